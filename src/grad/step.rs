@@ -5,6 +5,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use super::loss::{Loss, check_value, detects_anomalies};
+use super::optim::Named;
 use super::parameters::{MapArrays, Parameters, ZipArrays};
 use super::tape::Tape;
 use crate::array::{Array, Float};
@@ -95,7 +96,9 @@ pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     optimizer: &mut O,
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<Array<L::Item>> {
-    value_and_step_in_order(parameters, optimizer, function, |_, _| Ok(None))
+    let mut named = Named::new(optimizer);
+    let value = value_and_step_in_order(parameters, &mut named, function, |_, _| Ok(None));
+    named.name(value, parameters)
 }
 
 /// The same. Between the passes `see` has the optimizer and what the tape calls the parameters, in the order in which their gradients

@@ -1,7 +1,9 @@
 //! Layers of neural networks: plain structures of parameters, with a function that applies them.
 //!
-//! Names, shapes and first values are those of PyTorch's `torch.nn`, so that its files of parameters fit. Elements are `f32`
-//! unless a type says otherwise: `Linear<f64>`.
+//! Names, shapes and first values are those of PyTorch's `torch.nn`, so that its files of
+//! parameters fit. Elements are `f32` unless a type says otherwise: `Linear<f64>`. A layer has no
+//! memory but its parameters, which come from the current scope like any array: make layers outside
+//! of the scope of a step.
 //!
 //! ```
 //! use cachescope::grad::nn::{Linear, dropout};
@@ -49,8 +51,9 @@ pub use norms::{LayerNorm, RmsNorm};
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::Result;
 
-/// The elements of `x`, of which each becomes 0 with that probability and is divided by 1 − probability otherwise, by the calling
-/// thread's generator (Srivastava et al. 2014). For training: what is trained is used without it.
+/// The elements of `x`, of which each becomes 0 with that probability and is divided by 1 −
+/// probability otherwise, by the calling thread's generator (Srivastava et al. 2014). For training:
+/// what is trained is used without it.
 ///
 /// # Examples
 ///

@@ -1,10 +1,18 @@
 //! Averages of parameters over steps.
 
-use crate::array::{Array, Float};
-use crate::error::Result;
-use crate::grad::{MapArrays, Parameters, ZipArrays};
+use std::fmt::Display;
+use std::panic::Location;
 
-/// An exponential moving average of parameters (Polyak and Juditsky 1992), which often generalizes better than the last ones.
+use super::memory::unshare;
+use crate::array::{AnyElement, Array, Float};
+use crate::context::scope::enter_uncached;
+use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::grad::{MapArrays, Parameters, Place, ZipArrays};
+
+/// An exponential moving average of parameters (Polyak and Juditsky 1992), which often generalizes
+/// better than the last ones.
+///
+/// Like the states of an optimizer, it is allocated outside of every cache.
 ///
 /// # Examples
 ///
@@ -26,31 +34,44 @@ pub struct Average<P> {
 }
 
 impl<P: Parameters> Average<P> {
-    /// One that begins at `parameters`, of which it has a copy; `decay` is how much it keeps in a step: 0.999 is usual.
+    /// Makes an average that begins as a copy of `parameters`. A step keeps `decay` of it,
+    /// typically 0.999.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::assign`].
+    /// The errors of [`Array::assign`].
     #[track_caller]
     pub fn new(parameters: &P, decay: f64) -> Result<Self> {
+        let _asking = Asking::at(Location::caller());
+        let _outside = enter_uncached();
+        let average = parameters.map_arrays(&mut Copied);
+        let average = average.map_err(|error| error.of("Average::new"));
         Ok(Self {
             decay,
-            average: parameters.map_arrays(&mut Copied)?,
+            average: average.at_caller()?,
         })
     }
 
-    /// Takes the parameters after a step in.
+    /// Adds the parameters after a step to the average.
     ///
     /// # Errors
     ///
-    /// Those of [`Sgd::step`](super::Sgd::step).
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a parameter has another shape than its
+    /// average, naming it; the average is unchanged then. The errors of [`Array::assign`].
     #[track_caller]
     pub fn update(&mut self, parameters: &P) -> Result<()> {
-        let decay = self.decay;
-        self.average.zip_arrays(parameters, &mut Mixed(decay))
+        let _asking = Asking::at(Location::caller());
+        let share = 1.0 - self.decay;
+        let checked = self
+            .average
+            .zip_arrays(parameters, &mut Comparing::default());
+        let updated = checked.and_then(|()| self.average.zip_arrays(parameters, &mut Mixed(share)));
+        updated
+            .map_err(|error| error.of("Average::update"))
+            .at_caller()
     }
 
-    /// The average.
+    /// Returns the average.
     pub fn parameters(&self) -> &P {
         &self.average
     }
@@ -64,11 +85,37 @@ impl MapArrays for Copied {
     }
 }
 
+/// Refuses parameters of other shapes.
+#[derive(Default)]
+struct Comparing(Place);
+
+impl ZipArrays for Comparing {
+    fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
+        let (own, other) = (own.shape(), other.shape());
+        if own == other {
+            return Ok(());
+        }
+        let name = self.0.name();
+        let text = format!("parameter `{name}` has shape {other:?}, its average has shape {own:?}");
+        Err(Error::new(ErrorKind::InvalidArgument, text))
+    }
+
+    fn enter(&mut self, name: &dyn Display) {
+        self.0.enter(name);
+    }
+
+    fn leave(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Moves an average towards the parameters by a share.
 struct Mixed(f64);
 
 impl ZipArrays for Mixed {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
-        let share = <T as crate::array::AnyElement>::from_f64(1.0 - self.0);
+        let share = <T as AnyElement>::from_f64(self.0);
+        unshare(own)?;
         own.update(|own| own + (other - own) * share)
     }
 }

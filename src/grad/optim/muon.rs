@@ -1,13 +1,14 @@
 //! Muon: momentum whose matrices are made orthogonal.
 
-use super::{AdamW, State, Stateful, step};
+use super::memory::State;
+use super::{AdamW, Checked, Stateful, Subject, check_gradient, step};
 use crate::array::{AnyElement, Array, Float};
 use crate::error::Result;
 use crate::grad::{Optimizer, Parameters};
 
-/// Muon (Jordan et al. 2024): the momentum of each matrix, made nearly orthogonal by five steps of Newton and Schulz, is the
-/// direction that it moves in. Arrays of more than two axes are matrices of the first axis and all others; what is no matrix
-/// moves as [`AdamW`] moves it.
+/// Muon (Jordan et al. 2024): the momentum of each matrix, made nearly orthogonal by five steps of
+/// Newton and Schulz, is the direction that it moves in. Arrays of more than two axes are matrices
+/// of the first axis and all others; what is no matrix moves as [`AdamW`] moves it.
 ///
 /// # Examples
 ///
@@ -30,17 +31,18 @@ use crate::grad::{Optimizer, Parameters};
 /// ```
 #[derive(Debug)]
 pub struct Muon {
-    /// How far a step goes.
+    /// The learning rate.
     pub rate: f64,
     momentum: f64,
     decay: f64,
     velocity: State,
-    /// What moves all but matrices.
+    /// The optimizer of all but matrices.
     pub others: AdamW,
 }
 
 impl Muon {
-    /// One of the momentum 0.95, without decay; all but matrices move at a rate of 3 · 10⁻⁴.
+    /// Makes an optimizer of momentum 0.95, without decay. All but matrices move at a rate of 3 ·
+    /// 10⁻⁴.
     #[must_use]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -48,17 +50,17 @@ impl Muon {
             momentum: 0.95,
             decay: 0.0,
             velocity: State::default(),
-            others: AdamW::new(3e-4),
+            others: AdamW::new(3e-4).called(NAME),
         }
     }
 
-    /// How much of its velocity a step keeps.
+    /// Sets the momentum coefficient.
     #[must_use]
     pub fn momentum(self, momentum: f64) -> Self {
         Self { momentum, ..self }
     }
 
-    /// How much a step shrinks matrices, times the rate.
+    /// Sets the weight decay: a step shrinks matrices by rate times decay.
     #[must_use]
     pub fn weight_decay(self, decay: f64) -> Self {
         Self { decay, ..self }
@@ -68,10 +70,32 @@ impl Muon {
     ///
     /// # Errors
     ///
-    /// Those of [`Sgd::step`](super::Sgd::step).
+    /// The errors of [`Sgd::step`](super::Sgd::step).
     #[track_caller]
     pub fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()> {
         step(self, parameters, gradients)
+    }
+}
+
+const NAME: &str = "Muon";
+
+/// Returns whether an array is moved as a matrix.
+fn is_matrix(shape: &[usize]) -> bool {
+    shape.len() >= 2 && !shape.contains(&0)
+}
+
+impl Checked for Muon {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn check_states<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
+        self.velocity.check(subject, parameter)?;
+        self.others.check_states(subject, parameter)
+    }
+
+    fn counted(&mut self) -> Option<&mut State> {
+        Some(&mut self.velocity)
     }
 }
 
@@ -84,16 +108,20 @@ impl Optimizer for Muon {
         self.others.abandon();
     }
 
+    #[track_caller]
     fn step_one<T: Float>(
         &mut self,
         number: usize,
         own: &mut Array<T>,
         gradient: &Array<T>,
     ) -> Result<()> {
-        if own.ndim() < 2 || own.is_empty() {
+        let subject = Subject::numbered((NAME, "step_one"), number);
+        check_gradient(subject, own, gradient)?;
+        self.check_states(subject, own)?;
+        if !is_matrix(own.shape()) {
             return self.others.step_one(number, own, gradient);
         }
-        let velocity = self.velocity.of(number, own)?;
+        let velocity = self.velocity.writable(subject, own)?;
         let of = |value: f64| <T as AnyElement>::from_f64(value);
         let momentum = of(self.momentum);
         velocity.update(|velocity| velocity * momentum + gradient)?;
@@ -107,25 +135,26 @@ impl Optimizer for Muon {
     }
 }
 
-/// The momentum of matrices, and the two states of what moves as AdamW moves it.
+/// States: the momentum of matrices, and the two of [`AdamW`] for all others.
 impl Stateful for Muon {
     fn states(&self) -> usize {
         3
     }
 
     fn keeps(&self, which: usize, shape: &[usize]) -> bool {
-        let is_matrix = shape.len() >= 2 && !shape.contains(&0);
-        is_matrix == (which == 0)
+        is_matrix(shape) == (which == 0)
     }
 
+    #[track_caller]
     fn state_of<T: Float>(
         &mut self,
         which: usize,
         number: usize,
         parameter: &Array<T>,
     ) -> Result<&mut Array<T>> {
+        let subject = Subject::numbered((NAME, "state_of"), number);
         match which {
-            0 => self.velocity.of(number, parameter),
+            0 => self.velocity.of(subject, parameter),
             _ => self.others.state_of(which - 1, number, parameter),
         }
     }
@@ -143,7 +172,8 @@ impl Stateful for Muon {
     }
 }
 
-/// A matrix of nearly the same singular vectors, whose singular values are all near 1: five steps of a polynomial of degree five.
+/// Returns a matrix of nearly the given one's singular vectors, with singular values near 1: five
+/// steps of a polynomial of degree five.
 #[track_caller]
 fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     let of = |value: f64| <T as AnyElement>::from_f64(value);

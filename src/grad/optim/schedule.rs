@@ -2,8 +2,8 @@
 
 use std::f64::consts::PI;
 
-/// A rate that grows from 0 to `peak` over the first `warmup` steps, and falls to `least` at step `total` as half of a cosine
-/// (Loshchilov and Hutter 2017).
+/// A rate that grows from 0 to `peak` over the first `warmup` steps, and falls to `least` at step
+/// `total` as half of a cosine (Loshchilov and Hutter 2017).
 ///
 /// # Examples
 ///
@@ -20,7 +20,7 @@ pub fn cosine(step: usize, (warmup, total): (usize, usize), (peak, least): (f64,
     by_share(step, (warmup, total), peak, fall)
 }
 
-/// The same, which falls as a line.
+/// A rate like that of [`cosine`], which falls as a line.
 ///
 /// # Examples
 ///

@@ -1,12 +1,17 @@
-//! What optimizers know beside the parameters, to be kept and brought back.
+//! The states of optimizers, to be saved and restored.
 
+use std::fmt::Display;
+use std::panic::Location;
+
+use super::short_name;
 use crate::array::{Array, Float};
-use crate::error::{Error, ErrorKind, Result};
-use crate::grad::{MapArrays, Optimizer, Parameters, ZipArrays};
+use crate::context::scope::enter_uncached;
+use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::grad::{MapArrays, Optimizer, Parameters, Place, ZipArrays};
 use crate::ops::derivatives::zeros_like;
 
-/// What an optimizer knows beside the parameters: for each of its states an array in the place of each parameter. As a structure of
-/// arrays it goes into a [file](crate::grad::files), beside that of the parameters.
+/// The state of an optimizer: for each of its states an array in the place of each parameter. As a
+/// structure of arrays it goes into a [file](crate::grad::files), beside the parameters.
 ///
 /// # Examples
 ///
@@ -20,7 +25,7 @@ use crate::ops::derivatives::zeros_like;
 /// value_and_step(&mut x, &mut first, |x| x.square().sum())?;
 /// let state = first.state(&x)?;
 ///
-/// // Another run goes on where the first one ended.
+/// // Another run continues where the first one ended.
 /// let (mut y, mut second) = (x.clone(), Adam::new(0.1));
 /// second.set_state(&y, &state)?;
 /// value_and_step(&mut x, &mut first, |x| x.square().sum())?;
@@ -30,7 +35,7 @@ use crate::ops::derivatives::zeros_like;
 /// ```
 #[derive(Debug)]
 pub struct OptimizerState<P> {
-    /// How many steps were made, of rank 0.
+    /// The number of steps, an array of rank 0.
     pub steps: Array<f64>,
     /// The states, each in a structure of the parameters' type.
     pub arrays: Vec<P>,
@@ -58,19 +63,20 @@ impl<P: Parameters> Parameters for OptimizerState<P> {
     }
 }
 
-/// An optimizer whose state can be kept and brought back: all of [this module](super) can.
+/// An optimizer whose state can be saved and restored: every one of [this module](super).
 pub trait Stateful: Optimizer {
-    /// How many states it keeps.
+    /// Returns the number of states of a parameter.
     fn states(&self) -> usize;
 
-    /// Whether it keeps the state `which` of a parameter of that shape.
+    /// Returns whether a parameter of that shape has the state `which`.
     fn keeps(&self, which: usize, shape: &[usize]) -> bool;
 
-    /// The state `which` of the parameter of that number; zeros before its first step.
+    /// Returns the state `which` of the parameter of that number; zeros before its first step.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the parameter had another type or shape before.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the parameter had another type or shape
+    /// before.
     fn state_of<T: Float>(
         &mut self,
         which: usize,
@@ -78,61 +84,102 @@ pub trait Stateful: Optimizer {
         parameter: &Array<T>,
     ) -> Result<&mut Array<T>>;
 
-    /// How many steps it made, where that matters to it.
+    /// Returns the number of steps, where the optimizer depends on it.
     fn steps(&self) -> u64;
 
-    /// It made so many steps.
+    /// Sets the number of steps.
     fn set_steps(&mut self, steps: u64);
 
-    /// Whether each element moves by its own gradients alone, wherever it stands. Only then can one parameter be divided among ranks.
+    /// Returns whether each element moves by its own gradients alone, independent of its position.
+    /// Only then can one parameter be divided among ranks.
     fn is_elementwise(&self) -> bool;
 
-    /// The state, as handles that share its memory.
+    /// Returns the state, as handles that share its memory. No scope's cache has the memory.
     ///
     /// # Errors
     ///
-    /// Those of [`state_of`](Self::state_of), and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// The errors of [`state_of`](Self::state_of), naming the parameter, and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     fn state<P: Parameters>(&mut self, parameters: &P) -> Result<OptimizerState<P>>
     where
         Self: Sized,
     {
-        let mut arrays = Vec::new();
-        for which in 0..self.states() {
-            let mut reading = Reading {
-                optimizer: &mut *self,
-                which,
-                number: 0,
-            };
-            arrays.push(parameters.map_arrays(&mut reading)?);
-        }
-        let steps = Array::full([], self.steps() as f64)?;
-        Ok(OptimizerState { steps, arrays })
+        let _asking = Asking::at(Location::caller());
+        let read = read(self, parameters);
+        read.map_err(|error| error.of(&method::<Self>("state")))
+            .at_caller()
     }
 
-    /// Goes on from a state of the same parameters.
+    /// Restores a state of the same parameters. A refused state leaves the optimizer
+    /// unchanged.
     ///
     /// # Errors
     ///
-    /// Those of [`state_of`](Self::state_of), and [`InvalidArgument`](ErrorKind::InvalidArgument) where another kind of optimizer had it.
+    /// The errors of [`state_of`](Self::state_of), and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if another kind of optimizer had the state,
+    /// if its number of steps is not a whole number, or if one of its arrays has another shape than
+    /// the parameter, naming that.
     #[track_caller]
     fn set_state<P: Parameters>(&mut self, parameters: &P, state: &OptimizerState<P>) -> Result<()>
     where
         Self: Sized,
     {
-        check_count(self.states(), state.arrays.len())?;
+        let _asking = Asking::at(Location::caller());
+        let written = write(self, parameters, state);
+        written
+            .map_err(|error| error.of(&method::<Self>("set_state")))
+            .at_caller()
+    }
+}
+
+/// Returns a method's name in errors.
+fn method<O>(name: &str) -> String {
+    format!("{}::{name}", short_name::<O>())
+}
+
+fn read<O: Stateful, P: Parameters>(
+    optimizer: &mut O,
+    parameters: &P,
+) -> Result<OptimizerState<P>> {
+    let _outside = enter_uncached();
+    let mut arrays = Vec::new();
+    for which in 0..optimizer.states() {
+        arrays.push(parameters.map_arrays(&mut Reading {
+            optimizer: &mut *optimizer,
+            which,
+            number: 0,
+            place: Place::default(),
+        })?);
+    }
+    let steps = Array::full([], optimizer.steps() as f64)?;
+    Ok(OptimizerState { steps, arrays })
+}
+
+fn write<O: Stateful, P: Parameters>(
+    optimizer: &mut O,
+    parameters: &P,
+    state: &OptimizerState<P>,
+) -> Result<()> {
+    // An assignment may allocate states, too.
+    let _outside = enter_uncached();
+    check_count(optimizer.states(), state.arrays.len())?;
+    let steps = steps_of(&state.steps)?;
+    let mut own = parameters.map_arrays(&mut Shared)?;
+    for is_checked in [false, true] {
         for (which, arrays) in state.arrays.iter().enumerate() {
-            let mut own = parameters.map_arrays(&mut Shared)?;
             let mut writing = Writing {
-                optimizer: &mut *self,
+                optimizer: &mut *optimizer,
                 which,
                 number: 0,
+                place: Place::default(),
+                is_checked,
             };
             own.zip_arrays(arrays, &mut writing)?;
         }
-        self.set_steps(state.steps.item()? as u64);
-        Ok(())
     }
+    optimizer.set_steps(steps);
+    Ok(())
 }
 
 /// Refuses states of another optimizer.
@@ -141,7 +188,20 @@ pub(crate) fn check_count(own: usize, found: usize) -> Result<()> {
     if own == found {
         return Ok(());
     }
-    let text = format!("set_state: this optimizer keeps {own} states, and the state has {found}");
+    let text = format!("the optimizer has {own} states, and {found} were given");
+    Err(Error::new(ErrorKind::InvalidArgument, text))
+}
+
+/// Returns the number of steps of a state, which may come from a file.
+#[track_caller]
+pub(crate) fn steps_of(steps: &Array<f64>) -> Result<u64> {
+    /// The largest number that every smaller whole number has an `f64` below.
+    const MOST: f64 = (1_u64 << 53) as f64;
+    let steps = steps.item()?;
+    if (0.0..=MOST).contains(&steps) && steps.fract() == 0.0 {
+        return Ok(steps as u64);
+    }
+    let text = format!("{steps} is no number of steps");
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
@@ -149,6 +209,7 @@ struct Reading<'a, O> {
     optimizer: &'a mut O,
     which: usize,
     number: usize,
+    place: Place,
 }
 
 impl<O: Stateful> MapArrays for Reading<'_, O> {
@@ -158,26 +219,67 @@ impl<O: Stateful> MapArrays for Reading<'_, O> {
         if !self.optimizer.keeps(self.which, parameter.shape()) {
             return zeros_like(parameter);
         }
-        let state = self.optimizer.state_of(self.which, number, parameter)?;
-        Ok(state.clone())
+        let state = self.optimizer.state_of(self.which, number, parameter);
+        match state {
+            Ok(state) => Ok(state.clone()),
+            Err(error) => Err(error.of(&format!("`{}`", self.place.name()))),
+        }
+    }
+
+    fn enter(&mut self, name: &dyn Display) {
+        self.place.enter(name);
+    }
+
+    fn leave(&mut self) {
+        self.place.leave();
     }
 }
 
+/// Compares states with parameters, and writes those that were compared before.
 struct Writing<'a, O> {
     optimizer: &'a mut O,
     which: usize,
     number: usize,
+    place: Place,
+    is_checked: bool,
+}
+
+impl<O: Stateful> Writing<'_, O> {
+    /// Refuses a state of another shape than the parameter's: a write would broadcast it.
+    fn check_shape(&self, found: &[usize], expected: &[usize]) -> Result<()> {
+        if found == expected {
+            return Ok(());
+        }
+        let (which, name) = (self.which, self.place.name());
+        let text = format!(
+            "state {which} of `{name}` has shape {found:?}, the parameter has shape {expected:?}"
+        );
+        Err(Error::new(ErrorKind::InvalidArgument, text))
+    }
 }
 
 impl<O: Stateful> ZipArrays for Writing<'_, O> {
     fn zip<T: Float>(&mut self, parameter: &mut Array<T>, state: &Array<T>) -> Result<()> {
         let number = self.number;
         self.number += 1;
+        self.check_shape(state.shape(), parameter.shape())?;
         if !self.optimizer.keeps(self.which, parameter.shape()) {
             return Ok(());
         }
-        let own = self.optimizer.state_of(self.which, number, parameter)?;
-        own.assign(state)
+        let own = self.optimizer.state_of(self.which, number, parameter);
+        let written = own.and_then(|own| match self.is_checked {
+            true => own.assign(state),
+            false => Ok(()),
+        });
+        written.map_err(|error| error.of(&format!("`{}`", self.place.name())))
+    }
+
+    fn enter(&mut self, name: &dyn Display) {
+        self.place.enter(name);
+    }
+
+    fn leave(&mut self) {
+        self.place.leave();
     }
 }
 

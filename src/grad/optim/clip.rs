@@ -1,0 +1,51 @@
+//! Clipping of gradients.
+
+use std::panic::Location;
+
+use crate::array::{AnyElement, Array, Float};
+use crate::error::{Asking, AtCaller, Result};
+use crate::grad::{MapArrays, Parameters};
+
+/// The sum of the squares of all elements.
+#[derive(Default)]
+struct SquaresOfAll(f64);
+
+impl MapArrays for SquaresOfAll {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        self.0 += array.cast::<f64>().square().sum()?.item()?;
+        Ok(array.clone())
+    }
+}
+
+struct Scaled(f64);
+
+impl MapArrays for Scaled {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        (array * <T as AnyElement>::from_f64(self.0)).eval()
+    }
+}
+
+/// Scales gradients so that their norm, over all of them together, is at most `most`. Returns them
+/// with the norm before.
+///
+/// # Errors
+///
+/// The errors of [`Array::sum`].
+#[track_caller]
+pub fn clip_norm<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
+    let _asking = Asking::at(Location::caller());
+    clipped(gradients, most)
+        .map_err(|error| error.of("clip_norm"))
+        .at_caller()
+}
+
+fn clipped<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
+    let mut squares = SquaresOfAll::default();
+    gradients.map_arrays(&mut squares)?;
+    let norm = squares.0.sqrt();
+    if norm <= most {
+        return Ok((gradients, norm));
+    }
+    let clipped = gradients.map_arrays(&mut Scaled(most / norm))?;
+    Ok((clipped, norm))
+}

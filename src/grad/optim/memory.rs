@@ -1,0 +1,106 @@
+//! The arrays of an optimizer.
+//!
+//! They outlive the scope of the step that makes them. So they are allocated outside of every
+//! cache: no scope counts them as escaped, and no arena is pinned by them.
+
+use std::any::Any;
+use std::fmt;
+
+use super::Subject;
+use crate::array::{Array, DType, Float};
+use crate::context::scope::enter_uncached;
+use crate::error::Result;
+use crate::ops::derivatives::zeros_like;
+
+/// One state of an optimizer: an array for each parameter, by the number of the parameter.
+#[derive(Default)]
+pub(super) struct State {
+    arrays: Vec<Option<Held>>,
+    /// The number of parameters of the last complete step.
+    count: Option<usize>,
+}
+
+struct Held {
+    dtype: DType,
+    /// An [`Array`] of elements of that type.
+    array: Box<dyn Any + Send + Sync>,
+}
+
+impl State {
+    /// Refuses a parameter that had another type or shape before.
+    pub(super) fn check<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
+        let Some(held) = self.arrays.get(subject.number).and_then(Option::as_ref) else {
+            return Ok(());
+        };
+        match held.array.downcast_ref::<Array<T>>() {
+            Some(own) if own.shape() == parameter.shape() => Ok(()),
+            Some(own) => Err(subject.has_shapes("state", own.shape(), parameter.shape())),
+            None => Err(subject.has_types("state", held.dtype, T::DTYPE)),
+        }
+    }
+
+    /// Returns the array of a parameter: zeros before its first step.
+    #[track_caller]
+    pub(super) fn of<T: Float>(
+        &mut self,
+        subject: Subject<'_>,
+        parameter: &Array<T>,
+    ) -> Result<&mut Array<T>> {
+        self.check(subject, parameter)?;
+        let length = self.arrays.len().max(subject.number + 1);
+        self.arrays.resize_with(length, || None);
+        let place = &mut self.arrays[subject.number];
+        if place.is_none() {
+            let _outside = enter_uncached();
+            *place = Some(Held {
+                dtype: T::DTYPE,
+                array: Box::new(zeros_like(parameter)?),
+            });
+        }
+        let own = place.as_mut();
+        let own = own.and_then(|own| own.array.downcast_mut());
+        Ok(own.expect("its type was checked"))
+    }
+
+    /// Like [`of`](Self::of), for a write: the memory is the array's alone.
+    #[track_caller]
+    pub(super) fn writable<T: Float>(
+        &mut self,
+        subject: Subject<'_>,
+        parameter: &Array<T>,
+    ) -> Result<&mut Array<T>> {
+        let own = self.of(subject, parameter)?;
+        unshare(own)?;
+        Ok(own)
+    }
+
+    /// Refuses a step of more or fewer parameters than the last one.
+    pub(super) fn check_count(&self, subject: Subject<'_>) -> Result<()> {
+        match self.count {
+            Some(count) if count != subject.number => Err(subject.has_count(count)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records the number of parameters of a complete step.
+    pub(super) fn set_count(&mut self, count: usize) {
+        self.count = Some(count);
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "State of {} arrays", self.arrays.len())
+    }
+}
+
+/// Gives an array memory of its own, outside of every cache, if other handles share its memory. A
+/// write would copy it into the cache of the current scope.
+#[track_caller]
+pub(super) fn unshare<T: Float>(array: &mut Array<T>) -> Result<()> {
+    if array.buffer().holders() <= 1 {
+        return Ok(());
+    }
+    let _outside = enter_uncached();
+    array.update(Array::clone)
+}

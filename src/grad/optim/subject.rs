@@ -1,0 +1,98 @@
+//! The subjects of errors.
+
+use std::any::type_name;
+use std::fmt;
+
+use crate::array::DType;
+use crate::error::{Error, ErrorKind};
+
+/// The subject of an error: a method, and a parameter by its name or, where that is not known, by
+/// its number.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) optimizer: &'static str,
+    pub(super) method: &'static str,
+    pub(super) number: usize,
+    pub(super) name: Option<&'a str>,
+}
+
+impl<'a> Subject<'a> {
+    /// The parameter of that number.
+    pub(super) fn numbered(
+        (optimizer, method): (&'static str, &'static str),
+        number: usize,
+    ) -> Self {
+        Self {
+            optimizer,
+            method,
+            number,
+            name: None,
+        }
+    }
+
+    /// The same parameter, by its name.
+    pub(super) fn named(self, name: &'a str) -> Self {
+        Self {
+            name: Some(name),
+            ..self
+        }
+    }
+
+    /// An error about an array `what` of another shape than the parameter's.
+    #[cold]
+    #[track_caller]
+    pub(super) fn has_shapes(&self, what: &str, found: &[usize], expected: &[usize]) -> Error {
+        self.error(format_args!(
+            "{what} of {self} has shape {found:?}, the parameter has shape {expected:?}"
+        ))
+    }
+
+    /// An error about an array `what` of another type than the parameter's.
+    #[cold]
+    #[track_caller]
+    pub(super) fn has_types(&self, what: &str, found: DType, expected: DType) -> Error {
+        let [found, expected] = [found, expected].map(DType::name);
+        self.error(format_args!(
+            "{what} of {self} has type {found}, the parameter has type {expected}"
+        ))
+    }
+
+    /// An error about as many parameters as the number of the subject, of which there were
+    /// `before`.
+    #[cold]
+    #[track_caller]
+    pub(super) fn has_count(&self, before: usize) -> Error {
+        let found = self.number;
+        self.error(format_args!(
+            "{found} parameters, the optimizer has states of {before}"
+        ))
+    }
+
+    #[track_caller]
+    fn error(&self, problem: fmt::Arguments<'_>) -> Error {
+        let Self {
+            optimizer, method, ..
+        } = self;
+        let text = format!("{optimizer}::{method}: {problem}");
+        Error::new(ErrorKind::InvalidArgument, text)
+    }
+}
+
+impl fmt::Display for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name {
+            Some(name) => write!(f, "`{name}`"),
+            None => write!(f, "parameter {}", self.number),
+        }
+    }
+}
+
+/// Returns the name of a type without its path and its arguments.
+pub(crate) fn short_name<O>() -> &'static str {
+    let whole = type_name::<O>().split('<').next();
+    whole
+        .unwrap_or_default()
+        .rsplit("::")
+        .next()
+        .unwrap_or_default()
+}
