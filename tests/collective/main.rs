@@ -7,4 +7,5 @@ mod checkpoints;
 mod failures;
 mod many_streams;
 mod memory;
+mod shards;
 mod training;

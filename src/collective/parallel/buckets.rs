@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use super::layout::{BucketLayout, BucketShape, Slot};
-use crate::array::{AnyElement, Array, Buffer, DType, Float, Layout, Shape};
+use crate::array::{AnyElement, Array, Buffer, Float, Layout, Shape};
 use crate::collective::{Group, Reduce};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,10 +32,10 @@ pub(super) use with_float;
 
 /// A bucket, of elements of some type.
 trait AnyBucket {
-    /// Makes each element the mean of those of all ranks.
+    /// Sets each element to its mean over the ranks.
     fn average(&mut self, group: &Group) -> Result<()>;
 
-    /// The part of this rank of the means.
+    /// Returns this rank's part of the means.
     fn averaged_part(&mut self, group: &Group) -> Result<Box<dyn Any>>;
 
     fn as_any(&self) -> &dyn Any;
@@ -64,7 +64,7 @@ impl<T: Float> AnyBucket for Array<T> {
     }
 }
 
-/// What the ranks do with a bucket that is full.
+/// The exchange of a full bucket between the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exchange {
     /// Each rank gets all means.
@@ -77,22 +77,24 @@ pub(super) enum Exchange {
 
 /// Buckets that a backward pass fills.
 ///
-/// Invariant: buckets are exchanged in their order, on every rank: `exchanged` is the number of those that were.
+/// Invariant: every rank exchanges the buckets in their order, the first `exchanged` so far.
 pub(super) struct Buckets {
     pub(super) layout: BucketLayout,
     arrays: Vec<Option<Box<dyn AnyBucket>>>,
-    /// By the number of the bucket, once it was exchanged for its part.
+    /// This rank's parts, by the number of the exchanged bucket.
     parts: Vec<Option<Box<dyn Any>>>,
-    /// Of each, how many gradients are still to come.
+    /// The number of missing gradients, by the number of the bucket.
     missing: Vec<usize>,
     exchanged: usize,
-    /// Whether there are gradients from before, which those that come are added to.
+    /// New gradients are added to earlier ones.
     adds: bool,
+    /// The buckets outlive the scope of the pass: they are allocated outside of every cache.
+    is_kept: bool,
 }
 
 impl Buckets {
-    /// Empty ones: each is allocated as its first gradient comes.
-    pub(super) fn new(layout: BucketLayout) -> Self {
+    /// Makes empty buckets: each is allocated when its first gradient is complete.
+    pub(super) fn new(layout: BucketLayout, exchange: Exchange) -> Self {
         let count = layout.buckets.len();
         Self {
             missing: layout.buckets.iter().map(|own| own.members.len()).collect(),
@@ -100,12 +102,25 @@ impl Buckets {
             parts: (0..count).map(|_| None).collect(),
             exchanged: 0,
             adds: false,
+            is_kept: exchange == Exchange::Keep,
             layout,
         }
     }
 
-    /// The same buckets for another pass, whose gradients are added to what they have.
-    pub(super) fn again(&mut self) {
+    /// Prepares kept buckets for another pass, which adds its gradients. If a layout is given, the
+    /// earlier gradients move into its buckets.
+    #[track_caller]
+    pub(super) fn resumed(mut self, layout: Option<&BucketLayout>) -> Result<Self> {
+        match layout {
+            Some(layout) if *layout != self.layout => self.moved_to(layout),
+            _ => {
+                self.again();
+                Ok(self)
+            }
+        }
+    }
+
+    fn again(&mut self) {
         self.missing = self
             .layout
             .buckets
@@ -116,7 +131,35 @@ impl Buckets {
         self.adds = true;
     }
 
-    /// The slot of a gradient, for who can write it there; `None` where it is to be added to what is there.
+    /// Moves the gradients into buckets of another layout of the same parameters.
+    #[track_caller]
+    fn moved_to(self, layout: &BucketLayout) -> Result<Self> {
+        let mut moved = Self::new(layout.clone(), Exchange::Average);
+        for (bucket, shape) in layout.buckets.iter().enumerate() {
+            with_float!(shape.dtype, T => {
+                for &number in &shape.members {
+                    let from = self.view::<T>(number)?;
+                    let own = moved.array_of::<T>(bucket, from.device())?;
+                    let elements = layout.slots[number].elements.clone();
+                    own.slice_mut(s![elements])?.assign(&from)?;
+                }
+            });
+        }
+        moved.again();
+        Ok(moved)
+    }
+
+    /// Returns a gradient as a view of its bucket, of one axis.
+    #[track_caller]
+    fn view<T: Float>(&self, number: usize) -> Result<Array<T>> {
+        let Slot { bucket, elements } = self.layout.slots[number].clone();
+        let own = self.arrays[bucket].as_ref();
+        let own = own.and_then(|own| own.as_any().downcast_ref::<Array<T>>());
+        own.ok_or_else(others)?.slice(s![elements])
+    }
+
+    /// Returns the slot of a gradient, to be written in place; `None` if the slot has an earlier
+    /// one.
     #[track_caller]
     pub(super) fn place_of(&mut self, number: usize, like: &AnyArray) -> Result<Option<AnyArray>> {
         if self.adds {
@@ -130,7 +173,7 @@ impl Buckets {
         })
     }
 
-    /// Puts a gradient into its slot, unless it is there, and exchanges the buckets that are full by now.
+    /// Copies a gradient into its slot, unless it was written there. Exchanges full buckets.
     #[track_caller]
     pub(super) fn put<T: Float>(
         &mut self,
@@ -179,7 +222,7 @@ impl Buckets {
     fn array_of<T: Float>(&mut self, bucket: usize, device: &Device) -> Result<&mut Array<T>> {
         let own = &mut self.arrays[bucket];
         if own.is_none() {
-            let array = fresh::<T>(&self.layout.buckets[bucket], device)?;
+            let array = fresh::<T>(&self.layout.buckets[bucket], device, self.is_kept)?;
             *own = Some(Box::new(array));
         }
         let own = own.as_mut().and_then(|own| own.as_any_mut().downcast_mut());
@@ -204,11 +247,16 @@ impl Buckets {
     }
 }
 
-/// An array whose gradients are written before it is read. What fills it up is zero.
+/// Allocates a bucket, outside of every cache if it `is_kept`. Elements beside its gradients are
+/// zero; the gradients are written before it is read.
 #[track_caller]
-fn fresh<T: Float>(shape: &BucketShape, device: &Device) -> Result<Array<T>> {
+fn fresh<T: Float>(shape: &BucketShape, device: &Device, is_kept: bool) -> Result<Array<T>> {
     let length = Shape::from(shape.length);
-    let buffer = Buffer::new(device, length.size_bytes::<T>()?)?;
+    let bytes = length.size_bytes::<T>()?;
+    let buffer = match is_kept {
+        true => Buffer::new_detached(device, bytes)?,
+        false => Buffer::new(device, bytes)?,
+    };
     let mut array = Array::from_parts(buffer, Layout::contiguous(&length)?);
     if shape.filled < shape.length {
         let zero = <T as AnyElement>::zero();
@@ -224,19 +272,16 @@ struct Viewing<'a> {
 
 impl MapArrays for Viewing<'_> {
     fn map<T: Float>(&mut self, parameter: &Array<T>) -> Result<Array<T>> {
-        let Slot { bucket, elements } = self.buckets.layout.slots[self.number].clone();
+        let view = self.buckets.view::<T>(self.number)?;
         self.number += 1;
-        let own = self.buckets.arrays[bucket].as_ref();
-        let own = own.and_then(|own| own.as_any().downcast_ref::<Array<T>>());
-        let view = own.ok_or_else(others)?.slice(s![elements])?;
         view.reshape(*parameter.layout().shape())
     }
 }
 
 #[cold]
 #[track_caller]
-pub(super) fn others() -> Error {
-    let text = "data-parallel training steps the same parameters every time: their number, types and shapes";
+fn others() -> Error {
+    let text = "data-parallel training: a step takes the same parameters every time";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
@@ -256,10 +301,4 @@ impl MapArrays for Handles {
         self.0.push(AnyArray::of(array));
         Ok(array.clone())
     }
-}
-
-/// Their types, and how many elements each has.
-pub(super) fn lengths(arrays: &[AnyArray]) -> Vec<(DType, usize)> {
-    let of = |own: &AnyArray| (own.dtype, own.layout.len());
-    arrays.iter().map(of).collect()
 }

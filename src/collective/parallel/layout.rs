@@ -25,8 +25,8 @@ pub(super) struct BucketShape {
 
 /// The buckets of some parameters.
 ///
-/// Invariants: each gradient has one slot; the slots of a bucket do not overlap and fill it from its first element on; buckets are in
-/// the order in which their last gradients become ready.
+/// Invariants: each gradient has one slot; the slots of a bucket do not overlap and fill it from
+/// its first element on; buckets are in the order in which their last gradients become ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BucketLayout {
     /// By the number of the parameter.
@@ -45,8 +45,8 @@ pub(super) struct BucketSizes {
 }
 
 impl BucketLayout {
-    /// The buckets of gradients of those types and lengths, which become ready in `order`. A gradient that is larger than a bucket has one
-    /// of its own.
+    /// The buckets of gradients of those types and lengths, which become ready in `order`. A
+    /// gradient that is larger than a bucket has one of its own.
     pub(super) fn new(order: &[usize], gradients: &[(DType, usize)], sizes: BucketSizes) -> Self {
         let mut buckets: Vec<BucketShape> = Vec::new();
         let mut slots = vec![None; gradients.len()];

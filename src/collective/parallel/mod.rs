@@ -1,7 +1,9 @@
-//! Data-parallel training: each rank computes the gradients of its part of a batch, and all step alike.
+//! Data-parallel training: each rank computes the gradients of its part of a batch, and all step
+//! alike.
 
 mod buckets;
 mod layout;
+mod roster;
 mod sampler;
 mod sharded;
 
@@ -9,27 +11,30 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-use crate::array::{Array, DType, Float};
+use crate::array::{Array, Float};
 use crate::collective::{Group, Reduce};
-use crate::error::Result;
+use crate::error::{AtCaller, Result};
 use crate::grad::optim::{Shared, Stateful};
 use crate::grad::{
     Loss, Nothing, Optimizer, Order, Parameters, ZipArrays, value_and_step_in_order,
 };
 use crate::ops::derivatives::{AnyArray, Placer};
-use buckets::{Buckets, Exchange, handles, lengths, others};
+use buckets::{Buckets, Exchange, handles};
 use layout::{BucketLayout, BucketSizes};
+use roster::Roster;
 pub use sampler::Sampler;
 pub use sharded::Sharded;
 
-/// Bytes of a bucket, and of the first one, unless they are set: as in PyTorch's `DistributedDataParallel`.
+/// Bytes of a bucket, and of the first one, unless they are set: as in PyTorch's
+/// `DistributedDataParallel`.
 const BUCKET_BYTES: usize = 25 << 20;
 const FIRST_BUCKET_BYTES: usize = 1 << 20;
 
-/// The value of `function` at `parameters`, and the gradient of each parameter, both as means over the ranks: those of the mean of what
-/// the ranks compute, each of its own part of the batch.
+/// The value of `function` at `parameters`, and the gradient of each parameter, both as means over
+/// the ranks: those of the mean of what the ranks compute, each of its own part of the batch.
 ///
-/// It is [`DataParallel::value_and_grad`] with what that assumes. A loop that keeps a [`DataParallel`] saves a message each step.
+/// It is [`DataParallel::value_and_grad`] with what that assumes. A loop that keeps a
+/// [`DataParallel`] saves a message each step.
 ///
 /// # Examples
 ///
@@ -60,12 +65,14 @@ pub fn value_and_grad_parallel<P: Parameters, L: Loss>(
     DataParallel::new(group).value_and_grad(parameters, function)
 }
 
-/// Gradients of several ranks, exchanged while the backward pass goes on (Li et al. 2020, "PyTorch Distributed: Experiences on
-/// Accelerating Data Parallel Training").
+/// Gradients of several ranks, exchanged while the backward pass goes on (Li et al. 2020, "PyTorch
+/// Distributed: Experiences on Accelerating Data Parallel Training").
 ///
-/// Gradients go into buckets, in the order in which the backward pass completes them. A bucket that is full is averaged over the ranks on
-/// a stream of its own, while the pass computes the next ones. The gradients that a call gives are views of the buckets. These come from
-/// the scope around the call, like any array: in each step they are the same blocks.
+/// Gradients go into buckets, in the order in which the backward pass completes them. A bucket that
+/// is full is averaged over the ranks on a stream of its own, while the pass computes the next
+/// ones. The gradients that a call returns are views of the buckets. These come from the scope
+/// around the call, like any array: in each step they are the same blocks. Only
+/// [`accumulate`](Self::accumulate) allocates its buckets outside of every cache, for a later call.
 ///
 /// # Examples
 ///
@@ -97,9 +104,9 @@ pub fn value_and_grad_parallel<P: Parameters, L: Loss>(
 pub struct DataParallel {
     group: Group,
     sizes: BucketSizes,
-    /// The buckets of the parameters of the first step, the same on all ranks.
-    layout: Option<BucketLayout>,
-    /// What [`accumulate`](Self::accumulate) has kept.
+    /// The parameters of the first step, and their buckets, the same on all ranks.
+    agreed: Option<(Roster, BucketLayout)>,
+    /// The buckets of [`accumulate`](Self::accumulate).
     kept: Option<Buckets>,
 }
 
@@ -115,12 +122,13 @@ impl DataParallel {
                 // Each rank's part is of whole cache lines.
                 unit: 64 * group.size(),
             },
-            layout: None,
+            agreed: None,
             kept: None,
         }
     }
 
-    /// With buckets of so many bytes at most, unless one gradient is larger; the first of `first_bytes`. The same on all ranks.
+    /// With buckets of so many bytes at most, unless one gradient is larger; the first of
+    /// `first_bytes`. The same on all ranks.
     #[must_use]
     pub fn bucket_bytes(self, first_bytes: usize, bytes: usize) -> Self {
         let sizes = BucketSizes {
@@ -136,7 +144,7 @@ impl DataParallel {
         &self.group
     }
 
-    /// Makes the parameters those of rank 0: what a training begins with.
+    /// Copies the parameters of rank 0 to all ranks, as a training begins.
     ///
     /// # Errors
     ///
@@ -146,25 +154,28 @@ impl DataParallel {
         broadcast(&self.group, parameters)
     }
 
-    /// The value and the gradients, as means over the ranks. What [`accumulate`](Self::accumulate) has kept is in the gradients, too.
+    /// Returns the value and the gradients, as means over the ranks. The gradients of earlier calls
+    /// of [`accumulate`](Self::accumulate) are added.
     ///
     /// # Errors
     ///
     /// Those of [`value_and_grad`](crate::grad::value_and_grad) and of [`Group::all_reduce`];
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the parameters are not those of the first call.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the parameters are not those of
+    /// the first call: their names, types and shapes.
     #[track_caller]
     pub fn value_and_grad<P: Parameters, L: Loss>(
         &mut self,
         parameters: &P,
         function: impl FnOnce(&P) -> Result<L>,
     ) -> Result<(Array<L::Item>, P)> {
-        let (value, buckets) = self.fill(parameters, function, Exchange::Average)?;
+        let (value, buckets) = self.fill(parameters, function, (Exchange::Average, None))?;
         let value = self.group.all_reduced(&value, Reduce::Mean)?;
         Ok((value, buckets.gradients(parameters)?))
     }
 
-    /// The value on this rank. The gradients are kept, and added to those of the next call, with no message to other ranks but in the
-    /// first step: for a batch that is computed in several parts. Gradients are sums over these parts. A call that fails loses them.
+    /// The value on this rank. The gradients are kept, and added to those of the next call, with no
+    /// message to other ranks but in the first step: for a batch that is computed in several parts.
+    /// Gradients are sums over these parts. A call that fails loses them.
     ///
     /// # Examples
     ///
@@ -192,16 +203,20 @@ impl DataParallel {
         parameters: &P,
         function: impl FnOnce(&P) -> Result<L>,
     ) -> Result<Array<L::Item>> {
-        let (value, buckets) = self.fill(parameters, function, Exchange::Keep)?;
+        let (value, buckets) = self.fill(parameters, function, (Exchange::Keep, None))?;
         self.kept = Some(buckets);
         Ok(value)
     }
 
-    /// The value of `function`, after a step of an optimizer whose states are divided among the ranks.
+    /// Returns the value of `function`, after a step of an optimizer whose states are divided among
+    /// the ranks. The buckets are those of the optimizer's first step.
     ///
     /// # Errors
     ///
-    /// Those of [`value_and_grad`](Self::value_and_grad) and of the optimizer. After an error some parameters may have moved.
+    /// The errors of [`value_and_grad`](Self::value_and_grad) and of the optimizer, after which
+    /// some parameters may have moved. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if
+    /// the optimizer has stepped other parameters, or if its group has other ranks; no parameter
+    /// has moved then.
     #[track_caller]
     pub fn value_and_step<P: Parameters, L: Loss, O: Stateful>(
         &mut self,
@@ -209,29 +224,29 @@ impl DataParallel {
         optimizer: &mut Sharded<O>,
         function: impl FnOnce(&P) -> Result<L>,
     ) -> Result<Array<L::Item>> {
-        let (value, buckets) = self.fill(parameters, function, Exchange::AveragePart)?;
+        optimizer.check(&self.group, parameters)?;
+        let layout = optimizer.layout();
+        let (value, buckets) = self.fill(parameters, function, (Exchange::AveragePart, layout))?;
         optimizer.step(parameters, buckets)?;
         self.group.all_reduced(&value, Reduce::Mean)
     }
 
-    /// Runs both passes, the second of which fills the buckets.
+    /// Runs both passes. The second one fills the buckets of `layout`, or else of the layout that
+    /// the ranks agree on.
     #[track_caller]
     fn fill<P: Parameters, L: Loss>(
         &mut self,
         parameters: &P,
         function: impl FnOnce(&P) -> Result<L>,
-        exchange: Exchange,
+        (exchange, layout): (Exchange, Option<BucketLayout>),
     ) -> Result<(Array<L::Item>, Buckets)> {
-        let likes = handles(parameters)?;
-        let lengths = lengths(&likes);
-        if let Some(layout) = &self.layout {
-            check_lengths(layout, &lengths)?;
+        if let Some((roster, _)) = &self.agreed {
+            roster.check("DataParallel", parameters)?;
         }
+        let likes = handles(parameters)?;
         let mut own = parameters.map_arrays(&mut Shared)?;
-        let kept = self.kept.take().map(|mut kept| {
-            kept.again();
-            kept
-        });
+        let kept = self.kept.take();
+        let kept = kept.map(|kept| kept.resumed(layout.as_ref())).transpose()?;
         let buckets = Rc::new(RefCell::new(kept));
         let mut filling = Filling {
             group: self.group.clone(),
@@ -240,8 +255,11 @@ impl DataParallel {
         };
         let agree = |filling: &mut Filling, order: Order<'_>| {
             if filling.buckets.borrow().is_none() {
-                let layout = self.layout(&order.numbers, &lengths)?;
-                *filling.buckets.borrow_mut() = Some(Buckets::new(layout));
+                let layout = match layout {
+                    Some(layout) => layout,
+                    None => self.agreed_layout(&order.numbers, parameters)?,
+                };
+                *filling.buckets.borrow_mut() = Some(Buckets::new(layout, exchange));
             }
             let placer: Rc<dyn Placer> = Rc::new(Slots {
                 buckets: Rc::clone(&filling.buckets),
@@ -250,39 +268,31 @@ impl DataParallel {
             });
             Ok(Some(placer))
         };
-        let value = value_and_step_in_order(&mut own, &mut filling, function, agree)?;
+        let value = value_and_step_in_order(&mut own, &mut filling, function, agree).at_caller()?;
         drop(filling);
         let buckets = buckets.take().expect(MADE);
         Ok((value, buckets))
     }
 
-    /// The buckets of parameters of those lengths: in the first step made of the order of rank 0, so that they are the same on all ranks.
+    /// Returns the layout of the parameters. The first step makes it from the order of rank 0, so
+    /// that it is equal on all ranks.
     #[track_caller]
-    fn layout(&mut self, order: &[usize], lengths: &[(DType, usize)]) -> Result<BucketLayout> {
-        if let Some(layout) = &self.layout {
+    fn agreed_layout<P: Parameters>(
+        &mut self,
+        order: &[usize],
+        parameters: &P,
+    ) -> Result<BucketLayout> {
+        if let Some((_, layout)) = &self.agreed {
             return Ok(layout.clone());
         }
+        let roster = Roster::of(parameters)?;
         let order = order.iter().map(|&number| number as u64).collect();
         let order = self.group.told_by_first(order)?;
         let order: Vec<usize> = order.into_iter().map(|number| number as usize).collect();
-        let layout = BucketLayout::new(&order, lengths, self.sizes);
-        self.layout = Some(layout.clone());
+        let layout = BucketLayout::new(&order, &roster.lengths()?, self.sizes);
+        self.agreed = Some((roster, layout.clone()));
         Ok(layout)
     }
-}
-
-/// Refuses parameters that are not those of the first step.
-#[track_caller]
-fn check_lengths(layout: &BucketLayout, lengths: &[(DType, usize)]) -> Result<()> {
-    let same =
-        layout.slots.len() == lengths.len()
-            && layout.slots.iter().zip(lengths).all(|(slot, own)| {
-                (layout.buckets[slot.bucket].dtype, slot.elements.len()) == *own
-            });
-    if same {
-        return Ok(());
-    }
-    Err(others())
 }
 
 impl fmt::Debug for DataParallel {
@@ -296,10 +306,10 @@ impl fmt::Debug for DataParallel {
 
 const MADE: &str = "the buckets were made between the passes";
 
-/// The buckets of a pass: of what takes the gradients, and of what tells where they go.
+/// The buckets of a pass, of its [`Filling`] and its [`Slots`].
 type SharedBuckets = Rc<RefCell<Option<Buckets>>>;
 
-/// What takes each gradient as it is complete. It moves no parameter.
+/// Takes each complete gradient. It moves no parameter.
 struct Filling {
     group: Group,
     exchange: Exchange,
@@ -320,12 +330,12 @@ impl Optimizer for Filling {
     }
 }
 
-/// Tells where gradients go.
+/// The slots that gradients are written to.
 struct Slots {
     buckets: SharedBuckets,
-    /// What the tape calls the parameters, by their numbers.
+    /// The variables of the tape, by the numbers of the parameters.
     variables: Vec<u32>,
-    /// These, likewise.
+    /// The parameters, by their numbers.
     likes: Vec<AnyArray>,
 }
 
@@ -347,7 +357,7 @@ impl fmt::Debug for Slots {
     }
 }
 
-/// Makes the parameters those of rank 0.
+/// Copies the parameters of rank 0 to all ranks.
 #[track_caller]
 fn broadcast<P: Parameters>(group: &Group, parameters: &mut P) -> Result<()> {
     let nothing = parameters.map_arrays(&mut Nothing)?;

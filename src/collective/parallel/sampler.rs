@@ -7,8 +7,8 @@ use crate::collective::Group;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::Generator;
 
-/// Divides samples into batches, and each batch among the ranks: all ranks together see the batches that one rank alone would, in the same
-/// order.
+/// Divides samples into batches, and each batch among the ranks: all ranks together see the batches
+/// that one rank alone would, in the same order.
 ///
 /// # Examples
 ///
@@ -58,8 +58,8 @@ impl Sampler {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where a batch does not divide among the ranks: then the mean over the ranks were not
-    /// that over the batch.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where a batch does not divide among the
+    /// ranks: then the mean over the ranks were not that over the batch.
     #[track_caller]
     pub fn of(self, group: &Group) -> Result<Self> {
         let (rank, size) = (group.rank(), group.size());
@@ -77,7 +77,8 @@ impl Sampler {
     ///
     /// # Errors
     ///
-    /// Those of [`Array::permutation`](Array::permutation), and [`InvalidArgument`](ErrorKind::InvalidArgument) for batches of no samples.
+    /// Those of [`Array::permutation`](Array::permutation), and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for batches of no samples.
     #[track_caller]
     pub fn epoch(&self, epoch: u64) -> Result<Vec<Array<i64>>> {
         let Self {

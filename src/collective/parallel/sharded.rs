@@ -1,23 +1,34 @@
 //! An optimizer whose states are divided among the ranks.
 
+use std::panic::Location;
+
 use ndarray::s;
 
-use super::buckets::{Buckets, handles, lengths, with_float};
+use super::buckets::{Buckets, handles, with_float};
 use super::layout::{BucketLayout, Slot};
+use super::roster::Roster;
 use crate::array::{AnyElement, Array, Float};
 use crate::collective::Group;
-use crate::error::{Error, ErrorKind, Result};
-use crate::grad::optim::{OptimizerState, Stateful, check_count};
+use crate::context::scope::{self, enter_uncached};
+use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::grad::optim::{OptimizerState, Stateful, check_count, short_name, steps_of};
 use crate::grad::{MapArrays, Nothing, Parameters, ZipArrays};
 use crate::ops::concat;
 use crate::ops::derivatives::{AnyArray, zeros_like};
 
-/// An optimizer of which each rank keeps its part of the states, and moves its part of the parameters: the first stage of ZeRO
-/// (Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models").
+/// An optimizer whose states and steps are divided among the ranks: the first stage of ZeRO
+/// (Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+/// Models").
 ///
-/// Buckets of gradients are reduced and scattered, each rank steps its part of each bucket, and the parameters are gathered: as many bytes
-/// as an all-reduce of the gradients moves. It takes optimizers that move each element by its own gradients, which
-/// [`Muon`](crate::grad::optim::Muon) does not.
+/// Buckets of gradients are reduced and scattered, each rank steps its part of each bucket, and the
+/// parameters are gathered: as many bytes as an all-reduce of the gradients moves. It takes
+/// optimizers that move each element by its own gradients, which [`Muon`](crate::grad::optim::Muon)
+/// does not.
+///
+/// States belong to the parameters of the first step: later, other names, types or shapes are
+/// refused. The states stay in the buckets of that step, also if a
+/// [`DataParallel`](super::DataParallel) has other bucket sizes. They are allocated outside of
+/// every cache.
 ///
 /// # Examples
 ///
@@ -43,16 +54,18 @@ use crate::ops::derivatives::{AnyArray, zeros_like};
 pub struct Sharded<O> {
     group: Group,
     optimizer: O,
-    /// Of the parameters of the first step.
-    layout: Option<BucketLayout>,
-    /// What the first step is to go on from, when the buckets are known.
+    /// The parameters of the first step, and the buckets that the states are in.
+    agreed: Option<(Roster, BucketLayout)>,
+    /// A state for the first step, which finds the buckets.
     loaded: Option<Loaded>,
 }
 
-/// A state that was loaded.
+/// A state that was loaded before the buckets were known.
 struct Loaded {
     steps: u64,
-    /// Of each state the arrays, by the numbers of the parameters.
+    /// The parameters of the state, if it has arrays.
+    roster: Option<Roster>,
+    /// The arrays of each state, by the numbers of the parameters.
     arrays: Vec<Vec<AnyArray>>,
 }
 
@@ -61,27 +74,65 @@ impl<O: Stateful> Sharded<O> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for an optimizer that needs parameters as a whole.
+    /// [`Unsupported`](ErrorKind::Unsupported) for an optimizer that needs parameters as a whole;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for one that has states of whole parameters,
+    /// because it has made steps.
     #[track_caller]
     pub fn new(group: &Group, optimizer: O) -> Result<Self> {
         if !optimizer.is_elementwise() {
             let text = "Sharded: this optimizer moves parameters as a whole, and they are divided among ranks";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
+        if optimizer.states() > 0 && optimizer.steps() > 0 {
+            let (name, steps) = (short_name::<O>(), optimizer.steps());
+            let text = format!(
+                "Sharded::new: {name} has made {steps} steps, 0 were expected: give its state to set_state"
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
         Ok(Self {
             group: group.clone(),
             optimizer,
-            layout: None,
+            agreed: None,
             loaded: None,
         })
     }
 
-    /// The optimizer that steps this rank's part: to set its rate, say, on all ranks alike.
+    /// Returns the optimizer that steps this rank's part: to set its rate, say, which is to be the
+    /// same on all ranks.
     pub fn optimizer_mut(&mut self) -> &mut O {
         &mut self.optimizer
     }
 
-    /// Moves this rank's part of each bucket, and gathers all parts.
+    /// Refuses another group, and parameters that the states do not belong to.
+    #[track_caller]
+    pub(super) fn check<P: Parameters>(&self, group: &Group, parameters: &P) -> Result<()> {
+        let of = |group: &Group| (group.rank(), group.size());
+        let ((rank, size), (own_rank, own_size)) = (of(group), of(&self.group));
+        if (rank, size) != (own_rank, own_size) {
+            let text = format!(
+                "value_and_step: DataParallel is rank {rank} of {size}, Sharded is rank {own_rank} of {own_size}"
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let agreed = self.agreed.as_ref().map(|(roster, _)| roster);
+        let loaded = self
+            .loaded
+            .as_ref()
+            .and_then(|loaded| loaded.roster.as_ref());
+        match agreed.or(loaded) {
+            Some(roster) => roster.check("value_and_step", parameters),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the buckets that the states are in.
+    pub(super) fn layout(&self) -> Option<BucketLayout> {
+        self.agreed.as_ref().map(|(_, layout)| layout.clone())
+    }
+
+    /// Moves this rank's part of each bucket, and gathers all parts. The buckets are of
+    /// [`layout`](Self::layout), if there is one, and the parameters were [checked](Self::check).
     #[track_caller]
     pub(super) fn step<P: Parameters>(
         &mut self,
@@ -89,20 +140,23 @@ impl<O: Stateful> Sharded<O> {
         mut buckets: Buckets,
     ) -> Result<()> {
         let layout = buckets.layout.clone();
-        if let Some(loaded) = self.loaded.take() {
-            let gone_on = self.go_on_from(&loaded, &layout);
-            if gone_on.is_err() {
-                self.loaded = Some(loaded);
+        if self.agreed.is_none() {
+            let roster = Roster::of(parameters)?;
+            if let Some(loaded) = self.loaded.take() {
+                let restored = self.restore(loaded.steps, &loaded.arrays, &layout);
+                if restored.is_err() {
+                    self.loaded = Some(loaded);
+                }
+                restored?;
             }
-            gone_on?;
+            self.agreed = Some((roster, layout.clone()));
         }
-        self.layout = Some(layout.clone());
         self.optimizer.begin();
         let stepped = self.step_buckets(parameters, &layout, &mut buckets);
         if stepped.is_err() {
             self.optimizer.abandon();
         }
-        stepped
+        stepped.at_caller()
     }
 
     #[track_caller]
@@ -116,7 +170,8 @@ impl<O: Stateful> Sharded<O> {
             with_float!(shape.dtype, T => {
                 let gradient = buckets.take_part::<T>(bucket)?;
                 let mut own = part_of::<T>(&handles(parameters)?, layout, bucket, &self.group)?;
-                self.optimizer.step_one(bucket, &mut own, &gradient)?;
+                let stepped = self.optimizer.step_one(bucket, &mut own, &gradient);
+                stepped.map_err(|error| error.of(&format!("value_and_step: bucket {bucket}")))?;
                 drop(gradient);
                 let whole = self.group.all_gather(&own)?;
                 write::<T, P>(parameters, layout, bucket, &whole)?;
@@ -125,25 +180,43 @@ impl<O: Stateful> Sharded<O> {
         Ok(())
     }
 
-    /// The state as one rank alone would have it, on every rank: it goes into a file and into an optimizer of any number of ranks, one
-    /// that is not divided included. `parameters` are those that it has stepped.
+    /// Returns the state as one rank alone would have it, on every rank: it goes into a file and
+    /// into an optimizer of any number of ranks, one that is not divided included. No scope's cache
+    /// has the memory. The optimizer has stepped `parameters`.
     ///
     /// # Errors
     ///
-    /// Those of [`Group::all_gather`], and [`InvalidArgument`](ErrorKind::InvalidArgument) before the first step.
+    /// The errors of [`Group::all_gather`], and [`InvalidArgument`](ErrorKind::InvalidArgument)
+    /// before the first step, unless a state was set, and for other parameters.
     #[track_caller]
     pub fn state<P: Parameters>(&mut self, parameters: &P) -> Result<OptimizerState<P>> {
-        let stepped = self.layout.clone().filter(|_| self.loaded.is_none());
-        let layout = stepped.ok_or_else(no_step)?;
+        let _asking = Asking::at(Location::caller());
+        let _outside = enter_uncached();
+        self.gathered(parameters).at_caller()
+    }
+
+    fn gathered<P: Parameters>(&mut self, parameters: &P) -> Result<OptimizerState<P>> {
         let mut arrays = Vec::new();
+        if let Some(loaded) = &self.loaded {
+            if let Some(roster) = &loaded.roster {
+                roster.check("Sharded::state", parameters)?;
+            }
+            for loaded in &loaded.arrays {
+                arrays.push(parameters.map_arrays(&mut Handles(loaded.iter()))?);
+            }
+            let steps = Array::full([], loaded.steps as f64)?;
+            return Ok(OptimizerState { steps, arrays });
+        }
+        let (roster, layout) = self.agreed.as_ref().ok_or_else(no_step)?;
+        roster.check("Sharded::state", parameters)?;
         for which in 0..self.optimizer.states() {
             let mut state = parameters.map_arrays(&mut Fresh)?;
             for (bucket, shape) in layout.buckets.iter().enumerate() {
                 with_float!(shape.dtype, T => {
-                    let like = part_of::<T>(&handles(&state)?, &layout, bucket, &self.group)?;
+                    let like = part_of::<T>(&handles(&state)?, layout, bucket, &self.group)?;
                     let own = self.optimizer.state_of(which, bucket, &like)?;
                     let whole = self.group.all_gather(own)?;
-                    write::<T, P>(&mut state, &layout, bucket, &whole)?;
+                    write::<T, P>(&mut state, layout, bucket, &whole)?;
                 });
             }
             arrays.push(state);
@@ -152,26 +225,64 @@ impl<O: Stateful> Sharded<O> {
         Ok(OptimizerState { steps, arrays })
     }
 
-    /// Goes on from a state of the same parameters, of any number of ranks, in the next step.
+    /// Restores a state of the same parameters, of any number of ranks. Before the first step, the
+    /// optimizer holds handles of the arrays until then. Inside of a scope it holds copies, outside
+    /// of every cache.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where another kind of optimizer had it; that of other parameters comes in the step.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if another kind of optimizer had it, if its
+    /// number of steps is not a whole number, or if it is of other parameters, naming one. Before
+    /// the first step the parameters are not known: the step refuses it.
     #[track_caller]
     pub fn set_state<P: Parameters>(&mut self, state: &OptimizerState<P>) -> Result<()> {
-        check_count(self.optimizer.states(), state.arrays.len())?;
-        let arrays: Result<Vec<_>> = state.arrays.iter().map(handles).collect();
+        let _asking = Asking::at(Location::caller());
+        self.set(state).at_caller()
+    }
+
+    fn set<P: Parameters>(&mut self, state: &OptimizerState<P>) -> Result<()> {
+        const OPERATION: &str = "Sharded::set_state";
+        let of = |error: Error| error.of(OPERATION);
+        check_count(self.optimizer.states(), state.arrays.len()).map_err(of)?;
+        let steps = steps_of(&state.steps).map_err(of)?;
+        if let Some((roster, layout)) = &self.agreed {
+            for own in &state.arrays {
+                roster.check(OPERATION, own)?;
+            }
+            let layout = layout.clone();
+            let arrays: Result<Vec<_>> = state.arrays.iter().map(handles).collect();
+            return self.restore(steps, &arrays?, &layout);
+        }
+        let roster = state.arrays.first().map(Roster::of).transpose()?;
+        let mut arrays = Vec::new();
+        let is_in_scope = scope::current().is_some();
+        let _outside = enter_uncached();
+        for own in &state.arrays {
+            if let Some(roster) = &roster {
+                roster.check(OPERATION, own)?;
+            }
+            arrays.push(match is_in_scope {
+                true => handles(&own.map_arrays(&mut Copied)?)?,
+                false => handles(own)?,
+            });
+        }
         self.loaded = Some(Loaded {
-            steps: state.steps.item()? as u64,
-            arrays: arrays?,
+            steps,
+            roster,
+            arrays,
         });
         Ok(())
     }
 
+    /// Writes this rank's part of a state of the parameters of the buckets.
     #[track_caller]
-    fn go_on_from(&mut self, loaded: &Loaded, layout: &BucketLayout) -> Result<()> {
-        for (which, arrays) in loaded.arrays.iter().enumerate() {
-            check_arrays(arrays, layout)?;
+    fn restore(
+        &mut self,
+        steps: u64,
+        states: &[Vec<AnyArray>],
+        layout: &BucketLayout,
+    ) -> Result<()> {
+        for (which, arrays) in states.iter().enumerate() {
             for (bucket, shape) in layout.buckets.iter().enumerate() {
                 with_float!(shape.dtype, T => {
                     let part = part_of::<T>(arrays, layout, bucket, &self.group)?;
@@ -179,15 +290,9 @@ impl<O: Stateful> Sharded<O> {
                 });
             }
         }
-        self.optimizer.set_steps(loaded.steps);
+        self.optimizer.set_steps(steps);
         Ok(())
     }
-}
-
-/// Refuses arrays that are not in the places of the parameters.
-#[track_caller]
-fn check_arrays(arrays: &[AnyArray], layout: &BucketLayout) -> Result<()> {
-    super::check_lengths(layout, &lengths(arrays))
 }
 
 impl<O: std::fmt::Debug> std::fmt::Debug for Sharded<O> {
@@ -202,7 +307,7 @@ impl<O: std::fmt::Debug> std::fmt::Debug for Sharded<O> {
 #[cold]
 #[track_caller]
 fn no_step() -> Error {
-    let text = "Sharded::state: there is none before a step";
+    let text = "Sharded::state: there is none before a step or a set_state";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
@@ -229,7 +334,7 @@ fn part_of<T: Float>(
     }
     let covered: usize = pieces.iter().map(Array::len).sum();
     if covered < length || pieces.is_empty() {
-        // What fills the bucket up, beside its parameters.
+        // The elements beside its parameters.
         let beside = &arrays[shape.members[0]];
         let zeros = beside.zeros(&[length - covered].into())?;
         pieces.push(zeros.into_array());
@@ -284,5 +389,24 @@ struct Fresh;
 impl MapArrays for Fresh {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         zeros_like(array)
+    }
+}
+
+/// Copies.
+struct Copied;
+
+impl MapArrays for Copied {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        array.lazy().eval()
+    }
+}
+
+/// Handles of arrays, in the order of a structure of the same types.
+struct Handles<'a>(std::slice::Iter<'a, AnyArray>);
+
+impl MapArrays for Handles<'_> {
+    fn map<T: Float>(&mut self, _: &Array<T>) -> Result<Array<T>> {
+        let next = self.0.next().expect("the structures were compared");
+        Ok(next.share().into_array())
     }
 }

@@ -1,0 +1,500 @@
+//! Divided states beside whole ones, bit by bit, over random parameters and buckets.
+
+use std::fmt::Display;
+
+use cachescope::collective::{DataParallel, Group, Sharded};
+use cachescope::grad::optim::{Adam, AdamW, OptimizerState, Sgd, Stateful};
+use cachescope::grad::{MapArrays, Parameters, value_and_grad};
+use cachescope::{Array, Device, DeviceConfig, ErrorKind, Float, Generator, Policy, Result};
+use cachescope::{cache_scope, grad};
+use half::f16;
+use proptest::prelude::*;
+
+/// Parameters of several types, some of which may be absent or empty.
+#[derive(Debug, Parameters)]
+struct Block {
+    wide: Array<f64>,
+    narrow: Option<Array<f32>>,
+    half: Vec<Array<f16>>,
+}
+
+/// The shapes of a block.
+#[derive(Clone, Debug)]
+struct Shapes {
+    wide: Vec<usize>,
+    narrow: Option<Vec<usize>>,
+    half: Vec<Vec<usize>>,
+}
+
+fn shape() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(prop_oneof![1 => Just(0), 9 => 1..6_usize], 0..3)
+}
+
+fn blocks() -> impl Strategy<Value = Vec<Shapes>> {
+    let narrow = prop::option::of(shape());
+    let half = prop::collection::vec(shape(), 0..3);
+    let block =
+        (shape(), narrow, half).prop_map(|(wide, narrow, half)| Shapes { wide, narrow, half });
+    prop::collection::vec(block, 1..4)
+}
+
+fn random(shapes: &[Shapes], seed: u64) -> Result<Vec<Block>> {
+    let mut generator = Generator::new(seed);
+    let mut drawn = |shape: &[usize]| Array::<f64>::rand_with(&mut generator, shape);
+    let block = |own: &Shapes| -> Result<Block> {
+        let narrow = own.narrow.as_ref().map(|shape| drawn(shape));
+        let half = own.half.iter().map(|shape| drawn(shape)?.cast().eval());
+        Ok(Block {
+            narrow: narrow
+                .transpose()?
+                .map(|own| own.cast().eval())
+                .transpose()?,
+            half: half.collect::<Result<_>>()?,
+            wide: drawn(&own.wide)?,
+        })
+    };
+    shapes.iter().map(block).collect()
+}
+
+/// The weighted sum of the squares of all elements.
+struct Squares {
+    weight: f64,
+    sum: Array<f64>,
+}
+
+impl MapArrays for Squares {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        self.weight *= 0.75;
+        let own = (array.cast::<f64>().square() * self.weight).sum()?;
+        self.sum = (&self.sum + own).eval()?;
+        Ok(array.clone())
+    }
+}
+
+fn loss<P: Parameters>(parameters: &P, weight: f64) -> Result<Array<f64>> {
+    let sum = Array::zeros([])?;
+    let mut squares = Squares { weight, sum };
+    parameters.map_arrays(&mut squares)?;
+    Ok(squares.sum)
+}
+
+/// The names, shapes and bits of all arrays.
+#[derive(Default)]
+struct Listed {
+    place: Vec<String>,
+    arrays: Vec<(String, Vec<usize>, Vec<u64>)>,
+}
+
+impl MapArrays for Listed {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        let bits = array
+            .to_vec()?
+            .into_iter()
+            .map(|own| own.to_f64().to_bits());
+        let name = self.place.join(".");
+        self.arrays
+            .push((name, array.shape().to_vec(), bits.collect()));
+        Ok(array.clone())
+    }
+
+    fn enter(&mut self, name: &dyn Display) {
+        self.place.push(name.to_string());
+    }
+
+    fn leave(&mut self) {
+        self.place.pop();
+    }
+}
+
+#[track_caller]
+fn assert_same<P: Parameters>(found: &P, expected: &P) {
+    let listed = |own: &P| {
+        let mut listed = Listed::default();
+        own.map_arrays(&mut listed).unwrap();
+        listed.arrays
+    };
+    assert_eq!(listed(found), listed(expected));
+}
+
+/// An event before a step of a training with divided states.
+#[derive(Clone, Copy, Debug)]
+enum Before {
+    Nothing,
+    /// Other buckets from here on.
+    Buckets(usize, usize),
+    /// Gradients of another part of the batch.
+    Accumulate,
+    /// Gradients of another part of the batch, in other buckets.
+    AccumulateInBuckets(usize, usize),
+    /// The state goes to a new optimizer.
+    Move,
+    /// The state is set again.
+    Again,
+    /// The state goes through an optimizer that is not divided.
+    Whole,
+}
+
+fn before() -> impl Strategy<Value = Before> {
+    let sizes = || (1..200_usize, 1..400_usize);
+    prop_oneof![
+        Just(Before::Nothing),
+        sizes().prop_map(|(first, other)| Before::Buckets(first, other)),
+        Just(Before::Accumulate),
+        sizes().prop_map(|(first, other)| Before::AccumulateInBuckets(first, other)),
+        Just(Before::Move),
+        Just(Before::Again),
+        Just(Before::Whole),
+    ]
+}
+
+/// A training with divided states, and the same one with whole states.
+struct Both<O> {
+    group: Group,
+    make: fn() -> O,
+    shapes: Vec<Shapes>,
+    divided: (Vec<Block>, DataParallel, Sharded<O>),
+    whole: (Vec<Block>, DataParallel, O),
+}
+
+trait Steps: Stateful + Sized {
+    fn move_all<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()>;
+}
+
+macro_rules! steps {
+    ($($optimizer:ty)*) => {$(
+        impl Steps for $optimizer {
+            fn move_all<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()> {
+                self.step(parameters, gradients)
+            }
+        }
+    )*};
+}
+
+steps!(Sgd Adam AdamW);
+
+impl<O: Steps> Both<O> {
+    fn new(group: Group, make: fn() -> O, shapes: &[Shapes]) -> Result<Self> {
+        let parallel = || DataParallel::new(&group);
+        Ok(Self {
+            divided: (
+                random(shapes, 1)?,
+                parallel(),
+                Sharded::new(&group, make())?,
+            ),
+            whole: (random(shapes, 1)?, parallel(), make()),
+            group: group.clone(),
+            shapes: shapes.to_vec(),
+            make,
+        })
+    }
+
+    fn weight(&self, turn: usize) -> f64 {
+        (1 + self.group.rank() + 2 * turn) as f64
+    }
+
+    fn buckets(&mut self, (first, other): (usize, usize)) {
+        self.divided.1 = DataParallel::new(&self.group).bucket_bytes(first, other);
+    }
+
+    fn accumulate(&mut self) -> Result<()> {
+        let weight = self.weight(7);
+        let (own, parallel, _) = &mut self.divided;
+        parallel.accumulate(own, |own| loss(own, weight))?;
+        let (own, parallel, _) = &mut self.whole;
+        parallel.accumulate(own, |own| loss(own, weight))?;
+        Ok(())
+    }
+
+    fn prepare(&mut self, before: Before) -> Result<()> {
+        match before {
+            Before::Nothing => {}
+            Before::Buckets(first, other) => self.buckets((first, other)),
+            Before::Accumulate => self.accumulate()?,
+            Before::AccumulateInBuckets(first, other) => {
+                self.buckets((first, other));
+                self.accumulate()?;
+            }
+            Before::Move => {
+                let state = self.checked_state()?;
+                self.divided.2 = Sharded::new(&self.group, (self.make)())?;
+                self.divided.2.set_state(&state)?;
+                self.checked_state()?;
+            }
+            Before::Again => {
+                let state = self.checked_state()?;
+                self.divided.2.set_state(&state)?;
+                self.checked_state()?;
+            }
+            Before::Whole => {
+                let state = self.checked_state()?;
+                let mut whole = (self.make)();
+                whole.set_state(&self.divided.0, &state)?;
+                let state = whole.state(&self.divided.0)?;
+                self.divided.2 = Sharded::new(&self.group, (self.make)())?;
+                self.divided.2.set_state(&state)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, turn: usize) -> Result<()> {
+        let weight = self.weight(turn);
+        let (own, parallel, optimizer) = &mut self.divided;
+        let value = parallel.value_and_step(own, optimizer, |own| loss(own, weight))?;
+        let (own, parallel, optimizer) = &mut self.whole;
+        let (expected, gradients) = parallel.value_and_grad(own, |own| loss(own, weight))?;
+        optimizer.move_all(own, &gradients)?;
+        assert_eq!(value.item()?, expected.item()?);
+        assert_same(&self.divided.0, &self.whole.0);
+        Ok(())
+    }
+
+    /// Compares the gathered state with the other optimizer's.
+    fn checked_state(&mut self) -> Result<OptimizerState<Vec<Block>>> {
+        // Values do not matter, only names and shapes.
+        let like = random(&self.shapes, 9)?;
+        let state = self.divided.2.state(&like)?;
+        let expected = self.whole.2.state(&like)?;
+        assert_same(&state, &expected);
+        Ok(state)
+    }
+}
+
+fn compare<O: Steps>(
+    size: usize,
+    make: fn() -> O,
+    (shapes, turns): (&[Shapes], &[Before]),
+) -> Result<()> {
+    Group::threads(size, |group| {
+        let mut both = Both::new(group, make, shapes)?;
+        both.step(0)?;
+        for (turn, before) in turns.iter().enumerate() {
+            both.prepare(*before)?;
+            both.step(turn + 1)?;
+        }
+        both.checked_state().map(drop)
+    })
+    .map(drop)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn divided_states_follow_their_parameters(
+        size in 1..5_usize,
+        shapes in blocks(),
+        turns in prop::collection::vec(before(), 1..6),
+        optimizer in 0..3,
+    ) {
+        let given = (&shapes[..], &turns[..]);
+        let compared = match optimizer {
+            0 => compare(size, || Sgd::new(0.125).momentum(0.75), given),
+            1 => compare(size, || Adam::new(0.01), given),
+            _ => compare(size, || AdamW::new(0.01).weight_decay(0.2), given),
+        };
+        compared.unwrap();
+    }
+
+    /// A file lies between the two halves of a training, of other numbers of ranks.
+    #[cfg(feature = "npy")]
+    #[test]
+    fn divided_states_survive_a_file_of_other_ranks(
+        sizes in (1..5_usize, 1..5_usize),
+        shapes in blocks(),
+        bytes in (1..300_usize, 1..300_usize),
+        seed: u64,
+    ) {
+        let folder = std::env::temp_dir();
+        let path = folder.join(format!("cachescope-shards-{}-{seed}.npz", std::process::id()));
+        let (shapes, path) = (&shapes, &path);
+        let halves = |size: usize, bytes: usize, is_second: bool| {
+            Group::threads(size, move |group| {
+                let mut own = random(shapes, 3)?;
+                let mut parallel = DataParallel::new(&group).bucket_bytes(bytes, 2 * bytes);
+                let mut optimizer = Sharded::new(&group, Adam::new(0.01))?;
+                if is_second {
+                    let like = OptimizerState {
+                        steps: Array::zeros([])?,
+                        arrays: vec![random(shapes, 5)?, random(shapes, 6)?],
+                    };
+                    let like = (random(shapes, 4)?, like);
+                    let (parameters, state) = grad::files::load(&like, path)?;
+                    own = parameters;
+                    optimizer.set_state(&state)?;
+                }
+                for _ in 0..2 {
+                    parallel.value_and_step(&mut own, &mut optimizer, |own| loss(own, 1.0))?;
+                }
+                let state = optimizer.state(&own)?;
+                let both = (own, state);
+                group.barrier()?;
+                if group.rank() == 0 {
+                    grad::files::save(&both, path)?;
+                }
+                Ok(())
+            })
+        };
+        halves(sizes.0, bytes.0, false).unwrap();
+        halves(sizes.1, bytes.1, true).unwrap();
+        // One rank, without a file. The mean over equal gradients of up to four ranks is rounded.
+        let mut expected = random(shapes, 3).unwrap();
+        let mut optimizer = Adam::new(0.01);
+        for _ in 0..4 {
+            let (_, gradients) = value_and_grad(&expected, |own| loss(own, 1.0)).unwrap();
+            optimizer.step(&mut expected, &gradients).unwrap();
+        }
+        let state = optimizer.state(&expected).unwrap();
+        let expected = (expected, state);
+        let found = grad::files::load(&expected, path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        if sizes.0 != 3 && sizes.1 != 3 {
+            assert_same(&found, &expected);
+        }
+        prop_assert_eq!(found.1.steps.item().unwrap(), 4.0);
+    }
+}
+
+#[track_caller]
+fn refused<T>(outcome: Result<T>, texts: &[&str]) {
+    let line = std::panic::Location::caller().line();
+    let error = outcome.err().expect("it is refused");
+    let text = error.to_string();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+    for expected in texts {
+        assert!(text.contains(expected), "{expected:?} is not in {text}");
+    }
+    let location = error.location().expect("it has a line");
+    assert!(location.file().ends_with("shards.rs"), "{text}");
+    assert!(line.abs_diff(location.line()) < 4, "{text}");
+}
+
+#[derive(Debug, Parameters)]
+struct Named {
+    first: Array<f64>,
+    second: Array<f64>,
+}
+
+#[derive(Debug, Parameters)]
+struct OtherNames {
+    second: Array<f64>,
+    first: Array<f64>,
+}
+
+/// The models have as many elements, or as many parameters.
+#[test]
+fn another_model_of_equal_length_is_refused() -> Result<()> {
+    Group::threads(2, |group| {
+        let ones = |shape: &[usize]| Array::<f64>::ones(shape);
+        let mut parallel = DataParallel::new(&group);
+        let mut optimizer = Sharded::new(&group, Adam::new(0.5))?;
+        let mut own = (ones(&[2, 3])?, ones(&[4])?);
+        parallel.value_and_step(&mut own, &mut optimizer, |own| loss(own, 1.0))?;
+        let before = own.1.to_vec()?;
+
+        let mut other = (ones(&[3, 2])?, ones(&[4])?);
+        let texts = ["`0`", "[3, 2]", "[2, 3]"];
+        let mut fresh = DataParallel::new(&group);
+        let step = fresh.value_and_step(&mut other, &mut optimizer, |own| loss(own, 1.0));
+        refused(step, &texts);
+        let gradients = parallel.value_and_grad(&other, |own| loss(own, 1.0));
+        refused(gradients, &texts);
+        refused(optimizer.state(&other), &texts);
+        let state = Adam::new(0.5).state(&other)?;
+        refused(optimizer.set_state(&state), &texts);
+        let mut wide = vec![ones(&[2, 3])?, ones(&[4])?, ones(&[1])?];
+        let step = fresh.value_and_step(&mut wide, &mut optimizer, |own| loss(own, 1.0));
+        refused(step, &["3 parameters", "2"]);
+        assert_eq!((own.1.to_vec()?, other.1.to_vec()?), (before, vec![1.0; 4]));
+
+        // Equal shapes, and other names.
+        let mut named = Named {
+            first: ones(&[4])?,
+            second: ones(&[4])?,
+        };
+        let mut optimizer = Sharded::new(&group, Sgd::new(0.5).momentum(0.5))?;
+        fresh.value_and_step(&mut named, &mut optimizer, |own| loss(own, 1.0))?;
+        let mut other = OtherNames {
+            first: ones(&[4])?,
+            second: ones(&[4])?,
+        };
+        let mut fresh = DataParallel::new(&group);
+        let step = fresh.value_and_step(&mut other, &mut optimizer, |own| loss(own, 1.0));
+        refused(step, &["`first`", "`second`"]);
+
+        // A state of other parameters, which the first step finds.
+        let mut optimizer = Sharded::new(&group, Adam::new(0.5))?;
+        optimizer.set_state(&state)?;
+        let step = fresh.value_and_step(&mut own, &mut optimizer, |own| loss(own, 1.0));
+        refused(step, &texts);
+        Ok(())
+    })
+    .map(drop)
+}
+
+#[test]
+fn whole_states_and_other_groups_are_refused() -> Result<()> {
+    Group::threads(2, |group| {
+        let mut x = Array::<f64>::ones(64)?;
+        let mut stepped = Sgd::new(0.5).momentum(0.5);
+        let (_, gradient) = value_and_grad(&x, |x| x.square().sum())?;
+        stepped.step(&mut x, &gradient)?;
+        refused(Sharded::new(&group, stepped), &["Sgd", "1 steps"]);
+
+        let alone = group.split(group.rank(), 0)?;
+        let mut optimizer = Sharded::new(&alone, Sgd::new(0.5))?;
+        let mut parallel = DataParallel::new(&group);
+        let step = parallel.value_and_step(&mut x, &mut optimizer, |x| x.square().sum());
+        refused(step, &["of 2", "rank 0 of 1"]);
+
+        let mut optimizer = Sharded::new(&group, Sgd::new(0.5))?;
+        let mut state = optimizer.state(&x);
+        assert!(state.is_err());
+        parallel.value_and_step(&mut x, &mut optimizer, |x| x.square().sum())?;
+        state = optimizer.state(&x);
+        let mut state = state?;
+        for wrong in [-1.0, 0.5, f64::NAN, f64::INFINITY] {
+            state.steps = Array::full([], wrong)?;
+            refused(
+                optimizer.set_state(&state),
+                &["Sharded::set_state", "steps"],
+            );
+        }
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// Divided states, loaded ones and kept gradients outlive the scope that makes them, under each
+/// policy.
+#[test]
+fn what_outlives_a_scope_is_outside_of_its_cache() -> Result<()> {
+    for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+        Group::threads(2, |group| {
+            let device = Device::host_with(DeviceConfig::default())?;
+            let _current = device.enter();
+            let mut x = Array::<f32>::ones(1 << 12)?;
+            let mut parallel = DataParallel::new(&group);
+            let mut optimizer = Sharded::new(&group, Adam::new(0.1))?;
+            let escaped = || device.cache_stats("step").unwrap().escaped_blocks;
+            for turn in 0..6 {
+                cache_scope!("step", policy = policy, {
+                    parallel.accumulate(&x, |x| x.square().sum())?;
+                });
+                assert_eq!(escaped(), 0, "{policy:?}");
+                cache_scope!("step", policy = policy, {
+                    parallel.value_and_step(&mut x, &mut optimizer, |x| x.square().sum())?;
+                    if turn == 3 {
+                        let state = optimizer.state(&x)?;
+                        optimizer = Sharded::new(&group, Adam::new(0.1))?;
+                        optimizer.set_state(&state)?;
+                    }
+                });
+                group.barrier()?;
+                assert_eq!(escaped(), 0, "{policy:?}");
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
