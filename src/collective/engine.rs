@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::call::Call;
-use crate::device::proxies::ProxyFailure;
+use crate::device::host_streams::HostFailure;
 use crate::error::{Error, Result};
 use crate::sync::Arc;
 
@@ -81,7 +81,7 @@ pub(super) trait Engine: Send {
         work: &Work,
         memory: Memory,
         asker: &mut dyn Asker,
-    ) -> Result<(), ProxyFailure>;
+    ) -> Result<(), HostFailure>;
 
     /// Whether the call may be made on memory of a device. If not, it is made on a copy of the host's.
     fn takes_device_memory(&self, _work: &Work) -> bool {
@@ -105,7 +105,7 @@ pub(super) trait Engine: Send {
 }
 
 /// Tells whoever asked what came of a call that is over.
-pub(super) fn told(asker: &mut dyn Asker, outcome: Result<()>) -> Result<(), ProxyFailure> {
+pub(super) fn told(asker: &mut dyn Asker, outcome: Result<()>) -> Result<(), HostFailure> {
     match outcome {
         Ok(()) => {
             asker.tell(Ok(()));
@@ -116,7 +116,7 @@ pub(super) fn told(asker: &mut dyn Asker, outcome: Result<()>) -> Result<(), Pro
 }
 
 /// Of what failed before anything was read or written: whoever asked hears it, or else who waits for the memory.
-pub(super) fn failed(asker: &mut dyn Asker, error: Error) -> Result<(), ProxyFailure> {
+pub(super) fn failed(asker: &mut dyn Asker, error: Error) -> Result<(), HostFailure> {
     if asker.tell(Err(error.clone())) {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use crate::array::{AnyElement, Array, Buffer};
 use crate::context::Device;
 use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
-use crate::device::proxies::ProxyFailure;
+use crate::device::host_streams::HostFailure;
 use crate::device::{Backend, DevicePtr, StreamId, Use};
 use crate::error::Result;
 use crate::memory::uses::StreamUse;
@@ -105,7 +105,7 @@ impl Detached {
         engine: &mut dyn Engine,
         work: &Work,
         asker: &mut dyn Asker,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         // SAFETY: by this function's contract.
         let outcome = unsafe {
             match self.device.backend().cuda() {
@@ -139,7 +139,7 @@ impl Detached {
         engine: &mut dyn Engine,
         work: &Work,
         asker: &mut dyn Asker,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         let pointer = |place: Option<(DevicePtr, usize)>| match place {
             Some((address, bytes)) if bytes > 0 => host_pointer(address),
             // Nothing is read or written there.
@@ -165,7 +165,7 @@ impl Detached {
         engine: &mut dyn Engine,
         work: &Work,
         asker: &mut dyn Asker,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         let address = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(address, _)| address.0);
         let (source, target) = (address(self.source), address(self.target));
         let own_part = work.call.own_part(work.members.own, work.members.size());
@@ -200,7 +200,7 @@ impl Detached {
         engine: &mut dyn Engine,
         work: &Work,
         asker: &mut dyn Asker,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         let backend = self.device.backend();
         let length = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(_, bytes)| bytes);
         let in_place = self.source == self.target;

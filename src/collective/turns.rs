@@ -9,7 +9,7 @@ use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use super::engine::Engine;
-use crate::device::proxies::{Help, ProxyStream};
+use crate::device::host_streams::{Help, HostStream};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{Condvar, Mutex};
@@ -20,7 +20,7 @@ type Do = dyn FnOnce(&mut dyn Engine) -> Option<Failed> + Send;
 /// A failure, and the stream on which those who wait are told.
 pub(super) struct Failed {
     pub(super) error: Error,
-    pub(super) stream: Arc<ProxyStream>,
+    pub(super) stream: Arc<HostStream>,
 }
 
 /// Something that a rank was asked for.
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
     use crate::collective::threads::ThreadEngine;
     use crate::device::StreamId;
-    use crate::device::proxies::ProxyStreams;
+    use crate::device::host_streams::HostStreams;
     use crate::sync::Weak;
 
     fn turns() -> Turns {
@@ -244,17 +244,17 @@ mod tests {
         Turns::new(Box::new(engine))
     }
 
-    fn failed(text: &str, stream: &Arc<ProxyStream>) -> Failed {
+    fn failed(text: &str, stream: &Arc<HostStream>) -> Failed {
         Failed {
             error: Error::new(ErrorKind::Driver, text),
             stream: Arc::clone(stream),
         }
     }
 
-    fn stream() -> Arc<ProxyStream> {
+    fn stream() -> Arc<HostStream> {
         let nothing: Weak<dyn Help> = Weak::<Turns>::new();
-        let proxies = ProxyStreams::default();
-        proxies.open(nothing, || Ok(StreamId(7))).unwrap()
+        let host_streams = HostStreams::default();
+        host_streams.open(nothing, || Ok(StreamId(7))).unwrap()
     }
 
     #[test]

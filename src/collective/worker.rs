@@ -9,7 +9,7 @@ use super::queue::{Answering, answer};
 use super::turns::{Failed, Job, Turns, ended};
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
-use crate::device::proxies::{Help, ProxyFailure, ProxyStream};
+use crate::device::host_streams::{Help, HostFailure, HostStream};
 use crate::error::{AtCaller, Error, ErrorKind, Result, asked_at};
 use crate::memory::uses::StreamUse;
 use crate::sync::plain::Mutex;
@@ -21,7 +21,7 @@ pub(super) struct Worker {
     turns: Arc<Turns>,
     /// On each device whose memory the rank's calls were about, the stream that stands for them. Calls are asked for under the lock:
     /// their order on the stream is that of the turns.
-    streams: Mutex<Vec<(Device, Arc<ProxyStream>)>>,
+    streams: Mutex<Vec<(Device, Arc<HostStream>)>>,
 }
 
 /// A call, and the memory of a device that it is about.
@@ -174,9 +174,9 @@ impl Worker {
     /// The stream of a device that stands for the rank's calls.
     fn stream(
         &self,
-        streams: &mut Vec<(Device, Arc<ProxyStream>)>,
+        streams: &mut Vec<(Device, Arc<HostStream>)>,
         device: &Device,
-    ) -> Result<Arc<ProxyStream>> {
+    ) -> Result<Arc<HostStream>> {
         if self.turns.is_closed() {
             return Err(ended());
         }
@@ -185,7 +185,7 @@ impl Worker {
             return Ok(Arc::clone(stream));
         }
         let turns: Weak<dyn Help> = Arc::downgrade(&self.turns) as Weak<dyn Help>;
-        let stream = device.backend().new_proxy_stream(turns)?;
+        let stream = device.backend().new_host_stream(turns)?;
         streams.push((device.clone(), Arc::clone(&stream)));
         Ok(stream)
     }
@@ -204,9 +204,9 @@ impl std::fmt::Debug for Worker {
 }
 
 #[cold]
-fn panicked(operation: &str) -> ProxyFailure {
+fn panicked(operation: &str) -> HostFailure {
     let text = format!("{operation}: the work of this rank panicked");
-    ProxyFailure {
+    HostFailure {
         error: Error::new(ErrorKind::Driver, text),
         keeps_memory: true,
     }
@@ -214,13 +214,13 @@ fn panicked(operation: &str) -> ProxyFailure {
 
 /// A piece of work of a stream, which ends in any case: as a failure where it drops.
 struct Begun {
-    stream: Arc<ProxyStream>,
+    stream: Arc<HostStream>,
     operation: &'static str,
     is_finished: bool,
 }
 
 impl Begun {
-    fn new(stream: Arc<ProxyStream>, operation: &'static str) -> Self {
+    fn new(stream: Arc<HostStream>, operation: &'static str) -> Self {
         stream.begin();
         Self {
             stream,
@@ -233,7 +233,7 @@ impl Begun {
         self.stream.id()
     }
 
-    fn finish(mut self, outcome: Result<(), ProxyFailure>) {
+    fn finish(mut self, outcome: Result<(), HostFailure>) {
         self.is_finished = true;
         self.stream.finish(outcome);
     }

@@ -5,7 +5,7 @@
 pub(crate) mod cuda;
 pub(crate) mod handles;
 pub(crate) mod host;
-pub(crate) mod proxies;
+pub(crate) mod host_streams;
 mod virtual_memory;
 
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};
 use cuda::Cuda;
 use host::streams::DelayedStreams;
-use proxies::{Help, ProxyStream};
+use host_streams::{Help, HostStream};
 pub(crate) use virtual_memory::{PageCost, VirtualMemory};
 
 /// An address in a device's memory.
@@ -161,10 +161,10 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     fn new_stream(&self) -> Result<StreamId>;
 
     /// A stream whose work threads of the host do; `helper` lets who waits do some.
-    fn new_proxy_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<ProxyStream>>;
+    fn new_host_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<HostStream>>;
 
-    /// The proxy stream of that number, to whoever asks; `None` for a stream of the device.
-    fn proxy_stream(&self, _stream: StreamId) -> Option<Arc<ProxyStream>> {
+    /// The host stream of that number, to whoever asks; `None` for a stream of the device.
+    fn host_stream(&self, _stream: StreamId) -> Option<Arc<HostStream>> {
         None
     }
 

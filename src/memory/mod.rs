@@ -402,9 +402,9 @@ impl Drop for DeviceMemory {
         // Nobody comes back later for unfinished work.
         for number in 0..self.backend.streams() {
             let stream = StreamId(number);
-            match self.backend.proxy_stream(stream) {
+            match self.backend.host_stream(stream) {
                 // A failure is nobody's here: who began the work may still be told.
-                Some(proxy) => proxy.settle(&proxy.event()),
+                Some(host_stream) => host_stream.settle(&host_stream.event()),
                 None => drop(self.backend.synchronize(stream)),
             }
         }

@@ -30,9 +30,9 @@ impl Streams<'_> {
             if other.stream() != stream {
                 self.wait(stream, other)?;
             } else if let Some(event) = other.event()
-                && let Some(proxy) = self.backend.proxy_stream(stream)
+                && let Some(host_stream) = self.backend.host_stream(stream)
             {
-                proxy.check_predecessors(&event)?;
+                host_stream.check_predecessors(&event)?;
             }
         }
         Ok(())
@@ -53,8 +53,8 @@ impl Streams<'_> {
 
     /// Waits on the host until a use is completed. Of a device stream, waits for all work so far.
     pub(crate) fn wait_for(self, used: StreamUse) -> Result<()> {
-        match (used.event(), self.backend.proxy_stream(used.stream())) {
-            (Some(event), Some(proxy)) => proxy.wait_for(&event),
+        match (used.event(), self.backend.host_stream(used.stream())) {
+            (Some(event), Some(host_stream)) => host_stream.wait_for(&event),
             _ => self.backend.synchronize(used.stream()),
         }
     }

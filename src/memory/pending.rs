@@ -334,20 +334,20 @@ impl DeviceMemory {
 
     /// Waits for an event that pending blocks await. What another rank began is not waited for: it may wait for this one.
     fn wait_for_event(&self, event: &Event) -> Result<()> {
-        match self.backend.proxy_stream(event.stream) {
+        match self.backend.host_stream(event.stream) {
             None => self.backend.synchronize_event(event),
-            Some(proxy) => {
-                if proxy.is_asked_here() {
-                    proxy.settle(event);
+            Some(host_stream) => {
+                if host_stream.is_asked_here() {
+                    host_stream.settle(event);
                 }
                 Ok(())
             }
         }
     }
 
-    /// Whether idle memory may be a stream's. What a proxy stream uses is pending until that is done, and then another's.
+    /// Whether idle memory may be a stream's. What a host stream uses is pending until that is done, and then another's.
     fn may_own(&self, stream: StreamId) -> bool {
-        self.backend.proxy_stream(stream).is_none()
+        self.backend.host_stream(stream).is_none()
     }
 
     /// Events after all work of the owners of idle memory.
@@ -386,7 +386,7 @@ impl DeviceMemory {
 
     /// Whether the calling thread may wait for all of a stream's work.
     pub(super) fn may_wait_for(&self, stream: StreamId) -> bool {
-        let proxy = self.backend.proxy_stream(stream);
-        proxy.is_none_or(|proxy| proxy.is_asked_here())
+        let host_stream = self.backend.host_stream(stream);
+        host_stream.is_none_or(|host_stream| host_stream.is_asked_here())
     }
 }

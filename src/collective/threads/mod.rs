@@ -8,7 +8,7 @@ use std::ptr;
 use super::call::{Call, Operation, part_of};
 use super::engine::{Asker, Engine, Members, Memory, Work, failed, told};
 use super::fold::fold;
-use crate::device::proxies::ProxyFailure;
+use crate::device::host_streams::HostFailure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use board::{Board, Letter, Patience, Post};
@@ -53,7 +53,7 @@ impl ThreadEngine {
         work: &Work,
         memory: Memory,
         asker: &mut dyn Asker,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         let Work {
             members,
             call,
@@ -149,7 +149,7 @@ impl Engine for ThreadEngine {
         work: &Work,
         memory: Memory,
         asker: &mut dyn Asker,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         debug_assert!(!memory.is_of_device, "this engine takes the host's alone");
         if let Some(error) = &self.broken {
             return failed(asker, error.clone());
@@ -290,7 +290,7 @@ mod tests {
     }
 
     /// What calls are refused for: the first of two ranks, whose part the one element is, panics.
-    fn sums_a_bool(mut engine: ThreadEngine) -> Result<(), ProxyFailure> {
+    fn sums_a_bool(mut engine: ThreadEngine) -> Result<(), HostFailure> {
         let work = Work {
             call: Call {
                 operation: Operation::AllReduce(Reduce::Sum),

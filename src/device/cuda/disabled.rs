@@ -11,7 +11,7 @@ use super::nccl::{NcclCall, NcclId};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
-use crate::device::proxies::{Help, ProxyStream};
+use crate::device::host_streams::{Help, HostStream};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};
@@ -309,7 +309,7 @@ impl Backend for Cuda {
         match *self {}
     }
 
-    fn new_proxy_stream(&self, _helper: Weak<dyn Help>) -> Result<Arc<ProxyStream>> {
+    fn new_host_stream(&self, _helper: Weak<dyn Help>) -> Result<Arc<HostStream>> {
         match *self {}
     }
 

@@ -8,7 +8,7 @@ pub(crate) mod streams;
 use std::alloc::{Layout, alloc, dealloc};
 use std::mem::MaybeUninit;
 
-use super::proxies::{Help, ProxyStream, ProxyStreams};
+use super::host_streams::{Help, HostStream, HostStreams};
 use super::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};
@@ -27,7 +27,7 @@ pub(crate) struct HostBackend {
     ranges: Option<Ranges>,
     ids: StreamIds,
     delayed: Option<DelayedStreams>,
-    proxies: ProxyStreams,
+    host_streams: HostStreams,
 }
 
 impl HostBackend {
@@ -43,7 +43,7 @@ impl HostBackend {
             budget,
             ids: StreamIds::default(),
             delayed: None,
-            proxies: ProxyStreams::default(),
+            host_streams: HostStreams::default(),
         }
     }
 
@@ -170,8 +170,8 @@ impl Backend for HostBackend {
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
-        if let Some(proxy) = self.proxies.of(stream) {
-            return proxy.synchronize();
+        if let Some(host_stream) = self.host_streams.of(stream) {
+            return host_stream.synchronize();
         }
         if let Some(delayed) = &self.delayed {
             delayed.wait_for(delayed.record(stream))?;
@@ -183,12 +183,12 @@ impl Backend for HostBackend {
         self.ids.acquire()
     }
 
-    fn new_proxy_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<ProxyStream>> {
-        self.proxies.open(helper, || self.ids.acquire_fresh())
+    fn new_host_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<HostStream>> {
+        self.host_streams.open(helper, || self.ids.acquire_fresh())
     }
 
-    fn proxy_stream(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {
-        self.proxies.named(stream)
+    fn host_stream(&self, stream: StreamId) -> Option<Arc<HostStream>> {
+        self.host_streams.named(stream)
     }
 
     fn retire_stream(&self, stream: StreamId) {
@@ -200,12 +200,12 @@ impl Backend for HostBackend {
     }
 
     fn uses_streams(&self) -> bool {
-        self.delayed.is_some() && self.streams() > 1 || self.proxies.are_any()
+        self.delayed.is_some() && self.streams() > 1 || self.host_streams.are_any()
     }
 
     fn record_event(&self, stream: StreamId) -> Result<Event> {
-        if let Some(proxy) = self.proxies.of(stream) {
-            return Ok(proxy.event());
+        if let Some(host_stream) = self.host_streams.of(stream) {
+            return Ok(host_stream.event());
         }
         Ok(match &self.delayed {
             Some(delayed) => delayed.record(stream),
@@ -217,12 +217,12 @@ impl Backend for HostBackend {
     }
 
     fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()> {
-        if let Some(proxy) = self.proxies.of(event.stream) {
-            return proxy.wait_for(event);
+        if let Some(host_stream) = self.host_streams.of(event.stream) {
+            return host_stream.wait_for(event);
         }
         match &self.delayed {
-            // What a proxy stream is given next may run at once.
-            Some(delayed) if self.proxies.of(stream).is_some() => delayed.wait_for(*event),
+            // What a host stream is given next may run at once.
+            Some(delayed) if self.host_streams.of(stream).is_some() => delayed.wait_for(*event),
             Some(delayed) => {
                 delayed.wait(stream, *event);
                 Ok(())
@@ -232,16 +232,16 @@ impl Backend for HostBackend {
     }
 
     fn query_event(&self, event: &Event) -> Result<bool> {
-        if let Some(proxy) = self.proxies.of(event.stream) {
-            return Ok(proxy.is_done(event));
+        if let Some(host_stream) = self.host_streams.of(event.stream) {
+            return Ok(host_stream.is_done(event));
         }
         let is_done = |delayed: &DelayedStreams| delayed.is_done(*event);
         Ok(self.delayed.as_ref().is_none_or(is_done))
     }
 
     fn synchronize_event(&self, event: &Event) -> Result<()> {
-        if let Some(proxy) = self.proxies.of(event.stream) {
-            return proxy.wait_for(event);
+        if let Some(host_stream) = self.host_streams.of(event.stream) {
+            return host_stream.wait_for(event);
         }
         if let Some(delayed) = &self.delayed {
             delayed.wait_for(*event)?;

@@ -11,7 +11,7 @@ use super::peers::{Awaited, Waiting};
 use crate::collective::call::Call;
 use crate::collective::engine::{Memory, Work};
 use crate::collective::head::{HEAD, Head};
-use crate::device::proxies::ProxyFailure;
+use crate::device::host_streams::HostFailure;
 use crate::error::Result;
 
 /// The letters of a rank that are on their way, and those that came before it asked for them.
@@ -137,7 +137,7 @@ impl MpiEngine {
         work: &Work,
         memory: Memory,
         from: usize,
-    ) -> Result<Result<()>, ProxyFailure> {
+    ) -> Result<Result<()>, HostFailure> {
         let from = work.members.ranks[from];
         let group = work.members.group;
         let arrived = self.letters.arrived.get_mut(&(group, from));
@@ -216,7 +216,7 @@ impl MpiEngine {
         work: &Work,
         from: usize,
         (memory, bytes): (*mut u8, usize),
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         let load = Load {
             memory,
             wrap: usize::MAX,
@@ -249,8 +249,8 @@ impl Letter {
 }
 
 /// The failure of what had memory of its own alone.
-fn without_memory(outcome: Result<(), ProxyFailure>) -> ProxyFailure {
-    ProxyFailure {
+fn without_memory(outcome: Result<(), HostFailure>) -> HostFailure {
+    HostFailure {
         keeps_memory: false,
         ..outcome.expect_err("it failed")
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::super::call::Operation;
 use super::super::engine::{Asker, Engine, Members, Memory, Work, failed, told};
-use crate::device::proxies::ProxyFailure;
+use crate::device::host_streams::HostFailure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use comm::Comm;
@@ -72,7 +72,7 @@ impl MpiEngine {
         work: &Work,
         memory: Memory,
         asker: &mut dyn Asker,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         // SAFETY: by this function's contract.
         match unsafe { self.open(work, memory) } {
             Ok(Ok(())) => asker.tell(Ok(())),
@@ -105,11 +105,11 @@ impl MpiEngine {
         work: &Work,
         lanes: &mut [Lane],
         step: &mut dyn FnMut(&mut [Lane]) -> bool,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         let outcome = self.carry_lanes(work, lanes, step);
         outcome.map_err(|error| {
             let taken_back = lanes.iter_mut().map(Lane::take_back);
-            ProxyFailure {
+            HostFailure {
                 error,
                 keeps_memory: taken_back.filter(|is_certain| !is_certain).count() > 0,
             }
@@ -151,7 +151,7 @@ impl Engine for MpiEngine {
         work: &Work,
         memory: Memory,
         asker: &mut dyn Asker,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         if let Some(error) = &self.broken {
             return failed(asker, error.clone());
         }
@@ -235,7 +235,7 @@ impl Drop for MpiEngine {
 }
 
 /// Whoever asked hears it, unless the memory is not its own any more: then who waits for that.
-fn fail_receiving(asker: &mut dyn Asker, failure: ProxyFailure) -> Result<(), ProxyFailure> {
+fn fail_receiving(asker: &mut dyn Asker, failure: HostFailure) -> Result<(), HostFailure> {
     match failure.keeps_memory {
         true => Err(failure),
         false => failed(asker, failure.error),

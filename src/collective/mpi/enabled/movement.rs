@@ -6,7 +6,7 @@ use super::lane::{Lane, Load, Way};
 use super::opening::{INLINE, given};
 use crate::collective::call::Operation;
 use crate::collective::engine::{Memory, Work};
-use crate::device::proxies::ProxyFailure;
+use crate::device::host_streams::HostFailure;
 
 /// Bytes that go at a time: so many that a message costs nothing beside them, so few that a rank that still gives is not taken for one
 /// that does not.
@@ -35,7 +35,7 @@ impl MpiEngine {
         &mut self,
         work: &Work,
         memory: Memory,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         let (own, size) = (work.members.own, work.members.size());
         let bytes = given(work, memory, own).1;
         let taken = |from: usize| memory.target.wrapping_add(from * bytes);
@@ -82,7 +82,7 @@ impl MpiEngine {
         work: &Work,
         memory: Memory,
         root: usize,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         debug_assert_eq!(work.call.operation, Operation::Broadcast(root));
         let (own, size, bytes) = (work.members.own, work.members.size(), work.call.bytes());
         if bytes <= INLINE {

@@ -9,7 +9,7 @@ use super::opening::{INLINE, given};
 use crate::collective::call::{Call, Operation, Reduce};
 use crate::collective::engine::{Memory, Work};
 use crate::collective::fold::fold;
-use crate::device::proxies::ProxyFailure;
+use crate::device::host_streams::HostFailure;
 
 /// A part of so many bytes goes as one piece, if the ring has room: its pieces would wait for each other for longer than they overlap.
 const WHOLE: usize = 2 << 20;
@@ -68,7 +68,7 @@ impl MpiEngine {
         work: &Work,
         memory: Memory,
         reduce: Reduce,
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         let size = work.members.size();
         let piece = piece(size, work.call.bytes());
         // A row for each other member, and one for results that stay nowhere.
@@ -96,7 +96,7 @@ impl MpiEngine {
         memory: Memory,
         (reduce, piece): (Reduce, usize),
         ring: &mut [u64],
-    ) -> Result<(), ProxyFailure> {
+    ) -> Result<(), HostFailure> {
         let (own, size) = (work.members.own, work.members.size());
         let wrap = WINDOW * piece;
         let ring: *mut u8 = ring.as_mut_ptr().cast();

@@ -1,7 +1,7 @@
 //! A CUDA device as the layers above know any device.
 
 use super::Cuda;
-use crate::device::proxies::{Help, ProxyStream};
+use crate::device::host_streams::{Help, HostStream};
 use crate::device::{
     Backend, DeviceId, DevicePtr, Event, StreamId, TimeMark, TimeSpan, VirtualMemory,
 };
@@ -76,8 +76,8 @@ impl Backend for Cuda {
     }
 
     fn synchronize(&self, stream: StreamId) -> Result<()> {
-        if let Some(proxy) = self.proxies.of(stream) {
-            return proxy.synchronize();
+        if let Some(host_stream) = self.host_streams.of(stream) {
+            return host_stream.synchronize();
         }
         self.streams.synchronize(stream)?;
         self.take_failure()
@@ -87,12 +87,12 @@ impl Backend for Cuda {
         self.streams.take()
     }
 
-    fn new_proxy_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<ProxyStream>> {
-        self.proxies.open(helper, || self.streams.take_fresh())
+    fn new_host_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<HostStream>> {
+        self.host_streams.open(helper, || self.streams.take_fresh())
     }
 
-    fn proxy_stream(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {
-        self.proxies.named(stream)
+    fn host_stream(&self, stream: StreamId) -> Option<Arc<HostStream>> {
+        self.host_streams.named(stream)
     }
 
     fn retire_stream(&self, stream: StreamId) {
@@ -108,29 +108,29 @@ impl Backend for Cuda {
     }
 
     fn record_event(&self, stream: StreamId) -> Result<Event> {
-        match self.proxies.of(stream) {
-            Some(proxy) => Ok(proxy.event()),
+        match self.host_streams.of(stream) {
+            Some(host_stream) => Ok(host_stream.event()),
             None => self.streams.record(stream),
         }
     }
 
     fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()> {
-        match self.proxies.of(event.stream) {
-            Some(proxy) => proxy.wait_for(event),
+        match self.host_streams.of(event.stream) {
+            Some(host_stream) => host_stream.wait_for(event),
             None => self.streams.wait(stream, event),
         }
     }
 
     fn query_event(&self, event: &Event) -> Result<bool> {
-        match self.proxies.of(event.stream) {
-            Some(proxy) => Ok(proxy.is_done(event)),
+        match self.host_streams.of(event.stream) {
+            Some(host_stream) => Ok(host_stream.is_done(event)),
             None => self.streams.is_done(event),
         }
     }
 
     fn synchronize_event(&self, event: &Event) -> Result<()> {
-        match self.proxies.of(event.stream) {
-            Some(proxy) => proxy.wait_for(event),
+        match self.host_streams.of(event.stream) {
+            Some(host_stream) => host_stream.wait_for(event),
             None => self.streams.wait_for(event),
         }
     }

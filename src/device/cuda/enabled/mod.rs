@@ -40,7 +40,7 @@ use super::nccl::{NcclCall, NcclId};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
-use crate::device::proxies::ProxyStreams;
+use crate::device::host_streams::HostStreams;
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -82,7 +82,7 @@ pub(crate) struct Cuda {
     staging: StagingPool,
     bad_index: BadIndex,
     launch_lock: LaunchLock,
-    proxies: ProxyStreams,
+    host_streams: HostStreams,
     /// What whoever waits for the device is to hear of groups whose exchanges were aborted, by the keys of these.
     aborted: Mutex<Vec<(u64, Error)>>,
 }
@@ -103,7 +103,7 @@ impl Cuda {
             staging: StagingPool::new(&context),
             bad_index: BadIndex::new(&context)?,
             launch_lock: LaunchLock::default(),
-            proxies: ProxyStreams::default(),
+            host_streams: HostStreams::default(),
             aborted: Mutex::default(),
             context,
         })

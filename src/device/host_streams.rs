@@ -1,7 +1,8 @@
-//! Streams whose work threads of the host do: what a library does that knows nothing of streams, MPI, say.
+//! Host-executed streams: give CPU-side work such as MPI calls the semantics of streams and events.
 //!
-//! To the layers above they are streams as any other: they have numbers, and events at positions. What differs is who waits.
-//! A stream of the device cannot wait for a thread, so the host waits, as it submits the work that comes after.
+//! To the layers above they are streams like all others, with numbers, and events at positions.
+//! Only the waiting differs. A stream of the device cannot wait for a thread, so the host waits
+//! when it submits the work that comes after.
 
 use std::fmt;
 use std::panic::Location;
@@ -11,38 +12,40 @@ use crate::error::{Error, Result};
 use crate::sync::plain::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::sync::{Arc, Weak, thread_token};
 
-/// The proxy streams of a device, including idle ones that wait for another owner.
+/// The host streams of a device, including idle ones that wait for another owner.
 #[derive(Debug, Default)]
-pub(crate) struct ProxyStreams {
+pub(crate) struct HostStreams {
     /// Set with the first stream, so that devices without one need no lock.
     are_any: AtomicBool,
     /// By rising number.
-    all: Mutex<Vec<Arc<ProxyStream>>>,
+    all: Mutex<Vec<Arc<HostStream>>>,
 }
 
-/// One proxy stream.
+/// One host stream.
 ///
 /// Owners, the ranks, have it one after the other. Positions rise through all of them, so that an
 /// event of an earlier owner is completed, and never waits for a later one.
 ///
 /// Invariants: positions rise by one with each piece of work, and pieces end in this order. No
 /// stream of the device ever has its number.
-pub(crate) struct ProxyStream {
+pub(crate) struct HostStream {
     id: StreamId,
-    /// The token of the thread that does its work now, [`BETWEEN`] two pieces, or [`LEFT`].
+    /// The token of the thread that executes its work now, [`BETWEEN`] two pieces, or [`LEFT`].
     server: AtomicU64,
     helper: Mutex<Weak<dyn Help>>,
     /// The token of the thread that began work last.
-    asker: AtomicU64,
+    submitter: AtomicU64,
     progress: Mutex<Progress>,
     changed: Condvar,
 }
 
-/// What does the work of a proxy stream, of which the calling thread may do some.
+/// The executor of a host stream's work, which lets a waiting thread execute some of it.
 pub(crate) trait Help: Send + Sync {
-    /// Does the piece that is next, if no thread is at one, any thread may do it, and the wait is not over. Answers whether it did.
+    /// Executes the next piece if no thread executes one, any thread may execute it, and the wait
+    /// is not over. Returns whether it did.
     ///
-    /// `is_over` is asked where no piece can end meanwhile: what comes after the wait may wait for the thread that waits.
+    /// Calls `is_over` while no piece can end, because a piece after the wait may wait for the
+    /// thread that waits.
     fn help(&self, is_over: &dyn Fn() -> bool) -> bool;
 }
 
@@ -52,7 +55,7 @@ struct Progress {
     done: u64,
     /// The first failure of each owner that had one, by rising position.
     failures: Vec<Failure>,
-    /// Whether the present owner's failure was returned to a thread that waited.
+    /// Set once the present owner's failure was returned to a thread that waited.
     is_reported: bool,
 }
 
@@ -70,23 +73,24 @@ struct Failure {
 /// The end of the present owner's positions.
 const PRESENT: u64 = u64::MAX;
 
-/// How a piece of work failed.
+/// The failure of a piece of work.
 #[derive(Debug)]
-pub(crate) struct ProxyFailure {
+pub(crate) struct HostFailure {
     pub(crate) error: Error,
-    /// Whether something that nothing can stop still has the memory. It is never used again then.
+    /// Set if something that cannot be stopped may still use the memory, which is then never
+    /// reused.
     pub(crate) keeps_memory: bool,
 }
 
-impl ProxyFailure {
-    /// The same, with the line that asked for the work.
+impl HostFailure {
+    /// Adds the line that submitted the work.
     pub(crate) fn at(self, call_site: &'static Location<'static>) -> Self {
         let error = self.error.at(call_site);
         Self { error, ..self }
     }
 }
 
-impl From<Error> for ProxyFailure {
+impl From<Error> for HostFailure {
     fn from(error: Error) -> Self {
         Self {
             error,
@@ -95,27 +99,27 @@ impl From<Error> for ProxyFailure {
     }
 }
 
-impl ProxyStreams {
-    /// Returns a proxy stream whose work `helper` does: one that its owner left, or else one with
+impl HostStreams {
+    /// Returns a host stream whose work `helper` does: one that its owner left, or else one with
     /// the number that `new_stream` returns, which is above all before.
     pub(crate) fn open(
         &self,
         helper: Weak<dyn Help>,
         new_stream: impl FnOnce() -> Result<StreamId>,
-    ) -> Result<Arc<ProxyStream>> {
+    ) -> Result<Arc<HostStream>> {
         let mut all = self.all.lock();
-        if let Some(idle) = all.iter().find(|proxy| proxy.is_idle()) {
+        if let Some(idle) = all.iter().find(|host_stream| host_stream.is_idle()) {
             let idle = Arc::clone(idle);
             idle.progress.lock().change_owner();
             *idle.helper.lock() = helper;
             idle.server.store(BETWEEN, Ordering::Release);
             return Ok(idle);
         }
-        let fresh = Arc::new(ProxyStream {
+        let fresh = Arc::new(HostStream {
             id: new_stream()?,
             server: AtomicU64::new(BETWEEN),
             helper: Mutex::new(helper),
-            asker: AtomicU64::new(0),
+            submitter: AtomicU64::new(0),
             progress: Mutex::default(),
             changed: Condvar::default(),
         });
@@ -124,41 +128,44 @@ impl ProxyStreams {
         Ok(fresh)
     }
 
-    /// Whether there are any.
+    /// Returns whether the device has host streams.
     #[inline]
     pub(super) fn are_any(&self) -> bool {
         self.are_any.load(Ordering::Acquire)
     }
 
-    /// The proxy stream of that number. `None` also on the thread that does its work now: to that it is what it stands for, a
-    /// stream of the device, where that has such.
+    /// Returns the host stream of that number. Returns `None` on the thread that executes its work
+    /// now, to which the number is the stream of the device behind the host stream.
     #[inline]
-    pub(super) fn of(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {
-        self.named(stream).filter(|proxy| !proxy.is_served_here())
+    pub(super) fn of(&self, stream: StreamId) -> Option<Arc<HostStream>> {
+        self.named(stream)
+            .filter(|host_stream| !host_stream.is_served_here())
     }
 
-    /// The same to every thread.
+    /// Like [`of`](Self::of), but alike on every thread.
     #[inline]
-    pub(super) fn named(&self, stream: StreamId) -> Option<Arc<ProxyStream>> {
+    pub(super) fn named(&self, stream: StreamId) -> Option<Arc<HostStream>> {
         if !self.are_any() {
             return None;
         }
         let all = self.all.lock();
-        let found = all.binary_search_by_key(&stream, |proxy| proxy.id);
+        let found = all.binary_search_by_key(&stream, |host_stream| host_stream.id);
         found.ok().map(|index| Arc::clone(&all[index]))
     }
 }
 
-/// The server of a proxy stream between two pieces of work, and of one whose work has ended: no thread's tokens.
+/// The server of a host stream between two pieces of work: no thread's token.
 const BETWEEN: u64 = u64::MAX;
+/// The server of a host stream without an owner: no thread's token.
 const LEFT: u64 = 0;
 
-impl ProxyStream {
+impl HostStream {
     pub(crate) fn id(&self) -> StreamId {
         self.id
     }
 
-    /// The calling thread does its next piece of work, until the guard drops.
+    /// Marks the calling thread as the one that executes the next piece of work, until the guard
+    /// drops.
     pub(crate) fn serve(&self) -> impl Drop {
         self.server.store(thread_token(), Ordering::Release);
         let server = &self.server;
@@ -167,7 +174,7 @@ impl ProxyStream {
 
     /// Ends the owner's use of the stream. Once all work is done, the stream may be opened again.
     pub(crate) fn leave(&self) {
-        self.asker.store(0, Ordering::Release);
+        self.submitter.store(0, Ordering::Release);
         self.server.store(LEFT, Ordering::Release);
     }
 
@@ -175,7 +182,8 @@ impl ProxyStream {
         self.progress.lock().done >= position
     }
 
-    /// Does a piece of its work on the calling thread, which waits for a position. Answers whether it did.
+    /// Executes a piece of work on the calling thread, which waits for a position. Returns whether
+    /// it did.
     fn help(&self, position: u64) -> bool {
         let helper = self.helper.lock().upgrade();
         helper.is_some_and(|helper| helper.help(&|| self.has_ended(position)))
@@ -191,20 +199,20 @@ impl ProxyStream {
         ended && progress.done == progress.begun
     }
 
-    /// Whether the calling thread began its work. Only then may the thread wait for all of it: what another rank began may wait for
-    /// what this one is to begin.
+    /// Returns whether the calling thread began its work. Only then may the thread wait for all of
+    /// it: work that another rank began may wait for work that this rank is to begin.
     pub(crate) fn is_asked_here(&self) -> bool {
-        self.asker.load(Ordering::Acquire) == thread_token()
+        self.submitter.load(Ordering::Acquire) == thread_token()
     }
 
-    /// Begins a piece of work. It is to be finished.
+    /// Begins a piece of work. [`finish`](Self::finish) must follow.
     pub(crate) fn begin(&self) {
-        self.asker.store(thread_token(), Ordering::Release);
+        self.submitter.store(thread_token(), Ordering::Release);
         self.progress.lock().begun += 1;
     }
 
     /// Ends the piece that was begun first of those that are not done.
-    pub(crate) fn finish(&self, outcome: Result<(), ProxyFailure>) {
+    pub(crate) fn finish(&self, outcome: Result<(), HostFailure>) {
         let mut progress = self.progress.lock();
         progress.done += 1;
         if let Err(failure) = outcome {
@@ -234,7 +242,7 @@ impl ProxyStream {
         }
     }
 
-    /// Waits until what was begun before the event has ended, whatever came of it.
+    /// Waits until the work before the event has ended, and ignores its failure.
     pub(crate) fn settle(&self, event: &Event) {
         drop(self.ended(event));
     }
@@ -243,11 +251,12 @@ impl ProxyStream {
         self.progress.lock().is_done(event.position)
     }
 
-    /// Waits for what was begun before the event: does it, where nobody is at it yet.
+    /// Waits for the work before the event, and executes pieces that no thread has begun.
     ///
     /// # Errors
     ///
-    /// The first failure, where it comes before the event: whoever waits would read what was not written.
+    /// The first failure of the event's owner, if it comes before the event: its memory was not
+    /// written.
     pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
         let mut progress = self.ended(event);
         let Some(failure) = progress.failure_at(event.position) else {
@@ -269,7 +278,7 @@ impl ProxyStream {
         }
     }
 
-    /// The progress, once what was begun before the event has ended.
+    /// Returns the progress once the work before the event has ended.
     fn ended(&self, event: &Event) -> MutexGuard<'_, Progress> {
         while !self.has_ended(event.position) && self.help(event.position) {}
         let mut progress = self.progress.lock();
@@ -296,7 +305,7 @@ impl Progress {
     }
 
     /// Records that the piece of work that ended last has failed.
-    fn fail(&mut self, failure: ProxyFailure) {
+    fn fail(&mut self, failure: HostFailure) {
         let position = self.done;
         let never_done = failure.keeps_memory.then_some(position);
         match self.failures.last_mut() {
@@ -326,9 +335,9 @@ impl Progress {
     }
 }
 
-impl fmt::Debug for ProxyStream {
+impl fmt::Debug for HostStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ProxyStream({})", self.id.0)
+        write!(f, "HostStream({})", self.id.0)
     }
 }
 
@@ -337,7 +346,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    /// Nothing to do for who waits.
+    /// An executor without stealable work.
     struct Nothing;
 
     impl Help for Nothing {
@@ -350,13 +359,13 @@ mod tests {
         Weak::<Nothing>::new()
     }
 
-    fn open(proxies: &ProxyStreams) -> Arc<ProxyStream> {
-        proxies.open(nothing(), || Ok(StreamId(7))).unwrap()
+    fn open(host_streams: &HostStreams) -> Arc<HostStream> {
+        host_streams.open(nothing(), || Ok(StreamId(7))).unwrap()
     }
 
-    fn failure(text: &str, keeps_memory: bool) -> ProxyFailure {
+    fn failure(text: &str, keeps_memory: bool) -> HostFailure {
         let error = Error::new(ErrorKind::Driver, text);
-        ProxyFailure {
+        HostFailure {
             error,
             keeps_memory,
         }
@@ -364,145 +373,153 @@ mod tests {
 
     #[test]
     fn an_event_is_done_when_all_before_it_is() {
-        let proxies = ProxyStreams::default();
-        assert!(proxies.of(StreamId(7)).is_none());
-        let proxy = open(&proxies);
-        let none = proxy.event();
-        proxy.begin();
-        let first = proxy.event();
-        proxy.begin();
-        assert!(proxy.is_done(&none) && !proxy.is_done(&first));
-        proxy.finish(Ok(()));
-        assert!(proxy.is_done(&first) && !proxy.is_done(&proxy.event()));
+        let host_streams = HostStreams::default();
+        assert!(host_streams.of(StreamId(7)).is_none());
+        let host_stream = open(&host_streams);
+        let none = host_stream.event();
+        host_stream.begin();
+        let first = host_stream.event();
+        host_stream.begin();
+        assert!(host_stream.is_done(&none) && !host_stream.is_done(&first));
+        host_stream.finish(Ok(()));
+        assert!(host_stream.is_done(&first) && !host_stream.is_done(&host_stream.event()));
         std::thread::scope(|threads| {
-            let waiting = threads.spawn(|| proxy.synchronize());
-            proxy.finish(Ok(()));
+            let waiting = threads.spawn(|| host_stream.synchronize());
+            host_stream.finish(Ok(()));
             waiting.join().unwrap().unwrap();
         });
     }
 
     #[test]
     fn who_waits_hears_of_what_failed_before() {
-        let proxy = open(&ProxyStreams::default());
-        proxy.begin();
-        let before = proxy.event();
-        proxy.finish(Ok(()));
-        proxy.begin();
-        proxy.begin();
-        proxy.finish(Err(failure("first", false)));
-        proxy.finish(Err(failure("second", true)));
-        proxy.wait_for(&before).unwrap();
-        proxy.settle(&proxy.event());
-        assert!(!proxy.is_reported());
-        let error = proxy.synchronize().unwrap_err();
-        assert!(error.to_string().contains("first") && proxy.is_reported());
-        // What nothing can stop keeps its memory, and only that.
+        let host_stream = open(&HostStreams::default());
+        host_stream.begin();
+        let before = host_stream.event();
+        host_stream.finish(Ok(()));
+        host_stream.begin();
+        host_stream.begin();
+        host_stream.finish(Err(failure("first", false)));
+        host_stream.finish(Err(failure("second", true)));
+        host_stream.wait_for(&before).unwrap();
+        host_stream.settle(&host_stream.event());
+        assert!(!host_stream.is_reported());
+        let error = host_stream.synchronize().unwrap_err();
+        assert!(error.to_string().contains("first") && host_stream.is_reported());
+        // The work that cannot be stopped keeps its memory, and no other does.
         let of_first = Event {
             stream: StreamId(7),
             position: 2,
         };
-        assert!(proxy.is_done(&before) && proxy.is_done(&of_first));
-        assert!(!proxy.is_done(&proxy.event()));
+        assert!(host_stream.is_done(&before) && host_stream.is_done(&of_first));
+        assert!(!host_stream.is_done(&host_stream.event()));
     }
 
     #[test]
     fn to_its_own_thread_it_is_a_stream_of_the_device() {
-        let proxies = ProxyStreams::default();
-        let proxy = open(&proxies);
-        assert!(proxies.of(StreamId(7)).is_some());
-        let serving = proxy.serve();
-        assert!(proxies.of(StreamId(7)).is_none());
+        let host_streams = HostStreams::default();
+        let host_stream = open(&host_streams);
+        assert!(host_streams.of(StreamId(7)).is_some());
+        let serving = host_stream.serve();
+        assert!(host_streams.of(StreamId(7)).is_none());
         let elsewhere = std::thread::scope(|threads| {
-            let other = threads.spawn(|| proxies.of(StreamId(7)).is_some());
+            let other = threads.spawn(|| host_streams.of(StreamId(7)).is_some());
             other.join().unwrap()
         });
         assert!(elsewhere);
         drop(serving);
-        assert!(proxies.of(StreamId(7)).is_some(), "its work is over");
+        assert!(host_streams.of(StreamId(7)).is_some(), "its work is over");
     }
 
     #[test]
     fn who_waits_does_what_nobody_is_at() {
-        /// Work of a stream that nobody does by itself.
+        /// Work that only waiting threads execute.
         struct Left {
-            proxy: Mutex<Weak<ProxyStream>>,
+            host_stream: Mutex<Weak<HostStream>>,
             pieces: AtomicU64,
         }
 
         impl Help for Left {
             fn help(&self, is_over: &dyn Fn() -> bool) -> bool {
                 assert!(!is_over());
-                let proxy = self.proxy.lock().upgrade().unwrap();
+                let host_stream = self.host_stream.lock().upgrade().unwrap();
                 self.pieces.fetch_sub(1, Ordering::Relaxed);
-                proxy.finish(Ok(()));
+                host_stream.finish(Ok(()));
                 true
             }
         }
 
         let left = Arc::new(Left {
-            proxy: Mutex::new(Weak::new()),
+            host_stream: Mutex::new(Weak::new()),
             pieces: AtomicU64::new(3),
         });
         let helper = Arc::downgrade(&left) as Weak<dyn Help>;
-        let proxies = ProxyStreams::default();
-        let proxy = proxies.open(helper, || Ok(StreamId(7))).unwrap();
-        *left.proxy.lock() = Arc::downgrade(&proxy);
-        proxy.begin();
-        proxy.begin();
-        let second = proxy.event();
-        proxy.begin();
-        proxy.wait_for(&second).unwrap();
+        let host_streams = HostStreams::default();
+        let host_stream = host_streams.open(helper, || Ok(StreamId(7))).unwrap();
+        *left.host_stream.lock() = Arc::downgrade(&host_stream);
+        host_stream.begin();
+        host_stream.begin();
+        let second = host_stream.event();
+        host_stream.begin();
+        host_stream.wait_for(&second).unwrap();
         assert_eq!(left.pieces.load(Ordering::Relaxed), 1, "two were awaited");
-        proxy.synchronize().unwrap();
+        host_stream.synchronize().unwrap();
         assert_eq!(left.pieces.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn a_stream_is_opened_again_once_its_work_is_done() {
-        let proxies = ProxyStreams::default();
-        let first = open(&proxies);
+        let host_streams = HostStreams::default();
+        let first = open(&host_streams);
         first.begin();
         first.leave();
-        let second = proxies.open(nothing(), || Ok(StreamId(8))).unwrap();
+        let second = host_streams.open(nothing(), || Ok(StreamId(8))).unwrap();
         assert_eq!(second.id(), StreamId(8), "the first has work to do");
         first.finish(Ok(()));
-        assert_eq!(open(&proxies).id(), StreamId(7));
+        assert_eq!(open(&host_streams).id(), StreamId(7));
     }
 
     #[test]
     fn a_failure_stays_with_the_work_of_its_owner() {
-        let proxies = ProxyStreams::default();
-        let proxy = open(&proxies);
-        proxy.begin();
-        let good = proxy.event();
-        proxy.finish(Ok(()));
+        let host_streams = HostStreams::default();
+        let host_stream = open(&host_streams);
+        host_stream.begin();
+        let good = host_stream.event();
+        host_stream.finish(Ok(()));
         let mut failed = Vec::new();
         for owner in 0..100 {
-            let first = proxy.next_event();
-            proxy.begin();
-            proxy.begin();
-            let last = proxy.event();
-            proxy.finish(Err(failure(&format!("of {owner}"), owner % 2 == 0)));
-            proxy.finish(Err(failure("later", false)));
+            let first = host_stream.next_event();
+            host_stream.begin();
+            host_stream.begin();
+            let last = host_stream.event();
+            host_stream.finish(Err(failure(&format!("of {owner}"), owner % 2 == 0)));
+            host_stream.finish(Err(failure("later", false)));
             failed.push((first, last));
-            proxy.wait_for(&proxy.event()).unwrap_err();
-            proxy.leave();
-            assert_eq!(open(&proxies).id(), proxy.id(), "a failed stream is reused");
-            assert!(!proxy.is_reported());
-            proxy.begin();
-            let event = proxy.event();
-            proxy.finish(Ok(()));
-            assert!(proxy.is_done(&event));
-            proxy.wait_for(&event).unwrap();
-            proxy.check_predecessors(&event).unwrap();
+            host_stream.wait_for(&host_stream.event()).unwrap_err();
+            host_stream.leave();
+            assert_eq!(
+                open(&host_streams).id(),
+                host_stream.id(),
+                "a failed stream is reused"
+            );
+            assert!(!host_stream.is_reported());
+            host_stream.begin();
+            let event = host_stream.event();
+            host_stream.finish(Ok(()));
+            assert!(host_stream.is_done(&event));
+            host_stream.wait_for(&event).unwrap();
+            host_stream.check_predecessors(&event).unwrap();
         }
-        proxy.wait_for(&good).unwrap();
+        host_stream.wait_for(&good).unwrap();
         for (owner, (first, last)) in failed.iter().enumerate() {
             for event in [first, last] {
-                let text = proxy.wait_for(event).unwrap_err().to_string();
+                let text = host_stream.wait_for(event).unwrap_err().to_string();
                 assert!(text.contains(&format!("of {owner}")), "{text}");
-                proxy.check_predecessors(event).unwrap_err();
-                assert_eq!(proxy.is_done(event), owner % 2 == 1, "memory that is kept");
+                host_stream.check_predecessors(event).unwrap_err();
+                assert_eq!(
+                    host_stream.is_done(event),
+                    owner % 2 == 1,
+                    "memory that is kept"
+                );
             }
         }
     }
