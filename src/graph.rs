@@ -54,7 +54,8 @@ pub struct Graph {
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) on the host device, and where the body reserves memory, copies from
+/// [`Unsupported`](ErrorKind::Unsupported) on the host device, inside of a function that computes gradients, such as
+/// [`value_and_grad`](crate::grad::value_and_grad), and where the body reserves memory, copies from
 /// or to the host, waits, or uses another stream; errors of the body; [`Driver`](ErrorKind::Driver) where the
 /// driver fails.
 #[track_caller]
@@ -94,7 +95,8 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) inside another capture; [`Driver`](ErrorKind::Driver) where the
+    /// [`Unsupported`](ErrorKind::Unsupported) inside another capture, and inside of a function that computes gradients;
+    /// [`Driver`](ErrorKind::Driver) where the
     /// driver fails; [`InvalidArgument`](ErrorKind::InvalidArgument) where another thread has exported one of
     /// the arrays to foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and the view or the graph
     /// writes to it.

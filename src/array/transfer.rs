@@ -1,4 +1,4 @@
-//! Elements to the host, and arrays to other devices.
+//! Copies of arrays: elements to the host, and arrays outside of caches or on other devices.
 
 use super::{AnyElement, Array, Elements, Writer, refuse_followed};
 use crate::context::Device;
@@ -18,8 +18,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver them; on a CUDA device also the
-    /// errors of [`Device::synchronize`].
+    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver them; on a CUDA device also
+    /// the errors of [`Device::synchronize`].
     #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<T>> {
         Ok(Elements::of(self)?.to_vec())
@@ -56,35 +56,13 @@ impl<T: AnyElement> Array<T> {
         Ok(elements.at(elements.layout().offset()))
     }
 
-    /// This array on `device`: itself, sharing its memory, where it is there already, and a copy
-    /// without gaps elsewhere.
+    /// Returns a copy without gaps, on the same device, that no cache owns: the array to keep from
+    /// a scope.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::{Array, Device};
-    ///
-    /// let array = Array::arange(0, 3, 1)?.to_device(&Device::host())?;
-    /// assert_eq!(*array.device(), Device::host());
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where `device` has no room,
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where a broadcast view's elements are more than
-    /// memory can hold, and [`Driver`](ErrorKind::Driver) where a device fails.
-    #[track_caller]
-    pub fn to_device(&self, device: &Device) -> Result<Self> {
-        if self.device() == device {
-            return Ok(self.clone());
-        }
-        refuse_followed("to_device", self.buffer().node())?;
-        self.written_by(Writer::new(device, self.layout().shape())?)
-    }
-
-    /// A copy without gaps, on the same device, that no cache owns: the array to keep from a
-    /// scope.
+    /// No gradient passes through the copy. If the array is computed from parameters inside of
+    /// [`value_and_grad`](crate::grad::value_and_grad), write
+    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)`.detach()?`, which copies the values
+    /// alone. For the `detach` of PyTorch, write `stop_gradient`.
     ///
     /// # Examples
     ///
@@ -100,14 +78,21 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// As for [`to_device`](Self::to_device).
+    /// [`Unsupported`](ErrorKind::Unsupported) if gradients are computed through the array, and as
+    /// for [`to_device`](Self::to_device).
     #[track_caller]
     pub fn detach(&self) -> Result<Self> {
         refuse_followed("detach", self.buffer().node())?;
         self.written_by(Writer::detached(self.device(), self.layout().shape())?)
     }
 
-    /// What `writer` makes of this array's elements.
+    /// Returns a copy without gaps on `device`, from the current scope.
+    #[track_caller]
+    pub(crate) fn copied_to(&self, device: &Device) -> Result<Self> {
+        self.written_by(Writer::new(device, self.layout().shape())?)
+    }
+
+    /// Returns the array of this array's elements that `writer` writes.
     #[track_caller]
     fn written_by(&self, mut writer: Writer<'_, T>) -> Result<Self> {
         let elements = Elements::of(self)?;

@@ -31,7 +31,8 @@ impl Group {
     ///
     /// Those of [`barrier`](Self::barrier), here or where the array is used next;
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a rank has another shape; [`InvalidArgument`](ErrorKind::InvalidArgument) for a
-    /// type that cannot be reduced so.
+    /// type that cannot be reduced so; [`Unsupported`](ErrorKind::Unsupported) if gradients are computed through the array (pass
+    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)).
     #[track_caller]
     pub fn all_reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce) -> Result<()> {
         let _asking = Asking::at(Location::caller());

@@ -69,6 +69,7 @@ mod random;
 mod reductions;
 mod scan;
 mod together;
+mod transfer;
 mod tree;
 mod view_mut;
 mod warn;

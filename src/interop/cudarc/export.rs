@@ -66,7 +66,9 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the elements do not stand one after another (as
-    /// in most views: copy it first, by [`detach`](Self::detach)), and as for
+    /// in most views: copy it first, by [`detach`](Self::detach)),
+    /// [`Unsupported`](ErrorKind::Unsupported) if gradients are computed through the array (export
+    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)), and as for
     /// [`Device::cuda_context`](crate::Device::cuda_context).
     ///
     /// # Examples

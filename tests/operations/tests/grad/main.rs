@@ -6,6 +6,7 @@ mod complex;
 #[allow(dead_code, reason = "the example uses the rest")]
 #[path = "../../../../examples/train_digits/dataset.rs"]
 mod dataset;
+mod devices;
 mod differences;
 #[allow(dead_code, reason = "the example uses the rest")]
 #[path = "../../../../examples/train_digits/digits.rs"]

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use cachescope::{
-    Array, ConvOptions, PadMode, Result, attention, concat, einsum, fft, linalg, meshgrid, select,
-    stack, update,
+    Array, ConvOptions, Device, DeviceConfig, PadMode, Result, attention, concat, einsum, fft,
+    linalg, meshgrid, select, stack, update,
 };
 use ndarray::s;
 
@@ -154,6 +154,11 @@ losses! {
     slice, [5, 4], |x| weighted(&x.slice(s![1..;2, ..;-1])?.exp().eval()?);
     flip, [4], |x| weighted(&(x.flip(0)? * x).eval()?);
     cast, [4], |x| weighted(&x.cast::<f64>().square().eval()?);
+    to_device, [3, 4], |x| {
+        let other = Device::host_with(DeviceConfig::default())?;
+        let there = x.slice(s![1.., ..])?.to_device(&other)?.square().eval()?;
+        weighted(&(there.to_device(x.device())? * x.slice(s![..2, ..])?).eval()?)
+    };
     cross_entropy, [3, 4], |x| x.cross_entropy(&places(&[1, 3, 0], &[3]));
     layer_norm, [3, 4], |x| {
         let (weight, bias) = (x.slice(s![0, ..])?, x.slice(s![1, ..])?.exp().eval()?);
