@@ -1,16 +1,19 @@
 //! Memory for time.
 
-use super::loss::detects_anomalies;
 use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Buffer, Float, Layout};
-use crate::error::Result;
-use crate::ops::derivatives::checkpointed;
+use crate::error::{AtCaller, Result};
+use crate::ops::derivatives::{checkpointed, detects_anomalies};
 
-/// The value of `function` at `inputs`, of which nothing is kept for the backward pass: this calls the function again, with the
-/// same random numbers (Griewank and Walther 2000; Chen et al. 2016).
+/// Returns the value of `function` at `inputs`, and saves nothing of what it computes: the backward
+/// pass calls it again, with the same random numbers (Griewank and Walther 2000; Chen et al. 2016).
 ///
-/// Whatever gradients are to pass to is in `inputs`, parameters included, which is why the function borrows nothing. It gives the
-/// same value for the same inputs; of an explicit [`Generator`](crate::Generator) it makes a new one in each call.
+/// Gradients pass to `inputs`, and to tracked arrays that the function captures. If no input is
+/// tracked, the function is called once, and what it computes is saved. So all that gradients pass
+/// to, parameters included, belongs in `inputs`.
+///
+/// The function returns the same value for the same inputs. If it uses a
+/// [`Generator`](crate::Generator), it makes a new one in each call.
 ///
 /// # Examples
 ///
@@ -32,15 +35,16 @@ use crate::ops::derivatives::checkpointed;
 ///
 /// # Errors
 ///
-/// The first of `function`; in the backward pass also [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where it gives
-/// another shape than at first, or, while [`detect_anomaly`](super::detect_anomaly) lives, other values.
+/// The first of `function`; in the backward pass also
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if it gives another shape than at first,
+/// or, under [`detect_anomaly`](super::detect_anomaly), other values.
 #[track_caller]
 pub fn checkpoint<P: Parameters + 'static, T: Float>(
     inputs: &P,
     function: impl Fn(&P) -> Result<Array<T>> + 'static,
 ) -> Result<Array<T>> {
     let mut held = Held::default();
-    let inputs = inputs.map_arrays(&mut held)?;
+    let inputs = inputs.map_arrays(&mut held).at_caller()?;
     let how = (held.bytes, detects_anomalies());
     checkpointed(&held.arrays, how, move || function(&inputs))
 }

@@ -8,11 +8,19 @@ use super::parameters::Parameters;
 use super::tape::Tape;
 use crate::array::{Array, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{constant, steps};
+use crate::ops::derivatives::{
+    constant, detect_anomalies, followed, is_live, note_constants, steps,
+};
 use crate::ops::{Expr, Lazy};
 use crate::size::ByteSize;
 
-/// What a gradient is computed of: an array of rank 0, or an expression that gives one.
+/// A value that gradients are computed of: an array of rank 0, or an expression that gives one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no loss that gradients can be computed of",
+    label = "this is no array of floats, and no expression of them",
+    note = "the closure returns an array: if it ends in `.item()?`, return the array, without `.item()?`",
+    note = "a `Result` inside of `Ok` is opened first: write `?` behind it"
+)]
 pub trait Loss {
     /// The type of the value.
     type Item: Float;
@@ -43,8 +51,23 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
     }
 }
 
-/// The value of `function` at `parameters`, and the gradient of each parameter: in a structure of the same type, zeros where
-/// the value does not depend on it.
+/// Returns the value of `function` at `parameters`, and the gradient of each parameter, in a
+/// structure of the same type.
+///
+/// Gradients pass through what `function` computes from its argument. If some parameters do not
+/// reach the value, their gradients are zeros. If no parameter reaches it, that is an error,
+/// because training would have no effect. No gradient passes through:
+///
+/// - an array that `function` captures, even if it shares its memory with a parameter:
+///   `value_and_grad(&w, |v| (v * &w).sum())` gives the gradient of `v` alone, with `w` as a
+///   constant;
+/// - an array that is made from numbers: `Array::from_vec(y.to_vec()?, shape)` begins anew, as does
+///   an array of `y.item()?`;
+/// - indices and truth values, which `argmax` and `gt` return, and values computed from them.
+///
+/// A function of slope zero, such as `floor`, passes zeros, and [`stop_gradient`] makes a constant
+/// on purpose. If the parameters reach the value only through these, the gradients are zeros, which
+/// is no error. A structure without parameters is no error, either.
 ///
 /// # Examples
 ///
@@ -61,20 +84,24 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 ///
 /// # Errors
 ///
-/// The first of `function`; [`InvalidShape`](ErrorKind::InvalidShape) where its value is no single one;
-/// [`Unsupported`](ErrorKind::Unsupported) for an operation whose derivative is not known, by name and with its line, for one
-/// call inside of another, and for an array that another thread computes gradients for.
+/// The first of `function`; [`InvalidShape`](ErrorKind::InvalidShape) if its value is not a single
+/// one; [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value;
+/// [`Unsupported`](ErrorKind::Unsupported) for an operation whose derivative is not known, by name
+/// and with its line, for one call inside of another, and for an array that another thread computes
+/// gradients for.
 #[track_caller]
 pub fn value_and_grad<P: Parameters, L: Loss>(
     parameters: &P,
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<(Array<L::Item>, P)> {
-    let (value, (), gradients) =
-        value_and_grad_aux(parameters, |parameters| Ok((function(parameters)?, ())))?;
-    Ok((value, gradients))
+    let mut tape = Tape::begin_for("value_and_grad")?;
+    let followed = tape.follow(parameters)?;
+    let loss = function(&followed)?;
+    tape.gradients(loss, followed)
 }
 
-/// [`value_and_grad`] of a function that gives something beside its value, which no gradient is computed of.
+/// Computes like [`value_and_grad`], for a function that returns something beside its value. No
+/// gradient is computed of that.
 ///
 /// # Examples
 ///
@@ -100,15 +127,15 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     parameters: &P,
     function: impl FnOnce(&P) -> Result<(L, A)>,
 ) -> Result<(Array<L::Item>, A, P)> {
-    let mut tape = Tape::begin()?;
+    let mut tape = Tape::begin_for("value_and_grad_aux")?;
     let followed = tape.follow(parameters)?;
     let (loss, aux) = function(&followed)?;
     let (value, gradients) = tape.gradients(loss, followed)?;
     Ok((value, aux, gradients))
 }
 
-/// Prints what the backward pass of `function` at `parameters` will keep, the largest first: bytes, and the line of the operation
-/// that keeps them. An array that several keep is counted by each.
+/// Prints what the backward pass of `function` at `parameters` will keep, the largest first: bytes,
+/// and the line of the operation that keeps them. An array that several keep is counted by each.
 ///
 /// # Examples
 ///
@@ -129,9 +156,10 @@ pub fn print_saved<P: Parameters, L: Loss>(
     parameters: &P,
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<()> {
-    let mut tape = Tape::begin()?;
+    let mut tape = Tape::begin_for("print_saved")?;
     let followed = tape.follow(parameters)?;
-    let _loss = function(&followed)?.into_value()?;
+    let loss = function(&followed)?.into_value()?;
+    tape.check_reached(&loss)?;
     let mut saved = Vec::new();
     steps(&mut |step| saved.push((step.back.saved_bytes, step.call_site)));
     saved.retain(|(bytes, _)| *bytes > 0);
@@ -142,7 +170,7 @@ pub fn print_saved<P: Parameters, L: Loss>(
     Ok(())
 }
 
-/// The same values, which gradients do not pass through: where they are read, they are constants.
+/// Returns the same values as a constant, through which no gradient passes.
 ///
 /// # Examples
 ///
@@ -158,11 +186,14 @@ pub fn print_saved<P: Parameters, L: Loss>(
 #[must_use]
 #[track_caller]
 pub fn stop_gradient<T: Float>(array: &Array<T>) -> Array<T> {
+    if is_live() && matches!(followed(array.buffer()), Ok(Some(_))) {
+        note_constants();
+    }
     constant(array)
 }
 
-/// Whether the thread's backward passes look for NaN.
-pub(super) fn detects_anomalies() -> bool {
+/// Returns whether the thread has an [`AnomalyGuard`].
+pub(super) fn has_anomaly_guard() -> bool {
     DETECTS_ANOMALIES.get()
 }
 
@@ -170,18 +201,25 @@ thread_local! {
     static DETECTS_ANOMALIES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this lives, backward passes of the thread look for NaN.
+/// A guard for backward passes that look for NaN, from [`detect_anomaly`].
 #[must_use = "gradients are looked through while this lives"]
 #[derive(Debug)]
 pub struct AnomalyGuard {
     did: bool,
-    /// Of the thread that made it.
+    /// Keeps the guard on its thread.
     thread: PhantomData<*const ()>,
 }
 
-/// From here on, until the guard drops, the calling thread's backward passes fail at the first operation that passes NaN back, with
-/// its line, and where a [`checkpoint`](super::checkpoint) gives other values when it is run again. Every gradient is read by the
-/// host for that: it is for finding an error, and slow.
+/// Makes backward passes of the calling thread fail at the first operation that passes NaN back,
+/// with its line. They also fail if a [`checkpoint`](super::checkpoint) gives other values when it
+/// runs again.
+///
+/// This holds until the guard drops, and for each backward pass whose forward pass the guard saw at
+/// least a part of. So a guard that is made inside of the closure of [`value_and_grad`] covers the
+/// backward pass of that closure, too, although it drops before. The guard of a statement
+/// `detect_anomaly();` drops at once: write `let _anomalies = detect_anomaly();`.
+///
+/// The host reads every gradient for that. It is for finding an error, and slow.
 ///
 /// # Examples
 ///
@@ -196,6 +234,7 @@ pub struct AnomalyGuard {
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub fn detect_anomaly() -> AnomalyGuard {
+    detect_anomalies();
     AnomalyGuard {
         did: DETECTS_ANOMALIES.replace(true),
         thread: PhantomData,
@@ -209,20 +248,32 @@ impl Drop for AnomalyGuard {
     }
 }
 
-/// Refuses a loss that is no single value.
+/// Refuses a loss that is no single value, for the function of that name.
 #[track_caller]
-pub(super) fn check_value<T: Float>(loss: &Array<T>) -> Result<()> {
+pub(super) fn check_value<T: Float>(function: &str, loss: &Array<T>) -> Result<()> {
     if loss.ndim() == 0 {
         return Ok(());
     }
-    Err(no_value(loss.layout().shape()))
+    Err(no_value(function, loss.layout().shape()))
 }
 
 #[cold]
 #[track_caller]
-fn no_value(shape: &Shape) -> Error {
+fn no_value(function: &str, shape: &Shape) -> Error {
     let text = format!(
-        "value_and_grad: the gradient of one value is computed, not of the shape {shape}: sum or average it"
+        "{function}: the gradient of one value is computed, not of the shape {shape}: sum or average it"
     );
     Error::new(ErrorKind::InvalidShape, text)
+}
+
+/// The error of a loss that no parameter reaches.
+#[cold]
+#[track_caller]
+pub(super) fn unreached(function: &str) -> Error {
+    let text = format!(
+        "{function}: no parameter reaches the loss, so that all gradients would be zeros: compute it from the tracked parameters, \
+         which are the argument of the closure or the result of `Tape::follow`, and not from captured arrays or from numbers that \
+         `to_vec` or `item` read"
+    );
+    Error::new(ErrorKind::InvalidArgument, text)
 }

@@ -1,8 +1,8 @@
-//! Gradients of what the operations of this crate compute.
+//! Gradients of computations by the operations of this crate.
 //!
-//! [`value_and_grad`] calls a function of parameters and gives its value with the gradient of each parameter, in a structure of
-//! the same type. Inside, parameters are arrays as any others: whatever function computes with them works, in scopes, on
-//! streams, with branches and loops.
+//! [`value_and_grad`] calls a function of parameters and gives its value with the gradient of each
+//! parameter, in a structure of the same type. Inside, parameters are arrays as any others:
+//! whatever function computes with them works, in scopes, on streams, with branches and loops.
 //!
 //! ```
 //! use cachescope::grad::{Parameters, value_and_grad};
@@ -29,16 +29,20 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 //!
-//! An operation that reads a parameter, or what was computed from one, is followed: a step on the thread's tape says how gradients
-//! pass back through it. An expression is one step, however long: its gradients are again expressions, evaluated in one
-//! pass, in which the values of the forward pass are computed again in registers. So only what is evaluated stands in memory, and
-//! of that only what a gradient is computed from; it is freed as the backward pass comes by. Views cost nothing: what is
-//! read through one adds to that part of the gradient.
+//! An operation that reads a parameter, or a value computed from one, is tracked: it records a step
+//! on the thread's tape, which passes gradients back. An expression is one step, however long. Its
+//! gradients are again expressions, evaluated in one pass, which recomputes the values of the
+//! forward pass in registers. So memory holds only what is evaluated, and of that only what a
+//! gradient is computed from. The backward pass frees it as early as possible. Views cost nothing:
+//! the gradient of a view adds to its part of the whole gradient.
 //!
-//! Parameters and the value are floats; complex numbers may stand between them. The gradient of x + i y is ∂/∂x + i ∂/∂y, as
-//! PyTorch's. A complex parameter is two of floats, made one by [`complex`](crate::complex()).
+//! Parameters and the value are floats; complex numbers may stand between them. The gradient of x +
+//! i y is ∂/∂x + i ∂/∂y, as PyTorch's. A complex parameter is two of floats, made one by
+//! [`complex`](crate::complex()).
 //!
-//! What leaves the function are plain arrays. Nothing follows them any more, and they keep nothing but their own memory.
+//! The function returns plain arrays. They are not tracked, and keep nothing but their own memory.
+//! An array that the function captures is a constant, and a loss that no parameter reaches is an
+//! error: see [`value_and_grad`].
 //!
 //! | | |
 //! |---|---|

@@ -1,20 +1,22 @@
 //! Products of derivatives with vectors.
 
-use super::loss::{Loss, check_value};
+use super::loss::Loss;
 use super::parameters::{Parameters, ZipArrays};
 use super::tape::{Taking, Tape};
 use crate::array::{Array, Float};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     AnyArray, Followed, Gradients, Seeds, backward, constant, follow, followed, followed_backward,
     length, seed, zeros_like,
 };
 
-/// The value of `function` at `parameters`, and the product of its Jacobian matrix with `tangents`: how much the value changes
-/// where the parameters move that way.
+/// Returns the value of `function` at `parameters`, and the product of its Jacobian matrix with
+/// `tangents`: the change of the value if the parameters move that way. If no parameter reaches the
+/// value, the product is zeros.
 ///
-/// The product is computed as the gradient of gradients, which are linear in what they are computed of (Townsend 2017, "A new trick
-/// for calculating Jacobian vector products"): two backward passes, whatever the number of parameters and values.
+/// The product is computed as the gradient of gradients, which are linear in what they are computed
+/// of (Townsend 2017, "A new trick for calculating Jacobian vector products"): two backward passes,
+/// whatever the number of parameters and values.
 ///
 /// # Examples
 ///
@@ -32,8 +34,9 @@ use crate::ops::derivatives::{
 ///
 /// # Errors
 ///
-/// The first of `function`; [`ShapeMismatch`](ErrorKind::ShapeMismatch) where `tangents` are not of the shapes of the parameters;
-/// [`Unsupported`](ErrorKind::Unsupported), with its name and line, for an operation whose gradient has no derivative, and those of
+/// The first of `function`; [`ShapeMismatch`](ErrorKind::ShapeMismatch) where `tangents` are not of
+/// the shapes of the parameters; [`Unsupported`](ErrorKind::Unsupported), with its name and line,
+/// for an operation whose gradient has no derivative, and those of
 /// [`value_and_grad`](super::value_and_grad).
 #[track_caller]
 pub fn jvp<P: Parameters, T: Float>(
@@ -41,14 +44,14 @@ pub fn jvp<P: Parameters, T: Float>(
     tangents: &P,
     function: impl FnOnce(&P) -> Result<Array<T>>,
 ) -> Result<(Array<T>, Array<T>)> {
-    let mut tape = Tape::begin()?;
+    let mut tape = Tape::begin_for("jvp")?;
     let parameters = tape.follow(parameters)?;
     let value = function(&parameters)?;
     let forward_length = length();
     let Some(to_value) = Followed::of(value.buffer(), value.layout())? else {
         return Ok((constant(&value), zeros_like(&value)?));
     };
-    // Whatever it is, the gradients are linear in it.
+    // The gradients are linear in the cotangents, so that any value will do.
     let cotangents = zeros_like(&value)?;
     let layout = *cotangents.layout();
     let buffer = follow(cotangents.into_buffer(), layout, T::DTYPE);
@@ -61,7 +64,7 @@ pub fn jvp<P: Parameters, T: Float>(
     let gradients = followed_backward(vec![(to_value, cotangents)])?;
     let seeds = Directed::of(parameters, tangents, (gradients, tape.variables()))?;
     // Only the steps of the backward pass read the cotangents.
-    let mut products = backward(seeds, (forward_length, false), &mut |_| Ok(()))?;
+    let mut products = backward(seeds, forward_length)?;
     let product = match of_cotangents.and_then(|own| products.take(own)) {
         Some(product) => constant(&product.into_array()),
         None => zeros_like(&value)?,
@@ -69,10 +72,11 @@ pub fn jvp<P: Parameters, T: Float>(
     Ok((constant(&value), product))
 }
 
-/// The value of `function` at `parameters`, and the product of its Hessian matrix with `vector`: how much the gradient changes where
-/// the parameters move that way (Pearlmutter 1994).
+/// Returns the value of `function` at `parameters`, and the product of its Hessian matrix with
+/// `vector`: the change of the gradient if the parameters move that way (Pearlmutter 1994).
 ///
-/// The product is the gradient of the gradient's product with `vector`. The memory of the first backward pass is kept for the second.
+/// The product is the gradient of the gradient's product with `vector`. The memory of the first
+/// backward pass is kept for the second.
 ///
 /// # Examples
 ///
@@ -90,22 +94,24 @@ pub fn jvp<P: Parameters, T: Float>(
 ///
 /// # Errors
 ///
-/// Those of [`jvp`]; [`InvalidShape`](ErrorKind::InvalidShape) where the value is no single one.
+/// Those of [`jvp`]; [`InvalidShape`](ErrorKind::InvalidShape) if the value is not a single one,
+/// and [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches it, as for
+/// [`value_and_grad`](super::value_and_grad).
 #[track_caller]
 pub fn hvp<P: Parameters, L: Loss>(
     parameters: &P,
     vector: &P,
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<(Array<L::Item>, P)> {
-    let mut tape = Tape::begin()?;
+    let mut tape = Tape::begin_for("hvp")?;
     let followed = tape.follow(parameters)?;
     let loss = function(&followed)?.into_value()?;
-    check_value(&loss)?;
+    tape.check_loss(&loss)?;
     let gradients = followed_backward(seed(&loss)?)?;
     let seeds = Directed::of(followed, vector, (gradients, tape.variables()))?;
-    let products = backward(seeds, (0, false), &mut |_| Ok(()))?;
+    let products = backward(seeds, 0)?;
     let mut taking = Taking::new(products, tape.variables().to_vec());
-    let products = parameters.map_arrays(&mut taking)?;
+    let products = parameters.map_arrays(&mut taking).at_caller()?;
     Ok((constant(&loss), products))
 }
 
@@ -128,7 +134,8 @@ impl<'a> Directed<'a> {
             variables: variables.iter(),
             seeds: Vec::new(),
         };
-        parameters.zip_arrays(vector, &mut directed)?;
+        let directed_all = parameters.zip_arrays(vector, &mut directed);
+        directed_all.at_caller()?;
         Ok(directed.seeds)
     }
 }

@@ -4,19 +4,20 @@ use std::cmp::Reverse;
 use std::panic::Location;
 use std::rc::Rc;
 
-use super::loss::{Loss, check_value, detects_anomalies};
+use super::loss::Loss;
 use super::optim::Named;
 use super::parameters::{MapArrays, Parameters, ZipArrays};
 use super::tape::Tape;
 use crate::array::{Array, Float};
-use crate::error::{Asking, Result};
+use crate::error::{Asking, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
-    AnyArray, Gradients, Placer, backward_in_places, constant, first_reader, length, seed,
-    zeros_like,
+    AnyArray, Gradients, Placer, backward_in_places, constant, detects_anomalies, first_reader,
+    has_constants, length, seed, zeros_like,
 };
 
-/// What is done with each parameter and its gradient: the optimizers move the parameter. A program that sends gradients elsewhere, or
-/// looks at them, implements it too, and hands them on to the optimizer that it has.
+/// A function of each parameter and its gradient: the optimizers move the parameter. A program that
+/// sends gradients elsewhere, or reads them, implements it, too, and passes them to an optimizer of
+/// its own.
 ///
 /// # Examples
 ///
@@ -57,7 +58,7 @@ pub trait Optimizer {
     ///
     /// # Errors
     ///
-    /// Whatever it does.
+    /// The errors of the implementation.
     fn step_one<T: Float>(
         &mut self,
         number: usize,
@@ -66,9 +67,14 @@ pub trait Optimizer {
     ) -> Result<()>;
 }
 
-/// The value of `function` at `parameters`, which the optimizer moves: each as soon as its gradient is complete, inside of the backward
-/// pass, so that the gradients are not all in memory at once (Lv et al. 2023, "Full parameter fine-tuning for large language models
-/// with limited resources").
+/// Returns the value of `function` at `parameters`, and lets the optimizer move these, each as soon
+/// as its gradient is complete: inside of the backward pass, so that the gradients are not all in
+/// memory at once (Lv et al. 2023, "Full parameter fine-tuning for large language models with
+/// limited resources").
+///
+/// The steps are those of [`value_and_grad`](super::value_and_grad) and the optimizer after it.
+/// That page says what does not count as computed from the parameters. Parameters that do not reach
+/// the value step with a gradient of zeros.
 ///
 /// # Examples
 ///
@@ -88,8 +94,10 @@ pub trait Optimizer {
 ///
 /// # Errors
 ///
-/// Those of [`value_and_grad`](super::value_and_grad) and of the optimizer. After an error in the backward pass some parameters may have
-/// moved.
+/// Those of [`value_and_grad`](super::value_and_grad) and of the optimizer, and
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a [`checkpoint`](super::checkpoint)
+/// reads a parameter only when it runs again. After an error in the backward pass some parameters
+/// may have moved.
 #[track_caller]
 pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     parameters: &mut P,
@@ -97,23 +105,25 @@ pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<Array<L::Item>> {
     let mut named = Named::new(optimizer);
-    let value = value_and_step_in_order(parameters, &mut named, function, |_, _| Ok(None));
+    let optimizer = ("value_and_step", &mut named);
+    let value = value_and_step_in_order(parameters, optimizer, function, |_, _| Ok(None));
     named.name(value, parameters)
 }
 
-/// The same. Between the passes `see` has the optimizer and what the tape calls the parameters, in the order in which their gradients
-/// will be complete, with their numbers. It may give them places.
+/// Computes like [`value_and_step`], for the public function of the name `caller`. Between the
+/// passes it calls `see` with the optimizer and the order in which the gradients will be complete.
+/// `see` may return places for the gradients.
 #[track_caller]
 pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     parameters: &mut P,
-    optimizer: &mut O,
+    (caller, optimizer): (&'static str, &mut O),
     function: impl FnOnce(&P) -> Result<L>,
     see: impl FnOnce(&mut O, Order<'_>) -> Result<Option<Rc<dyn Placer>>>,
 ) -> Result<Array<L::Item>> {
-    let mut tape = Tape::begin()?;
+    let mut tape = Tape::begin_for(caller)?;
     let followed = tape.follow(parameters)?;
     let loss = function(&followed)?.into_value()?;
-    check_value(&loss)?;
+    tape.check_loss(&loss)?;
     // Handles of the parameters, which are to be written in place.
     drop(followed);
     optimizer.begin();
@@ -135,14 +145,14 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
 
 /// The parameters of a backward pass to come.
 pub(crate) struct Order<'a> {
-    /// What the tape calls them, by their numbers.
+    /// The variables of the tape, by the numbers of the parameters.
     pub(crate) variables: &'a [u32],
     /// Their numbers in the order in which their gradients will be complete.
     pub(crate) numbers: Vec<usize>,
 }
 
-/// The numbers of variables in the order in which the backward pass completes their gradients: when it has passed the step that read
-/// them first.
+/// The numbers of variables in the order in which the backward pass completes their gradients: when
+/// it has passed the step that read them first.
 fn order_of_gradients(variables: &[u32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..variables.len()).collect();
     order.sort_by_key(|&number| Reverse(first_reader(variables[number])));
@@ -159,6 +169,7 @@ fn step_all<P: Parameters, T: Float>(
     let _asking = Asking::at(Location::caller());
     let nothing = parameters.map_arrays(&mut Nothing)?;
     let mut waiting: Vec<Option<u32>> = tape.variables().iter().copied().map(Some).collect();
+    let mut is_reached = false;
     let mut step = |gradients: &mut Gradients, steps: usize| {
         let is_complete = |own: &Option<u32>| own.is_some_and(|own| first_reader(own) >= steps);
         if !waiting.iter().any(is_complete) {
@@ -168,6 +179,7 @@ fn step_all<P: Parameters, T: Float>(
             optimizer: &mut *optimizer,
             gradients,
             waiting: &mut waiting,
+            is_reached: &mut is_reached,
             steps,
             number: 0,
         };
@@ -177,17 +189,32 @@ fn step_all<P: Parameters, T: Float>(
     let mut see = |gradients: &mut Gradients| step(gradients, length());
     let gradients = Gradients::new(detects_anomalies()).in_places_of(placer);
     let mut rest = backward_in_places(seeds, gradients, 0, &mut see)?;
-    // What is no operation's operand: the loss itself, or nothing.
-    step(&mut rest, 0)
+    // Parameters that no step reads.
+    step(&mut rest, 0)?;
+    if tape.variables().iter().any(|&variable| rest.has(variable)) {
+        return Err(read_late());
+    }
+    tape.check_gradients(is_reached || has_constants())
+}
+
+/// The error of a gradient that a parameter got after its step.
+#[cold]
+#[track_caller]
+fn read_late() -> Error {
+    let text = "checkpoint: the function read a parameter only when it ran again, after the step of that parameter: it must compute the \
+                same in both runs";
+    Error::new(ErrorKind::InvalidArgument, text)
 }
 
 /// Steps the parameters whose gradients are complete, and which did not.
 struct Stepping<'a, O> {
     optimizer: &'a mut O,
     gradients: &'a mut Gradients,
-    /// What the tape calls those that wait.
+    /// The variables of the parameters that did not step.
     waiting: &'a mut [Option<u32>],
-    /// How many steps are left to pass back.
+    /// Set when a parameter has a gradient.
+    is_reached: &'a mut bool,
+    /// The number of steps that are left to pass back.
     steps: usize,
     number: usize,
 }
@@ -202,7 +229,10 @@ impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
         };
         self.waiting[number] = None;
         let gradient = match self.gradients.take(value) {
-            Some(gradient) => constant(&gradient.into_array()),
+            Some(gradient) => {
+                *self.is_reached = true;
+                constant(&gradient.into_array())
+            }
             None => zeros_like(own)?,
         };
         self.optimizer.step_one(number, own, &gradient)

@@ -3,16 +3,18 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use super::loss::{Loss, check_value, detects_anomalies};
+use super::loss::{Loss, check_value, has_anomaly_guard, unreached};
 use super::parameters::{MapArrays, Parameters};
-use crate::array::{Array, Float};
-use crate::error::{Asking, Error, ErrorKind, Result};
+use crate::array::{Array, Float, Shape};
+use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
-    Gradients, TapeGuard, backward, constant, follow, followed, seed, zeros_like,
+    BY_HAND, Gradients, NEVER, TapeGuard, backward, constant, detect_anomalies, first_reader,
+    follow, followed, has_constants, seed, value, zeros_like,
 };
 
-/// What the thread computes from variables, from [`begin`](Self::begin) until the gradients are asked for or it drops: for programs
-/// that no one function is made of. [`value_and_grad`](super::value_and_grad) is a tape around a call.
+/// A record of the operations that the thread computes from variables, from [`begin`](Self::begin)
+/// to [`gradients`](Self::gradients) or the drop: for programs that are no one function.
+/// [`value_and_grad`](super::value_and_grad) is a tape around a call.
 ///
 /// # Examples
 ///
@@ -37,29 +39,47 @@ use crate::ops::derivatives::{
 #[must_use = "what is computed from its variables is followed while it lives"]
 #[derive(Debug)]
 pub struct Tape {
-    /// What the tape calls them.
+    /// The public function that computes the gradients, as error messages name it.
+    function: &'static str,
+    /// The numbers of its variables.
     variables: Vec<u32>,
     _guard: TapeGuard,
-    /// Of the thread that began it, whose tape it ends.
+    /// Keeps the tape on its thread.
     thread: PhantomData<*const ()>,
 }
 
 impl Tape {
-    /// Begins one on the calling thread.
+    /// Begins a tape on the calling thread.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) where the thread has one.
+    /// [`Unsupported`](ErrorKind::Unsupported), with the line that began it, if the thread has a
+    /// tape: one that is open, or that of a function like
+    /// [`value_and_grad`](super::value_and_grad).
     #[track_caller]
     pub fn begin() -> Result<Self> {
         Ok(Self {
-            _guard: TapeGuard::begin()?,
+            function: "gradients",
+            ..Self::begin_for(BY_HAND)?
+        })
+    }
+
+    /// Begins a tape for the public function of that name.
+    #[track_caller]
+    pub(super) fn begin_for(function: &'static str) -> Result<Self> {
+        let guard = TapeGuard::begin(function)?;
+        if has_anomaly_guard() {
+            detect_anomalies();
+        }
+        Ok(Self {
+            function,
+            _guard: guard,
             variables: Vec::new(),
             thread: PhantomData,
         })
     }
 
-    /// The same values as variables: what is computed from them is followed.
+    /// Returns the same values as variables: the tape tracks what is computed from them.
     ///
     /// # Errors
     ///
@@ -67,16 +87,23 @@ impl Tape {
     #[track_caller]
     pub fn follow<P: Parameters>(&mut self, parameters: &P) -> Result<P> {
         let _asking = Asking::at(Location::caller());
-        parameters.map_arrays(&mut Following(&mut self.variables))
+        let variables = parameters.map_arrays(&mut Following(&mut self.variables));
+        variables.at_caller()
     }
 
-    /// The value of `loss`, and its gradient for each of `variables`: in a structure of the same type, zeros where the value does not
-    /// depend on it. Ends the tape.
+    /// Returns the value of `loss`, and its gradient for each of `variables`, in a structure of the
+    /// same type. Ends the tape.
+    ///
+    /// The gradient of a variable that does not reach the loss is zeros, if another variable of the
+    /// tape reaches it. [`value_and_grad`](super::value_and_grad) says what does not count as
+    /// reached.
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the loss is no single value; [`InvalidArgument`](ErrorKind::InvalidArgument)
-    /// where an array is no variable of this tape; those of the operations of the backward pass.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the loss is not a single value;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no variable of this tape reaches it, or
+    /// if an array of `variables` is no variable of this tape, a part or another view of one, or a
+    /// variable that they name twice; those of the operations of the backward pass.
     #[track_caller]
     pub fn gradients<P: Parameters, L: Loss>(
         self,
@@ -84,23 +111,53 @@ impl Tape {
         variables: P,
     ) -> Result<(Array<L::Item>, P)> {
         let loss = loss.into_value()?;
-        check_value(&loss)?;
+        self.check_loss(&loss)?;
         let seeds = seed(&loss)?;
         let mut numbers = Numbers {
             of: &self.variables,
             numbers: Vec::new(),
         };
-        variables.map_arrays(&mut numbers)?;
+        variables.map_arrays(&mut numbers).at_caller()?;
         let numbers = numbers.numbers;
-        let gradients = backward(seeds, (0, detects_anomalies()), &mut |_| Ok(()))?;
+        let gradients = backward(seeds, 0)?;
+        let is_reached = |variable: &u32| gradients.has(*variable);
+        self.check_gradients(has_constants() || self.variables.iter().any(is_reached))?;
         let _asking = Asking::at(Location::caller());
-        let gradients = variables.map_arrays(&mut Taking::new(gradients, numbers))?;
-        Ok((constant(&loss), gradients))
+        let gradients = variables.map_arrays(&mut Taking::new(gradients, numbers));
+        Ok((constant(&loss), gradients.at_caller()?))
     }
 
-    /// Its variables, by what it calls them.
+    /// The numbers of its variables.
     pub(super) fn variables(&self) -> &[u32] {
         &self.variables
+    }
+
+    /// Refuses a loss that is no single value, or that no variable reaches.
+    #[track_caller]
+    pub(super) fn check_loss<T: Float>(&self, loss: &Array<T>) -> Result<()> {
+        check_value(self.function, loss)?;
+        self.check_reached(loss)
+    }
+
+    /// Refuses a loss that no variable reaches. If the program read a variable, and made a constant
+    /// on purpose, that may be meant.
+    #[track_caller]
+    pub(super) fn check_reached<T: Float>(&self, loss: &Array<T>) -> Result<()> {
+        if followed(loss.buffer())?.is_some() {
+            return Ok(());
+        }
+        let is_read = |variable: &u32| first_reader(*variable) != NEVER;
+        self.check_gradients(has_constants() && self.variables.iter().any(is_read))
+    }
+
+    /// Returns the error of a loss that no variable reaches, unless `is_right`, or there is no
+    /// variable.
+    #[track_caller]
+    pub(super) fn check_gradients(&self, is_right: bool) -> Result<()> {
+        if is_right || self.variables.is_empty() {
+            return Ok(());
+        }
+        Err(unreached(self.function))
     }
 }
 
@@ -121,7 +178,7 @@ impl MapArrays for Following<'_> {
     }
 }
 
-/// Tells what a tape calls its variables.
+/// Finds the numbers of variables.
 struct Numbers<'a> {
     of: &'a [u32],
     numbers: Vec<u32>,
@@ -131,14 +188,39 @@ impl MapArrays for Numbers<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         let number = followed(array.buffer())?;
         let number = number.filter(|number| self.of.contains(number));
-        self.numbers.push(number.ok_or_else(no_variable)?);
+        let number = number.ok_or_else(no_variable)?;
+        let (own, whole) = (*array.layout(), value(number).layout);
+        if own != whole {
+            return Err(a_view([own.shape(), whole.shape()]));
+        }
+        if self.numbers.contains(&number) {
+            return Err(twice(own.shape()));
+        }
+        self.numbers.push(number);
         Ok(array.clone())
     }
 }
 
 #[cold]
 fn no_variable() -> Error {
-    let text = "gradients: an array that is no variable of this tape: follow gives them";
+    let text =
+        "gradients: an array is no variable of this tape: pass the arrays that `follow` returned";
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
+#[cold]
+fn a_view([own, whole]: [&Shape; 2]) -> Error {
+    let text = format!(
+        "gradients: a view of shape {own} of a variable of shape {whole}: pass the variable, and take the view of its gradient"
+    );
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
+#[cold]
+fn twice(shape: &Shape) -> Error {
+    let text = format!(
+        "gradients: a variable of shape {shape} is named twice: pass it once, and clone its gradient"
+    );
     Error::new(ErrorKind::InvalidArgument, text)
 }
 

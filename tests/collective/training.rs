@@ -429,3 +429,30 @@ fn what_cannot_be_is_told() -> Result<()> {
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::InvalidShape);
     Ok(())
 }
+
+#[test]
+fn rejects_a_loss_that_no_parameter_reaches() -> Result<()> {
+    Group::threads(2, |group| {
+        let x = Array::<f32>::ones(3)?;
+        let mut parallel = DataParallel::new(&group);
+        let mut optimizer = Sharded::new(&group, Sgd::new(0.5))?;
+        let loss = |_: &Array<f32>| x.square().sum();
+        let errors = [
+            value_and_grad_parallel(&group, &x, loss).map(drop),
+            parallel.value_and_grad(&x, loss).map(drop),
+            parallel.accumulate(&x, loss).map(drop),
+            parallel
+                .value_and_step(&mut x.clone(), &mut optimizer, loss)
+                .map(drop),
+        ];
+        for error in errors {
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("no parameter reaches"), "{text}");
+            assert!(text.contains("training.rs"), "{text}");
+        }
+        Ok(())
+    })?;
+    Ok(())
+}

@@ -268,7 +268,9 @@ impl DataParallel {
             });
             Ok(Some(placer))
         };
-        let value = value_and_step_in_order(&mut own, &mut filling, function, agree).at_caller()?;
+        let optimizer = ("DataParallel", &mut filling);
+        let value =
+            value_and_step_in_order(&mut own, optimizer, function, agree).at_caller()?;
         drop(filling);
         let buckets = buckets.take().expect(MADE);
         Ok((value, buckets))

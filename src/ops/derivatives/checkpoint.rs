@@ -1,4 +1,4 @@
-//! Parts of a program that are run again when their gradients are asked for.
+//! Parts of a program that the backward pass runs again.
 
 use std::panic::Location;
 use std::rc::Rc;
@@ -10,9 +10,12 @@ use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::random::{replace_thread_state, thread_state};
 
-/// The value of `run`, of which nothing is kept but what it returns and what `inputs` hold: where one of these is followed, the
-/// backward pass runs it again, with the same random numbers, on the same tape. Where that `checks_values`, the result is kept, too,
-/// and compared.
+/// Returns the value of `run`, and saves only that and what `inputs` hold. If a tape tracks one of
+/// these, the backward pass runs it again, with the same random numbers, on the same tape. With
+/// `checks_values`, the result is saved, too, and compared.
+///
+/// Both runs read what `run` captures. The tape notes this in the first run: the gradients of
+/// captured parameters are complete only after the second.
 ///
 /// # Errors
 ///
@@ -34,7 +37,7 @@ pub(crate) fn checkpointed<T: Float>(
     let state = thread_state();
     let device = Device::current();
     let result = {
-        let _paused = Pause::begin();
+        let _paused = Pause::before_rerun();
         run()?
     };
     let shape = *result.layout().shape();
@@ -44,7 +47,7 @@ pub(crate) fn checkpointed<T: Float>(
         let Some(upstream) = upstream[0].take() else {
             return Ok(());
         };
-        // What this records on the tape is what the backward pass comes to next.
+        // The backward pass takes the steps that this records next.
         let (again, followed) = {
             let _device = device.enter();
             let later = replace_thread_state(state);
@@ -78,14 +81,14 @@ pub(crate) fn checkpointed<T: Float>(
     let back = PassingBack {
         backward,
         saved_bytes,
-        // What is run again would stand on the tape behind what is computed from it.
+        // The steps of the second run would be on the tape behind those that read its result.
         only_once: Some("checkpoint"),
     };
     let buffer = record((buffer, layout, T::DTYPE), |_| back);
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// Refuses elements that are not the same, or not NaN both.
+/// Refuses elements that differ, unless both are NaN.
 fn check_values<T: Float>(again: &Array<T>, first: &Array<T>) -> Result<()> {
     let are_numbers = again.is_nan().and(first.is_nan()).not();
     if !again.ne(first).and(are_numbers).any()?.item()? {

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use super::Followed;
 use super::graph::{Contributions, Given, Graph, Term, TermOf, is_differentiable};
 use super::rules::partials;
+use super::tape::note_constants;
 use crate::error::Result;
 use crate::ops::formula::{Formula, Of};
 
@@ -82,6 +83,7 @@ impl Forward {
         let graph = RefCell::new(self.graph.clone());
         let leads = self.leads();
         let mut contributions = vec![Contributions::new(); terms.len()];
+        let mut has_slope_zero = false;
         for (term, gradient) in seeds(&graph)? {
             contributions[term].push((gradient, None));
         }
@@ -96,10 +98,13 @@ impl Forward {
             let operands = operands(&terms[number]);
             let partials = partials(&graph, call, operands, [number as u32, gradient])?;
             for (place, (&operand, partial)) in operands.iter().zip(partials).enumerate() {
-                let (operand, Some(partial)) = (operand as usize, partial) else {
+                let operand = operand as usize;
+                let is_tracked = leads[operand] && is_differentiable(terms[operand].dtype);
+                let Some(partial) = partial else {
+                    has_slope_zero |= is_tracked;
                     continue;
                 };
-                if leads[operand] && is_differentiable(terms[operand].dtype) {
+                if is_tracked {
                     let counts = graph.borrow_mut().counts(call, operands, (place, counts));
                     contributions[operand].push((partial, counts));
                 }
@@ -114,7 +119,10 @@ impl Forward {
                 wide: sum,
             })
         });
-        let derived = derived.collect();
+        let derived: Vec<Derived> = derived.collect();
+        if has_slope_zero && derived.is_empty() {
+            note_constants();
+        }
         Ok((graph.into_inner(), derived))
     }
 

@@ -199,11 +199,11 @@ impl Gradients {
         placer.place_of(to.value)
     }
 
-    /// Those that gradients are computed of again.
-    pub(crate) fn followed() -> Self {
+    /// Gradients that gradients are computed of again.
+    pub(crate) fn followed(detects_anomalies: bool) -> Self {
         Self {
             are_followed: true,
-            ..Self::new(false)
+            ..Self::new(detects_anomalies)
         }
     }
 
@@ -215,8 +215,7 @@ impl Gradients {
             .collect()
     }
 
-    /// Refuses NaN in what the step of that line contributed to.
-    #[track_caller]
+    /// Returns an error at `call_site`, the line of the present step, if a gradient that it contributed to has a NaN.
     pub(crate) fn check_anomaly(&mut self, call_site: &'static Location<'static>) -> Result<()> {
         let Some(touched) = &mut self.touched else {
             return Ok(());
@@ -235,6 +234,11 @@ impl Gradients {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether anything contributed to the gradient of values, and nothing took it out.
+    pub(crate) fn has(&self, value: u32) -> bool {
+        self.sums.contains_key(&value)
     }
 
     /// Takes the gradient of values out; `None` where nothing contributed.

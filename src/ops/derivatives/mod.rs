@@ -1,9 +1,10 @@
 //! Derivatives of operations, and the tape that passes gradients back through them.
 //!
-//! An operation that reads what a tape follows records one step. For elementwise expressions the step is derived from the
-//! formula, as terms: what the chain rule gives for each operand is a formula again, evaluated in one pass, in which the
-//! terms of the forward pass are computed a second time in registers. So a step keeps only arrays that these formulas
-//! read. Operations without a rule refuse what a tape follows, at the one door to both devices, `on_device!`.
+//! An operation that reads what a tape follows records one step. For elementwise expressions the
+//! step is derived from the formula, as terms: what the chain rule gives for each operand is a
+//! formula again, evaluated in one pass, in which the terms of the forward pass are computed a
+//! second time in registers. So a step keeps only arrays that these formulas read. Operations
+//! without a rule refuse what a tape follows, at the one door to both devices, `on_device!`.
 
 mod adding;
 mod checkpoint;
@@ -31,7 +32,10 @@ pub(super) use graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in}
 pub(super) use products::Multiplication;
 pub(crate) use rule::constant;
 pub(super) use rule::{Ruled, by_gradient};
-pub(crate) use tape::{Pause, TapeGuard, first_reader, follow, followed, is_live, length, steps};
+pub(crate) use tape::{
+    BY_HAND, NEVER, Pause, TapeGuard, detect_anomalies, detects_anomalies, first_reader, follow,
+    followed, has_constants, is_live, length, note_constants, steps, value,
+};
 
 use gradients::filled;
 use graph::is_differentiable;
@@ -82,7 +86,8 @@ fn unsupported(used: Use) -> Error {
     Error::new(ErrorKind::Unsupported, text)
 }
 
-/// The value of the expression `tree`, where it is computed from what a tape follows: what works on arrays alone then has one.
+/// The value of the expression `tree`, where it is computed from what a tape follows: what works on
+/// arrays alone then has one.
 #[inline]
 #[track_caller]
 pub(super) fn followed_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Array<T>>> {
@@ -106,7 +111,7 @@ pub(super) fn followed_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Ar
     Ok(None)
 }
 
-/// Whether a tape follows an array.
+/// Returns whether a tape tracks an array.
 #[inline]
 #[track_caller]
 pub(super) fn is_followed<T: AnyElement>(array: &Array<T>) -> Result<bool> {
@@ -120,7 +125,8 @@ fn record(result: (Buffer, Layout, DType), back: impl FnOnce(&Buffer) -> Passing
     buffers.pop().expect("there is one")
 }
 
-/// The same for several results. Of these, floats and complex numbers are followed. `back` may keep the results, as the tape follows them.
+/// Records the step that computed several results, and lets the tape track the floats and complex
+/// numbers. `back` may keep the results, as the tape follows them.
 #[track_caller]
 fn record_all(
     results: SmallVec<[(Buffer, Layout, DType); 1]>,
@@ -143,7 +149,7 @@ fn record_all(
     buffers
 }
 
-/// What a backward pass begins with: values, and their gradients.
+/// Values that a backward pass begins with, and their gradients.
 pub(crate) type Seeds = Vec<(Followed, AnyArray)>;
 
 /// The gradient of `loss` for itself, which is 1; none where nothing leads to it.
@@ -157,19 +163,18 @@ pub(crate) fn seed<T: AnyElement>(loss: &Array<T>) -> Result<Seeds> {
     Ok(vec![(followed, one)])
 }
 
-/// Passes the gradients `seeds` back to everything that their values were computed from, and takes the steps from the tape as it
-/// comes by, down to the first `from`. After each step `see` has the gradients, of which those are complete that no step before
-/// reads. Where it `detects_anomalies`, the first step that gives NaN is an error.
+/// Passes the gradients `seeds` back to everything that their values were computed from, and takes
+/// the steps from the tape, down to the step `from`. If the tape detects anomalies, the first step
+/// that gives NaN is an error.
 #[track_caller]
-pub(crate) fn backward(
-    seeds: Seeds,
-    (from, detects_anomalies): (usize, bool),
-    see: &mut dyn FnMut(&mut Gradients) -> Result<()>,
-) -> Result<Gradients> {
-    backward_in_places(seeds, Gradients::new(detects_anomalies), from, see)
+pub(crate) fn backward(seeds: Seeds, from: usize) -> Result<Gradients> {
+    let gradients = Gradients::new(detects_anomalies());
+    backward_in_places(seeds, gradients, from, &mut |_| Ok(()))
 }
 
-/// The same for gradients of which some have places, none of which has been added to.
+/// Passes gradients back like [`backward`], into `gradients`, of which some may have places, and
+/// none has been added to. Calls `see` with the gradients after each step. Those are complete that
+/// no step left on the tape reads.
 #[track_caller]
 pub(crate) fn backward_in_places(
     seeds: Seeds,
@@ -187,7 +192,8 @@ pub(crate) fn backward_in_places(
         let upstream = gradients.take_all(&step.results);
         if upstream.iter().any(Option::is_some) {
             let _asking = Asking::at(step.call_site);
-            step.back.backward.pass_back(upstream, &mut gradients)?;
+            let passed = step.back.backward.pass_back(upstream, &mut gradients);
+            passed.map_err(|error| error.at(step.call_site))?;
             gradients.check_anomaly(step.call_site)?;
         }
         see(&mut gradients)?;
@@ -195,14 +201,16 @@ pub(crate) fn backward_in_places(
     Ok(gradients)
 }
 
-/// The same as steps of the tape, so that gradients pass through the gradients, too. All steps stay.
+/// Passes gradients back like [`backward`], and records that as steps of the tape, so that
+/// gradients pass through the gradients, too. All steps stay on the tape.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported), with its name and line, where an operation has no derivative of its gradient.
+/// [`Unsupported`](ErrorKind::Unsupported), with its name and line, where an operation has no
+/// derivative of its gradient.
 #[track_caller]
 pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
-    let mut gradients = Gradients::followed();
+    let mut gradients = Gradients::followed(detects_anomalies());
     for (followed, gradient) in seeds {
         gradients.add(followed, gradient)?;
     }
@@ -217,7 +225,9 @@ pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
         };
         let (backward, call_site) = tape::with_step(number, again)?;
         let _asking = Asking::at(call_site);
-        backward.pass_back(upstream, &mut gradients)?;
+        let passed = backward.pass_back(upstream, &mut gradients);
+        passed.map_err(|error| error.at(call_site))?;
+        gradients.check_anomaly(call_site)?;
     }
     Ok(gradients)
 }

@@ -1,8 +1,9 @@
-//! What a thread computed from its variables, step by step.
+//! The tape: the operations that a thread computed from its variables, in order.
 //!
-//! A tape lists the values that it follows, and for each operation that computed some of them how gradients pass back
-//! through it. A [`Node`] in a handle of memory tells which of these values the memory holds; views share the handle, and
-//! so the node. What computes is not followed itself: an operation records one step, whatever operations it is made of.
+//! A tape lists the values that it tracks. For each operation that computed some of them, it holds
+//! a step that passes gradients back. A [`Node`] in a handle of memory names the tracked values
+//! that the memory holds; views share the handle and the node. While an operation computes, the
+//! tape is paused: an operation records one step, whatever operations it is made of.
 
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -15,11 +16,35 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 thread_local! {
     static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
-    /// Whether this thread computes something that its tape does not follow.
-    static PAUSED: Cell<bool> = const { Cell::new(false) };
+    /// The way the tape of this thread treats the values that operations read.
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Active) };
 }
 
-/// The gradients of a step's results, by the number of the result; none where nothing was computed from it.
+/// The way a tape treats the values that operations read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Operations record steps.
+    Active,
+    /// No operation records a step.
+    Paused,
+    /// No operation records a step, but the tape notes its readers: a checkpoint will run them
+    /// again in the backward pass.
+    Rerun,
+}
+
+/// The call that began a tape.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The public function, as error messages name it.
+    pub(crate) function: &'static str,
+    pub(crate) call_site: &'static Location<'static>,
+}
+
+/// The function of a tape that is begun by hand.
+pub(crate) const BY_HAND: &str = "Tape::begin";
+
+/// The gradients of a step's results, by the number of the result; none where nothing was computed
+/// from it.
 pub(crate) type Upstream = SmallVec<[Option<AnyArray>; 1]>;
 
 /// Passes the gradients of a step's results back to what it read.
@@ -27,7 +52,7 @@ pub(crate) trait Backward {
     /// The last time, so that what it keeps is freed, and `upstream` as soon as it was read.
     fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()>;
 
-    /// Another that does the same.
+    /// Returns a copy.
     fn share(&self) -> Box<dyn Backward>;
 }
 
@@ -44,12 +69,13 @@ where
     }
 }
 
-/// How a step passes gradients back.
+/// The backward pass of a step.
 pub(crate) struct PassingBack {
     pub(crate) backward: Box<dyn Backward>,
-    /// What it keeps for that.
+    /// The bytes of the arrays that it keeps for that.
     pub(crate) saved_bytes: u64,
-    /// The operation's name, where no gradients of its gradients are known: it keeps something beside what it read and its results.
+    /// The operation's name, where no gradients of its gradients are known: it keeps something
+    /// beside what it read and its results.
     pub(crate) only_once: Option<&'static str>,
 }
 
@@ -58,8 +84,14 @@ const STEPS: usize = 16;
 
 struct Tape {
     number: Option<TapeNumber>,
+    origin: Origin,
+    /// Set if its backward passes look for NaN.
+    detects_anomalies: bool,
+    /// Set if tracked values became constants as the program says: by `stop_gradient`, or by a
+    /// function of slope zero.
+    has_constants: bool,
     values: Vec<Value>,
-    /// Of each of these, the first step that may have read it.
+    /// The first step that may have read a value, by the number of the value.
     first_readers: Vec<usize>,
     steps: Vec<Step>,
 }
@@ -73,7 +105,7 @@ pub(crate) struct Value {
 
 /// An operation.
 pub(crate) struct Step {
-    /// The values that it computed; none for what is constant but for steps.
+    /// The numbers of its results; `None` for results that are not tracked.
     pub(crate) results: SmallVec<[Option<u32>; 1]>,
     pub(crate) back: PassingBack,
     pub(crate) call_site: &'static Location<'static>,
@@ -87,22 +119,27 @@ pub(crate) struct TapeGuard {
 }
 
 impl TapeGuard {
-    /// Begins a tape on this thread.
+    /// Begins a tape on this thread, for the public function of that name.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) where there is one.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the thread has a tape.
     #[track_caller]
-    pub(crate) fn begin() -> Result<Self> {
+    pub(crate) fn begin(function: &'static str) -> Result<Self> {
         let number = TapeNumber::begin();
+        let call_site = Location::caller();
         let begun = TAPE.with_borrow_mut(|tape| {
-            if tape.is_some() {
-                let text =
-                    "gradients inside of gradients; hvp and jvp give derivatives of derivatives";
-                return Err(Error::new(ErrorKind::Unsupported, text));
+            if let Some(outer) = tape {
+                return Err(nested(function, outer.origin));
             }
             *tape = Some(Tape {
                 number: Some(number),
+                origin: Origin {
+                    function,
+                    call_site,
+                },
+                detects_anomalies: false,
+                has_constants: false,
                 values: Vec::with_capacity(STEPS),
                 first_readers: Vec::with_capacity(STEPS),
                 steps: Vec::with_capacity(STEPS),
@@ -125,48 +162,106 @@ impl Drop for TapeGuard {
     }
 }
 
-/// While this lives, the thread's tape follows nothing, or again.
+/// Refuses a tape for `function` while the thread has another one.
+#[cold]
+fn nested(function: &str, outer: Origin) -> Error {
+    let Origin {
+        function: outer,
+        call_site,
+    } = outer;
+    let text = if outer == BY_HAND {
+        format!(
+            "{function} while the tape that {outer} began at {call_site} is open: gradients inside of gradients; take the \
+             gradients of that tape, or drop it, before {function}"
+        )
+    } else {
+        format!(
+            "{function} inside of {outer} at {call_site}: gradients inside of gradients; call {function} before or after \
+             {outer}, or compute derivatives of derivatives with hvp and jvp alone"
+        )
+    };
+    Error::new(ErrorKind::Unsupported, text)
+}
+
+/// A guard: while it lives, the tape of the thread is in another mode.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Pause {
-    was_paused: bool,
+    before: Mode,
 }
 
 impl Pause {
+    /// Pauses the tape.
     pub(crate) fn begin() -> Self {
-        Self {
-            was_paused: PAUSED.replace(true),
-        }
+        Self::in_mode(Mode::Paused)
     }
 
-    /// The contrary: while it lives, the tape follows again.
+    /// Pauses the tape for operations that the backward pass runs again. The tape notes what they
+    /// read.
+    pub(crate) fn before_rerun() -> Self {
+        Self::in_mode(Mode::Rerun)
+    }
+
+    /// Makes the tape active again.
     pub(crate) fn end() -> Self {
+        Self::in_mode(Mode::Active)
+    }
+
+    fn in_mode(mode: Mode) -> Self {
         Self {
-            was_paused: PAUSED.replace(false),
+            before: MODE.replace(mode),
         }
     }
 }
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        PAUSED.set(self.was_paused);
+        MODE.set(self.before);
     }
 }
 
-/// Whether there is any tape in this process.
+/// Makes the backward passes of this thread's tape, if there is one, look for NaN.
+pub(crate) fn detect_anomalies() {
+    with_tape(|tape| tape.detects_anomalies = true);
+}
+
+/// Returns whether the backward passes of this thread's tape look for NaN.
+pub(crate) fn detects_anomalies() -> bool {
+    with_tape(|tape| tape.detects_anomalies).unwrap_or(false)
+}
+
+/// Notes that tracked values became constants as the program says.
+pub(crate) fn note_constants() {
+    with_tape(|tape| tape.has_constants = true);
+}
+
+/// Returns whether tracked values became constants as the program says, so that a loss without
+/// gradients may be meant.
+pub(crate) fn has_constants() -> bool {
+    with_tape(|tape| tape.has_constants).unwrap_or(false)
+}
+
+/// Calls `see` with the tape of this thread, if there is one.
+fn with_tape<R>(see: impl FnOnce(&mut Tape) -> R) -> Option<R> {
+    TAPE.with_borrow_mut(|tape| tape.as_mut().map(see))
+}
+
+/// Returns whether there is any tape in this process.
 #[inline]
 pub(crate) fn is_live() -> bool {
     TapeNumber::are_any()
 }
 
-/// Which of the values that this thread's tape follows are in `buffer`, if any.
+/// Returns the tracked values that `buffer` holds, if any, by their number, and notes that the next
+/// step may read them.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) where another thread's tape follows them: this thread cannot tell it.
+/// [`Unsupported`](ErrorKind::Unsupported) if the tape of another thread tracks them.
 #[track_caller]
 pub(crate) fn followed(buffer: &Buffer) -> Result<Option<u32>> {
-    let Some(node) = buffer.node().filter(|_| is_live() && !PAUSED.get()) else {
+    let mode = MODE.get();
+    let Some(node) = buffer.node().filter(|_| is_live() && mode != Mode::Paused) else {
         return Ok(None);
     };
     let is_own = TAPE.with_borrow_mut(|tape| {
@@ -177,7 +272,7 @@ pub(crate) fn followed(buffer: &Buffer) -> Result<Option<u32>> {
         })
     });
     if is_own.is_some() {
-        return Ok(Some(node.index));
+        return Ok((mode == Mode::Active).then_some(node.index));
     }
     if node.tape.is_live() {
         let text = "an array that another thread computes gradients for; stop_gradient makes a value of it";
@@ -190,7 +285,7 @@ pub(crate) fn followed(buffer: &Buffer) -> Result<Option<u32>> {
 ///
 /// # Panics
 ///
-/// Where the elements have gaps: gradients are laid out as their values are.
+/// If the elements have gaps: a gradient has the layout of its values.
 pub(crate) fn follow(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
     assert!(layout.is_contiguous(), "{layout:?} has gaps");
     let node = TAPE.with_borrow_mut(|tape| {
@@ -203,11 +298,11 @@ pub(crate) fn follow(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
     buffer.with_node(node)
 }
 
-/// No step has read it.
-const NEVER: usize = usize::MAX;
+/// The first reader of values that no step has read.
+pub(crate) const NEVER: usize = usize::MAX;
 
-/// Of values, the first step that may have read them; beyond all steps where none has. While there are no more steps than that, and
-/// they are passed back, the gradient is complete.
+/// Returns the first step that may have read the values of that number, or [`NEVER`]. As soon as
+/// the backward pass has taken that step, their gradient is complete.
 pub(crate) fn first_reader(index: u32) -> usize {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("a tape follows them");
@@ -232,7 +327,7 @@ pub(crate) fn push(step: Step) {
     });
 }
 
-/// How many steps there are.
+/// Returns the number of steps on the tape.
 pub(crate) fn length() -> usize {
     TAPE.with_borrow(|tape| tape.as_ref().map_or(0, |tape| tape.steps.len()))
 }

@@ -227,6 +227,7 @@ fn steps_of_training_do_not_grow() -> Result<()> {
 #[test]
 fn nan_is_found_by_its_line() -> Result<()> {
     let x = Array::from_slice(&[0.0, 1.0], 2)?;
+    let line = line!() + 4;
     let loss = |x: &Array<f64>| {
         let root = x.sqrt().eval()?;
         let product = (&root * x).eval()?;
@@ -238,6 +239,7 @@ fn nan_is_found_by_its_line() -> Result<()> {
     assert!(error.to_string().contains("NaN"), "{error}");
     let place = error.location().expect("it has a line");
     assert!(place.file().ends_with("layers.rs"), "{place}");
+    assert_eq!(place.line(), line, "{place}");
     drop(guard);
     assert!(value_and_grad(&x, loss).is_ok());
     Ok(())

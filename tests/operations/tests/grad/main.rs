@@ -1,7 +1,9 @@
 //! Gradients, held to numeric differences in `f64`.
 
+mod anomalies;
 #[allow(dead_code, reason = "benchmarks use the rest")]
 mod by_hand;
+mod checkpoints;
 mod complex;
 #[allow(dead_code, reason = "the example uses the rest")]
 #[path = "../../../../examples/train_digits/dataset.rs"]
@@ -29,6 +31,8 @@ mod programs;
 mod refusals;
 mod steps;
 mod structures;
+mod tapes;
 mod ties;
+mod unreached;
 mod views;
 mod written;

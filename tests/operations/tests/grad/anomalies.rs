@@ -1,0 +1,95 @@
+//! Backward passes that look for NaN.
+
+use cachescope::grad::optim::Sgd;
+use cachescope::grad::{Tape, checkpoint, detect_anomaly, hvp, value_and_grad, value_and_step};
+use cachescope::{Array, Error, Result};
+
+use crate::differences::numbers;
+
+/// The line of the operation in [`loss`] that passes NaN back.
+const LINE: u32 = line!() + 6;
+
+/// A loss whose gradient is NaN: the product passes the root's slope, which is infinite, times
+/// zero.
+fn loss(x: &Array<f64>) -> Result<Array<f64>> {
+    let scaled = (x * 2.0).eval()?;
+    let root = scaled.sqrt().eval()?;
+    (root * scaled * 0.0).sum()
+}
+
+fn zero() -> Array<f64> {
+    Array::from_slice(&[0.0, 1.0], 2).unwrap()
+}
+
+#[track_caller]
+fn check<T>(result: Result<T>) {
+    let error: Error = result.err().expect("it is found");
+    assert!(error.to_string().contains("NaN"), "{error}");
+    let place = error.location().expect("it has a line");
+    assert!(place.file().ends_with("anomalies.rs"), "{error}");
+    assert_eq!(place.line(), LINE, "{error}");
+}
+
+#[test]
+fn nan_is_reported_at_the_line_of_its_operation() -> Result<()> {
+    value_and_grad(&zero(), loss)?;
+    let guard = detect_anomaly();
+    check(value_and_grad(&zero(), loss));
+    check(value_and_step(&mut zero(), &mut Sgd::new(0.1), loss));
+    check(hvp(&zero(), &zero(), loss));
+    check(value_and_grad(&zero(), |x| {
+        checkpoint(x, |x| loss(x)?.reshape([1]))?.sum()
+    }));
+    drop(guard);
+    value_and_grad(&zero(), loss)?;
+    Ok(())
+}
+
+#[test]
+fn a_guard_inside_of_the_closure_covers_its_backward_pass() -> Result<()> {
+    let guarded = |x: &Array<f64>| {
+        let _anomalies = detect_anomaly();
+        loss(x)
+    };
+    check(value_and_grad(&zero(), guarded));
+    check(value_and_step(&mut zero(), &mut Sgd::new(0.1), guarded));
+    check(hvp(&zero(), &zero(), guarded));
+    // Its tape has ended.
+    value_and_grad(&zero(), loss)?;
+    Ok(())
+}
+
+#[test]
+fn a_guard_that_drops_inside_of_the_closure_covers_its_backward_pass() {
+    let guard = detect_anomaly();
+    check(value_and_grad(&zero(), move |x| {
+        drop(guard);
+        loss(x)
+    }));
+}
+
+#[test]
+fn a_guard_covers_the_tape_that_is_open() -> Result<()> {
+    let mut tape = Tape::begin()?;
+    let x = tape.follow(&zero())?;
+    let value = loss(&x)?;
+    let guard = detect_anomaly();
+    drop(guard);
+    check(tape.gradients(value, x));
+    Ok(())
+}
+
+#[test]
+fn errors_of_a_backward_pass_have_the_line_of_their_operation() {
+    let line = line!() + 3;
+    let error = value_and_grad(&numbers(&[3], 1.0), |x| {
+        let runs = std::cell::Cell::new(0_usize);
+        let whole = checkpoint(x, move |x| {
+            runs.set(runs.get() + 1);
+            x.broadcast_to([runs.get(), 3])?.exp().eval()
+        })?;
+        whole.sum()
+    });
+    let error = error.unwrap_err();
+    assert_eq!(error.location().unwrap().line(), line, "{error}");
+}

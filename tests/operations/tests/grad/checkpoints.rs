@@ -1,0 +1,190 @@
+//! Checkpoints in each other, whose closures capture parameters or name them among their inputs.
+
+use std::rc::Rc;
+
+use cachescope::grad::optim::Sgd;
+use cachescope::grad::{checkpoint, value_and_grad, value_and_step};
+use cachescope::{Array, ErrorKind, Result};
+use proptest::prelude::*;
+
+use crate::differences::numbers;
+
+const PARAMETERS: usize = 4;
+
+/// An operation of a program over one running value.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Multiplies by the parameter of that number: by the handle that the closure captured, or by
+    /// the one among the inputs.
+    Multiply {
+        parameter: usize,
+        is_captured: bool,
+    },
+    /// Adds a view of the parameter of that number.
+    AddView {
+        parameter: usize,
+        is_captured: bool,
+    },
+    Sine,
+    /// Runs the steps in a checkpoint, if it is not `plain`.
+    Nest(Rc<Vec<Step>>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let leaf = prop_oneof![
+        3 => (0..PARAMETERS, any::<bool>())
+            .prop_map(|(parameter, is_captured)| Step::Multiply { parameter, is_captured }),
+        1 => (0..PARAMETERS, any::<bool>())
+            .prop_map(|(parameter, is_captured)| Step::AddView { parameter, is_captured }),
+        1 => Just(Step::Sine),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop::collection::vec(inner, 1..4).prop_map(|steps| Step::Nest(Rc::new(steps)))
+    })
+}
+
+/// The handles of the parameters: those of the outermost closure, and those among the inputs of the
+/// innermost checkpoint.
+#[derive(Clone)]
+struct Handles {
+    captured: Vec<Array<f64>>,
+    named: Vec<Array<f64>>,
+}
+
+impl Handles {
+    fn of(&self, parameter: usize, is_captured: bool) -> &Array<f64> {
+        let handles = if is_captured {
+            &self.captured
+        } else {
+            &self.named
+        };
+        &handles[parameter]
+    }
+}
+
+fn run(steps: &[Step], x: &Array<f64>, handles: &Handles, plain: bool) -> Result<Array<f64>> {
+    let mut x = x.clone();
+    for step in steps {
+        x = match step {
+            Step::Multiply {
+                parameter,
+                is_captured,
+            } => (&x * handles.of(*parameter, *is_captured)).eval()?,
+            Step::AddView {
+                parameter,
+                is_captured,
+            } => (&x + handles.of(*parameter, *is_captured).flip(0)?).eval()?,
+            Step::Sine => x.sin().eval()?,
+            Step::Nest(steps) if plain => run(steps, &x, handles, plain)?,
+            Step::Nest(steps) => {
+                let (steps, captured) = (Rc::clone(steps), handles.captured.clone());
+                checkpoint(&(x, handles.named.clone()), move |(x, named)| {
+                    let (captured, named) = (captured.clone(), named.clone());
+                    run(&steps, x, &Handles { captured, named }, plain)
+                })?
+            }
+        };
+    }
+    Ok(x)
+}
+
+fn loss(steps: &[Step], own: &[Array<f64>], plain: bool) -> Result<Array<f64>> {
+    let handles = Handles {
+        captured: own.to_vec(),
+        named: own.to_vec(),
+    };
+    // The first parameter is the input, so that the loss is computed from one.
+    let y = run(steps, &own[0], &handles, plain)?;
+    (y * numbers(&[3], 0.7)).sum()
+}
+
+fn parameters() -> Vec<Array<f64>> {
+    (0..PARAMETERS)
+        .map(|number| numbers(&[3], 0.5 + number as f64 * 0.3))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn steps_inside_of_the_backward_pass_are_those_behind_it(
+        steps in prop::collection::vec(step(), 1..5)
+    ) {
+        let sgd = || Sgd::new(0.1).momentum(0.9);
+        let (mut inside, mut own) = (sgd(), parameters());
+        let (mut behind, mut expected) = (sgd(), parameters());
+        for _ in 0..2 {
+            let (_, plain) = value_and_grad(&expected, |own| loss(&steps, own, true)).unwrap();
+            let (value, gradients) =
+                value_and_grad(&expected, |own| loss(&steps, own, false)).unwrap();
+            for (gradient, plain) in gradients.iter().zip(&plain) {
+                let difference = (gradient - plain).abs().max().unwrap().item().unwrap();
+                prop_assert!(difference < 1e-12, "{gradient:?} and {plain:?}");
+            }
+            behind.step(&mut expected, &gradients).unwrap();
+            let stepped = value_and_step(&mut own, &mut inside, |own| loss(&steps, own, false));
+            prop_assert_eq!(stepped.unwrap(), value);
+            prop_assert_eq!(&own, &expected);
+        }
+    }
+}
+
+/// The parameters after a step inside of the backward pass, and after one behind it.
+fn both(loss: impl Fn(&Vec<Array<f64>>) -> Result<Array<f64>>) -> Result<[Vec<Array<f64>>; 2]> {
+    let (mut own, mut expected) = (parameters(), parameters());
+    let (_, gradients) = value_and_grad(&expected, &loss)?;
+    Sgd::new(0.1).step(&mut expected, &gradients)?;
+    value_and_step(&mut own, &mut Sgd::new(0.1), &loss)?;
+    Ok([own, expected])
+}
+
+#[test]
+fn a_captured_parameter_steps_after_the_second_run() -> Result<()> {
+    let [own, expected] = both(|own| {
+        let captured = own[1].clone();
+        let y = checkpoint(&own[0], move |x| (x * &captured).sin().eval())?;
+        (y * &own[1]).sum()
+    })?;
+    assert_eq!(own, expected);
+    // Nothing else reads it.
+    let [own, expected] = both(|own| {
+        let captured = own[1].clone();
+        checkpoint(&own[0], move |x| (x * &captured).sin().eval())?.sum()
+    })?;
+    assert_eq!(own, expected);
+    assert_ne!(own[1], parameters()[1]);
+    Ok(())
+}
+
+#[test]
+fn a_parameter_that_only_an_inner_checkpoint_names_steps_after_the_second_run() -> Result<()> {
+    let [own, expected] = both(|own| {
+        let captured = own[1].clone();
+        let y = checkpoint(&own[0], move |x| {
+            checkpoint(&(x.clone(), captured.clone()), |(x, w)| {
+                (x * w).sin().eval()
+            })
+        })?;
+        (y * &own[1]).sum()
+    })?;
+    assert_eq!(own, expected);
+    assert_ne!(own[1], parameters()[1]);
+    Ok(())
+}
+
+#[test]
+fn rejects_a_parameter_that_only_the_second_run_reads() {
+    let mut own = parameters();
+    let error = value_and_step(&mut own, &mut Sgd::new(0.1), |own| {
+        let (captured, is_second) = (own[1].clone(), std::cell::Cell::new(false));
+        let y = checkpoint(&own[0], move |x| match is_second.replace(true) {
+            false => x.exp().eval(),
+            true => (x * &captured).eval(),
+        })?;
+        y.sum()
+    });
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(error.to_string().contains("ran again"), "{error}");
+}
