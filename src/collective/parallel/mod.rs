@@ -269,8 +269,7 @@ impl DataParallel {
             Ok(Some(placer))
         };
         let optimizer = ("DataParallel", &mut filling);
-        let value =
-            value_and_step_in_order(&mut own, optimizer, function, agree).at_caller()?;
+        let value = value_and_step_in_order(&mut own, optimizer, function, agree).at_caller()?;
         drop(filling);
         let buckets = buckets.take().expect(MADE);
         Ok((value, buckets))
