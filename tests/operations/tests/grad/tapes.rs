@@ -30,7 +30,8 @@ fn rejects_a_variable_that_is_named_twice() {
 
 #[test]
 fn rejects_views_of_a_variable() -> Result<()> {
-    let views: [fn(&Array<f64>) -> Result<Array<f64>>; 5] = [
+    type View = fn(&Array<f64>) -> Result<Array<f64>>;
+    let views: [View; 5] = [
         |x| x.reshape([4]),
         |x| x.transpose(),
         |x| x.slice(s![0, ..]),

@@ -56,7 +56,7 @@ fn equal_elements_of_a_window_share_evenly() -> Result<()> {
 #[test]
 fn windows_share_as_max_does() -> Result<()> {
     let few: Vec<f64> = (0..2 * 8 * 9)
-        .map(|at| ((at * 7 + at / 5) % 3) as f64)
+        .map(|at| f64::from((at * 7 + at / 5) % 3))
         .collect();
     let mut with_nan = few.clone();
     with_nan[40] = f64::NAN;
