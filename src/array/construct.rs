@@ -229,7 +229,7 @@ impl<T: Numeric> Array<T> {
         let Some(count) = T::count(start, stop, step) else {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("arange: {step} is no step from {start} to {stop}"),
+                format!("arange: the step {step} does not lead from {start} to {stop}"),
             ));
         };
         let shape = count.into();

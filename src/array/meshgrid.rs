@@ -29,7 +29,7 @@ pub fn meshgrid<T: AnyElement>(vectors: &[&Array<T>]) -> Result<Vec<Array<T>>> {
     for (number, vector) in vectors.iter().enumerate() {
         if vector.ndim() != 1 {
             let text = format!(
-                "meshgrid: array {number} of the shape {} is no vector",
+                "meshgrid: array {number} has the shape {}, expected a vector",
                 vector.layout().shape()
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
@@ -45,7 +45,7 @@ pub fn meshgrid<T: AnyElement>(vectors: &[&Array<T>]) -> Result<Vec<Array<T>>> {
         for _ in axis + 1..vectors.len() {
             layout = layout.unsqueeze(-1)?;
         }
-        grid.push(vector.viewed(layout.broadcast_to(&shape)?));
+        grid.push(vector.view(layout.broadcast_to(&shape)?));
     }
     Ok(grid)
 }

@@ -78,7 +78,7 @@ impl Shape {
             return Err(Error::new(
                 ErrorKind::InvalidShape,
                 format!(
-                    "the shape {self} has rank {}, and the highest rank is {MAX_RANK}",
+                    "the shape {self} has rank {}, expected at most {MAX_RANK}",
                     self.ndim
                 ),
             ));
@@ -135,11 +135,12 @@ impl Shape {
         )
     }
 
-    /// The axis that `axis` names; a negative one counts from the end.
+    /// Returns the axis that `axis` names; a negative one counts from the end.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming `operation`, the axis and the rank.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming `operation`, the axis and the valid
+    /// range.
     #[track_caller]
     pub(crate) fn axis(&self, operation: &str, axis: isize) -> Result<usize> {
         let counted = if axis < 0 {
@@ -149,58 +150,90 @@ impl Shape {
         };
         match counted.filter(|&index| index < self.ndim) {
             Some(index) => Ok(index),
-            None => Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "{operation}: axis {axis} is out of range for the shape {self} of rank {}",
-                    self.ndim
-                ),
-            )),
+            None => Err(self.no_axis(operation, axis)),
         }
     }
 
-    /// This shape with the one length that is [`INFER`] as it must be for `count` elements.
+    #[cold]
+    #[track_caller]
+    fn no_axis(&self, operation: &str, axis: isize) -> Error {
+        let rank = self.ndim;
+        let expected = match rank {
+            0 => String::new(),
+            _ => format!(", expected -{rank} to {}", rank - 1),
+        };
+        Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "{operation}: axis {axis} is out of range for the shape {self} of rank {rank}{expected}"
+            ),
+        )
+    }
+
+    /// Returns the error for a new axis of this shape that cannot be at `axis`.
+    #[cold]
+    #[track_caller]
+    pub(crate) fn no_new_axis(&self, operation: &str, axis: isize) -> Error {
+        let rank = self.ndim;
+        Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "{operation}: axis {axis} is out of range for a new axis of the shape {self}, expected -{} to {rank}",
+                rank + 1
+            ),
+        )
+    }
+
+    /// Returns this shape with a length in place of [`INFER`], so that it has as many elements as
+    /// `own`.
     ///
     /// # Errors
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) where there are several such lengths, or none fits.
     #[track_caller]
-    pub(crate) fn inferred(self, count: usize) -> Result<Self> {
+    pub(crate) fn inferred(self, own: &Self) -> Result<Self> {
         let mut open = (0..self.dims().len()).filter(|&axis| self.dims[axis] == INFER);
         let Some(axis) = open.next() else {
             return Ok(self);
         };
         if let Some(other) = open.next() {
-            return Err(self.not_inferred(format_args!(
-                "axes {axis} and {other} are both to be inferred, and one can be"
-            )));
+            return Err(self.not_inferred(
+                own,
+                format_args!("axes {axis} and {other} are both INFER, expected at most one"),
+            ));
         }
         let others = match self.with(axis, 1).len() {
             Ok(others) => others,
             Err(error) => return Err(error.of("reshape")),
         };
         if others == 0 {
-            return Err(self.not_inferred(format_args!(
-                "axis {axis} is to be inferred, and beside an axis of length 0 it may have any length"
-            )));
+            return Err(self.not_inferred(
+                own,
+                format_args!("axis {axis} beside an axis of length 0 may have any length"),
+            ));
         }
+        let count = own.len()?;
         if !count.is_multiple_of(others) {
-            return Err(self.not_inferred(format_args!(
-                "axis {axis} is to be inferred, and {count} elements do not divide by the {others} of the other axes"
-            )));
+            return Err(self.not_inferred(
+                own,
+                format_args!(
+                    "{count} elements do not divide by the {others} of the axes beside axis {axis}"
+                ),
+            ));
         }
         Ok(self.with(axis, count / others))
     }
 
     #[cold]
     #[track_caller]
-    fn not_inferred(&self, why: fmt::Arguments<'_>) -> Error {
+    fn not_inferred(&self, own: &Self, why: fmt::Arguments<'_>) -> Error {
         let length = |&length: &usize| match length {
             INFER => "INFER".to_owned(),
             length => length.to_string(),
         };
         let lengths: Vec<String> = self.dims().iter().map(length).collect();
-        let text = format!("reshape: to [{}]: {why}", lengths.join(", "));
+        let lengths = lengths.join(", ");
+        let text = format!("reshape: the shape {own} does not reshape to [{lengths}]: {why}");
         Error::new(ErrorKind::InvalidShape, text)
     }
 
@@ -232,13 +265,36 @@ pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Sha
         let Some(both) = broadcast_pair(&common, shape) else {
             return Err(Error::new(
                 ErrorKind::ShapeMismatch,
-                format!("{operation}: the shapes {common} and {shape} do not broadcast"),
+                not_broadcast(operation, shapes),
             ));
         };
         common = both;
     }
     common.len()?;
     Ok(common)
+}
+
+/// Returns the message for shapes that do not broadcast, with the axis, counted from the end, and
+/// its lengths.
+#[cold]
+fn not_broadcast(operation: &str, shapes: &[&Shape]) -> String {
+    let from_end = |shape: &Shape, axis: usize| shape.dims().iter().rev().nth(axis).copied();
+    let conflict = (0..MAX_RANK).find_map(|axis| {
+        let lengths = shapes.iter().filter_map(|shape| from_end(shape, axis));
+        let mut lengths = lengths.filter(|&length| length != 1);
+        let first = lengths.next()?;
+        let other = lengths.find(|&length| length != first)?;
+        Some((axis + 1, first, other))
+    });
+    let (axis, first, other) = conflict.expect("some axis has two lengths");
+    let named = shapes.iter().filter(|shape| shape.ndim > 0);
+    let named: Vec<String> = named.map(ToString::to_string).collect();
+    let (last, before) = named.split_last().expect("two shapes differ");
+    format!(
+        "{operation}: the shapes {} and {last} do not broadcast: axis -{axis} has the lengths {first} and \
+         {other}, expected equal lengths or 1",
+        before.join(", ")
+    )
 }
 
 /// What two shapes broadcast to.

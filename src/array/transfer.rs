@@ -46,7 +46,7 @@ impl<T: AnyElement> Array<T> {
             return Err(Error::new(
                 ErrorKind::InvalidShape,
                 format!(
-                    "item: the shape {} has {} elements, not 1",
+                    "item: the shape {} has {} elements, expected 1",
                     self.layout().shape(),
                     self.len()
                 ),

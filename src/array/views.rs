@@ -23,7 +23,7 @@ impl<T: AnyElement> Array<T> {
     /// None; a `Result` as every operation on shapes.
     #[track_caller]
     pub fn transpose(&self) -> Result<Self> {
-        Ok(self.viewed(self.layout().transpose()))
+        Ok(self.view(self.layout().transpose()))
     }
 
     /// A view with the axes in the order of `axes`: axis `i` of the view is axis `axes[i]` of this
@@ -44,7 +44,7 @@ impl<T: AnyElement> Array<T> {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `axes` does not name every axis once.
     #[track_caller]
     pub fn permute(&self, axes: &[usize]) -> Result<Self> {
-        Ok(self.viewed(self.layout().permute(axes)?))
+        Ok(self.view(self.layout().permute(axes)?))
     }
 
     /// A view with two axes exchanged.
@@ -64,7 +64,7 @@ impl<T: AnyElement> Array<T> {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
     #[track_caller]
     pub fn swap_axes(&self, first: isize, second: isize) -> Result<Self> {
-        Ok(self.viewed(self.layout().swap_axes(first, second)?))
+        Ok(self.view(self.layout().swap_axes(first, second)?))
     }
 
     /// A view with a new axis of length 1, which stands at `axis` of the view.
@@ -86,7 +86,7 @@ impl<T: AnyElement> Array<T> {
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where its rank is above 8.
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Result<Self> {
-        Ok(self.viewed(self.layout().unsqueeze(axis)?))
+        Ok(self.view(self.layout().unsqueeze(axis)?))
     }
 
     /// A view without `axis`, which must have length 1.
@@ -106,7 +106,7 @@ impl<T: AnyElement> Array<T> {
     /// is not 1.
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Result<Self> {
-        Ok(self.viewed(self.layout().squeeze(axis)?))
+        Ok(self.view(self.layout().squeeze(axis)?))
     }
 
     /// A view that repeats the elements along axes of length 1 and along new leading axes.
@@ -131,7 +131,7 @@ impl<T: AnyElement> Array<T> {
         let shape = shape.into();
         let bytes = shape.size_bytes::<T>();
         bytes.map_err(|error| error.of("broadcast_to"))?;
-        Ok(self.viewed(self.layout().broadcast_to(&shape)?))
+        Ok(self.view(self.layout().broadcast_to(&shape)?))
     }
 
     /// A view of what [`s!`](ndarray::s) selects: an index takes its axis out, a range keeps it,
@@ -161,7 +161,7 @@ impl<T: AnyElement> Array<T> {
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where new axes raise the rank above 8.
     #[track_caller]
     pub fn slice(&self, selection: impl AsRef<[SliceInfoElem]>) -> Result<Self> {
-        Ok(self.viewed(self.layout().slice(selection.as_ref())?))
+        Ok(self.view(self.layout().slice("slice", selection.as_ref())?))
     }
 
     /// A view of every window of `sizes` elements, in steps of one: NumPy's `sliding_window_view`.
@@ -196,7 +196,7 @@ impl<T: AnyElement> Array<T> {
     pub fn windows(&self, sizes: &[usize]) -> Result<Self> {
         let layout = self.layout().windows(sizes)?;
         match layout.shape().size_bytes::<T>() {
-            Ok(_) => Ok(self.viewed(layout)),
+            Ok(_) => Ok(self.view(layout)),
             Err(error) => Err(error.of("windows")),
         }
     }
@@ -217,7 +217,7 @@ impl<T: AnyElement> Array<T> {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
     #[track_caller]
     pub fn flip(&self, axis: isize) -> Result<Self> {
-        Ok(self.viewed(self.layout().flip(axis)?))
+        Ok(self.view(self.layout().flip(axis)?))
     }
 
     /// Views of `parts` equal parts along `axis`, one after another: NumPy's `split`.
@@ -242,9 +242,15 @@ impl<T: AnyElement> Array<T> {
         let layouts = self.layout().split(parts, axis)?;
         let mut parts = Vec::with_capacity(layouts.len());
         for layout in layouts {
-            parts.push(self.viewed(layout)); // No closure: it would be the caller.
+            parts.push(self.view(layout)); // No closure: it would be the caller.
         }
         Ok(parts)
+    }
+
+    /// Returns a view for the caller: a write to it is reported as one to a view.
+    #[track_caller]
+    pub(crate) fn view(&self, layout: Layout) -> Self {
+        Self::from_parts(self.buffer().share_as_view(), layout)
     }
 
     /// Another layout over the same memory.

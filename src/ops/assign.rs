@@ -31,7 +31,10 @@ impl<T: AnyElement> Array<T> {
     /// again. [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that had to copy. Builds
     /// with debug assertions print a warning to standard error, once for each such line, which names the line of the
     /// other handle too; [`cache_record`](crate::Device::cache_record) marks the copies of a recorded scope.
-    /// A view is an array of its own: to write into a part of this one, take [`slice_mut`](Self::slice_mut).
+    ///
+    /// A write to a view goes to a copy of the view, and is lost if the view is a temporary. The
+    /// warning reports the copy. To write into a part of this array, call
+    /// [`slice_mut`](Self::slice_mut).
     ///
     /// # Examples
     ///
@@ -106,8 +109,11 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Counts and marks a write that gives `array` memory of its own, `copy`, and warns about the caller's line. What the
-/// expressions `held` have of the memory did not force it.
+/// Counts and marks a write that gives `array` memory of its own, `copy`, and warns about the
+/// caller's line. The handles that the expressions `held` have on the memory did not force it.
+///
+/// A write to a view goes to the copy, so the array that was sliced keeps its values. The warning
+/// reports that, because the write is lost if the view is a temporary.
 #[cold]
 #[track_caller]
 pub(super) fn note_copy_on_write<T: AnyElement>(
@@ -122,23 +128,27 @@ pub(super) fn note_copy_on_write<T: AnyElement>(
     }
     let shared_at = buffer.shared_at(&except);
     copy.note_copy_on_write(shared_at);
-    if array.layout().repeats() {
-        return; // Not because of what others have.
+    let own = 1 + except.iter().filter(|other| other.is_same(buffer)).count();
+    if array.layout().repeats() && buffer.holders() <= own {
+        return; // Elements in several places forced the copy.
     }
     let size = ByteSize(bytes as u64);
     let location = Location::caller();
-    if bytes < buffer.size_bytes() {
+    if buffer.is_view() {
         warn::once(
             location,
             format_args!(
-                "wrote to a copy of {size}, not to the array that this view was taken from: `slice_mut` writes into that"
+                "wrote to a copy of this view, {size}, not to the array that shares its memory{}: to write \
+                 into that array, call its `slice_mut`",
+                Since(shared_at)
             ),
         );
     } else {
         warn::once(
             location,
             format_args!(
-                "copied {size} before writing, because another array, or an expression that is still alive, shares the memory{}",
+                "copied {size} before writing, because another array, or an expression that is still alive, \
+                 shares the memory{}",
                 Since(shared_at)
             ),
         );
@@ -303,12 +313,9 @@ pub(super) fn check_device(
     match device_of(operation, formula)?.filter(|&other| other != device) {
         None => Ok(()),
         Some(other) => {
-            let own = (device, target.layout().shape());
-            Err(device_mismatch(
-                operation,
-                own,
-                (other, &formula.first().shape),
-            ))
+            let own = ("the target", device, target.layout().shape());
+            let value = ("the value", other, &formula.first().shape);
+            Err(device_mismatch(operation, own, value))
         }
     }
 }
@@ -322,8 +329,6 @@ pub(super) fn check_shape(target: &Shape, value: &Shape) -> Result<()> {
     }
     Err(Error::new(
         ErrorKind::ShapeMismatch,
-        format!(
-            "assign: the value's shape {value} does not broadcast to that of the target, {target}"
-        ),
+        format!("assign: the value {value} does not broadcast to the target {target}"),
     ))
 }

@@ -243,8 +243,8 @@ impl Sizes {
     #[track_caller]
     fn of<T: Float>(operands: [&Array<T>; 3]) -> Result<Self> {
         let [q, k, v] = operands;
-        same_device("attention", q, k)?;
-        same_device("attention", q, v)?;
+        same_device("attention", ("q", q), ("k", k))?;
+        same_device("attention", ("q", q), ("v", v))?;
         let shapes = operands.map(|array| array.layout().shape());
         let ends = operands.map(|array| array.shape().last_chunk::<2>().copied());
         let [
@@ -253,20 +253,21 @@ impl Sizes {
             Some([values, width]),
         ] = ends
         else {
-            return Err(mismatch(shapes, "each has at least two axes"));
+            return Err(mismatch(shapes, "expected at least two axes of each"));
         };
         if depth != others {
-            let why = format!("the last axes of q and k have the lengths {depth} and {others}");
+            let why = format!("the last axis of q has length {depth}, that of k has {others}");
             return Err(mismatch(shapes, &why));
         }
         if keys != values {
-            let why = format!("there are {keys} keys and {values} values");
+            let why = format!("axis -2 of k has length {keys}, that of v has {values}");
             return Err(mismatch(shapes, &why));
         }
         let leading = operands.map(|array| Shape::from(&array.shape()[..array.ndim() - 2]));
         let [first, second, third] = &leading;
         let Ok(heads) = broadcast_shapes("attention", &[first, second, third]) else {
-            let why = format!("{first}, {second} and {third} do not broadcast");
+            let why =
+                format!("before the last two axes, {first}, {second} and {third} do not broadcast");
             return Err(mismatch(shapes, &why));
         };
         Ok(Self {
@@ -284,9 +285,7 @@ impl Sizes {
 fn mismatch([q, k, v]: [&Shape; 3], why: &str) -> Error {
     Error::new(
         ErrorKind::ShapeMismatch,
-        format!(
-            "attention: q of shape {q}, k of shape {k} and v of shape {v} do not go together: {why}"
-        ),
+        format!("attention: q {q}, k {k} and v {v} do not fit: {why}"),
     )
 }
 

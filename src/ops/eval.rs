@@ -5,11 +5,11 @@ use std::panic::Location;
 
 use super::derivatives::{Evaluation, is_live};
 use super::expr::{Expr, Lazy};
-use super::formula::Formula;
+use super::formula::{Formula, Of};
 use super::hoist::Hoisted;
 use super::host;
 use super::order::Reading;
-use super::tree::{Node, Operand, Tree};
+use super::tree::{MOST_OPERANDS, Node, Tree};
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
@@ -109,8 +109,8 @@ pub(super) fn evaluate_all(
     Ok((evaluation.finish(results, &layout), layout))
 }
 
-/// An array's device, and the shape to call it by.
-pub(super) type Located<'a> = (&'a Device, &'a Shape);
+/// An operand as messages name it, with its device and its shape.
+pub(super) type Located<'a> = (&'a str, &'a Device, &'a Shape);
 
 /// Operands that are on one device, which is the host, and dense, and of one shape.
 struct Dense<'a> {
@@ -155,18 +155,76 @@ impl<'a> Dense<'a> {
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where there are two.
 #[track_caller]
 pub(super) fn device_of<'a>(operation: &str, formula: &Formula<'a>) -> Result<Option<&'a Device>> {
-    let mut places = formula.operands().map(located);
-    let Some(first) = places.next() else {
+    let mut devices = formula.operands().map(|operand| operand.buffer.device());
+    let Some(first) = devices.next() else {
         return Ok(None);
     };
-    match places.find(|place| place.0 != first.0) {
-        Some(other) => Err(device_mismatch(operation, first, other)),
-        None => Ok(Some(first.0)),
+    match devices.all(|device| device == first) {
+        true => Ok(Some(first)),
+        false => Err(mixed_devices(operation, formula)),
     }
 }
 
-fn located<'a>(operand: &Operand<'a>) -> Located<'a> {
-    (operand.buffer.device(), operand.layout.shape())
+/// Returns the error for the first function in `formula` whose operands are on two devices. If each
+/// result is on one device, the error names `operation` and two results.
+#[cold]
+#[track_caller]
+fn mixed_devices(operation: &str, formula: &Formula<'_>) -> Error {
+    let terms = formula.terms();
+    let mut devices: Vec<Option<&Device>> = Vec::with_capacity(terms.len());
+    for term in terms {
+        let device = match &term.of {
+            Of::Array(operand) => Some(operand.buffer.device()),
+            Of::Scalar(_) => None,
+            Of::Call(call, _) => {
+                let operands = term.operands().iter().map(|&operand| operand as usize);
+                match two_devices(operands.clone(), &devices) {
+                    Some(pair) => {
+                        let names = names_of_operands(call.arity);
+                        let [one, other] = pair.map(|(position, device)| {
+                            let term = term.operands()[position] as usize;
+                            (names[position], device, &terms[term].shape)
+                        });
+                        return device_mismatch(call.name, one, other);
+                    }
+                    None => operands.into_iter().find_map(|operand| devices[operand]),
+                }
+            }
+        };
+        devices.push(device);
+    }
+    let results = formula.results();
+    let pair = two_devices(results.iter().copied(), &devices).expect("the devices are two");
+    let names = pair.map(|(position, _)| format!("expression {position}"));
+    let [one, other] = [0, 1].map(|at| {
+        let (position, device) = pair[at];
+        (names[at].as_str(), device, &terms[results[position]].shape)
+    });
+    device_mismatch(operation, one, other)
+}
+
+/// Finds two of `terms` that are on different devices, and returns their positions.
+fn two_devices<'a>(
+    terms: impl Iterator<Item = usize>,
+    devices: &[Option<&'a Device>],
+) -> Option<[(usize, &'a Device); 2]> {
+    let mut located = (terms.enumerate()).filter_map(|(at, term)| Some((at, devices[term]?)));
+    let first = located.next()?;
+    let other = located.find(|(_, device)| *device != first.1)?;
+    Some([first, other])
+}
+
+/// Returns the names of the operands of a function with this many.
+fn names_of_operands(count: usize) -> [&'static str; MOST_OPERANDS] {
+    match count {
+        2 => ["the left operand", "the right operand", "", ""],
+        _ => [
+            "the first operand",
+            "the second operand",
+            "the third operand",
+            "the fourth operand",
+        ],
+    }
 }
 
 /// The device that `operation` happens on: that of its operands, or the current one where there are none.
@@ -182,39 +240,42 @@ pub(super) fn device_for<'a>(operation: &str, formula: &Formula<'a>) -> Result<C
     })
 }
 
+/// Checks that two operands are on one device. Each is given with the name that messages use.
+///
 /// # Errors
 ///
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch), naming `operation`, the shapes and the devices.
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch), naming `operation`, the operands, their shapes and
+/// devices.
 #[track_caller]
 pub(super) fn same_device<T: AnyElement, U: AnyElement>(
     operation: &str,
-    left: &Array<T>,
-    right: &Array<U>,
+    (one, left): (&str, &Array<T>),
+    (other, right): (&str, &Array<U>),
 ) -> Result<()> {
     if left.device() == right.device() {
         return Ok(());
     }
-    let left = (left.device(), left.layout().shape());
-    let right = (right.device(), right.layout().shape());
+    let left = (one, left.device(), left.layout().shape());
+    let right = (other, right.device(), right.layout().shape());
     Err(device_mismatch(operation, left, right))
 }
 
-/// Arrays on two devices.
+/// Returns the error for operands on two devices.
 #[cold]
 #[track_caller]
-pub(super) fn device_mismatch(operation: &str, left: Located<'_>, right: Located<'_>) -> Error {
-    let another = if left.0.backend().id() == right.0.backend().id() {
-        ", but another one"
-    } else {
-        ""
+pub(super) fn device_mismatch(
+    operation: &str,
+    (one, device, shape): Located<'_>,
+    (other, there, others): Located<'_>,
+) -> Error {
+    let place = match device.backend().id() == there.backend().id() {
+        true => format!("another {there} device"),
+        false => there.to_string(),
     };
-    let of = |(device, shape): Located<'_>| format!("the array of shape {shape} is on {device}");
     Error::new(
         ErrorKind::DeviceMismatch,
         format!(
-            "{operation}: the arrays are on two devices: {}, {}{another}",
-            of(left),
-            of(right)
+            "{operation}: {one} {shape} is on {device}, {other} {others} on {place}; move one with `.to_device(&device)`"
         ),
     )
 }

@@ -135,8 +135,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// What can stand for elements of `T` in an expression: arrays and expressions, owned or borrowed,
-/// and single values.
+/// An operand for elements of `T` in an expression: an array or an expression, owned or borrowed,
+/// or a single value.
 ///
 /// # Examples
 ///
@@ -152,11 +152,12 @@ impl<T: AnyElement> Array<T> {
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot stand for elements of `{T}`",
-    label = "this is no `{T}`, and no array or expression of them",
-    note = "a literal of a float has a point: write `2.0`, not `2`",
-    note = "arrays and expressions of another type are converted: call `.cast::<{T}>()`",
-    note = "a `Result` is opened first: write `?` behind it"
+    message = "`{Self}` is not an operand for elements of `{T}`",
+    label = "expected `{T}`, or an array or expression of `{T}`",
+    note = "to convert a number of another type, write `as {T}` after it; for `f16` and `bf16`, call `from_f64`",
+    note = "a float literal has a point: write `2.0`, not `2`",
+    note = "to convert an array or expression of another type, call `.cast::<{T}>()`",
+    note = "to use the value of a `Result`, write `?` after it"
 )]
 pub trait IntoExpr<T: AnyElement> {
     /// The expression that it becomes.

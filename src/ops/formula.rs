@@ -259,10 +259,26 @@ impl<'a> Formula<'a> {
         let mut common = *shape_of(first);
         for shape in rest.iter().map(shape_of) {
             if shape.ndim() > 0 && *shape != common {
-                common = broadcast_shapes(operation, &[&common, shape])?;
+                let Ok(both) = broadcast_shapes(operation, &[&common, shape]) else {
+                    return self.not_broadcast(operation, operands);
+                };
+                common = both;
             }
         }
         Ok(common)
+    }
+
+    /// Returns the error for `operands` that do not broadcast, which names all of their shapes.
+    #[cold]
+    #[track_caller]
+    fn not_broadcast(&self, operation: &str, operands: &[u32]) -> Result<Shape> {
+        let shapes = operands
+            .iter()
+            .map(|&operand| &self.terms[operand as usize].shape);
+        broadcast_shapes(
+            operation,
+            &shapes.collect::<SmallVec<[&Shape; MOST_OPERANDS]>>(),
+        )
     }
 
     pub(super) fn terms(&self) -> &[Term<'a>] {

@@ -29,7 +29,11 @@ impl<T: Number> Array<T> {
     /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn kron(&self, other: &Self) -> Result<Self> {
-        same_device("kron", self, other)?;
+        same_device(
+            "kron",
+            ("the left operand", self),
+            ("the right operand", other),
+        )?;
         let rank = self.ndim().max(other.ndim());
         let (mut left, mut right) = (self.with_rank(rank)?, other.with_rank(rank)?);
         let lengths = left.shape().iter().zip(right.shape());

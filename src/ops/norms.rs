@@ -229,10 +229,10 @@ fn narrowed<T: Float, A: Float>(normal: &BoxedLazy<A>) -> Result<Array<T>> {
     normal.cast::<T>().eval()
 }
 
-/// Errors unless `vector` goes with the last axis of `x`, and both are on one device.
+/// Checks that `vector` is as long as the last axis of `x`, and that both are on one device.
 #[track_caller]
 fn check<T: Float>(operation: &str, x: &Array<T>, name: &str, vector: &Array<T>) -> Result<()> {
-    same_device(operation, x, vector)?;
+    same_device(operation, ("x", x), (name, vector))?;
     if matches!((x.shape(), vector.shape()), ([.., own], [other]) if own == other) {
         return Ok(());
     }
@@ -240,7 +240,7 @@ fn check<T: Float>(operation: &str, x: &Array<T>, name: &str, vector: &Array<T>)
     Err(Error::new(
         ErrorKind::ShapeMismatch,
         format!(
-            "{operation}: the {name} of shape {other} is no vector as long as the last axis of the shape {own}"
+            "{operation}: {name} {other} does not fit x {own}: expected a vector as long as the last axis of x"
         ),
     ))
 }

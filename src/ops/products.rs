@@ -71,7 +71,12 @@ impl<T: Number> Array<T> {
         vectors("dot", self, other)?;
         if self.len() != other.len() {
             let (own, others) = (self.layout().shape(), other.layout().shape());
-            return Err(mismatch("dot", own, others, "the lengths differ"));
+            return Err(mismatch(
+                "dot",
+                own,
+                others,
+                "expected vectors of one length",
+            ));
         }
         self.matmul(other)
     }
@@ -130,20 +135,25 @@ pub(in crate::ops) fn matmul_into<T: Number>(
 
 #[track_caller]
 fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
-    same_device("matmul", left, right)?;
+    same_device(
+        "matmul",
+        ("the left operand", left),
+        ("the right operand", right),
+    )?;
     let (own, others) = (left.layout().shape(), right.layout().shape());
     if own.ndim() == 0 || others.ndim() == 0 {
         return Err(mismatch(
             "matmul",
             own,
             others,
-            "one has no axis to sum over",
+            "expected at least one axis of each",
         ));
     }
     let (rows, inner) = ends(own, 0);
     let (depth, columns) = ends(others, 1);
     if inner != depth {
-        let why = format!("the sums are over {inner} and {depth} elements");
+        let why =
+            format!("expected as many columns on the left, {inner}, as rows on the right, {depth}");
         return Err(mismatch("matmul", own, others, &why));
     }
     if own.ndim() <= 2 && others.ndim() <= 2 {
@@ -161,7 +171,7 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
     let right_layout = as_matrices(right.layout(), 1)?;
     let (before, after) = (leading(&left_layout), leading(&right_layout));
     let Ok(batch) = broadcast_shapes("matmul", &[&before, &after]) else {
-        let why = format!("{before} and {after} do not broadcast");
+        let why = format!("before the last two axes, {before} and {after} do not broadcast");
         return Err(mismatch("matmul", own, others, &why));
     };
     let kept = |keeps: bool, length| keeps.then_some(length);
@@ -196,15 +206,19 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
     )
 }
 
-/// Errors unless both operands have one axis, and are on one device.
+/// Checks that both operands have one axis, and are on one device.
 #[track_caller]
 fn vectors<T: Number>(operation: &str, left: &Array<T>, right: &Array<T>) -> Result<()> {
-    same_device(operation, left, right)?;
+    same_device(
+        operation,
+        ("the left operand", left),
+        ("the right operand", right),
+    )?;
     if left.ndim() == 1 && right.ndim() == 1 {
         return Ok(());
     }
     let (left, right) = (left.layout().shape(), right.layout().shape());
-    Err(mismatch(operation, left, right, "both must be vectors"))
+    Err(mismatch(operation, left, right, "expected two vectors"))
 }
 
 /// The rows and columns of a matrix, or of each where there are more axes. Of a vector, `axis` is

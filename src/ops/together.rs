@@ -301,10 +301,12 @@ fn any_followed(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<bool> {
 fn checked<'a>(targets: &[Target<'_>], trees: &[&'a dyn Tree]) -> Result<Formula<'a>> {
     let formula = Formula::of_all(trees)?;
     let first = &targets[0];
-    for (target, &result) in targets.iter().zip(formula.results()) {
+    for (number, (target, &result)) in targets.iter().zip(formula.results()).enumerate() {
         check_shape(target.layout().shape(), &formula.terms()[result].shape)?;
         if target.device() != first.device() {
-            let [one, other] = [first, target].map(|at| (at.device(), at.layout().shape()));
+            let name = format!("target {number}");
+            let one = ("target 0", first.device(), first.layout().shape());
+            let other = (name.as_str(), target.device(), target.layout().shape());
             return Err(device_mismatch("update", one, other));
         }
     }

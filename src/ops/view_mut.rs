@@ -56,7 +56,7 @@ impl<T: AnyElement> Array<T> {
         selection: impl AsRef<[SliceInfoElem]>,
     ) -> Result<ArrayViewMut<'_, T>> {
         let selection = SmallVec::from_slice(selection.as_ref());
-        let layout = self.layout().slice(&selection)?;
+        let layout = self.layout().slice("slice_mut", &selection)?;
         Ok(ArrayViewMut {
             array: self,
             selection,
@@ -173,7 +173,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         *self.array = step.finish(written, |_| {
             move |gradient: AnyArray| {
                 let of_part = AnyArray {
-                    layout: gradient.layout.slice(&selection)?,
+                    layout: gradient.layout.slice("slice_mut", &selection)?,
                     ..gradient.share()
                 };
                 let of_rest = by_differentiable!(gradient.dtype, F => {
@@ -184,7 +184,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
                 Ok(vec![of_rest.expect(DIFFERENTIABLE), of_part])
             }
         });
-        self.layout = self.array.layout().slice(&self.selection)?;
+        self.layout = self.array.layout().slice("slice_mut", &self.selection)?;
         Ok(())
     }
 
@@ -202,7 +202,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     #[track_caller]
     fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
         self.array.make_unique(held)?;
-        self.layout = self.array.layout().slice(&self.selection)?;
+        self.layout = self.array.layout().slice("slice_mut", &self.selection)?;
         Ok(())
     }
 }

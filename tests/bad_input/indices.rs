@@ -85,12 +85,12 @@ fn slices_that_there_are_not() {
     refused(
         a.slice([slice(0, Some(5), 1), all]),
         KIND,
-        &["slice", "5", "axis 0 of length 4"],
+        &["slice", "5", "axis 0 of length 4 of the shape [4, 3]"],
     );
     refused(
         a.slice([all, slice(-4, None, 1)]),
         KIND,
-        &["slice", "-4", "axis 1 of length 3"],
+        &["slice", "-4", "axis 1 of length 3 of the shape [4, 3]"],
     );
 }
 

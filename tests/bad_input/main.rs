@@ -7,6 +7,7 @@ mod formats;
 mod indices;
 #[cfg(feature = "linalg")]
 mod matrices;
+mod messages;
 mod shapes;
 mod values;
 mod windows;

@@ -36,7 +36,7 @@ fn that_are_none_or_not_square() {
 fn whose_right_sides_do_not_fit() {
     const KIND: ErrorKind = ErrorKind::ShapeMismatch;
     let a = ones(&[2, 3, 3]);
-    let rows = |operation, shape| [operation, "[2, 3, 3]", shape, "3 rows", "2 on the right"];
+    let rows = |operation, shape| [operation, "[2, 3, 3]", shape, "a has 3 rows, b has 2"];
     refused(linalg::solve(&a, &ones(&[2])), KIND, &rows("solve", "[2]"));
     // A matrix, not two vectors.
     let right = ones(&[2, 3]);

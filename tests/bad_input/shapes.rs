@@ -136,26 +136,30 @@ fn arrays_of_two_devices() {
     let with = |operation| [operation, "[2, 2]", "[3]", "host"];
     let c = ones(&[3]).to_device(&other).unwrap();
     let d = ones(&[2, 2, 1]).to_device(&other).unwrap();
-    refused((&a + &b).eval(), KIND, &["[2, 2]", "host"]);
+    refused((&a + &b).eval(), KIND, &["add", "[2, 2]", "host"]);
     refused(
         (&a + &d).eval(),
         KIND,
-        &["eval", "[2, 2]", "[2, 2, 1]", "host"],
+        &["add: the left operand [2, 2] is on", "[2, 2, 1]", "host"],
     );
     refused(
         (&a + &d).sum(),
         KIND,
-        &["sum", "[2, 2]", "[2, 2, 1]", "host"],
+        &["add: the left operand [2, 2] is on", "[2, 2, 1]", "host"],
     );
     refused(
         (&a + &d).max_axis(0),
         KIND,
-        &["max", "[2, 2]", "[2, 2, 1]", "host"],
+        &["add: the left operand [2, 2] is on", "[2, 2, 1]", "host"],
     );
     refused(
         select(a.gt(0.0), &a, &d).eval(),
         KIND,
-        &["[2, 2, 1]", "host"],
+        &[
+            "select",
+            "the third operand [2, 2, 1] on another host device",
+            "host",
+        ],
     );
     refused(a.assign(&b), KIND, &["assign", "[2, 2]", "host"]);
     refused(a.matmul(&b), KIND, &["matmul", "[2, 2]", "host"]);

@@ -196,7 +196,7 @@ fn apply(step: &Step, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<u
                 })
                 .collect();
             let array = array.slice(parts.as_slice()).to_owned();
-            (layout.slice(&parts).unwrap(), array)
+            (layout.slice("slice", &parts).unwrap(), array)
         }
         Step::Index(at, index) if ndim > 0 && layout.dims()[at % ndim] > 0 => {
             let at = at % ndim;
@@ -204,7 +204,7 @@ fn apply(step: &Step, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<u
             let mut parts = vec![SliceInfoElem::from(..); ndim];
             parts[at] = SliceInfoElem::Index(index as isize);
             let array = array.index_axis_move(ndarray::Axis(at), index);
-            (layout.slice(&parts).unwrap(), array)
+            (layout.slice("slice", &parts).unwrap(), array)
         }
         Step::Broadcast(at, length) if ndim > 0 && ndim < MAX_RANK => {
             let (at, length) = (at % ndim, length % 3);
@@ -400,7 +400,11 @@ fn axes_out_of_range_are_named() {
     fails(two.flip(-3), InvalidArgument, "axis -3");
     fails(two.flip(isize::MIN), InvalidArgument, "[2, 3]");
     fails(two.swap_axes(0, 2), InvalidArgument, "swap_axes");
-    fails(two.squeeze(0), InvalidArgument, "length 2, not 1");
+    fails(
+        two.squeeze(0),
+        InvalidArgument,
+        "axis 0 of the shape [2, 3] has length 2, expected 1",
+    );
     fails(two.unsqueeze(3), InvalidArgument, "unsqueeze");
     fails(two.unsqueeze(-4), InvalidArgument, "unsqueeze");
     fails(two.permute(&[0]), InvalidArgument, "permute");
@@ -415,28 +419,42 @@ fn slices_out_of_range_are_named() {
     let two = layout(&[2, 3]);
     let range = |start, end, step| [SliceInfoElem::Slice { start, end, step }, (..).into()];
     fails(
-        two.slice(&[(..).into()]),
+        two.slice("slice", &[(..).into()]),
         InvalidArgument,
-        "1 axes are named",
+        "slice: the selection names 1 axis, the shape [2, 3] has 2: write `..`",
     );
-    fails(two.slice(&range(0, None, 0)), InvalidArgument, "step");
-    fails(two.slice(&range(3, None, 1)), InvalidArgument, "bound 3");
     fails(
-        two.slice(&range(0, Some(-3), 1)),
+        two.slice("slice", &range(0, None, 0)),
+        InvalidArgument,
+        "slice: the step of axis 0 of the shape [2, 3] is 0",
+    );
+    fails(
+        two.slice("slice", &range(3, None, 1)),
+        InvalidArgument,
+        "slice: the bound 3 is out of range for axis 0 of length 2 of the shape [2, 3]",
+    );
+    // The message has the shape before the selection, and the name of the operation called.
+    fails(
+        two.slice("slice_mut", &[(0..1).into(), 3.into()]),
+        InvalidArgument,
+        "slice_mut: the index 3 is out of range for axis 1 of length 3 of the shape [2, 3]",
+    );
+    fails(
+        two.slice("slice", &range(0, Some(-3), 1)),
         InvalidArgument,
         "bound -3",
     );
     fails(
-        two.slice(&[2.into(), (..).into()]),
+        two.slice("slice", &[2.into(), (..).into()]),
         InvalidArgument,
         "index 2",
     );
     fails(
-        two.slice(&[isize::MIN.into(), (..).into()]),
+        two.slice("slice", &[isize::MIN.into(), (..).into()]),
         InvalidArgument,
         "index",
     );
-    let steps = two.slice(&range(0, None, isize::MIN)).unwrap();
+    let steps = two.slice("slice", &range(0, None, isize::MIN)).unwrap();
     assert_eq!(steps.dims(), [1, 3]);
     check(&steps);
 }
@@ -447,12 +465,16 @@ fn slicing_takes_indices_out_and_puts_axes_in_at_rank_8() {
     let mut parts = vec![SliceInfoElem::from(..); 8];
     parts[7] = 1.into();
     parts.insert(0, SliceInfoElem::NewAxis);
-    let sliced = eight.slice(&parts).unwrap();
+    let sliced = eight.slice("slice", &parts).unwrap();
     assert_eq!(sliced.dims(), [1, 2, 2, 2, 2, 2, 2, 2]);
     assert_eq!(sliced.offset(), 1);
     check(&sliced);
     parts.push(SliceInfoElem::NewAxis);
-    fails(eight.slice(&parts), ErrorKind::InvalidShape, "rank 9");
+    fails(
+        eight.slice("slice", &parts),
+        ErrorKind::InvalidShape,
+        "rank 9",
+    );
 }
 
 #[test]
@@ -522,7 +544,7 @@ fn windows_reach_as_far_as_their_steps() {
     fails(
         x.windows(&[1, 1, 1]),
         InvalidArgument,
-        "3 lengths, [1, 1, 1], for the 2 axes",
+        "the 3 sizes [1, 1, 1] are more than the 2 axes of the shape [2, 9]",
     );
     fails(
         layout(&[1; 5]).windows(&[1; 4]),

@@ -34,7 +34,8 @@ impl Layout {
             return Ok(self.reordered(axes));
         }
         Err(invalid(format!(
-            "permute: {axes:?} does not name every axis of the shape {} once",
+            "permute: the axes {axes:?} do not name each of the {} axes of the shape {} once",
+            self.ndim(),
             self.shape
         )))
     }
@@ -56,10 +57,7 @@ impl Layout {
         let rank = self.ndim() + 1;
         match count_from(axis, rank).filter(|&at| at < rank) {
             Some(at) => self.inserted(at).map_err(|error| error.of("unsqueeze")),
-            None => Err(invalid(format!(
-                "unsqueeze: axis {axis} is out of range for a new axis of the shape {}",
-                self.shape
-            ))),
+            None => Err(self.shape.no_new_axis("unsqueeze", axis)),
         }
     }
 
@@ -69,7 +67,7 @@ impl Layout {
         let at = self.shape.axis("squeeze", axis)?;
         if self.dims()[at] != 1 {
             return Err(invalid(format!(
-                "squeeze: axis {axis} of the shape {} has length {}, not 1",
+                "squeeze: axis {axis} of the shape {} has length {}, expected 1",
                 self.shape,
                 self.dims()[at]
             )));
@@ -155,7 +153,8 @@ impl Layout {
         }
         let each = (length / parts) as isize;
         for part in 0..parts as isize {
-            split.push(self.ranged(at, part * each, Some((part + 1) * each), 1)?);
+            let end = Some((part + 1) * each);
+            split.push(self.ranged(("split", &self.shape), at, (part * each, end, 1))?);
         }
         Ok(split)
     }
@@ -190,23 +189,28 @@ impl Layout {
         }))
     }
 
-    /// What `s![…]` selects, with ndarray's meaning: a negative step walks its range from the end.
+    /// Selects a view with `s![…]`, with ndarray's meaning: a negative step walks its range from
+    /// the end.
     ///
     /// # Errors
     ///
+    /// The errors name `operation` and the shape:
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `parts` does not name every axis, an
     /// index or a bound lies outside its axis, or a step is 0;
     /// [`InvalidShape`](ErrorKind::InvalidShape) where new axes raise the rank above 8.
     #[track_caller]
-    pub(crate) fn slice(&self, parts: &[SliceInfoElem]) -> Result<Self> {
+    pub(crate) fn slice(&self, operation: &str, parts: &[SliceInfoElem]) -> Result<Self> {
         let named = parts.iter().filter(|part| !part.is_new_axis()).count();
         if named != self.ndim() {
+            let axes = if named == 1 { "axis" } else { "axes" };
             return Err(invalid(format!(
-                "slice: {named} axes are named, and the shape {} has {}",
+                "{operation}: the selection names {named} {axes}, the shape {} has {}: write `..` for \
+                 each axis to keep whole",
                 self.shape,
                 self.ndim()
             )));
         }
+        let of = (operation, &self.shape);
         // Indices are taken out after the ranges, and new axes go in last, so that no step
         // exceeds the rank where the result does not.
         let mut sliced = *self;
@@ -214,10 +218,10 @@ impl Layout {
         for part in parts {
             match *part {
                 SliceInfoElem::Slice { start, end, step } => {
-                    sliced = sliced.ranged(axis, start, end, step)?;
+                    sliced = sliced.ranged(of, axis, (start, end, step))?;
                 }
                 SliceInfoElem::Index(index) => {
-                    sliced = sliced.indexed(axis, index)?;
+                    sliced = sliced.indexed(of, axis, index)?;
                     dropped[axis] = true;
                 }
                 SliceInfoElem::NewAxis => continue,
@@ -229,7 +233,7 @@ impl Layout {
         }
         let remaining = parts.iter().filter(|part| !part.is_index());
         for (at, _) in remaining.enumerate().filter(|(_, part)| part.is_new_axis()) {
-            sliced = sliced.inserted(at).map_err(|error| error.of("slice"))?;
+            sliced = sliced.inserted(at).map_err(|error| error.of(operation))?;
         }
         Ok(sliced)
     }
@@ -245,7 +249,7 @@ impl Layout {
     pub(crate) fn windows(&self, sizes: &[usize]) -> Result<Self> {
         let Some(lead) = self.ndim().checked_sub(sizes.len()) else {
             return Err(invalid(format!(
-                "windows: {} lengths, {sizes:?}, for the {} axes of the shape {}",
+                "windows: the {} sizes {sizes:?} are more than the {} axes of the shape {}",
                 sizes.len(),
                 self.ndim(),
                 self.shape
@@ -308,33 +312,32 @@ impl Layout {
     /// The elements of `range` along `axis`, which must lie within it, each `step` after the other.
     #[track_caller]
     pub(crate) fn part(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self> {
-        self.ranged(
-            axis,
-            range.start as isize,
-            Some(range.end as isize),
-            step as isize,
-        )
+        let (start, end) = (range.start as isize, range.end as isize);
+        let of = ("slice", &self.shape);
+        self.ranged(of, axis, (start, Some(end), step as isize))
     }
 
-    /// `start..end;step` of one axis.
+    /// Selects `start..end;step` of one axis. An error names the operation and the operand's shape,
+    /// `of`.
     #[track_caller]
-    fn ranged(&self, axis: usize, start: isize, end: Option<isize>, step: isize) -> Result<Self> {
+    fn ranged(
+        &self,
+        of: (&str, &Shape),
+        axis: usize,
+        (start, end, step): (isize, Option<isize>, isize),
+    ) -> Result<Self> {
         let length = self.dims()[axis];
         let bound = |bound: isize| {
             count_from(bound, length)
                 .filter(|&bound| bound <= length)
-                .ok_or_else(|| {
-                    invalid(format!(
-                        "slice: the bound {bound} is out of range for axis {axis} of length {length}"
-                    ))
-                })
+                .ok_or_else(|| outside(of, "bound", bound, (axis, length)))
         };
         let first = bound(start).at_caller()?;
         let last = end.map_or(Ok(length), bound).at_caller()?.max(first);
         if step == 0 {
+            let (operation, shape) = of;
             return Err(invalid(format!(
-                "slice: the step of axis {axis} of the shape {} is 0",
-                self.shape
+                "{operation}: the step of axis {axis} of the shape {shape} is 0, expected another number"
             )));
         }
         let count = (last - first).div_ceil(step.unsigned_abs());
@@ -357,21 +360,17 @@ impl Layout {
         Ok(ranged)
     }
 
-    /// One element of an axis, which stays with length 1.
+    /// Selects one element of an axis, whose length becomes 1. An error names the operation and the
+    /// operand's shape, `of`.
     #[track_caller]
-    fn indexed(&self, axis: usize, index: isize) -> Result<Self> {
+    fn indexed(&self, of: (&str, &Shape), axis: usize, index: isize) -> Result<Self> {
         let length = self.dims()[axis];
         let at = count_from(index, length)
             .filter(|&at| at < length)
-            .ok_or_else(|| {
-                invalid(format!(
-                    "slice: the index {index} is out of range for axis {axis} of the shape {}",
-                    self.shape
-                ))
-            })
+            .ok_or_else(|| outside(of, "index", index, (axis, length)))
             .at_caller()?;
         let at = at as isize;
-        self.ranged(axis, at, Some(at + 1), 1)
+        self.ranged(of, axis, (at, Some(at + 1), 1))
     }
 
     /// The strides that give the elements in the shape `target` without moving them, after NumPy's
@@ -467,6 +466,20 @@ impl Layout {
             offset: self.offset,
         }
     }
+}
+
+/// The error for an index or a bound outside of an axis of this length.
+#[cold]
+#[track_caller]
+fn outside(
+    (operation, shape): (&str, &Shape),
+    what: &str,
+    number: isize,
+    (axis, length): (usize, usize),
+) -> Error {
+    invalid(format!(
+        "{operation}: the {what} {number} is out of range for axis {axis} of length {length} of the shape {shape}"
+    ))
 }
 
 #[cold]

@@ -179,6 +179,23 @@ impl Buffer {
         }
     }
 
+    /// Returns another handle on the same memory, for a view of the elements.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn share_as_view(&self) -> Self {
+        Self {
+            shared_at: self.shared_at.share_as_view(self.header_address()),
+            block: self.block.clone(),
+            node: self.node,
+        }
+    }
+
+    /// Returns whether the handle belongs to a view, or to a clone of a view, and another handle on
+    /// the memory does not. In builds without debug assertions this is false.
+    pub(crate) fn is_view(&self) -> bool {
+        self.shared_at.is_view(self.holders())
+    }
+
     /// What a tape calls the values of this handle.
     #[inline]
     pub(crate) fn node(&self) -> Option<Node> {

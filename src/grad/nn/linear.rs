@@ -85,6 +85,7 @@ impl<T: Float> Embedding<T> {
     /// Those of [`Array::take`].
     #[track_caller]
     pub fn forward(&self, things: &Array<i64>) -> Result<Array<T>> {
-        self.weight.take(things, 0)
+        let vectors = self.weight.take(things, 0);
+        vectors.map_err(|error| error.of("embedding"))
     }
 }

@@ -63,9 +63,7 @@ impl Operands<'_> {
         } = self;
         Error::new(
             kind,
-            format!(
-                "{operation}: an input of the shape {input} and a kernel of the shape {kernel}: {why}"
-            ),
+            format!("{operation}: input {input} and kernel {kernel} do not fit: {why}"),
         )
     }
 
@@ -73,7 +71,11 @@ impl Operands<'_> {
     #[track_caller]
     fn lengths(&self, rank: usize) -> Result<([usize; 4], [usize; 4])> {
         if self.input.ndim() != rank || self.kernel.ndim() != rank {
-            let why = format!("both must have {rank} axes");
+            let expected = match rank {
+                3 => "[N, C, L] and [O, C / groups, l]",
+                _ => "[N, C, H, W] and [O, C / groups, h, w]",
+            };
+            let why = format!("expected {rank} axes each, {expected}");
             return Err(self.error(ErrorKind::ShapeMismatch, &why));
         }
         let lengths = |shape: &Shape| match *shape.dims() {
@@ -108,16 +110,20 @@ impl Geometry {
             groups,
         } = options;
         if stride.contains(&0) || dilation.contains(&0) {
-            let why = format!("no stride of {stride:?} and no dilation of {dilation:?} may be 0");
+            let why =
+                format!("stride {stride:?} or dilation {dilation:?} has a 0, expected at least 1");
             return Err(operands.error(invalid, &why));
         }
         let ([images, channels, ..], [outputs, each, ..]) = (input, kernel);
         if groups == 0 || outputs % groups != 0 {
-            let why = format!("{outputs} outputs do not divide into {groups} groups");
+            let why =
+                format!("the {outputs} outputs of the kernel do not divide into {groups} groups");
             return Err(operands.error(invalid, &why));
         }
         if each.checked_mul(groups) != Some(channels) {
-            let why = format!("{groups} groups of {each} channels are not the input's {channels}");
+            let noun = if groups == 1 { "group" } else { "groups" };
+            let why =
+                format!("the input has {channels} channels, expected {groups} {noun} of {each}");
             return Err(operands.error(ErrorKind::ShapeMismatch, &why));
         }
         let mut result = [images, outputs, 0, 0];
@@ -127,11 +133,12 @@ impl Geometry {
             let length = input[axis].saturating_add(padding[at].saturating_mul(2));
             let extent = (kernel[axis].saturating_sub(1)).saturating_mul(dilation[at]);
             if kernel[axis] == 0 {
-                return Err(operands.error(invalid, "the kernel has no elements"));
+                let why = format!("axis {axis} of the kernel has length 0, expected at least 1");
+                return Err(operands.error(invalid, &why));
             }
             if extent >= length {
                 let why = format!(
-                    "the kernel reaches over {} elements, and the padded input has {length}",
+                    "the kernel spans {} elements along axis {axis}, the padded input has {length}",
                     extent.saturating_add(1)
                 );
                 return Err(operands.error(invalid, &why));

@@ -94,7 +94,7 @@ impl<T: Numeric> Array<T> {
     /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn conv2d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
-        same_device("conv2d", self, kernel)?;
+        same_device("conv2d", ("the input", self), ("the kernel", kernel))?;
         let operands = Operands {
             operation: "conv2d",
             input: self.layout().shape(),
@@ -127,7 +127,7 @@ impl<T: Numeric> Array<T> {
     /// Those of [`conv2d`](Self::conv2d), where one has not three axes.
     #[track_caller]
     pub fn conv1d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
-        same_device("conv1d", self, kernel)?;
+        same_device("conv1d", ("the input", self), ("the kernel", kernel))?;
         let operands = Operands {
             operation: "conv1d",
             input: self.layout().shape(),

@@ -102,7 +102,7 @@ fn count(order: CudaOrder<'_>, flags: &Array<bool>) -> Result<Option<(Array<i64>
     };
     let formula = Formula::of(&operand)?;
     let sums: Array<i64> = running_sums::<bool>(order, &formula, &Shape::from(flags.len()), 0)?;
-    let all = sums.viewed(sums.layout().slice(&[(last as isize).into()])?);
+    let all = sums.viewed(sums.layout().slice("slice", &[(last as isize).into()])?);
     let all = all.item()?;
     Ok(Some((sums, all as usize)))
 }

@@ -132,15 +132,18 @@ pub fn einsum<'a, O: EinsumOperands<'a>>(subscripts: &str, operands: O) -> Resul
 fn sum_products<T: Number>(text: &str, operands: &[&Array<T>]) -> Result<Array<T>> {
     if operands.len() > MOST {
         let text = format!(
-            "einsum: {} operands, and {MOST} is the most",
+            "einsum: {} operands, expected at most {MOST}",
             operands.len()
         );
         return Err(Error::new(ErrorKind::InvalidArgument, text));
     }
     let shapes: SmallVec<[&Shape; 4]> = operands.iter().map(|a| a.layout().shape()).collect();
     let subscripts = Subscripts::new(text, &shapes)?;
-    for operand in &operands[1..] {
-        same_device("einsum", operands[0], operand)?;
+    for (number, operand) in operands.iter().enumerate() {
+        if operand.device() != operands[0].device() {
+            let name = format!("operand {number}");
+            same_device("einsum", ("operand 0", operands[0]), (&name, operand))?;
+        }
     }
     let lengths = subscripts.output.iter().map(|&l| subscripts.length(l));
     let shape: Shape = lengths.collect();

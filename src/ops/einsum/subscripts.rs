@@ -46,8 +46,10 @@ impl Subscripts {
         }
         if terms.len() != shapes.len() {
             let (named, given) = (terms.len(), shapes.len());
-            let text = format!("\"{text}\" names {named} operands, and there are {given}");
-            return Err(invalid(text));
+            let operands = counted(named, "operand", "operands");
+            return Err(invalid(format!(
+                "\"{text}\" names {named} {operands}, expected as many as are given, {given}"
+            )));
         }
         let mut operands: SmallVec<[Labels; 4]> = SmallVec::new();
         for (number, (term, shape)) in terms.iter().zip(shapes).enumerate() {
@@ -234,8 +236,9 @@ impl Lengths {
     fn output(&self, term: &Term, text: &str) -> Result<Labels> {
         let axes = (self.known >> ELLIPSIS).count_ones() as usize;
         if axes > 0 && !term.has_ellipsis {
+            let noun = counted(axes, "axis", "axes");
             return Err(invalid(format!(
-                "the output of \"{text}\" leaves out \"...\", which stands for {axes} axes"
+                "the output of \"{text}\" leaves out \"...\", which stands for {axes} {noun}: write it"
             )));
         }
         let mut seen = 0;
@@ -259,7 +262,12 @@ impl Lengths {
     }
 }
 
-/// A label in words.
+/// Returns the form of a noun that goes with a count.
+fn counted(count: usize, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
+}
+
+/// Returns a label in words.
 fn name(label: Label) -> String {
     match label {
         0..26 => format!("the letter {}", char::from(b'A' + label)),
@@ -272,9 +280,11 @@ fn name(label: Label) -> String {
 #[track_caller]
 fn wrong_rank(text: &str, number: usize, term: &Term, shape: &Shape) -> Error {
     let least = if term.has_ellipsis { "at least " } else { "" };
-    let (letters, rank) = (term.letters(), shape.ndim());
+    let letters = term.letters();
+    let axes = counted(letters, "axis", "axes");
     mismatch(format!(
-        "\"{text}\" names {least}{letters} axes of operand {number}, which has the shape {shape} of rank {rank}"
+        "\"{text}\" names {least}{letters} {axes} of operand {number}, which has the shape {shape} of rank {}",
+        shape.ndim()
     ))
 }
 

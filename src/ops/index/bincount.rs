@@ -60,7 +60,7 @@ impl<T: Integer> Array<T> {
                 Array::from_vec(counts, length)
             }
             Err(number) => Err(invalid(format!(
-                "bincount: {number} is none of the numbers below {length}, in the array of shape {}",
+                "bincount: the array of shape {} has the number {number}, expected numbers from 0 to below {length}",
                 self.layout().shape()
             ))),
         }

@@ -35,7 +35,7 @@ fn check_classes<T: AnyElement>(table: &Array<T>, classes: &Array<i64>) -> Resul
     if table.device().backend().cuda().is_some() {
         return match columns {
             0 if !classes.is_empty() => Err(invalid(format!(
-                "cross_entropy: classes for logits of shape {shape}, which are of no class"
+                "cross_entropy: logits {shape} have no classes, expected at least one"
             ))),
             _ => Ok(()),
         };
@@ -44,7 +44,7 @@ fn check_classes<T: AnyElement>(table: &Array<T>, classes: &Array<i64>) -> Resul
     match Elements::of(classes)?.find_unless(is_class) {
         None => Ok(()),
         Some(class) => Err(invalid(format!(
-            "cross_entropy: {class} is none of {columns} classes, for logits of shape {shape}"
+            "cross_entropy: the class {class} is out of range for logits {shape} of {columns} classes"
         ))),
     }
 }

@@ -32,12 +32,15 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
     let shape = first.layout().shape();
     let at = shape.axis("concat", axis)?;
     let mut length = shape.dims()[at];
-    for array in rest {
+    for (number, array) in (1..).zip(rest) {
         let other = array.layout().shape();
         if other.ndim() != shape.ndim() || other.without(at) != shape.without(at) {
             return Err(Error::new(
                 ErrorKind::ShapeMismatch,
-                format!("concat: the shapes {shape} and {other} differ outside axis {at}"),
+                format!(
+                    "concat: array {number} has the shape {other}, array 0 has {shape}: expected equal lengths along \
+                     all axes except {at}"
+                ),
             ));
         }
         // What saturates here is beyond every size that a shape may have.
@@ -81,15 +84,16 @@ pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T
     let own = first.layout().shape();
     let widened: Shape = own.dims().iter().copied().chain([1]).collect();
     let Ok(at) = widened.axis("stack", axis) else {
-        return Err(invalid(format!(
-            "stack: axis {axis} is out of range for a new axis of the shape {own}"
-        )));
+        return Err(own.no_new_axis("stack", axis));
     };
-    if let Some(array) = rest.iter().find(|array| array.shape() != own.dims()) {
+    let mut numbered = (1..).zip(rest);
+    if let Some((number, array)) = numbered.find(|(_, array)| array.shape() != own.dims()) {
         let other = array.layout().shape();
         return Err(Error::new(
             ErrorKind::ShapeMismatch,
-            format!("stack: the shapes {own} and {other} differ"),
+            format!(
+                "stack: array {number} has the shape {other}, array 0 has {own}: expected equal shapes"
+            ),
         ));
     }
     let (before, after) = own.dims().split_at(at);
@@ -140,10 +144,14 @@ fn on_one_device<'a, T: AnyElement>(
     arrays: &'a [&'a Array<T>],
 ) -> Result<(&'a Array<T>, &'a [&'a Array<T>])> {
     let Some((&first, rest)) = arrays.split_first() else {
-        return Err(invalid(format!("{operation}: there are no arrays")));
+        let text = format!("{operation}: the list of arrays is empty, expected at least one");
+        return Err(invalid(text));
     };
-    for array in rest {
-        same_device(operation, first, array)?;
+    for (number, array) in (1..).zip(rest) {
+        if array.device() != first.device() {
+            let name = format!("array {number}");
+            same_device(operation, ("array 0", first), (&name, array))?;
+        }
     }
     Ok((first, rest))
 }

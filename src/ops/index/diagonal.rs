@@ -143,14 +143,14 @@ impl<T: AnyElement> Array<T> {
                     (Copying::Diagonal { k }, length_of(self.layout().shape(), k));
                 on_device!(self.device(), touching self.buffer(), copied(self, copying, &shape.into()))
             }
-            _ => Err(self.rank_error("diag", "is no vector and no matrix")),
+            _ => Err(self.rank_error("diag", ", expected a vector or a matrix")),
         }
     }
 
     #[track_caller]
     fn check_matrices(&self, operation: &str) -> Result<()> {
         if self.ndim() < 2 {
-            return Err(self.rank_error(operation, "has not two axes"));
+            return Err(self.rank_error(operation, ", expected at least two axes"));
         }
         Ok(())
     }
@@ -159,7 +159,7 @@ impl<T: AnyElement> Array<T> {
     fn rank_error(&self, operation: &str, what: &str) -> Error {
         let (shape, rank) = (self.layout().shape(), self.ndim());
         invalid(format!(
-            "{operation}: the shape {shape} of rank {rank} {what}"
+            "{operation}: the shape {shape} has rank {rank}{what}"
         ))
     }
 }

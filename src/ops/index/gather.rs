@@ -37,7 +37,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn gather(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
         let at = self.layout().shape().axis("gather", axis)?;
-        same_device("gather", self, indices)?;
+        same_device("gather", ("the array", self), ("the indices", indices))?;
         let shape = along(
             "gather",
             self.layout().shape(),
@@ -96,7 +96,8 @@ pub(super) fn along(operation: &str, array: &Shape, indices: &Shape, at: usize) 
         _ => Err(Error::new(
             ErrorKind::ShapeMismatch,
             format!(
-                "{operation}: indices of shape {indices} do not go with the shape {array} along axis {at}"
+                "{operation}: the indices {indices} do not fit the array {array}: expected the same rank, and lengths that \
+                 broadcast along all axes except {at}"
             ),
         )),
     }

@@ -40,7 +40,7 @@ impl<T: Float> Array<T> {
         let shape = self.layout().shape();
         if bins == 0 {
             return Err(invalid(format!(
-                "histogram: 0 bins for the array of shape {shape}"
+                "histogram: 0 bins for the array of shape {shape}, expected at least 1"
             )));
         }
         if is_followed(self)? {
@@ -70,7 +70,7 @@ impl<T: Float> Array<T> {
         let (low, high) = (self.min()?.item()?, self.max()?.item()?);
         if !(low.to_f64().is_finite() && high.to_f64().is_finite()) {
             return Err(invalid(format!(
-                "histogram: the elements of the array of shape {shape} reach from {low} to {high}"
+                "histogram: the elements of the array of shape {shape} reach from {low} to {high}, expected finite numbers"
             )));
         }
         let half = T::from_f64(0.5);

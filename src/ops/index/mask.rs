@@ -5,8 +5,9 @@ use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::is_followed;
 use crate::ops::elementwise::select;
-use crate::ops::eval::same_device;
+use crate::ops::eval::{device_mismatch, device_of, same_device};
 use crate::ops::expr::IntoExpr;
+use crate::ops::formula::Formula;
 use crate::ops::precompiled::precompiled;
 
 impl<T: AnyElement> Array<T> {
@@ -106,11 +107,19 @@ impl<T: AnyElement> Array<T> {
     /// does not broadcast to this array's. Nothing has been written then.
     #[track_caller]
     pub fn masked_assign<R: IntoExpr<T>>(&mut self, mask: &Array<bool>, value: R) -> Result<()> {
-        same_device("masked_assign", self, mask)?;
+        same_device("masked_assign", ("the array", self), ("the mask", mask))?;
         let value = value.into_lazy();
         let own = self.layout().shape();
         check_broadcast("mask", mask.layout().shape(), own)?;
-        check_broadcast("value", &value.shape()?, own)?;
+        let formula = Formula::of(&value.expr)?;
+        check_broadcast("value", &formula.first().shape, own)?;
+        if let Some(device) = device_of("masked_assign", &formula)?
+            && device != self.device()
+        {
+            let array = ("the array", self.device(), own);
+            let value = ("the value", device, &formula.first().shape);
+            return Err(device_mismatch("masked_assign", array, value));
+        }
         let chosen = select(mask, value, &*self);
         self.assign(chosen)
     }
@@ -135,9 +144,7 @@ fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
     }
     Err(Error::new(
         ErrorKind::ShapeMismatch,
-        format!(
-            "masked_assign: a {what} of shape {shape} does not broadcast to that of the array, {own}"
-        ),
+        format!("masked_assign: the {what} {shape} does not broadcast to the array {own}"),
     ))
 }
 
@@ -160,13 +167,13 @@ pub(super) fn compact<T: AnyElement>(array: &Array<T>, flags: &Array<bool>) -> R
 /// See [`Array::select_by`].
 #[track_caller]
 fn select_by<T: AnyElement>(array: &Array<T>, mask: &Array<bool>) -> Result<Array<T>> {
-    same_device("select_by", array, mask)?;
+    same_device("select_by", ("the array", array), ("the mask", mask))?;
     let (own, shape) = (array.layout().shape(), mask.layout().shape());
     if !own.dims().starts_with(shape.dims()) {
         return Err(Error::new(
             ErrorKind::ShapeMismatch,
             format!(
-                "select_by: a mask of shape {shape} does not have the lengths of the leading axes of the shape {own}"
+                "select_by: the mask {shape} does not fit the array {own}: expected the lengths of its leading axes"
             ),
         ));
     }

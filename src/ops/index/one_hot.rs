@@ -43,7 +43,7 @@ impl<T: Integer> Array<T> {
         if self.device().backend().cuda().is_some() {
             return match classes {
                 0 if !self.is_empty() => Err(invalid(format!(
-                    "one_hot: 0 classes, and elements in the array of shape {own}"
+                    "one_hot: 0 classes for the array of shape {own}, expected at least one"
                 ))),
                 _ => Ok(()),
             };
@@ -52,7 +52,7 @@ impl<T: Integer> Array<T> {
         match Elements::of(self)?.find_unless(is_class) {
             None => Ok(()),
             Some(class) => Err(invalid(format!(
-                "one_hot: {class} is none of {classes} classes, in the array of shape {own}"
+                "one_hot: the class {class} in the array of shape {own} is out of range for {classes} classes"
             ))),
         }
     }

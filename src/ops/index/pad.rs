@@ -42,7 +42,8 @@ impl<T: AnyElement> Array<T> {
         let own = self.layout().shape();
         if margins.len() != own.ndim() {
             return Err(invalid(format!(
-                "{operation}: {} margins, {margins:?}, for the {} axes of the shape {own}",
+                "{operation}: the list of margins {margins:?} has length {}, expected {}, one for each axis of the \
+                 shape {own}",
                 margins.len(),
                 own.ndim()
             )));

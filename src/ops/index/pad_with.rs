@@ -89,7 +89,7 @@ impl<T: AnyElement> Array<T> {
         let mut axes = own.dims().iter().zip(margins);
         if let Some(axis) = axes.position(|(&length, &margin)| length == 0 && margin != (0, 0)) {
             return Err(invalid(format!(
-                "pad_with: margins {margins:?} of its own elements for the shape {own}, of which axis {axis} has none"
+                "pad_with: axis {axis} of length 0 of the shape {own} has no elements for the margins {margins:?}"
             )));
         }
         if is_followed(self)? && margins.len() == own.ndim() {

@@ -80,7 +80,7 @@ impl<T: Float> Array<T> {
         let at = shape.axis(operation, axis)?;
         match shape.dims()[at] {
             0 => Err(invalid(format!(
-                "{operation}: nothing to choose from along axis {axis} of the shape {shape}"
+                "{operation}: nothing to choose from along axis {axis} of length 0 of the shape {shape}"
             ))),
             length => Ok((at, length)),
         }
@@ -146,7 +146,9 @@ fn median<T: Float>(array: &Array<T>, axis: isize) -> Result<Array<T>> {
 #[track_caller]
 fn quantile<T: Float>(array: &Array<T>, q: f64, axis: isize) -> Result<Array<T>> {
     if !(0.0..=1.0).contains(&q) {
-        return Err(invalid(format!("quantile: {q} is not from 0 to 1")));
+        return Err(invalid(format!(
+            "quantile: q is {q}, expected a number from 0 to 1"
+        )));
     }
     let (at, length) = array.chosen_from("quantile", axis)?;
     let place = q * (length - 1) as f64;

@@ -28,9 +28,9 @@ impl<T: AnyElement> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room.
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
-        let shape = shape.into().inferred(self.len())?;
+        let shape = shape.into().inferred(self.layout().shape())?;
         if let Some(layout) = self.layout().reshape(&shape)? {
-            return Ok(self.viewed(layout));
+            return Ok(self.view(layout));
         }
         let step = Ruled::begin("reshape", &[self])?;
         let copy =

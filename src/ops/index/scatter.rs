@@ -165,16 +165,15 @@ impl<T: AnyElement> Array<T> {
         axis: isize,
     ) -> Result<Option<(usize, Shape)>> {
         let at = self.layout().shape().axis(operation, axis)?;
-        same_device(operation, self, indices)?;
-        same_device(operation, self, source)?;
+        same_device(operation, ("the array", self), ("the indices", indices))?;
+        same_device(operation, ("the array", self), ("the source", source))?;
         let own = self.layout().shape();
         let shape = along(operation, own, indices.layout().shape(), at)?;
         if source.layout().broadcast_to(&shape).is_err() {
             return Err(Error::new(
                 ErrorKind::ShapeMismatch,
                 format!(
-                    "{operation}: a source of shape {} does not go with indices of shape {} and the \
-                     shape {own}",
+                    "{operation}: the source {} does not broadcast to the shape {shape} of the indices {} for the array {own}",
                     source.layout().shape(),
                     indices.layout().shape()
                 ),

@@ -52,10 +52,14 @@ impl<T: Element> Array<T> {
         let shape = self.layout().shape();
         if shape.ndim() != 1 {
             return Err(invalid(format!(
-                "searchsorted: the sorted array has the shape {shape}, and must have one axis"
+                "searchsorted: the sorted array has the shape {shape}, expected one axis"
             )));
         }
-        same_device("searchsorted", self, values)?;
+        same_device(
+            "searchsorted",
+            ("the sorted array", self),
+            ("the values", values),
+        )?;
         check_size::<i64>("searchsorted", values.layout().shape())?;
         let (array, side) = (self, Side::Left);
         precompiled!(search::<T>([array], [values]; side: Side) -> Array<i64>)

@@ -41,7 +41,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn take(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
         let at = self.layout().shape().axis("take", axis)?;
-        same_device("take", self, indices)?;
+        same_device("take", ("the array", self), ("the indices", indices))?;
         let (before, after) = (&self.shape()[..at], &self.shape()[at + 1..]);
         let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
         check_size::<T>("take", &shape)?;

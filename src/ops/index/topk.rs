@@ -44,7 +44,7 @@ impl<T: Element> Array<T> {
         let length = shape.dims()[at];
         if k > length {
             return Err(invalid(format!(
-                "topk: {k} elements of axis {axis} of length {length} of the shape {shape}"
+                "topk: k is {k}, more than axis {axis} of length {length} of the shape {shape} has"
             )));
         }
         let shape = shape.with(at, k);

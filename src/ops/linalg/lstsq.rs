@@ -14,7 +14,7 @@ use crate::ops::select;
 /// See [`lstsq`](crate::linalg::lstsq).
 #[track_caller]
 pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
-    same_device("lstsq", a, b)?;
+    same_device("lstsq", ("a", a), ("b", b))?;
     let [m, n] = matrix_of("lstsq", a)?;
     let (right, shape) = right_sides("lstsq", a, b, m)?;
     let columns = right.shape()[right.ndim() - 1];

@@ -64,7 +64,7 @@ fn matrix_of<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<[usize;
     match *array.shape() {
         [.., rows, columns] => Ok([rows, columns]),
         _ => Err(invalid(format!(
-            "{operation}: the array of shape {} has no matrices, which are its last two axes",
+            "{operation}: the shape {} has no matrices, expected them in the last two axes",
             array.layout().shape()
         ))),
     }

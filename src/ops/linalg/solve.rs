@@ -12,7 +12,7 @@ use crate::ops::index::check_size;
 /// See [`solve`](crate::linalg::solve).
 #[track_caller]
 pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
-    same_device("solve", a, b)?;
+    same_device("solve", ("a", a), ("b", b))?;
     let n = square("solve", a)?;
     let (right, shape) = right_sides("solve", a, b, n)?;
     check_size::<T>("solve", &shape)?;
@@ -54,11 +54,11 @@ pub(super) fn right_sides<T: Factorized>(
 ) -> Result<(Array<T>, Shape)> {
     let mismatch = |why: &str| {
         let (own, others) = (a.layout().shape(), b.layout().shape());
-        format!("{operation}: the shapes {own} and {others} do not go together: {why}")
+        format!("{operation}: a {own} and b {others} do not fit: {why}")
     };
     let right = match b.ndim() {
         0 => {
-            let text = mismatch("the right side must be a vector or matrices");
+            let text = mismatch("expected a vector or matrices for b");
             return Err(Error::new(ErrorKind::ShapeMismatch, text));
         }
         1 => b.unsqueeze(1)?,
@@ -69,7 +69,7 @@ pub(super) fn right_sides<T: Factorized>(
         unreachable!("the right side has been made matrices");
     };
     if height != rows {
-        let why = format!("there are {rows} rows on the left, and {height} on the right");
+        let why = format!("a has {rows} rows, b has {height}");
         return Err(Error::new(ErrorKind::ShapeMismatch, mismatch(&why)));
     }
     let (before, after) = (
@@ -77,7 +77,7 @@ pub(super) fn right_sides<T: Factorized>(
         Shape::from(batch_of(shape)),
     );
     let Ok(batch) = broadcast_shapes(operation, &[&before, &after]) else {
-        let why = format!("{before} and {after} do not broadcast");
+        let why = format!("before the last two axes, {before} and {after} do not broadcast");
         return Err(Error::new(ErrorKind::ShapeMismatch, mismatch(&why)));
     };
     let shape = matrices(batch.dims(), &[rows, columns]);

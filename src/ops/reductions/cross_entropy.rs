@@ -110,7 +110,11 @@ fn cross_entropy<T: Float>(
     classes: &Array<i64>,
     sums: &mut Option<Array<f64>>,
 ) -> Result<Array<T>> {
-    same_device("cross_entropy", logits, classes)?;
+    same_device(
+        "cross_entropy",
+        ("the array of logits", logits),
+        ("the classes", classes),
+    )?;
     let (own, others) = (logits.layout().shape(), classes.layout().shape());
     match (own.dims(), others.dims()) {
         (&[rows, _], &[count]) if rows == count => {}
@@ -135,7 +139,7 @@ fn mismatch(logits: &Shape, classes: &Shape) -> Error {
     Error::new(
         ErrorKind::ShapeMismatch,
         format!(
-            "cross_entropy: logits of shape {logits} do not go with classes of shape {classes}: they are [N, C] and [N]"
+            "cross_entropy: logits {logits} and classes {classes} do not fit, expected [N, C] and [N]"
         ),
     )
 }

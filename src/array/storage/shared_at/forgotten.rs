@@ -18,6 +18,18 @@ impl SharedAt {
         Self
     }
 
+    /// Like [`share`](Self::share).
+    #[inline(always)]
+    pub(in crate::array::storage) fn share_as_view(&self, _block: usize) -> Self {
+        Self
+    }
+
+    /// Returns false: this build does not record which handles belong to views.
+    #[inline(always)]
+    pub(in crate::array::storage) fn is_view(&self, _holders: usize) -> bool {
+        false
+    }
+
     /// The line that made a handle on the block at `_block`, other than these and the one of this.
     #[inline(always)]
     pub(in crate::array::storage) fn other<'a>(

@@ -8,39 +8,72 @@ use crate::sync::plain::Mutex;
 
 type Line = Option<&'static Location<'static>>;
 
-/// The lines of the handles on each block but of its first, in the order they were made; `None` for one that is not
-/// known.
+/// A handle in the table: its line, `None` if not known, and whether it belongs to a view.
+type Entry = (Line, bool);
+
+/// The handles on each block except its first, in the order they were made.
 ///
-/// Invariant: a line stands here for each [`SharedAt`] that names the block.
-static LINES: Mutex<Option<HashMap<usize, Vec<Line>>>> = Mutex::new(None);
+/// Invariant: each [`SharedAt`] that names the block has an entry here.
+static LINES: Mutex<Option<HashMap<usize, Vec<Entry>>>> = Mutex::new(None);
 
 /// The line that made a handle.
 pub(in crate::array::storage) struct SharedAt {
     line: Line,
     /// Where the block's header is; `None` for the first handle on a block.
     block: Option<usize>,
+    /// Set for the handle of a view, and for handles that are made from it.
+    is_view: bool,
 }
 
 impl SharedAt {
     /// Of the first handle on a block.
     pub(in crate::array::storage) fn first() -> Self {
-        let (line, block) = (None, None);
-        Self { line, block }
+        Self {
+            line: None,
+            block: None,
+            is_view: false,
+        }
     }
 
     /// Of another handle on the block that is at `block`, made from the one of this. What the library copies, as where
     /// an expression is cloned, keeps the line.
     #[track_caller]
     pub(in crate::array::storage) fn share(&self, block: usize) -> Self {
+        self.shared(block, self.is_view)
+    }
+
+    /// Like [`share`](Self::share), for a view.
+    #[track_caller]
+    pub(in crate::array::storage) fn share_as_view(&self, block: usize) -> Self {
+        self.shared(block, true)
+    }
+
+    #[track_caller]
+    fn shared(&self, block: usize, is_view: bool) -> Self {
         let line = outside(Location::caller()).or(self.line);
         let mut lines = LINES.lock();
-        lines
-            .get_or_insert_default()
-            .entry(block)
-            .or_default()
-            .push(line);
-        let block = Some(block);
-        Self { line, block }
+        let entries = lines.get_or_insert_default().entry(block).or_default();
+        entries.push((line, is_view));
+        Self {
+            line,
+            block: Some(block),
+            is_view,
+        }
+    }
+
+    /// Returns whether the handle belongs to a view, or to a clone of a view, and one of the block's
+    /// `holders` does not.
+    pub(in crate::array::storage) fn is_view(&self, holders: usize) -> bool {
+        let Some(block) = self.block.filter(|_| self.is_view) else {
+            return false;
+        };
+        let lines = LINES.lock();
+        let entries = lines.as_ref().and_then(|lines| lines.get(&block));
+        let views = entries
+            .into_iter()
+            .flatten()
+            .filter(|(_, is_view)| *is_view);
+        views.count() < holders
     }
 
     /// The line that made a handle on the block at `block`, other than these and the one of this; the last, where there
@@ -52,13 +85,17 @@ impl SharedAt {
     ) -> Line {
         let mut lines = LINES.lock().as_ref()?.get(&block)?.clone();
         for known in except.chain([self]).filter(|known| known.block.is_some()) {
-            let at = lines.iter().rposition(|line| *line == known.line)?;
+            let at = lines.iter().rposition(|entry| *entry == known.entry())?;
             lines.remove(at);
         }
         match lines.is_empty() {
             true => self.line,
-            false => lines.into_iter().rev().flatten().next(),
+            false => lines.into_iter().rev().find_map(|(line, _)| line),
         }
+    }
+
+    fn entry(&self) -> Entry {
+        (self.line, self.is_view)
     }
 }
 
@@ -70,7 +107,7 @@ impl Drop for SharedAt {
         let Some(of_block) = table.get_mut(&block) else {
             return;
         };
-        if let Some(at) = of_block.iter().rposition(|line| *line == self.line) {
+        if let Some(at) = of_block.iter().rposition(|entry| *entry == self.entry()) {
             of_block.remove(at);
         }
         if of_block.is_empty() {

@@ -125,7 +125,7 @@ fn layouts(rows: usize, columns: usize) -> Vec<Layout> {
             ndarray::SliceInfoElem::from(1..=rows as isize),
             ndarray::SliceInfoElem::from(0..columns as isize),
         ];
-        layout.slice(&parts).unwrap()
+        layout.slice("slice", &parts).unwrap()
     };
     let shape = Shape::from([3, rows, columns]);
     vec![

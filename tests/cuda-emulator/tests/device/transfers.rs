@@ -43,6 +43,36 @@ fn what_was_uploaded_is_downloaded() {
 }
 
 #[test]
+fn operands_on_the_host_and_a_device_are_named() {
+    let turn = Turn::take();
+    {
+        let device = device(PoolKind::BestFit);
+        let _guard = device.enter();
+        let there = Array::<f32>::ones([2, 2]).unwrap();
+        let here = there.to_device(&Device::host()).unwrap();
+        let ends =
+            "is on cuda:0, the right operand [2, 2] on host; move one with `.to_device(&device)`";
+        let says = |result: cachescope::Result<Array<f32>>, text: &str| {
+            let error = result.unwrap_err().to_string();
+            assert!(error.starts_with(text), "{error}");
+        };
+        says(
+            (&there + &here).eval(),
+            &format!("add: the left operand [2, 2] {ends}"),
+        );
+        says(
+            there.matmul(&here),
+            &format!("matmul: the left operand [2, 2] {ends}"),
+        );
+        says(
+            cachescope::concat(&[&here, &there], 0),
+            "concat: array 0 [2, 2] is on host, array 1 [2, 2] on cuda:0; move one",
+        );
+    }
+    turn.end();
+}
+
+#[test]
 fn an_upload_waits_for_nothing_and_one_stream_needs_no_event() {
     let turn = Turn::take();
     {

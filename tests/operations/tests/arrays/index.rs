@@ -67,11 +67,15 @@ fn two_devices_do_not_mix() -> Result<()> {
     let other = dirty_device()?;
     let array = Array::<i64>::zeros(3)?;
     let there = array.to_device(&other)?;
-    fails(array.take(&there, 0), ErrorKind::DeviceMismatch, "take");
+    fails(
+        array.take(&there, 0),
+        ErrorKind::DeviceMismatch,
+        "take: the array [3] is on ",
+    );
     fails(
         concat(&[&array, &there], 0),
         ErrorKind::DeviceMismatch,
-        "concat",
+        "concat: array 0 [3] is on ",
     );
     // The result is where the arrays are, whichever device is current.
     assert_eq!(concat(&[&there, &there], 0)?.device(), &other);
@@ -107,13 +111,13 @@ fn concat_names_what_does_not_fit() -> Result<()> {
     fails(
         concat::<f32>(&[], 0),
         ErrorKind::InvalidArgument,
-        "no arrays",
+        "concat: the list of arrays is empty, expected at least one",
     );
     fails(concat(&[&two], 2), ErrorKind::InvalidArgument, "axis 2");
     fails(
         concat(&[&two, &three], 0),
         ErrorKind::ShapeMismatch,
-        "[2, 2] and [3, 3]",
+        "concat: array 1 has the shape [3, 3], array 0 has [2, 2]: expected equal lengths along all axes except 0",
     );
     fails(
         concat(&[&two, &two.flatten()?], 0),

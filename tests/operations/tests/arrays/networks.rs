@@ -43,7 +43,7 @@ fn subscripts_that_do_not_fit_the_shapes_are_named() {
     fails(
         einsum("i,jk", (&a, &b)),
         KIND,
-        "names 1 axes of operand 0, which has the shape [2, 3] of rank 2",
+        "names 1 axis of operand 0, which has the shape [2, 3] of rank 2",
     );
     fails(
         einsum("i...jk", (&a,)),
@@ -58,8 +58,14 @@ fn subscripts_that_mean_nothing_are_named() {
     let (a, b) = (ones(&[2, 3]), ones(&[3, 5]));
     let of_two = |text: &str| einsum(text, (&a, &b));
     for (text, why) in [
-        ("ij", "einsum: \"ij\" names 1 operands, and there are 2"),
-        ("ij,jk,k", "names 3 operands, and there are 2"),
+        (
+            "ij",
+            "einsum: \"ij\" names 1 operand, expected as many as are given, 2",
+        ),
+        (
+            "ij,jk,k",
+            "names 3 operands, expected as many as are given, 2",
+        ),
         ("i1,jk", "'1' in \"i1,jk\" is no letter"),
         ("ij,jk-ik", "'-' in \"ij,jk-ik\" is no letter"),
         ("ij->jk->ik", "'-' in \"ij->jk->ik\""),
@@ -77,7 +83,10 @@ fn subscripts_that_mean_nothing_are_named() {
             "ij,jk->iki",
             "the output of \"ij,jk->iki\" has the letter i twice",
         ),
-        ("...j,jk->k", "leaves out \"...\", which stands for 1 axes"),
+        (
+            "...j,jk->k",
+            "leaves out \"...\", which stands for 1 axis: write it",
+        ),
     ] {
         let error = of_two(text).expect_err(text);
         assert_eq!(error.kind(), KIND, "{error}");
@@ -88,13 +97,13 @@ fn subscripts_that_mean_nothing_are_named() {
     fails(
         einsum("ij,ij,ij,ij,ij,ij,ij,ij,ij", &nine),
         KIND,
-        "8 is the most",
+        "einsum: 9 operands, expected at most 8",
     );
     let none: &[&Array<f32>] = &[];
     fails(
         einsum("", none),
         KIND,
-        "\"\" names 1 operands, and there are 0",
+        "\"\" names 1 operand, expected as many as are given, 0",
     );
     let many = ones(&[1, 2, 2, 2, 2]);
     fails(
@@ -143,7 +152,9 @@ fn a_bad_class_is_named() -> Result<()> {
     let logits = ones(&[2, 3]);
     for bad in [3, -1, -100, i64::MAX, i64::MIN] {
         let classes = Array::from_slice(&[0, bad], 2)?;
-        let text = format!("cross_entropy: {bad} is none of 3 classes, for logits of shape [2, 3]");
+        let text = format!(
+            "cross_entropy: the class {bad} is out of range for logits [2, 3] of 3 classes"
+        );
         fails(logits.cross_entropy(&classes), KIND, &text);
     }
     let classes = Array::from_slice(&[0, 0], 2)?;
@@ -163,14 +174,16 @@ fn classes_that_do_not_go_with_the_logits_are_named() -> Result<()> {
         fails(
             ones(shape).cross_entropy(&classes),
             KIND,
-            "do not go with classes of shape [2]: they are [N, C] and [N]",
+            &format!(
+                "cross_entropy: logits {shape:?} and classes [2] do not fit, expected [N, C] and [N]"
+            ),
         );
     }
     let table = Array::<i64>::zeros([2, 1])?;
     fails(
         ones(&[2, 3]).cross_entropy(&table),
         KIND,
-        "cross_entropy: logits of shape [2, 3]",
+        "cross_entropy: logits [2, 3] and classes [2, 1] do not fit",
     );
     // The mean of nothing.
     let none = ones(&[0, 3]).cross_entropy(&Array::zeros(0)?)?;
@@ -196,7 +209,7 @@ fn weights_of_another_length_are_named() {
         let says = |name: &str| {
             let shape = format!("{:?}", other.shape());
             format!(
-                "the {name} of shape {shape} is no vector as long as the last axis of the shape [2, 3]"
+                "{name} {shape} does not fit x [2, 3]: expected a vector as long as the last axis of x"
             )
         };
         fails(
@@ -230,13 +243,13 @@ fn queries_keys_and_values_that_do_not_go_together_are_named() {
     fails(
         attention(&q, &ones(&[2, 5, 4]), &v, false),
         KIND,
-        "attention: q of shape [2, 4, 3], k of shape [2, 5, 4] and v of shape [2, 5, 6] do not go together: the last \
-         axes of q and k have the lengths 3 and 4",
+        "attention: q [2, 4, 3], k [2, 5, 4] and v [2, 5, 6] do not fit: the last axis of q has length 3, that of k \
+         has 4",
     );
     fails(
         attention(&q, &k, &ones(&[2, 4, 6]), true),
         KIND,
-        "there are 5 keys and 4 values",
+        "axis -2 of k has length 5, that of v has 4",
     );
     fails(
         attention(&ones(&[3, 4, 3]), &k, &v, true),
@@ -246,7 +259,7 @@ fn queries_keys_and_values_that_do_not_go_together_are_named() {
     fails(
         attention(&q, &k, &ones(&[6]), true),
         KIND,
-        "each has at least two axes",
+        "expected at least two axes of each",
     );
 }
 

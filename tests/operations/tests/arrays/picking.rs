@@ -294,17 +294,17 @@ fn what_does_not_go_together_is_named() -> Result<()> {
     fails(
         array.gather(&flat, 0),
         mismatch,
-        "gather: indices of shape [4] do not go with the shape [3, 4]",
+        "gather: the indices [4] do not fit the array [3, 4]: expected the same rank",
     );
     fails(
         array.gather(&wide, 0),
         mismatch,
-        "[2, 5] do not go with the shape [3, 4] along axis 0",
+        "indices [2, 5] do not fit the array [3, 4]: expected the same rank, and lengths that broadcast along all axes except 0",
     );
     fails(
         array.gather(&tall, 1),
         mismatch,
-        "[2, 4] do not go with the shape [3, 4] along axis 1",
+        "indices [2, 4] do not fit the array [3, 4]: expected the same rank, and lengths that broadcast along all axes except 1",
     );
     fails(
         array.scatter_add(&tall, &source, -3),
@@ -314,12 +314,12 @@ fn what_does_not_go_together_is_named() -> Result<()> {
     fails(
         array.scatter_add(&flat, &source, 0),
         mismatch,
-        "scatter_add: indices of shape [4]",
+        "scatter_add: the indices [4] do not fit the array [3, 4]",
     );
     fails(
         array.scatter_add(&tall, &Array::ones([3, 4])?, 0),
         mismatch,
-        "scatter_add: a source of shape [3, 4] does not go with indices of shape [2, 4] and the shape [3, 4]",
+        "scatter_add: the source [3, 4] does not broadcast to the shape [2, 4] of the indices [2, 4] for the array [3, 4]",
     );
     fails(
         array.scatter_add(&tall, &Array::ones([1, 2, 4])?, 0),
@@ -336,17 +336,17 @@ fn what_does_not_go_together_is_named() -> Result<()> {
     fails(
         labels.one_hot::<f32>(4),
         argument,
-        "one_hot: -1 is none of 4 classes, in the array of shape [3]",
+        "one_hot: the class -1 in the array of shape [3] is out of range for 4 classes",
     );
     fails(
         labels.one_hot::<f32>(3),
         argument,
-        "one_hot: 3 is none of 3 classes",
+        "one_hot: the class 3 in the array of shape [3] is out of range for 3 classes",
     );
     fails(
         labels.one_hot::<f32>(0),
         argument,
-        "one_hot: 0 is none of 0 classes",
+        "one_hot: the class 0 in the array of shape [3] is out of range for 0 classes",
     );
     let huge = Array::full(1, u64::MAX)?;
     fails(huge.one_hot::<f32>(9), argument, &u64::MAX.to_string());
@@ -368,17 +368,17 @@ fn what_does_not_go_together_is_named() -> Result<()> {
     fails(
         array.gather(&away.0, 0),
         kind,
-        "gather: the arrays are on two devices",
+        "gather: the array [3, 4] is on host, the indices [2, 4] on another host device",
     );
     fails(
         array.scatter_add(&away.0, &source, 0),
         kind,
-        "of shape [3, 4] is on host",
+        "scatter_add: the array [3, 4] is on host, the indices [2, 4] on another host device",
     );
     fails(
         array.scatter_add(&tall, &away.1, 0),
         kind,
-        "of shape [2, 4] is on host",
+        "scatter_add: the array [3, 4] is on host, the source [2, 4] on another host device",
     );
     Ok(())
 }

@@ -259,7 +259,7 @@ fn bad_input_is_named() -> Result<()> {
     fails(
         array.split(0, 0),
         argument,
-        "split: axis 0 of the shape [3, 4] of length 3 does not divide into 0",
+        "split: axis 0 of the shape [3, 4] of length 3 does not divide into 0 parts",
     );
     fails(array.split(2, 0), argument, "does not divide into 2 parts");
     fails(array.split(4, -3), argument, "split: axis -3");
@@ -270,7 +270,7 @@ fn bad_input_is_named() -> Result<()> {
     fails(
         array.pad(&[(1, 1)], 0.0),
         argument,
-        "pad: 1 margins, [(1, 1)], for the 2 axes of the shape [3, 4]",
+        "pad: the list of margins [(1, 1)] has length 1, expected 2, one for each axis of the shape [3, 4]",
     );
     fails(
         array.pad(&[(usize::MAX, 1), (0, 0)], 0.0),
@@ -283,39 +283,43 @@ fn bad_input_is_named() -> Result<()> {
     fails(
         array.flatten()?.tril(0),
         argument,
-        "tril: the shape [12] of rank 1 has not two axes",
+        "tril: the shape [12] has rank 1, expected at least two axes",
     );
     fails(
         scalar.triu(0),
         argument,
-        "triu: the shape [] of rank 0 has not two axes",
+        "triu: the shape [] has rank 0, expected at least two axes",
     );
     fails(
         scalar.diag(0),
         argument,
-        "diag: the shape [] of rank 0 is no vector and no matrix",
+        "diag: the shape [] has rank 0, expected a vector or a matrix",
     );
     fails(
         array.unsqueeze(0)?.diag(0),
         argument,
-        "diag: the shape [1, 3, 4]",
+        "diag: the shape [1, 3, 4] has rank 3, expected a vector or a matrix",
     );
     fails(array.flatten()?.diag(isize::MIN), shape, "overflows");
     assert!(array.diag(isize::MIN)?.is_empty() && array.diag(isize::MAX)?.is_empty());
 
-    fails(stack::<f32>(&[], 0), argument, "stack: there are no arrays");
+    fails(
+        stack::<f32>(&[], 0),
+        argument,
+        "stack: the list of arrays is empty, expected at least one",
+    );
     fails(stack(&[&array], 3), argument, "stack: axis 3");
     fails(stack(&[&array], -4), argument, "stack: axis -4");
     fails(
         stack(&[&array, &array.transpose()?], 0),
         ErrorKind::ShapeMismatch,
-        "stack: the shapes [3, 4] and [4, 3] differ",
+        "stack: array 1 has the shape [4, 3], array 0 has [3, 4]: expected equal shapes",
     );
     let away = array.to_device(&dirty_device()?)?;
     fails(
         stack(&[&array, &away], 0),
         ErrorKind::DeviceMismatch,
-        "stack: the arrays are on two devices",
+        "stack: array 0 [3, 4] is on ",
     );
     Ok(())
 }

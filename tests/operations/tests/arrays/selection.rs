@@ -311,17 +311,21 @@ fn results_are_on_the_device_of_the_array() -> Result<()> {
     assert_eq!(x.cast::<i64>().eval()?.bincount(3)?.device(), &device);
     assert_eq!(x.median(0)?.device(), &device);
     let here = Array::<bool>::ones(3)?;
-    fails(x.select_by(&here), ErrorKind::DeviceMismatch, "select_by");
+    fails(
+        x.select_by(&here),
+        ErrorKind::DeviceMismatch,
+        "select_by: the array [3] is on ",
+    );
     let mut target = x.clone();
     fails(
         target.masked_assign(&here, 0.0),
         ErrorKind::DeviceMismatch,
-        "masked_assign",
+        "masked_assign: the array [3] is on ",
     );
     fails(
         x.searchsorted(&Array::ones(3)?),
         ErrorKind::DeviceMismatch,
-        "searchsorted",
+        "searchsorted: the sorted array [3] is on ",
     );
     Ok(())
 }

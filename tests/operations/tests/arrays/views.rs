@@ -97,7 +97,7 @@ fn views_reject_what_they_cannot_show() -> Result<()> {
     fails(
         array.slice([SliceInfoElem::from(..)]),
         kind,
-        "1 axes are named",
+        "slice: the selection names 1 axis",
     );
     fails(array.slice(s![2, ..]), kind, "index 2");
     fails(array.slice(s![.., ..4]), kind, "bound 4");
