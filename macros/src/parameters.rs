@@ -40,16 +40,18 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             mapped.push(quote!(#member: ::core::clone::Clone::clone(&self.#member)));
             continue;
         }
-        let trait_of_field = quote!(#krate::grad::Parameters);
+        // With the type of the field, at which the compiler then reports that it holds no parameters.
+        let of_field = &field.ty;
+        let parameters = quote!(<#of_field as #krate::grad::Parameters>);
         mapped.push(quote!(#member: {
             #map::enter(__map, &#part);
-            let __mapped = #trait_of_field::map_arrays(&self.#member, __map)?;
+            let __mapped = #parameters::map_arrays(&self.#member, __map)?;
             #map::leave(__map);
             __mapped
         }));
         zipped.push(quote! {
             #zip::enter(__zip, &#part);
-            #trait_of_field::zip_arrays(&mut self.#member, &__other.#member, __zip)?;
+            #parameters::zip_arrays(&mut self.#member, &__other.#member, __zip)?;
             #zip::leave(__zip);
         });
     }

@@ -5,14 +5,14 @@ use std::fmt::Display;
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a gradient is computed for: an array, or a structure of such.
+/// An array that gradients are computed for, or a structure of such arrays.
 ///
-/// `#[derive(Parameters)]` makes one of any `struct` whose fields are: arrays of floats, `Vec`, `Option`, `Box`, arrays
-/// `[P; N]` and tuples of up to four of them, and other structures. A field of another type, as a rate or a name, is marked
-/// `#[parameters(skip)]`, and cloned.
+/// `#[derive(Parameters)]` makes one of any `struct` whose fields are: arrays of floats, `Vec`,
+/// `Option`, `Box`, arrays `[P; N]` and tuples of up to four of them, and other structures. A field
+/// of another type, as a rate or a name, is marked `#[parameters(skip)]`, and cloned.
 ///
-/// Whoever implements it by hand tells [`MapArrays::enter`] and [`MapArrays::leave`] of each part, and of each part its own
-/// name: [`files`](super::files) know arrays by them.
+/// Whoever implements it by hand tells [`MapArrays::enter`] and [`MapArrays::leave`] of each part,
+/// and of each part its own name: [`files`](super::files) know arrays by them.
 ///
 /// # Examples
 ///
@@ -33,6 +33,12 @@ use crate::error::{Error, ErrorKind, Result};
 ///     name: String,
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` holds no parameters",
+    label = "this is no array of floats, and no structure of them",
+    note = "a field that is no parameter, such as a rate or a name, is marked `#[parameters(skip)]`",
+    note = "a structure of parameters is marked `#[derive(Parameters)]`"
+)]
 pub trait Parameters: Sized {
     /// The same structure with other arrays.
     ///
@@ -41,16 +47,16 @@ pub trait Parameters: Sized {
     /// The first of `map`.
     fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self>;
 
-    /// Shows each array with that of `other` in its place.
+    /// Calls `zip` with each array and the array of `other` in its place.
     ///
     /// # Errors
     ///
-    /// The first of `zip`, and [`InvalidArgument`](ErrorKind::InvalidArgument) where the structures have other lengths or
-    /// options.
+    /// The first of `zip`, and [`InvalidArgument`](ErrorKind::InvalidArgument) where the structures
+    /// have other lengths or options.
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()>;
 }
 
-/// What [`Parameters::map_arrays`] makes of each array.
+/// A function that [`Parameters::map_arrays`] applies to each array.
 ///
 /// # Examples
 ///
@@ -100,24 +106,25 @@ pub trait MapArrays {
     ///
     /// # Errors
     ///
-    /// Whatever it does.
+    /// The errors of the implementation.
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>>;
 
-    /// Begins a part of the structure: a field by its name or, without one, its number; an element of a `Vec` or an array
-    /// `[P; N]` and a member of a tuple by its number. What is in an `Option` or a `Box` is not a part of its own.
+    /// Begins a part of the structure: a field by its name or, without one, its number; an element
+    /// of a `Vec` or an array `[P; N]` and a member of a tuple by its number. What is in an
+    /// `Option` or a `Box` is not a part of its own.
     fn enter(&mut self, _name: &dyn Display) {}
 
     /// Ends the part begun last. After an error this is not called.
     fn leave(&mut self) {}
 }
 
-/// What [`Parameters::zip_arrays`] does with two arrays.
+/// A function that [`Parameters::zip_arrays`] applies to each pair of arrays.
 pub trait ZipArrays {
     /// Takes an array and that in the same place of the other structure.
     ///
     /// # Errors
     ///
-    /// Whatever it does.
+    /// The errors of the implementation.
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()>;
 
     /// As [`MapArrays::enter`].

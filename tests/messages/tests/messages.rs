@@ -1,5 +1,5 @@
 //! Mistakes that the compiler finds, each with the message and the place that the user sees: in a call of the macros
-//! (`macros`), and in the use of arrays and expressions (`arrays`).
+//! (`macros`), in the use of arrays and expressions (`arrays`), and of gradients (`gradients`).
 //!
 //! `TRYBUILD=overwrite cargo test --package messages` writes the expected messages anew.
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// Mistakes by what they are made in.
-const FOLDERS: [&str; 2] = ["arrays", "macros"];
+const FOLDERS: [&str; 3] = ["arrays", "gradients", "macros"];
 
 /// Lines of a screen.
 const SCREEN: usize = 40;
