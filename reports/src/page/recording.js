@@ -43,7 +43,6 @@ function readRecording() {
   const recording = {
     ...data,
     scopes: ["(no scope)", ...data.scopes],
-    sites: [],
     files: ["(unknown file)", ...data.sites.map(([file]) => file)],
     stacks: [null, ...data.stacks],
     events: decodeTable(data.events),
