@@ -82,13 +82,13 @@ fn what_begins_at_sixteen_bytes_is_read_in_packs() {
     // A part of columns, the first of which may stand anywhere.
     let part = |first: isize| {
         let parts = [(..).into(), ndarray::SliceInfoElem::from(first..first + 24)];
-        rows.slice(&parts).unwrap()
+        rows.slice("slice", &parts).unwrap()
     };
     assert_eq!(of(&part(8), &vector(24)), 8);
     assert_eq!(of(&part(4), &vector(24)), 1);
     // Factors in steps: no packs of them, but along columns one is read for all rows.
     let steps = dense(&[40, 8])
-        .slice(&[(..).into(), (0..1isize).into()])
+        .slice("slice", &[(..).into(), (0..1isize).into()])
         .unwrap();
     assert_eq!(of(&rows, &steps), 1);
     assert_eq!(of(&even, &steps), 8);
