@@ -33,7 +33,7 @@ fn dropped(a: &Array<f32>, b: &Array<f32>, mask: &Array<bool>) {
 fn used(a: &mut Array<f32>, b: &mut Array<f32>) -> Result<()> {
     a.assign(b.exp())?;
     a.update(|a| a + 1.0)?;
-    update((a, b), |(a, b)| (a + b, a * b))?;
+    update((a, b), |(a, b)| (&a + &b, a * b))?;
     Ok(())
 }
 

@@ -80,17 +80,16 @@ fn equal_extremes_of_many() {
 
 #[test]
 fn moments_and_norms_of_many() {
-    for count in [70_000, SOME] {
-        agrees!([1.0, 3.0], |x: T| x.broadcast_to([count, 2])?.var());
-        agrees!([1.0, 3.0], |x: T| x.broadcast_to([count, 2])?.std());
-        agrees!([1.0, 3.0], |x: T| x
-            .unsqueeze(1)?
-            .unsqueeze(0)?
-            .broadcast_to([count, 2, 1])?
-            .var_axis([0, 1])?
-            .sum());
-        agrees!([1.0, 2.0], |x: T| x.broadcast_to([count, 2])?.norm());
-    }
+    let count = 70_000;
+    agrees!([1.0, 3.0], |x: T| x.broadcast_to([count, 2])?.var());
+    agrees!([1.0, 3.0], |x: T| x.broadcast_to([count, 2])?.std());
+    agrees!([1.0, 3.0], |x: T| x
+        .unsqueeze(1)?
+        .unsqueeze(0)?
+        .broadcast_to([count, 2, 1])?
+        .var_axis([0, 1])?
+        .sum());
+    agrees!([1.0, 2.0], |x: T| x.broadcast_to([count, 2])?.norm());
 }
 
 #[test]
@@ -158,9 +157,10 @@ fn sums_and_means_of_many_have_room() -> Result<()> {
     let one = Array::<f16>::ones(1)?;
     let all = one.broadcast_to([MANY])?;
     assert_eq!(all.mean()?.item()?, f16::ONE);
-    assert_eq!(all.var()?.item()?, f16::ZERO);
-    assert_eq!(all.norm()?.item()?, f16::from_f64((MANY as f64).sqrt()));
-    let rows = one.broadcast_to([2, MANY / 2])?;
+    let some = one.broadcast_to([SOME])?;
+    assert_eq!(some.var()?.item()?, f16::ZERO);
+    assert_eq!(some.norm()?.item()?, f16::from_f64((SOME as f64).sqrt()));
+    let rows = one.broadcast_to([2, SOME / 2])?;
     assert_eq!(rows.mean_axis(1)?.to_vec()?, [f16::ONE; 2]);
     let all = Array::<bf16>::ones(1)?.broadcast_to([MANY])?;
     assert_eq!(all.mean()?.item()?, bf16::ONE);
