@@ -5,9 +5,7 @@ use super::{CudaFold, Reducer, along};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, Ruled, is_followed};
-use crate::ops::elementwise::select;
 use crate::ops::eval::same_device;
-use crate::ops::expr::{Expr, Lazy};
 use crate::ops::host::{FoldTable, fold_table};
 use crate::ops::index::of_classes;
 use crate::ops::precompiled::precompiled;
@@ -70,38 +68,41 @@ fn back<T: Float>(
         false => sums.unsqueeze(1)?,
     };
     let scale = 1.0 / classes.len() as f64;
-    let own_classes = {
-        let _device = logits.device().enter();
-        Array::arange(0, logits.shape()[1] as i64, 1)?
-    };
-    let is_class = classes.unsqueeze(1)?.eq(own_classes);
+    let classes = classes.unsqueeze(1)?;
     if const { T::DTYPE as u8 == DType::F64 as u8 } {
         let [logits, gradient] = [logits, gradient.clone()].map(Array::downcast);
         let weight = (gradient * scale).eval()?;
-        return Ok(weighted::<f64, f64>(logits, (&sums, is_class), &weight)?.downcast());
+        return Ok(weighted::<f64, f64>(logits, (&sums, &classes), &weight)?.downcast());
     }
     let weight = (gradient.cast::<f32>() * scale as f32).eval()?;
-    weighted::<T, f32>(logits, (&sums, is_class), &weight)
+    weighted::<T, f32>(logits, (&sums, &classes), &weight)
 }
 
 /// Returns the probability of each logit, given the logarithms of its row's sum of exponentials,
-/// less one where `is_class` holds, times `weight`: computed in `A`, and in the memory of the
-/// logits where nothing else has it.
+/// less one at the class of the row, times `weight`. It is computed in `A`, and in the memory of
+/// the logits where nothing else has it.
 #[track_caller]
 fn weighted<T: Float, A: Float>(
     mut logits: Array<T>,
-    (sums, is_class): (&Array<f64>, Lazy<impl Expr<Item = bool>>),
+    (sums, classes): (&Array<f64>, &Array<i64>),
     weight: &Array<A>,
 ) -> Result<Array<T>> {
+    let logarithm = |logits: &Array<T>| (logits.cast::<f64>() - sums).cast::<A>();
+    // Computed apart: the difference of a rounded probability and one has few digits.
+    let of_class = logits.gather(classes, 1)?;
+    let of_class = (logarithm(&of_class).exp_m1() * weight)
+        .cast::<T>()
+        .eval()?;
     let is_own = logits.buffer().holders() == 1 && !logits.layout().repeats();
-    let probability = (logits.cast::<f64>() - sums).cast::<A>().exp();
-    let less_one = select(is_class, A::one(), A::zero());
-    let weighted = ((probability - less_one) * weight).cast::<T>();
-    if is_own {
+    let weighted = (logarithm(&logits).exp() * weight).cast::<T>();
+    let mut gradients = if is_own {
         logits.assign(weighted)?;
-        return Ok(logits);
-    }
-    weighted.eval()
+        logits
+    } else {
+        weighted.eval()?
+    };
+    gradients.scatter(classes, &of_class, 1)?;
+    Ok(gradients)
 }
 
 #[track_caller]
