@@ -16,7 +16,8 @@ const WIDEST: usize = 48;
 /// So many lines are told of each growth.
 const GROWTH_SITES: usize = 3;
 
-/// Writes a table of the lines that allocated, the highest own peak first, and a table of the scopes that grow.
+/// Writes a table of the lines that allocated, the highest own peak first, and a table of the
+/// scopes that grow.
 ///
 /// A line is `file:line`, or `file:line:column` if several columns of it allocate.
 ///

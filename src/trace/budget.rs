@@ -12,9 +12,9 @@ const BYTES_FOR_ANY: u64 = 1 << 20;
 
 /// The memory that is left for the values of a file.
 ///
-/// A reference takes a few bytes, and its value may contain references in turn. So a small file can
-/// repeat a value without limit. Code that walks a file charges each visit before it allocates. This
-/// bounds memory and time by the length of the file.
+/// A reference takes a few bytes, and its value may contain references in turn. So a small file
+/// can repeat a value without limit. Code that walks a file charges each visit before it
+/// allocates. This bounds memory and time by the length of the file.
 #[derive(Debug)]
 pub(super) struct Budget {
     left_bytes: Cell<u64>,

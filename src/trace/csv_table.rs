@@ -14,7 +14,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// Longer lines are rejected: a file without line ends must not fill the memory.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Rows with more fields are rejected: the places of fields take more memory than a line of commas.
+/// Rows with more fields are rejected: the places of fields take more memory than a line of
+/// commas.
 const MAX_COLUMNS: usize = 4096;
 
 /// Written by some programs in front of UTF-8 text.

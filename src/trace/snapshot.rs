@@ -17,8 +17,8 @@ use super::lifetimes::Lifetime;
 use super::pickle::{Pickle, Refusal};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The memory of a lifetime: itself and its id while their vector grows (192 bytes), its addresses in
-/// the maps (112) and its ends in the order for the peak (48).
+/// The memory of a lifetime: itself and its id while their vector grows (192 bytes), its
+/// addresses in the maps (112) and its ends in the order for the peak (48).
 const LIFETIME_BYTES: u64 = 384;
 
 type Parsed<T> = std::result::Result<T, String>;
@@ -71,9 +71,10 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) if `input` cannot be read, is no pickle of plain data of the protocols 2 to 5, or is
-    /// no snapshot; if an entry lacks a value that its action needs; and if an address is allocated while it is
-    /// alive. Also if shared values would take more memory than 64 bytes for each byte of the file, and 1 MiB.
+    /// [`Io`](ErrorKind::Io) if `input` cannot be read, is no pickle of plain data of the
+    /// protocols 2 to 5, or is no snapshot; if an entry lacks a value that its action needs; and
+    /// if an address is allocated while it is alive. Also if shared values would take more memory
+    /// than 64 bytes for each byte of the file, and 1 MiB.
     pub fn read(name: impl Display, mut input: impl Read) -> Result<Self> {
         let fail = |reason: String| Error::new(ErrorKind::Io, format!("{name}: {reason}"));
         let mut bytes = Vec::new();

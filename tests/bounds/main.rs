@@ -3,6 +3,7 @@
 
 #[cfg(feature = "npy")]
 mod archives;
+mod densest;
 #[cfg(feature = "npy")]
 mod files;
 mod fuzz;
@@ -12,3 +13,4 @@ mod loads;
 mod pickles;
 mod recordings;
 mod snapshots;
+mod tables;

@@ -1,11 +1,10 @@
-//! Snapshots and tables that are made to take more memory or time than their length is worth.
+//! Snapshots that are made to take more memory or time than their length is worth.
 
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use cachescope::Result;
-use cachescope::record::{EventKind, Profile};
-use cachescope::trace::{Snapshot, Trace, profiles};
+use cachescope::record::Profile;
+use cachescope::trace::{Snapshot, profiles};
 
 use crate::heap::peak_of;
 use crate::pickles::{Pickler, snapshot, trace};
@@ -36,7 +35,7 @@ pub(crate) fn bounded<R>(bytes: &[u8], read: impl FnOnce(&[u8]) -> R) -> R {
 
 /// Reads a file as a snapshot and as profiles.
 #[track_caller]
-fn read(bytes: &[u8]) -> (Result<Snapshot>, Result<Vec<Profile>>) {
+pub(crate) fn read(bytes: &[u8]) -> (Result<Snapshot>, Result<Vec<Profile>>) {
     let snapshot = bounded(bytes, |bytes| Snapshot::read("file", bytes));
     (snapshot, bounded(bytes, |bytes| profiles("file", bytes)))
 }
@@ -52,7 +51,7 @@ fn refused(bytes: &[u8], place: &str) {
     }
 }
 
-fn none(pickler: &mut Pickler) {
+pub(crate) fn none(pickler: &mut Pickler) {
     pickler.begin_list();
     pickler.end_list();
 }
@@ -75,7 +74,12 @@ fn a_block_may_overlap_any_number_of_freed_ones() {
 }
 
 /// A segment with these blocks, on a device.
-fn segment(pickler: &mut Pickler, device: u64, address: u64, blocks: impl FnOnce(&mut Pickler)) {
+pub(crate) fn segment(
+    pickler: &mut Pickler,
+    device: u64,
+    address: u64,
+    blocks: impl FnOnce(&mut Pickler),
+) {
     pickler.begin_dict();
     for (key, number) in [
         ("device", device),
@@ -90,7 +94,7 @@ fn segment(pickler: &mut Pickler, device: u64, address: u64, blocks: impl FnOnce
     pickler.end_dict();
 }
 
-fn block(pickler: &mut Pickler, state: &str) {
+pub(crate) fn block(pickler: &mut Pickler, state: &str) {
     pickler.dict(
         &[("state", state)],
         &[("size", 512), ("requested_size", 500)],
@@ -393,240 +397,4 @@ fn segments_that_span_many_reserved_ranges_are_decided_once() {
     let bytes: u64 = profile.segments.iter().map(|segment| segment.bytes).sum();
     assert_eq!(profile.segments.len() as u64, count);
     assert_eq!(bytes, (1 << 60) - (count << 20));
-}
-
-#[test]
-fn opcodes_of_one_byte_take_little_memory() {
-    let with = |before: &[u8], repeated: &[u8], after: &[u8]| {
-        let mut bytes = b"\x80\x04".to_vec();
-        bytes.extend(before);
-        bytes.extend(repeated.repeat(1_000_000 / repeated.len()));
-        bytes.extend(after);
-        bytes.push(b'.');
-        bytes
-    };
-    let cases: [(&[u8], &[u8], &[u8]); 14] = [
-        (b"](", b"N", b"e"),
-        (b"](", b"]", b"e"),
-        (b"](", b"}", b"l"),
-        (b"", b"]", b""),
-        (b"", b"(", b"N"),
-        (b"N", b"2", b""),
-        (b"]", b"\x94", b""),
-        (b"]", b"Na", b""),
-        (b"", b"]Na", b""),
-        (b"", b"]\x94", b""),
-        (b"", b"(N", b"N"),
-        (b"}", b"NNs", b""),
-        (b"](", b"\x8c\0\x94", b"e"),
-        (b"N", b"\x85", b""),
-    ];
-    for (before, repeated, after) in cases {
-        let (snapshot, profiles) = read(&with(before, repeated, after));
-        assert!(snapshot.is_err() && profiles.is_err());
-    }
-    // Many containers that grow in turn.
-    let mut bytes = b"\x80\x04".to_vec();
-    bytes.extend(b"]".repeat(500_000));
-    bytes.extend(b"a".repeat(499_999));
-    bytes.push(b'.');
-    assert!(read(&bytes).0.is_err());
-}
-
-#[test]
-fn frames_of_one_byte_take_little_memory() {
-    for repeated in [&b"2"[..], b"h\0"] {
-        let mut bytes =
-            b"\x80\x04}(X\x08\0\0\0segments]X\x0d\0\0\0device_traces](](}(X\x06\0\0\0action\
-            X\x05\0\0\0allocX\x04\0\0\0addrK\x01X\x04\0\0\0sizeK\x01X\x06\0\0\0frames\
-            (}(X\x08\0\0\0filenameX\0\0\0\0uq\0"
-                .to_vec();
-        bytes.extend(repeated.repeat(500_000));
-        bytes.extend(b"lueeu.");
-        let (snapshot, profiles) = read(&bytes);
-        assert_eq!(snapshot.unwrap().devices[0].lifetimes.len(), 1);
-        drop(profiles);
-    }
-}
-
-#[test]
-fn a_header_of_commas_is_refused() {
-    let text = ",".repeat(1_000_000);
-    let error = bounded(text.as_bytes(), |bytes| profiles("file", bytes)).unwrap_err();
-    assert!(
-        error.to_string().contains("file:1: more than 4096 columns"),
-        "{error}"
-    );
-    let quoted = format!("{}\n", "\"\",".repeat(300_000));
-    assert!(bounded(quoted.as_bytes(), |bytes| profiles("file", bytes)).is_err());
-    let row = format!("id,lower,upper,size\n{text}");
-    let error = bounded(row.as_bytes(), |bytes| profiles("file", bytes)).unwrap_err();
-    assert!(error.to_string().contains("file:2"), "{error}");
-}
-
-#[test]
-fn tables_of_short_rows_take_little_memory() {
-    let mut lifetimes = String::from("id,lower,upper,size\n");
-    let mut log = String::from("Thread,Time,Action,Pointer,Size,Stream\n");
-    for number in 0..100_000 {
-        writeln!(lifetimes, "{number:x},{},9,1", number % 9).unwrap();
-        writeln!(log, ",,allocate,{number:x},1,").unwrap();
-    }
-    for text in [&lifetimes, &log] {
-        let profile = bounded(text.as_bytes(), |bytes| profiles("file", bytes));
-        let profile = profile.unwrap().remove(0);
-        let count = profile.events.iter();
-        let count = count
-            .filter(|event| event.kind == EventKind::Allocate)
-            .count();
-        assert_eq!(count, 100_000);
-        bounded(text.as_bytes(), |bytes| {
-            let mut trace = Trace::new("file", bytes).unwrap();
-            let mut batch = Vec::new();
-            while !trace.read(&mut batch).unwrap() {}
-        });
-    }
-}
-
-/// Writes `count` values of a kind into a snapshot's lists of segments and of traces.
-type Many = fn(segments: bool, pickler: &mut Pickler, count: usize);
-
-/// Writes a list of a list of what `items` writes, as the traces.
-fn one_trace(segments: bool, pickler: &mut Pickler, items: impl FnOnce(&mut Pickler)) {
-    if segments {
-        return none(pickler);
-    }
-    pickler.begin_list();
-    pickler.begin_list();
-    items(pickler);
-    pickler.end_list();
-    pickler.end_list();
-}
-
-fn shared_events(segments: bool, pickler: &mut Pickler, count: usize) {
-    one_trace(segments, pickler, |pickler| {
-        let memos = ["alloc", "free_requested"].map(|action| {
-            pickler.event(action, 1 << 40, 512);
-            pickler.remember()
-        });
-        (0..count).for_each(|number| pickler.again(memos[number % 2]));
-    });
-}
-
-fn shared_blocks(segments: bool, pickler: &mut Pickler, count: usize) {
-    if !segments {
-        return none(pickler);
-    }
-    pickler.begin_list();
-    segment(pickler, 0, 1 << 40, |pickler| {
-        pickler.begin_list();
-        block(pickler, "active_allocated");
-        let memo = pickler.remember();
-        (0..count).for_each(|_| pickler.again(memo));
-        pickler.end_list();
-    });
-    pickler.end_list();
-}
-
-fn shared_segments(segments: bool, pickler: &mut Pickler, count: usize) {
-    if !segments {
-        return none(pickler);
-    }
-    pickler.begin_list();
-    segment(pickler, 3, 1 << 40, none);
-    let memo = pickler.remember();
-    (0..count).for_each(|_| pickler.again(memo));
-    pickler.end_list();
-}
-
-fn shared_traces(segments: bool, pickler: &mut Pickler, count: usize) {
-    if segments {
-        return none(pickler);
-    }
-    pickler.begin_list();
-    pickler.begin_list();
-    pickler.event("oom", 1 << 40, 512);
-    pickler.end_list();
-    let memo = pickler.remember();
-    (0..count).for_each(|_| pickler.again(memo));
-    pickler.end_list();
-}
-
-fn shared_frames(segments: bool, pickler: &mut Pickler, count: usize) {
-    one_trace(segments, pickler, |pickler| {
-        pickler.begin_dict();
-        for (key, text) in [("action", "alloc"), ("category", "\u{fffd}")] {
-            pickler.text(key);
-            pickler.text(text);
-        }
-        pickler.text("addr");
-        pickler.int(1);
-        pickler.text("size");
-        pickler.int(1);
-        pickler.text("frames");
-        pickler.begin_list();
-        pickler.dict(&[("name", "f"), ("filename", "a")], &[("line", 1)]);
-        let memo = pickler.remember();
-        (0..count).for_each(|_| pickler.again(memo));
-        pickler.end_list();
-        pickler.end_dict();
-    });
-}
-
-fn short_entries(segments: bool, pickler: &mut Pickler, count: usize) {
-    one_trace(segments, pickler, |pickler| {
-        for number in 0..count as u64 {
-            pickler.begin_dict();
-            for key in ["action", "frames", "addr", "size"] {
-                pickler.text(key);
-                match key {
-                    "action" => pickler.text("alloc"),
-                    "frames" => {
-                        pickler.begin_list();
-                        let name = format!("{number}");
-                        pickler.dict(&[("filename", &name)], &[("line", 1)]);
-                        pickler.end_list();
-                    }
-                    _ => pickler.int(1 << 12 | number << 20),
-                }
-            }
-            pickler.end_dict();
-        }
-    });
-}
-
-#[test]
-fn as_much_as_is_read_takes_no_more_than_the_limit() {
-    let cases: [Many; 6] = [
-        shared_events,
-        shared_blocks,
-        shared_segments,
-        shared_traces,
-        shared_frames,
-        short_entries,
-    ];
-    for many in cases {
-        let file = |count| {
-            snapshot(
-                |pickler| many(true, pickler, count),
-                |pickler| {
-                    many(false, pickler, count);
-                    // Room for more values than the constant gives.
-                    pickler.text(&"padding".repeat(20_000));
-                    pickler.bytes.push(b'N');
-                },
-            )
-        };
-        let mut counts = 0..1 << 17;
-        while counts.len() > 4000 {
-            let count = counts.start + counts.len() / 2;
-            let (snapshot, profiles) = read(&file(count));
-            if snapshot.is_ok() || profiles.is_ok() {
-                counts.start = count;
-            } else {
-                counts.end = count;
-            }
-        }
-        assert!(counts.start > 0);
-    }
 }

@@ -208,8 +208,8 @@ fn list(items: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", items.join(","))
 }
 
-/// Returns a string of JSON for the inside of a `script` element. Escapes `<`, which could end the
-/// element or begin a comment, and the characters that HTML forbids.
+/// Returns a string of JSON for the inside of a `script` element. Escapes `<`, which could end
+/// the element or begin a comment, and the characters that HTML forbids.
 fn string(text: &str) -> String {
     let quoted = Quoted(text).to_string();
     if !quoted.contains(is_escaped) {

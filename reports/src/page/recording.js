@@ -68,7 +68,7 @@ function readRecording() {
 // Names of lines, with the column where several columns of a line allocate.
 function lineNames(sites, rows) {
   const columnsOf = new Map();
-  for (const { site } of rows.filter((row) => row.site > 0 && row.peak > 0)) {
+  for (const { site } of rows.filter((row) => row.site > 0 && (row.allocations > 0 || row.peak > 0))) {
     const [file, line, column] = sites[site - 1];
     const name = `${file}:${line}`;
     columnsOf.set(name, (columnsOf.get(name) ?? new Set()).add(column));

@@ -329,8 +329,8 @@ growth: what an entry leaves, on average over the second half of the entries
     assert_eq!(text(table::write, &profile), expected);
 }
 
-/// A program that allocates at the columns 5 and 31 of line 1, and at one column of line 2. Operations
-/// have other columns of both lines.
+/// A program that allocates at the columns 5 and 31 of line 1, and at one column of line 2.
+/// Operations have other columns of both lines.
 fn of_two_columns() -> Profile {
     let mut profile = small();
     let first = profile.call_sites[0].clone();

@@ -154,8 +154,8 @@ fn is_char(character: char) -> bool {
     }
 }
 
-/// Asserts that a text is well-formed XML: its characters are allowed, `<` and `&` begin markup, and
-/// tags nest.
+/// Asserts that a text is well-formed XML: its characters are allowed, `<` and `&` begin markup,
+/// and tags nest.
 #[track_caller]
 fn check_xml(text: &str) {
     let forbidden = text.chars().find(|&character| !is_char(character));

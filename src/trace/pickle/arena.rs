@@ -50,9 +50,9 @@ struct Run {
 
 /// The containers of a file while it is read.
 ///
-/// Invariant: the counts of containers, of elements and of runs are at most the length of the file,
-/// which is below 2³². A byte makes at most one container, adds at most one run and pushes at most one
-/// element.
+/// Invariant: the counts of containers, of elements and of runs are at most the length of the
+/// file, which is below 2³². A byte makes at most one container, adds at most one run and pushes
+/// at most one element.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     growing: Vec<Growing>,

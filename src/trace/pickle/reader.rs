@@ -8,8 +8,8 @@ use super::{Parsed, Refusal, Value};
 
 /// A file of which a part was read.
 ///
-/// Invariants: a mark is the height of the stack when it was set. Marks are in ascending order, and the
-/// stack is at least as high as the last mark. The file has fewer than 2³² bytes.
+/// Invariants: a mark is the height of the stack when it was set. Marks are in ascending order,
+/// and the stack is at least as high as the last mark. The file has fewer than 2³² bytes.
 pub(super) struct Reader<'a> {
     cursor: Cursor<'a>,
     /// The offset of the current opcode.

@@ -100,8 +100,8 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Returns the number of a value in `table`, and adds it if it is new. If two values have one hash,
-    /// the second is added each time.
+    /// Returns the number of a value in `table`, and adds it if it is new. If two values have one
+    /// hash, the second is added each time.
     fn number<T: Eq + Hash>(&mut self, table: &mut Vec<T>, value: T) -> u32 {
         let next = table.len() as u32;
         let hash = self.hasher.hash_one(&value);

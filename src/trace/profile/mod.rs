@@ -41,8 +41,9 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 ///
-/// [`Io`](ErrorKind::Io) with the place, if the input is none of these or malformed; as [`Snapshot::read`] and
-/// [`Trace::new`](super::Trace::new), with the limit of memory of the first.
+/// [`Io`](ErrorKind::Io) with the place, if the input is none of these or malformed; as
+/// [`Snapshot::read`] and [`Trace::new`](super::Trace::new), with the limit of memory of the
+/// first.
 pub fn profiles(name: impl Display, mut input: impl BufRead) -> Result<Vec<Profile>> {
     let start = input
         .fill_buf()

@@ -16,8 +16,8 @@ use crate::trace::pickle::{Pickle, Refusal, Value};
 /// Categories that are no scope: PyTorch's, and that of our own snapshots.
 const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
 
-/// The memory of an event and its copies (216 bytes), of its addresses in the maps (150), and of its
-/// entries in the maps of lists and categories (150).
+/// The memory of an event and its copies (216 bytes), of its addresses in the maps (150), and of
+/// its entries in the maps of lists and categories (150).
 const EVENT_BYTES: u64 = 512;
 
 /// The memory of a list of frames, without its frames: its line (96 bytes) and its table entries.
@@ -198,7 +198,8 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Adds the parts of a reserved range that no earlier entry names: they were reserved at the beginning.
+    /// Adds the parts of a reserved range that no earlier entry names: they were reserved at the
+    /// beginning.
     fn was_reserved(&mut self, range: Range<u64>) {
         let before = self.decided.insert(range).into_iter();
         let before = before.map(|part| reports::Segment {

@@ -12,7 +12,8 @@ pub(super) struct Spans(BTreeMap<u64, u64>);
 impl Spans {
     /// Adds `range`; returns the parts of it that were not in the set.
     ///
-    /// `n` calls take O(n log n) steps and return O(n) parts, as each merges the ranges that it meets.
+    /// `n` calls take O(n log n) steps and return O(n) parts, as each merges the ranges that it
+    /// meets.
     pub(super) fn insert(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
         if range.is_empty() {

@@ -55,7 +55,8 @@ fn numeral(text: &str) -> u64 {
     parsed.unwrap_or(0)
 }
 
-/// Returns the profile of lifetimes whose header was read, at the offsets of a plan if the table has them.
+/// Returns the profile of lifetimes whose header was read, at the offsets of a plan if the table
+/// has them.
 pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
     let (lifetimes, offsets) = Lifetime::read_placed(table)?;
     let offsets = offsets.unwrap_or_else(|| side_by_side(&lifetimes));
