@@ -9,7 +9,7 @@ use super::optim::Named;
 use super::parameters::{MapArrays, Parameters, ZipArrays};
 use super::tape::Tape;
 use crate::array::{Array, Float};
-use crate::error::{Asking, Error, ErrorKind, Result};
+use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     AnyArray, Gradients, Placer, backward_in_places, constant, detects_anomalies, first_reader,
     has_constants, length, seed, zeros_like,
@@ -188,9 +188,9 @@ fn step_all<P: Parameters, T: Float>(
     let seeds = seed(loss)?;
     let mut see = |gradients: &mut Gradients| step(gradients, length());
     let gradients = Gradients::new(detects_anomalies()).in_places_of(placer);
-    let mut rest = backward_in_places(seeds, gradients, 0, &mut see)?;
+    let mut rest = backward_in_places(seeds, gradients, 0, &mut see).at_caller()?;
     // Parameters that no step reads.
-    step(&mut rest, 0)?;
+    step(&mut rest, 0).at_caller()?;
     if tape.variables().iter().any(|&variable| rest.has(variable)) {
         return Err(read_late());
     }

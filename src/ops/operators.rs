@@ -136,39 +136,67 @@ operator! {
     Shr Shr shr;
 }
 
-/// What takes integers for its elements: no float, and for integers there are the operators above.
+/// The element types that an integer on the left converts to. No type implements it, so the compiler
+/// shows the message.
 #[diagnostic::on_unimplemented(
-    message = "an integer cannot stand for elements of `{Self}`",
-    label = "one side is an integer, the other holds elements of `{Self}`",
-    note = "a literal of a float has a point: write `2.0`, not `2`"
+    message = "an integer is not an operand for elements of `{Self}`",
+    label = "the left side is an integer, the right side has elements of `{Self}`",
+    note = "to convert a number of another type, write `as {Self}` after it; for `f16` and `bf16`, call `from_f64`",
+    note = "a float literal has a point: write `2.0`, not `2`"
 )]
 pub trait TakesIntegers {
-    /// What an operator returns that nobody can call.
+    /// Returns the result of an operator that cannot be called.
     fn never<T>() -> T;
 }
 
-/// An operator of an integer and an array of floats: an error that says what to write. An `i32`, which is what a
-/// literal is that nothing tells otherwise; expressions could not be told from those of integers.
-macro_rules! integer_beside_floats {
+/// The element types that an `f64` on the left converts to. No type implements it, so the compiler
+/// shows the message.
+#[diagnostic::on_unimplemented(
+    message = "an `f64` is not an operand for elements of `{Self}`",
+    label = "the left side is an `f64`, the right side has elements of `{Self}`",
+    note = "to convert a number of another type, write `as {Self}` after it; for `f16` and `bf16`, call `from_f64`",
+    note = "to convert an array of another type, call `.cast::<f64>()`"
+)]
+pub trait TakesDoubles {
+    /// Returns the result of an operator that cannot be called.
+    fn never<T>() -> T;
+}
+
+/// Operators of a number and an array of another type. No type meets their bounds, so the compiler
+/// shows what to write.
+///
+/// The numbers have the types that a literal has by default. With two integer types, or two float
+/// types, a literal would have several candidates, and the compiler would not show the message.
+/// There are none for expressions on the right, which would overlap with the operators above.
+macro_rules! number_of_another_type {
     ($($trait:ident $op:ident $method:ident;)+) => {
         $(
-            integer_beside_floats!(@for Array<T>, $trait $op $method);
-            integer_beside_floats!(@for &Array<T>, $trait $op $method);
+            number_of_another_type!(@for Array<T>, $trait $op $method);
+            number_of_another_type!(@for &Array<T>, $trait $op $method);
         )+
     };
     (@for $right:ty, $trait:ident $op:ident $method:ident) => {
+        #[doc(hidden)]
+        impl<T: Numeric + TakesDoubles> ops::$trait<$right> for f64 {
+            type Output = Lazy<Apply<$op, (Scalar<T>, Leaf<T>)>>;
+
+            fn $method(self, _: $right) -> Self::Output {
+                <T as TakesDoubles>::never()
+            }
+        }
+
         #[doc(hidden)]
         impl<T: Float + TakesIntegers> ops::$trait<$right> for i32 {
             type Output = Lazy<Apply<$op, (Scalar<T>, Leaf<T>)>>;
 
             fn $method(self, _: $right) -> Self::Output {
-                T::never()
+                <T as TakesIntegers>::never()
             }
         }
     };
 }
 
-integer_beside_floats! {
+number_of_another_type! {
     Add Added add;
     Sub Subtracted sub;
     Mul Times mul;

@@ -59,7 +59,6 @@ fn of_copies_name_the_operation_and_the_shapes() {
     let (low, column) = (places(&[0]), Array::<i64>::zeros([2, 1]).unwrap());
     let wide = b.gt(0.0).eval().unwrap();
     says! {
-        a.take(&places(&[5]), 0) => "take: the index 5 is out of range for axis 0 of length 2 of the shape [2, 3]";
         a.take(&low, 3) => "take: axis 3 is out of range for the shape [2, 3] of rank 2, expected -2 to 1";
         a.gather(&low, 0) => "gather: the indices [1] do not fit the array [2, 3]: expected the same rank, and lengths that broadcast along all axes except 0";
         target.scatter_add(&column, &b, 1) => "scatter_add: the source [2, 4] does not broadcast to the shape [2, 1] of the indices [2, 1] for the array [2, 3]";
@@ -108,7 +107,6 @@ fn of_products_and_layers_name_what_was_expected() {
     let (q, k) = (ones(&[2, 8, 64]), ones(&[2, 8, 32]));
     let (image, kernel) = (ones(&[1, 3, 5, 5]), ones(&[2, 4, 3, 3]));
     let plain = ConvOptions::default();
-    let words = Embedding::<f32>::new(5, 3).unwrap();
     says! {
         a.matmul(&b) => "matmul: the shapes [2, 3] and [2, 4] do not multiply: expected as many columns on the left, 3, as rows on the right, 2";
         a.matmul(&ones(&[])) => "matmul: the shapes [2, 3] and [] do not multiply: expected at least one axis of each";
@@ -124,9 +122,19 @@ fn of_products_and_layers_name_what_was_expected() {
         image.conv2d(&ones(&[2, 3, 7, 3]), plain) => "conv2d: input [1, 3, 5, 5] and kernel [2, 3, 7, 3] do not fit: the kernel spans 7 elements along axis 2, the padded input has 5";
         a.conv2d(&kernel, plain) => "conv2d: input [2, 3] and kernel [2, 4, 3, 3] do not fit: expected 4 axes each, [N, C, H, W] and [O, C / groups, h, w]";
         a.cross_entropy(&places(&[0, 1, 2])) => "cross_entropy: logits [2, 3] and classes [3] do not fit, expected [N, C] and [N]";
+        a.layer_norm(&v, &ones(&[2]), 1e-5) => "layer_norm: bias [2] does not fit x [2, 3]: expected a vector as long as the last axis of x";
+    }
+}
+
+/// On a CUDA device the kernel finds them, and a later call reports them.
+#[test]
+fn of_indices_out_of_range_name_the_axis_and_the_shape() {
+    let a = ones(&[2, 3]);
+    let words = Embedding::<f32>::new(5, 3).unwrap();
+    says! {
+        a.take(&places(&[5]), 0) => "take: the index 5 is out of range for axis 0 of length 2 of the shape [2, 3]";
         a.cross_entropy(&places(&[0, 3])) => "cross_entropy: the class 3 is out of range for logits [2, 3] of 3 classes";
         words.forward(&places(&[0, 9])) => "embedding: take: the index 9 is out of range for axis 0 of length 5 of the shape [5, 3]";
-        a.layer_norm(&v, &ones(&[2]), 1e-5) => "layer_norm: bias [2] does not fit x [2, 3]: expected a vector as long as the last axis of x";
     }
 }
 
@@ -138,10 +146,13 @@ fn of_two_devices_name_which_operand_is_where() -> Result<()> {
     let mut target = a.clone();
     let (mask, row) = (a.gt(0.0).eval()?, Array::<i64>::zeros([1, 1])?);
     let (away, places) = (row.to_device(&other)?, places(&[0]).to_device(&other)?);
+    let here = a.device().to_string();
+    let place = match here == other.to_string() {
+        true => "another host device",
+        false => "host",
+    };
     let ends = |one: &str, two: &str| {
-        format!(
-            "{one} is on host, {two} on another host device; move one with `.to_device(&device)`"
-        )
+        format!("{one} is on {here}, {two} on {place}; move one with `.to_device(&device)`")
     };
     let sides = ends("the left operand [2, 3]", "the right operand [2, 3]");
     says! {

@@ -266,6 +266,7 @@ impl Gradients {
     pub(crate) fn add(&mut self, to: Followed, contribution: AnyArray) -> Result<()> {
         if to.layout.len() == 0 {
             // Nothing was read. The layout of an empty view may begin before the values.
+            tape::note_constants();
             return Ok(());
         }
         let contribution = folded(contribution, &to.layout)?;
