@@ -45,6 +45,7 @@ impl Checked for Adam {
         self.0.name()
     }
 
+    #[track_caller]
     fn check_states<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
         self.0.check_states(subject, parameter)
     }
@@ -180,6 +181,7 @@ impl Checked for AdamW {
         self.name
     }
 
+    #[track_caller]
     fn check_states<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
         self.means.check(subject, parameter)?;
         self.squares.check(subject, parameter)

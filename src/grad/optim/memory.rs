@@ -28,6 +28,7 @@ struct Held {
 
 impl State {
     /// Refuses a parameter that had another type or shape before.
+    #[track_caller]
     pub(super) fn check<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
         let Some(held) = self.arrays.get(subject.number).and_then(Option::as_ref) else {
             return Ok(());
@@ -75,6 +76,7 @@ impl State {
     }
 
     /// Refuses a step of more or fewer parameters than the last one.
+    #[track_caller]
     pub(super) fn check_count(&self, subject: Subject<'_>) -> Result<()> {
         match self.count {
             Some(count) if count != subject.number => Err(subject.has_count(count)),

@@ -89,6 +89,7 @@ impl Checked for Muon {
         NAME
     }
 
+    #[track_caller]
     fn check_states<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
         self.velocity.check(subject, parameter)?;
         self.others.check_states(subject, parameter)

@@ -58,6 +58,7 @@ impl Checked for Sgd {
         NAME
     }
 
+    #[track_caller]
     fn check_states<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
         self.velocity.check(subject, parameter)
     }
