@@ -155,11 +155,7 @@ fn arrays_of_two_devices() {
     refused(
         select(a.gt(0.0), &a, &d).eval(),
         KIND,
-        &[
-            "select",
-            "the third operand [2, 2, 1] on another host device",
-            "host",
-        ],
+        &["select", "the third operand [2, 2, 1] on", "host"],
     );
     refused(a.assign(&b), KIND, &["assign", "[2, 2]", "host"]);
     refused(a.matmul(&b), KIND, &["matmul", "[2, 2]", "host"]);
