@@ -4,9 +4,7 @@
 use std::cell::Cell;
 
 pub(crate) use loom::sync::MutexGuard;
-pub(crate) use loom::sync::atomic::{
-    AtomicI64, AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering,
-};
+pub(crate) use loom::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use loom::thread::yield_now;
 
 /// See [`plain::Mutex`](super::plain::Mutex).
