@@ -3,8 +3,10 @@
 //!
 //! The layers above say what happens; a recording reads it as a [`Profile`], the input of every report.
 //!
-//! Architecture invariant: while nothing is recorded, this is one flag that slow paths look at. An event takes no lock and
-//! no memory, but for the first of a thread, which makes its ring, and the first of a scope, which names it.
+//! Architecture invariant: while nothing is recorded, this is one flag that slow paths look at. An
+//! event takes no lock and no memory. There are three exceptions: the first event of a thread gets
+//! its ring, the first of a scope names it, and a thread whose locals are being destroyed borrows a
+//! ring for each event, under the lock of the rings.
 
 mod backtraces;
 mod collect;
