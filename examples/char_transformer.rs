@@ -1,10 +1,6 @@
 //! A small GPT that learns the README of this library letter by letter, and then writes some more of it.
 //! `cargo run --release --example char_transformer [FOLDER]` writes the curve of the loss and the text to the folder.
 
-mod captured;
-mod charts;
-mod savings;
-
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
@@ -15,7 +11,8 @@ use cachescope::grad::optim::{AdamW, cosine};
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::prelude::*;
 
-use captured::Captured;
+use shared::captured::{self, Captured};
+use shared::{charts, savings};
 
 const TEXT: &str = include_str!("../README.md");
 const STEPS: usize = 600;

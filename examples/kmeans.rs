@@ -1,10 +1,9 @@
 //! k-means: finds the centres of clouds of points, by moving each centre to the mean of the points
 //! that are nearest to it, again and again (Lloyd 1982).
 
-mod savings;
-
 use cachescope::Generator;
 use cachescope::prelude::*;
+use shared::savings;
 
 const CLUSTERS: usize = 5;
 const POINTS: usize = 20_000;

@@ -1,22 +1,14 @@
 //! Logistic regression: tells handwritten digits apart by their pixels, with one weight for each
 //! pixel and digit, learnt by gradient descent.
 
-mod savings;
-
-// The digits are those of the other example.
-#[path = "train_digits/digits.rs"]
-mod digits;
-#[allow(dead_code, reason = "an example that short has no exit codes")]
-#[path = "train_digits/failure.rs"]
-mod failure;
-
 use std::path::Path;
 
 use cachescope::ndarray::s;
 use cachescope::prelude::*;
 
-use digits::{CLASSES, Digits, PIXELS};
-use failure::Failure;
+use shared::digits::{CLASSES, Digits, PIXELS};
+use shared::failure::Failure;
+use shared::savings;
 
 const STEPS: usize = 500;
 const RATE: f32 = 2.0;
@@ -73,7 +65,7 @@ fn run(digits: &Digits) -> Result<f64> {
 }
 
 fn main() -> Result<(), Failure> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/digits.csv.gz");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits.csv.gz");
     let accuracy = run(&Digits::read(&file)?)?;
     println!(
         "\nof the images that it has not seen it tells {:.1} % right",

@@ -1,10 +1,9 @@
 //! Power iteration: the largest eigenvalue of a symmetric matrix and its vector, by multiplying any
 //! vector by the matrix again and again (von Mises and Pollaczek-Geiringer 1929).
 
-mod savings;
-
 use cachescope::Generator;
 use cachescope::prelude::*;
+use shared::savings;
 
 const N: usize = 500;
 const STEPS: usize = 200;

@@ -1,15 +1,50 @@
 //! Names: the error for one that no variant of an enum has, and how names that people chose fit into a line.
 
-use strum::VariantNames;
-
 use crate::error::{Error, ErrorKind};
 
-/// The error that `text` is none of the names of `E`.
-pub(crate) fn unknown<E: VariantNames>(text: &str) -> Error {
-    let names = E::VARIANTS.join(", ");
+/// An enum whose variants have names.
+pub(crate) trait Named: Sized + 'static {
+    /// The variants with their names, in the order of their declaration.
+    const NAMES: &[(Self, &str)];
+}
+
+/// Returns the error that `text` is none of the names of `E`.
+pub(crate) fn unknown<E: Named>(text: &str) -> Error {
+    let names: Vec<&str> = E::NAMES.iter().map(|(_, name)| *name).collect();
+    let names = names.join(", ");
     let text = format!("unknown name \"{text}\": one of {names}");
     Error::new(ErrorKind::InvalidArgument, text)
 }
+
+/// Gives the variants of an enum names: implements [`Named`], `Display` and `FromStr`.
+macro_rules! names {
+    ($named:ty { $($variant:ident => $name:literal),+ $(,)? }) => {
+        impl $crate::naming::Named for $named {
+            const NAMES: &[(Self, &str)] = &[$((Self::$variant, $name)),+];
+        }
+
+        impl std::fmt::Display for $named {
+            fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.pad(match self {
+                    $(Self::$variant => $name),+
+                })
+            }
+        }
+
+        impl std::str::FromStr for $named {
+            type Err = $crate::error::Error;
+
+            fn from_str(text: &str) -> $crate::error::Result<Self> {
+                match text {
+                    $($name => Ok(Self::$variant),)+
+                    _ => Err($crate::naming::unknown::<Self>(text)),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use names;
 
 /// The maximum length of a displayed name.
 const MAX_NAME_CHARS: usize = 60;
@@ -39,18 +74,17 @@ pub(crate) fn display_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use strum::{Display, EnumString, VariantNames};
-
-    use super::{display_name, unknown};
-    use crate::{Error, ErrorKind};
+    use super::display_name;
+    use crate::error::ErrorKind;
 
     /// Two names, one of them hyphenated.
-    #[derive(Clone, Copy, Debug, PartialEq, Display, EnumString, VariantNames)]
-    #[strum(serialize_all = "kebab-case", parse_err_ty = Error, parse_err_fn = unknown::<Sample>)]
+    #[derive(Clone, Copy, Debug, PartialEq)]
     enum Sample {
         First,
         TheOther,
     }
+
+    names!(Sample { First => "first", TheOther => "the-other" });
 
     #[test]
     fn every_variant_reads_back_what_it_prints() {

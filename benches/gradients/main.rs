@@ -2,29 +2,14 @@
 //!
 //! `cargo bench --bench gradients`
 
-#[path = "../../tests/operations/tests/grad/by_hand.rs"]
-#[allow(dead_code, reason = "the benchmark does not look at the accuracy")]
-mod by_hand;
-#[path = "../../examples/train_digits/dataset.rs"]
-#[allow(dead_code, reason = "the benchmark does not split the data")]
-mod dataset;
-#[path = "../../examples/train_digits/digits.rs"]
-#[allow(dead_code, reason = "the benchmark has no use for all of it")]
-mod digits;
-#[path = "../../examples/train_digits/failure.rs"]
-#[allow(dead_code, reason = "the benchmark has no exit code")]
-mod failure;
-#[path = "../../examples/train_digits/model.rs"]
-#[allow(dead_code, reason = "the benchmark does not look at the accuracy")]
-mod model;
-
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
 use cachescope::{Array, Device, Generator, Policy, Result, cache_scope};
-use dataset::Dataset;
-use digits::{Digits, PIXELS};
+use shared::dataset::Dataset;
+use shared::digits::{Digits, PIXELS};
+use shared::{by_hand, model};
 
 const ROUNDS: usize = 41;
 /// Steps of one kind before it is the other's turn.

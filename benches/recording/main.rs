@@ -3,20 +3,6 @@
 //!
 //! `cargo bench --bench recording`
 
-// The step is the example's own.
-#[allow(dead_code, reason = "the benchmark does not split the data")]
-#[path = "../../examples/train_digits/dataset.rs"]
-mod dataset;
-#[allow(dead_code, reason = "the benchmark has no use for all of it")]
-#[path = "../../examples/train_digits/digits.rs"]
-mod digits;
-#[allow(dead_code, reason = "the benchmark has no exit code")]
-#[path = "../../examples/train_digits/failure.rs"]
-mod failure;
-#[allow(dead_code, reason = "the benchmark does not look at the accuracy")]
-#[path = "../../tests/operations/tests/grad/by_hand.rs"]
-mod model;
-
 use std::error::Error;
 use std::hint::black_box;
 use std::path::Path;
@@ -24,9 +10,9 @@ use std::time::Instant;
 
 use cachescope::record::{Format, RecordOptions};
 use cachescope::{Array, Buffer, Device, Generator, Policy, cache_scope};
-use dataset::Dataset;
-use digits::{Digits, PIXELS};
-use model::Model;
+use shared::by_hand::Model;
+use shared::dataset::Dataset;
+use shared::digits::{Digits, PIXELS};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

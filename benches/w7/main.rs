@@ -22,20 +22,6 @@ mod settings;
 mod steps;
 mod tasks;
 
-// The step is the example's own.
-#[allow(dead_code, reason = "the benchmark does not split the data")]
-#[path = "../../examples/train_digits/dataset.rs"]
-mod dataset;
-#[allow(dead_code, reason = "the benchmark has no use for all of it")]
-#[path = "../../examples/train_digits/digits.rs"]
-mod digits;
-#[allow(dead_code, reason = "the benchmark has no exit code")]
-#[path = "../../examples/train_digits/failure.rs"]
-mod failure;
-#[allow(dead_code, reason = "the benchmark does not look at the accuracy")]
-#[path = "../../tests/operations/tests/grad/by_hand.rs"]
-mod model;
-
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;

@@ -8,11 +8,11 @@ use cachescope::graph::{self, Graph};
 use cachescope::{Array, CacheConfig, Device, Generator, Policy, PoolKind, Result, cache_scope};
 use serde_json::{Value, json};
 
-use crate::dataset::Dataset;
-use crate::digits::{Digits, PIXELS};
-use crate::model::Model;
 use crate::settings::Settings;
 use crate::{Outcome, Work};
+use shared::by_hand::Model;
+use shared::dataset::Dataset;
+use shared::digits::{Digits, PIXELS};
 
 const BATCH_SIZE: usize = 256;
 /// What others learn with too.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use cachescope::graph::{self, Graph};
 use cachescope::{Array, Device, Generator, MemoryStats, Policy, PoolKind, Result, cache_scope};
 
-use crate::dataset::Dataset;
-use crate::digits::Digits;
-use crate::model::Model;
 use crate::options::Options;
+use shared::dataset::Dataset;
+use shared::digits::Digits;
+use shared::model::Model;
 
 /// Steps that are timed in all, of each kind.
 pub(crate) const STEPS: usize = 100;

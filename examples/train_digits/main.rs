@@ -5,10 +5,6 @@
 //! ```
 
 mod compare;
-mod dataset;
-mod digits;
-mod failure;
-mod model;
 mod options;
 mod parallel;
 mod progress;
@@ -21,16 +17,22 @@ use std::time::Instant;
 
 use cachescope::collective::Group;
 use cachescope::{Device, Generator};
-use clap::Parser;
 
-use dataset::Dataset;
-use digits::{CLASSES, Digits, PIXELS};
-use failure::Failure;
 use options::Options;
 use progress::Progress;
+use shared::dataset::Dataset;
+use shared::digits::{CLASSES, Digits, PIXELS};
+use shared::failure::Failure;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = match Options::parse() {
+        Ok(Some(options)) => options,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}; see --help");
+            return ExitCode::from(2);
+        }
+    };
     match run(&options, &mut io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

@@ -1,65 +1,104 @@
 //! The command line.
 
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use cachescope::{CacheConfig, Device, DeviceConfig, Policy, PoolKind, Result};
-use clap::Parser;
-use clap::builder::RangedU64ValueParser;
+use lexopt::{Arg, Parser};
 
 use crate::parallel::Ranks;
 
-/// Trains a two-layer network on handwritten digits inside a cache scope, and compares a training
-/// step without a cache with the same step under each policy.
-#[derive(Debug, Parser)]
-#[command(name = "train_digits", args_override_self = true)]
+const HELP: &str = "\
+Trains a two-layer network on handwritten digits inside a cache scope, and compares a training
+step without a cache with the same step under each policy.
+
+Usage: train_digits [OPTIONS]
+
+Options:
+  --epochs N           Passes over the training images [default: 40]
+  --batch-size N       Images in a step; the last step of an epoch takes the rest [default: 256]
+  --hidden N           Units of the hidden layer [default: 512]
+  --policy NAME        Policy of the cache \"train\": recycle or release
+                       [default: $CACHESCOPE_POLICY, else recycle]
+  --device NAME        Device to train on: host, cuda:0 and so on
+                       [default: $CACHESCOPE_DEVICE, else cuda:0 if there is one, else host]
+  --parallel RANKS     Trains on several ranks: mpi, under mpirun; threads:4, threads of this process;
+                       or environment, by the variables of mpirun, torchrun or SLURM
+  --memory-limit SIZE  Maximum memory to reserve from the device, such as 64MiB or 500MB
+                       [default: $CACHESCOPE_MEMORY_LIMIT, else unlimited]
+  --seed N             Seed of the split into training and test images, the first weights and the
+                       order of training [default: 1]
+  --data PATH          Lines of 64 pixels from 0 to 16 and a digit from 0 to 9; compressed if the
+                       name ends in .gz [default: examples/data/digits.csv.gz]
+  -h, --help           Prints this text";
+
+/// The options of a run.
+#[derive(Debug)]
 pub(crate) struct Options {
-    /// Passes over the training images
-    #[arg(long, default_value_t = 40, value_parser = count(100_000))]
     pub(crate) epochs: usize,
-
-    /// Images in a step; the last step of an epoch takes what is left
-    #[arg(long, default_value_t = 256, value_parser = count(1 << 20))]
     pub(crate) batch_size: usize,
-
-    /// Units of the hidden layer
-    #[arg(long, default_value_t = 512, value_parser = count(1 << 20))]
     pub(crate) hidden: usize,
-
-    /// What the cache "train" does with idle blocks: recycle or release
-    /// [default: $CACHESCOPE_POLICY, else recycle]
-    #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<Policy>,
-
-    /// Where to train: host, cuda:0 and so on
-    /// [default: $CACHESCOPE_DEVICE, else cuda:0 if there is one, else host]
-    #[arg(long, value_name = "NAME")]
     device: Option<Device>,
-
-    /// Trains on several ranks: mpi, under mpirun; threads:4, which are of this process; or environment, by the
-    /// variables of mpirun, torchrun or SLURM
-    #[arg(long, value_name = "RANKS")]
     pub(crate) parallel: Option<Ranks>,
-
-    /// The most memory to reserve from the device, such as 64MiB or 500MB
-    /// [default: $CACHESCOPE_MEMORY_LIMIT, else unlimited]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory_limit: Option<u64>,
-
-    /// Seed of the split into training and test images, the first weights and the order of training
-    #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-
-    /// Lines of 64 pixels from 0 to 16 and a digit from 0 to 9; compressed if the name ends in .gz
-    #[arg(
-        long,
-        value_name = "PATH",
-        default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv.gz"),
-        hide_default_value = true
-    )]
     pub(crate) data: PathBuf,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            epochs: 40,
+            batch_size: 256,
+            hidden: 512,
+            policy: None,
+            device: None,
+            parallel: None,
+            memory_limit: None,
+            seed: 1,
+            data: concat!(env!("CARGO_MANIFEST_DIR"), "/data/digits.csv.gz").into(),
+        }
+    }
+}
+
 impl Options {
+    /// Reads the command line. Prints the help and returns `None` if that is asked for.
+    pub(crate) fn parse() -> Result<Option<Self>, lexopt::Error> {
+        let mut options = Self::default();
+        let mut parser = Parser::from_env();
+        while let Some(argument) = parser.next()? {
+            let option = match argument {
+                Arg::Short('h') => "help".to_owned(),
+                Arg::Long(name) => name.to_owned(),
+                unknown => return Err(unknown.unexpected()),
+            };
+            if option == "help" {
+                println!("{HELP}");
+                return Ok(None);
+            }
+            let mut read = || parser.value();
+            match option.as_str() {
+                "epochs" => options.epochs = count(&option, read()?, 1..=100_000)?,
+                "batch-size" => options.batch_size = count(&option, read()?, 1..=1 << 20)?,
+                "hidden" => options.hidden = count(&option, read()?, 1..=1 << 20)?,
+                "policy" => options.policy = Some(value(&option, read()?, str::parse)?),
+                "device" => options.device = Some(value(&option, read()?, str::parse)?),
+                "parallel" => options.parallel = Some(value(&option, read()?, str::parse)?),
+                "memory-limit" => {
+                    options.memory_limit = Some(value(&option, read()?, parse_size)?);
+                }
+                "seed" => options.seed = value(&option, read()?, str::parse)?,
+                "data" => options.data = read()?.into(),
+                _ => return Err(Arg::Long(&option).unexpected()),
+            }
+        }
+        Ok(Some(options))
+    }
+
     /// Sets up the device to train on as asked.
     pub(crate) fn set_up_device(&self) -> Device {
         let device = self.device.clone().unwrap_or_else(Device::current);
@@ -90,9 +129,27 @@ impl Options {
     }
 }
 
-/// Reads a number from 1 to `max`.
-fn count(max: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=max)
+/// Parses the value of an option.
+fn value<T, E: Display>(
+    option: &str,
+    text: OsString,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, lexopt::Error> {
+    let text = text.to_string_lossy();
+    parse(&text).map_err(|error| format!("--{option} {text}: {error}").into())
+}
+
+/// Parses a number within a range.
+fn count(
+    option: &str,
+    text: OsString,
+    range: RangeInclusive<usize>,
+) -> Result<usize, lexopt::Error> {
+    value(option, text, |text| match usize::from_str(text) {
+        Ok(count) if range.contains(&count) => Ok(count),
+        Ok(_) => Err(format!("not in {}..={}", range.start(), range.end())),
+        Err(error) => Err(error.to_string()),
+    })
 }
 
 /// Reads a number of bytes with its unit.

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 
 use cachescope::collective::Group;
 
-use crate::digits::Digits;
-use crate::failure::Failure;
 use crate::options::Options;
 use crate::train_here;
+use shared::digits::Digits;
+use shared::failure::Failure;
 
 /// Where the ranks come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

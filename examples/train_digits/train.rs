@@ -4,11 +4,11 @@ use cachescope::collective::Group;
 use cachescope::ndarray::s;
 use cachescope::{Array, Generator, Policy, Result, cache_scope};
 
-use crate::dataset::Dataset;
-use crate::failure::Failure;
-use crate::model::Model;
 use crate::options::Options;
 use crate::progress::Progress;
+use shared::dataset::Dataset;
+use shared::failure::Failure;
+use shared::model::Model;
 
 /// Trains a new model, and answers its accuracy on the test images.
 pub(crate) fn train(

@@ -1,13 +1,47 @@
-//! A flame graph of what was live at the peak, as one SVG that needs nothing else.
+//! A flame graph of the live memory at the peak, as one SVG file that needs nothing else.
+//!
+//! The layout is Brendan Gregg's (<https://www.brendangregg.com/flamegraphs.html>): the width of a frame is its
+//! share of the bytes, callers are below their callees, and siblings are sorted by name. The file is static; the
+//! HTML page has a flame graph to zoom into.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
-
-use inferno::flamegraph::color::{BasicPalette, Palette};
-use inferno::flamegraph::{self, Options};
 
 use crate::folded::at_peak;
 use crate::profile::Profile;
 use crate::size::Size;
+
+/// The width of the graph in pixels.
+const WIDTH: f64 = 1200.0;
+/// The height of a frame in pixels.
+const ROW: f64 = 18.0;
+/// The height of the title in pixels.
+const HEAD: f64 = 36.0;
+/// The width of a character in pixels; labels are cut to the frame.
+const CHARACTER: f64 = 7.0;
+/// Frames below this width in pixels are left out.
+const NARROWEST: f64 = 0.1;
+
+/// A frame with the frames that it called.
+#[derive(Debug, Default)]
+struct Frame<'a> {
+    bytes: u64,
+    callees: BTreeMap<&'a str, Frame<'a>>,
+}
+
+/// The position of a frame: pixels from the left, and frames below it.
+#[derive(Clone, Copy, Debug)]
+struct Corner {
+    left: f64,
+    depth: usize,
+}
+
+/// The scale of the graph.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    total_bytes: u64,
+    levels: usize,
+}
 
 /// Writes a flame graph of the live bytes at the peak of the device, by scope and line, or by backtrace.
 ///
@@ -28,45 +62,163 @@ use crate::size::Size;
 /// ```
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let stacks = at_peak(profile);
-    if stacks.is_empty() {
-        return write_empty(&profile.device, out);
-    }
-    let bytes = stacks
-        .values()
-        .fold(0u64, |sum, own| sum.saturating_add(*own));
-    let mut options = Options::default();
-    let device = as_xml(&profile.device);
-    options.title = format!("{device}: {} live at the peak", Size(bytes));
-    "bytes".clone_into(&mut options.count_name);
-    "Frame:".clone_into(&mut options.name_type);
-    options.colors = Palette::Basic(BasicPalette::Mem);
-    // The same profile gives the same file.
-    options.deterministic = true;
-    let lines: Vec<String> = stacks
-        .into_iter()
-        .map(|(stack, bytes)| format!("{} {bytes}", as_xml(&stack)))
-        .collect();
-    let lines = lines.iter().map(String::as_str);
+    let root = tree(&stacks);
+    let scale = Scale {
+        total_bytes: root.bytes,
+        levels: levels(&root),
+    };
+    let device = escaped(&profile.device);
+    let title = match root.bytes {
+        0 => format!("{device}: nothing was live"),
+        bytes => format!("{device}: {} live at the peak", Size(bytes)),
+    };
+    let height = HEAD + ROW * scale.levels as f64;
     let mut out = BufWriter::new(out);
-    flamegraph::from_lines(&mut options, lines, &mut out)?;
+    writeln!(
+        out,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"monospace\" font-size=\"12\">\n\
+         <text x=\"{}\" y=\"22\" text-anchor=\"middle\" font-size=\"16\">{title}</text>",
+        WIDTH / 2.0
+    )?;
+    if root.bytes > 0 {
+        let corner = Corner {
+            left: 0.0,
+            depth: 0,
+        };
+        write_frame("all", &root, corner, scale, &mut out)?;
+    }
+    writeln!(out, "</svg>")?;
     out.flush()
 }
 
-/// Writes a graph without frames, which inferno refuses to.
-fn write_empty(device: &str, out: &mut dyn Write) -> io::Result<()> {
-    let device = as_xml(device)
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
+/// Returns the tree of the stacks, whose root stands for the whole device.
+fn tree(stacks: &BTreeMap<String, u64>) -> Frame<'_> {
+    let mut root = Frame::default();
+    for (stack, &bytes) in stacks {
+        let mut frame = &mut root;
+        frame.bytes += bytes;
+        for name in stack.split(';') {
+            frame = frame.callees.entry(name).or_default();
+            frame.bytes += bytes;
+        }
+    }
+    root
+}
+
+/// Returns the height of the tree in frames. Does not recurse: a backtrace may be long.
+fn levels(root: &Frame<'_>) -> usize {
+    let mut levels = 0;
+    let mut level = vec![root];
+    while !level.is_empty() {
+        levels += 1;
+        level = level
+            .iter()
+            .flat_map(|frame| frame.callees.values())
+            .collect();
+    }
+    levels
+}
+
+/// Writes the frame `name` and those above it. Does not recurse: a backtrace may be long.
+fn write_frame(
+    name: &str,
+    frame: &Frame<'_>,
+    corner: Corner,
+    scale: Scale,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut waiting = vec![(name, frame, corner)];
+    while let Some((name, frame, corner)) = waiting.pop() {
+        let width = scale.width(frame.bytes);
+        if width < NARROWEST {
+            continue;
+        }
+        write_box(name, frame.bytes, corner, scale, out)?;
+        let mut left = corner.left;
+        for (callee, frame) in &frame.callees {
+            let depth = corner.depth + 1;
+            waiting.push((callee, frame, Corner { left, depth }));
+            left += scale.width(frame.bytes);
+        }
+    }
+    Ok(())
+}
+
+/// Writes one frame as a box with its label, and with name, bytes and share as its tooltip.
+fn write_box(
+    name: &str,
+    bytes: u64,
+    corner: Corner,
+    scale: Scale,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let width = scale.width(bytes);
+    let top = HEAD + ROW * (scale.levels - 1 - corner.depth) as f64;
+    let share = 100.0 * bytes as f64 / scale.total_bytes as f64;
+    let (left, (red, green)) = (corner.left, colour(name));
     writeln!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="600" height="40"><text x="10" y="25">{device}: nothing was live</text></svg>"#
+        "<g><title>{} ({} bytes, {share:.2}%)</title>\
+         <rect x=\"{left:.1}\" y=\"{top}\" width=\"{width:.1}\" height=\"{}\" fill=\"rgb({red},{green},80)\"/>\
+         <text x=\"{:.1}\" y=\"{}\">{}</text></g>",
+        escaped(name),
+        grouped(bytes),
+        ROW - 1.0,
+        left + 3.0,
+        top + 13.0,
+        escaped(&cut(name, ((width - 6.0) / CHARACTER).max(0.0) as usize)),
     )
 }
 
-/// Replaces the characters that XML 1.0 forbids, even as references, by U+FFFD.
-fn as_xml(text: &str) -> String {
-    text.replace(|character| !is_xml(character), "\u{fffd}")
+impl Scale {
+    /// Returns the width of a frame of this many bytes in pixels.
+    fn width(self, bytes: u64) -> f64 {
+        WIDTH * bytes as f64 / self.total_bytes as f64
+    }
+}
+
+/// Returns red and green of a frame: warm, and different for different names.
+fn colour(name: &str) -> (u8, u8) {
+    // FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/).
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    (200 + (hash % 56) as u8, 90 + (hash / 56 % 140) as u8)
+}
+
+/// Returns the first characters of a label that fit; nothing if fewer than three do.
+fn cut(name: &str, fitting: usize) -> String {
+    match name.chars().count() {
+        count if count <= fitting => name.to_owned(),
+        _ if fitting < 3 => String::new(),
+        _ => name.chars().take(fitting - 2).chain("..".chars()).collect(),
+    }
+}
+
+/// Returns a number with commas between groups of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = (digits.as_bytes().rchunks(3).rev())
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
+    groups.join(",")
+}
+
+/// Returns text for an element of XML. Characters that XML 1.0 forbids, even as references, become U+FFFD.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            _ if is_xml(character) => escaped.push(character),
+            _ => escaped.push('\u{fffd}'),
+        }
+    }
+    escaped
 }
 
 /// Returns true for a `Char` of XML 1.0 (<https://www.w3.org/TR/xml/#NT-Char>).

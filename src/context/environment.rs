@@ -4,23 +4,25 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use strum::{EnumString, VariantNames};
-
 use crate::cache::Policy;
 use crate::device::Backend;
 use crate::error::{Error, ErrorKind, Result};
-use crate::naming::unknown;
+use crate::naming::names;
 use crate::pool::PoolKind;
 use crate::recorder::format_of;
 use crate::size::SizeSetting;
 
 /// Whether something is done that may be left out.
-#[derive(Debug, PartialEq, EnumString, VariantNames)]
-#[strum(serialize_all = "kebab-case", parse_err_ty = Error, parse_err_fn = unknown::<Switch>)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Switch {
     Off,
     On,
 }
+
+names!(Switch {
+    Off => "off",
+    On => "on",
+});
 
 /// The environment's settings for all devices.
 #[derive(Debug)]

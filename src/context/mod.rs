@@ -15,7 +15,7 @@ mod timing;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use ref_cast::{RefCastCustom, ref_cast_custom};
+use bytemuck::TransparentWrapper;
 
 use crate::cache::{
     AllocationRecord, CacheConfig, CacheStats, CachesRef, Invalidation, current_stream,
@@ -49,7 +49,7 @@ pub(crate) use timing::Timed;
 /// assert_eq!(a.device(), &device);
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-#[derive(Clone, RefCastCustom)]
+#[derive(Clone, TransparentWrapper)]
 #[repr(transparent)]
 pub struct Device {
     caches: CachesRef,
@@ -72,8 +72,9 @@ impl Hash for Device {
 
 impl Device {
     /// The handle that a block's home stores.
-    #[ref_cast_custom]
-    pub(crate) fn from_caches(caches: &CachesRef) -> &Self;
+    pub(crate) fn from_caches(caches: &CachesRef) -> &Self {
+        Self::wrap_ref(caches)
+    }
 
     pub(crate) fn caches(&self) -> &CachesRef {
         &self.caches

@@ -19,11 +19,8 @@ mod unsplit;
 
 use std::fmt;
 
-use strum::{Display, EnumString, VariantNames};
-
 use crate::device::StreamId;
-use crate::error::Error;
-use crate::naming::unknown;
+use crate::naming::names;
 use crate::size::{UNIT_BYTES, round_up};
 pub(crate) use best_fit::BestFit;
 pub(crate) use owner::StreamOwner;
@@ -196,8 +193,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
 /// assert_eq!(device.memory_stats().allocated_bytes, 8192);
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
-#[strum(serialize_all = "kebab-case", parse_err_ty = Error, parse_err_fn = unknown::<PoolKind>)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PoolKind {
     /// Best fit with immediate split and coalesce.
@@ -212,6 +208,13 @@ pub enum PoolKind {
     /// keeps idle counts as released here; [`trim`](crate::Device::trim) gives it back to the device.
     StreamOrdered,
 }
+
+names!(PoolKind {
+    BestFit => "best-fit",
+    Binned => "binned",
+    Direct => "direct",
+    StreamOrdered => "stream-ordered",
+});
 
 impl PoolKind {
     /// The pools that a host device supports.

@@ -1,8 +1,7 @@
 //! What calls of the driver cost: points of a table, and straight lines between them.
 
-use strum::{Display, EnumIter, EnumString};
-
 use crate::error::{Error, ErrorKind, Result};
+use crate::naming::{Named, names};
 
 /// The tables by name.
 const TABLES: [(&str, &str); 1] = [("h100", include_str!("h100.csv"))];
@@ -11,9 +10,7 @@ const TABLES: [(&str, &str); 1] = [("h100", include_str!("h100.csv"))];
 const COLUMNS: [&str; 6] = ["call", "bytes", "microseconds", "rule", "basis", "source"];
 
 /// A call of the driver for memory, named as the driver does, without `cu`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Display, EnumIter, EnumString,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DriverCall {
     /// A segment.
@@ -38,6 +35,27 @@ pub enum DriverCall {
     MemAllocAsync,
     /// A block of the driver's own pool back.
     MemFreeAsync,
+}
+
+names!(DriverCall {
+    MemAlloc => "MemAlloc",
+    MemFree => "MemFree",
+    MemAddressReserve => "MemAddressReserve",
+    MemAddressFree => "MemAddressFree",
+    MemCreate => "MemCreate",
+    MemMap => "MemMap",
+    MemSetAccess => "MemSetAccess",
+    MemUnmap => "MemUnmap",
+    MemRelease => "MemRelease",
+    MemAllocAsync => "MemAllocAsync",
+    MemFreeAsync => "MemFreeAsync",
+});
+
+impl DriverCall {
+    /// Returns every call once.
+    pub fn iter() -> impl Iterator<Item = Self> {
+        Self::NAMES.iter().map(|&(call, _)| call)
+    }
 }
 
 /// One cost over bytes.

@@ -1,7 +1,5 @@
 //! The account of a simulated driver.
 
-use strum::IntoEnumIterator;
-
 use super::costs::{DriverCall, DriverCosts};
 
 /// So many notes are kept: where they get more, every other one goes.

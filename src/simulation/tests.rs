@@ -3,8 +3,6 @@
 #[path = "random_allocations.rs"]
 mod random_allocations;
 
-use strum::IntoEnumIterator;
-
 use super::*;
 use crate::error::ErrorKind;
 use crate::pool::PoolKind;

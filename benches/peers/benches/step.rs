@@ -13,23 +13,9 @@ use cachescope::{
 };
 use cachescope_peers::race::{Figure, Race};
 
-use dataset::Dataset;
-use digits::Digits;
-use model::Model;
-
-// The step is the example's own.
-#[allow(dead_code, reason = "the benchmark does not split the data")]
-#[path = "../../../examples/train_digits/dataset.rs"]
-mod dataset;
-#[allow(dead_code, reason = "the benchmark knows its data")]
-#[path = "../../../examples/train_digits/digits.rs"]
-mod digits;
-#[allow(dead_code, reason = "the benchmark has no exit code")]
-#[path = "../../../examples/train_digits/failure.rs"]
-mod failure;
-#[allow(dead_code, reason = "the benchmark does not look at the accuracy")]
-#[path = "../../../tests/operations/tests/grad/by_hand.rs"]
-mod model;
+use shared::by_hand::Model;
+use shared::dataset::Dataset;
+use shared::digits::{self, Digits};
 
 const BATCH_SIZE: usize = 256;
 const HIDDEN_UNITS: usize = 512;

@@ -10,8 +10,6 @@ pub(super) mod release;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use strum::{Display, EnumString, VariantNames};
-
 use self::bump::Bump;
 use self::plan::Plan;
 use self::recycle::Recycle;
@@ -21,9 +19,8 @@ use super::request::Request;
 use super::stats::Counters;
 use super::store::Store;
 use crate::device::{DevicePtr, StreamId};
-use crate::error::Error;
 use crate::memory::header::{Header, Home, List};
-use crate::naming::unknown;
+use crate::naming::names;
 
 /// What a named cache does with its idle blocks.
 ///
@@ -36,8 +33,7 @@ use crate::naming::unknown;
 /// assert_eq!(Policy::default().to_string(), "recycle");
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
-#[strum(serialize_all = "kebab-case", parse_err_ty = Error, parse_err_fn = unknown::<Policy>)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
     /// Idle blocks stay in the cache for the next entry.
@@ -57,6 +53,13 @@ pub enum Policy {
     /// goes on as under `Recycle`.
     Plan,
 }
+
+names!(Policy {
+    Recycle => "recycle",
+    Release => "release",
+    Bump => "bump",
+    Plan => "plan",
+});
 
 /// What a request needs from below that the shard cannot serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

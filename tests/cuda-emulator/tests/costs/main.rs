@@ -2,26 +2,7 @@
 
 mod clock;
 mod growth;
-#[path = "../../../../examples/train_digits/model.rs"]
-#[expect(dead_code, reason = "the example uses all of it")]
-mod model;
 mod warm;
-
-/// What the example's model takes, without the files of the example.
-mod dataset {
-    use cachescope::Array;
-
-    #[derive(Debug)]
-    pub(crate) struct Dataset {
-        pub(crate) images: Array<f32>,
-        pub(crate) labels: Array<i64>,
-    }
-}
-
-mod digits {
-    pub(crate) const PIXELS: usize = 64;
-    pub(crate) const CLASSES: usize = 10;
-}
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -8,10 +8,10 @@ use cachescope::{
     Array, Buffer, Device, DeviceConfig, Generator, Policy, PoolKind, Result, cache_scope,
 };
 
-use crate::dataset::Dataset;
-use crate::digits::{CLASSES, PIXELS};
-use crate::model::Model;
 use crate::{MEMORY, Turn, WAITING};
+use shared::dataset::Dataset;
+use shared::digits::{CLASSES, PIXELS};
+use shared::model::Model;
 
 const BATCH: usize = 24;
 

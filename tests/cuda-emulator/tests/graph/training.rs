@@ -1,8 +1,5 @@
 //! A training step by gradients as a graph.
 
-#[path = "../../../../examples/captured/mod.rs"]
-mod captured;
-
 use cachescope::grad::optim::{Adam, Sgd};
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::{Array, Device, DeviceConfig, Generator, Policy, Result, cache_scope, graph};
@@ -84,7 +81,8 @@ fn gradients_are_captured_and_steps_are_not() -> Result<()> {
     let _current = device.enter();
     let (mut eager, mut captured) = (Training::new()?, Training::new()?);
     let mut optimizers = [Adam::new(0.05), Adam::new(0.05)];
-    let graph = captured::Captured::new(&captured.network, |network| captured.loss(network))?;
+    let graph =
+        shared::captured::Captured::new(&captured.network, |network| captured.loss(network))?;
     for round in 0..5 {
         let inputs = (&eager.inputs * 0.5 + round as f32).eval()?;
         eager.inputs.assign(&inputs)?;

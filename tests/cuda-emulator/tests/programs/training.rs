@@ -5,10 +5,10 @@ use cachescope::{
 };
 use cuda_emulator::Control;
 
-use crate::dataset::Dataset;
-use crate::digits::{CLASSES, PIXELS};
-use crate::model::Model;
 use crate::turn;
+use shared::dataset::Dataset;
+use shared::digits::{CLASSES, PIXELS};
+use shared::model::Model;
 
 const BATCH: usize = 12;
 

@@ -4,8 +4,8 @@ use cachescope::grad::optim::Sgd;
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Generator, Result};
 
-use crate::by_hand::Model;
-use crate::dataset::Dataset;
+use shared::by_hand::Model;
+use shared::dataset::Dataset;
 
 /// Weights and biases of both layers.
 type Weights = [Array<f32>; 4];

@@ -13,8 +13,9 @@ const MOMENTUM: f64 = 0.9;
 
 /// The network with its optimizer.
 #[derive(Debug)]
-pub(crate) struct Model {
-    pub(crate) network: Network,
+pub struct Model {
+    /// The network.
+    pub network: Network,
     optimizer: Sgd,
     /// The other ranks, where there are any.
     ranks: Option<DataParallel>,
@@ -22,21 +23,23 @@ pub(crate) struct Model {
 
 /// 64 pixels → hidden units with relu → 10 scores, one a digit.
 #[derive(Debug, Parameters)]
-pub(crate) struct Network {
-    pub(crate) hidden: Layer,
+pub struct Network {
+    /// The hidden layer.
+    pub hidden: Layer,
     output: Layer,
 }
 
 /// Weights of shape `[inputs, outputs]` and a bias of shape `[outputs]`.
 #[derive(Debug, Parameters)]
-pub(crate) struct Layer {
-    pub(crate) weights: Array<f32>,
+pub struct Layer {
+    /// The weights.
+    pub weights: Array<f32>,
     bias: Array<f32>,
 }
 
 impl Model {
     /// A network with random weights on the current device.
-    pub(crate) fn new(hidden_units: usize, generator: &mut Generator) -> Result<Self> {
+    pub fn new(hidden_units: usize, generator: &mut Generator) -> Result<Self> {
         Ok(Self {
             network: Network {
                 hidden: Layer::new(PIXELS, hidden_units, generator)?,
@@ -48,7 +51,7 @@ impl Model {
     }
 
     /// Learns as all ranks of the group do, from what the first one has.
-    pub(crate) fn learn_with(&mut self, group: &Group) -> Result<()> {
+    pub fn learn_with(&mut self, group: &Group) -> Result<()> {
         let ranks = DataParallel::new(group);
         ranks.broadcast(&mut self.network)?;
         self.ranks = Some(ranks);
@@ -57,7 +60,7 @@ impl Model {
 
     /// Learns from a batch: one step of gradient descent. The result, of rank 0, is the mean of the
     /// images' losses before it, on all ranks.
-    pub(crate) fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
+    pub fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
         let Self {
             network,
             optimizer,
@@ -73,7 +76,7 @@ impl Model {
     }
 
     /// The share of the images whose digit gets the highest score.
-    pub(crate) fn accuracy(&self, data: &Dataset) -> Result<f64> {
+    pub fn accuracy(&self, data: &Dataset) -> Result<f64> {
         let guesses = self.network.scores(&data.images)?.argmax_axis(1)?;
         guesses.eq(&data.labels).mean()?.item()
     }

@@ -1,24 +1,21 @@
-//! What training runs leave behind: a curve of the loss, and pictures.
+//! The files that training runs write.
 
 use std::error::Error;
 use std::fmt::Write;
-use std::fs::{self, File};
-use std::io::BufWriter;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use cachescope::Array;
-
 /// Where the files of an example go: the folder that its first argument names, or one in `target`.
-pub(crate) fn folder(example: &str) -> Result<PathBuf, Box<dyn Error>> {
+pub fn folder(example: &str) -> Result<PathBuf, Box<dyn Error>> {
     let named = std::env::args_os().nth(1).map(PathBuf::from);
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/examples-output");
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/examples-output");
     let folder = named.unwrap_or_else(|| target.join(example));
     fs::create_dir_all(&folder)?;
     Ok(folder)
 }
 
 /// Writes the losses of all steps as a line, `loss.svg`.
-pub(crate) fn loss_curve(folder: &Path, losses: &[f32]) -> Result<(), Box<dyn Error>> {
+pub fn loss_curve(folder: &Path, losses: &[f32]) -> Result<(), Box<dyn Error>> {
     const SIZE: (f32, f32) = (640.0, 320.0);
     let most = losses.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
     let across = SIZE.0 / losses.len().max(2) as f32;
@@ -39,19 +36,5 @@ pub(crate) fn loss_curve(folder: &Path, losses: &[f32]) -> Result<(), Box<dyn Er
         losses.first().copied().unwrap_or_default()
     );
     fs::write(folder.join("loss.svg"), svg)?;
-    Ok(())
-}
-
-/// Writes colours from 0 to 1, of shape `[height, width, 3]`, as a PNG.
-#[allow(dead_code, reason = "not every example paints")]
-pub(crate) fn picture(path: &Path, colours: &Array<f32>) -> Result<(), Box<dyn Error>> {
-    let bytes = (colours.clamp(0.0, 1.0) * 255.0)
-        .round()
-        .cast::<u8>()
-        .eval()?;
-    let (height, width) = (colours.shape()[0] as u32, colours.shape()[1] as u32);
-    let mut encoder = png::Encoder::new(BufWriter::new(File::create(path)?), width, height);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.write_header()?.write_image_data(&bytes.to_vec()?)?;
     Ok(())
 }

@@ -2,18 +2,6 @@
 //! `cargo run --release --example mnist_like_cnn [FOLDER]` writes the curve of the loss and what the first kernels look like to
 //! the folder.
 
-mod captured;
-mod charts;
-#[allow(dead_code, reason = "the example train_digits uses the rest")]
-#[path = "train_digits/dataset.rs"]
-mod dataset;
-#[path = "train_digits/digits.rs"]
-mod digits;
-#[allow(dead_code, reason = "the example train_digits uses the rest")]
-#[path = "train_digits/failure.rs"]
-mod failure;
-mod savings;
-
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
@@ -24,9 +12,12 @@ use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::prelude::*;
 use cachescope::{ConvOptions, Generator};
 
-use captured::Captured;
-use dataset::Dataset;
-use digits::{CLASSES, Digits};
+use shared::captured::{self, Captured};
+use shared::dataset::Dataset;
+use shared::digits::{CLASSES, Digits};
+use shared::{charts, savings};
+
+use pictures::write_png;
 
 const EPOCHS: usize = 12;
 const BATCH: usize = 64;
@@ -65,7 +56,7 @@ impl Network {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = charts::folder("mnist_like_cnn")?;
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/digits.csv.gz");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/digits.csv.gz");
     let mut generator = Generator::new(1);
     let digits = Digits::read(&path).map_err(|_| "the digits cannot be read")?;
     let (train, test) = Dataset::split(&digits, &mut generator)?;
@@ -124,7 +115,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         captured::print(batches.len() - 1, graph.loss()?, start.elapsed());
     }
-    charts::picture(
+    write_png(
         &folder.join("kernels.png"),
         &kernels(&network.first.weight)?,
     )?;

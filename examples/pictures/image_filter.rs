@@ -1,14 +1,13 @@
 //! A filter in two dimensions: blurs a photograph as Gauss has it, and finds its edges as Sobel does.
 //! `cargo run --release --example image_filter [OUT.pgm]` writes the edges to a file.
 
-mod savings;
-
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::Path;
 
 use cachescope::prelude::*;
+use shared::savings;
 use zune_jpeg::JpegDecoder;
 
 /// Frames, as if they came from a camera.
@@ -52,7 +51,7 @@ fn edges(image: &Array<f32>) -> Result<Array<f32>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let image = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/flower.jpg"))?;
+    let image = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/flower.jpg"))?;
     savings::watch("frame");
     for frame in 1..=FRAMES {
         cache_scope!("frame", {

@@ -9,25 +9,25 @@ use flate2::bufread::MultiGzDecoder;
 use crate::failure::Failure;
 
 /// Pixels of an image.
-pub(crate) const PIXELS: usize = 64;
+pub const PIXELS: usize = 64;
 /// Digits that an image may show.
-pub(crate) const CLASSES: usize = 10;
+pub const CLASSES: usize = 10;
 /// The value of a pixel that is all ink.
 const INK: u8 = 16;
 
 /// Labelled images as they stand in the file.
 #[derive(Debug, Default)]
-pub(crate) struct Digits {
+pub struct Digits {
     /// The pixels of one image after the other, from 0 to 1.
-    pub(crate) pixels: Vec<f32>,
+    pub pixels: Vec<f32>,
     /// The digit of each image.
-    pub(crate) labels: Vec<i64>,
+    pub labels: Vec<i64>,
 }
 
 impl Digits {
     /// Reads lines of 64 pixels from 0 to 16 and a label from 0 to 9, compressed if the name of the
     /// file ends in ".gz".
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+    pub fn read(path: &Path) -> Result<Self, Failure> {
         let name = path.display();
         let unreadable = |error: io::Error| Failure::Input(format!("{name}: {error}"));
 

@@ -11,16 +11,18 @@ const MOMENTUM: f32 = 0.9;
 
 /// 64 pixels → hidden units with relu → 10 scores, one a digit.
 #[derive(Debug)]
-pub(crate) struct Model {
-    pub(crate) hidden: Layer,
-    pub(crate) output: Layer,
+pub struct Model {
+    /// The hidden layer.
+    pub hidden: Layer,
+    /// The layer of the scores.
+    pub output: Layer,
     /// 0 to 9, which labels are compared with.
     classes: Array<i64>,
 }
 
 impl Model {
     /// A network with random weights on the current device.
-    pub(crate) fn new(hidden_units: usize, generator: &mut Generator) -> Result<Self> {
+    pub fn new(hidden_units: usize, generator: &mut Generator) -> Result<Self> {
         Ok(Self {
             hidden: Layer::new(PIXELS, hidden_units, generator)?,
             output: Layer::new(hidden_units, CLASSES, generator)?,
@@ -30,7 +32,7 @@ impl Model {
 
     /// Learns from a batch: one step of gradient descent. The result, of rank 0, is the sum of the
     /// images' losses before it.
-    pub(crate) fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
+    pub fn step(&mut self, batch: &Dataset) -> Result<Array<f32>> {
         let hidden = self.hidden.apply(&batch.images)?.relu().eval()?;
         let scores = self.output.apply(&hidden)?.eval()?;
         let (loss, d_scores) = cross_entropy(&scores, &batch.labels, &self.classes)?;
@@ -43,7 +45,7 @@ impl Model {
     }
 
     /// The share of the images whose digit gets the highest score.
-    pub(crate) fn accuracy(&self, data: &Dataset) -> Result<f64> {
+    pub fn accuracy(&self, data: &Dataset) -> Result<f64> {
         let hidden = self.hidden.apply(&data.images)?.relu().eval()?;
         let guesses = self.output.apply(&hidden)?.argmax_axis(1)?;
         guesses.eq(&data.labels).mean()?.item()
@@ -52,8 +54,9 @@ impl Model {
 
 /// Weights of shape `[inputs, outputs]` and a bias of shape `[outputs]`.
 #[derive(Debug)]
-pub(crate) struct Layer {
-    pub(crate) weights: Parameter,
+pub struct Layer {
+    /// The weights, of shape `[inputs, outputs]`.
+    pub weights: Parameter,
     bias: Parameter,
 }
 
@@ -82,8 +85,9 @@ impl Layer {
 
 /// Something to be learnt, with the velocity at which it moves.
 #[derive(Debug)]
-pub(crate) struct Parameter {
-    pub(crate) value: Array<f32>,
+pub struct Parameter {
+    /// The value.
+    pub value: Array<f32>,
     velocity: Array<f32>,
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 /// Why the program ended early.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The data cannot be read; the text names the file, and the line and column where there is one.
     Input(String),
     /// The library reported an error, such as a device without room.
@@ -17,7 +17,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// Tells the user, and answers the exit code: 2 for unreadable input, as for a command line that
     /// does not parse, 1 for what went wrong later.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub fn report(&self) -> ExitCode {
         match self {
             // Whoever reads our output has seen enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

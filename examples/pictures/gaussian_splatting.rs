@@ -2,10 +2,6 @@
 //! what all of them are there, and Adam moves them.
 //! `cargo run --release --example gaussian_splatting [FOLDER]` writes the pictures and the curve of the loss to the folder.
 
-mod captured;
-mod charts;
-mod savings;
-
 use std::error::Error;
 use std::fs::File;
 use std::io::BufReader;
@@ -17,7 +13,10 @@ use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::prelude::*;
 use zune_jpeg::JpegDecoder;
 
-use captured::Captured;
+use shared::captured::{self, Captured};
+use shared::{charts, savings};
+
+use pictures::write_png;
 
 const STEPS: usize = 200;
 /// On CUDA, with gradients as a graph.
@@ -94,7 +93,7 @@ fn decibels(mean_square: f32) -> f32 {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = charts::folder("gaussian_splatting")?;
-    let photograph = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/flower.jpg"))?;
+    let photograph = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/flower.jpg"))?;
     let [height, width] = [photograph.shape()[0], photograph.shape()[1]];
     let wanted = photograph.reshape([height * width, 3])?;
     let places = grid(height, width)?;
@@ -143,8 +142,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         captured::print(GRAPH_STEPS, graph.loss()?, start.elapsed());
     }
     let painted = splats.paint(&places)?.reshape([height, width, 3])?;
-    charts::picture(&folder.join("wanted.png"), &photograph)?;
-    charts::picture(&folder.join("painted.png"), &painted)?;
+    write_png(&folder.join("wanted.png"), &photograph)?;
+    write_png(&folder.join("painted.png"), &painted)?;
     charts::loss_curve(&folder, &losses)?;
     println!("pictures and curve: {}", folder.display());
     let last = decibels(losses[STEPS - 1]);

@@ -6,8 +6,7 @@ const KIB: u64 = 1024;
 
 /// The policy of a step, and the scope that is named after it: the first half of a training recycles, and the second runs in
 /// memory that is planned.
-#[allow(dead_code, reason = "not all examples train")]
-pub(crate) fn half(step: usize, steps: usize) -> (&'static str, Policy) {
+pub fn half(step: usize, steps: usize) -> (&'static str, Policy) {
     match 2 * step <= steps {
         true => (HALVES[0], Policy::Recycle),
         false => (HALVES[1], Policy::Plan),
@@ -15,11 +14,10 @@ pub(crate) fn half(step: usize, steps: usize) -> (&'static str, Policy) {
 }
 
 /// The scopes of [`half`].
-#[allow(dead_code, reason = "not all examples train")]
-pub(crate) const HALVES: [&str; 2] = ["train (recycle)", "train (plan)"];
+pub const HALVES: [&str; 2] = ["train (recycle)", "train (plan)"];
 
 /// Has the cache note what each entry asks for, so that [`print`] can tell.
-pub(crate) fn watch(scope: &str) {
+pub fn watch(scope: &str) {
     let config = CacheConfig {
         record: true,
         ..CacheConfig::default()
@@ -28,7 +26,7 @@ pub(crate) fn watch(scope: &str) {
 }
 
 /// Prints what the scope's cache did, and gives its memory back.
-pub(crate) fn print(scope: &str) {
+pub fn print(scope: &str) {
     let stats = cache_stats(scope).expect("the scope was entered");
     let record = Device::current().cache_record(scope);
     let entry_bytes: u64 = record.iter().map(|request| request.bytes).sum();

@@ -7,17 +7,17 @@ use crate::digits::{Digits, PIXELS};
 
 /// Images with the digits that they show.
 #[derive(Debug)]
-pub(crate) struct Dataset {
+pub struct Dataset {
     /// Shape `[images, 64]`.
-    pub(crate) images: Array<f32>,
+    pub images: Array<f32>,
     /// Shape `[images]`.
-    pub(crate) labels: Array<i64>,
+    pub labels: Array<i64>,
 }
 
 impl Dataset {
     /// Brings the digits to the current device, and splits them at random: four fifths to train
     /// with, and the others to test with.
-    pub(crate) fn split(digits: &Digits, generator: &mut Generator) -> Result<(Self, Self)> {
+    pub fn split(digits: &Digits, generator: &mut Generator) -> Result<(Self, Self)> {
         let count = digits.labels.len();
         let all = Self {
             images: Array::from_slice(&digits.pixels, [count, PIXELS])?,
@@ -32,7 +32,7 @@ impl Dataset {
     }
 
     /// Copies of the images at `indices`.
-    pub(crate) fn take(&self, indices: &Array<i64>) -> Result<Self> {
+    pub fn take(&self, indices: &Array<i64>) -> Result<Self> {
         Ok(Self {
             images: self.images.take(indices, 0)?,
             labels: self.labels.take(indices, 0)?,
@@ -41,11 +41,7 @@ impl Dataset {
 
     /// The indices of all images in a new order, `batch_size` at a time; the last batch has what is
     /// left.
-    pub(crate) fn batches(
-        &self,
-        batch_size: usize,
-        generator: &mut Generator,
-    ) -> Result<Vec<Array<i64>>> {
+    pub fn batches(&self, batch_size: usize, generator: &mut Generator) -> Result<Vec<Array<i64>>> {
         let count = self.len();
         let order = Array::permutation_with(generator, count)?;
         (0..count)
@@ -55,7 +51,11 @@ impl Dataset {
     }
 
     /// How many images there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.labels.len()
+    }
+    /// Returns whether there are no images.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }

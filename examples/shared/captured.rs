@@ -8,7 +8,8 @@ use cachescope::graph::{self, Graph};
 use cachescope::{Array, Device, Float, Policy, Result, cache_scope};
 
 /// A captured computation, with the arrays that each launch writes to.
-pub(crate) struct Captured<P> {
+#[derive(Debug)]
+pub struct Captured<P> {
     graph: Graph,
     loss: Array<f32>,
     gradients: P,
@@ -17,7 +18,7 @@ pub(crate) struct Captured<P> {
 impl<P: Parameters> Captured<P> {
     /// Captures the gradients of `loss` at `parameters`, on the current device. A launch reads both where they stand now: they are
     /// to be written in place. Random numbers are the same in every launch.
-    pub(crate) fn new(parameters: &P, loss: impl Fn(&P) -> Result<Array<f32>>) -> Result<Self> {
+    pub fn new(parameters: &P, loss: impl Fn(&P) -> Result<Array<f32>>) -> Result<Self> {
         let (mut value, mut gradients) = value_and_grad(parameters, &loss)?;
         let mut step = || {
             cache_scope!("captured", policy = Policy::Plan, {
@@ -38,20 +39,19 @@ impl<P: Parameters> Captured<P> {
     }
 
     /// Computes them anew.
-    pub(crate) fn launch(&self) -> Result<&P> {
+    pub fn launch(&self) -> Result<&P> {
         self.graph.launch()?;
         Ok(&self.gradients)
     }
 
     /// The loss of the last launch.
-    pub(crate) fn loss(&self) -> Result<f32> {
+    pub fn loss(&self) -> Result<f32> {
         self.loss.item()
     }
 }
 
 /// Prints what some launches came to.
-#[allow(dead_code, reason = "a test has nothing to print")]
-pub(crate) fn print(steps: usize, loss: f32, time: Duration) {
+pub fn print(steps: usize, loss: f32, time: Duration) {
     println!(
         "\nas a graph: {steps} steps more in {:.2} s, to a loss of {loss:.4}",
         time.as_secs_f64()

@@ -1,0 +1,10 @@
+//! Modules that several examples, tests and benchmarks use.
+
+pub mod by_hand;
+pub mod captured;
+pub mod charts;
+pub mod dataset;
+pub mod digits;
+pub mod failure;
+pub mod model;
+pub mod savings;
