@@ -2,7 +2,7 @@
 
 use cachescope::grad::optim::Sgd;
 use cachescope::grad::{Tape, checkpoint, detect_anomaly, hvp, value_and_grad, value_and_step};
-use cachescope::{Array, Error, Result};
+use cachescope::{Array, Device, DeviceConfig, Error, Result};
 
 use crate::differences::numbers;
 
@@ -92,4 +92,26 @@ fn errors_of_a_backward_pass_have_the_line_of_their_operation() {
     });
     let error = error.unwrap_err();
     assert_eq!(error.location().unwrap().line(), line, "{error}");
+}
+
+/// Memory that only the backward pass needs is asked for at the line of the operation it is for.
+#[test]
+fn memory_of_a_backward_pass_is_missing_at_the_line_of_its_operation() -> Result<()> {
+    let config = DeviceConfig {
+        memory_limit: Some(12 << 20),
+        ..DeviceConfig::default()
+    };
+    let device = Device::host_with(config)?;
+    let _current = device.enter();
+    // 8 MiB: the loss takes one of these, its gradient another.
+    let x = Array::<f64>::ones(1 << 20)?;
+    let line = line!() + 2;
+    let error = value_and_grad(&x, |x| {
+        let loss = x.exp().sum()?;
+        (loss * 2.0).eval()
+    });
+    let error = error.unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    assert_eq!(error.location().unwrap().line(), line, "{error}");
+    Ok(())
 }

@@ -26,8 +26,9 @@ enum Step {
         is_captured: bool,
     },
     Sine,
-    /// Runs the steps in a checkpoint, if it is not `plain`.
-    Nest(Rc<Vec<Step>>),
+    /// Runs the steps in a checkpoint, if it is not `plain`, that names these parameters among its
+    /// inputs.
+    Nest([bool; PARAMETERS], Rc<Vec<Step>>),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -39,12 +40,16 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Sine),
     ];
     leaf.prop_recursive(4, 24, 4, |inner| {
-        prop::collection::vec(inner, 1..4).prop_map(|steps| Step::Nest(Rc::new(steps)))
+        (
+            any::<[bool; PARAMETERS]>(),
+            prop::collection::vec(inner, 1..4),
+        )
+            .prop_map(|(names, steps)| Step::Nest(names, Rc::new(steps)))
     })
 }
 
 /// The handles of the parameters: those of the outermost closure, and those among the inputs of the
-/// innermost checkpoint.
+/// innermost checkpoint that names them.
 #[derive(Clone)]
 struct Handles {
     captured: Vec<Array<f64>>,
@@ -75,12 +80,20 @@ fn run(steps: &[Step], x: &Array<f64>, handles: &Handles, plain: bool) -> Result
                 is_captured,
             } => (&x + handles.of(*parameter, *is_captured).flip(0)?).eval()?,
             Step::Sine => x.sin().eval()?,
-            Step::Nest(steps) if plain => run(steps, &x, handles, plain)?,
-            Step::Nest(steps) => {
-                let (steps, captured) = (Rc::clone(steps), handles.captured.clone());
-                checkpoint(&(x, handles.named.clone()), move |(x, named)| {
-                    let (captured, named) = (captured.clone(), named.clone());
-                    run(&steps, x, &Handles { captured, named }, plain)
+            Step::Nest(_, steps) if plain => run(steps, &x, handles, plain)?,
+            Step::Nest(names, steps) => {
+                let (names, steps, outer) = (*names, Rc::clone(steps), handles.clone());
+                let named = (0..PARAMETERS).filter(|parameter| names[*parameter]);
+                let named: Vec<Array<f64>> = named
+                    .map(|parameter| handles.named[parameter].clone())
+                    .collect();
+                checkpoint(&(x, named), move |(x, named)| {
+                    // What is not among the inputs is what the checkpoint around it has.
+                    let (mut handles, mut named) = (outer.clone(), named.iter());
+                    for (handle, _) in handles.named.iter_mut().zip(names).filter(|it| it.1) {
+                        *handle = named.next().expect("it is among the inputs").clone();
+                    }
+                    run(&steps, x, &handles, plain)
                 })?
             }
         };
