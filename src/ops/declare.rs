@@ -80,10 +80,7 @@ macro_rules! function {
         impl $op {
             /// The loop over blocks of elements of `T`.
             const fn block_loop<T: $bound>() -> Option<$crate::ops::host::BlockLoop> {
-                Some($crate::ops::host::block_loop::<
-                    Self,
-                    ($($crate::ops::declare::argument!([T] $($type)?),)+),
-                >)
+                Some($crate::ops::declare::function!(@loop $kind ($($($type)?),+)))
             }
         }
 
@@ -110,6 +107,23 @@ macro_rules! function {
                 $crate::ops::declare::function!(@$way $($x $($type)?,)+ => $host)
             }
         }
+    };
+    // These are computed in `f32` for the narrower floats.
+    (@loop float $types:tt) => { $crate::ops::declare::function!(@widened $types) };
+    (@loop test $types:tt) => { $crate::ops::declare::function!(@widened $types) };
+    (@loop power $types:tt) => { $crate::ops::declare::function!(@widened $types) };
+    (@loop number $types:tt) => { $crate::ops::declare::function!(@widened $types) };
+    (@loop real $types:tt) => { $crate::ops::declare::function!(@widened $types) };
+    (@loop $kind:ident ($($($type:ident)?),+)) => {
+        $crate::ops::host::block_loop::<Self, ($($crate::ops::declare::argument!([T] $($type)?),)+)>
+    };
+    (@widened ($($($type:ident)?),+)) => {
+        $crate::ops::host::loop_of::<
+            Self,
+            T,
+            ($($crate::ops::declare::argument!([T] $($type)?),)+),
+            ($($crate::ops::declare::argument!([f32] $($type)?),)+),
+        >()
     };
     (@rare $from:tt) => { true };
     (@rare) => { false };

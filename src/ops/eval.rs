@@ -42,9 +42,10 @@ impl<E: Expr> Lazy<E> {
             let layout = dense.layout.starting_at(0);
             let work = (size_of::<E::Item>(), dense.bytes_each);
             if is_live() {
-                return followed_evaluation(&self.expr, &layout, || {
+                let buffer = followed_evaluation(&self.expr, &layout, &mut || {
                     host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout)
-                });
+                })?;
+                return Ok(Array::from_parts(buffer, layout));
             }
             let buffer = host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout)?;
             return Ok(Array::from_parts(buffer, layout));
@@ -57,17 +58,16 @@ impl<E: Expr> Lazy<E> {
 /// The elements that `compute` gives, those of `tree`, with the step that passes gradients back.
 #[cold]
 #[track_caller]
-fn followed_evaluation<T: AnyElement>(
+fn followed_evaluation(
     tree: &dyn Tree,
     layout: &Layout,
-    compute: impl FnOnce() -> Result<Buffer>,
-) -> Result<Array<T>> {
+    compute: &mut dyn FnMut() -> Result<Buffer>,
+) -> Result<Buffer> {
     let evaluation = Evaluation::begin(&Formula::of(tree)?, layout.shape())?;
     let _asking = Asking::at(Location::caller());
     let results = std::iter::once(compute().at_caller()?).collect();
     let mut results = evaluation.finish(results, layout);
-    let buffer = results.pop().expect("there is one");
-    Ok(Array::from_parts(buffer, *layout))
+    Ok(results.pop().expect("there is one"))
 }
 
 /// The elements of `tree`.

@@ -54,7 +54,7 @@ pub const fn call_of<F: Function<Args>, Args: Arguments>() -> &'static Call {
         &Call {
             name: F::NAME,
             cuda: F::CUDA,
-            arity: Args::COUNT,
+            arity: Args::DTYPES.len(),
             output: <F::Output as AnyElement>::DTYPE,
             id: TypeId::of::<F>,
             loops: F::LOOPS,

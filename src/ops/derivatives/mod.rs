@@ -120,17 +120,33 @@ pub(super) fn is_followed<T: AnyElement>(array: &Array<T>) -> Result<bool> {
 
 /// Records the step that computed the array `result`, and lets the tape follow it.
 #[track_caller]
-fn record(result: (Buffer, Layout, DType), back: impl FnOnce(&Buffer) -> PassingBack) -> Buffer {
+fn record(result: StepResult, back: impl FnOnce(&Buffer) -> PassingBack) -> Buffer {
     let mut buffers = record_all(SmallVec::from_iter([result]), |results| back(&results[0]));
     buffers.pop().expect("there is one")
 }
+
+/// A result of a step.
+type StepResult = (Buffer, Layout, DType);
 
 /// Records the step that computed several results, and lets the tape track the floats and complex
 /// numbers. `back` may keep the results, as the tape follows them.
 #[track_caller]
 fn record_all(
-    results: SmallVec<[(Buffer, Layout, DType); 1]>,
+    results: SmallVec<[StepResult; 1]>,
     back: impl FnOnce(&[Buffer]) -> PassingBack,
+) -> SmallVec<[Buffer; 1]> {
+    let mut back = Some(back);
+    record_results(results, &mut |results| {
+        let back = back.take().expect("called once");
+        back(results)
+    })
+}
+
+/// Like [`record_all`], but compiled once. Calls `back` once.
+#[track_caller]
+fn record_results(
+    results: SmallVec<[StepResult; 1]>,
+    back: &mut dyn FnMut(&[Buffer]) -> PassingBack,
 ) -> SmallVec<[Buffer; 1]> {
     let followed = results.into_iter().map(|(buffer, layout, dtype)| {
         if is_differentiable(dtype) {

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::graph::is_differentiable;
-use super::tape::{PassingBack, Upstream};
-use super::{AnyArray, Followed, Gradients, Pause, is_live, record_all};
+use super::tape::{Backward, PassingBack, Upstream};
+use super::{AnyArray, Followed, Gradients, Pause, StepResult, is_live, record_results};
 use crate::array::{AnyElement, Array, Buffer};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -127,10 +127,23 @@ impl Ruled {
         R: FnOnce([Option<AnyArray>; N]) -> Result<Vec<C>> + Clone + 'static,
         C: Into<Option<AnyArray>>,
     {
-        match self.0 {
-            None => results,
-            Some(running) => running.finish(results, rule),
-        }
+        let Some(running) = self.0 else {
+            return results;
+        };
+        let layouts = results.each_ref().map(|result| *result.layout());
+        let mut rule = Some(rule);
+        let buffers = running.finish(step_results(&results), &mut |saved| {
+            let rule = rule.take().expect("called once")(saved, &results);
+            Box::new(move |mut upstream: Upstream| {
+                let upstream = std::array::from_fn(|at| upstream[at].take());
+                Ok(rule(upstream)?.into_iter().map(Into::into).collect())
+            })
+        });
+        let mut buffers = buffers.into_iter();
+        layouts.map(|layout| {
+            let buffer = buffers.next().expect("there are as many");
+            Array::from_parts(buffer, layout)
+        })
     }
 }
 
@@ -164,54 +177,90 @@ impl Running {
         }))
     }
 
+    /// Records the step with the rule that `rule` makes, which it calls once.
     #[track_caller]
-    fn finish<T: AnyElement, R, C, const N: usize>(
+    fn finish(
         self,
-        results: [Array<T>; N],
-        rule: impl FnOnce(&mut Saved, &[Array<T>; N]) -> R,
-    ) -> [Array<T>; N]
-    where
-        R: FnOnce([Option<AnyArray>; N]) -> Result<Vec<C>> + Clone + 'static,
-        C: Into<Option<AnyArray>>,
-    {
+        results: SmallVec<[StepResult; 1]>,
+        rule: &mut dyn FnMut(&mut Saved) -> Box<dyn Rule>,
+    ) -> SmallVec<[Buffer; 1]> {
         let Self {
             operation,
             followed,
             operands,
             _pause,
         } = self;
-        let layouts = results.each_ref().map(|result| *result.layout());
-        let parts = results.each_ref().map(|result| {
-            let buffer = result.buffer().share();
-            (buffer, *result.layout(), T::DTYPE)
-        });
-        let buffers = record_all(parts.into_iter().collect(), |buffers| {
+        record_results(results, &mut |buffers| {
+            let known = operands.iter().chain(buffers);
             let mut saved = Saved {
                 bytes: 0,
-                known: operands,
+                known: known.map(Buffer::share).collect(),
                 is_followed: true,
             };
-            saved.known.extend(buffers.iter().map(Buffer::share));
-            let rule = rule(&mut saved, &results);
-            let backward = move |mut upstream: Upstream, gradients: &mut Gradients| {
-                let upstream = std::array::from_fn(|at| upstream[at].take());
-                for (followed, contribution) in followed.into_iter().zip(rule(upstream)?) {
-                    if let (Some(followed), Some(contribution)) = (followed, contribution.into()) {
-                        gradients.add(followed, contribution)?;
-                    }
-                }
-                Ok(())
+            let step = RuleStep {
+                rule: rule(&mut saved),
+                followed: followed.clone(),
             };
             PassingBack {
-                backward: Box::new(backward),
+                backward: Box::new(step),
                 saved_bytes: saved.bytes,
                 only_once: (!saved.is_followed).then_some(operation),
             }
-        });
-        let mut buffers = buffers.into_iter();
-        layouts.map(|layout| {
-            let buffer = buffers.next().expect("there are as many");
-            Array::from_parts(buffer, layout)
+        })
+    }
+}
+
+/// Returns handles on the results of a step.
+fn step_results<T: AnyElement>(results: &[Array<T>]) -> SmallVec<[StepResult; 1]> {
+    let mut parts = SmallVec::with_capacity(results.len());
+    for result in results {
+        parts.push((result.buffer().share(), *result.layout(), T::DTYPE));
+    }
+    parts
+}
+
+/// The gradients that a rule gives for the operands; none for an operand without one.
+type Contributions = SmallVec<[Option<AnyArray>; 3]>;
+
+/// A rule that computes the gradients of operands from those of results.
+trait Rule {
+    fn apply(self: Box<Self>, upstream: Upstream) -> Result<Contributions>;
+
+    /// Returns a copy.
+    fn share(&self) -> Box<dyn Rule>;
+}
+
+impl<F: FnOnce(Upstream) -> Result<Contributions> + Clone + 'static> Rule for F {
+    fn apply(self: Box<Self>, upstream: Upstream) -> Result<Contributions> {
+        self(upstream)
+    }
+
+    fn share(&self) -> Box<dyn Rule> {
+        Box::new(self.clone())
+    }
+}
+
+/// The backward pass of a step with a rule.
+struct RuleStep {
+    rule: Box<dyn Rule>,
+    followed: Vec<Option<Followed>>,
+}
+
+impl Backward for RuleStep {
+    fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()> {
+        let contributions = self.rule.apply(upstream)?;
+        for (followed, contribution) in self.followed.into_iter().zip(contributions) {
+            if let (Some(followed), Some(contribution)) = (followed, contribution) {
+                gradients.add(followed, contribution)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn share(&self) -> Box<dyn Backward> {
+        Box::new(Self {
+            rule: self.rule.share(),
+            followed: self.followed.clone(),
         })
     }
 }

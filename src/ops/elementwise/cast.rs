@@ -9,7 +9,7 @@ use crate::array::scalar::convert;
 use crate::array::scalar::pass::Pass;
 use crate::array::{AnyElement, Array, DType};
 use crate::ops::expr::{Expr, Lazy};
-use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
+use crate::ops::host::{BlockLoop, Loops, Table, block_loop, loop_of, table};
 use crate::ops::node::{Apply, Function, Leaf, unary};
 
 /// The conversion to `U`, as Rust's `as` does it.
@@ -18,7 +18,11 @@ pub struct Cast<U>(PhantomData<U>);
 
 impl<U: AnyElement> Cast<U> {
     const fn block_loop<T: AnyElement>() -> Option<BlockLoop> {
-        Some(block_loop::<Self, (T,)>)
+        Some(match T::DTYPE {
+            // One byte, which is 0 or 1.
+            DType::Bool => block_loop::<Self, (u8,)>,
+            _ => loop_of::<Self, T, (T,), (f32,)>(),
+        })
     }
 }
 

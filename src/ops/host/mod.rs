@@ -55,7 +55,7 @@ macro_rules! by_bytes {
 use by_bytes;
 
 pub use blocked::{Arguments, BlockLoop, Loops, block_loop};
-pub(super) use blocked::{RUN, Table, table};
+pub(super) use blocked::{RUN, Table, loop_of, table};
 pub(super) use compact::{compacted, positions};
 pub(super) use copy::{copied, joined};
 pub(super) use evaluate::{Results, evaluate, evaluate_fused};

@@ -38,6 +38,14 @@ pub(in crate::ops) fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut O
         // SAFETY: the processor has the features, as just seen.
         return unsafe { vectorised_for_certain(work, out) };
     }
+    as_compiled(work, out)
+}
+
+/// Runs `work` by the instructions that the library is compiled for. Out of line, so that several calls with one kind of
+/// work share the code.
+#[inline(never)]
+#[track_caller]
+fn as_compiled<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
     work.run::<{ cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma") }>(out)
 }
 
@@ -56,7 +64,7 @@ pub(super) unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
     #[cfg(target_arch = "x86_64")]
     return unsafe { with_avx2(work, out) };
     #[cfg(not(target_arch = "x86_64"))]
-    work.run::<{ cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma") }>(out)
+    as_compiled(work, out)
 }
 
 /// Runs `work` with vectors of 32 bytes.

@@ -156,6 +156,7 @@ impl<T: Float> Reducer<T> for CrossEntropy {
     };
     const NAME: &'static str = "cross_entropy";
     const CUDA: CudaFold = <Logsumexp as Reducer<T>>::CUDA;
+    type Folded = Logsumexp;
     type Output = f64;
     type Partial = Exponents<T::Accumulator>;
     type Total = Exponents<f64>;
@@ -190,7 +191,7 @@ impl<T: Float> Reducer<T> for CrossEntropy {
     }
 
     #[inline(always)]
-    fn finish<const FMA: bool>(total: Self::Total, _count: usize) -> f64 {
-        <Logsumexp as Reducer<f64>>::finish::<FMA>(total, 0)
+    fn finish(total: Self::Total, _count: usize) -> f64 {
+        <Logsumexp as Reducer<f64>>::finish(total, 0)
     }
 }

@@ -99,6 +99,7 @@ impl<T: Float> Reducer<T> for Logsumexp {
         join: "cs_merge(a, b)",
         finish: "cs_cast<R>(a.scale + log(a.sum))",
     };
+    type Folded = Self;
     type Output = T;
     type Partial = Exponents<T::Accumulator>;
     // In `f64` for every type, because there may be many of them.
@@ -140,8 +141,8 @@ impl<T: Float> Reducer<T> for Logsumexp {
     }
 
     #[inline(always)]
-    fn finish<const FMA: bool>(total: Self::Total, _count: usize) -> T {
-        let sum = math::ln(&mut Fast::<FMA>::default(), total.sum);
+    fn finish(total: Self::Total, _count: usize) -> T {
+        let sum = math::ln(&mut Fast::<false>::default(), total.sum);
         T::from_f64(total.scale + sum)
     }
 }

@@ -115,6 +115,7 @@ macro_rules! extreme {
                     join: $cuda,
                     finish: "cs_cast<R>(a)",
                 };
+                type Folded = Self;
                 type Output = T;
                 type Partial = T;
                 type Total = T;
@@ -163,7 +164,7 @@ macro_rules! extreme {
                 }
 
                 #[inline(always)]
-                fn finish<const FMA: bool>(total: T, _count: usize) -> T {
+                fn finish(total: T, _count: usize) -> T {
                     total
                 }
             }
@@ -195,6 +196,7 @@ macro_rules! extreme {
                     join: concat!($cuda_place, "(a, b)"),
                     finish: "a.index",
                 };
+                type Folded = Self;
                 type Output = i64;
                 type Partial = (T, i64);
                 type Total = (T, i64);
@@ -237,7 +239,7 @@ macro_rules! extreme {
                 }
 
                 #[inline(always)]
-                fn finish<const FMA: bool>(total: (T, i64), _count: usize) -> i64 {
+                fn finish(total: (T, i64), _count: usize) -> i64 {
                     total.1
                 }
             }

@@ -62,6 +62,10 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// The host's loops for some types, compiled with the library.
     const LOOPS: &'static FoldTable;
 
+    /// The reducer whose loops fold the elements: for several that differ in
+    /// [`finish`](Self::finish) alone, one of them.
+    type Folded: Reducer<T, Partial = Self::Partial, Total = Self::Total>;
+
     /// The type of the result.
     type Output: AnyElement;
 
@@ -91,7 +95,7 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total;
 
     /// The result for `count` elements.
-    fn finish<const FMA: bool>(total: Self::Total, count: usize) -> Self::Output;
+    fn finish(total: Self::Total, count: usize) -> Self::Output;
 }
 
 /// A reducer in CUDA C++, as types and expressions. `T` is what elements are computed in, `A` what their

@@ -136,6 +136,7 @@ macro_rules! moments {
                     join: "cs_merge(a, b)",
                     finish: $cuda,
                 };
+                type Folded = Var;
                 type Output = T::Average;
                 type Partial = Block<MeanOf<T>>;
                 type Total = Moments;
@@ -182,7 +183,7 @@ macro_rules! moments {
                 }
 
                 #[inline(always)]
-                fn finish<const FMA: bool>(total: Moments, _count: usize) -> T::Average {
+                fn finish(total: Moments, _count: usize) -> T::Average {
                     let $moments = total;
                     T::Average::from_f64($finish)
                 }

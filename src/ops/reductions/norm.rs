@@ -120,6 +120,7 @@ impl<T: Element> Reducer<T> for Norm {
         join: "cs_merge(a, b)",
         finish: "cs_cast<R>(cs_root(a))",
     };
+    type Folded = Self;
     type Output = T::Average;
     type Partial = Squares;
     type Total = Squares;
@@ -178,7 +179,7 @@ impl<T: Element> Reducer<T> for Norm {
     }
 
     #[inline(always)]
-    fn finish<const FMA: bool>(total: Squares, _count: usize) -> T::Average {
+    fn finish(total: Squares, _count: usize) -> T::Average {
         T::Average::from_f64(total.root())
     }
 }

@@ -123,6 +123,7 @@ macro_rules! sums {
                         finish: $cuda,
                     }
                 };
+                type Folded = Self;
                 type Output = $output;
                 type Partial = $accumulator;
                 type Total = Compensated<$accumulator>;
@@ -161,7 +162,7 @@ macro_rules! sums {
                 }
 
                 #[inline(always)]
-                fn finish<const FMA: bool>(total: Self::Total, $count: usize) -> $output {
+                fn finish(total: Self::Total, $count: usize) -> $output {
                     let $sum = total.value();
                     convert($finish)
                 }
@@ -209,6 +210,7 @@ impl<T: AnyElement> Reducer<T> for Prod {
         join: "cs_mul(a, b)",
         finish: "cs_cast<R>(a)",
     };
+    type Folded = Self;
     type Output = T::Total;
     type Partial = T::Accumulator;
     type Total = T::Accumulator;
@@ -243,7 +245,7 @@ impl<T: AnyElement> Reducer<T> for Prod {
     }
 
     #[inline(always)]
-    fn finish<const FMA: bool>(product: T::Accumulator, _count: usize) -> T::Total {
+    fn finish(product: T::Accumulator, _count: usize) -> T::Total {
         convert(product)
     }
 }

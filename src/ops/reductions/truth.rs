@@ -37,6 +37,7 @@ macro_rules! truth {
                     join: $cuda,
                     finish: "a",
                 };
+                type Folded = Self;
                 type Output = bool;
                 type Partial = bool;
                 type Total = bool;
@@ -72,7 +73,7 @@ macro_rules! truth {
                 }
 
                 #[inline(always)]
-                fn finish<const FMA: bool>(total: bool, _count: usize) -> bool {
+                fn finish(total: bool, _count: usize) -> bool {
                     total
                 }
             }

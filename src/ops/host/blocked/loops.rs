@@ -1,5 +1,6 @@
 //! Loops over blocks of elements: one for each function and element type, compiled with the library.
 
+use super::widened::widened_loop;
 use crate::array::{AnyElement, DType};
 use crate::ops::host::fused::{InMemory, Runs, fill};
 use crate::ops::node::{Apply, Function};
@@ -85,8 +86,8 @@ pub trait Arguments: Copy + 'static {
     /// Runs of elements in memory.
     type InMemory: Runs<Items = Self>;
 
-    /// How many there are.
-    const COUNT: usize;
+    /// Their types.
+    const DTYPES: &'static [DType];
 
     /// The runs at these addresses.
     fn runs(from: &[*const u8; MOST_OPERANDS]) -> Self::InMemory;
@@ -97,7 +98,7 @@ macro_rules! arguments {
         impl<$($operand: AnyElement),+> Arguments for ($($operand,)+) {
             type InMemory = ($(InMemory<$operand>,)+);
 
-            const COUNT: usize = [$($index),+].len();
+            const DTYPES: &'static [DType] = &[$($operand::DTYPE),+];
 
             #[inline(always)]
             fn runs(from: &[*const u8; MOST_OPERANDS]) -> Self::InMemory {
@@ -111,6 +112,21 @@ arguments!(A 0);
 arguments!(A 0, B 1);
 arguments!(A 0, B 1, C 2);
 arguments!(A 0, B 1, C 2, D 3);
+
+/// Returns the loop of `F` for elements of `T`, whose arguments are `Own`. `Wide` are the arguments
+/// for `f32`, which computes for the narrower floats.
+pub(crate) const fn loop_of<F, T, Own, Wide>() -> BlockLoop
+where
+    F: Function<Own> + Function<Wide>,
+    T: AnyElement,
+    Own: Arguments,
+    Wide: Arguments,
+{
+    match T::DTYPE {
+        DType::F16 | DType::Bf16 => widened_loop::<F, Own, Wide>,
+        _ => block_loop::<F, Own>,
+    }
+}
 
 /// The function `F` of `count` elements of each operand.
 ///

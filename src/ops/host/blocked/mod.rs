@@ -13,10 +13,11 @@ mod reader;
 mod room;
 mod tile;
 mod view;
+mod widened;
 
 pub(super) use blocks::{Blocks, Readable};
 pub use loops::{Arguments, BlockLoop, Loops, block_loop};
-pub(crate) use loops::{Table, table};
+pub(crate) use loops::{Table, loop_of, table};
 pub(crate) use program::Program;
 pub(super) use view::coordinates;
 

@@ -14,8 +14,8 @@ use crate::ops::reductions::Reducer;
 /// Rows that are folded before their results are merged into the totals.
 const BLOCK_ROWS: usize = 16;
 
-/// Rows that are taken into partial results at once, which are read and written once for all of them.
-const GROUP: usize = 4;
+/// Rows that are added to the partial results in one pass: with the row that opens them, three groups are a block.
+const GROUP: usize = 5;
 
 /// The outputs that are made side by side, at most: so many that long parts of rows are read at once.
 const WIDTH: usize = BLOCK;
@@ -26,27 +26,19 @@ pub(super) fn together(inner: usize) -> usize {
     if inner < WIDTH { RUN } else { RUN / 2 }
 }
 
-/// Folds elements that stand apart, several outputs side by side; the first of `out` has number
-/// `first`.
+/// Reduces elements that are not contiguous, several outputs side by side; the first of `out` has
+/// number `first`.
 pub(super) fn columns<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
     folds: Lanes,
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {
-    // As the number of outputs that a thread makes must not matter, this is not of their width. Where
-    // there are many of them, they make work for threads enough.
+    // The number of outputs that a thread computes must not matter, so this does not depend on it. If there are
+    // many outputs, they are work for threads enough.
     let rows = (CHUNK / folds.inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
     if folds.length <= rows || folds.inner >= WIDTH {
-        return elements.read(|elements| {
-            let columns = Columns {
-                elements,
-                folds,
-                first,
-                reducer: PhantomData::<F>,
-            };
-            vectorised(columns, out);
-        });
+        return short_columns::<F, T>(elements, folds, first, out);
     }
     for place in column_runs(folds, first, out.len(), RUN) {
         let width = place.columns.len();
@@ -54,30 +46,65 @@ pub(super) fn columns<F: Reducer<T>, T: AnyElement>(
             folds.length,
             rows,
             &|rows| {
+                let mut totals = [const { MaybeUninit::uninit() }; RUN];
                 elements.read(|elements| {
-                    let long = LongColumns {
+                    let columns = Columns {
                         elements,
                         folds,
                         rows,
-                        start: place.start,
-                        width,
-                        reducer: PhantomData::<F>,
+                        first: first + place.columns.start,
+                        reducer: PhantomData::<F::Folded>,
                     };
-                    vectorised(long, &mut ())
-                })
+                    vectorised(columns, &mut totals[..width]);
+                });
+                totals
             },
-            &|left: [F::Total; RUN], right| {
-                let mut totals = left;
-                for (left, &right) in totals[..width].iter_mut().zip(&right) {
-                    *left = F::merge::<false>(*left, right);
+            &|mut totals, right| {
+                for (left, right) in totals[..width].iter_mut().zip(&right) {
+                    // SAFETY: the loop has written the totals of all outputs.
+                    let (one, other) = unsafe { (left.assume_init(), right.assume_init()) };
+                    left.write(F::merge::<false>(one, other));
                 }
                 totals
             },
         );
-        for (slot, &total) in out[place.columns].iter_mut().zip(&totals) {
-            slot.write(F::finish::<false>(total, folds.length));
+        for (slot, total) in out[place.columns].iter_mut().zip(&totals) {
+            // SAFETY: as above.
+            slot.write(F::finish(unsafe { total.assume_init() }, folds.length));
         }
     }
+}
+
+/// Reduces all rows of each output at once.
+fn short_columns<F: Reducer<T>, T: AnyElement>(
+    elements: Readable<'_, T>,
+    folds: Lanes,
+    first: usize,
+    out: &mut [MaybeUninit<F::Output>],
+) {
+    // Whole rows of outputs, where one has room.
+    let at_once = WIDTH / folds.inner.min(WIDTH) * folds.inner.min(WIDTH);
+    elements.read(|elements| {
+        let mut totals = [const { MaybeUninit::uninit() }; WIDTH];
+        let mut done = 0;
+        while done < out.len() {
+            let number = first + done;
+            let count = (at_once - number % folds.inner.min(WIDTH)).min(out.len() - done);
+            let columns = Columns {
+                elements,
+                folds,
+                rows: 0..folds.length,
+                first: number,
+                reducer: PhantomData::<F::Folded>,
+            };
+            vectorised(columns, &mut totals[..count]);
+            for (slot, total) in out[done..done + count].iter_mut().zip(&totals) {
+                // SAFETY: the loop has written as many totals.
+                slot.write(F::finish(unsafe { total.assume_init() }, folds.length));
+            }
+            done += count;
+        }
+    });
 }
 
 /// Outputs whose first elements stand together.
@@ -132,19 +159,20 @@ impl Iterator for ColumnRuns {
     }
 }
 
-/// Outputs side by side; the first has number `first`.
+/// Outputs side by side, the first of which has number `first`, and the rows of elements whose totals are computed.
 struct Columns<'a, 'b, 'c, F, T> {
     elements: &'a mut Blocks<'b, 'c, T>,
     folds: Lanes,
+    rows: Range<usize>,
     first: usize,
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for Columns<'_, '_, '_, F, T> {
+impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Columns<'_, '_, '_, F, T> {
     type Result = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Output>]) {
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Total>]) {
         let Self {
             elements, folds, ..
         } = self;
@@ -156,39 +184,11 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for Columns<'_
         let mut side = Side::<F, T>::new(elements, &mut partials[..widest], &mut totals[..widest]);
         for place in column_runs(folds, self.first, out.len(), widest) {
             let out = &mut out[place.columns];
-            side.fold::<FMA>(elements, folds, 0..folds.length, place.start, out.len());
+            side.fold::<FMA>(elements, folds, self.rows.clone(), place.start, out.len());
             for (slot, &total) in out.iter_mut().zip(&*side.totals) {
-                slot.write(F::finish::<FMA>(total, folds.length));
+                slot.write(total);
             }
         }
-    }
-}
-
-/// Outputs side by side, `width` of them, and the rows of elements whose totals are asked for. The
-/// first element of the first row of all has number `start`.
-struct LongColumns<'a, 'b, 'c, F, T> {
-    elements: &'a mut Blocks<'b, 'c, T>,
-    folds: Lanes,
-    rows: Range<usize>,
-    start: usize,
-    width: usize,
-    reducer: PhantomData<F>,
-}
-
-impl<F: Reducer<T>, T: AnyElement> Loop<()> for LongColumns<'_, '_, '_, F, T> {
-    type Result = [F::Total; RUN];
-
-    #[inline(always)]
-    #[track_caller]
-    fn run<const FMA: bool>(self, _out: &mut ()) -> Self::Result {
-        let elements = self.elements;
-        let (mut partials, mut totals) = (
-            allocate_for::<F::Partial, RUN>(),
-            allocate_for::<F::Total, RUN>(),
-        );
-        let mut side = Side::<F, T>::new(elements, &mut partials, &mut totals);
-        side.fold::<FMA>(elements, self.folds, self.rows, self.start, self.width);
-        *side.totals.first_chunk().expect("there are as many")
     }
 }
 
@@ -242,7 +242,7 @@ impl<'a, F: Reducer<T>, T: AnyElement> Side<'a, F, T> {
         // Whole rows of outputs stand together, so that short ones are read many at once; of elements that
         // all do, parts of rows are read with what stands between them.
         let together = match (width == inner, stands) {
-            (_, true) => (BLOCK / width).max(GROUP),
+            (_, true) => BLOCK_ROWS,
             (true, false) => (BLOCK / width).max(1),
             (false, false) => 1,
         };
@@ -257,15 +257,19 @@ impl<'a, F: Reducer<T>, T: AnyElement> Side<'a, F, T> {
                 let from = start + row * inner;
                 let values = elements.values(from..from + (count - 1) * inner + width);
                 let of_row = |index: usize| &values[index * inner..][..width];
-                let grouped = if stands { count - count % GROUP } else { 0 };
-                for index in (0..grouped).step_by(GROUP) {
-                    let group = std::array::from_fn(|within| of_row(index + within));
-                    let opens = row + index == opened;
-                    accumulate_group::<F, T, FMA>(partials, group, row + index, opens);
+                let mut index = 0;
+                if row == opened {
+                    open::<F, T>(partials, of_row(0), row);
+                    index = 1;
                 }
-                for index in grouped..count {
-                    let opens = row + index == opened;
-                    accumulate::<F, T, FMA>(partials, of_row(index), row + index, opens);
+                while stands && index + GROUP <= count {
+                    let group = std::array::from_fn(|within| of_row(index + within));
+                    accumulate_group::<F, T, FMA>(partials, group, row + index);
+                    index += GROUP;
+                }
+                while index < count {
+                    accumulate::<F, T, FMA>(partials, of_row(index), row + index);
+                    index += 1;
                 }
                 row += count;
             }
@@ -282,50 +286,40 @@ impl<'a, F: Reducer<T>, T: AnyElement> Side<'a, F, T> {
     }
 }
 
-/// Takes one more element into each of `partials`, or opens them with it.
+/// Begins each of `partials` with an element.
+#[inline(always)]
+fn open<F: Reducer<T>, T: AnyElement>(partials: &mut [F::Partial], values: &[T], row: usize) {
+    for (partial, &value) in partials.iter_mut().zip(values) {
+        *partial = F::open(value, row);
+    }
+}
+
+/// Adds one element to each of `partials`.
 #[inline(always)]
 fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     partials: &mut [F::Partial],
     values: &[T],
     row: usize,
-    opens: bool,
 ) {
-    let pairs = partials.iter_mut().zip(values);
-    if opens {
-        for (partial, &value) in pairs {
-            *partial = F::open(value, row);
-        }
-    } else {
-        for (partial, &value) in pairs {
-            *partial = F::step::<FMA>(*partial, value, row);
-        }
+    for (partial, &value) in partials.iter_mut().zip(values) {
+        *partial = F::step::<FMA>(*partial, value, row);
     }
 }
 
-/// The same with one element of each of several rows, in one pass over `partials`.
+/// Adds one element of each of several rows to each of `partials`, in one pass.
 #[inline(always)]
 fn accumulate_group<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     partials: &mut [F::Partial],
     rows: [&[T]; GROUP],
     first: usize,
-    opens: bool,
 ) {
     let width = partials.len();
     let rows = rows.map(|row| &row[..width]);
-    let rest = |mut partial, column: usize| {
-        for (index, row) in rows.iter().enumerate().skip(1) {
+    for column in 0..width {
+        let mut partial = partials[column];
+        for (index, row) in rows.iter().enumerate() {
             partial = F::step::<FMA>(partial, row[column], first + index);
         }
-        partial
-    };
-    if opens {
-        for column in 0..width {
-            partials[column] = rest(F::open(rows[0][column], first), column);
-        }
-    } else {
-        for column in 0..width {
-            let partial = F::step::<FMA>(partials[column], rows[0][column], first);
-            partials[column] = rest(partial, column);
-        }
+        partials[column] = partial;
     }
 }

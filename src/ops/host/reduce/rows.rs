@@ -1,4 +1,4 @@
-//! Folds of elements that stand together.
+//! Reductions of elements that are contiguous.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -10,8 +10,7 @@ use crate::ops::host::blocked::{BLOCK, Blocks, Readable};
 use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::reductions::Reducer;
 
-/// Folds `length` elements for each of `out`, the first of which has number `first`.
-#[inline(always)]
+/// Reduces `length` elements for each of `out`, the first of which has number `first`.
 pub(super) fn rows<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
     length: usize,
@@ -22,79 +21,36 @@ pub(super) fn rows<F: Reducer<T>, T: AnyElement>(
         return long_rows::<F, T>(elements, length, first, out);
     }
     elements.read(|elements| {
-        let rows = Rows {
-            elements,
-            length,
-            first,
-            reducer: PhantomData::<F>,
-        };
-        vectorised(rows, out);
-    });
-}
-
-/// Outputs whose elements stand together, `length` for each; the first output has number `first`.
-struct Rows<'a, 'b, 'c, F, T> {
-    elements: &'a mut Blocks<'b, 'c, T>,
-    length: usize,
-    first: usize,
-    reducer: PhantomData<F>,
-}
-
-impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for Rows<'_, '_, '_, F, T> {
-    type Result = ();
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Output>]) {
-        let Self {
-            elements,
-            length,
-            first,
-            ..
-        } = self;
         if length > BLOCK {
             for (index, slot) in out.iter_mut().enumerate() {
                 let start = (first + index) * length;
-                let total = total_of::<F, T, FMA>(elements, start..start + length, 0);
-                slot.write(F::finish::<FMA>(total, length));
+                let total = total_of::<F::Folded, T>(elements, start..start + length, 0);
+                slot.write(F::finish(total, length));
             }
             return;
         }
         let together = BLOCK / length;
+        let mut totals = [const { MaybeUninit::uninit() }; BLOCK];
         for (index, part) in out.chunks_mut(together).enumerate() {
             let start = (first + index * together) * length;
-            let values = elements.values(start..start + part.len() * length);
-            for (slot, row) in part.iter_mut().zip(values.chunks_exact(length)) {
-                let total = F::total(F::fold::<FMA>(row, 0), length);
-                slot.write(F::finish::<FMA>(total, length));
+            let rows = Rows {
+                values: elements.values(start..start + part.len() * length),
+                length,
+                first: 0,
+                before: None,
+                reducer: PhantomData::<F::Folded>,
+            };
+            let totals = &mut totals[..part.len()];
+            vectorised(rows, totals);
+            for (slot, total) in part.iter_mut().zip(totals) {
+                // SAFETY: the loop has written as many totals as there are rows.
+                slot.write(F::finish(unsafe { total.assume_init() }, length));
             }
         }
-    }
+    });
 }
 
-/// The total of the elements of `range`, block by block; the first of them has number `index` among
-/// those of its output.
-#[inline(always)]
-fn total_of<F: Reducer<T>, T: AnyElement, const FMA: bool>(
-    elements: &mut Blocks<'_, '_, T>,
-    range: Range<usize>,
-    index: usize,
-) -> F::Total {
-    let (count, start) = (range.len(), range.start);
-    // So many that joining a block's accumulators counts for little, and so few that the sum of one loses little.
-    let block = BLOCK;
-    let values = elements.values(start..start + block.min(count));
-    let mut total = F::total(F::fold::<FMA>(values, index), values.len());
-    let mut done = block;
-    while done < count {
-        let values = elements.values(start + done..start + count.min(done + block));
-        let more = F::total(F::fold::<FMA>(values, index + done), values.len());
-        total = F::merge::<FMA>(total, more);
-        done += block;
-    }
-    total
-}
-
-/// As [`Rows`], for long ones.
+/// Reduces rows that need more than one chunk each. Chunks are merged two by two.
 fn long_rows<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
     length: usize,
@@ -108,34 +64,76 @@ fn long_rows<F: Reducer<T>, T: AnyElement>(
             CHUNK,
             &|part| {
                 elements.read(|elements| {
-                    let chunk = Chunk {
-                        elements,
-                        range: start + part.start..start + part.end,
-                        index: part.start,
-                        reducer: PhantomData::<F>,
-                    };
-                    vectorised(chunk, &mut ())
+                    let range = start + part.start..start + part.end;
+                    total_of::<F::Folded, T>(elements, range, part.start)
                 })
             },
             &F::merge::<false>,
         );
-        slot.write(F::finish::<false>(total, length));
+        slot.write(F::finish(total, length));
     }
 }
 
-/// Elements whose total is asked for.
-struct Chunk<'a, 'b, 'c, F, T> {
-    elements: &'a mut Blocks<'b, 'c, T>,
+/// Returns the total of the elements of `range`; the first of them has number `index` among those
+/// of its output.
+fn total_of<F: Reducer<T>, T: AnyElement>(
+    elements: &mut Blocks<'_, '_, T>,
     range: Range<usize>,
     index: usize,
+) -> F::Total {
+    let at_once = if elements.stands() {
+        range.len()
+    } else {
+        BLOCK
+    };
+    let mut total = None;
+    for start in range.clone().step_by(at_once) {
+        let end = range.end.min(start + at_once);
+        let row = Rows {
+            values: elements.values(start..end),
+            length: end - start,
+            first: index + (start - range.start),
+            before: total,
+            reducer: PhantomData::<F>,
+        };
+        let mut slot = [MaybeUninit::uninit()];
+        vectorised(row, &mut slot[..]);
+        // SAFETY: the loop has written the total of its only row.
+        total = Some(unsafe { slot[0].assume_init() });
+    }
+    total.expect("a range has elements")
+}
+
+/// Contiguous rows of `length` elements, whose totals are computed block by block.
+struct Rows<'a, T: AnyElement, F: Reducer<T>> {
+    values: &'a [T],
+    length: usize,
+    /// The number of each row's first element.
+    first: usize,
+    /// The total of the elements before those of the only row.
+    before: Option<F::Total>,
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: AnyElement> Loop<()> for Chunk<'_, '_, '_, F, T> {
-    type Result = F::Total;
+impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Rows<'_, T, F> {
+    type Result = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self, _out: &mut ()) -> F::Total {
-        total_of::<F, T, FMA>(self.elements, self.range, self.index)
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Total>]) {
+        let rows = self.values.chunks_exact(self.length);
+        for (slot, row) in out.iter_mut().zip(rows) {
+            let mut total = self.before;
+            let mut index = self.first;
+            // So long that joining a block's accumulators costs little, and so short that its sum loses little.
+            for block in row.chunks(BLOCK) {
+                let own = F::total(F::fold::<FMA>(block, index), block.len());
+                total = Some(match total {
+                    Some(before) => F::merge::<FMA>(before, own),
+                    None => own,
+                });
+                index += block.len();
+            }
+            slot.write(total.expect("a row has elements"));
+        }
     }
 }
