@@ -69,7 +69,7 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
     device.synchronize()?;
     let _entered = device.enter();
     let stream = device.stream();
-    let memory = device.caches().memory();
+    let memory = device.memory();
     memory
         .with_releases_paused(|| gpu.begin_capture(stream))
         .at_caller()?;

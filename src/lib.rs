@@ -1,35 +1,14 @@
 #![doc = include_str!("../README.md")]
 
-mod naming;
 #[macro_use]
 mod functions;
 #[macro_use]
 mod macros;
 
-// The layers, bottom up: each may name only those before it.
-mod error;
-mod size;
-mod sync;
+pub use cachescope_memory::{plan, simulation, trace};
 
-mod device;
-
-mod source;
-
-mod pool;
-
-pub mod plan;
-
-pub mod trace;
-
-mod recorder;
-
-mod memory;
-
-pub mod simulation;
-
-mod cache;
-
-mod context;
+// The layers, bottom up: each may name only those before it. Those of the memory are a crate.
+use cachescope_memory::internal::{buffer, context, device, error, memory, size, sync};
 
 pub mod testing;
 
@@ -46,15 +25,15 @@ pub mod grad;
 pub mod collective;
 
 pub use array::{
-    AnyElement, Array, Axes, Bitwise, Buffer, Element, Float, INFER, Integer, Number, Numeric,
-    Shape, meshgrid,
+    AnyElement, Array, Axes, Bitwise, Element, Float, INFER, Integer, Number, Numeric, Shape,
+    meshgrid,
 };
-pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
-pub use context::{
-    Device, DeviceConfig, DeviceGuard, PressureGuard, RecordOptions, Recording, Stream, StreamGuard,
+pub use cachescope_memory::{
+    AllocationRecord, Buffer, CacheConfig, CacheStats, Device, DeviceConfig, DeviceGuard, Error,
+    ErrorKind, FaultPlan, Invalidation, MemoryReport, MemoryStats, PhaseReport, Policy, PoolKind,
+    PressureGuard, RecordOptions, Recording, Result, Stream, StreamGuard, cache_scope, cache_stats,
+    invalidate_cache, parse_bytes, record, scope, uncached,
 };
-pub use error::{Error, ErrorKind, Result};
-pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use ndarray;
 pub use num_complex::Complex;
 pub use ops::{
@@ -62,9 +41,6 @@ pub use ops::{
     PadMode, Several, Targets, Values, attention, complex, concat, einsum, eval, manual_seed,
     select, stack, update,
 };
-pub use pool::PoolKind;
-pub use size::parse_bytes;
-pub use source::fault::FaultPlan;
 
 /// What a training loop needs: `use cachescope::prelude::*;`
 pub mod prelude {
@@ -95,29 +71,13 @@ pub mod nodes {
     pub use crate::ops::nodes::*;
 }
 
-/// Recordings of a device's memory, made by [`Device::record`], and the reports over them.
-pub mod record {
-    pub use cachescope_reports::{
-        CallSite, Event, EventKind, Format, Frame, Lifetime, Peak, Profile, Segment, SiteSummary,
-        by_call_site, lifetimes, live_at, peak,
-    };
-
-    pub use crate::context::{RecordOptions, RecordedEvent, Recording};
-}
-
-/// Scopes without the macro, and handles that other threads can enter.
-pub mod scope {
-    pub use crate::cache::{CacheReport, Growth, LineGrowth, ScopeReport};
-    pub use crate::context::scope::{ScopeGuard, ScopeHandle, current, growth, report};
-}
-
 /// NumPy's `.npz` files. For `.npy` files see [`Array::read_npy`] and [`Array::write_npy`].
 #[cfg(feature = "npy")]
 pub mod npy {
     pub use crate::interop::npy::{NpzReader, NpzWriter};
 }
 
-/// Fourier transforms, by the names of NumPy's `fft`; with the feature `fft`, which is a default one.
+/// Fourier transforms, by the names of NumPy's `fft`; with the feature `fft`.
 ///
 /// They are of `Complex<f32>` and `Complex<f64>`, or of real numbers of `f32` and `f64`, along any axis and of any length,
 /// prime ones included; lengths without large prime factors are the fastest. The forward transform is not scaled, the
@@ -137,7 +97,7 @@ pub mod fft {
     };
 }
 
-/// Factorizations of matrices, and what follows from them, by the names of NumPy's `linalg`; with the feature `linalg`,
+/// Factorizations of matrices, and what follows from them, by the names of NumPy's `linalg`; with the feature `linalg`.
 /// which is a default one.
 ///
 /// Matrices are the last two axes of an array of `f32` or `f64`; the axes before count them, and any of them may be 0.
@@ -229,23 +189,11 @@ mod documents {
 pub mod __private {
     pub use crate::array::scalar::pass::Pass;
     pub use crate::array::scalar::{math, pass};
-    pub use crate::cache::CallSite;
-    pub use crate::context::scope::{ScopeOptions, enter, enter_named, enter_site, enter_uncached};
     pub use crate::ops::written::{
         apply1, apply2, apply3, apply4, element, operators, terms, text,
     };
     pub use crate::ops::{Apply, Arguments, BlockLoop, Call, Function, Loops, block_loop, call_of};
-    pub use cachescope_macros::{expand_cache_scope, expand_elementwise, expand_uncached};
+    pub use cachescope_macros::expand_elementwise;
     // By a path through this crate, because a user's crate may be named `core`.
     pub use core;
-}
-
-/// [`Device::invalidate_cache`] on the current device.
-pub fn invalidate_cache(name: &str) -> Invalidation {
-    Device::with_current(|device| device.invalidate_cache(name))
-}
-
-/// [`Device::cache_stats`] on the current device.
-pub fn cache_stats(name: &str) -> Option<CacheStats> {
-    Device::with_current(|device| device.cache_stats(name))
 }

@@ -16,7 +16,7 @@ pub fn half(step: usize, steps: usize) -> (&'static str, Policy) {
 /// The scopes of [`half`].
 pub const HALVES: [&str; 2] = ["train (recycle)", "train (plan)"];
 
-/// Has the cache note what each entry asks for, so that [`print`] can tell.
+/// Has the cache note what each entry asks for, so that [`print()`] can tell.
 pub fn watch(scope: &str) {
     let config = CacheConfig {
         record: true,

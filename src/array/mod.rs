@@ -1,14 +1,15 @@
 //! Arrays: a layout over shared device memory.
 
+mod access;
 mod axes;
 mod construct;
 mod dtype;
 mod element;
 mod layout;
 mod meshgrid;
+mod plain;
 pub(crate) mod scalar;
 mod shape;
-mod storage;
 mod transfer;
 mod views;
 mod writer;
@@ -16,21 +17,21 @@ mod writer;
 use std::any::Any;
 use std::marker::PhantomData;
 
+pub(crate) use crate::buffer::{
+    CaptureTracking, CapturedMemory, Node, TapeNumber, refuse_followed, refuse_while_following,
+    set_follows,
+};
+pub(crate) use access::Elements;
 pub use axes::Axes;
 pub(crate) use axes::AxisSet;
+pub(crate) use cachescope_memory::Buffer;
 pub(crate) use dtype::DType;
 pub use element::{AnyElement, Bitwise, Element, Float, Integer, Number, Numeric};
 pub(crate) use layout::{Layout, Walk};
 pub use meshgrid::meshgrid;
+pub(crate) use plain::{Bits, bits_of};
 pub use shape::{INFER, Shape};
 pub(crate) use shape::{MAX_RANK, broadcast_shapes};
-pub use storage::Buffer;
-pub(crate) use storage::access::Elements;
-pub(crate) use storage::captured::{CaptureTracking, CapturedMemory};
-pub(crate) use storage::node::{
-    Node, TapeNumber, refuse_followed, refuse_while_following, set_follows,
-};
-pub(crate) use storage::plain::{Bits, bits_of};
 pub(crate) use writer::Writer;
 
 use crate::context::Device;

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::storage::access::{Elements, fill, upload};
+use super::access::{Elements, fill, upload};
 use super::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;

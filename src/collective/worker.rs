@@ -57,7 +57,7 @@ impl Worker {
         let (hears, heard) = answer();
         let verdict = work.checks.then_some(hears);
         let (device, call_site) = (spans.device(), asked_at(Location::caller()));
-        let is_recorded = device.caches().memory().recorder().is_active();
+        let is_recorded = device.memory().recorder().is_active();
         // The thread that waits may be capturing work of the device, or be inside of an operation that is recorded itself.
         let by_any_thread = device.backend().cuda().is_none() && !is_recorded;
         {

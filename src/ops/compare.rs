@@ -22,7 +22,7 @@ fn all_pairs<T: AnyElement>(
     let (left, right) = match (Elements::of(left), Elements::of(right)) {
         (Ok(left), Ok(right)) => (left, right),
         (Err(error), _) | (_, Err(error)) => {
-            device.caches().memory().defer(error);
+            device.memory().defer(error);
             return false;
         }
     };
@@ -77,7 +77,7 @@ impl<T: AnyElement> PartialEq for Array<T> {
             return all_pairs(self, other, |left, right| left == right);
         }
         are_equal_on_device(self, other).unwrap_or_else(|error| {
-            self.device().caches().memory().defer(error);
+            self.device().memory().defer(error);
             false
         })
     }

@@ -222,7 +222,7 @@ pub trait Float:
 }
 
 pub(crate) mod sealed {
-    pub(crate) use crate::array::storage::plain::Plain;
+    pub(crate) use crate::array::plain::Plain;
 
     /// Whole numbers modulo a power of two.
     pub trait Whole: Sized {

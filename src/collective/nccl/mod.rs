@@ -218,7 +218,7 @@ impl NcclCarrier {
 
     /// Registers the segment that memory lies in, once, where that is one allocation. NCCL copies what it does not take.
     fn register(&self, span: Span<'_>) {
-        let memory = self.device.caches().memory();
+        let memory = self.device.memory();
         let register = |first, bytes| {
             let registered = self.communicator.register(first, bytes);
             Ok(registered.ok().map(|own| Box::new(own) as _))

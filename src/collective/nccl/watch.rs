@@ -44,7 +44,7 @@ impl Watch {
                 call.await_end(key);
             }
             // Now that nothing uses what is registered, and nobody has the group.
-            of_thread.caches().memory().detach_all(key);
+            of_thread.memory().detach_all(key);
             if let Some(gpu) = of_thread.backend().cuda() {
                 gpu.forget_communication(key);
             }

@@ -9,9 +9,9 @@ use cudarc::driver::{
 };
 use cudarc::driver::{DriverError, sys::CUresult};
 
-use super::context::stream_of;
 use crate::array::{AnyElement, Array, refuse_followed};
 use crate::context::Device;
+use crate::context::stream_of;
 use crate::device::cuda::Cuda;
 use crate::device::{StreamId, Use};
 use crate::error::{Error, ErrorKind, Result};
@@ -149,7 +149,7 @@ impl Export {
     /// and this crate each return an error at their next call.
     fn order_again<T: AnyElement>(&self, array: &Array<T>, used: Use) {
         if let Err(error) = self.order(array, used) {
-            array.device().caches().memory().defer(error);
+            array.device().memory().defer(error);
             let failed = DriverError(CUresult::CUDA_ERROR_UNKNOWN);
             self.stream.context().record_err::<()>(Err(failed));
         }

@@ -2,10 +2,10 @@
 
 use cudarc::driver::{CudaSlice, DevicePtrMut};
 
-use super::context::stream_of;
 use super::driver_error;
 use crate::array::{AnyElement, Array, Shape};
 use crate::context::Device;
+use crate::context::stream_of;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {

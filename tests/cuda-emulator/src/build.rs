@@ -22,7 +22,7 @@ const SOURCES: [(&str, &str); 25] = sources!(
 );
 
 /// What calls cost by the virtual clock: the table of the library's simulations.
-const COSTS: &str = include_str!("../../../src/simulation/h100.csv");
+const COSTS: &str = include_str!("../../../memory/src/simulation/h100.csv");
 
 /// The libraries that are one source each; all others make the driver.
 const ALONE: [&str; 5] = ["nvrtc", "cublas", "cusolver", "cufft", "nccl"];

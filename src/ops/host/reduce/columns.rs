@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::{CHUNK, merged};
+use super::{CHUNK, finish_all, merged};
 use crate::array::AnyElement;
 use crate::ops::host::blocked::{BLOCK, Blocks, RUN, Readable};
 use crate::ops::host::vector::{Loop, vectorised};
@@ -14,8 +14,8 @@ use crate::ops::reductions::Reducer;
 /// Rows that are folded before their results are merged into the totals.
 const BLOCK_ROWS: usize = 16;
 
-/// Rows that are added to the partial results in one pass: with the row that opens them, three groups are a block.
-const GROUP: usize = 5;
+/// Rows that are added to the partial results in one pass.
+const GROUP: usize = 4;
 
 /// The outputs that are made side by side, at most: so many that long parts of rows are read at once.
 const WIDTH: usize = BLOCK;
@@ -34,6 +34,7 @@ pub(super) fn columns<F: Reducer<T>, T: AnyElement>(
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {
+    assert!(folds.length > 0, "no elements to reduce");
     // The number of outputs that a thread computes must not matter, so this does not depend on it. If there are
     // many outputs, they are work for threads enough.
     let rows = (CHUNK / folds.inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
@@ -68,10 +69,8 @@ pub(super) fn columns<F: Reducer<T>, T: AnyElement>(
                 totals
             },
         );
-        for (slot, total) in out[place.columns].iter_mut().zip(&totals) {
-            // SAFETY: as above.
-            slot.write(F::finish(unsafe { total.assume_init() }, folds.length));
-        }
+        // SAFETY: as above.
+        unsafe { finish_all::<F, T>(&totals[..width], folds.length, &mut out[place.columns]) };
     }
 }
 
@@ -98,10 +97,9 @@ fn short_columns<F: Reducer<T>, T: AnyElement>(
                 reducer: PhantomData::<F::Folded>,
             };
             vectorised(columns, &mut totals[..count]);
-            for (slot, total) in out[done..done + count].iter_mut().zip(&totals) {
-                // SAFETY: the loop has written as many totals.
-                slot.write(F::finish(unsafe { total.assume_init() }, folds.length));
-            }
+            let out = &mut out[done..done + count];
+            // SAFETY: the loop has written as many totals.
+            unsafe { finish_all::<F, T>(&totals[..count], folds.length, out) };
             done += count;
         }
     });
@@ -177,57 +175,26 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Columns<'_,
             elements, folds, ..
         } = self;
         let widest = WIDTH.min(folds.inner).min(out.len());
-        let (mut partials, mut totals) = (
-            allocate_for::<F::Partial, WIDTH>(),
-            allocate_for::<F::Total, WIDTH>(),
-        );
-        let mut side = Side::<F, T>::new(elements, &mut partials[..widest], &mut totals[..widest]);
+        let mut partials = [const { MaybeUninit::uninit() }; WIDTH];
         for place in column_runs(folds, self.first, out.len(), widest) {
-            let out = &mut out[place.columns];
-            side.fold::<FMA>(elements, folds, self.rows.clone(), place.start, out.len());
-            for (slot, &total) in out.iter_mut().zip(&*side.totals) {
-                slot.write(total);
-            }
+            let totals = &mut out[place.columns];
+            let mut side = Side::<F, T> {
+                partials: &mut partials[..totals.len()],
+                totals,
+            };
+            side.fold::<FMA>(elements, folds, self.rows.clone(), place.start);
         }
     }
 }
 
-/// The results of outputs side by side.
+/// The results of outputs side by side. The first row of all writes the partial results, the first block of rows the totals.
 struct Side<'a, F: Reducer<T>, T: AnyElement> {
-    partials: &'a mut [F::Partial],
-    totals: &'a mut [F::Total],
+    partials: &'a mut [MaybeUninit<F::Partial>],
+    totals: &'a mut [MaybeUninit<F::Total>],
 }
 
-/// Room for results, not yet written.
-const fn allocate_for<T, const N: usize>() -> [MaybeUninit<T>; N] {
-    [const { MaybeUninit::uninit() }; N]
-}
-
-/// All of `room`, with `value` in each place.
-#[inline(always)]
-fn filled<T: Copy>(room: &mut [MaybeUninit<T>], value: T) -> &mut [T] {
-    room.fill(MaybeUninit::new(value));
-    // SAFETY: the layout is the same, and every place has just been written.
-    unsafe { &mut *(std::ptr::from_mut(room) as *mut [T]) }
-}
-
-impl<'a, F: Reducer<T>, T: AnyElement> Side<'a, F, T> {
-    #[inline(always)]
-    fn new(
-        elements: &mut Blocks<'_, '_, T>,
-        partials: &'a mut [MaybeUninit<F::Partial>],
-        totals: &'a mut [MaybeUninit<F::Total>],
-    ) -> Self {
-        // Any value will do: `fold` begins by overwriting it.
-        let partial = F::open(elements.values(0..1)[0], 0);
-        Self {
-            partials: filled(partials, partial),
-            totals: filled(totals, F::total(partial, 1)),
-        }
-    }
-
-    /// Folds the elements in `rows` of `width` outputs, the first elements of which begin at number
-    /// `start`.
+impl<F: Reducer<T>, T: AnyElement> Side<'_, F, T> {
+    /// Reduces the elements in `rows` of the outputs, whose first elements begin at number `start`.
     #[inline(always)]
     fn fold<const FMA: bool>(
         &mut self,
@@ -235,8 +202,8 @@ impl<'a, F: Reducer<T>, T: AnyElement> Side<'a, F, T> {
         folds: Lanes,
         rows: Range<usize>,
         start: usize,
-        width: usize,
     ) {
+        let width = self.totals.len();
         let inner = folds.inner;
         let stands = elements.stands();
         // Whole rows of outputs stand together, so that short ones are read many at once; of elements that
@@ -257,69 +224,95 @@ impl<'a, F: Reducer<T>, T: AnyElement> Side<'a, F, T> {
                 let from = start + row * inner;
                 let values = elements.values(from..from + (count - 1) * inner + width);
                 let of_row = |index: usize| &values[index * inner..][..width];
-                let mut index = 0;
-                if row == opened {
-                    open::<F, T>(partials, of_row(0), row);
-                    index = 1;
-                }
-                while stands && index + GROUP <= count {
+                let grouped = if stands { count - count % GROUP } else { 0 };
+                for index in (0..grouped).step_by(GROUP) {
                     let group = std::array::from_fn(|within| of_row(index + within));
-                    accumulate_group::<F, T, FMA>(partials, group, row + index);
-                    index += GROUP;
+                    let opens = row + index == opened;
+                    // SAFETY: the first row of the block opens the partial results.
+                    unsafe { accumulate_group::<F, T, FMA>(partials, group, row + index, opens) };
                 }
-                while index < count {
-                    accumulate::<F, T, FMA>(partials, of_row(index), row + index);
-                    index += 1;
+                for index in grouped..count {
+                    let opens = row + index == opened;
+                    // SAFETY: as above.
+                    unsafe { accumulate::<F, T, FMA>(partials, of_row(index), row + index, opens) };
                 }
                 row += count;
             }
-            let opening = opened == rows.start;
-            for (total, &partial) in totals.iter_mut().zip(&*partials) {
-                let block = F::total(partial, end - opened);
-                *total = if opening {
-                    block
-                } else {
-                    F::merge::<FMA>(*total, block)
-                };
+            let pairs = totals.iter_mut().zip(&*partials);
+            let count = end - opened;
+            // Two loops, so that neither has a branch.
+            if opened == rows.start {
+                for (total, partial) in pairs {
+                    // SAFETY: the first row of the block has written the partial results.
+                    total.write(F::total(unsafe { partial.assume_init() }, count));
+                }
+            } else {
+                for (total, partial) in pairs {
+                    // SAFETY: as above; the first block has written the totals.
+                    let (before, partial) = unsafe { (total.assume_init(), partial.assume_init()) };
+                    total.write(F::merge::<FMA>(before, F::total(partial, count)));
+                }
             }
         }
     }
 }
 
-/// Begins each of `partials` with an element.
+/// Adds one element to each of `partials`, or opens them with it.
+///
+/// # Safety
+///
+/// Partial results that are not opened must have been written.
 #[inline(always)]
-fn open<F: Reducer<T>, T: AnyElement>(partials: &mut [F::Partial], values: &[T], row: usize) {
-    for (partial, &value) in partials.iter_mut().zip(values) {
-        *partial = F::open(value, row);
-    }
-}
-
-/// Adds one element to each of `partials`.
-#[inline(always)]
-fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
-    partials: &mut [F::Partial],
+unsafe fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    partials: &mut [MaybeUninit<F::Partial>],
     values: &[T],
     row: usize,
+    opens: bool,
 ) {
-    for (partial, &value) in partials.iter_mut().zip(values) {
-        *partial = F::step::<FMA>(*partial, value, row);
+    let pairs = partials.iter_mut().zip(values);
+    if opens {
+        for (partial, &value) in pairs {
+            partial.write(F::open(value, row));
+        }
+    } else {
+        for (partial, &value) in pairs {
+            // SAFETY: by this function's contract.
+            let before = unsafe { partial.assume_init() };
+            partial.write(F::step::<FMA>(before, value, row));
+        }
     }
 }
 
-/// Adds one element of each of several rows to each of `partials`, in one pass.
+/// Adds one element of each of several rows to each of `partials`, in one pass, or opens them with the first.
+///
+/// # Safety
+///
+/// Partial results that are not opened must have been written.
 #[inline(always)]
-fn accumulate_group<F: Reducer<T>, T: AnyElement, const FMA: bool>(
-    partials: &mut [F::Partial],
+unsafe fn accumulate_group<F: Reducer<T>, T: AnyElement, const FMA: bool>(
+    partials: &mut [MaybeUninit<F::Partial>],
     rows: [&[T]; GROUP],
     first: usize,
+    opens: bool,
 ) {
     let width = partials.len();
     let rows = rows.map(|row| &row[..width]);
-    for column in 0..width {
-        let mut partial = partials[column];
-        for (index, row) in rows.iter().enumerate() {
+    let rest = |mut partial, column: usize| {
+        for (index, row) in rows.iter().enumerate().skip(1) {
             partial = F::step::<FMA>(partial, row[column], first + index);
         }
-        partials[column] = partial;
+        partial
+    };
+    if opens {
+        for column in 0..width {
+            partials[column].write(rest(F::open(rows[0][column], first), column));
+        }
+    } else {
+        for column in 0..width {
+            // SAFETY: by this function's contract.
+            let before = unsafe { partials[column].assume_init() };
+            let partial = F::step::<FMA>(before, rows[0][column], first);
+            partials[column].write(rest(partial, column));
+        }
     }
 }

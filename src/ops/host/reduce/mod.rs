@@ -3,6 +3,7 @@
 mod columns;
 mod rows;
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -10,6 +11,7 @@ use super::blocked::{Program, Readable};
 use super::evaluate::allocate_for;
 use super::launch::{Work, both, launch};
 use super::source::Outs;
+use super::vector::{Loop, vectorised};
 use crate::array::{AnyElement, Buffer, Layout};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -122,6 +124,44 @@ fn fold_range<F: Reducer<T>, T: AnyElement>(
         Some(nothing) if folds.length == 0 => out.fill(MaybeUninit::new(nothing)),
         _ if folds.inner > 1 => columns::columns::<F, T>(elements, folds, first, out),
         _ => rows::rows::<F, T>(elements, folds.length, first, out),
+    }
+}
+
+/// Writes the result for each total of `count` elements.
+///
+/// # Safety
+///
+/// The totals must have been written.
+unsafe fn finish_all<F: Reducer<T>, T: AnyElement>(
+    totals: &[MaybeUninit<F::Total>],
+    count: usize,
+    out: &mut [MaybeUninit<F::Output>],
+) {
+    let results = Results {
+        totals,
+        count,
+        reducer: PhantomData::<F>,
+    };
+    vectorised(results, out);
+}
+
+/// Totals of `count` elements each, which have been written: `finish_all` alone makes it.
+struct Results<'a, F: Reducer<T>, T: AnyElement> {
+    totals: &'a [MaybeUninit<F::Total>],
+    count: usize,
+    reducer: PhantomData<F>,
+}
+
+impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for Results<'_, F, T> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Output>]) {
+        for (slot, total) in out.iter_mut().zip(self.totals) {
+            // SAFETY: by the contract of `finish_all`.
+            let total = unsafe { total.assume_init() };
+            slot.write(F::finish(total, self.count));
+        }
     }
 }
 

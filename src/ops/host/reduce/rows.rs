@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::{CHUNK, merged};
+use super::{CHUNK, finish_all, merged};
 use crate::array::AnyElement;
 use crate::ops::host::blocked::{BLOCK, Blocks, Readable};
 use crate::ops::host::vector::{Loop, vectorised};
@@ -29,7 +29,11 @@ pub(super) fn rows<F: Reducer<T>, T: AnyElement>(
             }
             return;
         }
-        let together = BLOCK / length;
+        let together = if elements.stands() {
+            BLOCK
+        } else {
+            BLOCK / length
+        };
         let mut totals = [const { MaybeUninit::uninit() }; BLOCK];
         for (index, part) in out.chunks_mut(together).enumerate() {
             let start = (first + index * together) * length;
@@ -42,10 +46,8 @@ pub(super) fn rows<F: Reducer<T>, T: AnyElement>(
             };
             let totals = &mut totals[..part.len()];
             vectorised(rows, totals);
-            for (slot, total) in part.iter_mut().zip(totals) {
-                // SAFETY: the loop has written as many totals as there are rows.
-                slot.write(F::finish(unsafe { total.assume_init() }, length));
-            }
+            // SAFETY: the loop has written as many totals as there are rows.
+            unsafe { finish_all::<F, T>(totals, length, part) };
         }
     });
 }
@@ -121,6 +123,13 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Rows<'_, T,
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Total>]) {
         let rows = self.values.chunks_exact(self.length);
+        if self.length <= BLOCK && self.before.is_none() {
+            // Apart, because rows may be as short as an element.
+            for (slot, row) in out.iter_mut().zip(rows) {
+                slot.write(F::total(F::fold::<FMA>(row, self.first), self.length));
+            }
+            return;
+        }
         for (slot, row) in out.iter_mut().zip(rows) {
             let mut total = self.before;
             let mut index = self.first;

@@ -1,0 +1,189 @@
+//! Which memory a capture uses.
+//!
+//! A graph names memory by address alone, so it pins what it uses: blocks one by one, without a counted handle,
+//! so that later writes to arrays still go to the same block; and suballocations of a planned slab by the slab,
+//! because the scope's other requests use the same addresses.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+
+use super::Buffer;
+use crate::cache::{self, BlockHandle, Shard};
+use crate::context::Device;
+use crate::device::cuda::{Cuda, Executable};
+use crate::device::{Backend, DevicePtr, StreamId, Use};
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::header::Kept;
+use crate::memory::order::Streams;
+
+thread_local! {
+    static USED: RefCell<Option<Uses>> = const { RefCell::new(None) };
+}
+
+/// What was tracked so far.
+#[derive(Default)]
+struct Uses {
+    /// By address; no two pinned blocks share one.
+    pinned: HashMap<u64, PinnedBlock>,
+    /// Suballocations of slabs.
+    planned: Vec<Range<u64>>,
+}
+
+/// Memory that a graph names by address; it stays reserved for the graph.
+pub struct CapturedMemory {
+    blocks: Vec<PinnedBlock>,
+    slabs: Vec<BlockHandle>,
+}
+
+impl fmt::Debug for CapturedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CapturedMemory").finish_non_exhaustive()
+    }
+}
+
+struct PinnedBlock {
+    block: Kept<Shard>,
+    used: Use,
+}
+
+/// While this lives, the memory that this thread's operations use is tracked.
+#[must_use]
+#[derive(Debug)]
+pub struct CaptureTracking(());
+
+impl CaptureTracking {
+    /// Begins; `None` where this thread tracks already.
+    pub fn begin() -> Option<Self> {
+        USED.with_borrow_mut(|used| {
+            used.is_none().then(|| {
+                *used = Some(Uses::default());
+                Self(())
+            })
+        })
+    }
+
+    /// Ends; the result pins all that was used.
+    ///
+    /// # Errors
+    ///
+    /// Where a slab that was used is gone: its scope was invalidated, or is entered by another thread.
+    #[track_caller]
+    pub fn end(self, device: &Device) -> Result<CapturedMemory> {
+        let uses = USED.with_borrow_mut(Option::take).unwrap_or_default();
+        let mut slabs: Vec<BlockHandle> = Vec::new();
+        for range in uses.planned {
+            let holds = |slab: &BlockHandle| {
+                let whole = range_of(slab);
+                whole.start <= range.start && range.end <= whole.end
+            };
+            if !slabs.iter().any(holds) {
+                let slab = device.caches().export_slab(DevicePtr(range.start));
+                slabs.push(slab.filter(holds).ok_or_else(slab_is_gone)?);
+            }
+        }
+        Ok(CapturedMemory {
+            blocks: uses.pinned.into_values().collect(),
+            slabs,
+        })
+    }
+}
+
+impl Drop for CaptureTracking {
+    fn drop(&mut self) {
+        // Dropped outside the borrow: it may give blocks home.
+        let used = USED.try_with(RefCell::take);
+        drop(used);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn slab_is_gone() -> Error {
+    let text = "graph::capture: the scope gave its memory up before the capture ended: run the scope once \
+                before, and enter it in this thread alone";
+    Error::new(ErrorKind::Unsupported, text)
+}
+
+impl Buffer {
+    /// Tracks an operation's use of this memory, where this thread captures.
+    pub fn track_use(&self, used: Use) {
+        if self.size_bytes() == 0 || !self.device().backend().is_capturing() {
+            return;
+        }
+        USED.with_borrow_mut(|uses| {
+            let Some(uses) = uses else { return };
+            if cache::is_planned(&self.block) {
+                // From here on, whoever gets this suballocation is ordered with launches.
+                self.block.mark_exported();
+                uses.planned.push(range_of(&self.block));
+                return;
+            }
+            let pinned = uses.pinned.entry(self.address());
+            let pinned = pinned.or_insert_with(|| PinnedBlock {
+                block: self.block.keep(),
+                used,
+            });
+            pinned.used = pinned.used.max(used);
+        });
+    }
+}
+
+/// Where the requested bytes of a block lie.
+fn range_of(block: &BlockHandle) -> Range<u64> {
+    let first = block.block.address.0;
+    first..first + block.requested_bytes
+}
+
+/// The streams of the device that the block is on.
+fn streams_of(block: &BlockHandle) -> Streams<'_> {
+    block.home().device().memory().streams()
+}
+
+impl CapturedMemory {
+    /// Launches `graph`, which uses no other memory, on the stream that it was captured on, after all that other
+    /// streams do with the memory.
+    ///
+    /// # Errors
+    ///
+    /// Where the stream is being captured, or another thread exports an array in this memory to foreign code and
+    /// one of the two writes.
+    #[track_caller]
+    pub fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
+        // Before the checks: until the launch no other thread begins to use several streams, or the memory.
+        let alone = gpu.lock_launches_exclusive(stream)?;
+        alone.check(self.ranges())?;
+        if gpu.uses_streams() {
+            self.use_on(stream)?;
+        }
+        // SAFETY: the capture tracked all that the graph uses, so it stays reserved. The stream was just ordered
+        // after the others that use it; later users order themselves after the launch.
+        unsafe { gpu.launch_graph(graph, stream, &alone) }
+    }
+
+    /// The address ranges, and whether each is written.
+    fn ranges(&self) -> impl Iterator<Item = (Range<u64>, Use)> {
+        let blocks = self.blocks.iter();
+        let blocks = blocks.map(|pinned| (range_of(&pinned.block), pinned.used));
+        let slabs = self.slabs.iter().map(|slab| (range_of(slab), Use::Write));
+        blocks.chain(slabs)
+    }
+
+    /// Orders `stream` before it uses all of this. Until it is done, no other thread begins to.
+    #[track_caller]
+    fn use_on(&self, stream: StreamId) -> Result<()> {
+        self.blocks
+            .iter()
+            .try_for_each(|pinned| match pinned.used {
+                Use::Read => pinned
+                    .block
+                    .read_on(streams_of(&pinned.block), stream.into()),
+                Use::Write => pinned
+                    .block
+                    .write_on(streams_of(&pinned.block), stream.into()),
+            })?;
+        let mut slabs = self.slabs.iter();
+        slabs.try_for_each(|slab| slab.launch_on(streams_of(slab), stream))
+    }
+}

@@ -1,0 +1,284 @@
+//! Untyped device memory, shared by counted handles.
+
+pub(crate) mod captured;
+pub(crate) mod node;
+mod shared_at;
+
+use std::fmt;
+use std::panic::Location;
+use std::ptr;
+
+use crate::cache::BlockHandle;
+use crate::context::Device;
+use crate::device::{DeviceId, DevicePtr, StreamId, Use};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::memory::Destructor;
+use crate::memory::uses::StreamUse;
+
+use self::node::Node;
+use self::shared_at::SharedAt;
+
+/// Untyped device memory on the same path as an array's: served from the enclosing scope, and given
+/// back to it when dropped. Its bytes are whatever they were before.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Buffer, Device, cache_scope};
+///
+/// let device = Device::current();
+/// cache_scope!("buffers", {
+///     let first = Buffer::new(&device, 4096)?;
+///     let address = first.address();
+///     drop(first);
+///     assert_eq!(Buffer::new(&device, 4096)?.address(), address);
+/// });
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub struct Buffer {
+    // First, so that its line is forgotten before the block has a next holder.
+    shared_at: SharedAt,
+    block: BlockHandle,
+    /// What a tape calls the values, where one follows them.
+    node: Option<Node>,
+}
+
+impl Buffer {
+    /// Allocates `size_bytes` on `device`; 0 allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) after the reclaim ladder,
+    /// [`InvalidShape`](ErrorKind::InvalidShape) for a size beyond what can be addressed.
+    #[inline]
+    #[track_caller]
+    pub fn new(device: &Device, size_bytes: usize) -> Result<Self> {
+        Self::new_at(device, size_bytes, Location::caller())
+    }
+
+    /// The same for a call at `call_site`, from where the caller cannot be seen.
+    #[inline]
+    #[doc(hidden)]
+    pub fn new_at(
+        device: &Device,
+        size_bytes: usize,
+        call_site: &'static Location<'static>,
+    ) -> Result<Self> {
+        let block = device.caches().allocate(size_bytes as u64, call_site)?;
+        Ok(Self::first(block))
+    }
+
+    /// The same, outside of every cache.
+    #[track_caller]
+    #[doc(hidden)]
+    pub fn new_detached(device: &Device, size_bytes: usize) -> Result<Self> {
+        let call_site = Location::caller();
+        let caches = device.caches();
+        let block = caches.allocate_uncached(size_bytes as u64, call_site)?;
+        Ok(Self::first(block))
+    }
+
+    /// Imports foreign memory of `device`. `destructor` gives it back: once, when no handle is left and every
+    /// stream that used it is done. It is not called where this is an error.
+    ///
+    /// # Safety
+    ///
+    /// Until then, `address` begins so many bytes of the device's memory that may be read and written, and
+    /// that nothing else reads or writes outside the order of the thread's current stream.
+    #[track_caller]
+    #[doc(hidden)]
+    pub unsafe fn import(
+        device: &Device,
+        address: u64,
+        size_bytes: usize,
+        destructor: Destructor,
+    ) -> Result<Self> {
+        check_size(size_bytes)?;
+        let (address, bytes) = (DevicePtr(address), size_bytes as u64);
+        let caches = device.caches();
+        let block = caches.import(address, bytes, destructor).at_caller()?;
+        Ok(Self::first(block))
+    }
+
+    /// The address of the first byte in the device's memory, aligned to 512 bytes unless it is imported
+    /// memory; 0 for a buffer of no bytes.
+    #[inline]
+    pub fn address(&self) -> u64 {
+        self.block.block.address.0
+    }
+
+    /// The requested size.
+    #[inline]
+    pub fn size_bytes(&self) -> usize {
+        self.block.requested_bytes as usize
+    }
+
+    /// The device that the memory is on.
+    #[inline]
+    pub fn device(&self) -> &Device {
+        Device::from_caches(self.block.home().device())
+    }
+
+    /// Orders `stream` before it uses the memory: a read comes after the writes of other streams, a write after
+    /// all their uses. During a write no other thread may begin to use the memory.
+    #[track_caller]
+    #[doc(hidden)]
+    pub fn use_on(&self, user: impl Into<StreamUse>, used: Use) -> Result<()> {
+        self.track_use(used);
+        let streams = self.device().ordered_streams();
+        let ordered = match used {
+            Use::Read => self.block.read_on(streams, user.into()),
+            Use::Write => self.block.write_on(streams, user.into()),
+        };
+        ordered.at_caller()
+    }
+
+    /// Whether a graph may use the memory, or be captured that does.
+    #[doc(hidden)]
+    pub fn is_used_by_graphs(&self) -> bool {
+        self.block.is_used_by_graphs()
+    }
+
+    /// Returns the first deferred error of the device, if there is one.
+    #[track_caller]
+    #[doc(hidden)]
+    pub fn take_deferred_error(&self) -> Result<()> {
+        let memory = self.device().caches().memory();
+        memory.take_deferred_error().at_caller()
+    }
+
+    /// The stream that the memory was allocated on.
+    #[doc(hidden)]
+    pub fn stream(&self) -> StreamId {
+        self.block.block.stream
+    }
+
+    /// Returns the stream of the last write to the memory. Waits for the write itself if the host
+    /// executes it, or if the memory is the host's.
+    #[track_caller]
+    #[doc(hidden)]
+    pub fn wait_for_last_write(&self) -> Result<StreamId> {
+        let streams = self.device().ordered_streams();
+        let write = self.block.last_write(streams).at_caller()?;
+        if write.event().is_some() || streams.backend.id() == DeviceId::Host {
+            streams.wait_for(write).at_caller()?;
+        }
+        Ok(write.stream())
+    }
+
+    fn first(block: BlockHandle) -> Self {
+        Self {
+            shared_at: SharedAt::first(),
+            block,
+            node: None,
+        }
+    }
+
+    /// Another handle on the same memory.
+    #[inline]
+    #[track_caller]
+    #[doc(hidden)]
+    pub fn share(&self) -> Self {
+        Self {
+            shared_at: self.shared_at.share(self.header_address()),
+            block: self.block.clone(),
+            node: self.node,
+        }
+    }
+
+    /// Returns another handle on the same memory, for a view of the elements.
+    #[inline]
+    #[track_caller]
+    #[doc(hidden)]
+    pub fn share_as_view(&self) -> Self {
+        Self {
+            shared_at: self.shared_at.share_as_view(self.header_address()),
+            block: self.block.clone(),
+            node: self.node,
+        }
+    }
+
+    /// Returns whether the handle belongs to a view, or to a clone of a view, and another handle on
+    /// the memory does not. In builds without debug assertions this is false.
+    #[doc(hidden)]
+    pub fn is_view(&self) -> bool {
+        self.shared_at.is_view(self.holders())
+    }
+
+    /// What a tape calls the values of this handle.
+    #[inline]
+    #[doc(hidden)]
+    pub fn node(&self) -> Option<Node> {
+        self.node
+    }
+
+    /// The same memory, whose values a tape calls so, or does not follow.
+    #[doc(hidden)]
+    pub fn with_node(self, node: Option<Node>) -> Self {
+        Self { node, ..self }
+    }
+
+    /// The line that made a handle on the same memory, other than this one and `except`: in builds with debug assertions,
+    /// where it is known.
+    #[doc(hidden)]
+    pub fn shared_at(&self, except: &[&Self]) -> Option<&'static Location<'static>> {
+        let except = except.iter().filter(|other| other.is_same(self));
+        let except = except.map(|other| &other.shared_at);
+        self.shared_at.other(self.header_address(), except)
+    }
+
+    /// Counts the memory as a copy that a write made, and marks it in the record of the entry that allocated it. The
+    /// handle that forced the copy was made at `shared_at`.
+    #[doc(hidden)]
+    pub fn note_copy_on_write(&self, shared_at: Option<&'static Location<'static>>) {
+        let caches = self.device().caches();
+        caches.note_copy_on_write(&self.block, shared_at);
+    }
+
+    /// What tells the memory from any other, as long as there is a handle on it.
+    #[inline]
+    fn header_address(&self) -> usize {
+        ptr::from_ref(&*self.block).addr()
+    }
+
+    /// How many handles share the memory.
+    #[inline]
+    #[doc(hidden)]
+    pub fn holders(&self) -> usize {
+        self.block.holders()
+    }
+
+    /// Whether both are handles on the same memory.
+    #[inline]
+    #[doc(hidden)]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.block.is_same(&other.block)
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("device", self.device())
+            .field("address", &format_args!("{:#x}", self.address()))
+            .field("size_bytes", &self.size_bytes())
+            .finish()
+    }
+}
+
+#[inline]
+#[track_caller]
+fn check_size(size_bytes: usize) -> Result<()> {
+    if size_bytes > isize::MAX as usize {
+        return Err(unaddressable(size_bytes));
+    }
+    Ok(())
+}
+
+#[cold]
+#[track_caller]
+fn unaddressable(size_bytes: usize) -> Error {
+    let text = format!("a buffer of {size_bytes} bytes: more than can be addressed");
+    Error::new(ErrorKind::InvalidShape, text)
+}

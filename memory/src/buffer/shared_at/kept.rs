@@ -1,0 +1,117 @@
+//! The line of a handle, kept in a table of all blocks that are shared.
+
+use std::collections::HashMap;
+use std::panic::Location;
+
+use crate::error::outside;
+use crate::sync::plain::Mutex;
+
+type Line = Option<&'static Location<'static>>;
+
+/// A handle in the table: its line, `None` if not known, and whether it belongs to a view.
+type Entry = (Line, bool);
+
+/// The handles on each block except its first, in the order they were made.
+///
+/// Invariant: each [`SharedAt`] that names the block has an entry here.
+static LINES: Mutex<Option<HashMap<usize, Vec<Entry>>>> = Mutex::new(None);
+
+/// The line that made a handle.
+pub(in crate::buffer) struct SharedAt {
+    line: Line,
+    /// Where the block's header is; `None` for the first handle on a block.
+    block: Option<usize>,
+    /// Set for the handle of a view, and for handles that are made from it.
+    is_view: bool,
+}
+
+impl SharedAt {
+    /// Of the first handle on a block.
+    pub(in crate::buffer) fn first() -> Self {
+        Self {
+            line: None,
+            block: None,
+            is_view: false,
+        }
+    }
+
+    /// Of another handle on the block that is at `block`, made from the one of this. What the library copies, as where
+    /// an expression is cloned, keeps the line.
+    #[track_caller]
+    pub(in crate::buffer) fn share(&self, block: usize) -> Self {
+        self.shared(block, self.is_view)
+    }
+
+    /// Like [`share`](Self::share), for a view.
+    #[track_caller]
+    pub(in crate::buffer) fn share_as_view(&self, block: usize) -> Self {
+        self.shared(block, true)
+    }
+
+    #[track_caller]
+    fn shared(&self, block: usize, is_view: bool) -> Self {
+        let line = outside(Location::caller()).or(self.line);
+        let mut lines = LINES.lock();
+        let entries = lines.get_or_insert_default().entry(block).or_default();
+        entries.push((line, is_view));
+        Self {
+            line,
+            block: Some(block),
+            is_view,
+        }
+    }
+
+    /// Returns whether the handle belongs to a view, or to a clone of a view, and one of the block's
+    /// `holders` does not.
+    pub(in crate::buffer) fn is_view(&self, holders: usize) -> bool {
+        let Some(block) = self.block.filter(|_| self.is_view) else {
+            return false;
+        };
+        let lines = LINES.lock();
+        let entries = lines.as_ref().and_then(|lines| lines.get(&block));
+        let views = entries
+            .into_iter()
+            .flatten()
+            .filter(|(_, is_view)| *is_view);
+        views.count() < holders
+    }
+
+    /// The line that made a handle on the block at `block`, other than these and the one of this; the last, where there
+    /// are several. Where only the first handle is left, the line that made this one from it.
+    pub(in crate::buffer) fn other<'a>(
+        &'a self,
+        block: usize,
+        except: impl Iterator<Item = &'a Self>,
+    ) -> Line {
+        let mut lines = LINES.lock().as_ref()?.get(&block)?.clone();
+        for known in except.chain([self]).filter(|known| known.block.is_some()) {
+            let at = lines.iter().rposition(|entry| *entry == known.entry())?;
+            lines.remove(at);
+        }
+        match lines.is_empty() {
+            true => self.line,
+            false => lines.into_iter().rev().find_map(|(line, _)| line),
+        }
+    }
+
+    fn entry(&self) -> Entry {
+        (self.line, self.is_view)
+    }
+}
+
+impl Drop for SharedAt {
+    fn drop(&mut self) {
+        let Some(block) = self.block else { return };
+        let mut lines = LINES.lock();
+        let Some(table) = lines.as_mut() else { return };
+        let Some(of_block) = table.get_mut(&block) else {
+            return;
+        };
+        if let Some(at) = of_block.iter().rposition(|entry| *entry == self.entry()) {
+            of_block.remove(at);
+        }
+        if of_block.is_empty() {
+            table.remove(&block);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The configuration of a device, and the creation of devices.
+
+use std::path::PathBuf;
+
+use crate::cache::{CacheConfig, Caches, CachesConfig};
+use crate::context::Device;
+use crate::context::environment::Environment;
+use crate::context::recording::RecordOptions;
+use crate::device::cuda::Cuda;
+use crate::device::host::HostBackend;
+use crate::device::{Backend, DeviceId};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::memory::{DeviceMemory, MemoryConfig};
+use crate::pool::PoolKind;
+use crate::recorder::profile_process;
+use crate::source::fault::FaultPlan;
+use crate::sync::plain::Mutex;
+use crate::sync::{Arc, OnceLock};
+
+/// The configuration of a device; write it with `..Default::default()`.
+///
+/// The environment replaces fields at their default: `CACHESCOPE_POOL` (best-fit, binned, direct,
+/// stream-ordered), `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device), `CACHESCOPE_TRACE` (a
+/// path), `CACHESCOPE_TIME_PHASES` ("on" or "off"), `CACHESCOPE_PROFILE` (a path: see [`Device::record`]) and, for caches without a configuration,
+/// `CACHESCOPE_POLICY`.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Buffer, Device, DeviceConfig};
+///
+/// let config = DeviceConfig { memory_limit: Some(1 << 20), ..Default::default() };
+/// let device = Device::host_with(config)?;
+/// assert!(Buffer::new(&device, 2 << 20).unwrap_err().is_out_of_memory());
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceConfig {
+    /// The pool: how segments are cut into blocks.
+    pub pool: PoolKind,
+    /// The limit on bytes reserved from the device; none by default. It does not include what CUDA's libraries
+    /// allocate: the context, kernels, and the workspace of cuBLAS, 32 MiB since Hopper and 4 MiB before for
+    /// each stream that multiplies matrices.
+    pub memory_limit: Option<u64>,
+    /// Whether segments grow in place (the default): addresses are reserved ahead, pages of 2 MiB are committed
+    /// as needed, and [`trim`](Device::trim) decommits them. It applies to [`BestFit`](PoolKind::BestFit) on
+    /// platforms with virtual memory; elsewhere each segment is a separate reservation.
+    pub expandable_segments: bool,
+    /// The path of a log of every reservation and release of device memory, on all streams and threads, in the
+    /// CSV format of RMM's `logging_resource_adaptor`: `Thread,Time,Action,Pointer,Size,Stream`, with times in
+    /// UTC and numbered threads and streams.
+    ///
+    /// The log contains what the pool reserves. With [`Direct`](PoolKind::Direct) that is each request that no
+    /// named cache serves, rounded to 512 bytes: `CACHESCOPE_POOL=direct CACHESCOPE_TRACE=log.csv program`
+    /// records what `cachescope replay log.csv` can replay through any other pool. Each committed page has its
+    /// own row.
+    ///
+    /// The first device of the process that names the file truncates it; later ones append. It is complete once
+    /// its devices are dropped, after [`synchronize`](Device::synchronize), and at process exit. The next call
+    /// that reserves memory, or `synchronize`, returns a write error.
+    pub trace: Option<PathBuf>,
+    /// Whether to time the phases of the memory, for [`memory_report`](Device::memory_report), at two clock
+    /// readings each. `CACHESCOPE_TIME_PHASES` ("on" or "off") applies where it is false.
+    pub time_phases: bool,
+    /// Whether `matmul` of `f32` may round its operands to TF32 (11 significant bits instead of 24), which is
+    /// several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by default; without effect on
+    /// the host.
+    pub tf32: bool,
+    /// For tests: overwrite every block with this byte before it is handed out, so that nothing depends on old
+    /// contents.
+    pub fill_recycled: Option<u8>,
+    /// For tests: reservations that fail although the device has room, to test out-of-memory handling.
+    pub fault: Option<FaultPlan>,
+    /// For tests, on a host device: delay the work of streams as long as stream order allows, as a busy device
+    /// would, so that a missing wait shows as wrong data.
+    pub delay_streams: bool,
+}
+
+impl Default for DeviceConfig {
+    fn default() -> Self {
+        Self {
+            pool: PoolKind::default(),
+            memory_limit: None,
+            expandable_segments: true,
+            trace: None,
+            time_phases: false,
+            tf32: false,
+            fill_recycled: None,
+            fault: None,
+            delay_streams: false,
+        }
+    }
+}
+
+impl Device {
+    /// The process-wide host device.
+    pub fn host() -> Self {
+        static HOST: OnceLock<Device> = OnceLock::new();
+        HOST.get_or_init(|| Self::build_host(DeviceConfig::default()).unwrap_or_else(Self::broken))
+            .clone()
+    }
+
+    /// A separate host device with its own memory, limit and caches.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an environment variable does not parse;
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for the pool [`StreamOrdered`](PoolKind::StreamOrdered),
+    /// which the host does not have; the message names the variable. [`Io`](crate::ErrorKind::Io) where the
+    /// trace cannot be written.
+    #[track_caller]
+    pub fn host_with(config: DeviceConfig) -> Result<Self> {
+        Self::build_host(config).at_caller()
+    }
+
+    /// The process-wide CUDA device with this ordinal, configured from the environment at the first call.
+    ///
+    /// # Errors
+    ///
+    /// [`Driver`](crate::ErrorKind::Driver) where the CUDA driver is missing, too old or fails; the message
+    /// says what to install. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an ordinal out of
+    /// range, and where an environment variable does not parse. [`Unsupported`](crate::ErrorKind::Unsupported)
+    /// in a build without CUDA.
+    #[track_caller]
+    pub fn cuda(ordinal: usize) -> Result<Self> {
+        static DEVICES: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
+        let mut devices = DEVICES.lock();
+        if let Some((_, device)) = devices.iter().find(|(known, _)| *known == ordinal) {
+            return Ok(device.clone());
+        }
+        let device = Self::cuda_with(ordinal, DeviceConfig::default())?;
+        devices.push((ordinal, device.clone()));
+        Ok(device)
+    }
+
+    /// A separate CUDA device on the hardware with this ordinal, with its own memory, limit, streams and
+    /// caches.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda`](Self::cuda); [`Io`](crate::ErrorKind::Io) where the trace cannot be written.
+    #[track_caller]
+    pub fn cuda_with(ordinal: usize, config: DeviceConfig) -> Result<Self> {
+        let environment = Environment::read()?;
+        let mut backend = Cuda::open(ordinal).at_caller()?;
+        backend.allow_tf32(config.tf32);
+        Self::build(Arc::new(backend), config, environment).at_caller()
+    }
+
+    /// Every usable device, the host last.
+    pub fn available() -> Vec<Self> {
+        let cuda = (0..Cuda::count()).filter_map(|ordinal| Self::cuda(ordinal).ok());
+        cuda.chain([Self::host()]).collect()
+    }
+
+    #[track_caller]
+    fn build_host(config: DeviceConfig) -> Result<Self> {
+        let environment = Environment::read()?;
+        let backend = Arc::new(if config.delay_streams {
+            HostBackend::delaying()
+        } else {
+            HostBackend::new()
+        });
+        Self::build(backend, config, environment)
+    }
+
+    /// A separate device on `backend`.
+    #[track_caller]
+    fn build(
+        backend: Arc<dyn Backend>,
+        config: DeviceConfig,
+        environment: Environment,
+    ) -> Result<Self> {
+        let memory = MemoryConfig {
+            pool: pool_of(&*backend, config.pool, environment.pool)?,
+            limit_bytes: config
+                .memory_limit
+                .or(environment.memory_limit_of(&*backend)),
+            expandable: config.expandable_segments,
+            fault: config.fault,
+            log_path: config.trace.or(environment.trace),
+            time_phases: config.time_phases || environment.time_phases,
+        };
+        let memory = DeviceMemory::new(Arc::clone(&backend), &memory)?;
+        if let Some(path) = &environment.profile {
+            let ring_bytes = RecordOptions::default().max_bytes;
+            profile_process(memory.recorder(), &backend, path, ring_bytes)?;
+        }
+        let caches = CachesConfig {
+            default_cache: CacheConfig {
+                policy: environment.policy,
+                ..CacheConfig::default()
+            },
+            fill_recycled: config.fill_recycled,
+            broken: None,
+        };
+        Ok(Self {
+            caches: Caches::over(memory, caches),
+        })
+    }
+
+    /// A device on which every allocation fails with `error`, for callers that cannot return it.
+    pub(super) fn broken(error: Error) -> Self {
+        let memory = DeviceMemory::new(Arc::new(HostBackend::new()), &MemoryConfig::default())
+            .expect("there is nothing to refuse in the defaults");
+        let caches = CachesConfig {
+            broken: Some(error),
+            ..CachesConfig::default()
+        };
+        Self {
+            caches: Caches::over(memory, caches),
+        }
+    }
+}
+
+/// The pool of a device: as configured, else as the environment says.
+#[track_caller]
+fn pool_of(
+    backend: &dyn Backend,
+    configured: PoolKind,
+    of_environment: PoolKind,
+) -> Result<PoolKind> {
+    let (pool, origin) = if configured == PoolKind::default() {
+        (of_environment, "CACHESCOPE_POOL=")
+    } else {
+        (configured, "pool ")
+    };
+    if pool != PoolKind::StreamOrdered || backend.id() != DeviceId::Host {
+        return Ok(pool);
+    }
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        format!("{origin}{pool}: the driver's own pool exists on CUDA devices only"),
+    ))
+}

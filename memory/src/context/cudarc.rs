@@ -1,0 +1,148 @@
+//! The context and the streams of a device, as cudarc's.
+
+use cudarc::driver::{CudaContext, CudaStream, DriverError};
+
+use crate::context::{Device, Stream};
+use crate::device::cuda::Cuda;
+use crate::device::{DeviceId, StreamId};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::sync::Arc;
+use crate::sync::plain::Mutex;
+
+/// cudarc's context of one ordinal. Its slices keep their order across streams by its state, so all slices of a
+/// device must be of this one.
+struct Shared {
+    context: Arc<CudaContext>,
+    /// cudarc orders nothing until it has made a stream itself, and does not count ours.
+    #[expect(dead_code, reason = "held so that cudarc counts it")]
+    counted: Arc<CudaStream>,
+}
+
+impl Shared {
+    #[track_caller]
+    fn of(device: &Device, ordinal: usize) -> Result<Arc<CudaContext>> {
+        static CONTEXTS: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+        let mut contexts = CONTEXTS.lock();
+        let known = contexts
+            .iter()
+            .find(|shared| shared.context.ordinal() == ordinal);
+        if let Some(known) = known {
+            return Ok(Arc::clone(&known.context));
+        }
+        if device.backend().is_capturing() {
+            return Err(unsupported(
+                device,
+                "cudarc's context cannot be made during a capture: ask for it before",
+            ));
+        }
+        let fresh = Self::open(ordinal)
+            .map_err(|error| driver_error(error).of(&device.to_string()))
+            .at_caller()?;
+        let context = Arc::clone(&fresh.context);
+        contexts.push(fresh);
+        Ok(context)
+    }
+
+    fn open(ordinal: usize) -> std::result::Result<Self, DriverError> {
+        let context = CudaContext::new(ordinal)?;
+        let counted = context.new_stream()?;
+        Ok(Self { context, counted })
+    }
+}
+
+/// Converts an error of cudarc. No `From`: with it the compiler could not infer the error type of closures that use `?`.
+#[track_caller]
+pub fn driver_error(error: DriverError) -> Error {
+    Error::new(ErrorKind::Driver, error.to_string())
+}
+
+impl Device {
+    /// The device's primary context, as cudarc's: to load modules in, and to make streams and memory of
+    /// cudarc's own that work with this device's arrays.
+    ///
+    /// Every call returns the same context, in which cudarc's slices keep their order across streams.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported) on the host device, and where the thread captures a graph and
+    /// this is the first call; [`Driver`](ErrorKind::Driver) where the driver fails.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Device, cuda::cudarc::nvrtc::compile_ptx};
+    ///
+    /// let device = Device::cuda(0)?;
+    /// let ptx = compile_ptx("extern \"C\" __global__ void idle() {}")?;
+    /// let module = device.cuda_context()?.load_module(ptx)?;
+    /// let kernel = module.load_function("idle")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn cuda_context(&self) -> Result<Arc<CudaContext>> {
+        gpu_of(self)?;
+        match self.backend().id() {
+            DeviceId::Cuda(ordinal) => Shared::of(self, ordinal),
+            DeviceId::Host => Err(host(self)),
+        }
+    }
+}
+
+impl Stream {
+    /// The same stream as cudarc's. It may be kept for any time; work queued on either is in one order.
+    ///
+    /// Operations order their operands themselves. Foreign work on the stream uses arrays that are exported while
+    /// the stream is entered: by `Array::cuda_view` and
+    /// `Array::cuda_view_mut` of the crate `cachescope`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Device::cuda_context`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::Device;
+    ///
+    /// let stream = Device::cuda(0)?.new_stream()?;
+    /// stream.cuda_stream()?.synchronize()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn cuda_stream(&self) -> Result<Arc<CudaStream>> {
+        stream_of(self.device(), self.id())
+    }
+}
+
+/// The stream of that number as cudarc's.
+#[track_caller]
+pub fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
+    let context = device.cuda_context()?;
+    let raw = gpu_of(device)?.export_stream(stream)?;
+    // SAFETY: the stream is one of the device's primary context, which the context above is too, and a
+    // exported stream is never destroyed. Uses of arrays on it are ordered by their export.
+    Ok(unsafe { context.wrap_borrowed_stream(raw) })
+}
+
+#[track_caller]
+fn gpu_of(device: &Device) -> Result<&Cuda> {
+    device
+        .backend()
+        .cuda()
+        .ok_or_else(|| host(device))
+        .at_caller()
+}
+
+#[cold]
+#[track_caller]
+fn host(device: &Device) -> Error {
+    unsupported(device, "CUDA code runs on a CUDA device, and this is none")
+}
+
+#[cold]
+#[track_caller]
+fn unsupported(device: &Device, why: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("{device}: {why}"))
+}

@@ -1,0 +1,82 @@
+//! The current device of a thread.
+
+use std::str::FromStr;
+
+use crate::cache::{Entered, scope};
+use crate::context::Device;
+use crate::context::environment::setting;
+use crate::device::DeviceId;
+use crate::error::{AtCaller, Error, Result};
+use crate::sync::OnceLock;
+
+/// Makes a device current for its thread until it drops.
+#[must_use = "the device is current until this guard drops"]
+#[derive(Debug)]
+pub struct DeviceGuard {
+    _entered: Entered,
+}
+
+impl Device {
+    /// The thread's current device: the one entered last, else `CACHESCOPE_DEVICE` ("host", "cuda:1"), else
+    /// `cuda:0` if there is one, else the host.
+    ///
+    /// If the variable does not parse or names a missing device, every allocation on the returned device fails
+    /// with an error that says so.
+    pub fn current() -> Self {
+        Self::with_current(Self::clone)
+    }
+
+    /// Calls `f` with the current device, without a counted handle.
+    #[doc(hidden)]
+    pub fn with_current<R>(f: impl FnOnce(&Self) -> R) -> R {
+        match scope::current_device() {
+            Some(caches) => f(Self::from_caches(&caches)),
+            None => f(first_device()),
+        }
+    }
+
+    /// Makes the device current for this thread until the guard drops.
+    pub fn enter(&self) -> DeviceGuard {
+        DeviceGuard {
+            _entered: scope::enter_device(self.caches()),
+        }
+    }
+}
+
+/// The current device of a thread that has entered none; process-wide, never dropped.
+fn first_device() -> &'static Device {
+    static FIRST: OnceLock<Device> = OnceLock::new();
+    FIRST.get_or_init(|| find_first_device().unwrap_or_else(Device::broken))
+}
+
+#[track_caller]
+fn find_first_device() -> Result<Device> {
+    match setting("CACHESCOPE_DEVICE")? {
+        Some(DeviceId::Host) => Ok(Device::host()),
+        Some(DeviceId::Cuda(ordinal)) => Device::cuda(ordinal).map_err(|error| {
+            Error::new(
+                error.kind(),
+                format!("CACHESCOPE_DEVICE=cuda:{ordinal}: {error}"),
+            )
+        }),
+        None => Ok(Device::cuda(0).unwrap_or_else(|_| Device::host())),
+    }
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    /// Parses "host" or "cuda:1".
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for any other text, and as
+    /// [`Device::cuda`].
+    #[track_caller]
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse().at_caller()? {
+            DeviceId::Host => Ok(Self::host()),
+            DeviceId::Cuda(ordinal) => Self::cuda(ordinal),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The public device: a cheap handle on a backend, its memory and its caches; the current device; streams and
+//! scopes.
+//!
+//! Architecture invariant: this layer composes and delegates. It decides nothing about blocks.
+
+mod config;
+#[cfg(feature = "cuda")]
+pub(crate) mod cudarc;
+mod current;
+mod environment;
+mod pressure;
+mod recording;
+pub mod scope;
+mod stream;
+mod timing;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use bytemuck::TransparentWrapper;
+
+use crate::cache::{
+    AllocationRecord, CacheConfig, CacheStats, CachesRef, Invalidation, current_stream,
+};
+use crate::device::{Backend, StreamId};
+use crate::error::{AtCaller, Result};
+use crate::memory::order::Streams;
+use crate::memory::{DeviceMemory, MemoryReport, MemoryStats};
+pub use config::DeviceConfig;
+pub use current::DeviceGuard;
+pub use environment::{Switch, setting};
+pub use pressure::PressureGuard;
+pub use recording::{RecordOptions, RecordedEvent, Recording};
+use scope::ScopeHandle;
+pub use stream::{Stream, StreamGuard};
+pub use timing::Timed;
+
+/// A device, with its own memory and named caches.
+///
+/// A handle is cheap to clone and equal to every other handle on the same device. Arrays may outlive the
+/// handles: the device is freed when both are gone.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Buffer, Device};
+///
+/// let device = Device::host();
+/// let _guard = device.enter();
+/// let buffer = Buffer::new(&Device::current(), 24)?;
+/// assert_eq!(buffer.device(), &device);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, TransparentWrapper)]
+#[repr(transparent)]
+pub struct Device {
+    caches: CachesRef,
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        self.caches.is_same(&other.caches)
+    }
+}
+
+impl Eq for Device {}
+
+impl Hash for Device {
+    /// By identity, like equality.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.caches.as_ptr().hash(state);
+    }
+}
+
+impl Device {
+    /// The handle that a block's home stores.
+    pub(crate) fn from_caches(caches: &CachesRef) -> &Self {
+        Self::wrap_ref(caches)
+    }
+
+    pub(crate) fn caches(&self) -> &CachesRef {
+        &self.caches
+    }
+
+    #[doc(hidden)]
+    pub fn memory(&self) -> &DeviceMemory {
+        self.caches.memory()
+    }
+
+    #[doc(hidden)]
+    pub fn backend(&self) -> &dyn Backend {
+        self.caches.memory().backend()
+    }
+
+    /// The streams, to order one after others.
+    pub(crate) fn ordered_streams(&self) -> Streams<'_> {
+        self.caches.memory().streams()
+    }
+
+    /// Configures the cache `name`; a new policy takes effect at the cache's next outermost entry.
+    pub fn configure_cache(&self, name: &str, config: CacheConfig) {
+        self.caches.configure(name, config);
+    }
+
+    /// Returns every idle block of the cache `name` to the pool, and releases what becomes idle there; returns
+    /// what was given back at once.
+    ///
+    /// Live arrays stay valid, and their blocks go to the pool when they drop. The shard of a thread that is
+    /// inside the scope follows at its exit. The cache, its configuration and its counters remain. An unknown
+    /// name gives back nothing.
+    pub fn invalidate_cache(&self, name: &str) -> Invalidation {
+        self.caches.invalidate(name)
+    }
+
+    /// [`invalidate_cache`](Self::invalidate_cache) for every cache of this device.
+    pub fn invalidate_all_caches(&self) -> Invalidation {
+        self.caches.invalidate_all()
+    }
+
+    /// Invalidates and removes the cache `name`, with its configuration and counters.
+    pub fn remove_cache(&self, name: &str) -> Invalidation {
+        self.caches.remove(name)
+    }
+
+    /// The statistics of the cache `name` over all threads; `None` where this device has no such cache.
+    pub fn cache_stats(&self, name: &str) -> Option<CacheStats> {
+        self.caches.cache_stats(name)
+    }
+
+    /// The allocations of the last finished entry of the cache `name`, in order, if [`CacheConfig::record`] or
+    /// [`Policy::Plan`](crate::Policy::Plan) (for the entries that it plans from) recorded them; else empty. It
+    /// omits requests that bypassed the cache because of `max_bytes`, and those beyond the first 131,072 of an
+    /// entry, which [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts; frees of unrecorded
+    /// allocations take no step.
+    pub fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
+        self.caches.cache_record(name)
+    }
+
+    /// The scope `name` of this device, for code that cannot use [`cache_scope!`](crate::cache_scope).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device};
+    ///
+    /// let scope = Device::host().scope("worker");
+    /// std::thread::spawn(move || {
+    ///     let _guard = scope.enter();
+    ///     Buffer::new(scope.device(), 32).map(drop)
+    /// })
+    /// .join()
+    /// .unwrap()?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn scope(&self, name: &str) -> ScopeHandle {
+        ScopeHandle::new(self.clone(), name.into())
+    }
+
+    /// The statistics of the device's memory and all its caches.
+    pub fn memory_stats(&self) -> MemoryStats {
+        self.caches.memory_stats()
+    }
+
+    /// The statistics of the device's memory and the time of its phases; `Display` writes a table.
+    pub fn memory_report(&self) -> MemoryReport {
+        MemoryReport {
+            device: self.to_string(),
+            stats: self.memory_stats(),
+            phases: self.caches.memory().phases(),
+        }
+    }
+
+    /// Resets every peak to the current value.
+    pub fn reset_peaks(&self) {
+        self.caches.reset_peaks();
+    }
+
+    /// Sets the limit on reserved bytes. If more is reserved, idle memory of the pool is released at once.
+    pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
+        self.caches.set_limit(limit_bytes);
+    }
+
+    /// Releases the pool's idle memory while more than `keep_bytes` are reserved; returns the bytes released.
+    /// Named caches keep their blocks: see [`invalidate_all_caches`](Self::invalidate_all_caches).
+    pub fn trim(&self, keep_bytes: u64) -> u64 {
+        self.caches.trim(keep_bytes)
+    }
+
+    /// The current stream of this thread on the device.
+    #[inline]
+    #[doc(hidden)]
+    pub fn stream(&self) -> StreamId {
+        current_stream(&self.caches)
+    }
+
+    /// Waits until all work submitted to the device, on any stream, is done; of exchanges of groups, what this thread
+    /// began.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the driver; the first deferred error of an earlier call that could not return it, with the
+    /// number of others; and on a CUDA device [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an
+    /// index out of range.
+    #[track_caller]
+    pub fn synchronize(&self) -> Result<()> {
+        self.caches.synchronize().at_caller()
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({self})")
+    }
+}
+
+impl fmt::Display for Device {
+    /// "host" or "cuda:0", as `CACHESCOPE_DEVICE` takes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.backend().id().fmt(f)
+    }
+}

@@ -1,0 +1,68 @@
+//! Memory-pressure callbacks.
+
+use std::fmt;
+
+use crate::cache::WeakCaches;
+use crate::context::Device;
+use crate::memory::CallbackId;
+
+/// Keeps a memory-pressure callback registered until it drops.
+#[must_use = "the callback is removed when this guard drops"]
+pub struct PressureGuard {
+    // Weak: a callback does not keep its device alive.
+    device: WeakCaches,
+    id: CallbackId,
+}
+
+impl Device {
+    /// Registers a callback for memory pressure. It is called with the bytes needed, after everything idle was
+    /// given back and before an allocation on this device fails. It drops what it can spare and returns the
+    /// bytes freed; if that is more than 0, the allocation is retried.
+    ///
+    /// It runs on the allocating thread, with no lock held. It may allocate; such allocations call no callback.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use std::sync::Mutex;
+    /// use std::sync::Arc;
+    ///
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let device = Device::host_with(DeviceConfig { memory_limit: Some(1 << 20), ..Default::default() })?;
+    /// let spare = Arc::new(Mutex::new(vec![Buffer::new(&device, 1 << 20)?]));
+    /// let kept = Arc::clone(&spare);
+    /// let _guard = device.on_memory_pressure(move |_wanted| {
+    ///     kept.lock().unwrap().drain(..).map(|buffer| buffer.size_bytes() as u64).sum()
+    /// });
+    /// let buffer = Buffer::new(&device, 4096)?; // took the place of the spare one
+    /// assert!(spare.lock().unwrap().is_empty());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn on_memory_pressure(
+        &self,
+        callback: impl Fn(u64) -> u64 + Send + Sync + 'static,
+    ) -> PressureGuard {
+        PressureGuard {
+            device: self.caches().downgrade(),
+            id: self.caches().memory().on_pressure(callback),
+        }
+    }
+}
+
+impl Drop for PressureGuard {
+    fn drop(&mut self) {
+        if let Some(caches) = self.device.upgrade() {
+            caches.memory().remove_callback(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for PressureGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PressureGuard")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

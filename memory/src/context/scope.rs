@@ -1,0 +1,200 @@
+//! Scopes, entered by macro or by handle.
+
+use crate::cache::{CallSite, Entered, EntryOptions, Growth, Policy, ScopeReport, scope};
+use crate::context::Device;
+
+/// A scope that can be entered, also by other threads.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Buffer, Device, cache_scope, scope};
+///
+/// cache_scope!("outer", {
+///     let scope = scope::current().expect("inside one");
+///     let worker = std::thread::spawn(move || {
+///         let _guard = scope.enter(); // the same cache, this thread's own part of it
+///         Buffer::new(&Device::current(), 16).map(drop)
+///     });
+///     worker.join().unwrap()?;
+/// });
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ScopeHandle {
+    device: Device,
+    name: Box<str>,
+}
+
+impl ScopeHandle {
+    pub(super) fn new(device: Device, name: Box<str>) -> Self {
+        Self { device, name }
+    }
+
+    /// Binds the cache and makes its device current for this thread, until the guard drops.
+    pub fn enter(&self) -> ScopeGuard {
+        let options = EntryOptions::NONE;
+        ScopeGuard(scope::enter_name_on(
+            self.device.caches(),
+            &self.name,
+            &options,
+        ))
+    }
+
+    /// The name of the cache.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device of the cache.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+/// Keeps a scope entered until it drops. It belongs to its thread and should not be held across an `.await`,
+/// which clippy can check: see [`cache_scope!`](crate::cache_scope#awaiting).
+///
+/// ```compile_fail
+/// # extern crate cachescope_memory as cachescope;
+/// fn send<T: Send>(_: T) {}
+/// send(cachescope::Device::host().scope("loop").enter());
+/// ```
+#[must_use = "the scope ends when this guard drops"]
+#[derive(Debug)]
+pub struct ScopeGuard(#[expect(dead_code, reason = "held for its drop")] Entered);
+
+impl ScopeGuard {
+    /// The guard as the macros hold it.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn held(self) -> Self {
+        self
+    }
+}
+
+/// The innermost scope of this thread; `None` outside all scopes, and directly inside
+/// [`uncached!`](crate::uncached).
+pub fn current() -> Option<ScopeHandle> {
+    let (caches, identity) = scope::current_scope()?;
+    Some(ScopeHandle::new(
+        Device::from_caches(&caches).clone(),
+        identity.name.clone(),
+    ))
+}
+
+/// The statistics of every named cache of the [current](Device::current) device, as a table: entries, hit rate,
+/// peak, idle and escaped bytes, and how often an entry differed from its plan.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Buffer, Device, DeviceConfig, cache_scope, scope};
+///
+/// let device = Device::host_with(DeviceConfig::default())?;
+/// let _guard = device.enter();
+/// for _ in 0..4 {
+///     cache_scope!("loop", { Buffer::new(&device, 1024)?; });
+/// }
+/// let report = scope::report();
+/// assert_eq!((report.caches[0].name.as_str(), report.caches[0].stats.hits), ("loop", 3));
+/// assert!(report.to_string().contains("75.0%"));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub fn report() -> ScopeReport {
+    Device::with_current(|device| ScopeReport {
+        device: device.to_string(),
+        caches: device.caches().reports(),
+    })
+}
+
+/// What the entries of the cache `name` of the [current](Device::current) device leave behind; `None` where there is no
+/// such cache. In builds with debug assertions, a warning says once that the live bytes of a scope rose in fifty entries
+/// and never fell.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Buffer, CacheConfig, Device, DeviceConfig, cache_scope, scope};
+///
+/// let device = Device::host_with(DeviceConfig::default())?;
+/// let _guard = device.enter();
+/// device.configure_cache("step", CacheConfig { record: true, ..Default::default() });
+/// let mut kept = Vec::new();
+/// for _ in 0..10 {
+///     cache_scope!("step", { kept.push(Buffer::new(&device, 1024)?); });
+/// }
+/// let growth = scope::growth("step").unwrap();
+/// assert_eq!((growth.entries, growth.bytes), (10, 10_240));
+/// assert_eq!((growth.lines[0].bytes, growth.lines[0].blocks), (1024, 1));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub fn growth(name: &str) -> Option<Growth> {
+    Device::with_current(|device| device.caches().growth(name))
+}
+
+/// The options of `cache_scope!`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScopeOptions<'a> {
+    /// `policy = …`
+    pub policy: Option<Policy>,
+    /// `max_bytes = …`
+    pub max_bytes: Option<u64>,
+    /// `device = …`
+    pub device: Option<&'a Device>,
+}
+
+impl ScopeOptions<'_> {
+    fn entry(&self) -> EntryOptions {
+        EntryOptions {
+            policy: self.policy,
+            max_bytes: self.max_bytes,
+        }
+    }
+}
+
+/// `cache_scope!` with a literal name.
+#[inline]
+pub fn enter(site: &'static CallSite) -> ScopeGuard {
+    match scope::reenter(site, &EntryOptions::NONE) {
+        Some(entered) => ScopeGuard(entered),
+        None => enter_first(site, &EntryOptions::NONE),
+    }
+}
+
+/// `cache_scope!` with a literal name and options.
+pub fn enter_site(site: &'static CallSite, options: ScopeOptions<'_>) -> ScopeGuard {
+    if options.device.is_some() {
+        return enter_named(site.name(), options);
+    }
+    let entry = options.entry();
+    match scope::reenter(site, &entry) {
+        Some(entered) => ScopeGuard(entered),
+        None => enter_first(site, &entry),
+    }
+}
+
+/// The slow path: the first entry of this call site.
+#[cold]
+fn enter_first(site: &'static CallSite, entry: &EntryOptions) -> ScopeGuard {
+    ScopeGuard(Device::with_current(|device| {
+        scope::enter_site(device.caches(), site, entry)
+    }))
+}
+
+/// `cache_scope!` with a computed name.
+pub fn enter_named(name: &str, options: ScopeOptions<'_>) -> ScopeGuard {
+    let entry = options.entry();
+    ScopeGuard(match options.device {
+        Some(device) => scope::enter_name_on(device.caches(), name, &entry),
+        None => Device::with_current(|device| scope::enter_name(device.caches(), name, &entry)),
+    })
+}
+
+/// `uncached!`
+pub fn enter_uncached() -> ScopeGuard {
+    ScopeGuard(scope::enter_uncached())
+}

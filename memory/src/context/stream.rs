@@ -1,0 +1,143 @@
+//! Streams.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use crate::cache::{Entered, KeptStream, scope};
+use crate::context::Device;
+use crate::device::StreamId;
+use crate::error::{AtCaller, Result};
+use crate::sync::Arc;
+
+/// A queue of work on a device: work of one stream runs in order, different streams may run concurrently.
+///
+/// Operations go to the thread's current stream, initially the device's default stream. An operation that reads
+/// what another stream wrote waits for it automatically, and so does one that writes what another stream reads.
+/// An array may be used and dropped on any stream, also after the last handle on its stream is gone.
+///
+/// A handle is cheap to clone and equal to every other handle on the same stream. It keeps its device alive.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Buffer, Device};
+///
+/// let device = Device::host();
+/// let copies = device.new_stream()?;
+/// let batch = {
+///     let _guard = copies.enter();
+///     Buffer::new(&device, 4096)? // its first use is on `copies`
+/// };
+/// copies.synchronize()?;
+/// assert_eq!(batch.device(), &device);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Stream(Arc<KeptStream>);
+
+/// Keeps a stream entered until it drops; it belongs to its thread.
+///
+/// ```compile_fail
+/// # extern crate cachescope_memory as cachescope;
+/// fn send<T: Send>(_: T) {}
+/// send(cachescope::Device::host().default_stream().enter());
+/// ```
+#[must_use = "the stream is left when this guard drops"]
+#[derive(Debug)]
+pub struct StreamGuard {
+    _entered: Entered,
+}
+
+impl Stream {
+    fn of(device: &Device, id: StreamId) -> Self {
+        Self(Arc::new(KeptStream::new(device.caches().clone(), id)))
+    }
+
+    /// Makes the stream and its device current for this thread until the guard drops.
+    ///
+    /// Scopes keep serving inside: a block allocated on a stream is reused on that stream.
+    pub fn enter(&self) -> StreamGuard {
+        StreamGuard {
+            _entered: scope::enter_stream(&self.0),
+        }
+    }
+
+    /// Waits until all work submitted to the stream is done.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::synchronize`].
+    #[track_caller]
+    pub fn synchronize(&self) -> Result<()> {
+        let device = self.device();
+        device.backend().synchronize(self.0.id()).at_caller()?;
+        device.caches().memory().finish_kernels();
+        device.caches().memory().flush_deferred_error().at_caller()
+    }
+
+    /// The number of the stream.
+    #[doc(hidden)]
+    pub fn id(&self) -> StreamId {
+        self.0.id()
+    }
+
+    /// The device of the stream.
+    pub fn device(&self) -> &Device {
+        Device::from_caches(self.0.device())
+    }
+}
+
+impl Device {
+    /// Creates a stream. The number of a stream without handles is reused, so creating one in a loop is cheap.
+    ///
+    /// # Errors
+    ///
+    /// [`Driver`](crate::ErrorKind::Driver) where the device fails, and
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for more than about sixty thousand at a time.
+    #[track_caller]
+    pub fn new_stream(&self) -> Result<Stream> {
+        let id = self.backend().new_stream().at_caller()?;
+        Ok(Stream::of(self, id))
+    }
+
+    /// The stream of work outside any entered stream. It can be entered itself, inside another stream too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::Device;
+    ///
+    /// let device = Device::host();
+    /// assert_eq!(device.default_stream(), device.default_stream());
+    /// assert_ne!(device.default_stream(), device.new_stream()?);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn default_stream(&self) -> Stream {
+        Stream::of(self, StreamId::default())
+    }
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        // A number belongs to one stream while that has a handle.
+        self.device() == other.device() && self.0.id() == other.0.id()
+    }
+}
+
+impl Eq for Stream {}
+
+impl Hash for Stream {
+    /// By identity, like equality.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.device().hash(state);
+        self.0.id().hash(state);
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({} of {})", self.0.id().0, self.device())
+    }
+}

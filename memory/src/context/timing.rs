@@ -1,0 +1,100 @@
+//! The time of operations, for a recording of their device.
+
+use std::panic::Location;
+
+use super::Device;
+use crate::device::{StreamId, TimeMark};
+use crate::recorder::{EventKind, EventRecord};
+
+/// An operation that is being done, or on a CUDA device submitted; it ends as this drops.
+#[derive(Debug)]
+pub struct Timed<'a>(Option<Begun<'a>>);
+
+#[derive(Debug)]
+struct Begun<'a> {
+    device: &'a Device,
+    operation: EventRecord,
+    /// When it began, by the recorder.
+    time_ns: u64,
+    /// On an asynchronous device.
+    mark: Option<TimeMark>,
+}
+
+impl<'a> Timed<'a> {
+    /// Begins an operation on the thread's stream of `device` that the caller's line asked for; does nothing unless somebody
+    /// records.
+    #[inline]
+    #[track_caller]
+    pub fn begin(device: &'a Device) -> Self {
+        Self::begin_at(device, Location::caller())
+    }
+
+    /// The same for a line that cannot be seen from here.
+    #[inline]
+    pub fn begin_at(device: &'a Device, call_site: &'static Location<'static>) -> Self {
+        let recorder = device.caches().memory().recorder();
+        let begin = || Begun::new(device, device.stream(), call_site);
+        Self(recorder.is_active().then(begin))
+    }
+
+    /// The same for work on a stream that need not be the thread's own.
+    #[track_caller]
+    pub fn begin_on(device: &'a Device, stream: StreamId) -> Self {
+        Self::begin_on_at(device, stream, Location::caller())
+    }
+
+    /// Both.
+    pub fn begin_on_at(
+        device: &'a Device,
+        stream: StreamId,
+        call_site: &'static Location<'static>,
+    ) -> Self {
+        let recorder = device.caches().memory().recorder();
+        let begin = || Begun::new(device, stream, call_site);
+        Self(recorder.is_active().then(begin))
+    }
+}
+
+impl<'a> Begun<'a> {
+    #[cold]
+    fn new(device: &'a Device, stream: StreamId, call_site: &'static Location<'static>) -> Self {
+        let operation = EventRecord {
+            call_site: Some(call_site),
+            stream,
+            scope: device.caches().current_scope_number(),
+            ..EventRecord::of(EventKind::OperationBegin, 0)
+        };
+        let recorder = device.caches().memory().recorder();
+        let time_ns = recorder.time_ns();
+        recorder.record(|| operation);
+        Self {
+            device,
+            operation,
+            time_ns,
+            mark: device.backend().mark_time(operation.stream),
+        }
+    }
+
+    /// Records the end. The device's own time is recorded once it has come there: nothing waits here.
+    #[cold]
+    fn end(&self) {
+        let recorder = self.device.caches().memory().recorder();
+        recorder.record(|| EventRecord::of(EventKind::OperationEnd, 0));
+        let (Some(begin), backend) = (self.mark, self.device.backend()) else {
+            return;
+        };
+        match backend.mark_time(self.operation.stream) {
+            Some(end) => recorder.submitted(backend, (self.operation, self.time_ns), [begin, end]),
+            None => backend.discard_mark(begin),
+        }
+    }
+}
+
+impl Drop for Timed<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(begun) = &self.0 {
+            begun.end();
+        }
+    }
+}

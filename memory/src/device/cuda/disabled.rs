@@ -1,0 +1,337 @@
+//! Stubs without the feature `cuda`: no such device can exist.
+
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::time::Duration;
+
+#[cfg(feature = "fft")]
+use super::fft::{FftCall, FftPlan};
+use super::nccl::{NcclCall, NcclId};
+#[cfg(feature = "linalg")]
+use super::solver::SolverCall;
+use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
+use crate::device::host_streams::{Help, HostStream};
+use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{Arc, Weak};
+
+/// A CUDA device; uninhabited.
+#[derive(Debug)]
+pub enum Cuda {}
+
+/// A compiled kernel; uninhabited.
+#[derive(Clone, Copy, Debug)]
+pub enum Kernel {}
+
+/// A memory pool of the driver; uninhabited.
+#[derive(Debug)]
+pub enum OrderedPool {}
+
+/// An executable graph; uninhabited.
+#[derive(Debug)]
+pub enum Executable {}
+
+/// One rank of a communicator; uninhabited.
+#[derive(Debug)]
+pub enum Communicator {}
+
+/// Memory that is registered with a communicator; uninhabited.
+#[derive(Debug)]
+pub enum Registration {}
+
+impl Communicator {
+    pub fn split(&self, _color: Option<usize>, _key: usize) -> Result<Option<Self>> {
+        match *self {}
+    }
+
+    pub fn rank(&self) -> usize {
+        match *self {}
+    }
+
+    pub fn size(&self) -> usize {
+        match *self {}
+    }
+
+    pub fn async_error(&self) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn abort(&self) {
+        match *self {}
+    }
+
+    pub fn register(&self, _address: DevicePtr, _bytes: u64) -> Result<Registration> {
+        match *self {}
+    }
+}
+
+/// The shared side of the launch lock; uninhabited.
+#[derive(Debug)]
+pub struct SharedLaunchGuard<'a>(PhantomData<&'a ()>);
+
+/// The exclusive side of the launch lock; uninhabited.
+#[derive(Debug)]
+pub struct ExclusiveLaunchGuard<'a>(Infallible, PhantomData<&'a ()>);
+
+impl ExclusiveLaunchGuard<'_> {
+    pub fn check(&self, _used: impl Iterator<Item = (Range<u64>, Use)>) -> Result<()> {
+        match self.0 {}
+    }
+}
+
+impl Cuda {
+    pub fn begin_capture(&self, _stream: StreamId) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn end_capture(&self, _stream: StreamId) -> Result<Executable> {
+        match *self {}
+    }
+
+    pub unsafe fn launch_graph(
+        &self,
+        _graph: &Executable,
+        _stream: StreamId,
+        _alone: &ExclusiveLaunchGuard<'_>,
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn lock_launches_shared(&self) -> SharedLaunchGuard<'_> {
+        match *self {}
+    }
+
+    pub fn lock_launches_exclusive(&self, _stream: StreamId) -> Result<ExclusiveLaunchGuard<'_>> {
+        match *self {}
+    }
+
+    /// The device with this ordinal.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let text = format!("cuda:{ordinal}: built without the feature `cuda`");
+        Err(Error::new(ErrorKind::Unsupported, text))
+    }
+
+    /// The number of devices: none.
+    pub fn count() -> usize {
+        0
+    }
+
+    pub fn kernel(&self, _key: KernelKey, _source: &dyn Fn() -> KernelSource) -> Result<Kernel> {
+        match *self {}
+    }
+
+    pub fn prepare(&self, _wanted: &[(KernelKey, &dyn Fn() -> KernelSource)]) {
+        match *self {}
+    }
+
+    pub unsafe fn launch(
+        &self,
+        _stream: StreamId,
+        _kernel: Kernel,
+        _grid: Grid,
+        _arguments: &Arguments,
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    pub unsafe fn copy(
+        &self,
+        _stream: StreamId,
+        _source: DevicePtr,
+        _target: DevicePtr,
+        _bytes: u64,
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn new_pool(&self) -> Result<OrderedPool> {
+        match *self {}
+    }
+
+    pub fn reserve_ordered(
+        &self,
+        _pool: &OrderedPool,
+        _bytes: u64,
+        _stream: StreamId,
+    ) -> Result<Option<DevicePtr>> {
+        match *self {}
+    }
+
+    pub fn release_ordered(&self, _address: DevicePtr, _stream: StreamId) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn pool_bytes(&self, _pool: &OrderedPool) -> Result<u64> {
+        match *self {}
+    }
+
+    pub fn trim_pool(&self, _pool: &OrderedPool, _keep_bytes: u64) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn allow_tf32(&mut self, _allow: bool) {
+        match *self {}
+    }
+
+    pub unsafe fn gemm(&self, _stream: StreamId, _gemm: &Gemm) -> Result<()> {
+        match *self {}
+    }
+
+    #[cfg(feature = "linalg")]
+    pub unsafe fn solver_workspace(&self, _stream: StreamId, _call: &SolverCall) -> Result<usize> {
+        match *self {}
+    }
+
+    #[cfg(feature = "linalg")]
+    pub unsafe fn factorize(
+        &self,
+        _stream: StreamId,
+        _call: &SolverCall,
+        _workspace: (DevicePtr, usize),
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    #[cfg(feature = "fft")]
+    pub fn fft_workspace(&self, _plan: &FftPlan) -> Result<usize> {
+        match *self {}
+    }
+
+    #[cfg(feature = "fft")]
+    pub unsafe fn transform(
+        &self,
+        _stream: StreamId,
+        _call: &FftCall,
+        _workspace: DevicePtr,
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    /// An id by which the ranks of a new communicator find each other.
+    pub fn new_nccl_id() -> Result<NcclId> {
+        let text = "collectives: built without the feature `cuda`";
+        Err(Error::new(ErrorKind::Unsupported, text))
+    }
+
+    pub fn join(
+        &self,
+        _id: &NcclId,
+        _rank: usize,
+        _size: usize,
+        _timeout: Duration,
+    ) -> Result<Communicator> {
+        match *self {}
+    }
+
+    pub unsafe fn communicate(
+        &self,
+        _communicator: &Communicator,
+        _stream: StreamId,
+        _call: &NcclCall,
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn fail_communication(&self, _key: u64, _error: Error) {
+        match *self {}
+    }
+
+    pub fn forget_communication(&self, _key: u64) {
+        match *self {}
+    }
+
+    pub fn multiprocessors(&self) -> u32 {
+        match *self {}
+    }
+
+    pub fn bad_index_address(&self) -> DevicePtr {
+        match *self {}
+    }
+}
+
+impl Backend for Cuda {
+    fn id(&self) -> DeviceId {
+        match *self {}
+    }
+
+    fn total_bytes(&self) -> u64 {
+        match *self {}
+    }
+
+    fn reserve(&self, _bytes: u64) -> Result<Option<DevicePtr>> {
+        match *self {}
+    }
+
+    fn release(&self, _address: DevicePtr, _bytes: u64) -> Result<()> {
+        match *self {}
+    }
+
+    unsafe fn upload(&self, _stream: StreamId, _target: DevicePtr, _source: &[u8]) -> Result<()> {
+        match *self {}
+    }
+
+    unsafe fn download(
+        &self,
+        _stream: StreamId,
+        _source: DevicePtr,
+        _target: &mut [u8],
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    unsafe fn fill(
+        &self,
+        _stream: StreamId,
+        _target: DevicePtr,
+        _bytes: u64,
+        _pattern: &[u8],
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    fn synchronize(&self, _stream: StreamId) -> Result<()> {
+        match *self {}
+    }
+
+    fn new_stream(&self) -> Result<StreamId> {
+        match *self {}
+    }
+
+    fn new_host_stream(&self, _helper: Weak<dyn Help>) -> Result<Arc<HostStream>> {
+        match *self {}
+    }
+
+    fn retire_stream(&self, _stream: StreamId) {
+        match *self {}
+    }
+
+    fn streams(&self) -> u16 {
+        match *self {}
+    }
+
+    fn uses_streams(&self) -> bool {
+        match *self {}
+    }
+
+    fn record_event(&self, _stream: StreamId) -> Result<Event> {
+        match *self {}
+    }
+
+    fn stream_wait_event(&self, _stream: StreamId, _event: &Event) -> Result<()> {
+        match *self {}
+    }
+
+    fn query_event(&self, _event: &Event) -> Result<bool> {
+        match *self {}
+    }
+
+    fn synchronize_event(&self, _event: &Event) -> Result<()> {
+        match *self {}
+    }
+}
+
+/// Compiles nothing.
+pub fn compile_for_all(_sources: &[KernelSource]) {
+    println!("skipped: built without the feature `cuda`");
+}

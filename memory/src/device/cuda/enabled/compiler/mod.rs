@@ -1,0 +1,153 @@
+//! Compiles kernel sources to loadable images, by NVRTC or from the disk cache.
+
+mod disk;
+mod nvrtc;
+
+use std::sync::OnceLock;
+
+use super::super::KernelSource;
+use super::driver::version_text;
+use crate::error::Result;
+use disk::{CacheKey, DiskCache};
+use nvrtc::CompileTarget;
+use nvrtc::Nvrtc;
+
+/// The compiler for one device.
+#[derive(Debug)]
+pub(super) struct Compiler {
+    capability: (u32, u32),
+    disk: DiskCache,
+    // Loaded for the first kernel: a program that only allocates needs no compiler.
+    nvrtc: OnceLock<Nvrtc>,
+}
+
+impl Compiler {
+    /// A compiler for this compute capability.
+    pub(super) fn new(capability: (u32, u32)) -> Self {
+        Self {
+            capability,
+            disk: DiskCache::of_environment(),
+            nvrtc: OnceLock::new(),
+        }
+    }
+
+    /// The image of `source`: a cubin, or PTX for a device newer than the compiler.
+    pub(super) fn compile(&self, source: &KernelSource) -> Result<Vec<u8>> {
+        let nvrtc = self.nvrtc()?;
+        let target = nvrtc.target(self.capability);
+        let options = target.options();
+        let entry = CacheKey::of_kernel(&nvrtc.version(), &options, &source.text);
+        if let Some(image) = self.disk.read(&entry) {
+            return Ok(image);
+        }
+        let image = nvrtc.compile(source, target, &options)?;
+        self.disk.write(&entry, &image);
+        Ok(image)
+    }
+
+    /// Why a driver for CUDA `driver` (as it counts, 12040 for 12.4) may not load what was compiled: it takes the code of
+    /// compilers of its own major version, and no later one's.
+    pub(super) fn mismatch(&self, driver: i32) -> Option<String> {
+        let nvrtc = self.nvrtc.get()?;
+        nvrtc.is_beyond(driver).then(|| {
+            format!(
+                "NVRTC {} compiled it, and the driver is for CUDA {}: load the NVRTC of CUDA {}, or update the driver",
+                nvrtc.version(),
+                version_text(driver),
+                driver / 1000
+            )
+        })
+    }
+
+    fn nvrtc(&self) -> Result<&Nvrtc> {
+        if let Some(nvrtc) = self.nvrtc.get() {
+            return Ok(nvrtc);
+        }
+        let loaded = Nvrtc::load()?;
+        Ok(self.nvrtc.get_or_init(|| loaded))
+    }
+}
+
+/// Whether `CACHESCOPE_NVRTC` declares that the compiler is installed; empty and 0 mean no.
+fn has_compiler() -> bool {
+    let told = std::env::var_os("CACHESCOPE_NVRTC");
+    told.is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Compiles `sources` for every supported architecture, if the compiler is installed; needs no GPU. For tests.
+///
+/// # Panics
+///
+/// If one does not compile.
+pub fn compile_for_all(sources: &[KernelSource]) {
+    if !has_compiler() {
+        println!("skipped: CACHESCOPE_NVRTC is not set");
+        return;
+    }
+    let nvrtc = Nvrtc::load().unwrap();
+    for (capability, target) in [(7, 0), (8, 0), (9, 0)].map(|of| (of, nvrtc.target(of))) {
+        // CUDA 13 dropped the architectures before Turing, and supports all later ones.
+        if !nvrtc.makes_code_for(capability) {
+            assert!(
+                capability < (8, 0),
+                "NVRTC {} has no {target:?}",
+                nvrtc.version()
+            );
+            continue;
+        }
+        for source in sources {
+            let image = nvrtc.compile(source, target, &target.options());
+            let image = image.unwrap_or_else(|error| panic!("{error}\n{}", source.text));
+            assert!(image.starts_with(b"\x7fELF"), "{} is no cubin", source.name);
+        }
+    }
+}
+
+/// The PTX of `source` for the virtual architecture of that number, if the compiler is installed; needs no GPU. For tests.
+///
+/// # Panics
+///
+/// If it does not compile.
+pub fn ptx_of(source: &KernelSource, architecture: i32) -> Option<String> {
+    if !has_compiler() {
+        println!("skipped: CACHESCOPE_NVRTC is not set");
+        return None;
+    }
+    let (nvrtc, target) = (Nvrtc::load().unwrap(), CompileTarget::Virtual(architecture));
+    let image = nvrtc.compile(source, target, &target.options());
+    let image = image.unwrap_or_else(|error| panic!("{error}\n{}", source.text));
+    Some(String::from_utf8_lossy(&image).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_compiles_for_all_architectures() {
+        compile_for_all(&[KernelSource {
+            name: "nothing".into(),
+            text: "extern \"C\" __global__ void kernel() {}".into(),
+        }]);
+    }
+
+    #[test]
+    fn errors_are_told_in_the_compiler_s_words() {
+        if !has_compiler() {
+            return;
+        }
+        let nvrtc = Nvrtc::load().unwrap();
+        let source = KernelSource {
+            name: "a broken one".into(),
+            text: "extern \"C\" __global__ void kernel() { missing(); }".into(),
+        };
+        let target = nvrtc.target((8, 0));
+        let error = nvrtc.compile(&source, target, &target.options());
+        let error = error.unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("a broken one") && text.contains("missing"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,318 @@
+//! Graphs: stream capture and launches.
+//!
+//! The driver captures in relaxed mode, which forbids nothing to other threads and streams. This module rejects
+//! what would be wrong in a graph: work on another stream, another thread's work on this one, waiting for
+//! captured work, and copies from and to the host, whose bytes would have changed when the graph runs.
+
+use std::ops::Range;
+use std::ptr;
+
+use cudarc::driver::sys::{CUgraphExec_st, CUstreamCaptureMode};
+
+use super::Cuda;
+use super::context::{Context, RawHandle};
+use super::driver::Driver;
+use crate::device::{StreamId, Use};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::plain::{
+    AtomicU64, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+use crate::sync::{Arc, thread_token};
+
+/// The captured stream and the capturing thread.
+///
+/// Invariant: one word holds both, so they are always consistent.
+#[derive(Debug, Default)]
+pub(super) struct CaptureState(AtomicU64);
+
+/// No thread has this token.
+const NO_CAPTURE: u64 = 0;
+/// The shift of the token, above the stream number.
+const TOKEN: u32 = u16::BITS;
+
+impl CaptureState {
+    pub(super) fn begin(&self, stream: StreamId) -> Result<()> {
+        let own = thread_token() << TOKEN | u64::from(stream.0);
+        let begun = self
+            .0
+            .compare_exchange(NO_CAPTURE, own, Ordering::SeqCst, Ordering::Relaxed);
+        begun
+            .map(drop)
+            .map_err(|_| refused("another capture is in progress on this device"))
+    }
+
+    pub(super) fn end(&self) {
+        self.0.store(NO_CAPTURE, Ordering::Release);
+    }
+
+    /// The capturing thread and its stream.
+    #[inline]
+    fn current(&self) -> Option<(u64, StreamId)> {
+        // Sequentially consistent with the counts of active calls: see `StreamTable::begin_capture`.
+        match self.0.load(Ordering::SeqCst) {
+            NO_CAPTURE => None,
+            both => Some((both >> TOKEN, StreamId(both as u16))),
+        }
+    }
+
+    /// Whether any thread captures.
+    #[inline]
+    pub(super) fn is_active(&self) -> bool {
+        self.current().is_some()
+    }
+
+    /// Whether any thread captures `stream`.
+    pub(super) fn captures(&self, stream: StreamId) -> bool {
+        self.current()
+            .is_some_and(|(_, captured)| captured == stream)
+    }
+
+    /// Whether the calling thread captures.
+    pub(super) fn is_by_this_thread(&self) -> bool {
+        self.current()
+            .is_some_and(|(token, _)| token == thread_token())
+    }
+
+    /// # Errors
+    ///
+    /// Where work of the calling thread on `stream` would be captured wrongly.
+    #[inline]
+    pub(super) fn check_submission(&self, stream: StreamId) -> Result<()> {
+        let Some((token, captured)) = self.current() else {
+            return Ok(());
+        };
+        match (token == thread_token(), stream == captured) {
+            (true, true) | (false, false) => Ok(()),
+            (true, false) => Err(refused("all work must go to the captured stream")),
+            (false, true) => Err(refused("another thread captures this stream")),
+        }
+    }
+
+    /// # Errors
+    ///
+    /// Where the calling thread captures, or another thread captures `stream`.
+    pub(super) fn check_not_captured(&self, what: &str, stream: StreamId) -> Result<()> {
+        match self.current() {
+            Some((token, captured)) if token == thread_token() || captured == stream => {
+                Err(refused(&format!("{what} cannot be captured")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn refused(why: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("graph::capture: {why}"))
+}
+
+/// Separates graph launches from other work on the memory that graphs use.
+///
+/// Arrays are borrowed while work on them is submitted, so that nobody else writes to them. A graph borrows
+/// none: it writes by address. This lock replaces the borrow: whoever submits work on such memory holds it
+/// shared, a launch holds it exclusively.
+#[derive(Debug, Default)]
+pub(super) struct LaunchLock {
+    order: RwLock<()>,
+    exports: Mutex<Vec<Export>>,
+}
+
+/// Memory exported to foreign code of one thread, which may submit work on it at any time.
+#[derive(Debug)]
+struct Export {
+    number: u64,
+    thread: u64,
+    range: Range<u64>,
+    used: Use,
+}
+
+/// While this lives no graph of the device is launched.
+#[derive(Debug)]
+#[must_use]
+pub struct SharedLaunchGuard<'a>(
+    #[expect(dead_code, reason = "held for its drop")] RwLockReadGuard<'a, ()>,
+);
+
+/// While this lives only its holder submits work on memory that graphs use.
+#[derive(Debug)]
+#[must_use]
+pub struct ExclusiveLaunchGuard<'a> {
+    #[expect(dead_code, reason = "held for its drop")]
+    order: RwLockWriteGuard<'a, ()>,
+    exports: MutexGuard<'a, Vec<Export>>,
+}
+
+impl ExclusiveLaunchGuard<'_> {
+    /// # Errors
+    ///
+    /// Where another thread exported some of the memory for a conflicting use.
+    pub fn check(&self, mut used: impl Iterator<Item = (Range<u64>, Use)>) -> Result<()> {
+        if self.exports.is_empty() {
+            return Ok(());
+        }
+        let own = thread_token();
+        let collides = |(range, used): (Range<u64>, Use)| {
+            self.exports.iter().any(|export| {
+                let overlaps = range.start < export.range.end && export.range.start < range.end;
+                export.thread != own && overlaps && used.max(export.used) == Use::Write
+            })
+        };
+        if used.any(collides) {
+            let text = "Graph::launch: another thread has exported an array that the graph uses to foreign code \
+                        (`cuda_view`, `cuda_view_mut`): launch once its view has dropped";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        Ok(())
+    }
+}
+
+/// An executable graph.
+///
+/// The driver does not synchronise its graph objects: calls on one must not overlap. Only
+/// [`launch_graph`](Cuda::launch_graph) and `drop` pass the handle on. A launch holds the device's launch lock
+/// exclusively, so that no two overlap, and borrows this, so that `drop` comes after.
+#[derive(Debug)]
+pub struct Executable {
+    context: Arc<Context>,
+    raw: RawHandle<CUgraphExec_st>,
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        // SAFETY: this is the only handle; a launch in progress continues.
+        self.context
+            .discard(|driver| unsafe { driver.graph_exec_destroy(self.raw.0) });
+    }
+}
+
+impl Cuda {
+    /// Begins to capture the calling thread's work on `stream`.
+    pub fn begin_capture(&self, stream: StreamId) -> Result<()> {
+        self.streams.begin_capture(stream)?;
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
+        let what = "beginning a capture";
+        // SAFETY: the stream lives as long as this.
+        let begin = |driver: &Driver, raw| unsafe { driver.stream_begin_capture(raw, mode) };
+        let begun = self.streams.run(stream, what, begin);
+        begun.inspect_err(|_| self.streams.capture.end())
+    }
+
+    /// Ends the capture of [`begin_capture`](Self::begin_capture); returns the graph.
+    pub fn end_capture(&self, stream: StreamId) -> Result<Executable> {
+        let submission = self.streams.submit_to(stream)?;
+        let raw = submission.raw();
+        let ended = self.context.run("instantiating a graph", |driver| {
+            let mut graph = ptr::null_mut();
+            let mut made = RawHandle(ptr::null_mut());
+            // SAFETY: both are writable, this thread began to capture the stream, and the graph that
+            // comes of that is destroyed once.
+            let (instantiated, destroyed) = unsafe {
+                driver.stream_end_capture(raw, &mut graph)?;
+                let instantiated = driver.graph_instantiate(&mut made.0, graph, 0);
+                (instantiated, driver.graph_destroy(graph))
+            };
+            instantiated?;
+            let executable = Executable {
+                context: Arc::clone(&self.context),
+                raw: made,
+            };
+            // Last, so that on failure the executable is dropped.
+            destroyed?;
+            Ok(executable)
+        });
+        // From here on, work of others on the stream is no longer captured.
+        self.streams.capture.end();
+        ended
+    }
+
+    /// Blocks graph launches until the guard drops. Hold it while submitting work on memory that graphs use:
+    /// from reading who used it until the work is submitted. Allocate nothing meanwhile, because that may call
+    /// back code that launches.
+    pub fn lock_launches_shared(&self) -> SharedLaunchGuard<'_> {
+        SharedLaunchGuard(self.launch_lock.order.read())
+    }
+
+    /// Blocks all other submissions on memory that graphs use, for a launch on `stream`.
+    ///
+    /// # Errors
+    ///
+    /// Where the stream is being captured: the outer graph would launch this one without keeping its memory.
+    pub fn lock_launches_exclusive(&self, stream: StreamId) -> Result<ExclusiveLaunchGuard<'_>> {
+        let guard = ExclusiveLaunchGuard {
+            order: self.launch_lock.order.write(),
+            exports: self.launch_lock.exports.lock(),
+        };
+        let capture = &self.streams.capture;
+        capture.check_not_captured("a launch of another graph", stream)?;
+        Ok(guard)
+    }
+
+    /// Exports memory to foreign code of the calling thread, until [`end_export`](Self::end_export) with the
+    /// returned number.
+    pub fn begin_export(&self, range: Range<u64>, used: Use) -> u64 {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        self.launch_lock.exports.lock().push(Export {
+            number,
+            thread: thread_token(),
+            range,
+            used,
+        });
+        number
+    }
+
+    pub fn end_export(&self, number: u64) {
+        let mut exports = self.launch_lock.exports.lock();
+        exports.retain(|export| export.number != number);
+    }
+
+    /// Launches a graph in the order of `stream`.
+    ///
+    /// # Safety
+    ///
+    /// The memory that the graph reads and writes must be reserved memory of this device, and nobody else may use
+    /// it outside the stream's order.
+    pub unsafe fn launch_graph(
+        &self,
+        graph: &Executable,
+        stream: StreamId,
+        _guard: &ExclusiveLaunchGuard<'_>,
+    ) -> Result<()> {
+        let submission = self.streams.submit_to(stream)?;
+        let raw = submission.raw();
+        // SAFETY: graph and stream live, and the rest by this function's contract.
+        self.context.run("launching a graph", |driver| unsafe {
+            driver.graph_launch(graph.raw.0, raw)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_let_through_only_where_it_belongs() {
+        let capture = CaptureState::default();
+        let (own, other) = (StreamId(3), StreamId(0));
+        assert!(capture.check_submission(own).is_ok() && !capture.is_active());
+        capture.begin(own).unwrap();
+        assert!(capture.begin(other).is_err(), "one at a time");
+        assert!(capture.check_submission(own).is_ok() && capture.check_submission(other).is_err());
+        assert!(capture.check_not_captured("a copy", own).is_err());
+        assert!(capture.is_by_this_thread());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(
+                    capture.check_submission(own).is_err()
+                        && capture.check_submission(other).is_ok()
+                );
+                assert!(capture.check_not_captured("a copy", own).is_err());
+                assert!(capture.check_not_captured("a copy", other).is_ok());
+                assert!(capture.is_active() && !capture.is_by_this_thread());
+            });
+        });
+        capture.end();
+        assert!(capture.check_submission(other).is_ok() && !capture.is_by_this_thread());
+    }
+}

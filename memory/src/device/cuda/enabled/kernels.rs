@@ -1,0 +1,117 @@
+//! Compiled kernels, kept until the process ends.
+
+use std::collections::HashMap;
+use std::ptr;
+use std::thread;
+
+use cudarc::driver::sys::{CUfunc_st, CUmod_st};
+use smallvec::SmallVec;
+
+use super::compiler::Compiler;
+use super::context::{Context, RawHandle};
+use super::driver::Driver;
+use super::error::DriverResult;
+use crate::device::cuda::{KernelKey, KernelSource};
+use crate::error::Result;
+use crate::sync::Arc;
+use crate::sync::plain::Mutex;
+
+/// A compiled and loaded kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    pub(super) function: RawHandle<CUfunc_st>,
+}
+
+/// A kernel that may be in progress: the holder of the lock compiles it.
+type KernelCell = Arc<Mutex<Option<Kernel>>>;
+
+/// The kernels of a context.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    compiler: Compiler,
+    known: Mutex<HashMap<KernelKey, KernelCell>>,
+}
+
+impl Kernels {
+    /// No kernels, for devices of this compute capability.
+    pub(super) fn new(capability: (u32, u32)) -> Self {
+        Self {
+            compiler: Compiler::new(capability),
+            known: Mutex::default(),
+        }
+    }
+
+    /// The kernel of `key`. Threads that request the same kernel compile it once, and do not block other
+    /// kernels. A failed compilation is retried by the next request.
+    pub(super) fn get(
+        &self,
+        context: &Context,
+        key: KernelKey,
+        source: &dyn Fn() -> KernelSource,
+    ) -> Result<Kernel> {
+        let slot = Arc::clone(self.known.lock().entry(key).or_default());
+        let mut kernel = slot.lock();
+        if let Some(known) = *kernel {
+            return Ok(known);
+        }
+        let source = source();
+        let mut image = self.compiler.compile(&source)?;
+        // PTX must end with a zero byte; after a cubin it is ignored.
+        image.push(0);
+        // A failure tells both versions where they do not go together.
+        let mismatch = self.compiler.mismatch(context.driver.version());
+        let mismatch = mismatch.map_or(String::new(), |why| format!(" ({why})"));
+        let what = format!("loading the kernel {}{mismatch}", source.name);
+        let loaded = context.run(&what, |driver| load(driver, &image))?;
+        *kernel = Some(loaded);
+        Ok(loaded)
+    }
+}
+
+/// The sources of kernels, by their keys.
+pub(crate) type KernelSources<'a> = [(KernelKey, &'a dyn Fn() -> KernelSource)];
+
+impl Kernels {
+    /// Compiles those of `wanted` that nobody has asked for yet, all of them at the same time, and waits for them: an
+    /// operation of several launches would else compile one after another.
+    ///
+    /// Nothing fails here: what did not compile is compiled again by whoever launches it, and told there.
+    pub(super) fn prepare(&self, context: &Context, wanted: &KernelSources<'_>) {
+        let is_missing = {
+            let known = self.known.lock();
+            let is_missing = wanted.iter().map(|(key, _)| !known.contains_key(key));
+            is_missing.collect::<SmallVec<[bool; 4]>>()
+        };
+        // One alone is left to its launch.
+        if is_missing.iter().filter(|&&is_missing| is_missing).count() < 2 {
+            return;
+        }
+        let missing = wanted.iter().zip(is_missing);
+        let missing = missing.filter(|&(_, is_missing)| is_missing);
+        let missing: Vec<_> = missing.map(|((key, source), _)| (*key, source())).collect();
+        thread::scope(|scope| {
+            for (key, source) in &missing {
+                let compile = || self.get(context, *key, &|| source.clone());
+                // Without a thread, its launch compiles it.
+                let _ = thread::Builder::new().spawn_scoped(scope, compile);
+            }
+        });
+    }
+}
+
+/// Loads a compiled image and finds its kernel.
+fn load(driver: &Driver, image: &[u8]) -> DriverResult<Kernel> {
+    let mut module: RawHandle<CUmod_st> = RawHandle(ptr::null_mut());
+    // SAFETY: `module` is writable; an image contains its length.
+    unsafe { driver.module_load_data(&mut module.0, image.as_ptr().cast()) }?;
+    let mut function = RawHandle(ptr::null_mut());
+    // SAFETY: `function` is writable, the module was just loaded, and the name is zero-terminated.
+    let found =
+        unsafe { driver.module_get_function(&mut function.0, module.0, c"kernel".as_ptr()) };
+    if let Err(failure) = found {
+        // SAFETY: this is the only handle of the module.
+        let _ = unsafe { driver.module_unload(module.0) };
+        return Err(failure);
+    }
+    Ok(Kernel { function })
+}

@@ -1,0 +1,312 @@
+//! Collectives by NCCL, which is loaded where the first communicator is made.
+
+mod communicator;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+use cudarc::driver::sys::CUstream;
+
+use super::library::{Library, LibraryError, LibraryResult, library_functions};
+use crate::device::DevicePtr;
+use crate::device::cuda::nccl::{NcclCall, NcclId, NcclOperation, NcclReduce, NcclType};
+use crate::error::{Error, Result};
+use crate::sync::plain::Mutex;
+pub use communicator::Communicator;
+#[cfg(test)]
+use communicator::Registration;
+
+/// What [`library_functions!`] asks of cudarc's module of this name, which looks for `libnccl.so` alone: without the
+/// headers, NCCL is installed as `libnccl.so.2`.
+mod sys {
+    pub(super) use cudarc::nccl::sys::{
+        ncclComm, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclUniqueId,
+    };
+    use libloading::Library;
+
+    use crate::sync::plain::Mutex;
+
+    const NAMES: [&str; 2] = ["libnccl.so", "libnccl.so.2"];
+
+    fn find() -> Option<&'static Library> {
+        static OPENED: Mutex<Option<&'static Library>> = Mutex::new(None);
+        let mut opened = OPENED.lock();
+        if opened.is_none() {
+            // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any time.
+            let found = NAMES
+                .iter()
+                .find_map(|name| unsafe { Library::new(*name) }.ok());
+            // It is never unloaded: its threads may still run.
+            *opened = found.map(|library| &*Box::leak(Box::new(library)));
+        }
+        *opened
+    }
+
+    /// # Safety
+    ///
+    /// None is needed: cudarc declares it so.
+    pub(super) unsafe fn is_culib_present() -> bool {
+        find().is_some()
+    }
+
+    /// # Safety
+    ///
+    /// As above.
+    pub(super) unsafe fn culib() -> &'static Library {
+        find().expect("the caller has found it")
+    }
+}
+
+static LIBRARY: Library = Library {
+    name: "NCCL",
+    operation: "collectives",
+    install: "install NCCL 2.19 or newer (libnccl.so.2)",
+    statuses: &[
+        (1, "ncclUnhandledCudaError"),
+        (2, "ncclSystemError"),
+        (3, "ncclInternalError"),
+        (4, "ncclInvalidArgument"),
+        (5, "ncclInvalidUsage"),
+        (6, "ncclRemoteError"),
+        (IN_PROGRESS, "ncclInProgress"),
+        (8, "ncclTimeout"),
+    ],
+    unsupported: &[],
+};
+
+const IN_PROGRESS: c_uint = 7;
+
+/// `NCCL_CONFIG_UNDEF_INT` and `NCCL_API_MAGIC`.
+const UNDEFINED: c_int = c_int::MIN;
+const MAGIC: c_uint = 0xcafe_beef;
+/// `NCCL_VERSION(2, 30, 0)`: that of the structure which cudarc declares. An older library reads the fields that it
+/// knows.
+const CONFIG_VERSION: c_uint = 23_000;
+/// `NCCL_SPLIT_NOCOLOR`.
+const NO_COLOR: c_int = -1;
+
+/// A communicator's handle.
+type Handle = *mut sys::ncclComm;
+
+/// Memory of the device.
+type Raw = *mut c_void;
+
+library_functions! { LIBRARY:
+    new_id = ncclGetUniqueId(id: *mut sys::ncclUniqueId);
+    init = ncclCommInitRankConfig(made: *mut Handle, size: c_int, id: sys::ncclUniqueId, rank: c_int, config: *mut sys::ncclConfig_t);
+    split = ncclCommSplit(handle: Handle, color: c_int, key: c_int, made: *mut Handle, config: *mut sys::ncclConfig_t);
+    destroy = ncclCommDestroy(handle: Handle);
+    abort = ncclCommAbort(handle: Handle);
+    async_error = ncclCommGetAsyncError(handle: Handle, status: *mut c_uint);
+    count = ncclCommCount(handle: Handle, count: *mut c_int);
+    user_rank = ncclCommUserRank(handle: Handle, rank: *mut c_int);
+    register = ncclCommRegister(handle: Handle, address: Raw, bytes: usize, registration: *mut Raw);
+    deregister = ncclCommDeregister(handle: Handle, registration: Raw);
+    group_start = ncclGroupStart();
+    group_end = ncclGroupEnd();
+    all_reduce = ncclAllReduce(source: Raw, target: Raw, count: usize, element: c_uint, reduce: c_uint, handle: Handle, stream: CUstream);
+    reduce = ncclReduce(source: Raw, target: Raw, count: usize, element: c_uint, reduce: c_uint, root: c_int, handle: Handle, stream: CUstream);
+    broadcast = ncclBroadcast(source: Raw, target: Raw, count: usize, element: c_uint, root: c_int, handle: Handle, stream: CUstream);
+    all_gather = ncclAllGather(source: Raw, target: Raw, count: usize, element: c_uint, handle: Handle, stream: CUstream);
+    reduce_scatter = ncclReduceScatter(source: Raw, target: Raw, count: usize, element: c_uint, reduce: c_uint, handle: Handle, stream: CUstream);
+    send = ncclSend(source: Raw, count: usize, element: c_uint, peer: c_int, handle: Handle, stream: CUstream);
+    receive = ncclRecv(target: Raw, count: usize, element: c_uint, peer: c_int, handle: Handle, stream: CUstream);
+}
+
+impl Functions {
+    /// What the library says of the failure that was last; empty where it says nothing.
+    #[cold]
+    fn last_error(&self) -> String {
+        type Called = unsafe extern "C" fn(Handle) -> *const c_char;
+        // SAFETY: the library is present, as this table is; the type is what its header declares for the name.
+        let found = unsafe { sys::culib().get::<Called>(b"ncclGetLastError") };
+        // SAFETY: the handle is not used, as the library's documentation states.
+        let text = found.map_or(std::ptr::null(), |function| unsafe {
+            function(std::ptr::null_mut())
+        });
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: the text is the library's own: zero-terminated, and never freed.
+        let text = unsafe { CStr::from_ptr(text) };
+        text.to_string_lossy().trim().to_owned()
+    }
+
+    /// Gives a call to the stream; that of an all-to-all as one group of messages.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Communicator::run`]; the handle is that of a communicator of so many ranks.
+    unsafe fn issue(
+        &self,
+        (handle, size): (Handle, usize),
+        stream: CUstream,
+        call: &NcclCall,
+    ) -> LibraryResult {
+        let [source, target] = [call.source, call.target].map(|address| address.0 as Raw);
+        let element = type_number(call.element);
+        let count = call.count;
+        // SAFETY: by this function's contract.
+        unsafe {
+            match call.operation {
+                NcclOperation::AllReduce(by) => {
+                    let by = reduce_number(by);
+                    self.all_reduce(source, target, count, element, by, handle, stream)
+                }
+                NcclOperation::Reduce(by, root) => {
+                    let (by, root) = (reduce_number(by), root as c_int);
+                    self.reduce(source, target, count, element, by, root, handle, stream)
+                }
+                NcclOperation::Broadcast(root) => {
+                    let root = root as c_int;
+                    self.broadcast(source, target, count, element, root, handle, stream)
+                }
+                NcclOperation::AllGather => {
+                    self.all_gather(source, target, count, element, handle, stream)
+                }
+                NcclOperation::ReduceScatter(by) => {
+                    let by = reduce_number(by);
+                    self.reduce_scatter(source, target, count, element, by, handle, stream)
+                }
+                NcclOperation::AllToAll => self.all_to_all((handle, size), stream, call),
+                NcclOperation::Send(peer) => {
+                    self.send(source, count, element, peer as c_int, handle, stream)
+                }
+                NcclOperation::Receive(peer) => {
+                    self.receive(target, count, element, peer as c_int, handle, stream)
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`issue`](Self::issue).
+    unsafe fn all_to_all(
+        &self,
+        (handle, size): (Handle, usize),
+        stream: CUstream,
+        call: &NcclCall,
+    ) -> LibraryResult {
+        let element = type_number(call.element);
+        let share_bytes = (call.count * size_of(call.element)) as u64;
+        let messages = || {
+            for peer in 0..size {
+                let place = |all: DevicePtr| all.offset(share_bytes * peer as u64).0 as Raw;
+                let (source, target) = (place(call.source), place(call.target));
+                let (count, peer) = (call.count, peer as c_int);
+                // SAFETY: by this function's contract both are so many times as long.
+                unsafe {
+                    self.send(source, count, element, peer, handle, stream)?;
+                    self.receive(target, count, element, peer, handle, stream)?;
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: a group may begin at any time, and ends on the thread that began it.
+        unsafe {
+            self.group_start()?;
+            // Whatever a message says, the thread must not stay in the group.
+            let sent = messages();
+            let ended = self.group_end();
+            sent.and(ended)
+        }
+    }
+}
+
+/// A call that does not block may still be in progress.
+fn begun(outcome: LibraryResult) -> LibraryResult {
+    match outcome {
+        Err(failure) if failure.status == IN_PROGRESS => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// An id for a new communicator, which needs no device.
+pub(super) fn new_id() -> Result<NcclId> {
+    let functions = Functions::get()?;
+    let mut id = sys::ncclUniqueId { internal: [0; 128] };
+    // SAFETY: `id` is writable.
+    unsafe { functions.new_id(&mut id) }
+        .map_err(|failure| error("nccl", "making an id", failure, functions))?;
+    Ok(NcclId(id.internal.map(|byte| byte as u8)))
+}
+
+/// What a failure of NCCL says, with the text that the library has for it.
+#[cold]
+fn error(who: &str, attempting: &str, failure: LibraryError, functions: &Functions) -> Error {
+    let error = failure.of(who, attempting);
+    let said = functions.last_error();
+    if said.is_empty() {
+        return error;
+    }
+    Error::new(
+        error.kind(),
+        format!("{who}: {attempting}: {failure}: {said}"),
+    )
+}
+
+/// What `NCCL_CONFIG_INITIALIZER` makes, but that calls do not block.
+fn config() -> sys::ncclConfig_t {
+    sys::ncclConfig_t {
+        size: std::mem::size_of::<sys::ncclConfig_t>(),
+        magic: MAGIC,
+        version: CONFIG_VERSION,
+        blocking: 0,
+        cgaClusterSize: UNDEFINED,
+        minCTAs: UNDEFINED,
+        maxCTAs: UNDEFINED,
+        netName: std::ptr::null(),
+        splitShare: UNDEFINED,
+        trafficClass: UNDEFINED,
+        commName: std::ptr::null(),
+        collnetEnable: UNDEFINED,
+        CTAPolicy: UNDEFINED,
+        shrinkShare: UNDEFINED,
+        nvlsCTAs: UNDEFINED,
+        nChannelsPerNetPeer: UNDEFINED,
+        nvlinkCentricSched: UNDEFINED,
+        graphUsageMode: UNDEFINED,
+        numRmaCtx: UNDEFINED,
+        maxP2pPeers: UNDEFINED,
+    }
+}
+
+fn type_number(element: NcclType) -> c_uint {
+    use sys::ncclDataType_t as Type;
+    let named = match element {
+        NcclType::I8 => Type::ncclInt8,
+        NcclType::U8 => Type::ncclUint8,
+        NcclType::I32 => Type::ncclInt32,
+        NcclType::U32 => Type::ncclUint32,
+        NcclType::I64 => Type::ncclInt64,
+        NcclType::U64 => Type::ncclUint64,
+        NcclType::F16 => Type::ncclFloat16,
+        NcclType::F32 => Type::ncclFloat32,
+        NcclType::F64 => Type::ncclFloat64,
+        NcclType::Bf16 => Type::ncclBfloat16,
+    };
+    named as c_uint
+}
+
+fn reduce_number(reduce: NcclReduce) -> c_uint {
+    use sys::ncclRedOp_t as Reduction;
+    let named = match reduce {
+        NcclReduce::Sum => Reduction::ncclSum,
+        NcclReduce::Max => Reduction::ncclMax,
+        NcclReduce::Min => Reduction::ncclMin,
+        NcclReduce::Mean => Reduction::ncclAvg,
+    };
+    named as c_uint
+}
+
+/// The bytes of an element.
+fn size_of(element: NcclType) -> usize {
+    match element {
+        NcclType::I8 | NcclType::U8 => 1,
+        NcclType::F16 | NcclType::Bf16 => 2,
+        NcclType::I32 | NcclType::U32 | NcclType::F32 => 4,
+        NcclType::I64 | NcclType::U64 | NcclType::F64 => 8,
+    }
+}

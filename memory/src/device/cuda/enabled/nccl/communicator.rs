@@ -1,0 +1,441 @@
+//! A communicator whose calls do not block: each is asked for until it is no longer in progress, or for too long.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::fmt;
+use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys::{CUevent_st, CUstream, CUstream_st};
+
+use super::super::context::{Context, RawHandle};
+use super::super::driver::Driver;
+use super::super::progress::{is_done, new_event};
+use super::{Functions, NO_COLOR, begun, config, error, sys};
+use crate::device::DevicePtr;
+use crate::device::cuda::enabled::library::{LibraryError, LibraryResult};
+use crate::device::cuda::nccl::{NcclCall, NcclId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
+use crate::sync::plain::{Mutex, yield_now};
+
+/// So many questions come one after the other: most calls are issued at once.
+const EAGER_QUESTIONS: u64 = 64;
+/// What stands between later ones.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// One rank of a communicator, on its device.
+///
+/// Whatever fails ends it, by an abort: its peers would wait for this rank for ever, and what was asked for might still
+/// begin when its memory is another's. So every later call fails, with the reason.
+///
+/// A drop does not wait. It destroys the communicator where the streams are done with its calls, and aborts it where they
+/// are not: to wait for peers is for whoever synchronises the streams. Of what graphs
+/// run it does not know.
+pub struct Communicator {
+    shared: Arc<Shared>,
+}
+
+/// Memory that NCCL has registered for a communicator, as long as this and the communicator live.
+pub struct Registration {
+    shared: Arc<Shared>,
+    handle: RawHandle<c_void>,
+}
+
+/// What a communicator shares with its registrations.
+///
+/// Locks are taken in the order `calls`, `state`, `marks`.
+struct Shared {
+    context: Arc<Context>,
+    functions: &'static Functions,
+    rank: usize,
+    size: usize,
+    /// How long a call may be in progress.
+    timeout: Duration,
+    /// Held from a call until it is no longer in progress: NCCL takes no other one meanwhile.
+    calls: Mutex<()>,
+    /// Held for one function of the library at a time, so that an abort comes between two questions.
+    state: Mutex<State>,
+    /// Behind the last call on each stream.
+    marks: Mutex<Vec<Mark>>,
+}
+
+#[derive(Clone)]
+enum State {
+    Alive(RawHandle<sys::ncclComm>),
+    /// The handle is gone, and why.
+    Ended(String),
+}
+
+#[derive(Clone, Copy)]
+struct Mark {
+    stream: RawHandle<CUstream_st>,
+    event: RawHandle<CUevent_st>,
+}
+
+impl Communicator {
+    /// Joins a communicator of `size` ranks as one of them, and waits until all have come.
+    ///
+    /// # Errors
+    ///
+    /// Where NCCL is missing or fails, or not all ranks have come when the time is over.
+    pub(in super::super) fn join(
+        context: &Arc<Context>,
+        id: &NcclId,
+        rank: usize,
+        size: usize,
+        timeout: Duration,
+    ) -> Result<Self> {
+        let attempting = "joining a communicator";
+        let who = who(context, rank, size);
+        let functions = Functions::get()?;
+        let [number, count] = [rank, size].map(c_int::try_from);
+        let (Ok(number), Ok(count)) = (number, count) else {
+            let text = format!("{who}: there are at most {} ranks", c_int::MAX);
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        };
+        context.run(attempting, |_| Ok(()))?;
+        let id = sys::ncclUniqueId {
+            internal: id.0.map(|byte| byte as c_char),
+        };
+        let mut handle = ptr::null_mut();
+        // SAFETY: both are writable, and the context is current.
+        begun(unsafe { functions.init(&mut handle, count, id, number, &mut config()) })
+            .map_err(|failure| error(&who, attempting, failure, functions))?;
+        let made = Self::of(context, functions, (rank, size), timeout, handle);
+        made.shared.settle(attempting)?;
+        Ok(made)
+    }
+
+    fn of(
+        context: &Arc<Context>,
+        functions: &'static Functions,
+        (rank, size): (usize, usize),
+        timeout: Duration,
+        handle: *mut sys::ncclComm,
+    ) -> Self {
+        let shared = Shared {
+            context: Arc::clone(context),
+            functions,
+            rank,
+            size,
+            timeout,
+            calls: Mutex::default(),
+            state: Mutex::new(State::Alive(RawHandle(handle))),
+            marks: Mutex::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Whether this is a rank on that device.
+    pub(in super::super) fn is_of(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(&self.shared.context, context)
+    }
+
+    /// Gives a call to a stream, and waits until the stream has it. `is_captured` says whether a graph gets it instead.
+    ///
+    /// # Safety
+    ///
+    /// The addresses must be of memory of this communicator's device that is as long as the call says. Outside the
+    /// stream's order nothing else may write what is read, or use what is written. The stream is of that device too, and
+    /// lives as long as this.
+    pub(in super::super) unsafe fn run(
+        &self,
+        (stream, is_captured): (CUstream, bool),
+        call: &NcclCall,
+    ) -> Result<()> {
+        let (shared, attempting) = (&*self.shared, call.operation.name());
+        let _calls = shared.calls.lock();
+        shared.context.run(attempting, |_| Ok(()))?;
+        shared.call(attempting, |functions, handle| {
+            // SAFETY: by this function's contract; the handle is that of so many ranks.
+            unsafe { functions.issue((handle, shared.size), stream, call) }
+        })?;
+        shared.settle(attempting)?;
+        if is_captured {
+            return Ok(());
+        }
+        let marked = shared
+            .context
+            .run(attempting, |driver| shared.mark(driver, stream));
+        marked.inspect_err(|failure| shared.end(&failure.to_string()))
+    }
+
+    /// Makes communicators of those ranks that name one color, which are ordered by their keys, then as they were. All
+    /// ranks must call it; those that name no color get none.
+    pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Self>> {
+        let (shared, attempting) = (&*self.shared, "splitting the communicator");
+        let numbers = (
+            color.map_or(Ok(NO_COLOR), c_int::try_from),
+            c_int::try_from(key),
+        );
+        let (Ok(color_number), Ok(key)) = numbers else {
+            let text = format!(
+                "{shared}: {attempting}: a color or key above {}",
+                c_int::MAX
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        };
+        let _calls = shared.calls.lock();
+        shared.context.run(attempting, |_| Ok(()))?;
+        // The library may write the handle as long as the call is in progress: where that does not end, it is never freed.
+        let made: &'static mut RawHandle<sys::ncclComm> =
+            Box::leak(Box::new(RawHandle(ptr::null_mut())));
+        let place: *mut RawHandle<sys::ncclComm> = made;
+        shared.call(attempting, |functions, handle| {
+            // SAFETY: the place lives for ever, and its type is that of a handle; the configuration is writable.
+            unsafe { functions.split(handle, color_number, key, place.cast(), &mut config()) }
+        })?;
+        shared.settle(attempting)?;
+        // SAFETY: the place was leaked above; the call is over, so that nobody else writes to it.
+        let handle = unsafe { Box::from_raw(place) }.0;
+        if color.is_none() || handle.is_null() {
+            return Ok(None);
+        }
+        let (context, functions) = (&shared.context, shared.functions);
+        // Where it fails, the error names the rank by its place in this communicator.
+        let place = (shared.rank, shared.size);
+        let child = Self::of(context, functions, place, shared.timeout, handle);
+        child.shared.settle(attempting)?;
+        child.with_place(attempting).map(Some)
+    }
+
+    /// A new communicator with its rank and the number of ranks, which only the library knows.
+    fn with_place(mut self, attempting: &str) -> Result<Self> {
+        let (mut rank, mut size) = (0, 0);
+        self.shared.call(attempting, |functions, handle| {
+            // SAFETY: both are writable, and the handle is a communicator's.
+            unsafe {
+                functions.user_rank(handle, &mut rank)?;
+                functions.count(handle, &mut size)
+            }
+        })?;
+        let [rank, size] = [rank, size].map(|number| usize::try_from(number).unwrap_or(0));
+        let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
+        (shared.rank, shared.size) = (rank, size);
+        Ok(self)
+    }
+
+    /// The number of this rank.
+    pub fn rank(&self) -> usize {
+        self.shared.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.shared.size
+    }
+
+    /// What went wrong since the last call, on any rank that this one has heard of.
+    pub fn async_error(&self) -> Result<()> {
+        let attempting = "collectives";
+        let status = self.shared.ask(attempting)?;
+        let failed = status.err().filter(|failure| !is_in_progress(*failure));
+        failed.map_or(Ok(()), |failure| {
+            Err(self.shared.failed(attempting, failure))
+        })
+    }
+
+    /// Ends the communicator: the streams of all ranks go on without what has not been done, and every later call fails.
+    pub fn abort(&self) {
+        self.shared.end("it was aborted");
+    }
+
+    /// Registers memory, so that peers read and write it where it stands. It must be of one allocation, and stay until
+    /// the registration is dropped.
+    pub fn register(&self, address: DevicePtr, bytes: u64) -> Result<Registration> {
+        let (shared, attempting) = (&*self.shared, "registering memory");
+        let _calls = shared.calls.lock();
+        shared.context.run(attempting, |_| Ok(()))?;
+        let mut handle = RawHandle(ptr::null_mut());
+        let Ok(length) = usize::try_from(bytes) else {
+            let text = format!("{shared}: {attempting}: {bytes} bytes");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        };
+        // Not an end of the communicator: nothing was to be done by any peer.
+        let outcome = shared.with_handle(attempting, |functions, raw| {
+            // SAFETY: `handle` is writable; the library checks the range.
+            unsafe { functions.register(raw, address.0 as super::Raw, length, &mut handle.0) }
+        })?;
+        outcome
+            .map_err(|failure| error(&shared.to_string(), attempting, failure, shared.functions))?;
+        Ok(Registration {
+            shared: Arc::clone(&self.shared),
+            handle,
+        })
+    }
+}
+
+impl Shared {
+    /// Calls the library, which another thread's abort does not come between.
+    fn with_handle<T>(
+        &self,
+        attempting: &str,
+        call: impl FnOnce(&Functions, *mut sys::ncclComm) -> T,
+    ) -> Result<T> {
+        match &*self.state.lock() {
+            State::Alive(handle) => Ok(call(self.functions, handle.0)),
+            State::Ended(why) => {
+                let text = format!("{self}: {attempting}: the communicator has ended: {why}");
+                Err(Error::new(ErrorKind::Driver, text))
+            }
+        }
+    }
+
+    /// Begins a call; a failure ends the communicator.
+    fn call(
+        &self,
+        attempting: &str,
+        call: impl FnOnce(&Functions, *mut sys::ncclComm) -> LibraryResult,
+    ) -> Result<()> {
+        let outcome = self.with_handle(attempting, call)?;
+        begun(outcome).map_err(|failure| self.failed(attempting, failure))
+    }
+
+    /// Waits until a call is no longer in progress.
+    fn settle(&self, attempting: &str) -> Result<()> {
+        let begin = Instant::now();
+        for question in 0_u64.. {
+            match self.ask(attempting)? {
+                Ok(()) => return Ok(()),
+                Err(failure) if !is_in_progress(failure) => {
+                    return Err(self.failed(attempting, failure));
+                }
+                Err(_) if begin.elapsed() > self.timeout => break,
+                Err(_) if question < EAGER_QUESTIONS => yield_now(),
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+        let text = format!(
+            "{self}: {attempting}: still in progress after {:?}: not all ranks have come to it",
+            self.timeout
+        );
+        self.end(&text);
+        Err(Error::new(ErrorKind::Driver, text))
+    }
+
+    /// What the communicator is at.
+    fn ask(&self, attempting: &str) -> Result<LibraryResult> {
+        self.with_handle(attempting, |functions, handle| {
+            let mut status: c_uint = 0;
+            // SAFETY: `status` is writable and as large as the library's enumeration, and the handle is a communicator's.
+            unsafe { functions.async_error(handle, &mut status) }?;
+            match status {
+                0 => Ok(()),
+                status => Err(LibraryError {
+                    library: &super::LIBRARY,
+                    call: "ncclCommGetAsyncError",
+                    status,
+                }),
+            }
+        })
+    }
+
+    /// The error of a failure, which ends the communicator.
+    #[cold]
+    fn failed(&self, attempting: &str, failure: LibraryError) -> Error {
+        let error = error(&self.to_string(), attempting, failure, self.functions);
+        self.end(&error.to_string());
+        error
+    }
+
+    /// Aborts the communicator, unless it has ended.
+    fn end(&self, why: &str) {
+        let mut state = self.state.lock();
+        let State::Alive(handle) = &*state else {
+            return;
+        };
+        self.context.discard(|_| {
+            // SAFETY: the handle is a communicator's, and nobody uses it from here on, as the state is locked.
+            let _ = unsafe { self.functions.abort(handle.0) };
+            Ok(())
+        });
+        *state = State::Ended(why.to_owned());
+    }
+
+    /// Marks the place behind what a stream has been given.
+    fn mark(&self, driver: &Driver, stream: CUstream) -> super::super::error::DriverResult {
+        let mut marks = self.marks.lock();
+        let known = marks.iter().find(|mark| mark.stream.0 == stream).copied();
+        let mark = known.map_or_else(
+            || {
+                let event = new_event(driver)?;
+                let stream = RawHandle(stream);
+                marks.push(Mark { stream, event });
+                Ok(Mark { stream, event })
+            },
+            Ok,
+        )?;
+        // SAFETY: the stream lives by the contract of `run`; the event is this communicator's own.
+        unsafe { driver.event_record(mark.event.0, stream) }
+    }
+}
+
+fn is_in_progress(failure: LibraryError) -> bool {
+    failure.status == super::IN_PROGRESS
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        let shared = &*self.shared;
+        let marks = std::mem::take(&mut *shared.marks.lock());
+        let mut is_idle = false;
+        shared.context.discard(|driver| {
+            is_idle = marks
+                .iter()
+                .all(|mark| is_done(driver, mark.event).unwrap_or(false));
+            for mark in &marks {
+                // SAFETY: the event is this communicator's own, and nobody waits for it.
+                let _ = unsafe { driver.event_destroy(mark.event.0) };
+            }
+            Ok(())
+        });
+        let is_settled = matches!(shared.ask("dropping the communicator"), Ok(Ok(())));
+        if !is_idle || !is_settled {
+            return shared.end("it was dropped before its calls were done");
+        }
+        let mut state = shared.state.lock();
+        if let State::Alive(handle) = &*state {
+            // SAFETY: the handle is a communicator's, and nobody uses it from here on, as the state is locked.
+            let _ = unsafe { shared.functions.destroy(handle.0) };
+            *state = State::Ended("it was dropped".to_owned());
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // A communicator takes its registrations along.
+        let _ = self
+            .shared
+            .with_handle("deregistering memory", |functions, raw| {
+                // SAFETY: the registration is this communicator's, and ends but once.
+                unsafe { functions.deregister(raw, self.handle.0) }
+            });
+    }
+}
+
+/// As errors begin.
+impl fmt::Display for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&who(&self.context, self.rank, self.size))
+    }
+}
+
+fn who(context: &Context, rank: usize, size: usize) -> String {
+    format!("{}: rank {rank} of {size}", context.id())
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Communicator({})", self.shared)
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Registration({})", self.shared)
+    }
+}

@@ -1,0 +1,218 @@
+//! Matrix products as plain data: the arguments of cuBLAS.
+
+use crate::device::DevicePtr;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The element types that cuBLAS multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GemmType {
+    F16,
+    Bf16,
+    F32,
+    F64,
+    C32,
+    C64,
+}
+
+impl GemmType {
+    /// The type of the element type that kernels call `name`.
+    pub fn of(name: &str) -> Option<Self> {
+        match name {
+            "f16" => Some(Self::F16),
+            "bf16" => Some(Self::Bf16),
+            "f32" => Some(Self::F32),
+            "f64" => Some(Self::F64),
+            "c32" => Some(Self::C32),
+            "c64" => Some(Self::C64),
+            _ => None,
+        }
+    }
+
+    /// The size of an element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 => 4,
+            Self::F64 | Self::C32 => 8,
+            Self::C64 => 16,
+        }
+    }
+}
+
+/// One operand of a batched product. All lengths are counted in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmOperand {
+    pub address: DevicePtr,
+    /// Whether it is stored column-major.
+    pub transposed: bool,
+    /// The distance between rows, or columns: the leading dimension.
+    pub leading: usize,
+    /// The distance between matrices of the batch; may be 0.
+    pub step: usize,
+}
+
+/// A batch of matrix products with row-major, contiguous results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gemm {
+    pub element: GemmType,
+    /// The lengths of each; none is 0.
+    pub rows: usize,
+    pub inner: usize,
+    pub columns: usize,
+    pub left: GemmOperand,
+    pub right: GemmOperand,
+    pub target: DevicePtr,
+    /// The distance between products.
+    pub target_step: usize,
+    /// The batch size.
+    pub count: usize,
+}
+
+/// The arguments of one call of cuBLAS, which is column-major: the operands are swapped, because the transpose
+/// of a product is the product of the transposes in reverse order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmCall {
+    /// Whether each operand is transposed.
+    pub transposed: [bool; 2],
+    /// Rows and columns of the product, and the inner length, as cuBLAS sees them.
+    pub lengths: [i32; 3],
+    /// The operands and the product.
+    pub addresses: [DevicePtr; 3],
+    pub leading: [i32; 3],
+    pub steps: [i64; 3],
+    pub count: i32,
+}
+
+/// Larger batches take several calls: older versions of cuBLAS count them in 16 bits.
+const MAX_BATCH: usize = 1 << 15;
+
+impl Gemm {
+    /// The calls that compute the batch.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported) where a length exceeds 32 bits.
+    #[cfg_attr(
+        all(not(feature = "cuda"), not(test)),
+        allow(dead_code, reason = "nothing is multiplied")
+    )]
+    pub fn calls(&self) -> Result<impl Iterator<Item = GemmCall> + use<>> {
+        let number =
+            |what: &str, number: usize| i32::try_from(number).map_err(|_| too_long(what, number));
+        let (left, right) = (self.left, self.right);
+        let first = GemmCall {
+            transposed: [right.transposed, left.transposed],
+            lengths: [
+                number("columns", self.columns)?,
+                number("rows", self.rows)?,
+                number("elements to sum", self.inner)?,
+            ],
+            addresses: [right.address, left.address, self.target],
+            leading: [
+                number("elements from row to row", right.leading)?,
+                number("elements from row to row", left.leading)?,
+                number("columns", self.columns)?,
+            ],
+            steps: [right.step, left.step, self.target_step].map(|step| step as i64),
+            count: 0,
+        };
+        let (all, bytes) = (self.count, self.element.bytes());
+        Ok((0..all).step_by(MAX_BATCH).map(move |start| {
+            let mut call = first;
+            for (address, step) in call.addresses.iter_mut().zip(call.steps) {
+                *address = address.offset(start as u64 * step as u64 * bytes as u64);
+            }
+            call.count = MAX_BATCH.min(all - start) as i32;
+            call
+        }))
+    }
+}
+
+#[cold]
+fn too_long(what: &str, number: usize) -> Error {
+    let text = format!(
+        "matmul: {number} {what}: cuBLAS counts to {} only",
+        i32::MAX
+    );
+    Error::new(ErrorKind::Unsupported, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gemm() -> Gemm {
+        let factor = |address: u64, leading| GemmOperand {
+            address: DevicePtr(address),
+            transposed: false,
+            leading,
+            step: 6,
+        };
+        Gemm {
+            element: GemmType::F32,
+            rows: 2,
+            inner: 3,
+            columns: 5,
+            left: factor(0, 3),
+            right: factor(1 << 40, 5),
+            target: DevicePtr(1 << 50),
+            target_step: 10,
+            count: 1,
+        }
+    }
+
+    #[test]
+    fn many_products_go_in_several_calls() {
+        let many = Gemm {
+            count: 70_000,
+            ..gemm()
+        };
+        let calls: Vec<GemmCall> = many.calls().unwrap().collect();
+        let counts = calls.iter().map(|call| call.count);
+        assert!(counts.eq([32_768, 32_768, 70_000 - 65_536]));
+        let last = calls[2].addresses.map(|address| address.0);
+        let begin = 65_536 * 4;
+        assert_eq!(
+            last,
+            [(1 << 40) + 6 * begin, 6 * begin, (1 << 50) + 10 * begin]
+        );
+        assert_eq!(gemm().calls().unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_cublas_cannot_count_is_an_error_that_says_so() {
+        let long = 1 << 31;
+        let cases = [
+            Gemm {
+                rows: long,
+                ..gemm()
+            },
+            Gemm {
+                inner: long,
+                ..gemm()
+            },
+            Gemm {
+                columns: long,
+                ..gemm()
+            },
+            Gemm {
+                left: GemmOperand {
+                    leading: long,
+                    ..gemm().left
+                },
+                ..gemm()
+            },
+        ];
+        for case in cases {
+            let Err(error) = case.calls() else {
+                panic!("{case:?} has calls");
+            };
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            let text = error.to_string();
+            assert!(
+                text.contains("2147483648") && text.contains("2147483647"),
+                "{text}"
+            );
+        }
+    }
+}

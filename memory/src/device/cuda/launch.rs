@@ -1,0 +1,152 @@
+//! Kernel launches as plain data.
+
+use std::any::TypeId;
+
+use crate::error::{Error, ErrorKind};
+
+/// The key of a kernel: the type that generates its source, and a variant of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KernelKey {
+    of: TypeId,
+    /// The fingerprint of the fused expression, if any.
+    over: Option<u128>,
+    form: u32,
+}
+
+impl KernelKey {
+    /// The variant `form` of the source that the type `S` generates.
+    pub fn of<S: 'static>(form: u32) -> Self {
+        Self {
+            of: TypeId::of::<S>(),
+            over: None,
+            form,
+        }
+    }
+
+    /// The key of the kernel fused with the expression of the fingerprint `over`.
+    pub fn over(self, over: u128) -> Self {
+        Self {
+            over: Some(over),
+            ..self
+        }
+    }
+}
+
+/// CUDA C++ source with one `extern "C" __global__` function named `kernel`.
+#[derive(Clone, Debug)]
+pub struct KernelSource {
+    /// The name for error messages.
+    pub name: String,
+    pub text: String,
+}
+
+/// The launch dimensions of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks in x and y; none is 0.
+    pub blocks: [u32; 2],
+    /// Threads per block: a multiple of 32, at most 1024.
+    pub threads: u32,
+    /// Dynamic shared memory per block.
+    pub shared_bytes: u32,
+}
+
+/// The arguments of a launch by value, in parameter order.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    // Each argument begins at a multiple of 16 bytes.
+    bytes: Vec<u8>,
+    offsets: Vec<usize>,
+}
+
+impl Arguments {
+    /// Adds a parameter of these bytes.
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(16), 0);
+        self.offsets.push(self.bytes.len());
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Adds a 64-bit parameter: a number or an address.
+    pub fn push(&mut self, value: u64) {
+        self.push_bytes(&value.to_ne_bytes());
+    }
+
+    /// Adds a `struct` of 64-bit numbers.
+    pub fn push_all(&mut self, values: impl IntoIterator<Item = u64>) {
+        let bytes: Vec<u8> = values.into_iter().flat_map(u64::to_ne_bytes).collect();
+        self.push_bytes(&bytes);
+    }
+
+    /// Pointers to the arguments.
+    pub fn pointers(&self) -> Vec<*const u8> {
+        let pointer = |&offset: &usize| self.bytes[offset..].as_ptr();
+        self.offsets.iter().map(pointer).collect()
+    }
+}
+
+/// The operations that read indices from memory, by the number that their kernels report with a bad index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Indexing {
+    Take = 1,
+    Gather,
+    ScatterAdd,
+    OneHot,
+    CrossEntropy,
+    Scatter,
+    Bincount,
+}
+
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(dead_code, reason = "no kernel reports an index")
+)]
+impl Indexing {
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::Take, "take"),
+        (Self::Gather, "gather"),
+        (Self::ScatterAdd, "scatter_add"),
+        (Self::OneHot, "one_hot"),
+        (Self::CrossEntropy, "cross_entropy"),
+        (Self::Scatter, "scatter"),
+        (Self::Bincount, "bincount"),
+    ];
+
+    /// Whether a negative index counts from the axis's end; a class does not.
+    pub fn counts_backwards(self) -> bool {
+        !matches!(self, Self::OneHot | Self::CrossEntropy | Self::Bincount)
+    }
+
+    /// The number that kernels report.
+    pub fn number(self) -> u64 {
+        self as u64
+    }
+
+    /// The error for a reported bad index: the operation of `number` met `index` on an axis of `length`.
+    pub(super) fn error(number: u64, index: i64, length: u64) -> Error {
+        let known = Self::ALL
+            .iter()
+            .find(|(operation, _)| operation.number() == number);
+        let name = known.map_or("an operation", |(_, name)| name);
+        let text =
+            format!("{name}: the index {index} is out of range for an axis of length {length}");
+        Error::new(ErrorKind::InvalidArgument, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_noted_names_its_operation() {
+        for (operation, name) in Indexing::ALL {
+            let error = Indexing::error(operation.number(), -3, 2);
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            let text = error.to_string();
+            assert!(text.starts_with(name) && text.contains("-3"), "{text}");
+            assert_ne!(operation.number(), 0, "which stands for none");
+        }
+    }
+}

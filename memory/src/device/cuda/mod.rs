@@ -1,0 +1,35 @@
+//! CUDA devices, through the driver, which is loaded at run time.
+//!
+//! Architecture invariant: this module compiles with and without the feature `cuda`, with the same signatures;
+//! without it a [`Cuda`] cannot exist. So the layers above need no `cfg`.
+
+#[cfg(not(feature = "cuda"))]
+mod disabled;
+#[cfg(feature = "cuda")]
+mod enabled;
+#[cfg(feature = "fft")]
+pub(crate) mod fft;
+mod gemm;
+mod launch;
+pub(crate) mod nccl;
+#[cfg(feature = "linalg")]
+pub(crate) mod solver;
+
+#[cfg(not(feature = "cuda"))]
+pub use disabled::Communicator;
+#[cfg(not(feature = "cuda"))]
+pub(crate) use disabled::OrderedPool;
+#[cfg(not(feature = "cuda"))]
+pub use disabled::compile_for_all;
+#[cfg(not(feature = "cuda"))]
+pub use disabled::{Cuda, Executable, SharedLaunchGuard};
+#[cfg(feature = "cuda")]
+pub use enabled::Communicator;
+#[cfg(feature = "cuda")]
+pub(crate) use enabled::OrderedPool;
+#[cfg(feature = "cuda")]
+pub use enabled::{Cuda, Executable, SharedLaunchGuard};
+#[cfg(feature = "cuda")]
+pub use enabled::{compile_for_all, ptx_of};
+pub use gemm::{Gemm, GemmOperand, GemmType};
+pub use launch::{Arguments, Grid, Indexing, KernelKey, KernelSource};

@@ -1,0 +1,343 @@
+//! Ranges whose memory is mapped in handles, as CUDA's virtual memory management does it: which handles to make, to
+//! map, to keep and to give back. The calls themselves are a [`HandleDriver`]'s.
+//!
+//! A driver unmaps only what was mapped as one, so the handle is the unit of decommitting. Each call costs as much as
+//! many allocations, whatever its size; so a commit is cut into as few handles as its caller allows.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{DevicePtr, PageCost, VirtualMemory};
+use crate::error::Result;
+use crate::sync::Mutex;
+
+/// A physical allocation of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle {
+    pub number: u64,
+    pub bytes: u64,
+}
+
+/// The driver's calls. `None` and false mean that it is out of memory.
+pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
+    /// The unit of addresses and sizes, a power of two.
+    fn granularity_bytes(&self) -> u64;
+
+    fn reserve_addresses(&self, bytes: u64, alignment_bytes: u64) -> Result<Option<DevicePtr>>;
+
+    /// # Safety
+    ///
+    /// The addresses were reserved with this length; nothing is mapped there.
+    unsafe fn free_addresses(&self, address: DevicePtr, bytes: u64) -> Result<()>;
+
+    fn create(&self, bytes: u64) -> Result<Option<Handle>>;
+
+    /// # Safety
+    ///
+    /// The addresses are reserved, nothing is mapped there, and the handle is mapped nowhere else.
+    unsafe fn map(&self, address: DevicePtr, handle: Handle) -> Result<bool>;
+
+    /// Lets kernels read and write.
+    ///
+    /// # Safety
+    ///
+    /// The part consists of whole mappings.
+    unsafe fn allow_access(&self, address: DevicePtr, bytes: u64) -> Result<bool>;
+
+    /// # Safety
+    ///
+    /// This handle is mapped there as a whole, and nothing uses the memory any longer.
+    unsafe fn unmap(&self, address: DevicePtr, handle: Handle) -> Result<()>;
+
+    /// # Safety
+    ///
+    /// The handle is mapped nowhere, and is not used again.
+    unsafe fn release(&self, handle: Handle) -> Result<()>;
+}
+
+/// The preferred page size.
+const PAGE_BYTES: u64 = 2 << 20;
+/// At most this part of what is mapped is kept for the next commit, or what was just unmapped for it.
+const KEPT_DIVISOR: u64 = 4;
+
+/// The ranges of a device.
+#[derive(Debug)]
+pub(crate) struct Handles<D: HandleDriver> {
+    driver: D,
+    state: Mutex<State>,
+}
+
+/// Invariants:
+/// - `mapped` has every mapping, by address; they do not overlap. A handle that the driver failed to unmap stays
+///   mapped, and what is committed there next uses it as it is;
+/// - `kept` are the handles that are mapped nowhere;
+/// - the byte counts are their sums.
+#[derive(Debug, Default)]
+struct State {
+    mapped: BTreeMap<u64, Handle>,
+    mapped_bytes: u64,
+    kept: Vec<Handle>,
+    kept_bytes: u64,
+}
+
+impl State {
+    fn insert(&mut self, address: u64, handle: Handle) {
+        self.mapped_bytes += handle.bytes;
+        let before = self.mapped.insert(address, handle);
+        debug_assert_eq!(before, None, "{address:#x} is mapped");
+    }
+
+    fn remove(&mut self, address: u64) -> Option<Handle> {
+        let handle = self.mapped.remove(&address)?;
+        self.mapped_bytes -= handle.bytes;
+        Some(handle)
+    }
+
+    fn keep(&mut self, handle: Handle) {
+        self.kept_bytes += handle.bytes;
+        self.kept.push(handle);
+    }
+
+    /// The largest kept handle of at most `bytes`.
+    fn take_kept(&mut self, bytes: u64) -> Option<Handle> {
+        let fitting = (0..self.kept.len()).filter(|&index| self.kept[index].bytes <= bytes);
+        let largest = fitting.max_by_key(|&index| self.kept[index].bytes)?;
+        let handle = self.kept.swap_remove(largest);
+        self.kept_bytes -= handle.bytes;
+        Some(handle)
+    }
+
+    /// The mappings that lie in a part as a whole.
+    fn mapped_in(
+        &self,
+        address: u64,
+        bytes: u64,
+    ) -> impl DoubleEndedIterator<Item = (u64, Handle)> {
+        let end = address + bytes;
+        let begun = self.mapped.range(address..end);
+        let begun = begun.map(|(&at, &handle)| (at, handle));
+        begun.filter(move |(at, handle)| at + handle.bytes <= end)
+    }
+
+    /// The mappings that lie in a part at least in part.
+    fn overlapping(&self, address: u64, bytes: u64) -> Vec<(u64, Handle)> {
+        let before = self.mapped.range(..address).next_back();
+        let before = before.filter(|(at, handle)| *at + handle.bytes > address);
+        let inside = self.mapped.range(address..address + bytes);
+        let all = before.into_iter().chain(inside);
+        all.map(|(&at, &handle)| (at, handle)).collect()
+    }
+
+    /// The parts of a part where nothing is mapped.
+    fn gaps_in(&self, address: u64, bytes: u64) -> Vec<(u64, u64)> {
+        let end = address + bytes;
+        let before = self.mapped.range(..address).next_back();
+        let before = before.map_or(address, |(at, handle)| at + handle.bytes);
+        let (mut gaps, mut at) = (Vec::new(), before.max(address));
+        for (&next, handle) in self.mapped.range(address..end) {
+            if at < next {
+                gaps.push((at, next - at));
+            }
+            at = next + handle.bytes;
+        }
+        if at < end {
+            gaps.push((at, end - at));
+        }
+        gaps
+    }
+}
+
+impl<D: HandleDriver> Handles<D> {
+    pub(crate) fn new(driver: D) -> Self {
+        Self {
+            driver,
+            state: Mutex::default(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// Fills a gap, and appends what it maps to `fresh`; false where the device is exhausted.
+    fn fill(
+        &self,
+        state: &mut State,
+        (address, bytes): (u64, u64),
+        max_handle_bytes: u64,
+        fresh: &mut Vec<u64>,
+    ) -> Result<bool> {
+        let mut at = address;
+        while at < address + bytes {
+            let wanted_bytes = address + bytes - at;
+            let Some(handle) = self.handle(state, wanted_bytes, max_handle_bytes)? else {
+                return Ok(false);
+            };
+            // SAFETY: nothing is mapped in a gap, it lies in a reserved range by the contract of `commit`, and the
+            // handle is new or was kept.
+            let mapped = unsafe { self.driver.map(DevicePtr(at), handle) };
+            if !matches!(mapped, Ok(true)) {
+                state.keep(handle);
+                return mapped;
+            }
+            state.insert(at, handle);
+            fresh.push(at);
+            at += handle.bytes;
+        }
+        // SAFETY: the gap is filled with whole mappings.
+        unsafe { self.driver.allow_access(DevicePtr(address), bytes) }
+    }
+
+    /// A handle of at most `bytes` and `max_handle_bytes`: one that was kept, else a new one. Kept ones that do not fit
+    /// are released before, so that the device never holds more than before or than is committed.
+    fn handle(
+        &self,
+        state: &mut State,
+        bytes: u64,
+        max_handle_bytes: u64,
+    ) -> Result<Option<Handle>> {
+        if let Some(kept) = state.take_kept(bytes.min(max_handle_bytes)) {
+            return Ok(Some(kept));
+        }
+        self.release_all_kept(state)?;
+        self.driver.create(bytes.min(max_handle_bytes))
+    }
+
+    /// Unmaps what is mapped at these addresses, and keeps the handles; returns the first failure after trying all.
+    fn unmap(&self, state: &mut State, addresses: &[u64]) -> Result<()> {
+        let mut outcome = Ok(());
+        for &address in addresses {
+            let handle = state.mapped[&address];
+            // SAFETY: the handle is mapped there, and nothing uses it: by the contract of the callers.
+            let unmapped = unsafe { self.driver.unmap(DevicePtr(address), handle) };
+            if unmapped.is_ok() {
+                state.keep(handle);
+                state.remove(address);
+            }
+            outcome = outcome.and(unmapped);
+        }
+        outcome
+    }
+
+    /// Releases kept handles until at most `most_bytes` are kept; returns the first failure after trying all. What
+    /// the driver failed to release stays kept.
+    fn release_kept_beyond(&self, state: &mut State, most_bytes: u64) -> Result<()> {
+        let mut outcome = Ok(());
+        let mut failed = Vec::new();
+        while state.kept_bytes > most_bytes
+            && let Some(handle) = state.kept.pop()
+        {
+            state.kept_bytes -= handle.bytes;
+            // SAFETY: a kept handle is mapped nowhere, and this was the only copy.
+            let released = unsafe { self.driver.release(handle) };
+            if released.is_err() {
+                failed.push(handle);
+            }
+            outcome = outcome.and(released);
+        }
+        for handle in failed {
+            state.keep(handle);
+        }
+        outcome
+    }
+
+    fn release_all_kept(&self, state: &mut State) -> Result<()> {
+        self.release_kept_beyond(state, 0)
+    }
+
+    /// The addresses of the mappings that lie in a part as a whole.
+    fn addresses_in(state: &State, address: DevicePtr, bytes: u64) -> Vec<u64> {
+        let mapped = state.mapped_in(address.0, bytes);
+        mapped.map(|(address, _)| address).collect()
+    }
+}
+
+impl<D: HandleDriver> VirtualMemory for Handles<D> {
+    fn page_bytes(&self) -> u64 {
+        PAGE_BYTES.max(self.driver.granularity_bytes())
+    }
+
+    fn min_page_bytes(&self) -> u64 {
+        self.driver.granularity_bytes()
+    }
+
+    fn page_cost(&self) -> PageCost {
+        PageCost::High
+    }
+
+    fn reserve_range(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        self.driver.reserve_addresses(bytes, self.page_bytes())
+    }
+
+    unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
+        let state = &mut *self.state.lock();
+        let mut unmapped = self.unmap(state, &Self::addresses_in(state, range, bytes));
+        if unmapped.is_err() {
+            // Again for what is left: nobody comes back for it.
+            unmapped = self.unmap(state, &Self::addresses_in(state, range, bytes));
+        }
+        let released = self.release_all_kept(state);
+        unmapped?;
+        // SAFETY: by this function's contract; nothing of it is mapped any more.
+        unsafe { self.driver.free_addresses(range, bytes) }?;
+        released
+    }
+
+    unsafe fn commit(&self, address: DevicePtr, bytes: u64, max_handle_bytes: u64) -> Result<bool> {
+        let state = &mut *self.state.lock();
+        // What stayed mapped may be so because the call failed that lets kernels at it.
+        for (at, handle) in state.overlapping(address.0, bytes) {
+            // SAFETY: this is a whole mapping.
+            if !unsafe { self.driver.allow_access(DevicePtr(at), handle.bytes) }? {
+                return Ok(false);
+            }
+        }
+        let mut fresh = Vec::new();
+        for gap in state.gaps_in(address.0, bytes) {
+            let filled = self.fill(state, gap, max_handle_bytes, &mut fresh);
+            if !matches!(filled, Ok(true)) {
+                let undone = self.unmap(state, &fresh);
+                let released = self.release_all_kept(state);
+                return filled.and_then(|_| undone.and(released).map(|()| false));
+            }
+        }
+        Ok(true)
+    }
+
+    unsafe fn decommit(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        let state = &mut *self.state.lock();
+        self.unmap(state, &Self::addresses_in(state, address, bytes))?;
+        // What cannot be released stays kept and is counted; `release_kept` tries again, and tells.
+        let _ = self.release_all_kept(state);
+        Ok(())
+    }
+
+    unsafe fn recycle(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        let state = &mut *self.state.lock();
+        self.unmap(state, &Self::addresses_in(state, address, bytes))?;
+        let most_bytes = (state.mapped_bytes / KEPT_DIVISOR).max(bytes);
+        // As in `decommit`.
+        let _ = self.release_kept_beyond(state, most_bytes);
+        Ok(())
+    }
+
+    fn separable(&self, address: DevicePtr, bytes: u64) -> Vec<(DevicePtr, u64)> {
+        let state = self.state.lock();
+        let mapped = state.mapped_in(address.0, bytes);
+        mapped
+            .map(|(address, handle)| (DevicePtr(address), handle.bytes))
+            .collect()
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.state.lock().kept_bytes
+    }
+
+    fn release_kept(&self) -> Result<()> {
+        self.release_all_kept(&mut self.state.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests;

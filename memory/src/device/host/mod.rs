@@ -1,0 +1,322 @@
+//! The host device: the reference backend on the process's memory. Its streams run work at once on the calling
+//! thread or, in a test mode, as late as possible.
+
+mod budget;
+mod ranges;
+pub(crate) mod streams;
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::mem::MaybeUninit;
+
+use super::host_streams::{Help, HostStream, HostStreams};
+use super::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{Arc, Weak};
+use budget::Budget;
+use ranges::Ranges;
+use streams::{DelayedStreams, StreamIds};
+
+/// Reservations are page-aligned, so that no array shares a page with foreign data.
+const ALIGNMENT_BYTES: usize = 4096;
+
+/// The embedded device.
+#[derive(Debug)]
+pub(crate) struct HostBackend {
+    budget: Arc<Budget>,
+    /// None where the platform has none.
+    ranges: Option<Ranges>,
+    ids: StreamIds,
+    delayed: Option<DelayedStreams>,
+    host_streams: HostStreams,
+}
+
+impl HostBackend {
+    pub(crate) fn new() -> Self {
+        Self::of(physical_memory_bytes())
+    }
+
+    /// A host with this much memory.
+    pub(crate) fn of(total_bytes: u64) -> Self {
+        let budget = Arc::new(Budget::new(total_bytes));
+        Self {
+            ranges: Ranges::new(&budget),
+            budget,
+            ids: StreamIds::default(),
+            delayed: None,
+            host_streams: HostStreams::default(),
+        }
+    }
+
+    /// A host whose streams delay their work as long as stream order allows.
+    pub(crate) fn delaying() -> Self {
+        Self {
+            delayed: Some(DelayedStreams::default()),
+            ..Self::new()
+        }
+    }
+
+    /// Whether everything reserved was released.
+    #[cfg(test)]
+    pub(crate) fn holds_nothing(&self) -> bool {
+        let everything = self.budget.total_bytes();
+        let is_there = self.budget.claim(everything);
+        if is_there {
+            self.budget.unclaim(everything);
+        }
+        is_there
+    }
+}
+
+/// The layout of a reservation, or `None` beyond the address space.
+fn layout(bytes: u64) -> Option<Layout> {
+    Layout::from_size_align(usize::try_from(bytes).ok()?, ALIGNMENT_BYTES).ok()
+}
+
+impl Backend for HostBackend {
+    fn id(&self) -> DeviceId {
+        DeviceId::Host
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.budget.total_bytes()
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        let Some(layout) = layout(bytes).filter(|layout| layout.size() > 0) else {
+            return Ok(None);
+        };
+        if !self.budget.claim(bytes) {
+            return Ok(None);
+        }
+        // SAFETY: `layout` has a size above 0, as checked above.
+        let address = unsafe { alloc(layout) };
+        if address.is_null() {
+            self.budget.unclaim(bytes);
+        }
+        Ok((!address.is_null()).then_some(DevicePtr(address.expose_provenance() as u64)))
+    }
+
+    fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        let layout = layout(bytes).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Driver,
+                "released a segment that was never reserved",
+            )
+        })?;
+        // SAFETY: the caller passes back an address that `reserve` gave for the same `bytes`, hence
+        // for the same layout.
+        unsafe { dealloc(host_pointer(address), layout) };
+        self.budget.unclaim(bytes);
+        Ok(())
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        let ranges = self.ranges.as_ref()?;
+        Some(ranges)
+    }
+
+    unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
+        if let Some(delayed) = &self.delayed {
+            let copy: Box<[u8]> = source.into();
+            // SAFETY: `target` points to as many bytes by this function's contract, which the stream's
+            // order extends to the time when this runs; nothing else refers to the copy.
+            delayed.push(stream, move || unsafe { write_bytes(target, &copy) });
+            return Ok(());
+        }
+        // SAFETY: `target` points to `source.len()` writable bytes, and `source` cannot overlap them
+        // because nothing else refers to them: both by this function's contract.
+        unsafe { write_bytes(target, source) };
+        Ok(())
+    }
+
+    unsafe fn download(
+        &self,
+        stream: StreamId,
+        source: DevicePtr,
+        target: &mut [u8],
+    ) -> Result<()> {
+        self.synchronize(stream)?;
+        // SAFETY: `source` points to `target.len()` initialised bytes by this function's contract, and
+        // a `&mut` overlaps nothing.
+        unsafe {
+            target
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(host_pointer(source), target.len());
+        }
+        Ok(())
+    }
+
+    unsafe fn fill(
+        &self,
+        stream: StreamId,
+        target: DevicePtr,
+        bytes: u64,
+        pattern: &[u8],
+    ) -> Result<()> {
+        // A reserved size fits `usize`.
+        let bytes = bytes as usize;
+        if let Some(delayed) = &self.delayed {
+            let pattern: Box<[u8]> = pattern.into();
+            // SAFETY: by this function's contract, which the stream's order extends to the time when
+            // this runs.
+            delayed.push(stream, move || unsafe {
+                fill_bytes(target, bytes, &pattern);
+            });
+            return Ok(());
+        }
+        // SAFETY: by this function's contract.
+        unsafe { fill_bytes(target, bytes, pattern) };
+        Ok(())
+    }
+
+    fn synchronize(&self, stream: StreamId) -> Result<()> {
+        if let Some(host_stream) = self.host_streams.of(stream) {
+            return host_stream.synchronize();
+        }
+        if let Some(delayed) = &self.delayed {
+            delayed.wait_for(delayed.record(stream))?;
+        }
+        Ok(())
+    }
+
+    fn new_stream(&self) -> Result<StreamId> {
+        self.ids.acquire()
+    }
+
+    fn new_host_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<HostStream>> {
+        self.host_streams.open(helper, || self.ids.acquire_fresh())
+    }
+
+    fn host_stream(&self, stream: StreamId) -> Option<Arc<HostStream>> {
+        self.host_streams.named(stream)
+    }
+
+    fn retire_stream(&self, stream: StreamId) {
+        self.ids.retire(stream);
+    }
+
+    fn streams(&self) -> u16 {
+        self.ids.count()
+    }
+
+    fn uses_streams(&self) -> bool {
+        self.delayed.is_some() && self.streams() > 1 || self.host_streams.are_any()
+    }
+
+    fn record_event(&self, stream: StreamId) -> Result<Event> {
+        if let Some(host_stream) = self.host_streams.of(stream) {
+            return Ok(host_stream.event());
+        }
+        Ok(match &self.delayed {
+            Some(delayed) => delayed.record(stream),
+            None => Event {
+                stream,
+                position: 0,
+            },
+        })
+    }
+
+    fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()> {
+        if let Some(host_stream) = self.host_streams.of(event.stream) {
+            return host_stream.wait_for(event);
+        }
+        match &self.delayed {
+            // What a host stream is given next may run at once.
+            Some(delayed) if self.host_streams.of(stream).is_some() => delayed.wait_for(*event),
+            Some(delayed) => {
+                delayed.wait(stream, *event);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn query_event(&self, event: &Event) -> Result<bool> {
+        if let Some(host_stream) = self.host_streams.of(event.stream) {
+            return Ok(host_stream.is_done(event));
+        }
+        let is_done = |delayed: &DelayedStreams| delayed.is_done(*event);
+        Ok(self.delayed.as_ref().is_none_or(is_done))
+    }
+
+    fn synchronize_event(&self, event: &Event) -> Result<()> {
+        if let Some(host_stream) = self.host_streams.of(event.stream) {
+            return host_stream.wait_for(event);
+        }
+        if let Some(delayed) = &self.delayed {
+            delayed.wait_for(*event)?;
+        }
+        Ok(())
+    }
+
+    fn delayed(&self) -> Option<&DelayedStreams> {
+        self.delayed.as_ref()
+    }
+}
+
+/// Copies `source` to `target`.
+///
+/// # Safety
+///
+/// `target` must point to `source.len()` writable bytes that do not overlap `source`.
+unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
+    // SAFETY: by this function's contract.
+    unsafe { host_pointer(target).copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+}
+
+/// Fills `bytes` bytes from `target` on with `pattern`.
+///
+/// # Safety
+///
+/// As for [`fill`](Backend::fill): `target` points to `bytes` writable bytes, a multiple of the pattern's length.
+unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
+    let pointer = host_pointer(target);
+    // SAFETY: by this function's contract, an address that is a multiple of the pattern's length included.
+    unsafe {
+        match *pattern {
+            [value, ref others @ ..] if others.iter().all(|&other| other == value) => {
+                pointer.write_bytes(value, bytes);
+            }
+            [a, b] => fill_words(pointer, bytes, u16::from_ne_bytes([a, b])),
+            [a, b, c, d] => fill_words(pointer, bytes, u32::from_ne_bytes([a, b, c, d])),
+            [a, b, c, d, e, f, g, h] => {
+                fill_words(pointer, bytes, u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
+            }
+            ref long => match long.as_chunks() {
+                (&[first, second], []) => {
+                    fill_words(pointer, bytes, [first, second].map(u64::from_ne_bytes));
+                }
+                _ => debug_assert!(false, "a pattern has 1, 2, 4, 8 or 16 bytes"),
+            },
+        }
+    }
+}
+
+/// Fills with a pattern that is one value.
+///
+/// # Safety
+///
+/// As for [`fill_bytes`].
+unsafe fn fill_words<T: Copy>(pointer: *mut u8, bytes: usize, value: T) {
+    let count = bytes / size_of::<T>();
+    // SAFETY: the pointer is aligned and has room for `count` values, by this function's contract.
+    let words = unsafe { std::slice::from_raw_parts_mut(pointer.cast::<MaybeUninit<T>>(), count) };
+    words.fill(MaybeUninit::new(value));
+}
+
+/// The pointer of a host address.
+pub fn host_pointer(address: DevicePtr) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(address.0 as usize)
+}
+
+/// The machine's memory; where the platform does not tell, the address space.
+fn physical_memory_bytes() -> u64 {
+    std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+            let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+            kib.checked_mul(1024)
+        })
+        .unwrap_or(isize::MAX as u64)
+}

@@ -1,0 +1,526 @@
+//! Host-executed streams: give CPU-side work such as MPI calls the semantics of streams and events.
+//!
+//! To the layers above they are streams like all others, with numbers, and events at positions.
+//! Only the waiting differs. A stream of the device cannot wait for a thread, so the host waits
+//! when it submits the work that comes after.
+
+use std::fmt;
+use std::panic::Location;
+
+use super::{Event, StreamId};
+use crate::error::{Error, Result};
+use crate::sync::plain::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::sync::{Arc, Weak, thread_token};
+
+/// The host streams of a device, including idle ones that wait for another owner.
+#[derive(Debug, Default)]
+pub struct HostStreams {
+    /// Set with the first stream, so that devices without one need no lock.
+    are_any: AtomicBool,
+    /// By rising number.
+    all: Mutex<Vec<Arc<HostStream>>>,
+}
+
+/// One host stream.
+///
+/// Owners, the ranks, have it one after the other. Positions rise through all of them, so that an
+/// event of an earlier owner is completed, and never waits for a later one.
+///
+/// Invariants: positions rise by one with each piece of work, and pieces end in this order. No
+/// stream of the device ever has its number.
+pub struct HostStream {
+    id: StreamId,
+    /// The token of the thread that executes its work now, [`BETWEEN`] two pieces, or [`LEFT`].
+    server: AtomicU64,
+    helper: Mutex<Weak<dyn Help>>,
+    /// The token of the thread that began work last.
+    submitter: AtomicU64,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+/// The executor of a host stream's work, which lets a waiting thread execute some of it.
+pub trait Help: Send + Sync {
+    /// Executes the next piece if no thread executes one, any thread may execute it, and the wait
+    /// is not over. Returns whether it did.
+    ///
+    /// Calls `is_over` while no piece can end, because a piece after the wait may wait for the
+    /// thread that waits.
+    fn help(&self, is_over: &dyn Fn() -> bool) -> bool;
+}
+
+#[derive(Default)]
+struct Progress {
+    begun: u64,
+    done: u64,
+    /// The first failure of each owner that had one, by rising position.
+    failures: Vec<Failure>,
+    /// Set once the present owner's failure was returned to a thread that waited.
+    is_reported: bool,
+}
+
+/// The failure of an owner's work. All of its later work counts as failed too.
+struct Failure {
+    /// The position of the work that failed.
+    first: u64,
+    /// The last position of the owner; [`PRESENT`] until there is another owner.
+    last: u64,
+    error: Error,
+    /// The position of the first piece whose memory something may still read or write.
+    never_done: Option<u64>,
+}
+
+/// The end of the present owner's positions.
+const PRESENT: u64 = u64::MAX;
+
+/// The failure of a piece of work.
+#[derive(Debug)]
+pub struct HostFailure {
+    pub error: Error,
+    /// Set if something that cannot be stopped may still use the memory, which is then never
+    /// reused.
+    pub keeps_memory: bool,
+}
+
+impl HostFailure {
+    /// Adds the line that submitted the work.
+    pub fn at(self, call_site: &'static Location<'static>) -> Self {
+        let error = self.error.at(call_site);
+        Self { error, ..self }
+    }
+}
+
+impl From<Error> for HostFailure {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            keeps_memory: false,
+        }
+    }
+}
+
+impl HostStreams {
+    /// Returns a host stream whose work `helper` does: one that its owner left, or else one with
+    /// the number that `new_stream` returns, which is above all before.
+    pub fn open(
+        &self,
+        helper: Weak<dyn Help>,
+        new_stream: impl FnOnce() -> Result<StreamId>,
+    ) -> Result<Arc<HostStream>> {
+        let mut all = self.all.lock();
+        if let Some(idle) = all.iter().find(|host_stream| host_stream.is_idle()) {
+            let idle = Arc::clone(idle);
+            idle.progress.lock().change_owner();
+            *idle.helper.lock() = helper;
+            idle.server.store(BETWEEN, Ordering::Release);
+            return Ok(idle);
+        }
+        let fresh = Arc::new(HostStream {
+            id: new_stream()?,
+            server: AtomicU64::new(BETWEEN),
+            helper: Mutex::new(helper),
+            submitter: AtomicU64::new(0),
+            progress: Mutex::default(),
+            changed: Condvar::default(),
+        });
+        all.push(Arc::clone(&fresh));
+        self.are_any.store(true, Ordering::Release);
+        Ok(fresh)
+    }
+
+    /// Returns whether the device has host streams.
+    #[inline]
+    pub(super) fn are_any(&self) -> bool {
+        self.are_any.load(Ordering::Acquire)
+    }
+
+    /// Returns the host stream of that number. Returns `None` on the thread that executes its work
+    /// now, to which the number is the stream of the device behind the host stream.
+    #[inline]
+    pub(super) fn of(&self, stream: StreamId) -> Option<Arc<HostStream>> {
+        self.named(stream)
+            .filter(|host_stream| !host_stream.is_served_here())
+    }
+
+    /// Like [`of`](Self::of), but alike on every thread.
+    #[inline]
+    pub(super) fn named(&self, stream: StreamId) -> Option<Arc<HostStream>> {
+        if !self.are_any() {
+            return None;
+        }
+        let all = self.all.lock();
+        let found = all.binary_search_by_key(&stream, |host_stream| host_stream.id);
+        found.ok().map(|index| Arc::clone(&all[index]))
+    }
+}
+
+/// The server of a host stream between two pieces of work: no thread's token.
+const BETWEEN: u64 = u64::MAX;
+/// The server of a host stream without an owner: no thread's token.
+const LEFT: u64 = 0;
+
+impl HostStream {
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Marks the calling thread as the one that executes the next piece of work, until the guard
+    /// drops.
+    pub fn serve(&self) -> impl Drop {
+        self.server.store(thread_token(), Ordering::Release);
+        let server = &self.server;
+        scopeguard::guard((), |()| server.store(BETWEEN, Ordering::Release))
+    }
+
+    /// Ends the owner's use of the stream. Once all work is done, the stream may be opened again.
+    pub fn leave(&self) {
+        self.submitter.store(0, Ordering::Release);
+        self.server.store(LEFT, Ordering::Release);
+    }
+
+    fn has_ended(&self, position: u64) -> bool {
+        self.progress.lock().done >= position
+    }
+
+    /// Executes a piece of work on the calling thread, which waits for a position. Returns whether
+    /// it did.
+    fn help(&self, position: u64) -> bool {
+        let helper = self.helper.lock().upgrade();
+        helper.is_some_and(|helper| helper.help(&|| self.has_ended(position)))
+    }
+
+    fn is_served_here(&self) -> bool {
+        self.server.load(Ordering::Acquire) == thread_token()
+    }
+
+    fn is_idle(&self) -> bool {
+        let progress = self.progress.lock();
+        let ended = self.server.load(Ordering::Acquire) == LEFT;
+        ended && progress.done == progress.begun
+    }
+
+    /// Returns whether the calling thread began its work. Only then may the thread wait for all of
+    /// it: work that another rank began may wait for work that this rank is to begin.
+    pub fn is_asked_here(&self) -> bool {
+        self.submitter.load(Ordering::Acquire) == thread_token()
+    }
+
+    /// Begins a piece of work. [`finish`](Self::finish) must follow.
+    pub fn begin(&self) {
+        self.submitter.store(thread_token(), Ordering::Release);
+        self.progress.lock().begun += 1;
+    }
+
+    /// Ends the piece that was begun first of those that are not done.
+    pub fn finish(&self, outcome: Result<(), HostFailure>) {
+        let mut progress = self.progress.lock();
+        progress.done += 1;
+        if let Err(failure) = outcome {
+            progress.fail(failure);
+        }
+        drop(progress);
+        self.changed.notify_all();
+    }
+
+    /// Returns whether a thread that waited got the present owner's failure.
+    pub fn is_reported(&self) -> bool {
+        self.progress.lock().is_reported
+    }
+
+    /// Returns the event after the piece of work that is begun next.
+    pub fn next_event(&self) -> Event {
+        let mut event = self.event();
+        event.position += 1;
+        event
+    }
+
+    /// Returns the event after all work begun so far.
+    pub fn event(&self) -> Event {
+        Event {
+            stream: self.id,
+            position: self.progress.lock().begun,
+        }
+    }
+
+    /// Waits until the work before the event has ended, and ignores its failure.
+    pub fn settle(&self, event: &Event) {
+        drop(self.ended(event));
+    }
+
+    pub(super) fn is_done(&self, event: &Event) -> bool {
+        self.progress.lock().is_done(event.position)
+    }
+
+    /// Waits for the work before the event, and executes pieces that no thread has begun.
+    ///
+    /// # Errors
+    ///
+    /// The first failure of the event's owner, if it comes before the event: its memory was not
+    /// written.
+    pub fn wait_for(&self, event: &Event) -> Result<()> {
+        let mut progress = self.ended(event);
+        let Some(failure) = progress.failure_at(event.position) else {
+            return Ok(());
+        };
+        let (error, is_present) = (failure.error.clone(), failure.last == PRESENT);
+        progress.is_reported |= is_present;
+        Err(error)
+    }
+
+    /// Returns the failure before the event, if an earlier owner of the stream had it. The present
+    /// owner's work is ordered after its own, and fails with it.
+    pub fn check_predecessors(&self, event: &Event) -> Result<()> {
+        let progress = self.progress.lock();
+        let failure = progress.failure_at(event.position);
+        match failure.filter(|failure| failure.last != PRESENT) {
+            Some(failure) => Err(failure.error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the progress once the work before the event has ended.
+    fn ended(&self, event: &Event) -> MutexGuard<'_, Progress> {
+        while !self.has_ended(event.position) && self.help(event.position) {}
+        let mut progress = self.progress.lock();
+        while progress.done < event.position {
+            progress = self.changed.wait(&self.progress, progress);
+        }
+        progress
+    }
+
+    /// Waits for everything begun so far.
+    pub(super) fn synchronize(&self) -> Result<()> {
+        self.wait_for(&self.event())
+    }
+}
+
+impl Progress {
+    /// Returns the failure at or before a position, of the owner that the position belongs to.
+    fn failure_at(&self, position: u64) -> Option<&Failure> {
+        let next = self
+            .failures
+            .partition_point(|failure| failure.first <= position);
+        let before = &self.failures[next.checked_sub(1)?];
+        (position <= before.last).then_some(before)
+    }
+
+    /// Records that the piece of work that ended last has failed.
+    fn fail(&mut self, failure: HostFailure) {
+        let position = self.done;
+        let never_done = failure.keeps_memory.then_some(position);
+        match self.failures.last_mut() {
+            Some(first) if first.last == PRESENT => {
+                first.never_done = first.never_done.or(never_done);
+            }
+            _ => self.failures.push(Failure {
+                first: position,
+                last: PRESENT,
+                error: failure.error,
+                never_done,
+            }),
+        }
+    }
+
+    /// Closes the present owner's failure, so that it does not reach the next owner's work.
+    fn change_owner(&mut self) {
+        self.is_reported = false;
+        if let Some(failure) = self.failures.last_mut() {
+            failure.last = failure.last.min(self.done);
+        }
+    }
+
+    fn is_done(&self, position: u64) -> bool {
+        let never_done = self.failure_at(position).and_then(|f| f.never_done);
+        self.done >= position && never_done.is_none_or(|never| never > position)
+    }
+}
+
+impl fmt::Debug for HostStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostStream({})", self.id.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    /// An executor without stealable work.
+    struct Nothing;
+
+    impl Help for Nothing {
+        fn help(&self, _: &dyn Fn() -> bool) -> bool {
+            false
+        }
+    }
+
+    fn nothing() -> Weak<dyn Help> {
+        Weak::<Nothing>::new()
+    }
+
+    fn open(host_streams: &HostStreams) -> Arc<HostStream> {
+        host_streams.open(nothing(), || Ok(StreamId(7))).unwrap()
+    }
+
+    fn failure(text: &str, keeps_memory: bool) -> HostFailure {
+        let error = Error::new(ErrorKind::Driver, text);
+        HostFailure {
+            error,
+            keeps_memory,
+        }
+    }
+
+    #[test]
+    fn an_event_is_done_when_all_before_it_is() {
+        let host_streams = HostStreams::default();
+        assert!(host_streams.of(StreamId(7)).is_none());
+        let host_stream = open(&host_streams);
+        let none = host_stream.event();
+        host_stream.begin();
+        let first = host_stream.event();
+        host_stream.begin();
+        assert!(host_stream.is_done(&none) && !host_stream.is_done(&first));
+        host_stream.finish(Ok(()));
+        assert!(host_stream.is_done(&first) && !host_stream.is_done(&host_stream.event()));
+        std::thread::scope(|threads| {
+            let waiting = threads.spawn(|| host_stream.synchronize());
+            host_stream.finish(Ok(()));
+            waiting.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn who_waits_hears_of_what_failed_before() {
+        let host_stream = open(&HostStreams::default());
+        host_stream.begin();
+        let before = host_stream.event();
+        host_stream.finish(Ok(()));
+        host_stream.begin();
+        host_stream.begin();
+        host_stream.finish(Err(failure("first", false)));
+        host_stream.finish(Err(failure("second", true)));
+        host_stream.wait_for(&before).unwrap();
+        host_stream.settle(&host_stream.event());
+        assert!(!host_stream.is_reported());
+        let error = host_stream.synchronize().unwrap_err();
+        assert!(error.to_string().contains("first") && host_stream.is_reported());
+        // The work that cannot be stopped keeps its memory, and no other does.
+        let of_first = Event {
+            stream: StreamId(7),
+            position: 2,
+        };
+        assert!(host_stream.is_done(&before) && host_stream.is_done(&of_first));
+        assert!(!host_stream.is_done(&host_stream.event()));
+    }
+
+    #[test]
+    fn to_its_own_thread_it_is_a_stream_of_the_device() {
+        let host_streams = HostStreams::default();
+        let host_stream = open(&host_streams);
+        assert!(host_streams.of(StreamId(7)).is_some());
+        let serving = host_stream.serve();
+        assert!(host_streams.of(StreamId(7)).is_none());
+        let elsewhere = std::thread::scope(|threads| {
+            let other = threads.spawn(|| host_streams.of(StreamId(7)).is_some());
+            other.join().unwrap()
+        });
+        assert!(elsewhere);
+        drop(serving);
+        assert!(host_streams.of(StreamId(7)).is_some(), "its work is over");
+    }
+
+    #[test]
+    fn who_waits_does_what_nobody_is_at() {
+        /// Work that only waiting threads execute.
+        struct Left {
+            host_stream: Mutex<Weak<HostStream>>,
+            pieces: AtomicU64,
+        }
+
+        impl Help for Left {
+            fn help(&self, is_over: &dyn Fn() -> bool) -> bool {
+                assert!(!is_over());
+                let host_stream = self.host_stream.lock().upgrade().unwrap();
+                self.pieces.fetch_sub(1, Ordering::Relaxed);
+                host_stream.finish(Ok(()));
+                true
+            }
+        }
+
+        let left = Arc::new(Left {
+            host_stream: Mutex::new(Weak::new()),
+            pieces: AtomicU64::new(3),
+        });
+        let helper = Arc::downgrade(&left) as Weak<dyn Help>;
+        let host_streams = HostStreams::default();
+        let host_stream = host_streams.open(helper, || Ok(StreamId(7))).unwrap();
+        *left.host_stream.lock() = Arc::downgrade(&host_stream);
+        host_stream.begin();
+        host_stream.begin();
+        let second = host_stream.event();
+        host_stream.begin();
+        host_stream.wait_for(&second).unwrap();
+        assert_eq!(left.pieces.load(Ordering::Relaxed), 1, "two were awaited");
+        host_stream.synchronize().unwrap();
+        assert_eq!(left.pieces.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_stream_is_opened_again_once_its_work_is_done() {
+        let host_streams = HostStreams::default();
+        let first = open(&host_streams);
+        first.begin();
+        first.leave();
+        let second = host_streams.open(nothing(), || Ok(StreamId(8))).unwrap();
+        assert_eq!(second.id(), StreamId(8), "the first has work to do");
+        first.finish(Ok(()));
+        assert_eq!(open(&host_streams).id(), StreamId(7));
+    }
+
+    #[test]
+    fn a_failure_stays_with_the_work_of_its_owner() {
+        let host_streams = HostStreams::default();
+        let host_stream = open(&host_streams);
+        host_stream.begin();
+        let good = host_stream.event();
+        host_stream.finish(Ok(()));
+        let mut failed = Vec::new();
+        for owner in 0..100 {
+            let first = host_stream.next_event();
+            host_stream.begin();
+            host_stream.begin();
+            let last = host_stream.event();
+            host_stream.finish(Err(failure(&format!("of {owner}"), owner % 2 == 0)));
+            host_stream.finish(Err(failure("later", false)));
+            failed.push((first, last));
+            host_stream.wait_for(&host_stream.event()).unwrap_err();
+            host_stream.leave();
+            assert_eq!(
+                open(&host_streams).id(),
+                host_stream.id(),
+                "a failed stream is reused"
+            );
+            assert!(!host_stream.is_reported());
+            host_stream.begin();
+            let event = host_stream.event();
+            host_stream.finish(Ok(()));
+            assert!(host_stream.is_done(&event));
+            host_stream.wait_for(&event).unwrap();
+            host_stream.check_predecessors(&event).unwrap();
+        }
+        host_stream.wait_for(&good).unwrap();
+        for (owner, (first, last)) in failed.iter().enumerate() {
+            for event in [first, last] {
+                let text = host_stream.wait_for(event).unwrap_err().to_string();
+                assert!(text.contains(&format!("of {owner}")), "{text}");
+                host_stream.check_predecessors(event).unwrap_err();
+                assert_eq!(
+                    host_stream.is_done(event),
+                    owner % 2 == 1,
+                    "memory that is kept"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Device memory from scoped caching allocators: devices, pools, plans, named caches, scopes and streams.
+//!
+//! The crate `cachescope` builds its arrays on this one. It can be used alone, by any program that allocates memory of
+//! a device.
+
+mod naming;
+#[macro_use]
+mod macros;
+
+// The layers, bottom up: each may name only those before it.
+mod error;
+mod size;
+#[allow(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "items of `internal` are not for users"
+)]
+mod sync;
+
+#[allow(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "items of `internal` are not for users"
+)]
+mod device;
+
+mod source;
+
+mod pool;
+
+pub mod plan;
+
+pub mod trace;
+
+mod recorder;
+
+mod memory;
+
+pub mod simulation;
+
+mod cache;
+
+mod context;
+
+mod buffer;
+
+pub use buffer::Buffer;
+pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
+pub use context::{
+    Device, DeviceConfig, DeviceGuard, PressureGuard, RecordOptions, Recording, Stream, StreamGuard,
+};
+pub use error::{Error, ErrorKind, Result};
+pub use memory::{MemoryReport, MemoryStats, PhaseReport};
+pub use pool::PoolKind;
+pub use size::parse_bytes;
+pub use source::fault::FaultPlan;
+
+/// Recordings of a device's memory, made by [`Device::record`], and the reports over them.
+pub mod record {
+    pub use cachescope_reports::{
+        CallSite, Event, EventKind, Format, Frame, Lifetime, Peak, Profile, Segment, SiteSummary,
+        by_call_site, lifetimes, live_at, peak,
+    };
+
+    pub use crate::context::{RecordOptions, RecordedEvent, Recording};
+}
+
+/// Scopes without the macro, and handles that other threads can enter.
+pub mod scope {
+    pub use crate::cache::{CacheReport, Growth, LineGrowth, ScopeReport};
+    pub use crate::context::scope::{ScopeGuard, ScopeHandle, current, growth, report};
+}
+
+/// The crate [cudarc], whose types [`Device::cuda_context`] and [`Stream::cuda_stream`] return.
+#[cfg(feature = "cuda")]
+pub mod cuda {
+    pub use cudarc;
+}
+
+/// [`Device::invalidate_cache`] on the current device.
+pub fn invalidate_cache(name: &str) -> Invalidation {
+    Device::with_current(|device| device.invalidate_cache(name))
+}
+
+/// [`Device::cache_stats`] on the current device.
+pub fn cache_stats(name: &str) -> Option<CacheStats> {
+    Device::with_current(|device| device.cache_stats(name))
+}
+
+/// The items that the macros expand to; not for direct use.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::cache::CallSite;
+    pub use crate::context::scope::{ScopeOptions, enter, enter_named, enter_site, enter_uncached};
+    pub use cachescope_macros::{expand_cache_scope, expand_uncached};
+    // By a path through this crate, because a user's crate may be named `core`.
+    pub use core;
+}
+
+/// The items that the crate `cachescope` builds on; not for users.
+#[doc(hidden)]
+pub mod internal {
+    pub mod buffer {
+        pub use crate::buffer::captured::{CaptureTracking, CapturedMemory};
+        pub use crate::buffer::node::{
+            Node, TapeNumber, refuse_followed, refuse_while_following, set_follows,
+        };
+    }
+
+    pub mod cache {
+        pub use crate::cache::CallSite;
+    }
+
+    pub mod context {
+        #[cfg(feature = "cuda")]
+        pub use crate::context::cudarc::{driver_error, stream_of};
+        pub use crate::context::scope;
+        pub use crate::context::{Switch, Timed, setting};
+        pub use crate::record::RecordedEvent;
+        pub use crate::{Device, DeviceConfig, RecordOptions, Recording, Stream};
+    }
+
+    pub mod device {
+        pub mod cuda {
+            #[cfg(feature = "fft")]
+            pub mod fft {
+                pub use crate::device::cuda::fft::{FftCall, FftKind, FftPlaces, FftPlan};
+            }
+
+            pub mod nccl {
+                pub use crate::device::cuda::nccl::{
+                    NcclCall, NcclId, NcclOperation, NcclReduce, NcclType,
+                };
+            }
+
+            #[cfg(feature = "linalg")]
+            pub mod solver {
+                pub use crate::device::cuda::solver::{Factorization, SolverCall, solver_length};
+            }
+
+            #[cfg(feature = "cuda")]
+            pub use crate::device::cuda::ptx_of;
+            pub use crate::device::cuda::{
+                Arguments, Communicator, Cuda, Executable, Gemm, GemmOperand, GemmType, Grid,
+                Indexing, KernelKey, KernelSource, SharedLaunchGuard, compile_for_all,
+            };
+        }
+
+        pub mod host {
+            pub mod streams {
+                pub use crate::device::host::streams::DelayedStreams;
+            }
+
+            pub use crate::device::host::host_pointer;
+        }
+
+        pub mod host_streams {
+            pub use crate::device::host_streams::{Help, HostFailure, HostStream, HostStreams};
+        }
+
+        pub use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
+    }
+
+    pub mod error {
+        pub use crate::error::{Asking, AtCaller, Error, ErrorKind, Result, asked_at};
+    }
+
+    pub mod memory {
+        pub mod uses {
+            pub use crate::memory::uses::StreamUse;
+        }
+    }
+
+    pub mod size {
+        pub use crate::size::ByteSize;
+    }
+
+    pub mod sync {
+        pub mod at_exit {
+            pub use crate::sync::at_exit::at_exit;
+        }
+
+        pub mod plain {
+            pub use std::sync::MutexGuard;
+            pub use std::sync::atomic::{AtomicU64, Ordering};
+
+            pub use crate::sync::plain::{Condvar, Mutex};
+        }
+
+        pub use crate::sync::{Arc, Weak};
+    }
+}

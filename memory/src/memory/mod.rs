@@ -1,0 +1,454 @@
+//! The memory of a device: a source of segments, the pool that cuts them into blocks, and their statistics.
+//!
+//! [`allocate`](DeviceMemory::allocate) is the whole reclaim ladder. It calls the layer above, which holds idle
+//! memory of its own, only through [`Reclaim`].
+//!
+//! Architecture invariant: this layer knows no scopes, cache types or arrays. A block is plain data; its holder
+//! must give it back.
+
+mod allocate;
+mod attachments;
+mod foreign;
+pub(crate) mod header;
+pub(crate) mod order;
+pub(crate) mod pending;
+mod phases;
+mod pressure;
+mod release;
+mod report;
+mod reserve;
+mod reserved;
+mod segments;
+mod stats;
+#[cfg(test)]
+mod tests;
+pub(crate) mod uses;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::device::{Backend, DeviceId, DevicePtr, PageCost, StreamId};
+use crate::error::{Error, ErrorKind, OomReport, Result};
+use crate::pool::{PoolKind, Rounding, SegmentId, Span};
+use crate::recorder::{EventKind, EventRecord, Recorder};
+use crate::source::Source;
+use crate::source::direct::DirectSource;
+use crate::source::expandable::Expandable;
+use crate::source::fault::{Fault, FaultPlan};
+use crate::source::limit::Limit;
+use crate::source::logging::Logging;
+use crate::source::reservation_log::ReservationLog;
+use crate::source::stream_ordered::StreamOrdered;
+use crate::sync::plain::AtomicU64;
+use crate::sync::{Arc, Mutex, OnceLock, Weak};
+pub(crate) use foreign::Destructor;
+use order::Streams;
+pub(crate) use pending::WaitMode;
+pub use phases::PhaseReport;
+use phases::{Phase, Phases};
+pub(crate) use pressure::CallbackId;
+use pressure::Callbacks;
+use release::Destination;
+pub use report::MemoryReport;
+use segments::{MemoryState, Segment};
+pub use stats::MemoryStats;
+use uses::StreamUses;
+
+/// What the ladder calls in the layer above.
+pub(crate) trait Reclaim: Send + Sync {
+    /// Gives idle blocks back to the memory, least recently used first, until about `need_bytes` came back;
+    /// returns how many did. 0 means that nothing is left to give.
+    fn reclaim(&self, need_bytes: u64) -> u64;
+
+    /// Fills in the fields that only that layer knows.
+    fn describe(&self, report: &mut OomReport);
+}
+
+/// The configuration of a memory.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryConfig {
+    pub(crate) pool: PoolKind,
+    /// The limit on reserved bytes.
+    pub(crate) limit_bytes: Option<u64>,
+    /// Whether to use ranges (expandable segments) where pool and device support them.
+    pub(crate) expandable: bool,
+    pub(crate) fault: Option<FaultPlan>,
+    /// The path of the reservation log.
+    pub(crate) log_path: Option<PathBuf>,
+    /// Whether phases are timed.
+    pub(crate) time_phases: bool,
+}
+
+impl Default for MemoryConfig {
+    fn default() -> Self {
+        Self {
+            pool: PoolKind::default(),
+            limit_bytes: None,
+            expandable: true,
+            fault: None,
+            log_path: None,
+            time_phases: false,
+        }
+    }
+}
+
+/// One request for a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    /// Bytes requested; not 0.
+    pub(crate) bytes: u64,
+    /// The stream that will use the block first.
+    pub(crate) stream: StreamId,
+    /// The requesting scope, for the report.
+    pub(crate) scope: Option<&'a str>,
+}
+
+/// A block that is handed out: plain data, to be given back with [`DeviceMemory::free`].
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// Its first address.
+    pub(crate) address: DevicePtr,
+    /// The stream that orders its contents.
+    pub(crate) stream: StreamId,
+    /// Once it is freed: the uses by other streams that may not be completed.
+    pub(crate) other_uses: StreamUses,
+    span: Span,
+}
+
+impl Block {
+    /// No block, for arrays of no bytes.
+    pub(crate) const EMPTY: Self = Self {
+        address: DevicePtr(0),
+        stream: StreamId(0),
+        other_uses: StreamUses::NONE,
+        span: Span {
+            segment: SegmentId(u32::MAX),
+            offset: 0,
+            bytes: 0,
+            node: u32::MAX,
+        },
+    };
+
+    /// An empty suballocation of this block. It never goes back to the memory.
+    pub(crate) fn new_suballocation(&self) -> Self {
+        let span = Span {
+            bytes: 0,
+            ..self.span
+        };
+        Self {
+            span,
+            other_uses: StreamUses::NONE,
+            ..*self
+        }
+    }
+
+    /// Sets the place of a suballocation, and the number that its owner gives it.
+    #[inline]
+    pub(crate) fn set_suballocation(&mut self, address: DevicePtr, bytes: u64, number: usize) {
+        self.address = address;
+        self.span.bytes = bytes;
+        self.span.node = number as u32;
+    }
+
+    /// The number of a suballocation.
+    #[inline]
+    pub(crate) fn suballocation_index(&self) -> usize {
+        self.span.node as usize
+    }
+
+    /// The length of the block, at least that of the request.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.span.bytes
+    }
+}
+
+/// What it costs to give idle blocks back to the pool and to take others from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExchangeCost {
+    /// Little, as growth does.
+    Low,
+    /// Little, and growth much.
+    BelowGrowth,
+    /// As much as growth: the pool keeps nothing idle, and each call goes to a driver.
+    High,
+}
+
+/// A source, a pool over its segments, and their statistics.
+pub struct DeviceMemory {
+    backend: Arc<dyn Backend>,
+    source: Limit<Box<dyn Source>>,
+    /// The innermost source, where pool and device support ranges.
+    expandable: Option<Arc<Expandable>>,
+    /// The innermost source, where the pool is the driver's own.
+    stream_ordered: Option<Arc<StreamOrdered>>,
+    log: Option<Arc<ReservationLog>>,
+    /// The pool's rounding, readable without the lock.
+    rounding: Rounding,
+    /// Likewise.
+    exchange_cost: ExchangeCost,
+    state: Mutex<MemoryState>,
+    /// Imported blocks whose destructor was not called yet; readable without the lock.
+    imported_blocks: AtomicU64,
+    reclaim: OnceLock<Weak<dyn Reclaim>>,
+    callbacks: Callbacks,
+    phases: Phases,
+    recorder: Arc<Recorder>,
+}
+
+impl DeviceMemory {
+    pub(crate) fn new(backend: Arc<dyn Backend>, config: &MemoryConfig) -> Result<Self> {
+        let pool = config.pool.build();
+        let expands = config.expandable && pool.supports_ranges();
+        let expandable = expands.then(|| Expandable::new(&backend, config.limit_bytes));
+        let expandable = expandable.flatten();
+        let expandable = expandable.map(Arc::new);
+        let is_ordered = config.pool == PoolKind::StreamOrdered;
+        let ordered = is_ordered.then(|| StreamOrdered::new(&backend));
+        let ordered = ordered.transpose()?.map(Arc::new);
+        let log = config
+            .log_path
+            .as_deref()
+            .map(ReservationLog::open)
+            .transpose()?;
+        let page_bytes = expandable
+            .as_ref()
+            .map_or(u64::MAX, |source| source.page_bytes());
+        let source: Box<dyn Source> = match (&expandable, &ordered) {
+            (Some(expandable), _) => Box::new(Arc::clone(expandable)),
+            (None, Some(ordered)) => Box::new(Arc::clone(ordered)),
+            (None, None) => Box::new(DirectSource::new(Arc::clone(&backend))),
+        };
+        let page_cost = expandable
+            .as_ref()
+            .map_or(PageCost::Low, |source| source.page_cost());
+        let exchange_cost = match page_cost {
+            _ if !pool.keeps_idle_segments() && backend.id() != DeviceId::Host => {
+                ExchangeCost::High
+            }
+            PageCost::High => ExchangeCost::BelowGrowth,
+            PageCost::Low => ExchangeCost::Low,
+        };
+        let source = with_adaptors(source, page_bytes, config.fault, log.as_ref())?;
+        Ok(Self {
+            backend,
+            source: Limit::new(source, config.limit_bytes),
+            expandable,
+            stream_ordered: ordered,
+            log,
+            rounding: pool.rounding(),
+            exchange_cost,
+            state: Mutex::new(MemoryState::new(pool)),
+            imported_blocks: AtomicU64::new(0),
+            reclaim: OnceLock::new(),
+            callbacks: Callbacks::default(),
+            phases: Phases::new(config.time_phases),
+            recorder: Arc::new(Recorder::new()),
+        })
+    }
+
+    /// Registers a callback for rung 5: it gets the bytes needed and returns the bytes given back.
+    pub(crate) fn on_pressure(
+        &self,
+        callback: impl Fn(u64) -> u64 + Send + Sync + 'static,
+    ) -> CallbackId {
+        self.callbacks.add(callback)
+    }
+
+    pub(crate) fn remove_callback(&self, id: CallbackId) {
+        self.callbacks.remove(id);
+    }
+
+    /// Sets what rung 3 of the ladder calls; once.
+    pub(crate) fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
+        self.reclaim
+            .set(reclaim)
+            .expect("a memory has one layer above it");
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// The device's streams, to order one after others.
+    #[inline]
+    pub(crate) fn streams(&self) -> Streams<'_> {
+        Streams {
+            backend: &*self.backend,
+            recorder: &self.recorder,
+        }
+    }
+
+    /// Records the times of operations that the device has done by now; after a wait.
+    #[doc(hidden)]
+    pub fn finish_kernels(&self) {
+        if self.recorder.is_active() {
+            self.recorder.finish_kernels(&*self.backend);
+        }
+    }
+
+    /// The recorder of the device, whose caches write to it as well.
+    #[inline]
+    #[doc(hidden)]
+    pub fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
+    }
+
+    /// Address and length of what is reserved; adjacent memory is one part.
+    pub(crate) fn reserved_parts(&self) -> Vec<(u64, u64)> {
+        self.state.lock().reserved.parts().collect()
+    }
+
+    /// Records that memory was reserved or released.
+    fn record_segment(&self, kind: EventKind, address: DevicePtr, bytes: u64, stream: StreamId) {
+        self.recorder.record(|| EventRecord {
+            stream,
+            address: address.0,
+            block_bytes: bytes,
+            ..EventRecord::of(kind, bytes)
+        });
+    }
+
+    /// How the pool rounds requests up.
+    #[inline]
+    pub(crate) fn rounding(&self) -> Rounding {
+        self.rounding
+    }
+
+    /// What a cache pays for an exchange of idle blocks for other sizes.
+    #[inline]
+    pub(crate) fn exchange_cost(&self) -> ExchangeCost {
+        self.exchange_cost
+    }
+
+    /// Sets the limit on reserved bytes, and trims to it.
+    pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
+        self.source.set_limit(limit_bytes);
+        if let Some(source) = &self.expandable {
+            source.set_limit(limit_bytes);
+        }
+        if let Some(bytes) = limit_bytes {
+            self.trim(bytes, WaitMode::Wait);
+        }
+    }
+
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.source.limit()
+    }
+
+    /// Returns the deferred error of an earlier call that could not return it.
+    pub(crate) fn take_deferred_error(&self) -> Result<()> {
+        self.state.lock().take_deferred_error()
+    }
+
+    /// Flushes the reservation log and returns its error or the deferred one.
+    pub(crate) fn flush_deferred_error(&self) -> Result<()> {
+        self.take_deferred_error()?;
+        self.log.as_ref().map_or(Ok(()), |log| {
+            log.flush();
+            log.take_error()
+        })
+    }
+
+    /// Defers an error to the next call that can return it: the first one in full, and the number of others.
+    #[doc(hidden)]
+    pub fn defer(&self, error: Error) {
+        self.state.lock().defer(error);
+    }
+
+    /// The bytes held from the device: what is reserved, and what a source keeps for the next growth.
+    fn device_bytes(&self) -> u64 {
+        self.source.reserved_bytes() + self.source.kept_bytes()
+    }
+
+    pub(crate) fn reset_peaks(&self) {
+        let mut state = self.state.lock();
+        state.peak_reserved_bytes = self.device_bytes();
+    }
+
+    /// Asserts the invariants of this layer and of its pool.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        self.state.lock().check(self.source.reserved_bytes());
+    }
+
+    /// The time of each phase.
+    pub(crate) fn phases(&self) -> Vec<PhaseReport> {
+        self.phases.report()
+    }
+
+    /// Takes a block from the pool.
+    fn take(&self, state: &mut MemoryState, bytes: u64, stream: StreamId) -> Result<Option<Block>> {
+        let taken = self
+            .phases
+            .time(Phase::Take, || state.pool.take(bytes, stream));
+        let ordered = taken.map(|taken| self.ordered_block(state, taken, stream));
+        ordered.transpose()
+    }
+
+    /// Takes a block from any segment of the pool, before failing.
+    fn take_from_any(
+        &self,
+        state: &mut MemoryState,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<Option<Block>> {
+        let taken = self
+            .phases
+            .time(Phase::Take, || state.pool.take_from_any(bytes, stream));
+        let ordered = taken.map(|taken| self.ordered_block(state, taken, stream));
+        ordered.transpose()
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // Nobody comes back later for unfinished work.
+        for number in 0..self.backend.streams() {
+            let stream = StreamId(number);
+            match self.backend.host_stream(stream) {
+                // A failure is nobody's here: who began the work may still be told.
+                Some(host_stream) => host_stream.settle(&host_stream.event()),
+                None => drop(self.backend.synchronize(stream)),
+            }
+        }
+        self.finish_kernels();
+        // Every block is back, because blocks keep their memory alive. All pending ones are done.
+        let mut state = self.state.lock();
+        self.reclaim_pending(&mut state, WaitMode::Wait);
+        self.release_idle(&mut state, 0, WaitMode::Wait, Destination::Device);
+        drop(state);
+        self.call_all_destructors();
+    }
+}
+
+impl fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceMemory")
+            .field("device", &self.backend.id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Wraps a source in the configured adaptors below the limit. `page_bytes` is the page size of its ranges.
+fn with_adaptors(
+    mut source: Box<dyn Source>,
+    page_bytes: u64,
+    fault: Option<FaultPlan>,
+    log: Option<&Arc<ReservationLog>>,
+) -> Result<Box<dyn Source>> {
+    if let Some(plan) = fault {
+        source = Box::new(Fault::new(source, plan)?);
+    }
+    if let Some(log) = log {
+        source = Box::new(Logging::new(source, page_bytes, Arc::clone(log)));
+    }
+    Ok(source)
+}
+
+/// The error for a size beyond the address space.
+pub(crate) fn unaddressable(bytes: u64) -> Error {
+    Error::new(
+        ErrorKind::InvalidShape,
+        format!("a size of {bytes} bytes exceeds the address space"),
+    )
+}

@@ -1,0 +1,99 @@
+//! The statistics of a device's memory.
+
+use super::DeviceMemory;
+use crate::source::Source;
+
+/// A snapshot of a device's memory; all sizes in bytes.
+///
+/// Requested ≤ allocated ≤ reserved: arrays request `live_bytes`, their blocks are rounded up, and blocks are
+/// cut from reserved segments.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Buffer, Device, DeviceConfig};
+///
+/// let device = Device::host_with(DeviceConfig::default())?;
+/// let buffer = Buffer::new(&device, 1000)?;
+/// let stats = device.memory_stats();
+/// assert_eq!((stats.live_blocks, stats.live_bytes), (1, 1000));
+/// assert_eq!(stats.allocated_bytes, 1024);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Blocks held by arrays and buffers.
+    pub live_blocks: u64,
+    /// Bytes requested by arrays and buffers that are alive.
+    pub live_bytes: u64,
+    /// Bytes handed out by the pool, to arrays (rounded) and to named caches.
+    pub allocated_bytes: u64,
+    /// Bytes idle in named caches.
+    pub cached_bytes: u64,
+    /// Bytes held from the device.
+    pub reserved_bytes: u64,
+    /// Bytes of those that were taken out of the pool to move, and not needed yet: on a GPU, until the memory grows
+    /// again or is trimmed.
+    pub kept_bytes: u64,
+    /// Freed bytes that await a stream event or the end of a capture.
+    pub pending_bytes: u64,
+    /// The highest `live_bytes` since the start or the last [`reset_peaks`](crate::Device::reset_peaks). It is
+    /// an upper bound: threads inside scopes may reach their own peaks at different times, and an array dropped
+    /// outside its scope counts as live until its cache is entered or inspected, or an allocation misses the
+    /// caches.
+    pub peak_live_bytes: u64,
+    /// The highest `reserved_bytes` since then.
+    pub peak_reserved_bytes: u64,
+    /// The longest contiguous block that the pool can hand out without reserving.
+    pub largest_free_block_bytes: u64,
+    /// Segments that hold memory; a segment that grows in place counts once.
+    pub segments: u64,
+    /// Reservations so far, with each growth of a segment in place.
+    pub reserves: u64,
+    /// Reservations released so far. Where a segment that grew several times shrinks, each part counts as one,
+    /// the rest as at least one, and its end as all that remain: the count equals `reserves` once nothing is
+    /// held.
+    pub releases: u64,
+    /// Requests that needed the reclaim ladder.
+    pub retries: u64,
+    /// Requests that failed after the whole ladder.
+    pub out_of_memory: u64,
+}
+
+impl MemoryStats {
+    /// The fragmentation of the pool's free bytes: 1 − largest free block / free bytes; 0.0 with nothing free.
+    pub fn fragmentation(&self) -> f64 {
+        let out = self.allocated_bytes + self.pending_bytes + self.kept_bytes;
+        let free = self.reserved_bytes.saturating_sub(out);
+        if free == 0 {
+            return 0.0;
+        }
+        1.0 - self.largest_free_block_bytes as f64 / free as f64
+    }
+}
+
+impl DeviceMemory {
+    /// The fields that this layer knows; the caches fill in the others.
+    pub(crate) fn stats(&self) -> MemoryStats {
+        let state = self.state.lock();
+        let reserved_bytes = self.source.reserved_bytes();
+        let kept_bytes = self.source.kept_bytes();
+        let pending_bytes = state.pending.bytes();
+        MemoryStats {
+            allocated_bytes: reserved_bytes - state.pool.free_bytes() - pending_bytes,
+            reserved_bytes: reserved_bytes + kept_bytes,
+            kept_bytes,
+            pending_bytes,
+            peak_reserved_bytes: state.peak_reserved_bytes,
+            largest_free_block_bytes: state.pool.largest_free_block_bytes(),
+            segments: state.held().count() as u64,
+            reserves: state.reserves,
+            releases: state.releases,
+            retries: state.retries,
+            out_of_memory: state.out_of_memory,
+            ..MemoryStats::default()
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Uses of a block by streams, and sets of them, exact for any number of streams.
+//!
+//! Sets merge without an allocation, because a drop merges them.
+
+use crate::device::{Event, StreamId};
+
+/// A use of a block by a stream, packed into a word.
+///
+/// Work of a device stream has no position: an event after it is recorded when somebody must wait.
+/// A host stream's position is known in advance, so that nobody waits for what the stream does
+/// later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StreamUse(u64);
+
+/// The bits of a position. The stream is above them.
+const POSITION_BITS: u32 = 48;
+
+impl StreamUse {
+    /// The work of `stream` up to the moment at which somebody waits for it.
+    pub fn on(stream: StreamId) -> Self {
+        Self(u64::from(stream.0) << POSITION_BITS)
+    }
+
+    /// The work of a host stream before `event`, whose position is not 0.
+    pub fn until(event: Event) -> Self {
+        debug_assert!((1..1 << POSITION_BITS).contains(&event.position));
+        Self(u64::from(event.stream.0) << POSITION_BITS | event.position)
+    }
+
+    /// Returns the stream.
+    pub fn stream(self) -> StreamId {
+        StreamId((self.0 >> POSITION_BITS) as u16)
+    }
+
+    /// The event after the use, if it is a host stream's.
+    pub fn event(self) -> Option<Event> {
+        let position = self.0 & ((1 << POSITION_BITS) - 1);
+        (position > 0).then(|| Event {
+            stream: self.stream(),
+            position,
+        })
+    }
+
+    /// The bit of a device stream in [`StreamUses::bits`].
+    fn bit(self) -> Option<u64> {
+        let stream = self.stream().0;
+        (self.event().is_none() && stream < BEYOND).then(|| 1 << stream)
+    }
+
+    pub(super) fn to_word(self) -> u64 {
+        self.0
+    }
+
+    pub(super) fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+}
+
+impl From<StreamId> for StreamUse {
+    fn from(stream: StreamId) -> Self {
+        Self::on(stream)
+    }
+}
+
+/// The bit that says that a set has uses beyond its bits. Device streams below it have a bit of
+/// their own.
+const BEYOND: u16 = u64::BITS as u16 - 1;
+
+/// A set of uses, the last of each stream.
+///
+/// Invariant: the bit [`BEYOND`] is set if and only if `beyond` is not empty.
+#[derive(Debug, Default)]
+pub(crate) struct StreamUses {
+    bits: u64,
+    beyond: Chain,
+}
+
+impl StreamUses {
+    pub(crate) const NONE: Self = Self {
+        bits: 0,
+        beyond: Chain(None),
+    };
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bits == 0
+    }
+
+    /// Returns whether a use of `stream` is in the set.
+    pub(super) fn contains(&self, stream: StreamId) -> bool {
+        let bit = StreamUse::on(stream).bit();
+        bit.is_some_and(|bit| self.bits & bit != 0)
+            || self.beyond.iter().any(|used| used.stream() == stream)
+    }
+
+    /// Returns whether the set has uses of other streams than `stream`.
+    pub(super) fn has_others_than(&self, stream: StreamId) -> bool {
+        self.iter().any(|used| used.stream() != stream)
+    }
+
+    /// Adds a use. Allocates if the use has no bit and its stream is new.
+    pub(super) fn insert(&mut self, used: StreamUse) {
+        match used.bit() {
+            Some(bit) => self.bits |= bit,
+            None => {
+                self.bits |= 1 << BEYOND;
+                self.beyond.merge(Chain(Some(Box::new(Link {
+                    used,
+                    next: Chain(None),
+                }))));
+            }
+        }
+    }
+
+    /// Adds the uses of another set, without an allocation.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.bits |= other.bits;
+        self.beyond.merge(other.beyond);
+    }
+
+    /// Removes the uses of `stream`.
+    pub(super) fn remove(&mut self, stream: StreamId) {
+        if let Some(bit) = StreamUse::on(stream).bit() {
+            self.bits &= !bit;
+        }
+        self.beyond.remove(stream);
+        if self.beyond.0.is_none() {
+            self.bits &= !(1 << BEYOND);
+        }
+    }
+
+    /// The uses: those with a bit by stream, then the others by stream.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = StreamUse> {
+        let bits = self.bits;
+        let streams = (0..BEYOND).filter(move |stream| bits & 1 << stream != 0);
+        let with_a_bit = streams.map(|stream| StreamUse::on(StreamId(stream)));
+        with_a_bit.chain(self.beyond.iter())
+    }
+}
+
+/// Uses by rising stream, linked so that chains merge without an allocation.
+#[derive(Default)]
+struct Chain(Option<Box<Link>>);
+
+struct Link {
+    used: StreamUse,
+    next: Chain,
+}
+
+impl Chain {
+    fn iter(&self) -> impl Iterator<Item = StreamUse> {
+        std::iter::successors(self.0.as_deref(), |link| link.next.0.as_deref())
+            .map(|link| link.used)
+    }
+
+    fn pop(&mut self) -> Option<Box<Link>> {
+        let mut link = self.0.take()?;
+        self.0 = link.next.0.take();
+        Some(link)
+    }
+
+    /// The place of `stream`, or where it belongs.
+    fn seek(&mut self, stream: StreamId) -> &mut Self {
+        let mut place = self;
+        while place
+            .0
+            .as_ref()
+            .is_some_and(|link| link.used.stream() < stream)
+        {
+            place = &mut place.0.as_mut().expect("the loop's condition").next;
+        }
+        place
+    }
+
+    /// Adds the links of `other`. Of two uses of one stream the later one stays.
+    fn merge(&mut self, mut other: Self) {
+        let mut place = self;
+        while let Some(mut link) = other.pop() {
+            place = place.seek(link.used.stream());
+            match &mut place.0 {
+                Some(own) if own.used.stream() == link.used.stream() => {
+                    own.used = own.used.max(link.used);
+                }
+                rest => {
+                    link.next.0 = rest.take();
+                    *rest = Some(link);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, stream: StreamId) {
+        let place = self.seek(stream);
+        if place
+            .0
+            .as_ref()
+            .is_some_and(|link| link.used.stream() == stream)
+        {
+            place.pop();
+        }
+    }
+}
+
+impl Drop for Chain {
+    /// Drops link by link: a chain may be longer than the stack is deep.
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
+
+impl std::fmt::Debug for Chain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The last position of each stream, 0 for a device stream.
+    type Oracle = BTreeMap<u16, u64>;
+
+    fn used(stream: u16, position: u64) -> StreamUse {
+        let stream = StreamId(stream);
+        match position {
+            0 => StreamUse::on(stream),
+            position => StreamUse::until(Event { stream, position }),
+        }
+    }
+
+    fn check(set: &StreamUses, oracle: &Oracle) {
+        let listed: Oracle = set
+            .iter()
+            .map(|used| {
+                (
+                    used.stream().0,
+                    used.event().map_or(0, |event| event.position),
+                )
+            })
+            .collect();
+        assert_eq!(&listed, oracle);
+        assert_eq!(
+            set.iter().count(),
+            oracle.len(),
+            "no stream is listed twice"
+        );
+        assert_eq!(set.is_empty(), oracle.is_empty());
+        assert_eq!(set.bits >> BEYOND == 1, set.beyond.0.is_some());
+        for stream in 0..200 {
+            let contained = oracle.contains_key(&stream);
+            assert_eq!(set.contains(StreamId(stream)), contained);
+            let others = oracle.keys().any(|other| *other != stream);
+            assert_eq!(set.has_others_than(StreamId(stream)), others);
+        }
+    }
+
+    /// Every third stream is a host stream, whose uses have positions.
+    fn a_use() -> impl Strategy<Value = (u16, u64)> {
+        (0..200u16, 1..50u64).prop_map(|(stream, position)| match stream % 3 {
+            0 => (stream, position),
+            _ => (stream, 0),
+        })
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert((u16, u64)),
+        Merge(Vec<(u16, u64)>),
+        Remove(u16),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => a_use().prop_map(Step::Insert),
+            2 => vec(a_use(), 0..20).prop_map(Step::Merge),
+            1 => (0..200u16).prop_map(Step::Remove),
+        ]
+    }
+
+    fn insert_both(set: &mut StreamUses, oracle: &mut Oracle, (stream, position): (u16, u64)) {
+        set.insert(used(stream, position));
+        let last = oracle.entry(stream).or_default();
+        *last = position.max(*last);
+    }
+
+    proptest! {
+        #[test]
+        fn a_set_is_a_map_from_streams_to_their_last_use(steps in vec(step(), 1..60)) {
+            let (mut set, mut oracle) = (StreamUses::default(), Oracle::new());
+            for step in steps {
+                match step {
+                    Step::Insert(item) => insert_both(&mut set, &mut oracle, item),
+                    Step::Merge(items) => {
+                        let (mut other, mut others) = (StreamUses::default(), Oracle::new());
+                        for item in items {
+                            insert_both(&mut other, &mut others, item);
+                        }
+                        check(&other, &others);
+                        set.merge(other);
+                        for (stream, position) in others {
+                            let last = oracle.entry(stream).or_default();
+                            *last = position.max(*last);
+                        }
+                    }
+                    Step::Remove(stream) => {
+                        set.remove(StreamId(stream));
+                        oracle.remove(&stream);
+                    }
+                }
+                check(&set, &oracle);
+            }
+        }
+    }
+
+    #[test]
+    fn drops_and_merges_as_many_streams_as_a_device_may_have() {
+        let mut sets = [StreamUses::default(), StreamUses::default()];
+        for stream in (0..u16::MAX).rev() {
+            sets[usize::from(stream % 2)].insert(used(stream, 1));
+        }
+        let [mut all, odd] = sets;
+        all.merge(odd);
+        assert_eq!(all.iter().count(), usize::from(u16::MAX));
+    }
+}

@@ -1,0 +1,218 @@
+//! The planner's entry points.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use super::components::{self, Component};
+use super::deadline::Deadline;
+use super::incumbent::Incumbent;
+use super::ordering::{Orderings, SortKey};
+use super::sections::Problem;
+use super::{greedy, improve};
+
+/// A buffer to place.
+///
+/// Every offset of a plan is a sum of sizes. For offsets that are multiples of an alignment, round the sizes up
+/// to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// The first step of its lifetime.
+    pub lower: u64,
+    /// The step after its last; not below `lower`.
+    pub upper: u64,
+    /// Its size. The sizes of all buffers sum to less than 2⁶³.
+    pub size_bytes: u64,
+}
+
+impl Buffer {
+    /// Whether it has both a size and a lifetime.
+    pub(crate) fn occupies(&self) -> bool {
+        self.lower < self.upper && self.size_bytes > 0
+    }
+}
+
+/// The target and the time limit of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Stop at the first plan within this many bytes. Without it, minimize the slab.
+    pub capacity_bytes: Option<u64>,
+    /// When to stop with the best plan found. The first heuristic passes run in any case.
+    pub time_limit: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            capacity_bytes: None,
+            time_limit: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The offsets of all buffers in one slab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// The offset of each buffer; 0 for a buffer without size or lifetime.
+    pub offsets: Vec<u64>,
+    /// The size of the slab: the highest end of a buffer.
+    pub slab_bytes: u64,
+    /// The largest sum of sizes that are alive at one moment. No slab can be smaller.
+    pub max_load_bytes: u64,
+    /// The best lower bound on the slab that is known: the load, or more where the search proved it.
+    pub lower_bound_bytes: u64,
+}
+
+/// Packs by heuristics alone, about a microsecond for each buffer and pass: fast enough for use at run time.
+pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
+    pack(
+        buffers,
+        &Options {
+            capacity_bytes: None,
+            time_limit: Duration::ZERO,
+        },
+    )
+}
+
+/// Packs by heuristics around the first buffers, which keep the given `fixed` offsets. The fixed buffers must
+/// not overlap.
+pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
+    let rest = &buffers[fixed.len()..];
+    let begin = rest.first().map_or(u64::MAX, |buffer| buffer.lower);
+    if buffers[..fixed.len()]
+        .iter()
+        .all(|buffer| buffer.upper <= begin)
+    {
+        let mut offsets = fixed;
+        offsets.extend(pack_quickly(rest).offsets);
+        return offsets;
+    }
+    let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
+    let problem = Problem::new(buffers, occupying.map(|(index, _)| index).collect());
+    let orderings = Orderings::new(&problem);
+    let placed = [SortKey::Size, SortKey::Area].map(|key| {
+        let offsets = greedy::first_fit_around(&problem, &orderings.by(key), &fixed);
+        (problem.slab(&offsets), offsets)
+    });
+    let (_, placed) = placed.into_iter().min().unwrap_or_default();
+    let mut offsets = vec![0; buffers.len()];
+    for (&index, offset) in problem.indices.iter().zip(placed) {
+        offsets[index as usize] = offset;
+    }
+    offsets
+}
+
+/// Packs buffers so that no two that are alive at the same time overlap.
+///
+/// Heuristics come first. Until the time limit, branch and bound follows; it is complete: given the time, it
+/// finds a plan within a capacity or proves that none exists. The slab is never larger than that of first fit
+/// by falling size or by falling size times lifetime.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::plan::{Buffer, Options, pack, validate};
+///
+/// let buffer = |lower, upper, size_bytes| Buffer { lower, upper, size_bytes };
+/// let buffers = [buffer(0, 2, 512), buffer(1, 3, 512), buffer(2, 4, 512)];
+/// let plan = pack(&buffers, &Options::default());
+/// assert_eq!((plan.slab_bytes, plan.max_load_bytes), (1024, 1024));
+/// assert!(validate(&buffers, &plan.offsets, plan.slab_bytes).is_ok());
+/// ```
+pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
+    let deadline = Deadline::after(options.time_limit);
+    let (components, mut offsets) = components::decompose(buffers);
+    let max_load_bytes = max_load(buffers, &components, &offsets);
+    let goal = options.capacity_bytes.unwrap_or(0).max(max_load_bytes);
+    let possible = options
+        .capacity_bytes
+        .is_none_or(|bytes| bytes >= max_load_bytes);
+    let deadline = if possible {
+        deadline
+    } else {
+        Deadline::after(Duration::ZERO)
+    };
+    let mut slab_bytes = goal;
+    let mut lower_bound_bytes = max_load_bytes;
+    let mut open = Vec::new();
+    for component in &components {
+        let incumbent = Incumbent::new(&component.problem, slab_bytes - component.base, &deadline);
+        if component.base + incumbent.slab() > slab_bytes {
+            open.push((component, incumbent));
+        } else {
+            enter(component, &incumbent, &mut offsets);
+        }
+    }
+    // The component with the largest lower bound decides how much the others may use.
+    open.sort_by_key(|(component, _)| Reverse(component.base + component.problem.max_load()));
+    let improve = match options.capacity_bytes {
+        Some(_) => improve::fit_capacity,
+        None => improve::minimize,
+    };
+    let count = open.len();
+    for (number, (component, mut incumbent)) in open.into_iter().enumerate() {
+        if component.base + incumbent.slab() > slab_bytes {
+            let time = deadline.share(count - number);
+            let least = improve(&mut incumbent, slab_bytes - component.base, &time);
+            lower_bound_bytes = lower_bound_bytes.max(component.base + least);
+            slab_bytes = slab_bytes.max(component.base + incumbent.slab());
+        }
+        enter(component, &incumbent, &mut offsets);
+    }
+    if highest_end(buffers, &offsets) > goal {
+        place_whole(buffers, &components, &mut offsets);
+    }
+    Packing {
+        slab_bytes: highest_end(buffers, &offsets),
+        offsets,
+        max_load_bytes,
+        lower_bound_bytes,
+    }
+}
+
+/// First fit over the whole input. It can beat the decomposition, which places an item that lives through all
+/// of a component at the bottom.
+fn place_whole(buffers: &[Buffer], components: &[Component], offsets: &mut [u64]) {
+    let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
+    let indices: Vec<u32> = occupying.map(|(index, _)| index).collect();
+    if components
+        .iter()
+        .any(|component| component.problem.indices.len() == indices.len())
+    {
+        return;
+    }
+    let problem = Problem::new(buffers, indices);
+    let orderings = Orderings::new(&problem);
+    for key in [SortKey::Size, SortKey::Area] {
+        let bound = highest_end(buffers, offsets) - 1;
+        if let Some(placed) = greedy::first_fit(&problem, &orderings.by(key), bound) {
+            for (&index, offset) in problem.indices.iter().zip(placed) {
+                offsets[index as usize] = offset;
+            }
+        }
+    }
+}
+
+/// Writes the offsets of a component into those of the input.
+fn enter(component: &Component, incumbent: &Incumbent<'_>, offsets: &mut [u64]) {
+    for (&index, offset) in component.problem.indices.iter().zip(incumbent.offsets()) {
+        offsets[index as usize] = component.base + offset;
+    }
+}
+
+/// The load of the input: that of its heaviest component, with the items removed from it.
+fn max_load(buffers: &[Buffer], components: &[Component], offsets: &[u64]) -> u64 {
+    let loads = components
+        .iter()
+        .map(|component| component.base + component.problem.max_load());
+    loads.fold(highest_end(buffers, offsets), u64::max)
+}
+
+fn highest_end(buffers: &[Buffer], offsets: &[u64]) -> u64 {
+    let placed = buffers
+        .iter()
+        .zip(offsets)
+        .filter(|(buffer, _)| buffer.occupies());
+    let ends = placed.map(|(buffer, offset)| offset + buffer.size_bytes);
+    ends.max().unwrap_or(0)
+}

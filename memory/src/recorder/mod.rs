@@ -1,0 +1,209 @@
+//! The recorder of a device: a ring of events for each running thread, written without a lock
+//! during a recording.
+//!
+//! The layers above say what happens; a recording reads it as a [`Profile`], the input of every report.
+//!
+//! Architecture invariant: while nothing is recorded, this is one flag that slow paths look at. An
+//! event takes no lock and no memory. There are three exceptions: the first event of a thread gets
+//! its ring, the first of a scope names it, and a thread whose locals are being destroyed borrows a
+//! ring for each event, under the lock of the rings.
+
+mod backtraces;
+mod collect;
+mod event;
+mod files;
+mod kernels;
+mod ring;
+mod rings;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::collections::HashMap;
+use std::time::{Instant, SystemTime};
+
+use backtraces::Stacks;
+pub(crate) use backtraces::{IS_SUPPORTED as HAS_BACKTRACES, NO_STACK};
+pub(crate) use cachescope_reports::EventKind;
+pub(crate) use event::{EventRecord, NO_SCOPE, ScopeNumber};
+pub(crate) use files::{format_of, profile_process, write_exhausted, write_report};
+use kernels::Kernels;
+use ring::Ring;
+
+use crate::sync::Arc;
+use crate::sync::plain::{AtomicU64, Mutex, Ordering};
+
+/// The events of one device.
+///
+/// Invariant: rings are added, and never removed before the recorder ends.
+#[derive(Debug)]
+pub struct Recorder {
+    /// Another whenever rings get longer, and no other recorder's, ever: by it a thread knows its ring again.
+    key: AtomicU64,
+    began: Instant,
+    began_at: SystemTime,
+    /// Recordings under way.
+    recordings: AtomicU64,
+    /// The length of a ring that is made from now on.
+    ring_events: AtomicU64,
+    /// Recordings under way that ask for backtraces.
+    tracing: AtomicU64,
+    stacks: Stacks,
+    kernels: Kernels,
+    /// Events that there was no ring for.
+    lost: AtomicU64,
+    rings: Mutex<Vec<Arc<Ring>>>,
+    scopes: Mutex<Scopes>,
+}
+
+/// The names of scopes by their number, and back.
+#[derive(Debug, Default)]
+struct Scopes {
+    names: Vec<Box<str>>,
+    numbers: HashMap<Box<str>, ScopeNumber>,
+}
+
+/// Where a recording begins.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    time_ns: u64,
+    /// Events that there was no ring for.
+    lost: u64,
+    /// How many events each ring had, by its place.
+    written: Vec<u64>,
+    backtraces: bool,
+}
+
+/// A key that no recorder has or had; not 0.
+fn next_key() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        Self {
+            key: AtomicU64::new(next_key()),
+            began: Instant::now(),
+            began_at: SystemTime::now(),
+            recordings: AtomicU64::new(0),
+            ring_events: AtomicU64::new(1),
+            tracing: AtomicU64::new(0),
+            stacks: Stacks::default(),
+            kernels: Kernels::default(),
+            lost: AtomicU64::new(0),
+            rings: Mutex::default(),
+            scopes: Mutex::default(),
+        }
+    }
+
+    /// Whether anybody records.
+    #[inline]
+    #[doc(hidden)]
+    pub fn is_active(&self) -> bool {
+        self.recordings.load(Ordering::Relaxed) > 0
+    }
+
+    /// Begins a recording, for which each thread without a ring of `ring_bytes` gets one, as long as a power of two of events
+    /// allows. With `backtraces`, allocations have one.
+    pub(crate) fn begin(&self, ring_bytes: u64, backtraces: bool) -> Mark {
+        let events = Ring::events_in(ring_bytes);
+        let rings = self.rings.lock();
+        if events > self.ring_events.load(Ordering::Relaxed) {
+            self.ring_events.store(events, Ordering::Relaxed);
+            // Threads look for a ring again, and get a longer one; what the other has is read all the same.
+            self.key.store(next_key(), Ordering::Relaxed);
+        }
+        let mark = Mark {
+            time_ns: self.time_ns(),
+            lost: self.lost.load(Ordering::Relaxed),
+            written: rings.iter().map(|ring| ring.written()).collect(),
+            backtraces,
+        };
+        self.tracing.fetch_add(backtraces.into(), Ordering::Relaxed);
+        self.recordings.fetch_add(1, Ordering::Relaxed);
+        mark
+    }
+
+    /// Ends a recording.
+    pub(crate) fn end(&self, mark: &Mark) {
+        self.tracing
+            .fetch_sub(mark.backtraces.into(), Ordering::Relaxed);
+        self.recordings.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Records an event, if anybody records. Callable in a drop: it neither fails nor waits for a device.
+    #[inline]
+    pub(crate) fn record(&self, event: impl FnOnce() -> EventRecord) {
+        if self.is_active() {
+            self.write_now(event());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_now(&self, mut event: EventRecord) {
+        let time_ns = self.time_ns();
+        if event.kind.is_allocation() && self.tracing.load(Ordering::Relaxed) > 0 {
+            event.stack = self.stacks.capture();
+        }
+        self.write(time_ns, &event);
+    }
+
+    /// Writes an event with a time, which may be long past.
+    fn write(&self, time_ns: u64, event: &EventRecord) {
+        let key = self.key.load(Ordering::Relaxed);
+        let own = rings::known(key).unwrap_or_else(|| self.find_ring());
+        // SAFETY: null, or a ring of the recorder that has or had this key, which is no other's. It
+        // keeps its rings, and this thread has not ended, so that the ring is its own.
+        match unsafe { own.as_ref() } {
+            Some(ring) => ring.write(time_ns, event),
+            None => self.write_late(time_ns, event),
+        }
+    }
+
+    /// Returns the ring of this thread, which it gets if it has none. Returns null if there is no
+    /// memory for a ring, or if the thread's locals are being destroyed.
+    #[cold]
+    fn find_ring(&self) -> *const Ring {
+        let mut all = self.rings.lock();
+        // Under the lock they belong together.
+        let key = self.key.load(Ordering::Relaxed);
+        let events = self.ring_events.load(Ordering::Relaxed);
+        rings::assign_until_end(&mut all, key, events)
+    }
+
+    /// Writes an event of a thread that has no ring of its own.
+    #[cold]
+    fn write_late(&self, time_ns: u64, event: &EventRecord) {
+        let mut all = self.rings.lock();
+        match rings::assign(&mut all, self.ring_events.load(Ordering::Relaxed)) {
+            Some(ring) => {
+                ring.write(time_ns, event);
+                ring.release();
+            }
+            None => _ = self.lost.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Nanoseconds since the recording began.
+    pub(crate) fn elapsed_ns(&self, mark: &Mark) -> u64 {
+        self.time_ns() - mark.time_ns
+    }
+
+    /// Nanoseconds since the recorder began.
+    pub(crate) fn time_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    /// The number of the scopes of that name.
+    pub(crate) fn scope_number(&self, name: &str) -> ScopeNumber {
+        let mut scopes = self.scopes.lock();
+        if let Some(&number) = scopes.numbers.get(name) {
+            return number;
+        }
+        scopes.names.push(name.into());
+        let number = scopes.names.len() as ScopeNumber;
+        scopes.numbers.insert(name.into(), number);
+        number
+    }
+}

@@ -1,0 +1,35 @@
+//! A device that is not there: its driver's calls for memory, counted and charged.
+//!
+//! A [`DeviceReplay`] runs a recorded program through a device's memory as it stands, with source, pool and growth, over a
+//! driver that only counts. Each call costs what a table says, [`DriverCosts`], from published measurements. So the times
+//! are simulated: no GPU was run. They show how often memory calls the driver, and for what.
+//!
+//! # Examples
+//!
+//! ```
+//! # extern crate cachescope_memory as cachescope;
+//! use cachescope::PoolKind;
+//! use cachescope::simulation::{DeviceReplay, DriverCall, DriverCosts};
+//! use cachescope::trace::TraceEvent::{Allocate, Free};
+//!
+//! let costs = DriverCosts::named("h100")?;
+//! let mut replay = DeviceReplay::new(PoolKind::BestFit, &costs, None)?;
+//! let step = [Allocate { slot: 0, bytes: 1 << 30 }, Free { slot: 0 }];
+//! replay.apply(&step);
+//! let first = replay.outcome();
+//! assert_eq!((first.calls_of(DriverCall::MemCreate), first.calls_of(DriverCall::MemSetAccess)), (1, 1));
+//! replay.apply(&step);
+//! assert_eq!(replay.outcome().calls, first.calls, "a warm step asks for nothing");
+//! # Ok::<(), cachescope::Error>(())
+//! ```
+
+mod costs;
+mod device;
+mod ledger;
+mod replay;
+#[cfg(test)]
+mod tests;
+
+pub use costs::{DriverCall, DriverCosts};
+pub use ledger::DriverLedger;
+pub use replay::{DeviceOutcome, DeviceReplay};

@@ -1,0 +1,14 @@
+//! What is to be done as the process ends: statics are not dropped.
+
+use std::ffi::c_int;
+
+unsafe extern "C" {
+    /// The C library's function, which every platform of `std` has.
+    safe fn atexit(callback: extern "C" fn()) -> c_int;
+}
+
+/// Calls `callback` as the process ends by returning from `main` or by `exit`. Where the C library has no room for it, it
+/// is not called.
+pub fn at_exit(callback: extern "C" fn()) {
+    let _ = atexit(callback);
+}

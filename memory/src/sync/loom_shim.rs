@@ -1,0 +1,163 @@
+//! The types of [`plain`](super::plain) on top of loom, which runs a model through every interleaving of its
+//! threads and every value that a load may return.
+
+use std::cell::Cell;
+
+pub use loom::sync::MutexGuard;
+pub use loom::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub use loom::thread::yield_now;
+
+/// See [`plain::Mutex`](super::plain::Mutex).
+#[derive(Debug, Default)]
+pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A cell that fails the model on unordered access by two threads.
+#[derive(Debug)]
+pub struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub fn new(value: T) -> Self {
+        Self(loom::cell::UnsafeCell::new(value))
+    }
+
+    /// A pointer for writing.
+    #[track_caller]
+    pub fn get(&self) -> *mut T {
+        self.0.with_mut(|inside| inside)
+    }
+}
+
+/// Changes an exclusively owned number; the model checks the exclusivity.
+#[track_caller]
+pub fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) -> R) -> R {
+    number.with_mut(change)
+}
+
+/// Detects races on a value that moves between threads without a cell: fails the model on reads and ownership
+/// that are not ordered.
+#[derive(Debug)]
+pub struct RaceDetector(loom::cell::UnsafeCell<()>);
+
+impl RaceDetector {
+    pub fn new() -> Self {
+        Self(loom::cell::UnsafeCell::new(()))
+    }
+
+    /// The value is about to be read, possibly by several threads.
+    #[track_caller]
+    pub fn read(&self) {
+        self.0.with(|_| ());
+    }
+
+    /// The value is exclusively owned from here on.
+    #[track_caller]
+    pub fn own(&self) {
+        self.0.with_mut(|_| ());
+    }
+}
+
+/// A thread-local key of loom with std's methods that this crate uses.
+pub struct LocalKey<T: 'static>(pub loom::thread::LocalKey<T>);
+
+impl<T: 'static> LocalKey<T> {
+    pub fn with<R>(&'static self, work: impl FnOnce(&T) -> R) -> R {
+        self.0.with(work)
+    }
+
+    pub fn try_with<R>(
+        &'static self,
+        work: impl FnOnce(&T) -> R,
+    ) -> Result<R, loom::thread::AccessError> {
+        self.0.try_with(work)
+    }
+}
+
+impl<T: 'static> LocalKey<Cell<T>> {
+    pub fn set(&'static self, value: T) {
+        self.with(|cell| cell.set(value));
+    }
+
+    pub fn replace(&'static self, value: T) -> T {
+        self.with(|cell| cell.replace(value))
+    }
+
+    pub fn get(&'static self) -> T
+    where
+        T: Copy,
+    {
+        self.with(Cell::get)
+    }
+}
+
+/// `thread_local!` for values with or without a destructor. loom's threads share an OS thread, so std's
+/// thread-locals cannot tell them apart.
+macro_rules! loom_thread_local {
+    ($($(#[$meta:meta])* static $name:ident: $value:ty = const $init:block;)+) => {
+        $(
+            $(#[$meta])*
+            static $name: $crate::sync::LocalKey<$value> =
+                $crate::sync::LocalKey(::loom::thread::LocalKey {
+                    init: || $init,
+                    _p: std::marker::PhantomData,
+                });
+        )+
+    };
+}
+pub use loom_thread_local as thread_local;
+
+/// The [`barrier`](super::barrier) of the ordinary build. Not fences: loom does not switch threads there, and
+/// they would also order two light barriers.
+pub mod barrier {
+    use std::cell::Cell;
+
+    use super::{AtomicU64, Ordering};
+
+    loom::lazy_static! {
+        /// Published by heavy barriers.
+        static ref HEAVY: AtomicU64 = AtomicU64::new(0);
+        /// Published by light barriers.
+        static ref LIGHT: AtomicU64 = AtomicU64::new(0);
+    }
+
+    // Per OS thread: a model with all its threads runs on one.
+    std::thread_local! {
+        static SYMMETRIC: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Runs a model on a platform without heavy barriers.
+    #[cfg(test)]
+    pub fn without(model: impl FnOnce()) {
+        SYMMETRIC.set(true);
+        model();
+        SYMMETRIC.set(false);
+    }
+
+    pub fn is_asymmetric() -> bool {
+        !SYMMETRIC.get()
+    }
+
+    pub fn light_barrier() {
+        if is_asymmetric() {
+            LIGHT.fetch_add(1, Ordering::Release);
+            HEAVY.fetch_add(1, Ordering::Acquire);
+        }
+    }
+
+    pub fn heavy_barrier() {
+        HEAVY.fetch_add(1, Ordering::AcqRel);
+        LIGHT.fetch_add(1, Ordering::Acquire);
+    }
+}

@@ -1,0 +1,51 @@
+//! The synchronisation shim over `std::sync` and loom, and thread tokens.
+//!
+//! Whatever orders threads goes through this module, and is loom's under `--cfg loom`. Counters, and layers
+//! below those that have models, use [`plain`]: each of their steps would multiply the states of every model
+//! without testing anything.
+//!
+//! `Arc`, `Weak` and `OnceLock` are std's in models too: loom has no `Weak`.
+
+pub(crate) mod at_exit;
+#[cfg(not(loom))]
+pub(crate) mod barrier;
+#[cfg(loom)]
+mod loom_shim;
+#[cfg_attr(loom, allow(unused_imports, dead_code, reason = "what models replace"))]
+pub(crate) mod plain;
+
+use std::cell::Cell;
+#[cfg(not(tsan))]
+pub(crate) use std::sync::OnceLock;
+pub use std::sync::{Arc, Weak};
+
+#[cfg(tsan)]
+mod once;
+#[cfg(tsan)]
+pub use once::OnceLock;
+
+#[cfg(loom)]
+pub use loom_shim::*;
+#[cfg(not(loom))]
+pub(crate) use plain::*;
+
+/// The token of the calling thread: never 0, never reused, and readable in a thread's last destructors because
+/// it has no destructor.
+#[inline]
+pub(crate) fn thread_token() -> u64 {
+    self::thread_local! {
+        static TOKEN: Cell<u64> = const { Cell::new(0) };
+    }
+    TOKEN.with(|token| match token.get() {
+        0 => assign(token),
+        known => known,
+    })
+}
+
+#[cold]
+fn assign(token: &Cell<u64>) -> u64 {
+    static NEXT: plain::AtomicU64 = plain::AtomicU64::new(1);
+    let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
+    token.set(fresh);
+    fresh
+}

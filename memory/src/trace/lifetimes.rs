@@ -1,0 +1,174 @@
+//! MiniMalloc's CSV format: a buffer per line, with the columns `id,lower,upper,size` in any order; other
+//! columns are ignored. With a column `offset` it is a plan.
+//!
+//! Source: the README of google/minimalloc (Moffitt, ASPLOS 2023).
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+
+use super::csv_table::CsvTable;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The required columns.
+pub(crate) const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
+
+/// The lifetime and the size of a buffer.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::trace::Lifetime;
+///
+/// let lifetimes = Lifetime::read("two.csv", &b"id,lower,upper,size\na,0,2,512\nb,1,1,64\n"[..])?;
+/// assert_eq!((lifetimes[0].lower, lifetimes[0].upper, lifetimes[0].size_bytes), (0, 2, 512));
+/// assert!(!lifetimes[1].occupies());
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Its name, unique in the file.
+    pub id: String,
+    /// The first step of its lifetime.
+    pub lower: u64,
+    /// The step after its last; not below `lower`.
+    pub upper: u64,
+    /// Its size. The sizes of a file sum to less than 2⁶³.
+    pub size_bytes: u64,
+}
+
+impl Lifetime {
+    /// Whether it has both a size and a lifetime.
+    pub fn occupies(&self) -> bool {
+        self.lower < self.upper && self.size_bytes > 0
+    }
+
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_file(path: &Path) -> Result<Vec<Self>> {
+        let name = path.display();
+        let file = File::open(path)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("{name}: {error}")))?;
+        Self::read(name, BufReader::new(file))
+    }
+
+    /// Reads buffers from `input`. Errors refer to it as `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) with line and column: a missing column, a number that does not parse, is negative
+    /// or at least 2⁶³, an interval that ends before it begins, a duplicate name, or sizes that sum to 2⁶³ or
+    /// more.
+    pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
+        Self::read_table(CsvTable::new(name, input)?)
+    }
+
+    /// Reads the rows of a table whose header was read.
+    pub(crate) fn read_table(table: CsvTable<impl BufRead>) -> Result<Vec<Self>> {
+        let (lifetimes, _) = Self::read_placed(table)?;
+        Ok(lifetimes)
+    }
+
+    /// The same with the offset of each, where the table has the column and every buffer that occupies something has one.
+    pub(super) fn read_placed(
+        mut table: CsvTable<impl BufRead>,
+    ) -> Result<(Vec<Self>, Option<Vec<u64>>)> {
+        let [id, lower, upper, size] = table.columns(COLUMNS)?;
+        let offset = table.has("offset").then(|| table.columns(["offset"]));
+        let offset = offset.transpose()?;
+        let mut offsets = offset.map(|_| Vec::new());
+        let mut lifetimes = Vec::new();
+        let mut ids = HashSet::new();
+        let mut total_bytes = 0u64;
+        while table.advance()? {
+            let lifetime = Self {
+                id: table.text(id).to_owned(),
+                lower: table.number(lower)?,
+                upper: table.number(upper)?,
+                size_bytes: table.number(size)?,
+            };
+            if lifetime.upper < lifetime.lower {
+                let what = format!("below the lower end, {}", lifetime.lower);
+                return Err(table.value_error(upper, what));
+            }
+            // Both are below 2⁶³.
+            total_bytes += lifetime.size_bytes;
+            if total_bytes > i64::MAX as u64 {
+                let reason = "the sizes up to here sum to 2^63 or more";
+                return Err(table.field_error(size, reason));
+            }
+            if !ids.insert(lifetime.id.clone()) {
+                return Err(table.value_error(id, "a duplicate id"));
+            }
+            if let (Some([offset]), Some(own)) = (offset, &mut offsets) {
+                match table.text(offset) {
+                    "" if lifetime.occupies() => offsets = None,
+                    "" => own.push(0),
+                    _ => own.push(table.number(offset)?),
+                }
+            }
+            lifetimes.push(lifetime);
+        }
+        Ok((lifetimes, offsets))
+    }
+}
+
+/// Writes a plan: MiniMalloc's columns and `offset`.
+#[derive(Debug)]
+pub struct LifetimeWriter<W> {
+    out: W,
+}
+
+impl<W: Write> LifetimeWriter<W> {
+    /// Writes the header. `out` should be buffered: writes are small.
+    ///
+    /// # Errors
+    ///
+    /// Any error of `out`.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        writeln!(out, "{},offset", COLUMNS.join(","))?;
+        Ok(Self { out })
+    }
+
+    /// Writes a buffer with its offset in the slab, or `None` where it was not placed.
+    ///
+    /// # Errors
+    ///
+    /// See [`new`](Self::new).
+    pub fn write(&mut self, lifetime: &Lifetime, offset: Option<u64>) -> io::Result<()> {
+        let Lifetime {
+            id,
+            lower,
+            upper,
+            size_bytes,
+        } = lifetime;
+        let id = quoted(id);
+        match offset {
+            Some(offset) => writeln!(self.out, "{id},{lower},{upper},{size_bytes},{offset}"),
+            None => writeln!(self.out, "{id},{lower},{upper},{size_bytes},"),
+        }
+    }
+
+    /// Flushes the file.
+    ///
+    /// # Errors
+    ///
+    /// See [`new`](Self::new).
+    pub fn finish(mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A field, quoted where necessary to read it back.
+fn quoted(field: &str) -> Cow<'_, str> {
+    if !field.contains([',', '"']) && field.trim_ascii() == field {
+        return Cow::Borrowed(field);
+    }
+    Cow::Owned(format!("\"{}\"", field.replace('"', "\"\"")))
+}

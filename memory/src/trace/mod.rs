@@ -1,0 +1,57 @@
+//! Recorded programs: read, written and replayed through the pools.
+//!
+//! A [`Trace`] reads the allocations and frees of a program, event by event: a log of RMM's
+//! `logging_resource_adaptor`, or lifetimes in MiniMalloc's format, which [`Lifetime`] also reads by itself; a [`Snapshot`]
+//! is a recording of PyTorch's allocator, whose lifetimes [`Trace::of`] takes. A
+//! [`Replay`] runs a pool's algorithm over the events, on simulated addresses, and measures what the pool would
+//! have needed; a [`Simulator`] is such a pool by itself. [`Placements`] writes the offset of each allocation.
+//!
+//! # Examples
+//!
+//! ```
+//! # extern crate cachescope_memory as cachescope;
+//! use cachescope::PoolKind;
+//! use cachescope::trace::{Replay, ReplayOptions, Trace};
+//!
+//! let log = "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x10,1000,0\n1,1,free,0x10,1000,0\n";
+//! let mut trace = Trace::new("a log", log.as_bytes())?;
+//! let options = ReplayOptions { pool: PoolKind::BestFit, unit_bytes: 512, limit_bytes: None };
+//! let (mut replay, mut events) = (Replay::new(options)?, Vec::new());
+//! loop {
+//!     let is_last = trace.read(&mut events)?;
+//!     replay.apply(&events);
+//!     if is_last {
+//!         break;
+//!     }
+//! }
+//! let outcome = replay.outcome();
+//! assert_eq!((outcome.events, outcome.peak_live_bytes, outcome.peak_reserved_bytes), (2, 1000, 1024));
+//! # Ok::<(), cachescope::Error>(())
+//! ```
+
+mod budget;
+mod csv_table;
+mod entries;
+mod event;
+mod lifetimes;
+mod pickle;
+mod placements;
+mod profile;
+mod reader;
+mod replay;
+mod rmm_log;
+mod simulated_range;
+mod simulated_segments;
+mod simulator;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+pub use event::TraceEvent;
+pub use lifetimes::{Lifetime, LifetimeWriter};
+pub use placements::Placements;
+pub use profile::profiles;
+pub use reader::Trace;
+pub use replay::{Replay, ReplayOptions, ReplayOutcome};
+pub use simulator::{Allocation, Simulator};
+pub use snapshot::{DeviceTrace, Snapshot};

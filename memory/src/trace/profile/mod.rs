@@ -1,0 +1,66 @@
+//! Recorded programs as profiles, the input of every report: snapshots of PyTorch, logs of RMM, lifetimes and plans.
+
+mod builder;
+mod snapshot;
+mod spans;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Display;
+use std::io::BufRead;
+
+use cachescope_reports::Profile;
+
+use super::csv_table::CsvTable;
+use super::reader::is_log;
+use super::snapshot::Snapshot;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Reads a recorded program, of any format that is known, as a profile for each of its devices. Errors refer to the input
+/// as `name`.
+///
+/// - A snapshot of PyTorch, or of [`Recording::write`](crate::record::Recording::write): with its lines, backtraces and
+///   categories, which stand for scopes. What it has no event of, and is alive at the end, is allocated first.
+/// - A log of RMM: with its times, threads and streams.
+/// - Lifetimes in MiniMalloc's format, a step being a microsecond; with the column `offset`, as `cachescope plan` writes it,
+///   at these addresses, else one beside the other.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::record::EventKind;
+/// use cachescope::trace::profiles;
+///
+/// let plan = "id,lower,upper,size,offset\na,0,4,512,0\nb,2,6,256,512\n";
+/// let profile = profiles("a plan", plan.as_bytes())?.remove(0);
+/// assert_eq!(profile.events.len(), 5);
+/// assert_eq!((profile.events[0].kind, profile.events[0].bytes), (EventKind::Reserve, 768));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Io`](ErrorKind::Io) with the place, if the input is none of these or malformed; as
+/// [`Snapshot::read`] and [`Trace::new`](super::Trace::new), with the limit of memory of the
+/// first.
+pub fn profiles(name: impl Display, mut input: impl BufRead) -> Result<Vec<Profile>> {
+    let start = input
+        .fill_buf()
+        .map_err(|error| Error::new(ErrorKind::Io, format!("{name}: {error}")))?;
+    if Snapshot::begins_like(start) {
+        let mut bytes = Vec::new();
+        input
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("{name}: {error}")))?;
+        return snapshot::profiles(name, &bytes);
+    }
+    let table = CsvTable::new(name, input)?;
+    let profile = if is_log(&table) {
+        tables::of_log(table)?
+    } else {
+        tables::of_lifetimes(table)?
+    };
+    Ok(vec![profile])
+}

@@ -1,0 +1,161 @@
+//! Simulates a pool over one range of addresses that grows from 0.
+//!
+//! Best fit runs as in a range of virtual memory, committed unit by unit. The pools of unsplit segments reserve
+//! them from a source, which a best fit over the same range simulates, so that released memory makes room for
+//! other sizes as on a device.
+
+use super::simulated_range::SimulatedRange;
+use super::simulated_segments::SimulatedSegments;
+use crate::error::{Error, ErrorKind, Result};
+use crate::pool::{PoolKind, SegmentId, Span};
+use crate::size::UNIT_BYTES;
+
+/// The end of a range without a limit: offsets fit any 64-bit integer.
+const MAX_BYTES: u64 = 1 << 63;
+
+/// A simulated pool.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::PoolKind;
+/// use cachescope::trace::Simulator;
+///
+/// let mut simulator = Simulator::new(PoolKind::BestFit, 512, None)?;
+/// let first = simulator.allocate(1000).unwrap();
+/// let second = simulator.allocate(1).unwrap();
+/// assert_eq!((first.offset, second.offset), (0, 1024));
+/// simulator.free(first);
+/// assert_eq!(simulator.allocate(1024).unwrap().offset, 0);
+/// assert_eq!(simulator.peak_reserved_bytes(), 1536);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Simulator {
+    model: PoolModel,
+    unit_bytes: u64,
+    /// The shift, where `unit_bytes` is a power of two.
+    unit_shift: Option<u32>,
+    /// The highest end of a block so far, in pool bytes.
+    peak_end: u64,
+}
+
+/// A block of a [`Simulator`].
+#[derive(Debug)]
+pub struct Allocation {
+    /// Its offset; 0 for a request of 0 bytes.
+    pub offset: u64,
+    span: Span,
+}
+
+#[derive(Debug)]
+enum PoolModel {
+    SimulatedRange(SimulatedRange),
+    SimulatedSegments(SimulatedSegments),
+}
+
+impl Simulator {
+    /// The pools that can be simulated: all but the driver's own.
+    pub const POOLS: [PoolKind; 3] = PoolKind::ON_HOST;
+
+    /// A pool whose blocks begin and end at multiples of `unit_bytes`, below `limit_bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's own pool, and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a unit of 0 or above 2⁶³.
+    pub fn new(kind: PoolKind, unit_bytes: u64, limit_bytes: Option<u64>) -> Result<Self> {
+        if unit_bytes == 0 || unit_bytes > MAX_BYTES {
+            let text = format!("a unit of {unit_bytes} bytes is not in 1..=2^63");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let units = limit_bytes.unwrap_or(MAX_BYTES).min(MAX_BYTES) / unit_bytes;
+        let range = SimulatedRange::new(units.saturating_mul(UNIT_BYTES).min(MAX_BYTES));
+        let model = match kind {
+            PoolKind::BestFit => PoolModel::SimulatedRange(range),
+            PoolKind::Binned | PoolKind::Direct => {
+                PoolModel::SimulatedSegments(SimulatedSegments::new(kind.build(), range))
+            }
+            PoolKind::StreamOrdered => {
+                let text = "the stream-ordered pool belongs to the driver and cannot be simulated";
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
+        };
+        Ok(Self {
+            model,
+            unit_bytes,
+            unit_shift: unit_bytes
+                .is_power_of_two()
+                .then(|| unit_bytes.trailing_zeros()),
+            peak_end: 0,
+        })
+    }
+
+    /// A block of at least `bytes`, or `None` where the limit leaves no room.
+    #[inline]
+    pub fn allocate(&mut self, bytes: u64) -> Option<Allocation> {
+        if bytes == 0 {
+            return Some(Allocation::NOTHING);
+        }
+        let pool_bytes = self.units(bytes).checked_mul(UNIT_BYTES)?;
+        let (span, begin) = match &mut self.model {
+            PoolModel::SimulatedRange(range) => {
+                range.take(pool_bytes).map(|span| (span, span.offset))
+            }
+            PoolModel::SimulatedSegments(segments) => segments.take(pool_bytes),
+        }?;
+        self.peak_end = self.peak_end.max(begin + span.bytes);
+        Some(Allocation {
+            offset: self.bytes(begin),
+            span,
+        })
+    }
+
+    /// Takes a block back.
+    #[inline]
+    pub fn free(&mut self, allocation: Allocation) {
+        let span = allocation.span;
+        if span.bytes == 0 {
+            return;
+        }
+        match &mut self.model {
+            PoolModel::SimulatedRange(range) => range.give(span),
+            PoolModel::SimulatedSegments(segments) => segments.give(span),
+        }
+    }
+
+    /// The highest end of a block so far.
+    pub fn peak_reserved_bytes(&self) -> u64 {
+        self.bytes(self.peak_end)
+    }
+
+    /// The number of units for `bytes`.
+    #[inline]
+    fn units(&self, bytes: u64) -> u64 {
+        match self.unit_shift {
+            // `bytes` is not 0.
+            Some(shift) => ((bytes - 1) >> shift) + 1,
+            None => bytes.div_ceil(self.unit_bytes),
+        }
+    }
+
+    /// Converts pool bytes to bytes: both count units.
+    #[inline]
+    fn bytes(&self, pool_bytes: u64) -> u64 {
+        pool_bytes / UNIT_BYTES * self.unit_bytes
+    }
+}
+
+impl Allocation {
+    /// The allocation of 0 bytes.
+    const NOTHING: Self = Self {
+        offset: 0,
+        span: Span {
+            segment: SegmentId(0),
+            offset: 0,
+            bytes: 0,
+            node: 0,
+        },
+    };
+}

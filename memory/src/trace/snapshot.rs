@@ -1,0 +1,290 @@
+//! Reads memory snapshots of PyTorch, the pickles that `torch.cuda.memory._dump_snapshot` writes: the allocations and frees
+//! of each device as lifetimes, and what PyTorch's own allocator reserved for them.
+//!
+//! An allocation lives until its `free_completed`, since its memory is of no use before. What was allocated before the
+//! recording began is known from its free, or from the blocks that are active at the end; it is allocated first here. Events
+//! count in the order of the file; their times and streams are not used, as PyTorch's clock is not the same on every thread.
+//!
+//! Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of pytorch/pytorch.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Display;
+use std::io::Read;
+
+use super::budget::Budget;
+use super::entries::{DeviceEntries, Entry, devices};
+use super::lifetimes::Lifetime;
+use super::pickle::{Pickle, Refusal};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The memory of a lifetime: itself and its id while their vector grows (192 bytes), its
+/// addresses in the maps (112) and its ends in the order for the peak (48).
+const LIFETIME_BYTES: u64 = 384;
+
+type Parsed<T> = std::result::Result<T, String>;
+
+/// A recorded program of PyTorch.
+///
+/// # Examples
+///
+/// ```no_run
+/// # extern crate cachescope_memory as cachescope;
+/// use std::fs::File;
+///
+/// use cachescope::trace::Snapshot;
+///
+/// let snapshot = Snapshot::read("run.pickle", File::open("run.pickle").unwrap())?;
+/// for device in &snapshot.devices {
+///     println!("cuda:{} reserved {} bytes", device.ordinal, device.peak_reserved_bytes);
+/// }
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The devices with memory or events, in the order of their ordinals.
+    pub devices: Vec<DeviceTrace>,
+}
+
+/// What a snapshot has of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceTrace {
+    /// The number of the device.
+    pub ordinal: usize,
+    /// Each allocation, as requested, in steps of the recording: its entries count from 1, and 0 is before them.
+    pub lifetimes: Vec<Lifetime>,
+    /// The highest sum of the sizes that were alive, those included whose free awaited a stream.
+    pub peak_live_bytes: u64,
+    /// The most that PyTorch had reserved from the device.
+    pub peak_reserved_bytes: u64,
+    /// Requests that PyTorch had no memory for.
+    pub out_of_memory: u64,
+}
+
+impl Snapshot {
+    /// Whether a file that begins like this is a pickle, which all snapshots are, and no table is.
+    pub fn begins_like(start: &[u8]) -> bool {
+        start.first() == Some(&0x80)
+    }
+
+    /// Reads all of `input`. Errors refer to it as `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io) if `input` cannot be read, is no pickle of plain data of the
+    /// protocols 2 to 5, or is no snapshot; if an entry lacks a value that its action needs; and
+    /// if an address is allocated while it is alive. Also if shared values would take more memory
+    /// than 64 bytes for each byte of the file, and 1 MiB.
+    pub fn read(name: impl Display, mut input: impl Read) -> Result<Self> {
+        let fail = |reason: String| Error::new(ErrorKind::Io, format!("{name}: {reason}"));
+        let mut bytes = Vec::new();
+        input
+            .read_to_end(&mut bytes)
+            .map_err(|error| fail(error.to_string()))?;
+        let pickle = Pickle::read(&bytes)
+            .map_err(|Refusal { offset, reason }| fail(format!("at byte {offset}: {reason}")))?;
+        Self::of(&pickle).map_err(fail)
+    }
+
+    fn of(pickle: &Pickle<'_>) -> Parsed<Self> {
+        let budget = Budget::new(pickle);
+        let devices = devices(pickle, &budget)?;
+        let devices = devices
+            .iter()
+            .map(|device| DeviceTrace::of(pickle, &budget, device));
+        Ok(Self {
+            devices: devices.collect::<Parsed<_>>()?,
+        })
+    }
+}
+
+/// An allocation that is alive.
+struct Live {
+    /// Its index among the lifetimes.
+    lifetime: usize,
+    bytes: u64,
+    /// The step at which its free was asked for.
+    freed_at: Option<u64>,
+}
+
+/// A device's memory while its entries are read.
+#[derive(Default)]
+struct Reading {
+    lifetimes: Vec<Lifetime>,
+    /// By address.
+    live: BTreeMap<u64, Live>,
+    /// Every address that was alive.
+    known: HashSet<u64>,
+    /// The sum of all sizes.
+    total_bytes: u64,
+    /// How far more was reserved than at the beginning, and the most of that.
+    reserved: i64,
+    most_reserved: i64,
+    out_of_memory: u64,
+}
+
+impl DeviceTrace {
+    fn of<'a>(pickle: &'a Pickle<'a>, budget: &Budget, device: &DeviceEntries<'a>) -> Parsed<Self> {
+        let mut reading = Reading::default();
+        let entries = device.entries(pickle, budget, LIFETIME_BYTES)?;
+        for (step, entry) in (1..).zip(entries) {
+            reading.apply(&entry?, step)?;
+        }
+        let segments = &device.segments;
+        for segment in segments {
+            segment.for_each_live(pickle, budget, LIFETIME_BYTES, |address, bytes| {
+                reading.lived_throughout(address, bytes)
+            })?;
+        }
+        let reserved: u64 = segments
+            .iter()
+            .map(|segment| segment.total_bytes)
+            .fold(0, u64::saturating_add);
+        Ok(reading.finish(device.ordinal, device.trace.len() as u64, reserved))
+    }
+}
+
+impl Reading {
+    fn apply(&mut self, entry: &Entry<'_>, step: u64) -> Parsed<()> {
+        let place = || -> Parsed<(u64, u64)> { Ok((entry.number("addr")?, entry.number("size")?)) };
+        match entry.text("action")? {
+            b"alloc" => {
+                let (address, bytes) = place()?;
+                self.allocate(address, bytes, step)
+                    .map_err(|why| format!("{}: {why}", entry.place))
+            }
+            b"free_requested" => {
+                let (address, bytes) = place()?;
+                self.freed(entry, address, bytes)?.freed_at = Some(step);
+                Ok(())
+            }
+            b"free_completed" | b"free" => {
+                let (address, bytes) = place()?;
+                let lifetime = self.freed(entry, address, bytes)?.lifetime;
+                self.live.remove(&address);
+                self.lifetimes[lifetime].upper = step;
+                Ok(())
+            }
+            b"segment_alloc" | b"segment_map" => {
+                self.reserve(place()?.1 as i64);
+                Ok(())
+            }
+            b"segment_free" | b"segment_unmap" => {
+                self.reserve(-(place()?.1 as i64));
+                Ok(())
+            }
+            b"oom" => {
+                self.out_of_memory += 1;
+                Ok(())
+            }
+            // Marks of users and of snapshots, and what later versions add.
+            _ => Ok(()),
+        }
+    }
+
+    fn allocate(&mut self, address: u64, bytes: u64, step: u64) -> Parsed<()> {
+        let end = address.saturating_add(bytes.max(1));
+        // Only the last blocks before the end reach into the new one.
+        while let Some((&other, live)) = self.live.range(..end).next_back()
+            && other.saturating_add(live.bytes.max(1)) > address
+        {
+            let since = self.lifetimes[live.lifetime].lower;
+            let Some(freed_at) = live.freed_at else {
+                return Err(format!(
+                    "{address:#x} is alive since entry {since}, at {other:#x}"
+                ));
+            };
+            // Some versions do not record when a free was completed.
+            self.lifetimes[live.lifetime].upper = freed_at;
+            self.live.remove(&other);
+        }
+        self.begin(address, bytes, step)
+    }
+
+    /// What `entry` frees at `address`; where nothing was known of that, something of `bytes` from before the recording.
+    fn freed(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<&mut Live> {
+        if !self.known.contains(&address) {
+            self.begin(address, bytes, 0)?;
+        }
+        let live = self.live.get_mut(&address);
+        live.ok_or_else(|| format!("{}: {address:#x} was freed already", entry.place))
+    }
+
+    /// A block that is alive at the end, and was before the beginning where no entry tells of it.
+    fn lived_throughout(&mut self, address: u64, bytes: u64) -> Parsed<()> {
+        if self.known.contains(&address) {
+            return Ok(());
+        }
+        self.begin(address, bytes, 0)
+    }
+
+    fn begin(&mut self, address: u64, bytes: u64, step: u64) -> Parsed<()> {
+        let total = self
+            .total_bytes
+            .checked_add(bytes)
+            .filter(|&sum| sum <= i64::MAX as u64);
+        self.total_bytes = total.ok_or("the sizes sum to 2^63 or more")?;
+        self.known.insert(address);
+        let lifetime = self.lifetimes.len();
+        self.lifetimes.push(Lifetime {
+            id: format!("{address:#x}@{step}"),
+            lower: step,
+            upper: u64::MAX,
+            size_bytes: bytes,
+        });
+        self.live.insert(
+            address,
+            Live {
+                lifetime,
+                bytes,
+                freed_at: None,
+            },
+        );
+        Ok(())
+    }
+
+    fn reserve(&mut self, bytes: i64) {
+        self.reserved = self.reserved.saturating_add(bytes);
+        self.most_reserved = self.most_reserved.max(self.reserved);
+    }
+
+    /// What is known after the last of `entries`, at whose end `reserved_bytes` are reserved.
+    fn finish(mut self, ordinal: usize, entries: u64, reserved_bytes: u64) -> DeviceTrace {
+        for lifetime in &mut self.lifetimes {
+            lifetime.upper = lifetime.upper.min(entries + 1);
+        }
+        let at_first = (reserved_bytes as i64).saturating_sub(self.reserved).max(0);
+        let peak_reserved_bytes = at_first.saturating_add(self.most_reserved) as u64;
+        DeviceTrace {
+            ordinal,
+            peak_live_bytes: peak_live_bytes(&self.lifetimes),
+            lifetimes: self.lifetimes,
+            peak_reserved_bytes: peak_reserved_bytes.max(reserved_bytes),
+            out_of_memory: self.out_of_memory,
+        }
+    }
+}
+
+/// The highest sum of the sizes of lifetimes that overlap.
+fn peak_live_bytes(lifetimes: &[Lifetime]) -> u64 {
+    let starts = lifetimes
+        .iter()
+        .map(|lifetime| (lifetime.lower, 1, lifetime.size_bytes));
+    let ends = lifetimes
+        .iter()
+        .map(|lifetime| (lifetime.upper, 0, lifetime.size_bytes));
+    let mut changes: Vec<(u64, u8, u64)> = starts.chain(ends).collect();
+    changes.sort_unstable();
+    let (mut live, mut peak) = (0u64, 0);
+    for (_, begins, bytes) in changes {
+        // A lifetime that is empty ends before it begins.
+        live = if begins == 1 {
+            live + bytes
+        } else {
+            live.saturating_sub(bytes)
+        };
+        peak = peak.max(live);
+    }
+    peak
+}

@@ -1,0 +1,230 @@
+//! The bytes behind arrays: the one place of this layer that reads and writes device memory.
+
+use std::borrow::Cow;
+
+use bytemuck::{cast_slice, cast_slice_mut};
+
+use super::Buffer;
+use crate::array::{AnyElement, Array, Layout};
+use crate::device::cuda::Cuda;
+use crate::device::host::host_pointer;
+use crate::device::{DeviceId, DevicePtr, Use};
+use crate::error::{AtCaller, Result};
+
+/// Writes `values` to `buffer`, from its element `first` on, on the stream that the buffer was
+/// allocated on: it is new, so no other has used it.
+///
+/// # Panics
+///
+/// Where the values reach beyond the buffer, or another handle shares it.
+#[track_caller]
+pub(in crate::array) fn upload<T: AnyElement>(
+    buffer: &mut Buffer,
+    first: usize,
+    values: &[T],
+) -> Result<()> {
+    let target = writable::<T>(buffer, first, values.len());
+    let backend = buffer.device().backend();
+    if backend.id() != DeviceId::Host {
+        buffer.take_deferred_error()?;
+    }
+    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
+    unsafe { backend.upload(buffer.stream(), target, cast_slice(values)) }.at_caller()
+}
+
+/// Writes `value` to `count` elements of `buffer`, from its element `first` on, as [`upload`] does.
+///
+/// # Panics
+///
+/// As for [`upload`].
+#[track_caller]
+pub(in crate::array) fn fill<T: AnyElement>(
+    buffer: &mut Buffer,
+    first: usize,
+    count: usize,
+    value: T,
+) -> Result<()> {
+    let target = writable::<T>(buffer, first, count);
+    let size_bytes = (count * size_of::<T>()) as u64;
+    let backend = buffer.device().backend();
+    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it. An
+    // element has 1, 2, 4, 8 or 16 bytes, blocks are aligned for every element, and these are whole ones.
+    unsafe {
+        backend.fill(
+            buffer.stream(),
+            target,
+            size_bytes,
+            bytemuck::bytes_of(&value),
+        )
+    }
+    .at_caller()
+}
+
+/// Where the element `first` of `buffer` stands, with room for `count` and held by nobody else.
+fn writable<T: AnyElement>(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
+    let capacity = buffer.size_bytes() / size_of::<T>();
+    let within = first <= capacity && count <= capacity - first;
+    assert!(within, "{count} elements from {first} on exceed {capacity}");
+    assert_eq!(buffer.holders(), 1, "wrote to memory that arrays share");
+    buffer.track_use(Use::Write);
+    DevicePtr(buffer.address()).offset((first * size_of::<T>()) as u64)
+}
+
+/// The elements that an array's layout reaches, readable by the host: in place where the host holds
+/// them, downloaded otherwise.
+#[derive(Debug)]
+pub(crate) struct Elements<'a, T: AnyElement> {
+    values: Cow<'a, [T::Raw]>,
+    layout: Layout,
+}
+
+impl<'a, T: AnyElement> Elements<'a, T> {
+    #[track_caller]
+    pub(crate) fn of(array: &'a Array<T>) -> Result<Self> {
+        let Some((lowest, highest)) = array.layout().bounds() else {
+            return Ok(Self {
+                values: Cow::Borrowed(&[]),
+                layout: *array.layout(),
+            });
+        };
+        let count = highest - lowest + 1;
+        let buffer = array.buffer();
+        let first = DevicePtr(buffer.address()).offset((lowest * size_of::<T>()) as u64);
+        let backend = buffer.device().backend();
+        // Until the bytes are there, no launch of a graph writes over them.
+        let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
+        let _kept_off = gpu.map(Cuda::lock_launches_shared);
+        // Each write waited for the one before it, so the last write completes after all others.
+        let writer = buffer.wait_for_last_write()?;
+        let values = if backend.id() == DeviceId::Host {
+            let pointer = host_pointer(first).cast::<T::Raw>().cast_const();
+            // SAFETY: an array's indices lie in its buffer, which the array keeps alive for `'a`,
+            // and every element between them was written: its invariants, and the stream that did
+            // is done. Blocks are aligned for every element. Writing takes a `&mut` of a buffer's only handle, so nothing writes
+            // while `array` is borrowed. Every bit pattern is a valid `Raw`.
+            Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) })
+        } else {
+            buffer.take_deferred_error()?;
+            let mut values = vec![T::Raw::default(); count];
+            let target = cast_slice_mut(&mut values);
+            // SAFETY: as above.
+            unsafe { backend.download(writer, first, target) }.at_caller()?;
+            buffer.device().memory().finish_kernels();
+            Cow::Owned(values)
+        };
+        Ok(Self {
+            values,
+            layout: array.layout().starting_at(array.layout().offset() - lowest),
+        })
+    }
+
+    /// Where the array's elements stand in these.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The element at an index of the [`layout`](Self::layout).
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> T {
+        T::from_raw(self.values[index])
+    }
+
+    /// `count` elements from the index `first` on, one every `stride`.
+    #[inline]
+    pub(crate) fn row(
+        &self,
+        first: usize,
+        stride: isize,
+        count: usize,
+    ) -> impl ExactSizeIterator<Item = T> + Clone {
+        (0..count).map(move |step| self.at(first.wrapping_add_signed(step as isize * stride)))
+    }
+
+    /// `count` elements that stand one after another from the index `first` on.
+    #[inline]
+    pub(crate) fn run(
+        &self,
+        first: usize,
+        count: usize,
+    ) -> impl ExactSizeIterator<Item = T> + Clone {
+        let values = &self.values[first..first + count];
+        values.iter().map(|raw| T::from_raw(*raw))
+    }
+
+    /// The first of the array's elements, in row-major order, that is not as all should be.
+    pub(crate) fn find_unless(&self, is_right: impl Fn(T) -> bool) -> Option<T> {
+        let rows = self.layout.coalesced();
+        let (count, stride) = rows.row();
+        rows.row_offsets().find_map(|first| match stride {
+            1 => find_unless(self.run(first, count), &is_right),
+            _ => find_unless(self.row(first, stride, count), &is_right),
+        })
+    }
+
+    /// The array's elements in row-major order.
+    pub(crate) fn to_vec(&self) -> Vec<T> {
+        let rows = self.layout.coalesced();
+        let (count, stride) = rows.row();
+        if stride.unsigned_abs() > 1 && rows.ndim() > 1 && rows.len() > 0 {
+            return self.to_vec_by_tiles(&rows);
+        }
+        let mut elements = Vec::with_capacity(self.layout.len());
+        for first in rows.row_offsets() {
+            if stride == 1 {
+                elements.extend(self.run(first, count));
+            } else {
+                elements.extend(self.row(first, stride, count));
+            }
+        }
+        elements
+    }
+
+    /// The same where the elements of a row stand apart: rows may stand side by side then, so that
+    /// what the cache reads for one belongs to others too.
+    fn to_vec_by_tiles(&self, rows: &Layout) -> Vec<T> {
+        /// Elements along each side of a tile.
+        const TILE: usize = 32;
+        let mut elements = vec![T::zero(); rows.len()];
+        let (outer, matrix) = rows.split_at(rows.ndim() - 2);
+        let (width, stride) = matrix.row();
+        let (height, step) = (matrix.dims()[0], matrix.strides()[0]);
+        for (first, out) in outer
+            .indices()
+            .zip(elements.chunks_exact_mut(height * width))
+        {
+            for (strip, out) in out.chunks_mut(TILE * width).enumerate() {
+                let first = first.wrapping_add_signed((strip * TILE) as isize * step);
+                for column in (0..width).step_by(TILE) {
+                    let first = first.wrapping_add_signed(column as isize * stride);
+                    let count = TILE.min(width - column);
+                    for (row, out) in (0..).zip(out.chunks_exact_mut(width)) {
+                        let values = self.row(first.wrapping_add_signed(row * step), stride, count);
+                        let slots = &mut out[column..column + count];
+                        slots
+                            .iter_mut()
+                            .zip(values)
+                            .for_each(|(slot, value)| *slot = value);
+                    }
+                }
+            }
+        }
+        elements
+    }
+}
+
+/// The first of `values` that is not right. They are looked at all together before one by one, which
+/// is much faster where all are.
+fn find_unless<T: Copy>(
+    values: impl ExactSizeIterator<Item = T> + Clone,
+    is_right: impl Fn(T) -> bool,
+) -> Option<T> {
+    let all_right = values
+        .clone()
+        .fold(true, |all, value| all & is_right(value));
+    let mut values = values;
+    if all_right {
+        None
+    } else {
+        values.find(|&value| !is_right(value))
+    }
+}
