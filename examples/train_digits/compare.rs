@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use cachescope::graph::{self, Graph};
-use cachescope::{Array, Device, Generator, MemoryStats, Policy, PoolKind, Result, cache_scope};
+use cachescope::simulation::{DriverCall, DriverCosts};
+use cachescope::{
+    Array, CacheConfig, Device, Generator, MemoryStats, Policy, PoolKind, Result, cache_scope,
+};
 
 use crate::options::Options;
 use shared::dataset::Dataset;
@@ -34,6 +37,8 @@ pub(crate) struct Figures {
     pub(crate) reserves: u64,
     /// The most bytes that were ever reserved, data and model included.
     pub(crate) peak_reserved_bytes: u64,
+    /// Time of a step's reservations on an H100, by a table of measured costs of the driver's calls.
+    pub(crate) simulated: Duration,
 }
 
 /// Runs the step without a pool, without a cache, and under each policy; on a CUDA device also as a graph.
@@ -58,7 +63,7 @@ pub(crate) fn compare(options: &Options, digits: &Digits) -> Result<Vec<Figures>
             contender.take_turn()?;
         }
     }
-    Ok(contenders.into_iter().map(Contender::figures).collect())
+    contenders.into_iter().map(Contender::figures).collect()
 }
 
 /// One way to run the step, on a device of its own.
@@ -144,11 +149,35 @@ impl Contender {
         self.model.step(&batch).map(drop)
     }
 
-    fn figures(mut self) -> Figures {
+    /// Returns the time that a GPU's driver takes to reserve and to release the memory of each request of a step.
+    fn simulated_reservations(&mut self) -> Result<Duration> {
+        let _current = self.device.enter();
+        let costs = DriverCosts::named("h100")?;
+        let config = CacheConfig {
+            record: true,
+            ..Default::default()
+        };
+        self.device.configure_cache("recorded", config);
+        cache_scope!("recorded", { self.learn(0)? });
+        let requests = self.device.cache_record("recorded");
+        let nanos = requests.iter().map(|request| {
+            costs.nanos(DriverCall::MemAlloc, request.bytes)
+                + costs.nanos(DriverCall::MemFree, request.bytes)
+        });
+        Ok(Duration::from_nanos(nanos.sum::<f64>() as u64))
+    }
+
+    fn figures(mut self) -> Result<Figures> {
         let after = Counts::of(&self.device);
+        let reserves = after.memory.reserves - self.before.memory.reserves;
+        // In a pool that is warm, no request reserves.
+        let simulated = match reserves {
+            0 => Duration::ZERO,
+            _ => self.simulated_reservations()?,
+        };
         let misses = after.misses - self.before.misses;
         self.times.sort_unstable();
-        Figures {
+        Ok(Figures {
             pool: self.pool,
             policy: self.policy,
             is_graph: self.graph.is_some(),
@@ -156,9 +185,10 @@ impl Contender {
             requests: (self.policy.is_some() && self.graph.is_none())
                 .then(|| after.hits - self.before.hits + misses),
             misses,
-            reserves: after.memory.reserves - self.before.memory.reserves,
+            reserves,
             peak_reserved_bytes: after.memory.peak_reserved_bytes,
-        }
+            simulated,
+        })
     }
 }
 

@@ -175,14 +175,17 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Columns<'_,
             elements, folds, ..
         } = self;
         let widest = WIDTH.min(folds.inner).min(out.len());
+        // Both here, where the compiler sees that nothing else reaches them.
         let mut partials = [const { MaybeUninit::uninit() }; WIDTH];
+        let mut totals = [const { MaybeUninit::uninit() }; WIDTH];
         for place in column_runs(folds, self.first, out.len(), widest) {
-            let totals = &mut out[place.columns];
+            let out = &mut out[place.columns];
             let mut side = Side::<F, T> {
-                partials: &mut partials[..totals.len()],
-                totals,
+                partials: &mut partials[..out.len()],
+                totals: &mut totals[..out.len()],
             };
             side.fold::<FMA>(elements, folds, self.rows.clone(), place.start);
+            out.copy_from_slice(&totals[..out.len()]);
         }
     }
 }
