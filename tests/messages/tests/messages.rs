@@ -1,5 +1,6 @@
 //! Mistakes that the compiler finds, each with the message and the place that the user sees: in a call of the macros
-//! (`macros`), in the use of arrays and expressions (`arrays`), and of gradients (`gradients`).
+//! (`macros`), in the use of arrays and expressions (`arrays`), of gradients (`gradients`), and of a feature that is off
+//! (`features`).
 //!
 //! `TRYBUILD=overwrite cargo test --package messages` writes the expected messages anew.
 
@@ -7,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// Mistakes by what they are made in.
-const FOLDERS: [&str; 3] = ["arrays", "gradients", "macros"];
+const FOLDERS: [&str; 4] = ["arrays", "features", "gradients", "macros"];
 
 /// Lines of a screen.
 const SCREEN: usize = 40;
