@@ -74,8 +74,8 @@ impl Snapshot {
     ///
     /// [`Io`](ErrorKind::Io) if `input` cannot be read, is no pickle of plain data of the
     /// protocols 2 to 5, or is no snapshot; if an entry lacks a value that its action needs; and
-    /// if an address is allocated while it is alive. Also if shared values would take more memory
-    /// than 64 bytes for each byte of the file, and 1 MiB.
+    /// if an address is allocated while it is alive. Also if the file has 4 GiB or more, or if
+    /// shared values would take more memory than 64 bytes for each byte of the file, and 1 MiB.
     pub fn read(name: impl Display, mut input: impl Read) -> Result<Self> {
         let fail = |reason: String| Error::new(ErrorKind::Io, format!("{name}: {reason}"));
         let mut bytes = Vec::new();

@@ -43,8 +43,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// # Errors
 ///
 /// [`Io`](ErrorKind::Io) with the place, if the input is none of these or malformed; as
-/// [`Snapshot::read`] and [`Trace::new`](super::Trace::new), with the limit of memory of the
-/// first.
+/// [`Snapshot::read`] and [`Trace::new`](super::Trace::new), with the limits of the first. A table
+/// has at most 4096 columns.
 pub fn profiles(name: impl Display, mut input: impl BufRead) -> Result<Vec<Profile>> {
     let start = input
         .fill_buf()

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""What a first contact with the project costs (workload W12), measured on a fresh clone.
+
+    python3 benches/compile/first_contact.py [--ci] [--folder FOLDER]
+
+Clones the committed state of this checkout to a folder, builds everything from nothing, and prints a table: the main
+job (`train_digits`) from nothing, as wall time; the library alone once its dependencies are built, and when it begins
+in a build from nothing; a user's first build in release and debug with the profile that README gives, as processor
+time, an edit of one line of it, and a debug step over a release step; `cargo test --workspace` from nothing, compiling
+and running, and the size of what it leaves. `--ci` times `.ci/run`, too. Downloads happen before anything is timed.
+Nothing else should be running.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import edit  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Timed:
+    """Wall and processor seconds of a command and of all that it starts."""
+
+    def __init__(self, command, folder, target, **environment):
+        environment = dict(os.environ, CARGO_TARGET_DIR=str(target), CARGO_INCREMENTAL="0", **environment)
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        subprocess.run(command, cwd=folder, check=True, env=environment, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.wall = time.monotonic() - start
+        self.processor = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def row(name, value):
+    print(f"{name:<64} {value}", flush=True)
+
+
+def units(target):
+    """The units of the last `cargo build --timings`: name, begin and duration in seconds."""
+    reports = sorted((target / "cargo-timings").glob("cargo-timing-*.html"), key=lambda path: path.stat().st_mtime)
+    text = re.search(r"const UNIT_DATA = (\[.*?\]);", reports[-1].read_text(), re.S).group(1)
+    return [(unit["name"], unit["start"], unit["duration"]) for unit in json.loads(text)]
+
+
+def main_job(clone, target):
+    run = Timed(["cargo", "run", "--locked", "--release", "--example", "train_digits"], clone, target)
+    row("main job from nothing", f"{run.wall:.0f} s, {run.processor:.0f} s of processor time")
+
+
+def library(clone, target):
+    build = ["cargo", "build", "--locked", "--release", "--package", "cachescope"]
+    Timed(build + ["--timings"], clone, target)
+    begins = min(start for name, start, _ in units(target) if name in ("cachescope-memory", "cachescope"))
+    row("the library begins, in a build from nothing", f"second {begins:.0f}")
+    for name in ("cachescope", "cachescope-memory", "cachescope-reports", "cachescope-macros"):
+        subprocess.run(["cargo", "clean", "--locked", "--release", "--package", name], cwd=clone, check=True,
+                       env=dict(os.environ, CARGO_TARGET_DIR=str(target)), stderr=subprocess.DEVNULL)
+    alone = Timed(build, clone, target)
+    row("the library, its dependencies built", f"{alone.wall:.0f} s, {alone.processor:.0f} s of processor time")
+
+
+def user(clone, folder):
+    (folder / "user").mkdir()
+    program = edit.Program(folder / "user", clone, folder / "user-target")
+    steps = {}
+    for release in (True, False):
+        name = "release" if release else "debug"
+        row(f"a user's first build, {name}", f"{program.build(release, 0.1):.0f} s of processor time")
+        row(f"an edit of one line, {name}", f"{program.edit(release):.1f} s of processor time")
+        steps[release] = program.run(release)
+    row("a debug step over a release step", f"{steps[False] / steps[True]:.1f}")
+
+
+def tests(clone, target):
+    test = ["cargo", "test", "--locked", "--workspace"]
+    compiling = Timed(test + ["--no-run"], clone, target)
+    running = Timed(test, clone, target)
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file() and not path.is_symlink())
+    executables = sum(1 for path in (target / "debug" / "deps").iterdir() if os.access(path, os.X_OK) and not path.suffix)
+    row("cargo test --workspace from nothing", f"{compiling.wall:.0f} + {running.wall:.0f} s, {size / 2**30:.1f} GiB")
+    row("executables in target/debug/deps", executables)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ci", action="store_true")
+    parser.add_argument("--folder", type=pathlib.Path)
+    arguments = parser.parse_args()
+    folder = arguments.folder or pathlib.Path(tempfile.mkdtemp(prefix="first-contact-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    clone = folder / "clone"
+    try:
+        subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+        subprocess.run(["cargo", "fetch", "--locked"], cwd=clone, check=True)
+        main_job(clone, folder / "main-job")
+        shutil.rmtree(folder / "main-job")
+        library(clone, folder / "library")
+        shutil.rmtree(folder / "library")
+        user(clone, folder)
+        shutil.rmtree(folder / "user-target")
+        tests(clone, folder / "tests")
+        shutil.rmtree(folder / "tests")
+        if arguments.ci:
+            row(".ci/run", f"{Timed(['.ci/run'], clone, folder / 'ci').wall / 60:.0f} min")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
