@@ -61,8 +61,7 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
          every array is a reservation of its own. A graph, on CUDA, asks for nothing: it has the memory that\n\
          was planned before it was captured.\n\
          on an H100: simulated, not measured: the time that a GPU's driver would take for what goes to the\n\
-         device in a step, by published costs of its calls. On the host such a call is cheap; on a GPU it\n\
-         costs more than the step."
+         device in a step, by published costs of its calls. A scope, and a pool, make no such call."
     )
 }
 
