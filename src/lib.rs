@@ -97,8 +97,8 @@ pub mod fft {
     };
 }
 
-/// Factorizations of matrices, and what follows from them, by the names of NumPy's `linalg`; with the feature `linalg`.
-/// which is a default one.
+/// Factorizations of matrices, and what follows from them, by the names of NumPy's `linalg`; with
+/// the feature `linalg`. which is a default one.
 ///
 /// Matrices are the last two axes of an array of `f32` or `f64`; the axes before count them, and any of them may be 0.
 /// Operands have any strides; results are row-major. On the host the crate [faer] computes, on CUDA devices cuSOLVER,

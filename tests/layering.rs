@@ -116,7 +116,8 @@ impl Layers {
         sources
     }
 
-    /// The items that the crate's root exports, and the layers they come from: naming an item so is naming its layer.
+    /// The items that the crate's root exports, and the layers they come from: naming an item so is
+    /// naming its layer.
     fn exports(&self, lib: &str) -> Vec<(String, usize)> {
         let mut exports = Vec::new();
         for statement in lib.split(';') {

@@ -1,6 +1,7 @@
-//! Fits a photograph with coloured Gaussians in two dimensions (Zhang et al., "GaussianImage", 2024): each pixel is the sum of
-//! what all of them are there, and Adam moves them.
-//! `cargo run --release --example gaussian_splatting [FOLDER]` writes the pictures and the curve of the loss to the folder.
+//! Fits a photograph with coloured Gaussians in two dimensions (Zhang et al., "GaussianImage",
+//! 2024): each pixel is the sum of what all of them are there, and Adam moves them. `cargo run
+//! --release --example gaussian_splatting [FOLDER]` writes the pictures and the curve of the loss
+//! to the folder.
 
 use std::error::Error;
 use std::fs::File;
@@ -31,7 +32,8 @@ const COARSER: usize = 6;
 struct Splats {
     /// The centres from 0 to 1, of shape `[2, COUNT]`: down and across.
     places: Array<f32>,
-    /// What a distance from the centre is multiplied with, a lower triangle `[[a, 0], [b, c]]`, of shape `[3, COUNT]`.
+    /// What a distance from the centre is multiplied with, a lower triangle `[[a, 0], [b, c]]`, of
+    /// shape `[3, COUNT]`.
     factors: Array<f32>,
     /// Of shape `[COUNT, 3]`.
     colours: Array<f32>,
@@ -47,14 +49,16 @@ impl Splats {
         })
     }
 
-    /// The colours of the pixels at these places, which have the shape `[pixels, 1]`: `[pixels, 3]`.
+    /// The colours of the pixels at these places, which have the shape `[pixels, 1]`: `[pixels,
+    /// 3]`.
     fn paint(&self, [down, across]: &[Array<f32>; 2]) -> Result<Array<f32>> {
         let row = |array: &Array<f32>, index: usize| array.slice(s![index, ..]);
         let dy = down - row(&self.places, 0)?;
         let dx = across - row(&self.places, 1)?;
         let [a, b, c] = [0, 1, 2].map(|index| row(&self.factors, index));
         let (first, second) = (&dy * a?, dy * b? + dx * c?);
-        // One pass, whose parts are computed again for the gradients: no distance ever stands in memory.
+        // One pass, whose parts are computed again for the gradients: no distance ever stands in
+        // memory.
         let strengths = ((first.square() + second.square()) * -0.5).exp().eval()?;
         strengths.matmul(&self.colours)
     }

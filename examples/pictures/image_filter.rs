@@ -1,5 +1,5 @@
-//! A filter in two dimensions: blurs a photograph as Gauss has it, and finds its edges as Sobel does.
-//! `cargo run --release --example image_filter [OUT.pgm]` writes the edges to a file.
+//! A filter in two dimensions: blurs a photograph as Gauss has it, and finds its edges as Sobel
+//! does. `cargo run --release --example image_filter [OUT.pgm]` writes the edges to a file.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -27,8 +27,8 @@ fn read(path: &Path) -> Result<Array<f32>, Box<dyn Error>> {
     Ok((colours * weights / 255.0).sum_axis(2)?)
 }
 
-/// The sum of shifted copies of `image` along `axis`, each times its weight. The result is shorter by
-/// what the weights reach beyond the border.
+/// The sum of shifted copies of `image` along `axis`, each times its weight. The result is shorter
+/// by what the weights reach beyond the border.
 fn convolve(image: &Array<f32>, weights: &[f32], axis: usize) -> Result<Array<f32>> {
     let length = image.shape()[axis] + 1 - weights.len();
     let shifted = |shift: usize| match axis {

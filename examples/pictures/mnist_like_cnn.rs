@@ -1,6 +1,6 @@
-//! A convolutional network that reads handwritten digits of 8 × 8 pixels.
-//! `cargo run --release --example mnist_like_cnn [FOLDER]` writes the curve of the loss and what the first kernels look like to
-//! the folder.
+//! A convolutional network that reads handwritten digits of 8 × 8 pixels. `cargo run --release
+//! --example mnist_like_cnn [FOLDER]` writes the curve of the loss and what the first kernels look
+//! like to the folder.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A network of two layers, and its training step written out by hand: that of the example `train_digits`, which computes its
-//! gradients. Benchmarks take this step, too.
+//! A network of two layers, and its training step written out by hand: that of the example
+//! `train_digits`, which computes its gradients. Benchmarks take this step, too.
 
 use cachescope::{Array, Expr, Generator, Lazy, Result, select};
 

@@ -1,5 +1,5 @@
-//! Gradients as a graph, on CUDA: what a step computes is captured once, and the optimizer steps between launches, because the
-//! numbers that it counts with are fixed at capture.
+//! Gradients as a graph, on CUDA: what a step computes is captured once, and the optimizer steps
+//! between launches, because the numbers that it counts with are fixed at capture.
 
 use std::time::Duration;
 
@@ -16,8 +16,9 @@ pub struct Captured<P> {
 }
 
 impl<P: Parameters> Captured<P> {
-    /// Captures the gradients of `loss` at `parameters`, on the current device. A launch reads both where they stand now: they are
-    /// to be written in place. Random numbers are the same in every launch.
+    /// Captures the gradients of `loss` at `parameters`, on the current device. A launch reads both
+    /// where they stand now: they are to be written in place. Random numbers are the same in every
+    /// launch.
     pub fn new(parameters: &P, loss: impl Fn(&P) -> Result<Array<f32>>) -> Result<Self> {
         let (mut value, mut gradients) = value_and_grad(parameters, &loss)?;
         let mut step = || {

@@ -6,7 +6,8 @@ use std::{fmt, io};
 /// Why the program ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The data cannot be read; the text names the file, and the line and column where there is one.
+    /// The data cannot be read; the text names the file, and the line and column where there is
+    /// one.
     Input(String),
     /// The library reported an error, such as a device without room.
     Library(cachescope::Error),
@@ -15,8 +16,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Tells the user, and answers the exit code: 2 for unreadable input, as for a command line that
-    /// does not parse, 1 for what went wrong later.
+    /// Tells the user, and answers the exit code: 2 for unreadable input, as for a command line
+    /// that does not parse, 1 for what went wrong later.
     pub fn report(&self) -> ExitCode {
         match self {
             // Whoever reads our output has seen enough.

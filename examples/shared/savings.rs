@@ -4,8 +4,8 @@ use cachescope::{CacheConfig, Device, Policy, cache_stats, invalidate_cache};
 
 const KIB: u64 = 1024;
 
-/// The policy of a step, and the scope that is named after it: the first half of a training recycles, and the second runs in
-/// memory that is planned.
+/// The policy of a step, and the scope that is named after it: the first half of a training
+/// recycles, and the second runs in memory that is planned.
 pub fn half(step: usize, steps: usize) -> (&'static str, Policy) {
     match 2 * step <= steps {
         true => (HALVES[0], Policy::Recycle),

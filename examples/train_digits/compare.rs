@@ -37,7 +37,8 @@ pub(crate) struct Figures {
     pub(crate) reserves: u64,
     /// The most bytes that were ever reserved, data and model included.
     pub(crate) peak_reserved_bytes: u64,
-    /// Time of a step's reservations on an H100, by a table of measured costs of the driver's calls.
+    /// Time of a step's reservations on an H100, by a table of measured costs of the driver's
+    /// calls.
     pub(crate) simulated: Duration,
 }
 
@@ -149,7 +150,8 @@ impl Contender {
         self.model.step(&batch).map(drop)
     }
 
-    /// Returns the time that a GPU's driver takes to reserve and to release the memory of each request of a step.
+    /// Returns the time that a GPU's driver takes to reserve and to release the memory of each
+    /// request of a step.
     fn simulated_reservations(&mut self) -> Result<Duration> {
         let _current = self.device.enter();
         let costs = DriverCosts::named("h100")?;

@@ -1,4 +1,5 @@
-//! The progress of a training: one line that is redrawn on a terminal, a line for each epoch elsewhere.
+//! The progress of a training: one line that is redrawn on a terminal, a line for each epoch
+//! elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 

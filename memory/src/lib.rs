@@ -1,7 +1,8 @@
-//! Device memory from scoped caching allocators: devices, pools, plans, named caches, scopes and streams.
+//! Device memory from scoped caching allocators: devices, pools, plans, named caches, scopes and
+//! streams.
 //!
-//! The crate `cachescope` builds its arrays on this one. It can be used alone, by any program that allocates memory of
-//! a device.
+//! The crate `cachescope` builds its arrays on this one. It can be used alone, by any program that
+//! allocates memory of a device.
 
 mod naming;
 #[macro_use]

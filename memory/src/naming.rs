@@ -1,4 +1,5 @@
-//! Names: the error for one that no variant of an enum has, and how names that people chose fit into a line.
+//! Names: the error for one that no variant of an enum has, and how names that people chose fit
+//! into a line.
 
 use crate::error::{Error, ErrorKind};
 

@@ -1,8 +1,8 @@
 //! A flame graph of the live memory at the peak, as one SVG file that needs nothing else.
 //!
-//! The layout is Brendan Gregg's (<https://www.brendangregg.com/flamegraphs.html>): the width of a frame is its
-//! share of the bytes, callers are below their callees, and siblings are sorted by name. The file is static; the
-//! HTML page has a flame graph to zoom into.
+//! The layout is Brendan Gregg's (<https://www.brendangregg.com/flamegraphs.html>): the width of a
+//! frame is its share of the bytes, callers are below their callees, and siblings are sorted by
+//! name. The file is static; the HTML page has a flame graph to zoom into.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -206,7 +206,8 @@ fn grouped(number: u64) -> String {
     groups.join(",")
 }
 
-/// Returns text for an element of XML. Characters that XML 1.0 forbids, even as references, become U+FFFD.
+/// Returns text for an element of XML. Characters that XML 1.0 forbids, even as references, become
+/// U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -9,8 +9,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// cudarc's context of one ordinal. Its slices keep their order across streams by its state, so all slices of a
-/// device must be of this one.
+/// cudarc's context of one ordinal. Its slices keep their order across streams by its state, so all
+/// slices of a device must be of this one.
 struct Shared {
     context: Arc<CudaContext>,
     /// cudarc orders nothing until it has made a stream itself, and does not count ours.
@@ -50,22 +50,24 @@ impl Shared {
     }
 }
 
-/// Converts an error of cudarc. No `From`: with it the compiler could not infer the error type of closures that use `?`.
+/// Converts an error of cudarc. No `From`: with it the compiler could not infer the error type of
+/// closures that use `?`.
 #[track_caller]
 pub fn driver_error(error: DriverError) -> Error {
     Error::new(ErrorKind::Driver, error.to_string())
 }
 
 impl Device {
-    /// The device's primary context, as cudarc's: to load modules in, and to make streams and memory of
-    /// cudarc's own that work with this device's arrays.
+    /// The device's primary context, as cudarc's: to load modules in, and to make streams and
+    /// memory of cudarc's own that work with this device's arrays.
     ///
-    /// Every call returns the same context, in which cudarc's slices keep their order across streams.
+    /// Every call returns the same context, in which cudarc's slices keep their order across
+    /// streams.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) on the host device, and where the thread captures a graph and
-    /// this is the first call; [`Driver`](ErrorKind::Driver) where the driver fails.
+    /// [`Unsupported`](ErrorKind::Unsupported) on the host device, and where the thread captures a
+    /// graph and this is the first call; [`Driver`](ErrorKind::Driver) where the driver fails.
     ///
     /// # Examples
     ///
@@ -90,11 +92,12 @@ impl Device {
 }
 
 impl Stream {
-    /// The same stream as cudarc's. It may be kept for any time; work queued on either is in one order.
+    /// The same stream as cudarc's. It may be kept for any time; work queued on either is in one
+    /// order.
     ///
-    /// Operations order their operands themselves. Foreign work on the stream uses arrays that are exported while
-    /// the stream is entered: by `Array::cuda_view` and
-    /// `Array::cuda_view_mut` of the crate `cachescope`.
+    /// Operations order their operands themselves. Foreign work on the stream uses arrays that are
+    /// exported while the stream is entered: by `Array::cuda_view` and `Array::cuda_view_mut` of
+    /// the crate `cachescope`.
     ///
     /// # Errors
     ///
@@ -121,8 +124,8 @@ impl Stream {
 pub fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
     let context = device.cuda_context()?;
     let raw = gpu_of(device)?.export_stream(stream)?;
-    // SAFETY: the stream is one of the device's primary context, which the context above is too, and a
-    // exported stream is never destroyed. Uses of arrays on it are ordered by their export.
+    // SAFETY: the stream is one of the device's primary context, which the context above is too,
+    // and a exported stream is never destroyed. Uses of arrays on it are ordered by their export.
     Ok(unsafe { context.wrap_borrowed_stream(raw) })
 }
 

@@ -41,8 +41,8 @@ pub(in crate::ops) fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut O
     as_compiled(work, out)
 }
 
-/// Runs `work` by the instructions that the library is compiled for. Out of line, so that several calls with one kind of
-/// work share the code.
+/// Runs `work` by the instructions that the library is compiled for. Out of line, so that several
+/// calls with one kind of work share the code.
 #[inline(never)]
 #[track_caller]
 fn as_compiled<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {

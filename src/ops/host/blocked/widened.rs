@@ -1,7 +1,8 @@
-//! Loops for `f16` and `bf16`: elements are widened to `f32`, computed by its loop, and rounded once.
+//! Loops for `f16` and `bf16`: elements are widened to `f32`, computed by its loop, and rounded
+//! once.
 //!
-//! Each function computes in `f32` for them anyway. So the loop of `f32` is the only one that is compiled, and
-//! the conversions are compiled once for all functions.
+//! Each function computes in `f32` for them anyway. So the loop of `f32` is the only one that is
+//! compiled, and the conversions are compiled once for all functions.
 
 use std::mem::MaybeUninit;
 
@@ -14,12 +15,14 @@ use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::node::Function;
 use crate::ops::tree::MOST_OPERANDS;
 
-/// Elements that are widened at once. The widened operands and results stay in the first-level cache.
+/// Elements that are widened at once. The widened operands and results stay in the first-level
+/// cache.
 const AT_ONCE: usize = 256;
 
 type Wide = [MaybeUninit<f32>; AT_ONCE];
 
-/// Applies `F`, whose arguments are `Own`, by its loop for the arguments `Widened`. Like [`block_loop`].
+/// Applies `F`, whose arguments are `Own`, by its loop for the arguments `Widened`. Like
+/// [`block_loop`].
 ///
 /// # Safety
 ///
@@ -38,7 +41,8 @@ pub(super) unsafe fn widened_loop<F, Own, Widened>(
         result: <<F as Function<Own>>::Output as AnyElement>::DTYPE,
         result_of_loop: <<F as Function<Widened>>::Output as AnyElement>::DTYPE,
     };
-    // SAFETY: by this function's contract; the types are those of the loop, with narrow floats in place of `f32`.
+    // SAFETY: by this function's contract; the types are those of the loop, with narrow floats in
+    // place of `f32`.
     unsafe { run_widened(block_loop::<F, Widened>, types, from, to, count) };
 }
 
@@ -55,8 +59,9 @@ struct Types {
 ///
 /// # Safety
 ///
-/// `run` must be a loop for these types. As many elements of each type must be readable at its address, aligned and
-/// not written to meanwhile; `to` must have room for the results, aligned, that nobody else reads or writes.
+/// `run` must be a loop for these types. As many elements of each type must be readable at its
+/// address, aligned and not written to meanwhile; `to` must have room for the results, aligned,
+/// that nobody else reads or writes.
 unsafe fn run_widened(
     run: BlockLoop,
     types: Types,
@@ -84,9 +89,9 @@ unsafe fn run_widened(
         let own = to.wrapping_add(start * types.result.bytes());
         let rounds = types.result != types.result_of_loop;
         let results = wide_results.as_mut_ptr().cast();
-        // SAFETY: the operands of narrow floats have just been widened, and the others are as the loop wants
-        // them. There is room for the results: `wide_results`, which the loop has written before they are rounded, or
-        // `to`, by this function's contract.
+        // SAFETY: the operands of narrow floats have just been widened, and the others are as the
+        // loop wants them. There is room for the results: `wide_results`, which the loop has
+        // written before they are rounded, or `to`, by this function's contract.
         unsafe {
             match types.result {
                 DType::F16 if rounds => {

@@ -35,8 +35,8 @@ pub(super) fn columns<F: Reducer<T>, T: AnyElement>(
     out: &mut [MaybeUninit<F::Output>],
 ) {
     assert!(folds.length > 0, "no elements to reduce");
-    // The number of outputs that a thread computes must not matter, so this does not depend on it. If there are
-    // many outputs, they are work for threads enough.
+    // The number of outputs that a thread computes must not matter, so this does not depend on it.
+    // If there are many outputs, they are work for threads enough.
     let rows = (CHUNK / folds.inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
     if folds.length <= rows || folds.inner >= WIDTH {
         return short_columns::<F, T>(elements, folds, first, out);
@@ -157,7 +157,8 @@ impl Iterator for ColumnRuns {
     }
 }
 
-/// Outputs side by side, the first of which has number `first`, and the rows of elements whose totals are computed.
+/// Outputs side by side, the first of which has number `first`, and the rows of elements whose
+/// totals are computed.
 struct Columns<'a, 'b, 'c, F, T> {
     elements: &'a mut Blocks<'b, 'c, T>,
     folds: Lanes,
@@ -190,7 +191,8 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Columns<'_,
     }
 }
 
-/// The results of outputs side by side. The first row of all writes the partial results, the first block of rows the totals.
+/// The results of outputs side by side. The first row of all writes the partial results, the first
+/// block of rows the totals.
 struct Side<'a, F: Reducer<T>, T: AnyElement> {
     partials: &'a mut [MaybeUninit<F::Partial>],
     totals: &'a mut [MaybeUninit<F::Total>],
@@ -286,7 +288,8 @@ unsafe fn accumulate<F: Reducer<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// Adds one element of each of several rows to each of `partials`, in one pass, or opens them with the first.
+/// Adds one element of each of several rows to each of `partials`, in one pass, or opens them with
+/// the first.
 ///
 /// # Safety
 ///

@@ -133,7 +133,8 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Rows<'_, T,
         for (slot, row) in out.iter_mut().zip(rows) {
             let mut total = self.before;
             let mut index = self.first;
-            // So long that joining a block's accumulators costs little, and so short that its sum loses little.
+            // So long that joining a block's accumulators costs little, and so short that its sum
+            // loses little.
             for block in row.chunks(BLOCK) {
                 let own = F::total(F::fold::<FMA>(block, index), block.len());
                 total = Some(match total {
