@@ -2,7 +2,7 @@
 //! right kind that names the operation, the shapes and what is wrong with them, and never panics.
 
 // A build of the whole workspace has every feature.
-#[cfg(not(feature = "safetensors"))]
+#[cfg(all(feature = "npy", not(feature = "safetensors")))]
 mod formats;
 mod indices;
 #[cfg(feature = "linalg")]

@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 
+use cachescope::cache_scope;
 use cachescope::collective::{DataParallel, Group, Sharded};
 use cachescope::grad::optim::{Adam, AdamW, OptimizerState, Sgd, Stateful};
 use cachescope::grad::{MapArrays, Parameters, value_and_grad};
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Float, Generator, Policy, Result};
-use cachescope::{cache_scope, grad};
 use half::f16;
 use proptest::prelude::*;
 
@@ -319,7 +319,7 @@ proptest! {
                         arrays: vec![random(shapes, 5)?, random(shapes, 6)?],
                     };
                     let like = (random(shapes, 4)?, like);
-                    let (parameters, state) = grad::files::load(&like, path)?;
+                    let (parameters, state) = cachescope::grad::files::load(&like, path)?;
                     own = parameters;
                     optimizer.set_state(&state)?;
                 }
@@ -330,7 +330,7 @@ proptest! {
                 let both = (own, state);
                 group.barrier()?;
                 if group.rank() == 0 {
-                    grad::files::save(&both, path)?;
+                    cachescope::grad::files::save(&both, path)?;
                 }
                 Ok(())
             })
@@ -346,7 +346,7 @@ proptest! {
         }
         let state = optimizer.state(&expected).unwrap();
         let expected = (expected, state);
-        let found = grad::files::load(&expected, path).unwrap();
+        let found = cachescope::grad::files::load(&expected, path).unwrap();
         std::fs::remove_file(path).unwrap();
         if sizes.0 != 3 && sizes.1 != 3 {
             assert_same(&found, &expected);
