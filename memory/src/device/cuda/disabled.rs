@@ -89,6 +89,11 @@ impl Cuda {
         match *self {}
     }
 
+    /// Cannot be called: there is no device.
+    ///
+    /// # Safety
+    ///
+    /// Nothing: without the feature `cuda` there is no device to call it on.
     pub unsafe fn launch_graph(
         &self,
         _graph: &Executable,
@@ -125,6 +130,11 @@ impl Cuda {
         match *self {}
     }
 
+    /// Cannot be called: there is no device.
+    ///
+    /// # Safety
+    ///
+    /// Nothing: without the feature `cuda` there is no device to call it on.
     pub unsafe fn launch(
         &self,
         _stream: StreamId,
@@ -135,6 +145,11 @@ impl Cuda {
         match *self {}
     }
 
+    /// Cannot be called: there is no device.
+    ///
+    /// # Safety
+    ///
+    /// Nothing: without the feature `cuda` there is no device to call it on.
     pub unsafe fn copy(
         &self,
         _stream: StreamId,
@@ -174,15 +189,30 @@ impl Cuda {
         match *self {}
     }
 
+    /// Cannot be called: there is no device.
+    ///
+    /// # Safety
+    ///
+    /// Nothing: without the feature `cuda` there is no device to call it on.
     pub unsafe fn gemm(&self, _stream: StreamId, _gemm: &Gemm) -> Result<()> {
         match *self {}
     }
 
+    /// Cannot be called: there is no device.
+    ///
+    /// # Safety
+    ///
+    /// Nothing: without the feature `cuda` there is no device to call it on.
     #[cfg(feature = "linalg")]
     pub unsafe fn solver_workspace(&self, _stream: StreamId, _call: &SolverCall) -> Result<usize> {
         match *self {}
     }
 
+    /// Cannot be called: there is no device.
+    ///
+    /// # Safety
+    ///
+    /// Nothing: without the feature `cuda` there is no device to call it on.
     #[cfg(feature = "linalg")]
     pub unsafe fn factorize(
         &self,
@@ -198,6 +228,11 @@ impl Cuda {
         match *self {}
     }
 
+    /// Cannot be called: there is no device.
+    ///
+    /// # Safety
+    ///
+    /// Nothing: without the feature `cuda` there is no device to call it on.
     #[cfg(feature = "fft")]
     pub unsafe fn transform(
         &self,
@@ -224,6 +259,11 @@ impl Cuda {
         match *self {}
     }
 
+    /// Cannot be called: there is no device.
+    ///
+    /// # Safety
+    ///
+    /// Nothing: without the feature `cuda` there is no device to call it on.
     pub unsafe fn communicate(
         &self,
         _communicator: &Communicator,
