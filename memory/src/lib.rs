@@ -3,6 +3,23 @@
 //!
 //! The crate `cachescope` builds its arrays on this one. It can be used alone, by any program that
 //! allocates memory of a device.
+//!
+//! ```
+//! use cachescope_memory::{Buffer, Device, cache_scope, cache_stats, invalidate_cache};
+//!
+//! let device = Device::host();
+//! let _current = device.enter();
+//! for _ in 0..100 {
+//!     cache_scope!("loop", {
+//!         let buffer = Buffer::new(&device, 1 << 20)?;
+//!         assert_ne!(buffer.address(), 0);
+//!     });
+//! }
+//! let stats = cache_stats("loop").expect("the scope was entered");
+//! assert_eq!((stats.misses, stats.hits), (1, 99));
+//! assert_eq!(invalidate_cache("loop").bytes, 1 << 20);
+//! # Ok::<(), cachescope_memory::Error>(())
+//! ```
 
 mod naming;
 #[macro_use]
