@@ -182,9 +182,55 @@ impl<T> AtCaller for Result<T> {
     }
 }
 
-/// `location`, unless it is in this crate, or in the standard library, which calls `from_str` and `try_from`.
+/// Returns `location`, unless it is in this crate, in the crate `cachescope`, or in the standard library, which calls
+/// `from_str` and `try_from`.
 pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
-    let (file, own) = (location.file(), file!().trim_end_matches("error.rs"));
+    let file = location.file();
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
-    (!is_std && !file.starts_with(own)).then_some(location)
+    let own = file!().trim_end_matches("error.rs");
+    let is_own = file.starts_with(own) || file.starts_with(&sources_of_arrays(own));
+    (!is_std && !is_own).then_some(location)
+}
+
+/// Returns the folder of the sources of `cachescope`, where those of this crate are in the folder `own`: above it in the
+/// repository, and beside it among packages.
+pub(crate) fn sources_of_arrays(own: &str) -> String {
+    let package = own.trim_end_matches(['/', '\\']);
+    let package = package.strip_suffix("src").unwrap_or(package);
+    let slash = &own[own.len() - 1..];
+    match package.strip_suffix(&format!("memory{slash}")) {
+        Some(root) if root.is_empty() || root.ends_with(slash) => format!("{root}src{slash}"),
+        _ => own.replace("cachescope-memory", "cachescope"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sources_of_arrays_are_above_or_beside_these() {
+        for (own, expected) in [
+            ("memory/src/", "src/"),
+            (
+                "/home/me/cachescope/memory/src/",
+                "/home/me/cachescope/src/",
+            ),
+            ("C:\\work\\memory\\src\\", "C:\\work\\src\\"),
+            (
+                "/registry/cachescope-memory-0.1.0/src/",
+                "/registry/cachescope-0.1.0/src/",
+            ),
+            ("/vendor/cachescope-memory/src/", "/vendor/cachescope/src/"),
+        ] {
+            assert_eq!(sources_of_arrays(own), expected);
+        }
+        let own = file!().trim_end_matches("error.rs");
+        assert!(own.ends_with(['/', '\\']), "{own}");
+    }
+
+    #[test]
+    fn lines_of_this_crate_are_not_reported() {
+        assert_eq!(outside(Location::caller()), None);
+    }
 }

@@ -8,6 +8,7 @@ use cachescope_reports::Frame;
 use smallvec::SmallVec;
 
 use super::{NO_STACK, StackNumber};
+use crate::error::sources_of_arrays;
 use crate::sync::plain::Mutex;
 
 /// Whether stacks can be captured.
@@ -85,9 +86,11 @@ fn position(frames: &[Frame], line: &Location<'_>) -> Option<usize> {
 
 /// How many of the first frames are of this crate, and of what is between these.
 fn own_frames(frames: &[Frame]) -> usize {
-    const OWN: [&str; 4] = [
+    const OWN: [&str; 6] = [
         "cachescope::",
         "<cachescope::",
+        "cachescope_memory::",
+        "<cachescope_memory::",
         "backtrace::",
         "<backtrace::",
     ];
@@ -98,9 +101,11 @@ fn own_frames(frames: &[Frame]) -> usize {
         let mut names = names.iter();
         names.any(|name| frame.function.starts_with(name))
     };
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src/");
+    let arrays = sources_of_arrays(sources);
     let is_own = |frame: &&Frame| {
-        let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
-        frame.file.starts_with(sources) || is_named(frame, &OWN)
+        let is_file = frame.file.starts_with(sources) || frame.file.starts_with(&arrays);
+        is_file || is_named(frame, &OWN)
     };
     let is_library = |frame: &Frame| frame.file.starts_with("/rustc/") || is_named(frame, &LIBRARY);
     let first = frames.iter().position(|frame| is_own(&frame)).unwrap_or(0);
