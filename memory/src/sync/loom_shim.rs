@@ -3,21 +3,21 @@
 
 use std::cell::Cell;
 
-pub use loom::sync::MutexGuard;
-pub use loom::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-pub use loom::thread::yield_now;
+pub(crate) use loom::sync::MutexGuard;
+pub(crate) use loom::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::thread::yield_now;
 
 /// See [`plain::Mutex`](super::plain::Mutex).
 #[derive(Debug, Default)]
-pub struct Mutex<T>(loom::sync::Mutex<T>);
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    pub fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self(loom::sync::Mutex::new(value))
     }
 
     #[track_caller]
-    pub fn lock(&self) -> MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -26,58 +26,58 @@ impl<T> Mutex<T> {
 
 /// A cell that fails the model on unordered access by two threads.
 #[derive(Debug)]
-pub struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
+pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
 
 impl<T> UnsafeCell<T> {
-    pub fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self(loom::cell::UnsafeCell::new(value))
     }
 
     /// A pointer for writing.
     #[track_caller]
-    pub fn get(&self) -> *mut T {
+    pub(crate) fn get(&self) -> *mut T {
         self.0.with_mut(|inside| inside)
     }
 }
 
 /// Changes an exclusively owned number; the model checks the exclusivity.
 #[track_caller]
-pub fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) -> R) -> R {
+pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) -> R) -> R {
     number.with_mut(change)
 }
 
 /// Detects races on a value that moves between threads without a cell: fails the model on reads and ownership
 /// that are not ordered.
 #[derive(Debug)]
-pub struct RaceDetector(loom::cell::UnsafeCell<()>);
+pub(crate) struct RaceDetector(loom::cell::UnsafeCell<()>);
 
 impl RaceDetector {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(loom::cell::UnsafeCell::new(()))
     }
 
     /// The value is about to be read, possibly by several threads.
     #[track_caller]
-    pub fn read(&self) {
+    pub(crate) fn read(&self) {
         self.0.with(|_| ());
     }
 
     /// The value is exclusively owned from here on.
     #[track_caller]
-    pub fn own(&self) {
+    pub(crate) fn own(&self) {
         self.0.with_mut(|_| ());
     }
 }
 
 /// A thread-local key of loom with std's methods that this crate uses.
-pub struct LocalKey<T: 'static>(pub loom::thread::LocalKey<T>);
+pub(crate) struct LocalKey<T: 'static>(pub(crate) loom::thread::LocalKey<T>);
 
 impl<T: 'static> LocalKey<T> {
-    pub fn with<R>(&'static self, work: impl FnOnce(&T) -> R) -> R {
+    pub(crate) fn with<R>(&'static self, work: impl FnOnce(&T) -> R) -> R {
         self.0.with(work)
     }
 
-    pub fn try_with<R>(
+    pub(crate) fn try_with<R>(
         &'static self,
         work: impl FnOnce(&T) -> R,
     ) -> Result<R, loom::thread::AccessError> {
@@ -86,15 +86,15 @@ impl<T: 'static> LocalKey<T> {
 }
 
 impl<T: 'static> LocalKey<Cell<T>> {
-    pub fn set(&'static self, value: T) {
+    pub(crate) fn set(&'static self, value: T) {
         self.with(|cell| cell.set(value));
     }
 
-    pub fn replace(&'static self, value: T) -> T {
+    pub(crate) fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }
 
-    pub fn get(&'static self) -> T
+    pub(crate) fn get(&'static self) -> T
     where
         T: Copy,
     {
@@ -116,11 +116,11 @@ macro_rules! loom_thread_local {
         )+
     };
 }
-pub use loom_thread_local as thread_local;
+pub(crate) use loom_thread_local as thread_local;
 
 /// The [`barrier`](super::barrier) of the ordinary build. Not fences: loom does not switch threads there, and
 /// they would also order two light barriers.
-pub mod barrier {
+pub(crate) mod barrier {
     use std::cell::Cell;
 
     use super::{AtomicU64, Ordering};
@@ -139,24 +139,24 @@ pub mod barrier {
 
     /// Runs a model on a platform without heavy barriers.
     #[cfg(test)]
-    pub fn without(model: impl FnOnce()) {
+    pub(crate) fn without(model: impl FnOnce()) {
         SYMMETRIC.set(true);
         model();
         SYMMETRIC.set(false);
     }
 
-    pub fn is_asymmetric() -> bool {
+    pub(crate) fn is_asymmetric() -> bool {
         !SYMMETRIC.get()
     }
 
-    pub fn light_barrier() {
+    pub(crate) fn light_barrier() {
         if is_asymmetric() {
             LIGHT.fetch_add(1, Ordering::Release);
             HEAVY.fetch_add(1, Ordering::Acquire);
         }
     }
 
-    pub fn heavy_barrier() {
+    pub(crate) fn heavy_barrier() {
         HEAVY.fetch_add(1, Ordering::AcqRel);
         LIGHT.fetch_add(1, Ordering::Acquire);
     }

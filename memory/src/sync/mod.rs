@@ -22,10 +22,10 @@ pub use std::sync::{Arc, Weak};
 #[cfg(tsan)]
 mod once;
 #[cfg(tsan)]
-pub use once::OnceLock;
+pub(crate) use once::OnceLock;
 
 #[cfg(loom)]
-pub use loom_shim::*;
+pub(crate) use loom_shim::*;
 #[cfg(not(loom))]
 pub(crate) use plain::*;
 

@@ -4,30 +4,30 @@
 use super::plain::Mutex;
 
 #[derive(Debug)]
-pub struct OnceLock<T> {
+pub(crate) struct OnceLock<T> {
     order: Mutex<()>,
     value: std::sync::OnceLock<T>,
 }
 
 impl<T> OnceLock<T> {
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             order: Mutex::new(()),
             value: std::sync::OnceLock::new(),
         }
     }
 
-    pub fn get(&self) -> Option<&T> {
+    pub(crate) fn get(&self) -> Option<&T> {
         let _order = self.order.lock();
         self.value.get()
     }
 
-    pub fn set(&self, value: T) -> Result<(), T> {
+    pub(crate) fn set(&self, value: T) -> Result<(), T> {
         let _order = self.order.lock();
         self.value.set(value)
     }
 
-    pub fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
+    pub(crate) fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
         let _order = self.order.lock();
         self.value.get_or_init(init)
     }
