@@ -1,18 +1,15 @@
 //! The library's own suites on a CUDA device: the real one where there is one, else the emulated one.
 //!
-//! They are test binaries of other packages, which this test has cargo build: `cargo test
-//! --workspace` has just built them with the same features, so that nothing is left to do then.
-//! `CACHESCOPE_EMULATOR_ALL=1` runs what is left out here for the time that g++ takes for its
-//! kernels.
+//! They are the test binaries of the main package, which `cargo test --workspace` has just built: to build
+//! each a second time would take minutes. `CACHESCOPE_EMULATOR_ALL=1` runs what is left out here for
+//! the time that g++ takes for its kernels.
 
-use std::collections::HashMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// No suite takes so long, unless it hangs.
 const MOST_TIME: Duration = Duration::from_secs(15 * 60);
@@ -39,96 +36,62 @@ struct Suite<'a> {
     alone: bool,
 }
 
-/// The suites that run here.
-const SUITES: [&str; 13] = [
-    "arrays",
-    "bad_input",
-    "evaluators",
-    "faults",
-    "gradients",
-    "interop",
-    "macros",
-    "ops",
-    "pools",
-    "reference",
-    "scopes",
-    "streams",
-    "stress",
-];
-
-/// The examples that run here; `train_digits` is what the suite of its name starts.
-const EXAMPLES: [&str; 8] = [
-    "char_transformer",
-    "gaussian_splatting",
-    "image_filter",
-    "kmeans",
-    "logistic_regression",
-    "mnist_like_cnn",
-    "power_iteration",
-    "train_digits",
-];
-
-/// Returns the program of a test or an example, which cargo builds unless it is built.
-fn program(name: &str) -> &'static Path {
-    static BUILT: OnceLock<HashMap<String, PathBuf>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let tests = SUITES.iter().chain(&["train_digits"]);
-        let mut built = build(&["build"], "--example", EXAMPLES.iter());
-        // The suite `train_digits` has the name of the example that it starts.
-        built.extend(build(&["test", "--no-run"], "--test", tests));
-        built
-    });
-    let program = built.get(name);
-    program.unwrap_or_else(|| panic!("cargo has built no {name}"))
-}
-
-/// Has cargo build targets of one kind, in the profile and the folder of this test, and returns
-/// their programs by their names.
-fn build<'a>(
-    command: &[&str],
-    kind: &str,
-    names: impl Iterator<Item = &'a &'a str>,
-) -> HashMap<String, PathBuf> {
-    let own = env::current_exe().expect("a path");
-    let folder = own.ancestors().nth(2).expect("a test is in PROFILE/deps");
-    let target = folder.parent().expect("a profile is in a target folder");
-    let profile = match folder.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(profile) => profile,
+/// The newest test binary of that name, which is the one that was built last.
+fn binary(suite: &str) -> Option<PathBuf> {
+    let own = env::current_exe().ok()?;
+    let entries = fs::read_dir(own.parent()?).ok()?;
+    let of_suite = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let hash = name.and_then(|name| name.strip_prefix(suite)?.strip_prefix('-'));
+        hash.is_some_and(|hash| {
+            hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
     };
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(command);
-    cargo.args(["--locked", "--workspace", "--message-format=json"]);
-    cargo.args(["--profile", profile]);
-    cargo.arg("--target-dir").arg(target);
-    for name in names {
-        cargo.args([kind, name]);
-    }
-    cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let output = cargo.output().expect("cargo runs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let messages = String::from_utf8(output.stdout).expect("JSON");
-    let programs = messages.lines().filter_map(|message| {
-        let path = PathBuf::from(text_at(message, "\"executable\":\"")?);
-        let target = &message[message.find("\"target\":")?..];
-        Some((text_at(target, "\"name\":\"")?.to_owned(), path))
-    });
-    programs.collect()
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(of_suite).max_by_key(|path| modified(path))
 }
 
-/// Returns the text between `begin` and the next quote. Names and paths of this project have no
-/// quotes.
-fn text_at<'a>(message: &'a str, begin: &str) -> Option<&'a str> {
-    let rest = &message[message.find(begin)? + begin.len()..];
-    rest.split('"').next()
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().ok()?.modified().ok()
+}
+
+/// When a file below `folder` was changed last.
+fn newest(folder: &Path) -> Option<SystemTime> {
+    let entries = fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    let times = entries.map(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            newest(&path)
+        } else {
+            modified(&path)
+        }
+    });
+    times.max().flatten()
 }
 
 fn run(name: &str, suite: &Suite<'_>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let required = cuda_emulator::is_set("CACHESCOPE_REQUIRE_CUDA");
+    let Some(program) = binary(name) else {
+        assert!(!required, "{name} is not built");
+        println!("skipped: {name} is not built; `cargo test --workspace` builds it");
+        return;
+    };
+    let tests = root.join("tests");
+    let sources = [
+        newest(&root.join("src")),
+        newest(&root.join("memory/src")),
+        newest(&tests.join(name)),
+        newest(&tests.join("operations/tests").join(name)),
+        modified(&tests.join(name).with_extension("rs")),
+    ];
+    let sources = sources.into_iter().max().flatten();
+    assert!(
+        modified(&program) >= sources,
+        "{name} is older than its sources: `cargo test --workspace` builds it anew"
+    );
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let Some(mut command) = cuda_emulator::command_on_cuda(program(name), target) else {
+    let Some(mut command) = cuda_emulator::command_on_cuda(&program, target) else {
         assert!(
             !required,
             "there is no CUDA device, and none can be emulated"
@@ -206,8 +169,20 @@ const TAKING: [&str; 6] = [
 /// Runs an example whose loop has far more steps than `most` calls for memory, so that a call in each would show.
 fn run_example(name: &str, most: u64) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let own = env::current_exe().unwrap();
+    let folder = own.parent().and_then(Path::parent).unwrap();
+    let program = folder.join("examples").join(name);
+    let sources = ["src", "memory/src", "examples"].map(|folder| newest(&root.join(folder)));
+    if modified(&program) < sources.into_iter().max().flatten() {
+        assert!(
+            !cuda_emulator::is_set("CACHESCOPE_REQUIRE_CUDA"),
+            "the example {name} is not built"
+        );
+        println!("skipped: {name} is older than its sources; `cargo test --workspace` builds it");
+        return;
+    }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let Some(mut command) = cuda_emulator::command_on_cuda(program(name), target) else {
+    let Some(mut command) = cuda_emulator::command_on_cuda(&program, target) else {
         return;
     };
     if !command.get_envs().any(|(name, _)| name == "LD_PRELOAD") {
