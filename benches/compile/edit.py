@@ -19,12 +19,8 @@ import subprocess
 import tempfile
 
 PROFILE = """
-[profile.dev.package]
-cachescope = { opt-level = 3 }
-cachescope-memory = { opt-level = 3 }
-gemm-common = { opt-level = 3 }
-gemm-f32 = { opt-level = 3 }
-gemm-f64 = { opt-level = 3 }
+[profile.dev.package."*"]
+opt-level = 3
 """
 
 # A step of a network with one hidden layer, by hand: thirty kernels.
