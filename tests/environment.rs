@@ -8,7 +8,8 @@ use cachescope::{Array, Buffer, Device, DeviceConfig};
 
 fn run(child: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", child, "--include-ignored", "--nocapture"]);
+    let test = format!("environment::{child}");
+    command.args(["--exact", &test, "--include-ignored", "--nocapture"]);
     for variable in ["DEVICE", "POOL", "MEMORY_LIMIT", "POLICY", "TRACE"] {
         command.env_remove(format!("CACHESCOPE_{variable}"));
     }

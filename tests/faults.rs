@@ -1,12 +1,9 @@
 //! Every reservation of a program failing in turn: it ends in an error or succeeds, what it computed
 //! is right, and nothing leaks.
 
-#[path = "under_test/mod.rs"]
-mod under_test;
-
 use cachescope::{Array, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat};
 
-use under_test::device_with;
+use crate::under_test::device_with;
 
 /// How a device gets its memory.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,23 @@
-//! The suite of the macros, which `renamed` runs from edition 2021, again from this edition.
+//! The suite of the macros, which `renamed` runs from edition 2021, again from this edition, and on
+//! a CUDA device.
 
 #![deny(warnings)]
 
-// What `::core` means is up to the crate; the expansion does not ask.
+// A crate decides what `::core` means; the expansion does not depend on it.
 extern crate alloc as core;
 extern crate cachescope as scoped;
 
 #[expect(unreachable_pub, reason = "there it is the surface of a library")]
 #[path = "renamed/src/lib.rs"]
 mod suite;
+
+use cuda_emulator::{Run, Suite};
+
+const RUNS: [Run; 2] = [Run::host(), Run::cuda().only_if(cfg!(feature = "cuda"))];
+
+const SUITE: Suite = Suite {
+    name: "suite",
+    runs: &RUNS,
+};
+
+cuda_emulator::run_suites!(&[SUITE]);

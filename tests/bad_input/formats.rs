@@ -3,7 +3,7 @@
 use cachescope::ErrorKind;
 use cachescope::grad::files;
 
-use crate::{ones, refused};
+use crate::bad_input::{ones, refused};
 
 #[test]
 fn a_format_that_the_build_lacks() {

@@ -1,7 +1,7 @@
 //! Snapshots with the most values for their length, up to the limit of memory.
 
-use crate::pickles::{Pickler, snapshot};
-use crate::snapshots::{block, none, read, segment};
+use crate::bounds::pickles::{Pickler, snapshot};
+use crate::bounds::snapshots::{block, none, read, segment};
 
 #[test]
 fn opcodes_of_one_byte_take_little_memory() {

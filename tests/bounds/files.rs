@@ -9,8 +9,8 @@ use cachescope::npy::{NpzReader, NpzWriter};
 use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, PoolKind, Result};
 use proptest::prelude::*;
 
-use crate::archives::{self, Entry};
-use crate::heap::peak_of;
+use crate::bounds::archives::{self, Entry};
+use crate::bounds::heap::peak_of;
 
 /// A path of its own for each test, with nothing there at the end.
 pub(crate) struct Scratch(PathBuf);

@@ -18,8 +18,8 @@ use cachescope::PoolKind;
 use cachescope::record::{Format, Profile};
 use cachescope::trace::{Replay, ReplayOptions, Snapshot, Trace, profiles};
 
-use crate::pickles::{Memo, Pickler, snapshot};
-use crate::snapshots::bounded;
+use crate::bounds::pickles::{Memo, Pickler, snapshot};
+use crate::bounds::snapshots::bounded;
 
 const SECONDS: &str = "CACHESCOPE_FUZZ_SECONDS";
 const SEED: &str = "CACHESCOPE_FUZZ_SEED";

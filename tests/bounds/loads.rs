@@ -3,9 +3,9 @@
 use cachescope::grad::files;
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, PoolKind, Result};
 
-use crate::archives::{self, Entry};
-use crate::files::{Scratch, fails};
-use crate::heap::peak_of;
+use crate::bounds::archives::{self, Entry};
+use crate::bounds::files::{Scratch, fails};
+use crate::bounds::heap::peak_of;
 
 /// Loading takes memory by the sizes of the parameters. A larger array is refused by its header.
 #[test]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use cachescope::scope::ScopeHandle;
 use cachescope::{Buffer, CacheConfig, CacheStats, Device, DeviceConfig, Policy, Result};
 
-use crate::heap::peak_of;
+use crate::bounds::heap::peak_of;
 
 /// What an entry may have of the heap for its record, its plan and a copy of the record.
 const MOST_BYTES: u64 = 64 << 20;

@@ -6,8 +6,8 @@ use cachescope::Result;
 use cachescope::record::Profile;
 use cachescope::trace::{Snapshot, profiles};
 
-use crate::heap::peak_of;
-use crate::pickles::{Pickler, snapshot, trace};
+use crate::bounds::heap::peak_of;
+use crate::bounds::pickles::{Pickler, snapshot, trace};
 
 /// The memory that reading a file may take: for each byte, and at any length.
 const BYTES_PER_BYTE: u64 = 64;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use cachescope::record::EventKind;
 use cachescope::trace::{Trace, profiles};
 
-use crate::snapshots::bounded;
+use crate::bounds::snapshots::bounded;
 
 #[test]
 fn a_header_of_commas_is_refused() {

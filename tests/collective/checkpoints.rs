@@ -5,7 +5,7 @@ use cachescope::grad::optim::{Adam, OptimizerState, Stateful};
 use cachescope::grad::{files, value_and_grad};
 use cachescope::{ErrorKind, Result};
 
-use crate::training::{Network, are_close, whole};
+use crate::collective::training::{Network, are_close, whole};
 
 #[test]
 fn a_checkpoint_of_some_ranks_loads_under_others() -> Result<()> {

@@ -7,7 +7,7 @@ use std::thread;
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope};
 
-use crate::fails;
+use crate::interop::fails;
 
 const N: usize = 1000;
 

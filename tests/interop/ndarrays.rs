@@ -1,7 +1,7 @@
 use cachescope::ndarray::{Array0, Array1, Array2, Array3, ArrayD, array, aview1, s};
 use cachescope::{Array, ErrorKind, Result, cache_scope, cache_stats};
 
-use crate::fails;
+use crate::interop::fails;
 
 #[test]
 fn every_kind_of_host_array_converts() -> Result<()> {

@@ -6,7 +6,7 @@ use cachescope::npy::{NpzReader, NpzWriter};
 use cachescope::{AnyElement, Array, Complex, Device, DeviceConfig, ErrorKind, Result};
 use half::{bf16, f16};
 
-use crate::fails;
+use crate::interop::fails;
 
 /// A path of its own for each test, with nothing there at the end.
 struct Scratch(PathBuf);

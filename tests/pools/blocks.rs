@@ -7,7 +7,7 @@ use std::thread;
 
 use cachescope::{Array, Buffer, Device, PoolKind, Result};
 
-use crate::{MIB, POOLS, Setup, assert_empty, device};
+use crate::pools::{MIB, POOLS, Setup, assert_empty, device};
 
 const UNIT: usize = 512;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use cachescope::{Buffer, CacheConfig, Policy, PoolKind, Result, cache_scope};
 
-use crate::{MIB, limited};
+use crate::pools::{MIB, limited};
 
 /// Every other block of a full pool is free, none of the gaps is long enough, and no page is idle.
 #[test]

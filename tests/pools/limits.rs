@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Buffer, Device, PoolKind, Result};
 
-use crate::{MIB, POOLS, Setup, assert_empty, device, limited};
+use crate::pools::{MIB, POOLS, Setup, assert_empty, device, limited};
 
 const UNIT: usize = 512;
 
@@ -125,7 +125,7 @@ fn trim_keeps_what_it_is_told_to_keep() -> Result<()> {
         let live = Buffer::new(&device, 3 * MIB)?;
         let idle: Result<Vec<_>> = (0..20).map(|_| Buffer::new(&device, 2 * MIB)).collect();
         drop(idle?);
-        let grows_in_place = grows(&crate::device(pool)) || pool.pool != PoolKind::BestFit;
+        let grows_in_place = grows(&crate::pools::device(pool)) || pool.pool != PoolKind::BestFit;
         let mut before = reserved(&device);
         for keep in [before, 37 * MIB, 30 * MIB + 5, 14 * MIB, 6 * MIB, 0] {
             let released = device.trim(keep as u64) as usize;

@@ -1,11 +1,11 @@
 //! Measurements of the memory alone:
-//! `cargo test --release --test pools -- --ignored --nocapture --test-threads 1`.
+//! `cargo test --release --test suites -- pools:: --ignored --nocapture --test-threads 1`.
 
 use std::time::{Duration, Instant};
 
 use cachescope::{Array, Device, Result};
 
-use crate::training::{limited, peak_live_bytes, run, step, unlimited};
+use crate::pools::training::{limited, peak_live_bytes, run, step, unlimited};
 
 /// The row in the middle by its first column, which is a ratio.
 fn median(mut rows: Vec<[f64; 3]>) -> [f64; 3] {

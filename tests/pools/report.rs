@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PhaseReport, Result, cache_scope};
 
-use crate::MIB;
+use crate::pools::MIB;
 use crate::under_test::device_with;
 
 fn calls(device: &Device, name: &str) -> u64 {

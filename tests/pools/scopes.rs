@@ -6,8 +6,8 @@ use cachescope::{
     Array, Buffer, CacheStats, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat,
 };
 
+use crate::pools::{MIB, POOLS, assert_empty, config, device, limited};
 use crate::under_test::device_with;
-use crate::{MIB, POOLS, assert_empty, config, device, limited};
 
 fn stats(device: &Device, name: &str) -> CacheStats {
     device.cache_stats(name).unwrap()

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use cachescope::{Buffer, Device, PoolKind, Result};
 
+use crate::pools::{Setup, assert_empty, config};
 use crate::under_test::device_with;
-use crate::{Setup, assert_empty, config};
 
 /// One row a tensor: alive from `lower` up to `upper`.
 const TRACE: &str = include_str!("../data/resnet50.csv");

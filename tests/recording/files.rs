@@ -192,7 +192,10 @@ fn a_profiled_program_that_fails() {
 fn the_environment_profiles_every_device_until_the_end() {
     let folder = folder("environment");
     let path = folder.join("run.pickle");
-    let run = profiled(path.to_str().unwrap(), "files::a_profiled_program");
+    let run = profiled(
+        path.to_str().unwrap(),
+        "recording::files::a_profiled_program",
+    );
     assert!(run.status.success(), "{run:?}");
     let read = |name: &str| {
         let bytes = fs::read(folder.join(name)).unwrap();
@@ -216,7 +219,7 @@ fn a_failed_request_writes_its_own_report() {
     let path = folder.join("run.pickle");
     let run = profiled(
         path.to_str().unwrap(),
-        "files::a_profiled_program_that_fails",
+        "recording::files::a_profiled_program_that_fails",
     );
     assert!(run.status.success(), "{run:?}");
     let failures = |name: &str| {
@@ -237,11 +240,14 @@ fn a_failed_request_writes_its_own_report() {
 
 #[test]
 fn a_profile_that_cannot_be_written_is_told_and_the_program_goes_on() {
-    let run = profiled("no/such/folder/run.html", "files::a_profiled_program");
+    let run = profiled(
+        "no/such/folder/run.html",
+        "recording::files::a_profiled_program",
+    );
     assert!(run.status.success(), "{run:?}");
     let told = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(told.contains("no/such/folder/run.html"), "{told}");
-    let run = profiled("run.docx", "files::a_profiled_program");
+    let run = profiled("run.docx", "recording::files::a_profiled_program");
     assert!(!run.status.success());
     let told = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(told.contains("CACHESCOPE_PROFILE"), "{told}");

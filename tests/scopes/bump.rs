@@ -2,8 +2,8 @@
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, Policy, Result, cache_scope};
 
+use crate::scopes::{device, stats};
 use crate::under_test::device_with;
-use crate::{device, stats};
 
 /// The addresses of buffers of these sizes, each dropped before the next is made.
 fn addresses(device: &Device, sizes: &[usize]) -> Result<Vec<u64>> {

@@ -5,7 +5,7 @@ use std::thread;
 
 use cachescope::{Array, Buffer, CacheConfig, Device, Policy, Result, cache_scope};
 
-use crate::{MIB, POLICIES, device, stats};
+use crate::scopes::{MIB, POLICIES, device, stats};
 
 fn set(device: &Device, policy: Policy) {
     let config = CacheConfig {
@@ -244,7 +244,7 @@ fn a_destructor_that_the_exit_runs_may_take_its_cache() -> Result<()> {
             let outer = device.scope("loop");
             cache_scope!("loop", policy = policy, device = &device, {
                 let live = Array::full([3000], 5u32)?;
-                let other = crate::device();
+                let other = crate::scopes::device();
                 let owned = Owns(device.clone());
                 let callback = other.on_memory_pressure(move |_| {
                     let _keeps = &owned;

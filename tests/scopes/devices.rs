@@ -5,7 +5,7 @@ use std::thread;
 
 use cachescope::{Array, Buffer, Device, ErrorKind, Policy, Result, cache_scope, scope};
 
-use crate::{device, stats};
+use crate::scopes::{device, stats};
 
 #[test]
 fn the_same_name_on_two_devices_is_two_caches() -> Result<()> {

@@ -6,7 +6,7 @@ use std::thread;
 use cachescope::scope::ScopeGuard;
 use cachescope::{Array, Buffer, Device, Policy, Result, cache_scope, scope, uncached};
 
-use crate::{POLICIES, device, stats};
+use crate::scopes::{POLICIES, device, stats};
 
 fn current() -> Option<String> {
     scope::current().map(|handle| handle.name().to_owned())

@@ -4,7 +4,7 @@ use std::thread;
 
 use cachescope::{Array, Buffer, Device, Policy, Result, cache_scope};
 
-use crate::{MIB, device, stats};
+use crate::scopes::{MIB, device, stats};
 
 #[test]
 fn an_escaped_array_keeps_its_contents_and_is_never_aliased() -> Result<()> {

@@ -9,7 +9,7 @@ use cachescope::{
     invalidate_cache,
 };
 
-use crate::{MIB, device, stats};
+use crate::scopes::{MIB, device, stats};
 
 #[test]
 fn invalidation_gives_every_idle_block_back_to_the_device() -> Result<()> {

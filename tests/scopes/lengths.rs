@@ -2,8 +2,8 @@
 
 use cachescope::{Buffer, DeviceConfig, Policy, PoolKind, Result, cache_scope};
 
-use crate::MIB;
-use crate::drift::Random;
+use crate::scopes::MIB;
+use crate::scopes::drift::Random;
 use crate::under_test::device_with;
 
 /// A text batch: so many texts of so many tokens.

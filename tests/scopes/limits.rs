@@ -12,8 +12,8 @@ use cachescope::{
     cache_scope, uncached,
 };
 
+use crate::scopes::{MIB, device, stats};
 use crate::under_test::device_with;
-use crate::{MIB, device, stats};
 
 #[test]
 fn what_escaped_and_then_dropped_is_idle_to_trim_and_limit() -> Result<()> {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use cachescope::{Buffer, CacheConfig, DeviceConfig, Policy, Result, cache_scope, scope, uncached};
 
+use crate::scopes::{MIB, POLICIES, device, stats};
 use crate::under_test::device_with;
-use crate::{MIB, POLICIES, device, stats};
 
 const MANY: usize = 10_000;
 

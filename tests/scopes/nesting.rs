@@ -4,7 +4,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 
 use cachescope::{Array, Buffer, Device, ErrorKind, Policy, Result, cache_scope, scope, uncached};
 
-use crate::{device, stats};
+use crate::scopes::{device, stats};
 
 #[test]
 fn an_inner_scope_binds_and_the_outer_one_is_bound_again() -> Result<()> {

@@ -7,8 +7,8 @@ use cachescope::{
 };
 use proptest::prelude::*;
 
+use crate::scopes::{MIB, device, stats};
 use crate::under_test::device_with;
-use crate::{MIB, device, stats};
 
 /// What a turn does: allocates so many bytes, or drops what was allocated as the nth.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use cachescope::{Array, Buffer, DeviceConfig, Policy, PoolKind, Result, cache_scope};
 
+use crate::scopes::{MIB, POLICIES, device, stats};
 use crate::under_test::device_with;
-use crate::{MIB, POLICIES, device, stats};
 
 fn all_are(array: &Array<u32>, value: u32) -> Result<bool> {
     Ok(array.to_vec()?.iter().all(|element| *element == value))

@@ -3,7 +3,7 @@
 use cachescope::ndarray::{Array2, s};
 use cachescope::{Array, Buffer, CacheConfig, Generator, IntoExpr, Result, concat, stack};
 
-use crate::device;
+use crate::scopes::device;
 
 /// What the operations work on.
 struct Operands {
@@ -101,7 +101,7 @@ fn the_call_site_is_the_line_of_whoever_asks_for_the_operation() -> Result<()> {
         y: Array::ones([3, 3])?,
         columns: Array::<f32>::ones([3, 3])?.transpose()?,
         elsewhere: {
-            let other = crate::device();
+            let other = crate::scopes::device();
             let _other = other.enter();
             Array::ones(3)?
         },

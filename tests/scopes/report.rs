@@ -2,11 +2,11 @@
 
 use cachescope::{Buffer, Policy, Result, cache_scope, scope};
 
-use crate::{device, stats};
+use crate::scopes::{device, stats};
 
 #[test]
 fn every_cache_of_the_current_device_has_a_row() -> Result<()> {
-    let (device, other) = (device(), crate::device());
+    let (device, other) = (device(), crate::scopes::device());
     let turn = |name: &str, policy, sizes: &[usize]| {
         cache_scope!(name, policy = policy, device = &device, {
             let buffers = sizes.iter().map(|&bytes| Buffer::new(&device, bytes));

@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Buffer, Policy, Result, cache_scope};
 
-use crate::{MIB, device, stats};
+use crate::scopes::{MIB, device, stats};
 
 #[test]
 fn the_first_use_of_a_size_misses_and_the_second_hits_the_same_address() -> Result<()> {

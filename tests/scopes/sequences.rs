@@ -2,10 +2,10 @@
 
 use cachescope::Result;
 
-use crate::plan::FORWARD;
-use crate::plan::Step::{self, Drop as D, New as N};
-use crate::plan::turn;
-use crate::{device, stats};
+use crate::scopes::plan::FORWARD;
+use crate::scopes::plan::Step::{self, Drop as D, New as N};
+use crate::scopes::plan::turn;
+use crate::scopes::{device, stats};
 
 /// Begins as [`FORWARD`] and goes on otherwise.
 const EVALUATE: [Step; 8] = [N(3000), N(70_000), N(512), D(1), N(9000), D(0), D(2), D(3)];

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use cachescope::{Array, Device, Policy, Result, cache_scope, scope};
 
-use crate::{POLICIES, device, stats};
+use crate::scopes::{POLICIES, device, stats};
 
 macro_rules! wait {
     ($future:expr) => {

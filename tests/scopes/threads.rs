@@ -6,7 +6,7 @@ use std::thread;
 
 use cachescope::{Array, Buffer, Device, Result, cache_scope, scope};
 
-use crate::{MIB, device, stats};
+use crate::scopes::{MIB, device, stats};
 
 #[test]
 fn two_threads_in_one_name_have_their_own_blocks_and_common_statistics() -> Result<()> {

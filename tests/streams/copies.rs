@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Result, concat, stack};
 
-use crate::device;
+use crate::streams::device;
 
 type Operation = fn(&Array<i32>, &Array<i64>) -> Result<Array<i32>>;
 

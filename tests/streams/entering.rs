@@ -3,7 +3,7 @@
 
 use cachescope::{Buffer, Device, Result, Stream, cache_scope};
 
-use crate::device;
+use crate::streams::device;
 
 /// The addresses that two allocations of one size have in the scope, one after another.
 fn address(device: &Device) -> u64 {

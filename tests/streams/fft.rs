@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Complex, Result, fft};
 
-use crate::device;
+use crate::streams::device;
 
 type C64 = Complex<f64>;
 

@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Result, linalg};
 
-use crate::device;
+use crate::streams::device;
 
 #[test]
 fn factorizations_wait_for_the_stream_that_wrote() -> Result<()> {

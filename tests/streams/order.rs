@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Result};
 
-use crate::{assert_all, device, large, written};
+use crate::streams::{assert_all, device, large, written};
 
 #[test]
 fn nothing_runs_before_it_is_waited_for() -> Result<()> {

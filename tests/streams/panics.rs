@@ -3,7 +3,7 @@
 use cachescope::__private::{Function, Pass, apply1};
 use cachescope::{Array, ErrorKind, Result};
 
-use crate::device;
+use crate::streams::device;
 use crate::under_test::device_with;
 
 /// The reciprocal, which panics at 0. Nothing that `elementwise!` accepts does.
@@ -38,7 +38,7 @@ fn nobody_reads_what_was_not_written() -> Result<()> {
         }
     }
     // Another device has nothing to do with it.
-    let other = crate::device();
+    let other = crate::streams::device();
     let _guard = other.enter();
     assert_eq!(Array::full(2, 3)?.to_vec()?, [3, 3]);
     Ok(())

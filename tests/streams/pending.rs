@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Policy, Result, cache_scope};
 
-use crate::{BYTES, MIB, N, assert_all, device, large, room_for, written};
+use crate::streams::{BYTES, MIB, N, assert_all, device, large, room_for, written};
 
 #[test]
 fn a_stream_that_takes_anothers_block_comes_after_it() -> Result<()> {

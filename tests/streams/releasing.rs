@@ -3,8 +3,8 @@
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
 
+use crate::streams::{BYTES, assert_all, large, written};
 use crate::under_test::device_with;
-use crate::{BYTES, assert_all, large, written};
 
 /// A device where each block is a segment, which is released when it falls idle and is asked for.
 fn device() -> Device {

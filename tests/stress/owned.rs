@@ -7,8 +7,8 @@ use std::thread;
 use cachescope::ndarray::s;
 use cachescope::{Array, Result};
 
-use crate::bindings::Bindings;
-use crate::round::lock;
+use crate::stress::bindings::Bindings;
+use crate::stress::round::lock;
 
 /// What went wrong; told at the end, because much of it is found in destructors.
 static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -28,7 +28,7 @@ pub(crate) fn take_failures() -> Vec<String> {
 pub(crate) struct Owned {
     array: Array<u64>,
     value: u64,
-    /// Which of the round's devices it is on, or [`FOREIGN`](crate::bindings::FOREIGN).
+    /// Which of the round's devices it is on, or [`FOREIGN`](crate::stress::bindings::FOREIGN).
     pub(crate) device: usize,
     unread: bool,
 }

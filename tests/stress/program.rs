@@ -11,10 +11,10 @@ use cachescope::{
     uncached,
 };
 
-use crate::bindings::{Bindings, FOREIGN};
-use crate::owned::{Owned, fail};
-use crate::random::Random;
-use crate::round::{Round, lock};
+use crate::stress::bindings::{Bindings, FOREIGN};
+use crate::stress::owned::{Owned, fail};
+use crate::stress::random::Random;
+use crate::stress::round::{Round, lock};
 use crate::under_test::device_with;
 
 /// What a program panics with.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use cachescope::{Device, DeviceConfig, FaultPlan, PoolKind, Stream, scope};
 
-use crate::bindings::Counts;
-use crate::owned::{Owned, fail, take_failures};
-use crate::program;
-use crate::random::Random;
+use crate::stress::bindings::Counts;
+use crate::stress::owned::{Owned, fail, take_failures};
+use crate::stress::program;
+use crate::stress::random::Random;
 use crate::under_test::device_with;
 
 /// How long threads may take to end before the round counts as deadlocked.
@@ -128,7 +128,7 @@ pub(crate) fn run(seed: u64, threads: usize, length: Duration) {
     round.stop.store(true, Ordering::Relaxed);
     while !running.iter().all(JoinHandle::is_finished) {
         if Instant::now() > end + PATIENCE {
-            eprintln!("{}: the threads do not end", crate::named(seed));
+            eprintln!("{}: the threads do not end", crate::stress::named(seed));
             std::process::abort();
         }
         thread::sleep(Duration::from_millis(2));
@@ -139,7 +139,7 @@ pub(crate) fn run(seed: u64, threads: usize, length: Duration) {
     assert!(
         failures.is_empty(),
         "{}:\n{}",
-        crate::named(seed),
+        crate::stress::named(seed),
         failures.join("\n")
     );
 }

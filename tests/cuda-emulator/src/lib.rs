@@ -6,6 +6,7 @@
 
 mod build;
 mod control;
+mod suites;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 pub use build::build;
 pub use control::{Control, Report};
+pub use suites::{Run, Suite, start_suites};
 
 /// The libraries in the order in which they need each other.
 pub const LIBRARIES: [&str; 6] = [
@@ -26,29 +28,13 @@ pub const LIBRARIES: [&str; 6] = [
     "libnccl.so",
 ];
 
-/// Makes a test binary run on a CUDA device: the real one where there is one, else the emulated one.
+/// Makes the process run on a CUDA device: the real one where there is one, else the emulated one.
+/// Ends the process, after a line that says why, where there is neither.
 ///
-/// Everything stands before `main`, when there is one thread and nobody has looked for a driver.
-/// Where there is neither, one line says so, and no test runs.
-#[macro_export]
-macro_rules! on_cuda {
-    () => {
-        // SAFETY: the loader calls each entry of this section once, as a C function, before `main`.
-        #[used]
-        #[unsafe(link_section = ".init_array")]
-        static ON_CUDA: extern "C" fn() = {
-            extern "C" fn on_cuda() {
-                $crate::start(::std::path::Path::new(env!("CARGO_TARGET_TMPDIR")));
-            }
-            on_cuda
-        };
-    };
-}
-
-/// What [`on_cuda!`] does before `main`.
+/// Only before `main`, when there is one thread and nobody has looked for a driver.
 pub fn start(target: &Path) {
     set("CACHESCOPE_DEVICE", "cuda:0".as_ref());
-    if !is_set("CACHESCOPE_CUDA_EMULATOR") && has_real_device() {
+    if has_device() {
         return;
     }
     match build(target) {
@@ -85,6 +71,11 @@ pub fn load_one(path: &Path) {
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
     let library = library.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     std::mem::forget(library);
+}
+
+/// Returns whether tests run on a real device.
+fn has_device() -> bool {
+    !is_set("CACHESCOPE_CUDA_EMULATOR") && has_real_device()
 }
 
 /// Whether a driver is installed here that has a device.
@@ -140,7 +131,7 @@ pub fn default_target() -> PathBuf {
 pub fn command_on_cuda(program: &Path, target: &Path) -> Option<Command> {
     let mut command = Command::new(program);
     command.env("CACHESCOPE_DEVICE", "cuda:0");
-    if !is_set("CACHESCOPE_CUDA_EMULATOR") && has_real_device() {
+    if has_device() {
         return Some(command);
     }
     match build(target) {

@@ -5,8 +5,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cachescope::{Array, Device, Result, cache_scope};
 use cuda_emulator::Control;
 
-cuda_emulator::on_cuda!();
-
 /// Keeps the other tests off: calls are counted for the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());

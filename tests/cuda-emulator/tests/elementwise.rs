@@ -5,8 +5,6 @@ use cachescope::ndarray::s;
 use cachescope::{Array, Complex, Device, Element, Generator, Number, Result, elementwise};
 use half::{bf16, f16};
 
-cuda_emulator::on_cuda!();
-
 /// What `operation` gives on the host and on the current device.
 fn same<T: Element>(what: &str, operation: &dyn Fn() -> Result<Array<T>>) -> Result<()> {
     let device = Device::current();

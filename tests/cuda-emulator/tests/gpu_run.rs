@@ -8,18 +8,28 @@ use std::process::Command;
 /// A suite of three tests, one of which breaks the context: after it nothing works in the process.
 const BREAKING: &str = r#"#!/bin/bash
 case "$*" in
-    *--list*) printf 'first: test\nbreaking: test\nlast: test\n' ;;
-    "--exact first" | "--exact last") echo "test result: ok. 1 passed" ;;
+    *--list*) printf 'pools::first: test\npools::breaking: test\npools::last: test\n' ;;
+    "--exact pools::first" | "--exact pools::last") echo "test result: ok. 1 passed" ;;
     *) echo "test breaking ... FAILED"; echo "the device is unusable in this process: restart it"; exit 101 ;;
 esac
 "#;
 
-const WELL: &str = r#"#!/bin/bash
+/// An executable with these suites, which have two modules each.
+fn well(suites: &str) -> String {
+    format!(
+        r#"#!/bin/bash
 case "$*" in
-    *--list*) printf 'one::test: test\ntwo::test: test\n' ;;
+    *--list*)
+        for suite in {suites}; do
+            case "$suite::" in
+                "$1"*) printf "$suite::one::a: test\n$suite::one::b: test\n$suite::two::c: test\n" ;;
+            esac
+        done ;;
     *) echo "test result: ok. 3 passed with $RUST_TEST_THREADS threads: $*" ;;
 esac
-"#;
+"#
+    )
+}
 
 struct Folder(PathBuf);
 
@@ -35,24 +45,18 @@ impl Folder {
             ("root", folder.0.join("sources").display().to_string()),
             ("scratch", folder.0.join("room").display().to_string()),
             ("revision", "0123".into()),
-            ("arguments", "scopes --skip=this\n".into()),
         ] {
             fs::write(folder.0.join(file), text).unwrap();
         }
-        for name in [
-            "devices",
-            "graph",
-            "reference",
-            "ops",
-            "arrays",
-            "scopes",
-            "pools",
-            "streams",
+        for (name, suites) in [
+            ("emulated", "devices graph"),
+            ("operations", "reference ops arrays"),
+            ("suites", "scopes pools streams"),
+            ("w7", ""),
         ] {
-            folder.program(&format!("deps/{name}"), WELL, 0o755);
+            folder.program(&format!("deps/{name}"), &well(suites), 0o755);
         }
-        folder.program("deps/train_digits", WELL, 0o755);
-        folder.program("examples/train_digits", WELL, 0o755);
+        folder.program("examples/train_digits", &well(""), 0o755);
         folder
     }
 
@@ -102,10 +106,12 @@ fn suites_that_are_well_end_well() {
     let folder = Folder::new("gpu-run-well");
     let (is_well, said) = folder.run();
     assert!(is_well, "{said}");
-    says(&said, "ok       ops one::");
-    says(&said, "ok       ops two::");
-    says(&said, "with 2 threads: two::");
-    says(&said, "--skip=this");
+    says(&said, "ok       ops::one::");
+    says(&said, "ok       ops::two::");
+    says(&said, "with 2 threads: ops::two::");
+    says(&said, "ok       pools (");
+    let times = said.matches("ok       graph (").count();
+    assert_eq!(times, 1, "{said}");
     says(&said, "all of it is well");
 }
 
@@ -113,25 +119,25 @@ fn suites_that_are_well_end_well() {
 fn a_binary_that_is_missing_or_cannot_run_is_a_failure() {
     let folder = Folder::new("gpu-run-missing");
     folder.run();
-    fs::remove_file(folder.0.join("deps/graph")).unwrap();
-    folder.program("deps/pools", WELL, 0o644);
+    fs::remove_file(folder.0.join("deps/operations")).unwrap();
+    folder.program("deps/suites", &well("scopes pools"), 0o644);
     let (is_well, said) = folder.run();
     assert!(!is_well, "{said}");
-    says(&said, "FAILED   deps/graph is missing");
-    says(&said, "FAILED   deps/pools is not executable");
+    says(&said, "FAILED   deps/operations is missing");
+    says(&said, "FAILED   deps/suites is not executable");
     says(&said, "ok       devices");
 }
 
 #[test]
 fn a_suite_whose_context_breaks_runs_again_test_by_test() {
     let folder = Folder::new("gpu-run-broken");
-    folder.program("deps/pools", BREAKING, 0o755);
+    folder.program("deps/broken", BREAKING, 0o755);
     let (is_well, said) = folder.run();
     assert!(!is_well, "{said}");
     says(&said, "FAILED   pools (");
     says(&said, "AGAIN    pools");
-    says(&said, "ok       pools first");
-    says(&said, "FAILED   pools breaking");
-    says(&said, "ok       pools last");
+    says(&said, "ok       pools pools::first");
+    says(&said, "FAILED   pools pools::breaking");
+    says(&said, "ok       pools pools::last");
     assert!(!said.contains("AGAIN    scopes"), "{said}");
 }

@@ -7,8 +7,6 @@ use cachescope::{
 };
 use half::{bf16, f16};
 
-cuda_emulator::on_cuda!();
-
 /// What `operation` gives on the host and on the current device.
 fn same<T: Element>(what: &str, operation: impl Fn() -> Result<Array<T>>) -> Result<()> {
     let device = Device::current();

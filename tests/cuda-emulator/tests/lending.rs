@@ -10,8 +10,6 @@ use cachescope::cuda::cudarc::nvrtc::compile_ptx;
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Policy, cache_scope, graph};
 use cuda_emulator::Control;
 
-cuda_emulator::on_cuda!();
-
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
 const N: usize = 100;

@@ -1,7 +1,7 @@
 use cachescope::{Array, ErrorKind, Float, Result};
 use half::{bf16, f16};
 
-use crate::{both, floats, near, numbers, same};
+use crate::along::{both, floats, near, numbers, same};
 
 /// Shapes and what they stand for: outputs of short rows, of long ones, of rows in parts; columns likewise.
 const SHAPES: [&[usize]; 12] = [

@@ -4,7 +4,7 @@ use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result};
 use half::f16;
 
-use crate::both;
+use crate::along::both;
 
 /// More elements than `f16` has numbers for.
 const MANY: usize = 70_000;

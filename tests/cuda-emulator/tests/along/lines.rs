@@ -1,7 +1,7 @@
 use cachescope::{Array, Float, Result};
 use half::f16;
 
-use crate::{both, floats, near, numbers, same};
+use crate::along::{both, floats, near, numbers, same};
 
 /// Short lines, long ones, and lines in parts; the same with elements apart.
 const SHAPES: [&[usize]; 10] = [

@@ -5,7 +5,7 @@ use cachescope::ndarray::s;
 use cachescope::{Array, Float, Result};
 use half::{bf16, f16};
 
-use crate::{both, floats, near};
+use crate::along::{both, floats, near};
 
 fn alike<T: Float>(what: &str, tolerance: f64, host: &Array<T>, cuda: &Array<T>) -> Result<()> {
     let what = format!("{what} of {} in {:?}", T::NAME, host.shape());

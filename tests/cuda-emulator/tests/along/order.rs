@@ -1,7 +1,7 @@
 use cachescope::{Array, Element, Result};
 use half::{bf16, f16};
 
-use crate::{both, numbers};
+use crate::along::{both, numbers};
 
 /// The bits of elements: of both zeros, and of each NaN, the one that the host takes.
 fn bits<T: Element>(array: &Array<T>) -> Result<Vec<String>> {

@@ -3,7 +3,7 @@
 use cachescope::{Array, Complex, Device, DeviceConfig, Element, Number, Result, graph};
 use half::{bf16, f16};
 
-use crate::{both, floats, numbers, same};
+use crate::along::{both, floats, numbers, same};
 
 /// Elements of a tile that is a piece of one lane; from four on there are tiles.
 const TILE: usize = 2048;

@@ -2,7 +2,7 @@ use cachescope::ndarray::s;
 use cachescope::{Array, Element, Float, Result};
 use half::{bf16, f16};
 
-use crate::{both, floats, same};
+use crate::along::{both, floats, same};
 
 /// Lengths below, at and above those of packs, of warps of them, of blocks and of chunks.
 const LENGTHS: [usize; 12] = [8, 15, 16, 17, 24, 257, 512, 1024, 1032, 2048, 2055, 16_400];

@@ -7,7 +7,7 @@ use cachescope::ndarray::s;
 use cachescope::{Array, Complex, Device, Element, ErrorKind, Generator, Result, cache_scope};
 use half::f16;
 
-use crate::{all_of, alone, on_ranks};
+use crate::collectives::{all_of, alone, on_ranks};
 
 fn filled<T: Element>(value: T) -> Result<Array<T>> {
     Array::full([6, 50], value)

@@ -7,7 +7,7 @@ use cachescope::{Array, Device, ErrorKind, Result};
 
 use cuda_emulator::Control;
 
-use crate::{DEVICES, all_of, alone, on_ranks};
+use crate::collectives::{DEVICES, all_of, alone, on_ranks};
 
 #[test]
 fn a_disagreement_is_told_on_all_ranks() -> Result<()> {

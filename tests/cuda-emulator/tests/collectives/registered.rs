@@ -5,7 +5,7 @@ use cachescope::collective::Reduce;
 use cachescope::{Array, DeviceConfig, Result, cache_scope};
 use cuda_emulator::Control;
 
-use crate::{all_of, alone, on_ranks};
+use crate::collectives::{all_of, alone, on_ranks};
 
 #[test]
 fn a_segment_is_registered_once_and_ends_first() -> Result<()> {

@@ -3,7 +3,7 @@
 use cachescope::simulation::{DriverCall, DriverCosts};
 use cachescope::{Array, Buffer, Device, DeviceConfig, Result};
 
-use crate::Turn;
+use crate::costs::Turn;
 
 const GIB: usize = 1 << 30;
 

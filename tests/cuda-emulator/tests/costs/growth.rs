@@ -7,7 +7,7 @@ use cachescope::simulation::{DeviceReplay, DriverCall, DriverCosts};
 use cachescope::trace::TraceEvent;
 use cachescope::{Buffer, Device, DeviceConfig, PoolKind, Result};
 
-use crate::{MEMORY, Turn, WAITING};
+use crate::costs::{MEMORY, Turn, WAITING};
 use random_allocations::random_allocations;
 
 const MIB: u64 = 1 << 20;

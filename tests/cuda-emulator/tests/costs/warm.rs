@@ -8,7 +8,7 @@ use cachescope::{
     Array, Buffer, Device, DeviceConfig, Generator, Policy, PoolKind, Result, cache_scope,
 };
 
-use crate::{MEMORY, Turn, WAITING};
+use crate::costs::{MEMORY, Turn, WAITING};
 use shared::dataset::Dataset;
 use shared::digits::{CLASSES, PIXELS};
 use shared::model::Model;

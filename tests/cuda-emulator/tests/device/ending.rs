@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use cachescope::{Array, Device, DeviceConfig, PoolKind, graph};
 
-use crate::opening::{is_child, run_child};
-use crate::{POOLS, Turn, device, numbers};
+use crate::device::opening::{is_child, run_child};
+use crate::device::{POOLS, Turn, device, numbers};
 
 #[test]
 fn arrays_outlive_their_device_s_handles() {

@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, PoolKind, Result, cache_scope};
 
-use crate::{POOLS, Turn, device, numbers};
+use crate::device::{POOLS, Turn, device, numbers};
 
 /// A little of everything that a device does without kernels.
 fn program(pool: PoolKind) -> Result<()> {

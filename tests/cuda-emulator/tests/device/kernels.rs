@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use cachescope::{Array, Device};
 
-use crate::Turn;
-use crate::opening::{is_child, run_child};
+use crate::device::Turn;
+use crate::device::opening::{is_child, run_child};
 
 /// How many kernels a process with that cache and these settings compiles, and what it computes.
 fn told(cache: &Path, settings: &[(&str, &str)]) -> String {

@@ -2,7 +2,7 @@
 
 use cachescope::{Array, PoolKind, Result};
 
-use crate::{Turn, device};
+use crate::device::{Turn, device};
 
 /// Kernels, and fills of memory.
 fn launches(turn: &Turn, body: impl FnOnce() -> Result<()>) -> Result<[u64; 2]> {

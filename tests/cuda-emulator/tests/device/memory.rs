@@ -2,8 +2,8 @@
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, cache_scope, graph};
 
-use crate::opening::{is_child, run_child};
-use crate::{DEVICE_BYTES, POOLS, Turn, device, numbers};
+use crate::device::opening::{is_child, run_child};
+use crate::device::{DEVICE_BYTES, POOLS, Turn, device, numbers};
 
 const MIB: usize = 1 << 20;
 

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, PoolKind};
 
-use crate::{DEVICE_BYTES, DEVICES, Turn};
+use crate::device::{DEVICE_BYTES, DEVICES, Turn};
 
 #[test]
 fn there_is_one_device_for_each_ordinal_and_more_on_request() {
@@ -158,7 +158,11 @@ pub(crate) fn run_child(module: &str, name: &str, variables: &[(&str, &str)]) ->
         command.env_remove(format!("CACHESCOPE_{variable}"));
     }
     let output = command
-        .args(["--exact", &format!("{module}::{name}"), "--nocapture"])
+        .args([
+            "--exact",
+            &format!("device::{module}::{name}"),
+            "--nocapture",
+        ])
         .envs(variables.iter().copied())
         .env("CACHESCOPE_TEST_CHILD", "1")
         .output()
@@ -172,8 +176,8 @@ pub(crate) fn run_child(module: &str, name: &str, variables: &[(&str, &str)]) ->
 #[test]
 fn the_pool_is_as_configured() {
     let turn = Turn::take();
-    for pool in crate::POOLS {
-        let device = crate::device(pool);
+    for pool in crate::device::POOLS {
+        let device = crate::device::device(pool);
         let _guard = device.enter();
         let array = Array::<u8>::zeros(5000).unwrap();
         let expected = if pool == PoolKind::Binned { 8192 } else { 5120 };

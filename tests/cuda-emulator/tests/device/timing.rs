@@ -3,7 +3,7 @@
 use cachescope::record::{EventKind, RecordOptions, RecordedEvent, Recording};
 use cachescope::{Array, PoolKind, Result, graph};
 
-use crate::{Turn, device};
+use crate::device::{Turn, device};
 
 /// Calls that wait for the device.
 const WAITS: [&str; 2] = ["cuStreamSynchronize", "cuEventSynchronize"];

@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Device, Element, PoolKind, Stream};
 
-use crate::{Turn, device, numbers};
+use crate::device::{Turn, device, numbers};
 
 /// Around the length of a staging chunk, and several of them.
 const COUNTS: [usize; 9] = [

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cachescope::{Array, Device, DeviceConfig, Policy, Result, cache_scope};
 
-use crate::turn;
+use crate::programs::turn;
 
 /// Operations of all threads together.
 const OPERATIONS: usize = 10_000;

@@ -5,7 +5,7 @@ use cachescope::{
 };
 use cuda_emulator::Control;
 
-use crate::turn;
+use crate::programs::turn;
 use shared::dataset::Dataset;
 use shared::digits::{CLASSES, PIXELS};
 use shared::model::Model;

@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 
-use crate::device::{Code, Device, ok};
+use crate::rules::device::{Code, Device, ok};
 
 const GLOBAL: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
 

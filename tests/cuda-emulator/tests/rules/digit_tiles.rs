@@ -1,7 +1,7 @@
 //! How tiles tell each other what stands before them, by the library's own text: over words as tiles leave them that
 //! run at the same time, which here they never do.
 
-use crate::device::{Device, ok};
+use crate::rules::device::{Device, ok};
 
 const TEXT: &str = concat!(
     "#define CS_FN __device__ __forceinline__\n",

@@ -2,7 +2,7 @@
 
 use cudarc::driver::sys;
 
-use crate::device::{Code, Device, ok};
+use crate::rules::device::{Code, Device, ok};
 
 /// Runs a kernel of one pointer on a fresh device, over two blocks of 64 threads; answers the error of
 /// waiting for it, and what was told.

@@ -2,7 +2,7 @@
 
 use cudarc::driver::sys;
 
-use crate::device::{Code, Device, compile, ok};
+use crate::rules::device::{Code, Device, compile, ok};
 
 /// Sums of 64-bit numbers by blocks, by shuffles and by shared memory of both kinds.
 const SUMS: &str = r#"

@@ -6,7 +6,7 @@ use std::iter;
 
 use cudarc::driver::sys;
 
-use crate::device::{Device, ok};
+use crate::rules::device::{Device, ok};
 
 const LOOK_BACK: &str = include_str!("../../../../src/ops/cuda/look_back.cuh");
 

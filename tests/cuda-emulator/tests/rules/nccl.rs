@@ -13,7 +13,7 @@ use cudarc::nccl::sys::{
     self as nccl, ncclDataType_t as Type, ncclRedOp_t as Reduction, ncclResult_t as Status,
 };
 
-use crate::device::{Device, enter, enter_another, ok};
+use crate::rules::device::{Device, enter, enter_another, ok};
 
 const SUCCESS: Status = Status::ncclSuccess;
 const IN_PROGRESS: Status = Status::ncclInProgress;

@@ -3,7 +3,7 @@
 
 use cudarc::driver::sys;
 
-use crate::device::{Device, ok};
+use crate::rules::device::{Device, ok};
 
 macro_rules! text {
     ($($name:literal)*) => {

@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use cudarc::cufft::sys::{self as cufft, cufftResult as Status, cufftType as Type};
 use cudarc::driver::sys;
 
-use crate::device::{Code, Device, ok};
+use crate::rules::device::{Code, Device, ok};
 
 #[track_caller]
 fn done(status: Status) {

@@ -6,7 +6,7 @@ use cachescope::ndarray::s;
 use cachescope::{Array, Float, Result};
 use half::{bf16, f16};
 
-use crate::dirty_device;
+use crate::arrays::dirty_device;
 
 #[test]
 fn equality_is_of_shape_device_and_elements() -> Result<()> {

@@ -5,7 +5,7 @@ use cachescope::{
     Array, Complex, ErrorKind, Float, Number, PadMode, Result, complex, concat, einsum, select,
 };
 
-use crate::fails;
+use crate::arrays::fails;
 
 type C64 = Complex<f64>;
 

@@ -2,8 +2,8 @@ use cachescope::ndarray;
 use cachescope::{Array, DeviceConfig, Element, ErrorKind, Float, Numeric, Result, Shape};
 use half::{bf16, f16};
 
+use crate::arrays::{dirty_device, fails};
 use crate::under_test::device_with;
-use crate::{dirty_device, fails};
 
 /// Calls a function for every type that an array can hold.
 macro_rules! for_every_element {

@@ -1,7 +1,7 @@
 use cachescope::ndarray::{self, Axis, s};
 use cachescope::{Array, ErrorKind, Result, concat};
 
-use crate::{dirty_device, fails};
+use crate::arrays::{dirty_device, fails};
 
 #[test]
 fn take_puts_the_axes_of_the_indices_where_the_axis_stood() -> Result<()> {

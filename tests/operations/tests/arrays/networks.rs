@@ -3,7 +3,7 @@
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, attention, einsum};
 
-use crate::fails;
+use crate::arrays::fails;
 use crate::under_test::device_with;
 
 fn ones(shape: &[usize]) -> Array<f32> {

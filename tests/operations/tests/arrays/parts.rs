@@ -7,9 +7,9 @@ use cachescope::ndarray::{ArrayD, Dimension, IxDyn, SliceInfo, SliceInfoElem, s}
 use cachescope::{Array, DeviceConfig, ErrorKind, Result, cache_scope, cache_stats};
 use proptest::prelude::*;
 
+use crate::arrays::{dirty_device, fails};
 use crate::strided::{Placement, placement};
 use crate::under_test::device_with;
-use crate::{dirty_device, fails};
 
 /// What is done to an array, or to what shares its memory.
 #[derive(Clone, Copy, Debug)]
@@ -322,7 +322,7 @@ fn copies_are_told_once_a_line() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
         "--exact",
-        "parts::copies_are_told_once_a_line",
+        "arrays::parts::copies_are_told_once_a_line",
         "--nocapture",
     ]);
     let output = command.env(CHILD, "1").output().unwrap();

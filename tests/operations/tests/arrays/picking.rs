@@ -5,9 +5,9 @@ use cachescope::{Array, Element, ErrorKind, Integer, Numeric, Result};
 use half::f16;
 use proptest::prelude::*;
 
-use crate::model::{alike, counted, dirty_scope, expected, for_types, value, with_axis};
+use crate::arrays::model::{alike, counted, dirty_scope, expected, for_types, value, with_axis};
+use crate::arrays::{dirty_device, fails};
 use crate::strided::{Placement, placement};
-use crate::{dirty_device, fails};
 
 /// Indices of an axis of `length`, some of them negative.
 fn indices(placement: &Placement, length: usize) -> Array<i64> {

@@ -4,7 +4,7 @@ use cachescope::{
 };
 use half::{bf16, f16};
 
-use crate::fails;
+use crate::arrays::fails;
 use crate::under_test::device_with;
 
 #[test]

@@ -3,9 +3,11 @@
 use cachescope::{Array, Element, ErrorKind, Result, concat, stack};
 use proptest::prelude::*;
 
-use crate::model::{alike, counted, dims, dirty_scope, expected, for_types, value, with_axis};
+use crate::arrays::model::{
+    alike, counted, dims, dirty_scope, expected, for_types, value, with_axis,
+};
+use crate::arrays::{dirty_device, fails};
 use crate::strided::{Placement, placement};
-use crate::{dirty_device, fails};
 
 fn check_repeat<T: Element>(array: &Placement, count: usize, axis: isize) {
     let array = array.build(value::<T>);

@@ -4,7 +4,7 @@ use cachescope::ndarray::s;
 use cachescope::{Array, Device, Element, ErrorKind, Float, Result, cache_scope, cache_stats};
 use half::{bf16, f16};
 
-use crate::{dirty_device, fails};
+use crate::arrays::{dirty_device, fails};
 
 /// Numbers without an order, which are the same on every run.
 fn mixed(count: usize) -> Vec<f32> {

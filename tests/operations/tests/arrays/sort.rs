@@ -6,8 +6,8 @@ use cachescope::{Array, Element, ErrorKind, Result};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
-use crate::fails;
-use crate::model::{alike, counted, dirty_scope, expected, some_dims};
+use crate::arrays::fails;
+use crate::arrays::model::{alike, counted, dirty_scope, expected, some_dims};
 use crate::strided::{Placement, placement};
 
 /// NaN last, and both zeros equal.

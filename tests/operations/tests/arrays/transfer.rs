@@ -1,8 +1,8 @@
 use cachescope::ndarray::{self, ArrayD, array, s};
 use cachescope::{Array, DeviceConfig, ErrorKind, Result};
 
+use crate::arrays::{dirty_device, fails};
 use crate::under_test::device_with;
-use crate::{dirty_device, fails};
 
 #[test]
 fn ndarray_goes_in_and_out_whatever_its_strides() -> Result<()> {

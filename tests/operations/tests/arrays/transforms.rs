@@ -4,9 +4,9 @@ use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{AnyElement, Array, Complex, ErrorKind, Float, Number, Result, complex, fft};
 use proptest::prelude::*;
 
-use crate::model::{counted, some_dims, with_axis};
+use crate::arrays::model::{counted, some_dims, with_axis};
+use crate::arrays::{dirty_device, fails};
 use crate::strided::placement;
-use crate::{dirty_device, fails};
 
 type C64 = Complex<f64>;
 

@@ -2,7 +2,7 @@ use cachescope::ndarray::{self, ArrayD, Axis, IxDyn, NewAxis, SliceInfoElem, s};
 use cachescope::{Array, ErrorKind, Result};
 use proptest::prelude::*;
 
-use crate::fails;
+use crate::arrays::fails;
 
 fn counted(dims: &[usize]) -> Result<(Array<i32>, ArrayD<i32>)> {
     let count: usize = dims.iter().product();

@@ -3,7 +3,7 @@
 use cachescope::ndarray::s;
 use cachescope::{Array, ConvOptions, DeviceConfig, INFER, PadMode, Result, cache_scope, meshgrid};
 
-use crate::dirty_device;
+use crate::arrays::dirty_device;
 use crate::under_test::device_with;
 
 #[test]

@@ -4,7 +4,7 @@ use cachescope::grad::optim::Sgd;
 use cachescope::grad::{Tape, checkpoint, detect_anomaly, hvp, value_and_grad, value_and_step};
 use cachescope::{Array, Device, DeviceConfig, Error, Result};
 
-use crate::differences::numbers;
+use crate::grad::differences::numbers;
 
 /// The line of the operation in [`loss`] that passes NaN back.
 const LINE: u32 = line!() + 6;

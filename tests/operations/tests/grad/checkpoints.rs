@@ -7,7 +7,7 @@ use cachescope::grad::{checkpoint, value_and_grad, value_and_step};
 use cachescope::{Array, ErrorKind, Result};
 use proptest::prelude::*;
 
-use crate::differences::numbers;
+use crate::grad::differences::numbers;
 
 const PARAMETERS: usize = 4;
 

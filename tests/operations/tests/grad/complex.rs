@@ -4,7 +4,7 @@ use cachescope::grad::value_and_grad;
 use cachescope::{Array, Complex, Result, complex, concat, einsum, fft, select};
 use ndarray::s;
 
-use crate::differences::{check, numbers};
+use crate::grad::differences::{check, numbers};
 
 type Numbers = Array<Complex<f64>>;
 

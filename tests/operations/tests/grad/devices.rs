@@ -4,7 +4,7 @@ use cachescope::grad::{stop_gradient, value_and_grad};
 use cachescope::{Array, Device, DeviceConfig, Result};
 use ndarray::s;
 
-use crate::differences::{check, numbers};
+use crate::grad::differences::{check, numbers};
 
 fn other() -> Device {
     Device::host_with(DeviceConfig::default()).unwrap()

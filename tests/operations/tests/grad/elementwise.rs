@@ -3,7 +3,7 @@
 use cachescope::grad::{hvp, value_and_grad};
 use cachescope::{Array, Result, select};
 
-use crate::differences::{check, numbers};
+use crate::grad::differences::{check, numbers};
 
 macro_rules! functions {
     ($($name:ident at $scale:expr;)+) => {

@@ -3,7 +3,7 @@
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result};
 
-use crate::differences::{check, numbers};
+use crate::grad::differences::{check, numbers};
 
 macro_rules! reductions {
     ($($name:ident $axis:ident $keepdims:ident;)+) => {

@@ -3,7 +3,7 @@
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result, concat, stack};
 
-use crate::differences::{check, numbers};
+use crate::grad::differences::{check, numbers};
 
 #[test]
 fn take_and_gather() -> Result<()> {

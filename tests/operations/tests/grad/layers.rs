@@ -10,7 +10,7 @@ use cachescope::{
     Array, ConvOptions, Device, DeviceConfig, ErrorKind, Result, cache_scope, manual_seed, select,
 };
 
-use crate::differences::{check, numbers};
+use crate::grad::differences::{check, numbers};
 
 #[test]
 fn layers_of_double_precision() -> Result<()> {

@@ -5,7 +5,7 @@ use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::testing::peak_of;
 use cachescope::{Array, CacheConfig, Device, DeviceConfig, Result, cache_scope, concat, stack};
 
-use crate::differences::{check, numbers};
+use crate::grad::differences::{check, numbers};
 
 const LENGTH: usize = 1 << 12;
 const BYTES: u64 = (LENGTH * size_of::<f64>()) as u64;

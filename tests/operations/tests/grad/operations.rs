@@ -11,8 +11,8 @@ use cachescope::{
 };
 use ndarray::s;
 
-use crate::complex::{self, spun};
-use crate::differences::{check, check_once, numbers};
+use crate::grad::complex::{self, spun};
+use crate::grad::differences::{check, check_once, numbers};
 
 type Loss = fn(&Array<f64>) -> Result<Array<f64>>;
 

@@ -9,7 +9,7 @@ use cachescope::grad::{Optimizer, Parameters, value_and_grad, value_and_step};
 use cachescope::testing::assert_no_allocations;
 use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, Policy, Result, cache_scope};
 
-use crate::differences::numbers;
+use crate::grad::differences::numbers;
 
 const STEPS: usize = 5;
 

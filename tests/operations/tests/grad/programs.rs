@@ -4,7 +4,7 @@ use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::testing::peak_of;
 use cachescope::{Array, Device, DeviceConfig, Policy, Result, cache_scope, uncached};
 
-use crate::differences::{check, numbers};
+use crate::grad::differences::{check, numbers};
 
 #[test]
 fn branches_loops_and_scopes() {

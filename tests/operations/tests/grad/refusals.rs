@@ -3,7 +3,7 @@
 use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::{Array, ErrorKind, Result};
 
-use crate::differences::numbers;
+use crate::grad::differences::numbers;
 
 fn refused<T>(result: Result<T>) -> (ErrorKind, String) {
     let error = result.err().expect("it is refused");

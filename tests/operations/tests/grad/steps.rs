@@ -6,7 +6,7 @@ use cachescope::grad::{
 };
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Float, Result};
 
-use crate::differences::numbers;
+use crate::grad::differences::numbers;
 
 #[derive(Parameters)]
 struct Network {

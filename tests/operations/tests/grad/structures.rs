@@ -3,7 +3,7 @@
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::{Array, Result};
 
-use crate::differences::numbers;
+use crate::grad::differences::numbers;
 
 #[derive(Parameters)]
 struct Layer<T: cachescope::Float> {
@@ -64,18 +64,18 @@ fn gradients_have_the_structure_of_the_parameters() -> Result<()> {
     assert_eq!(gradient.layers[0].weight.shape(), [3, 4]);
     assert!(gradient.layers[1].bias.is_none());
     // Each alone, held to differences.
-    crate::differences::check(&network.layers[0].weight, |weight| {
-        let mut moved = crate::structures::network();
+    crate::grad::differences::check(&network.layers[0].weight, |weight| {
+        let mut moved = crate::grad::structures::network();
         moved.layers[0].weight = weight.clone();
         run(&moved, &x)
     });
-    crate::differences::check(&network.scale.1[0], |offset| {
-        let mut moved = crate::structures::network();
+    crate::grad::differences::check(&network.scale.1[0], |offset| {
+        let mut moved = crate::grad::structures::network();
         moved.scale.1[0] = offset.clone();
         run(&moved, &x)
     });
     let (_, alone) = value_and_grad(&network.scale.0, |scale| {
-        let mut moved = crate::structures::network();
+        let mut moved = crate::grad::structures::network();
         moved.scale.0 = scale.clone();
         run(&moved, &x)
     })?;

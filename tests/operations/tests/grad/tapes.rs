@@ -7,7 +7,7 @@ use cachescope::grad::{Tape, hvp, jvp, value_and_grad, value_and_step};
 use cachescope::{Array, Error, ErrorKind, Result};
 use ndarray::s;
 
-use crate::differences::numbers;
+use crate::grad::differences::numbers;
 
 /// The error of gradients for what `pick` makes of a variable of shape `[2, 2]`.
 fn refused(pick: impl Fn(&Array<f64>) -> Result<Vec<Array<f64>>>) -> Error {

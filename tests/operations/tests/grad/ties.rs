@@ -3,7 +3,7 @@
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result};
 
-use crate::differences::numbers;
+use crate::grad::differences::numbers;
 
 type Loss = fn(&Array<f64>) -> Result<Array<f64>>;
 

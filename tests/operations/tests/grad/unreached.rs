@@ -7,7 +7,7 @@ use cachescope::grad::{
 };
 use cachescope::{Array, Error, ErrorKind, Result};
 
-use crate::differences::numbers;
+use crate::grad::differences::numbers;
 
 type Loss<'a> = &'a dyn Fn(&Array<f64>) -> Result<Array<f64>>;
 

@@ -4,7 +4,7 @@ use cachescope::grad::value_and_grad;
 use cachescope::{AnyElement, Array, Result};
 use ndarray::{SliceInfoElem, s};
 
-use crate::differences::numbers;
+use crate::grad::differences::numbers;
 
 /// Numbers by a linear congruence: the same ones for the same seed.
 #[derive(Clone)]

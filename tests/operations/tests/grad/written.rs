@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, ErrorKind, Result, elementwise, select};
 
-use crate::differences::{check, numbers};
+use crate::grad::differences::{check, numbers};
 
 const SLOPE: f64 = 0.25;
 

@@ -5,8 +5,8 @@ use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, Numeric};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
+use crate::ops::threads::same_bits;
 use crate::strided::{Placement, placement};
-use crate::threads::same_bits;
 use crate::under_test::device_with;
 
 /// The product, in `f64`, of the elements of two matrices.

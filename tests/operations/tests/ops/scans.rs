@@ -5,8 +5,8 @@ use cachescope::{Array, DeviceConfig, ErrorKind};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
+use crate::ops::threads::same_bits;
 use crate::strided::{placement, shape};
-use crate::threads::same_bits;
 use crate::under_test::device_with;
 
 fn small(position: usize) -> f32 {

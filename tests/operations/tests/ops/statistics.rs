@@ -5,8 +5,8 @@ use cachescope::{AnyElement, Array, DeviceConfig, Element, ErrorKind, Float, Res
 use half::{bf16, f16};
 use proptest::prelude::*;
 
+use crate::ops::threads::{Bits, same_bits};
 use crate::strided::{placement, shape};
-use crate::threads::{Bits, same_bits};
 use crate::under_test::device_with;
 
 fn small(position: usize) -> f32 {

@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use half::{bf16, f16};
 
 use super::{Rank, Reduction, Status, Type, destroy, done, nccl, ranks};
-use crate::device::{Device, ok};
+use crate::rules::device::{Device, ok};
 
 const REDUCTIONS: [Reduction; 5] = [
     Reduction::ncclSum,

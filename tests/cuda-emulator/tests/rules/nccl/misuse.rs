@@ -9,7 +9,7 @@ use super::{
     Rank, Reduction, Status, Type, async_error, begin, config, destroy, done, nccl, new_id, ranks,
     settle,
 };
-use crate::device::{Device, enter, ok};
+use crate::rules::device::{Device, enter, ok};
 
 const MIB: usize = 1 << 20;
 

@@ -10,7 +10,7 @@ use super::{
     Comm, IN_PROGRESS, Rank, SUCCESS, Status, async_error, begin, config, destroy, done, nccl,
     new_id, ranks, settle,
 };
-use crate::device::{Code, Device, enter, enter_another, ok};
+use crate::rules::device::{Code, Device, enter, enter_another, ok};
 
 /// Long enough for another thread to come where it waits.
 const A_WHILE: Duration = Duration::from_millis(50);

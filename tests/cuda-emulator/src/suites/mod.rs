@@ -1,0 +1,359 @@
+//! Test executables of several suites, each of which runs in a process of its own.
+//!
+//! A process has one driver, one environment and one set of counters, and tests assert what these
+//! hold. So the executable starts itself anew for each suite, on the host and on a CUDA device.
+//!
+//! A suite is a module of the executable. The arguments are libtest's: `pools:: --nocapture`
+//! runs the suite `pools` on each device that it is for. `CACHESCOPE_DEVICE` selects the runs on
+//! that device.
+
+mod arguments;
+
+use std::env;
+use std::io::{BufRead, BufReader, pipe};
+use std::path::Path;
+use std::process::{self, Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use arguments::Arguments;
+
+/// No suite takes so long, unless it hangs.
+const MOST_TIME: Duration = Duration::from_secs(15 * 60);
+
+/// The variable with the name of the run that a process is.
+const RUN: &str = "CACHESCOPE_TEST_RUN";
+
+/// The exit code if a test fails, as libtest has it.
+const FAILED: i32 = 101;
+
+/// A module of tests, and the devices that they run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Suite {
+    /// The module.
+    pub name: &'static str,
+    /// Each is a process.
+    pub runs: &'static [Run],
+}
+
+/// A process that runs a suite.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    device: RunDevice,
+    skipped: &'static [(&'static str, &'static str)],
+    skipped_on_hardware: &'static [(&'static str, &'static str)],
+    variables: &'static [(&'static str, &'static str)],
+    is_serial: bool,
+    is_long: bool,
+    is_possible: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum RunDevice {
+    Host,
+    Cuda,
+    /// Prepared by the function, before `main`.
+    Own(fn()),
+}
+
+impl Run {
+    const fn new(device: RunDevice) -> Self {
+        Self {
+            device,
+            skipped: &[],
+            skipped_on_hardware: &[],
+            variables: &[],
+            is_serial: false,
+            is_long: false,
+            is_possible: true,
+        }
+    }
+
+    /// Returns a run on the host device.
+    #[must_use]
+    pub const fn host() -> Self {
+        Self::new(RunDevice::Host)
+    }
+
+    /// Returns a run on the real CUDA device where there is one, else on the emulated one.
+    #[must_use]
+    pub const fn cuda() -> Self {
+        Self::new(RunDevice::Cuda)
+    }
+
+    /// Returns a run in a process that calls `prepare` before `main`, while it has one thread.
+    #[must_use]
+    pub const fn own(prepare: fn()) -> Self {
+        Self::new(RunDevice::Own(prepare))
+    }
+
+    /// Leaves out the tests whose names contain one of these texts. Each comes with the reason.
+    #[must_use]
+    pub const fn without(mut self, tests: &'static [(&'static str, &'static str)]) -> Self {
+        self.skipped = tests;
+        self
+    }
+
+    /// Leaves out these tests on a real device, as [`without`](Self::without) does on every device.
+    #[must_use]
+    pub const fn without_on_hardware(
+        mut self,
+        tests: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        self.skipped_on_hardware = tests;
+        self
+    }
+
+    /// Sets variables of the environment.
+    #[must_use]
+    pub const fn with(mut self, variables: &'static [(&'static str, &'static str)]) -> Self {
+        self.variables = variables;
+        self
+    }
+
+    /// Runs one test at a time.
+    #[must_use]
+    pub const fn serial(mut self) -> Self {
+        self.is_serial = true;
+        self
+    }
+
+    /// Runs on the emulator only where `CACHESCOPE_EMULATOR_ALL=1`, because it takes minutes.
+    #[must_use]
+    pub const fn long(mut self) -> Self {
+        self.is_long = true;
+        self
+    }
+
+    /// Leaves out the run in a build that cannot do it.
+    #[must_use]
+    pub const fn only_if(mut self, is_possible: bool) -> Self {
+        self.is_possible = is_possible;
+        self
+    }
+
+    fn device_name(&self) -> &'static str {
+        match self.device {
+            RunDevice::Host => "host",
+            RunDevice::Cuda => "cuda",
+            RunDevice::Own(_) => "emulator",
+        }
+    }
+
+    /// Returns whether this run is possible, and on the device that `CACHESCOPE_DEVICE` names.
+    fn is_selected(&self) -> bool {
+        let wanted = env::var("CACHESCOPE_DEVICE").unwrap_or_default();
+        self.is_possible && (wanted.is_empty() || wanted.starts_with(self.device_name()))
+    }
+
+    fn leaves_out(&self, test: &str, is_real: bool) -> bool {
+        let on_hardware = if is_real {
+            self.skipped_on_hardware
+        } else {
+            &[]
+        };
+        let mut skipped = self.skipped.iter().chain(on_hardware);
+        skipped.any(|(text, _)| test.contains(text))
+    }
+
+    /// The test executable as this run, with no arguments yet. `None`, after a line that says why,
+    /// where there is no such device.
+    fn command(&self, target: &Path) -> Option<Command> {
+        let program = env::current_exe().expect("a process knows its program");
+        let mut command = match self.device {
+            RunDevice::Cuda => crate::command_on_cuda(&program, target)?,
+            RunDevice::Host => {
+                let mut command = Command::new(program);
+                command.env_remove("CACHESCOPE_DEVICE");
+                command
+            }
+            RunDevice::Own(_) => Command::new(program),
+        };
+        command.envs(self.variables.iter().copied());
+        Some(command)
+    }
+}
+
+/// Makes a test executable run each suite of a table in a process of its own.
+///
+/// All of it happens before `main`, where a process has one thread and may change its environment.
+#[macro_export]
+macro_rules! run_suites {
+    ($suites:expr) => {
+        // SAFETY: the loader calls each entry of this section once, as a C function, before `main`.
+        #[used]
+        #[cfg_attr(
+            target_vendor = "apple",
+            unsafe(link_section = "__DATA,__mod_init_func")
+        )]
+        #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
+        static RUN_SUITES: extern "C" fn() = {
+            extern "C" fn run_suites() {
+                $crate::start_suites($suites, ::std::path::Path::new(env!("CARGO_TARGET_TMPDIR")));
+            }
+            run_suites
+        };
+    };
+}
+
+/// Does the work of [`run_suites!`], before `main`.
+pub fn start_suites(suites: &[Suite], target: &Path) {
+    if let Ok(name) = env::var(RUN) {
+        prepare(suites, &name);
+        return;
+    }
+    let arguments = Arguments::new(env::args().skip(1));
+    if arguments.wants_help {
+        return;
+    }
+    let tests = all_tests();
+    for test in &tests {
+        let is_in = |suite: &Suite| suite.name == suite_of(test);
+        assert!(suites.iter().any(is_in), "{test} belongs to no suite");
+    }
+    let tests: Vec<&String> = tests.iter().filter(|test| arguments.select(test)).collect();
+    if arguments.wants_list {
+        return list(suites, &tests);
+    }
+    process::exit(run_all(suites, &tests, &arguments.others, target));
+}
+
+fn name_of(suite: &Suite, run: &Run) -> String {
+    format!("{} on {}", suite.name, run.device_name())
+}
+
+/// Makes this process the run of that name.
+fn prepare(suites: &[Suite], name: &str) {
+    let all = suites
+        .iter()
+        .flat_map(|suite| suite.runs.iter().map(move |run| (suite, run)));
+    let mut named = all.filter(|(suite, run)| name_of(suite, run) == name);
+    if let Some((_, run)) = named.next()
+        && let RunDevice::Own(prepare) = run.device
+    {
+        prepare();
+    }
+}
+
+fn suite_of(test: &str) -> &str {
+    test.split("::").next().unwrap_or_default()
+}
+
+/// The names of the executable's tests.
+fn all_tests() -> Vec<String> {
+    let program = env::current_exe().expect("a process knows its program");
+    let output = Command::new(program)
+        .args(["--list", "--format", "terse"])
+        // A process that knows its run does as libtest does.
+        .env(RUN, "none")
+        .output();
+    let output = output.expect("the test executable can be started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+    names.map(str::to_owned).collect()
+}
+
+/// Prints what [`run_all`] would run, and ends the process.
+fn list(suites: &[Suite], tests: &[&String]) {
+    let is_real = crate::has_device();
+    let is_run = |test: &str| {
+        let of_test = suites.iter().filter(|suite| suite.name == suite_of(test));
+        let mut runs = of_test.flat_map(|suite| suite.runs);
+        runs.any(|run| run.is_selected() && !run.leaves_out(test, is_real))
+    };
+    for test in tests.iter().filter(|test| is_run(test)) {
+        println!("{test}: test");
+    }
+    process::exit(0);
+}
+
+/// Runs these tests, and returns the exit code.
+fn run_all(suites: &[Suite], tests: &[&String], options: &[String], target: &Path) -> i32 {
+    let mut failed = Vec::new();
+    for suite in suites {
+        let in_suite = |test: &&&String| suite_of(test) == suite.name;
+        let tests: Vec<&String> = tests.iter().filter(in_suite).copied().collect();
+        for run in suite.runs.iter().filter(|run| run.is_selected()) {
+            if !succeeds(suite, run, &tests, options, target) {
+                failed.push(name_of(suite, run));
+            }
+        }
+    }
+    if failed.is_empty() {
+        return 0;
+    }
+    println!("failed: {}", failed.join(", "));
+    FAILED
+}
+
+/// Runs these tests of a suite, and returns whether all is well.
+fn succeeds(
+    suite: &Suite,
+    run: &Run,
+    tests: &[&String],
+    options: &[String],
+    target: &Path,
+) -> bool {
+    let name = name_of(suite, run);
+    let is_real = matches!(run.device, RunDevice::Cuda) && crate::has_device();
+    let tests = tests.iter().filter(|test| !run.leaves_out(test, is_real));
+    let tests: Vec<_> = tests.collect();
+    if tests.is_empty() {
+        return true;
+    }
+    if run.is_long && !is_real && !crate::is_set("CACHESCOPE_EMULATOR_ALL") {
+        println!("skipped: {name} takes minutes; CACHESCOPE_EMULATOR_ALL=1 runs it");
+        return true;
+    }
+    let Some(mut command) = run.command(target) else {
+        return !crate::is_set("CACHESCOPE_REQUIRE_CUDA");
+    };
+    command.env(RUN, &name).args(options);
+    if run.is_serial {
+        command.arg("--test-threads=1");
+    }
+    command.arg("--exact").args(tests);
+    println!("\n     Suite {name}");
+    is_well(&name, command)
+}
+
+/// Runs a program to its end and shows what it says. Returns whether it succeeded, and the emulator
+/// was not misused.
+fn is_well(name: &str, mut command: Command) -> bool {
+    let (said, writer) = pipe().expect("a pipe can be made");
+    let errors = writer.try_clone().expect("a pipe can be shared");
+    command.stdin(Stdio::null()).stdout(writer).stderr(errors);
+    let mut child = command
+        .spawn()
+        .expect("the test executable can be started anew");
+    // Its ends of the pipe would keep the pipe open.
+    drop(command);
+    let (ended, end) = channel();
+    let reader = thread::spawn(move || {
+        let mut misused = false;
+        for line in BufReader::new(said).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            misused |= line.starts_with("cuda-emulator: ") && line.contains(" misuses in all");
+            println!("{line}");
+        }
+        // Nobody waits for it where the time is over.
+        let _ = ended.send(());
+        misused
+    });
+    if let Err(RecvTimeoutError::Timeout) = end.recv_timeout(MOST_TIME) {
+        println!("{name} is stopped after {} s", MOST_TIME.as_secs());
+        stop(&mut child);
+    }
+    let status = child.wait().expect("a child ends");
+    let misused = reader.join().unwrap_or(true);
+    if !status.success() {
+        println!("{name}: {status}");
+    }
+    status.success() && !misused
+}
+
+fn stop(child: &mut Child) {
+    // It may have ended in between.
+    let _ = child.kill();
+}

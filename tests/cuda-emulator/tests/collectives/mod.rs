@@ -1,0 +1,48 @@
+//! Groups of CUDA devices: NCCL on emulated ones, streams as late as they may be; and threads that carry arrays of a device.
+
+mod calls;
+mod failures;
+mod registered;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cachescope::collective::{Group, NcclId};
+use cachescope::{Device, DeviceConfig, Result};
+
+/// As many as the process has, by the table of suites.
+const DEVICES: usize = 4;
+
+/// The emulator counts calls for the whole process, and runs the work of all devices, so the tests take turns.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What `body` gives on each of so many ranks, each on a device of its own.
+fn on_ranks<R: Send>(
+    size: usize,
+    config: DeviceConfig,
+    body: impl Fn(&Group, &Device) -> Result<R> + Sync,
+) -> Vec<Result<R>> {
+    let id = NcclId::new().unwrap();
+    let id = NcclId::from_bytes(id.to_bytes());
+    let run = |rank: usize| {
+        let device = Device::cuda_with(rank, config.clone())?;
+        let _current = device.enter();
+        let group = Group::nccl(rank, size, id)?;
+        assert_eq!((group.rank(), group.size()), (rank, size));
+        let result = body(&group, &device)?;
+        device.synchronize()?;
+        Ok(result)
+    };
+    std::thread::scope(|threads| {
+        let ranks: Vec<_> = (0..size)
+            .map(|rank| threads.spawn(move || run(rank)))
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn all_of<R>(outcomes: Vec<Result<R>>) -> Result<Vec<R>> {
+    outcomes.into_iter().collect()
+}

@@ -1,0 +1,128 @@
+//! CUDA devices as the library's users see them, on the emulator: opening, memory, transfers, streams, kernels
+//! on disk, the driver's failures, and the end.
+
+mod ending;
+mod failures;
+mod kernels;
+mod launches;
+mod memory;
+mod opening;
+mod timing;
+mod transfers;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cachescope::{Device, DeviceConfig, PoolKind};
+use cuda_emulator::{Control, Report};
+
+/// What each of the emulated devices has.
+const DEVICE_BYTES: usize = 64 << 20;
+const DEVICES: usize = 3;
+
+/// Before `main`: the emulator, whether there is a real device or not, because these count its calls.
+pub(super) fn prepare() {
+    let settings = [
+        ("CACHESCOPE_CUDA_EMULATOR", "1".to_owned()),
+        ("CACHESCOPE_EMULATOR_DEVICES", DEVICES.to_string()),
+        ("CACHESCOPE_EMULATOR_MEMORY", DEVICE_BYTES.to_string()),
+    ];
+    for (name, value) in settings {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: there is one thread yet.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+    ending::drop_after_the_driver();
+    if std::env::var_os("CACHESCOPE_TEST_WITHOUT").is_none() {
+        cuda_emulator::start(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    }
+    if let Some(cache) = std::env::var_os("CACHESCOPE_TEST_KERNELS") {
+        // SAFETY: as above.
+        unsafe { std::env::set_var("CACHESCOPE_KERNEL_CACHE", cache) };
+    }
+}
+
+/// The emulator counts for the whole process, so the tests take turns.
+struct Turn {
+    control: Control,
+    before: Report,
+    complaints: u64,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    fn take() -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let control = Control::of_process().expect("the emulator is loaded");
+        Self {
+            before: control.report(),
+            complaints: control.complaints(),
+            control,
+            _turn: turn,
+        }
+    }
+
+    /// How many calls of that name `body` makes.
+    fn calls_of(&self, name: &str, body: impl FnOnce()) -> u64 {
+        let before = self.control.calls_of(name);
+        body();
+        self.control.calls_of(name) - before
+    }
+
+    /// Asserts that the devices of this turn left nothing behind but what the process keeps.
+    #[track_caller]
+    fn end(&self) {
+        let kept = Report {
+            contexts: self.control.report().contexts,
+            modules: self.control.report().modules,
+            ..self.before
+        };
+        assert_eq!(self.control.report(), kept, "something is left");
+        self.assert_no_misuse();
+    }
+
+    /// Asserts that as many pools were destroyed with memory in them as this says, whose frees a test made
+    /// fail, and that nothing else was misused.
+    #[track_caller]
+    fn forgive_pools(&self, count: u64) {
+        let complaints = self.control.complaints() - self.complaints;
+        let last = self.control.last_complaint();
+        assert_eq!(complaints, count, "{last}");
+        assert!(
+            count == 0 || last.starts_with("a memory pool is destroyed with"),
+            "{last}"
+        );
+        self.control.forgive(count);
+    }
+
+    #[track_caller]
+    fn assert_no_misuse(&self) {
+        let complaints = self.control.complaints();
+        let last = self.control.last_complaint();
+        assert_eq!(complaints, self.complaints, "{last}");
+    }
+}
+
+/// A device of its own with that pool.
+fn device(pool: PoolKind) -> Device {
+    let config = DeviceConfig {
+        pool,
+        ..DeviceConfig::default()
+    };
+    Device::cuda_with(0, config).unwrap()
+}
+
+const POOLS: [PoolKind; 4] = [
+    PoolKind::BestFit,
+    PoolKind::Binned,
+    PoolKind::Direct,
+    PoolKind::StreamOrdered,
+];
+
+/// Numbers that differ from those of every other `seed`.
+fn numbers(seed: usize, count: usize) -> Vec<u32> {
+    let number = |index: usize| (index.wrapping_mul(2_654_435_761) ^ seed.wrapping_mul(97)) as u32;
+    (0..count).map(number).collect()
+}

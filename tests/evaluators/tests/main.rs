@@ -1,0 +1,26 @@
+//! The evaluators of the host. A target of its own, because it is compiled a second time with
+//! optimisation, where expressions have loops of their own.
+
+#[macro_use]
+#[path = "../../../src/functions.rs"]
+mod functions;
+
+mod agreement;
+mod recorded;
+mod together;
+
+use cuda_emulator::{Run, Suite};
+
+/// Thousands of kernels, each of which takes g++ a quarter of a second. Comparisons of the host's evaluators are left out.
+const LONG: Run = Run::cuda()
+    .with(&[("CACHESCOPE_EMULATOR_MEMORY", "17179869184")])
+    .without(&[("agreement::", "between the evaluators of the host")])
+    .long();
+
+const RUNS: [Run; 2] = [Run::host(), LONG];
+
+const fn suite(name: &'static str) -> Suite {
+    Suite { name, runs: &RUNS }
+}
+
+cuda_emulator::run_suites!(&[suite("agreement"), suite("recorded"), suite("together")]);

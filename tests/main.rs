@@ -1,0 +1,97 @@
+//! The suites of the library. Each runs in a process of its own, on the host, and on a CUDA device
+//! where that tests something new: the real one where there is one, else the emulated one.
+
+#[cfg(feature = "backtraces")]
+mod backtraces;
+mod bad_input;
+mod bounds;
+mod collective;
+mod environment;
+mod faults;
+mod gradients;
+mod interop;
+mod layering;
+mod pools;
+mod recording;
+mod scopes;
+mod streams;
+mod stress;
+mod train_digits;
+mod under_test;
+
+use cuda_emulator::{Run, Suite};
+
+/// Larger than any limit of a test; what is not touched costs nothing.
+const MEMORY: (&str, &str) = ("CACHESCOPE_EMULATOR_MEMORY", "17179869184");
+/// The emulator watches that the host leaves the device's memory alone, which takes time with every
+/// call that waits.
+const GUARD: (&str, &str) = ("CACHESCOPE_EMULATOR_GUARD", "1");
+
+const HOST: Run = Run::host();
+const CUDA: Run = Run::cuda().only_if(HAS_CUDA).with(&[MEMORY]);
+const GUARDED: Run = CUDA.with(&[MEMORY, GUARD]);
+
+const HAS_CUDA: bool = cfg!(feature = "cuda");
+
+/// Why a test of the host's does not hold on CUDA.
+const DEFERRED: &str =
+    "a drop waits for nothing there, so that a segment is released by the next call";
+const LATER: &str = "there, a bad index is told by the next call that waits";
+const EARLY: &str = "a real device may have done the work before anybody looks whether it has";
+
+const POOLS: Run = CUDA.without(&[
+    (
+        "kinds::a_stream_ordered_pool_is_the_drivers_own",
+        "the host has no such pool",
+    ),
+    (
+        "kinds::a_direct_pool_holds_what_is_handed_out_and_no_more",
+        DEFERRED,
+    ),
+    ("blocks::used_and_free_are_the_total_at_all_times", DEFERRED),
+]);
+
+/// One test at a time: all share one context, and a release waits for all of its streams, those
+/// that another test holds back among them.
+const STREAMS: Run = GUARDED
+    .serial()
+    .without(&[("panics::", "a kernel does not panic")])
+    .without_on_hardware(&[
+        ("pending::a_block_is_pending_while", EARLY),
+        ("pending::a_block_written_elsewhere", EARLY),
+        ("pending::a_block_that_another_thread_drops", EARLY),
+        ("pending::an_orphan_of_a_removed_cache", EARLY),
+        ("pending::rung_3_brings", EARLY),
+        ("releasing::an_exit_after_an_invalidation", EARLY),
+        ("releasing::dropping_does_not_wait", EARLY),
+        ("releasing::trimming_waits", EARLY),
+    ]);
+
+const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
+    Suite { name, runs }
+}
+
+static SUITES: [Suite; 15] = [
+    suite("layering", &[HOST]),
+    suite("environment", &[HOST]),
+    suite("pools", &[HOST, POOLS]),
+    suite("scopes", &[HOST, CUDA]),
+    suite("streams", &[HOST, STREAMS]),
+    suite("stress", &[HOST, CUDA]),
+    // Reservations that are worth failing are of millions of elements.
+    suite("faults", &[HOST, CUDA.long()]),
+    suite("recording", &[HOST]),
+    suite("backtraces", &[HOST]),
+    suite(
+        "bad_input",
+        &[HOST, GUARDED.without(&[("indices_out_of_range", LATER)])],
+    ),
+    suite("bounds", &[HOST]),
+    suite("interop", &[HOST, CUDA]),
+    suite("gradients", &[HOST, CUDA]),
+    suite("collective", &[HOST]),
+    // Epochs are of hundreds of steps.
+    suite("train_digits", &[HOST, CUDA.long()]),
+];
+
+cuda_emulator::run_suites!(&SUITES);

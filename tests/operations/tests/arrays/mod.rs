@@ -1,0 +1,53 @@
+//! Arrays as a user handles them: made, moved, viewed, indexed, compared and printed.
+
+mod axes;
+mod compare;
+mod complex;
+mod construct;
+mod copies;
+mod extremes;
+mod index;
+mod locations;
+mod model;
+mod networks;
+mod parts;
+mod picking;
+mod policies;
+mod print;
+mod random;
+mod regions;
+mod selection;
+mod sort;
+mod threads;
+mod transfer;
+mod transforms;
+mod views;
+mod windows;
+
+use crate::under_test::device_with;
+use cachescope::{Device, DeviceConfig, ErrorKind, Result};
+
+/// Asserts that `outcome` is an error of `kind` whose text contains `text`.
+#[track_caller]
+fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
+    match outcome {
+        Ok(_) => panic!("expected {kind:?}: {text}"),
+        Err(error) => {
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(error.to_string().contains(text), "{error}");
+            let here = std::panic::Location::caller().file();
+            assert!(
+                error.location().is_some_and(|told| told.file() == here),
+                "{error:?}"
+            );
+        }
+    }
+}
+
+/// A host device of its own, whose recycled memory is full of what no array may show.
+fn dirty_device() -> Result<Device> {
+    device_with(DeviceConfig {
+        fill_recycled: Some(0xA5),
+        ..Default::default()
+    })
+}

@@ -1,0 +1,64 @@
+//! The operations, for each type of elements, on the host and on a CUDA device. Each suite runs in
+//! a process of its own.
+
+#[macro_use]
+#[path = "../../../src/functions.rs"]
+mod functions;
+
+mod arrays;
+mod grad;
+mod ops;
+mod reference;
+mod strided;
+#[path = "../../under_test/mod.rs"]
+mod under_test;
+
+use cuda_emulator::{Run, Suite};
+
+const HOST: Run = Run::host();
+
+/// Larger than any limit of a test; what is not touched costs nothing.
+const CUDA: Run = Run::cuda().with(&[("CACHESCOPE_EMULATOR_MEMORY", "17179869184")]);
+
+/// Thousands of kernels, each of which takes g++ a quarter of a second.
+const LONG: Run = CUDA.long();
+
+/// The emulator watches that the host leaves the device's memory alone, which takes time with every
+/// call that waits.
+const GUARDED: Run = Run::cuda().with(&[
+    ("CACHESCOPE_EMULATOR_MEMORY", "17179869184"),
+    ("CACHESCOPE_EMULATOR_GUARD", "1"),
+]);
+
+const LATER: &str = "there, a bad index is told by the next call that waits";
+const ROOM: &str = "a reduction by several blocks takes room for their results";
+
+const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
+    Suite { name, runs }
+}
+
+static SUITES: [Suite; 4] = [
+    suite(
+        "arrays",
+        &[
+            HOST,
+            GUARDED.without(&[
+                ("index::a_bad_index_is_named", LATER),
+                ("picking::a_bad_index_is_named", LATER),
+                ("picking::what_does_not_go_together_is_named", LATER),
+                ("networks::a_bad_class_is_named", LATER),
+            ]),
+        ],
+    ),
+    suite("grad", &[HOST]),
+    suite(
+        "ops",
+        &[
+            HOST,
+            LONG.without(&[("reductions::a_fused_reduction_stores", ROOM)]),
+        ],
+    ),
+    suite("reference", &[HOST, LONG]),
+];
+
+cuda_emulator::run_suites!(&SUITES);

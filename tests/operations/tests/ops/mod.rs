@@ -1,0 +1,13 @@
+//! Operations on arrays, against naive oracles and ndarray.
+
+mod accuracy;
+mod assign;
+mod casts;
+mod elementwise;
+mod expressions;
+mod matmul;
+mod reductions;
+mod scans;
+mod statistics;
+mod threads;
+mod user_functions;

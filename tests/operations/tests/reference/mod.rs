@@ -1,0 +1,134 @@
+//! Every operation against NumPy, by cases that `make.py` wrote to the files here: once as they
+//! are, and under every policy in memory that holds what nobody may rely on.
+
+/// Calls a function of the table for the type of that name. The lists are those of `values.py`: each
+/// operation and type is a kernel to compile, so some types stand for the others.
+macro_rules! by_type {
+    ($trial:ident, $element:expr, $function:ident: floats) => {
+        by_type!($trial, $element, $function: f32 f64 f16 bf16)
+    };
+    ($trial:ident, $element:expr, $function:ident: numbers) => {
+        by_type!($trial, $element, $function: f32 f64 f16 bf16 i8 i32 u8 u64)
+    };
+    ($trial:ident, $element:expr, $function:ident: some) => {
+        by_type!($trial, $element, $function: f32 f64 f16 bf16 i16 i64 u16 u32 bool)
+    };
+    ($trial:ident, $element:expr, $function:ident: all) => {
+        by_type!($trial, $element, $function: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool)
+    };
+    ($trial:ident, $element:expr, $function:ident: $($type:ident)+) => {
+        match $element {
+            $(stringify!($type) => $function::<$type>($trial),)+
+            other => panic!("no type {other}"),
+        }
+    };
+}
+
+mod book;
+mod complex;
+mod decompositions;
+mod elementwise;
+mod linear;
+mod networks;
+mod policies;
+mod reductions;
+mod selection;
+mod shapes;
+mod stored;
+mod transforms;
+mod trial;
+mod windows;
+
+use book::Book;
+use trial::{Outcome, Trial};
+
+/// A file, and the table that knows its operations.
+type Table = (&'static str, fn(&mut Trial<'_>));
+
+const TABLES: [Table; 10] = [
+    ("elementwise", elementwise::run),
+    ("reductions", reductions::run),
+    ("linear", linear::run),
+    ("shapes", shapes::run),
+    ("windows", windows::run),
+    ("networks", networks::run),
+    ("selection", selection::run),
+    ("decompositions", decompositions::run),
+    ("complex", complex::run),
+    ("transforms", transforms::run),
+];
+
+/// Fails with what differed, and where a case has an operation that no table knows.
+fn assert_agreement(book: &Book, outcome: &Outcome) {
+    let (name, unknown) = (&book.name, &outcome.unknown);
+    assert!(unknown.is_empty(), "{name}: no row for {unknown:?}");
+    assert!(
+        outcome.failures.is_empty(),
+        "{}, by {}: {} of {} cases differ\n{}",
+        book.name,
+        book.numpy,
+        outcome.failures.len(),
+        book.cases.len(),
+        outcome.shown()
+    );
+}
+
+fn check(name: &str) {
+    let book = Book::read(name);
+    let (_, table) = TABLES.iter().find(|(table, _)| *table == name).unwrap();
+    let mut outcome = Outcome::default();
+    for case in &book.cases {
+        outcome.try_case(&book, case, *table);
+    }
+    assert_agreement(&book, &outcome);
+}
+
+#[test]
+fn elementwise_operations_agree() {
+    check("elementwise");
+}
+
+#[test]
+fn reductions_agree() {
+    check("reductions");
+}
+
+#[test]
+fn linear_algebra_agrees() {
+    check("linear");
+}
+
+#[test]
+fn windows_and_convolutions_agree() {
+    check("windows");
+}
+
+#[test]
+fn shapes_and_indices_agree() {
+    check("shapes");
+}
+
+#[test]
+fn networks_agree() {
+    check("networks");
+}
+
+#[test]
+fn masks_counts_and_order_statistics_agree() {
+    check("selection");
+}
+
+#[test]
+fn complex_numbers_agree() {
+    check("complex");
+}
+
+#[test]
+fn factorizations_agree() {
+    check("decompositions");
+}
+
+#[test]
+fn transforms_agree() {
+    check("transforms");
+}

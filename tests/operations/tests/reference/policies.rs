@@ -1,0 +1,63 @@
+//! The same cases under every policy, in memory that is overwritten before it serves again: no
+//! kernel may rely on what a block held.
+
+use cachescope::{DeviceConfig, Policy, cache_scope};
+
+use crate::reference::book::Book;
+use crate::reference::trial::Outcome;
+use crate::reference::{TABLES, assert_agreement};
+use crate::under_test::device_with;
+
+/// All ones: NaN in every float type, and −1 or the largest of the integers.
+const PATTERN: u8 = 0xff;
+/// Cases of one entry.
+const CASES: usize = 300;
+/// A plan is made after the first entry, and the chunk of Bump is as long as it need be in the third.
+const ENTRIES: usize = 3;
+
+fn check(policy: Policy) {
+    for (name, table) in TABLES {
+        let device = device_with(DeviceConfig {
+            fill_recycled: Some(PATTERN),
+            ..DeviceConfig::default()
+        });
+        let device = device.unwrap();
+        let _current = device.enter();
+        let book = Book::read(name);
+        let mut outcome = Outcome::default();
+        for (number, cases) in book.cases.chunks(CASES).enumerate() {
+            let scope = format!("{name} {number}");
+            for _ in 0..ENTRIES {
+                cache_scope!(&scope, policy = policy, {
+                    for case in cases {
+                        outcome.try_case(&book, case, table);
+                    }
+                });
+            }
+            let stats = device.cache_stats(&scope).unwrap();
+            assert!(stats.hits > stats.misses, "{scope}: {stats:?}");
+            device.remove_cache(&scope);
+        }
+        assert_agreement(&book, &outcome);
+    }
+}
+
+#[test]
+fn recycled_blocks_may_hold_anything() {
+    check(Policy::Recycle);
+}
+
+#[test]
+fn blocks_of_the_pool_may_hold_anything() {
+    check(Policy::Release);
+}
+
+#[test]
+fn chunks_may_hold_anything() {
+    check(Policy::Bump);
+}
+
+#[test]
+fn slabs_may_hold_anything() {
+    check(Policy::Plan);
+}

@@ -1,0 +1,229 @@
+//! One case, as a table of operations sees it, and what came of all of them.
+
+use std::collections::BTreeSet;
+
+use cachescope::{Array, Device, ErrorKind, Result};
+
+use crate::reference::book::{Book, Case};
+use crate::reference::stored::Stored;
+
+/// Failures that are printed.
+const SHOWN: usize = 25;
+
+/// A case under way.
+pub(crate) struct Trial<'a> {
+    book: &'a Book,
+    case: &'a Case,
+    /// What differed; `None` until an operation was found.
+    verdict: Option<Result<(), String>>,
+}
+
+impl Trial<'_> {
+    pub(crate) fn op(&self) -> &str {
+        &self.case.op
+    }
+
+    /// The element type of the input at `position`.
+    pub(crate) fn element(&self, position: usize) -> &str {
+        &self.case.inputs[position].element
+    }
+
+    /// The element type of the first output.
+    pub(crate) fn output_element(&self) -> &str {
+        &self.case.outputs[0].element
+    }
+
+    pub(crate) fn count_of_inputs(&self) -> usize {
+        self.case.inputs.len()
+    }
+
+    pub(crate) fn input<T: Stored>(&self, position: usize) -> Array<T> {
+        self.book.array(&self.case.inputs[position])
+    }
+
+    pub(crate) fn inputs<T: Stored>(&self) -> Vec<Array<T>> {
+        (0..self.case.inputs.len())
+            .map(|position| self.input(position))
+            .collect()
+    }
+
+    /// The plain number at `position`.
+    pub(crate) fn arg<T: Stored>(&self, position: usize) -> T {
+        T::of(self.case.args[position])
+    }
+
+    pub(crate) fn axis(&self, position: usize) -> isize {
+        self.case.args[position] as isize
+    }
+
+    pub(crate) fn args(&self) -> Vec<isize> {
+        self.case
+            .args
+            .iter()
+            .map(|&number| number as isize)
+            .collect()
+    }
+
+    pub(crate) fn count(&self, position: usize) -> usize {
+        self.case.args[position] as usize
+    }
+
+    pub(crate) fn counts(&self) -> Vec<usize> {
+        self.case
+            .args
+            .iter()
+            .map(|&number| number as usize)
+            .collect()
+    }
+
+    /// Holds a result to what the case expects.
+    pub(crate) fn gives<T: Stored>(&mut self, result: Result<Array<T>>) {
+        self.decide(result, |trial, array| trial.judge(0, &array));
+    }
+
+    /// Holds several results to what the case expects.
+    pub(crate) fn gives_all<T: Stored>(&mut self, results: Result<Vec<Array<T>>>) {
+        let wanted = self.case.outputs.len();
+        self.decide(results, |trial, arrays| {
+            if arrays.len() != wanted {
+                return Err(format!("{} arrays instead of {wanted}", arrays.len()));
+            }
+            let mut arrays = arrays.iter().enumerate();
+            arrays.try_for_each(|(position, array)| trial.judge(position, array))
+        });
+    }
+
+    /// Holds two results of two types to what the case expects.
+    pub(crate) fn gives_both<T: Stored, U: Stored>(
+        &mut self,
+        results: Result<(Array<T>, Array<U>)>,
+    ) {
+        self.decide(results, |trial, (first, second)| {
+            trial.judge(0, &first)?;
+            trial.judge(1, &second)
+        });
+    }
+
+    fn decide<R>(&mut self, result: Result<R>, judge: impl Fn(&Self, R) -> Result<(), String>) {
+        self.verdict = match result {
+            Ok(result) => Some(judge(self, result)),
+            // As if there were no such operation.
+            Err(error) if error.kind() == ErrorKind::Unsupported => None,
+            Err(error) => Some(Err(error.to_string())),
+        };
+    }
+
+    fn judge<T: Stored>(&self, position: usize, array: &Array<T>) -> Result<(), String> {
+        let place = &self.case.outputs[position];
+        if T::IN_FILES != place.element {
+            return Err(format!(
+                "elements of {} instead of {}",
+                T::IN_FILES,
+                place.element
+            ));
+        }
+        if array.shape() != place.shape() {
+            return Err(format!(
+                "the shape {:?} instead of {:?}",
+                array.shape(),
+                place.shape()
+            ));
+        }
+        let (got, wanted) = (array.to_vec().unwrap(), self.book.slice::<T>(place));
+        for (index, (&got, &wanted)) in got.iter().zip(wanted).enumerate() {
+            if !self.agree(got, wanted) {
+                let apart = got.apart(wanted);
+                return Err(format!(
+                    "{got:?} instead of {wanted:?} at {index}, {apart} ulps apart"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn agree<T: Stored>(&self, got: T, wanted: T) -> bool {
+        if self.case.zeros && wanted == T::zero() && got == T::zero() {
+            return got.below_zero() == wanted.below_zero();
+        }
+        let distance = got.distance(wanted);
+        got.apart(wanted) <= self.case.ulps.max(self.ulps_of_device(T::IN_FILES))
+            || (self.case.slack > 0.0 && distance <= self.case.slack)
+    }
+
+    /// By how many units in the last place the device's own functions may let a result be off, where that is more than
+    /// the host's: the CUDA programming guide, "Mathematical functions", gives `expf` 2, `erfcf` 4 and `erfc` 5 of them.
+    /// A factor that is off by one is up to two of the product, and every rounding up to one more. (All other bounds are
+    /// those of one function of the guide's table, or above them.)
+    fn ulps_of_device(&self, element: &str) -> u64 {
+        if !Device::current().to_string().starts_with("cuda") {
+            return 0;
+        }
+        match (self.op(), element) {
+            // An exponential, a sum and a quotient.
+            ("sigmoid", "f32" | "f64") => 2 * 2 + 2,
+            // Far below 0 the square of an exponential, and two products.
+            ("silu", "f32" | "f64") => 2 * (2 + 2) + 2,
+            // Three products with what was left of the argument.
+            ("gelu", "f32") => 2 * 4 + 3,
+            ("gelu", "f64") => 2 * 5 + 3,
+            _ => 0,
+        }
+    }
+
+    /// The case in words; the shapes are those that its views are made of.
+    fn describe(&self) -> String {
+        let inputs = self
+            .case
+            .inputs
+            .iter()
+            .map(|place| format!("{} {:?}", place.element, place.shape()));
+        let inputs: Vec<String> = inputs.collect();
+        format!(
+            "{}({}; {:?})",
+            self.case.op,
+            inputs.join(", "),
+            self.case.args
+        )
+    }
+}
+
+/// What came of the cases of a file.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) failures: Vec<String>,
+    /// The operations and types that the table has no row for.
+    pub(crate) unknown: BTreeSet<String>,
+}
+
+impl Outcome {
+    pub(crate) fn try_case(&mut self, book: &Book, case: &Case, table: fn(&mut Trial<'_>)) {
+        let mut trial = Trial {
+            book,
+            case,
+            verdict: None,
+        };
+        table(&mut trial);
+        match &trial.verdict {
+            Some(Ok(())) => {}
+            Some(Err(difference)) => self
+                .failures
+                .push(format!("  {}: {difference}", trial.describe())),
+            None => {
+                self.unknown
+                    .insert(format!("{} of {}", case.op, case.inputs[0].element));
+            }
+        }
+    }
+
+    /// The failures, one of each operation and type before the second of any.
+    pub(crate) fn shown(&self) -> String {
+        let mut seen = BTreeSet::new();
+        let kind = |line: &str| line.split(['[', '#']).next().unwrap_or_default().to_owned();
+        let (first, rest): (Vec<_>, Vec<_>) = self
+            .failures
+            .iter()
+            .partition(|line| seen.insert(kind(line)));
+        let lines: Vec<String> = first.into_iter().chain(rest).take(SHOWN).cloned().collect();
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,38 @@
+//! Scope semantics, rule by rule, as the contract numbers them.
+
+mod bump;
+mod changes;
+mod devices;
+mod drift;
+mod endings;
+mod escape;
+mod invalidation;
+mod lengths;
+mod limits;
+mod names;
+mod nesting;
+mod plan;
+mod policies;
+mod record;
+mod report;
+mod reuse;
+mod sequences;
+mod suspended;
+mod threads;
+mod unwinding;
+
+use crate::under_test::device_with;
+use cachescope::{CacheStats, Device, DeviceConfig, Policy};
+
+const MIB: usize = 1 << 20;
+
+const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan];
+
+/// A device whose memory and caches are the test's own.
+fn device() -> Device {
+    device_with(DeviceConfig::default()).unwrap()
+}
+
+fn stats(device: &Device, name: &str) -> CacheStats {
+    device.cache_stats(name).unwrap()
+}

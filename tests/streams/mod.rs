@@ -1,0 +1,60 @@
+//! Streams on a host device that delays their work, so that a missing wait shows as wrong data.
+
+mod copies;
+mod entering;
+#[cfg(feature = "fft")]
+mod fft;
+#[cfg(feature = "linalg")]
+mod linalg;
+mod model;
+mod order;
+mod panics;
+mod pending;
+mod releasing;
+use crate::under_test::device_with;
+use cachescope::{Array, Device, DeviceConfig, Result};
+
+const MIB: u64 = 1 << 20;
+
+/// The length of an array of 4 MiB: large enough to have a segment, or pages, of its own.
+const N: usize = 1 << 20;
+const BYTES: u64 = (N * size_of::<i32>()) as u64;
+
+/// A device whose streams run their work as late as they may.
+fn device() -> Device {
+    limited(None)
+}
+
+/// The same with room for so many arrays of [`N`] elements.
+fn room_for(arrays: u64) -> Device {
+    limited(Some(arrays * BYTES))
+}
+
+fn limited(memory_limit: Option<u64>) -> Device {
+    device_with(DeviceConfig {
+        memory_limit,
+        delay_streams: true,
+        ..Default::default()
+    })
+    .unwrap()
+}
+
+/// An array of [`N`] times `value` on the current stream.
+fn large(value: i32) -> Result<Array<i32>> {
+    Array::full(N, value)
+}
+
+/// The same, written already: whoever is wrongly first finds the values there.
+fn written(value: i32) -> Result<Array<i32>> {
+    let array = large(value)?;
+    array.device().synchronize()?;
+    Ok(array)
+}
+
+/// Reads the array, and asserts that it is `value` throughout.
+#[track_caller]
+fn assert_all(array: &Array<i32>, value: i32) {
+    let elements = array.to_vec().unwrap();
+    let other = elements.iter().find(|element| **element != value);
+    assert_eq!(other, None, "not {value} throughout");
+}
