@@ -25,8 +25,8 @@ pub mod grad;
 pub mod collective;
 
 pub use array::{
-    AnyElement, Array, Axes, Bitwise, Element, Float, INFER, Integer, Number, Numeric, Shape,
-    meshgrid,
+    AnyElement, Array, Axes, Bitwise, DType, Element, Float, INFER, Integer, Number, Numeric,
+    Shape, meshgrid,
 };
 pub use cachescope_memory::{
     AllocationRecord, Buffer, CacheConfig, CacheStats, Device, DeviceConfig, DeviceGuard, Error,

@@ -65,6 +65,80 @@ impl<T: AnyElement> Array<T> {
         writer.finish()
     }
 
+    /// Returns an array of zeros with the shape and the device of this array; of `false` if `T` is
+    /// `bool`.
+    ///
+    /// The new array is row-major without gaps, whatever the strides of this one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::full([2, 3], 7.0f32)?;
+    /// let zeros = array.t()?.zeros_like()?;
+    /// assert_eq!(zeros, Array::zeros([3, 2])?);
+    /// assert_eq!(zeros.strides(), [2, 1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if this is a broadcast view, and the size without
+    /// gaps overflows.
+    #[track_caller]
+    pub fn zeros_like(&self) -> Result<Self> {
+        self.full_like(T::zero())
+    }
+
+    /// Returns an array of ones with the shape and the device of this array; of `true` if `T` is
+    /// `bool`.
+    ///
+    /// The new array is row-major without gaps, whatever the strides of this one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::<i32>::zeros(3)?;
+    /// assert_eq!(array.ones_like()?.to_vec()?, [1, 1, 1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Like [`zeros_like`](Self::zeros_like).
+    #[track_caller]
+    pub fn ones_like(&self) -> Result<Self> {
+        self.full_like(T::one())
+    }
+
+    /// Returns an array of one value with the shape and the device of this array.
+    ///
+    /// The new array is row-major without gaps, whatever the strides of this one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::<f32>::zeros([1, 2])?;
+    /// assert_eq!(array.full_like(0.5)?.to_vec()?, [0.5, 0.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Like [`zeros_like`](Self::zeros_like).
+    #[track_caller]
+    pub fn full_like(&self, value: T) -> Result<Self> {
+        let mut writer = Writer::new(self.device(), self.layout().shape())?;
+        writer.repeat(value, writer.remaining())?;
+        writer.finish()
+    }
+
     /// An array of the elements of `values` in row-major order.
     ///
     /// # Examples

@@ -1,48 +1,75 @@
-//! AnyElement types as values.
+//! Element types as values.
 
-/// The type of an array's elements, for code that is compiled once for all of them.
+use std::fmt;
+
+/// The type of an array's elements, as a value.
+///
+/// [`Array::dtype`](crate::Array::dtype) returns it. `Display` writes the type as Rust spells it.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, DType};
+///
+/// let dtype = Array::<f32>::zeros(3)?.dtype();
+/// assert_eq!(dtype, DType::F32);
+/// assert_eq!(dtype.size_bytes(), 4);
+/// assert_eq!(dtype.to_string(), "f32");
+/// assert_eq!(dtype.numpy_name(), "float32");
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum DType {
-    /// `f32`
+    /// `f32`.
     F32,
-    /// `f64`
+    /// `f64`.
     F64,
-    /// `f16`
+    /// `half::f16`.
     F16,
-    /// `bf16`
+    /// `half::bf16`.
     Bf16,
-    /// `i8`
+    /// `i8`.
     I8,
-    /// `i16`
+    /// `i16`.
     I16,
-    /// `i32`
+    /// `i32`.
     I32,
-    /// `i64`
+    /// `i64`.
     I64,
-    /// `u8`
+    /// `u8`.
     U8,
-    /// `u16`
+    /// `u16`.
     U16,
-    /// `u32`
+    /// `u32`.
     U32,
-    /// `u64`
+    /// `u64`.
     U64,
-    /// `bool`
+    /// `bool`.
     Bool,
-    /// `Complex<f32>`
+    /// `Complex<f32>`, of 8 bytes.
     C32,
-    /// `Complex<f64>`
+    /// `Complex<f64>`, of 16 bytes.
     C64,
 }
 
 impl DType {
-    /// How many there are; each as a number is below.
+    /// The number of element types; each as a number is below it.
     pub(crate) const COUNT: usize = 15;
 
-    /// The size of an element.
+    /// Returns the size of an element in bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::DType;
+    ///
+    /// assert_eq!(DType::Bool.size_bytes(), 1);
+    /// assert_eq!(DType::C64.size_bytes(), 16);
+    /// ```
     #[inline]
-    pub(crate) const fn bytes(self) -> usize {
+    pub const fn size_bytes(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
             Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
@@ -52,7 +79,39 @@ impl DType {
         }
     }
 
-    /// The type's name as Rust spells it.
+    /// Returns the name of NumPy's type: `np.dtype(name)` makes it.
+    ///
+    /// NumPy has no type for [`Bf16`](Self::Bf16). The package `ml_dtypes` adds it as `bfloat16`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::DType;
+    ///
+    /// assert_eq!(DType::I64.numpy_name(), "int64");
+    /// assert_eq!(DType::C32.numpy_name(), "complex64");
+    /// ```
+    pub const fn numpy_name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+            Self::F16 => "float16",
+            Self::Bf16 => "bfloat16",
+            Self::I8 => "int8",
+            Self::I16 => "int16",
+            Self::I32 => "int32",
+            Self::I64 => "int64",
+            Self::U8 => "uint8",
+            Self::U16 => "uint16",
+            Self::U32 => "uint32",
+            Self::U64 => "uint64",
+            Self::Bool => "bool",
+            Self::C32 => "complex64",
+            Self::C64 => "complex128",
+        }
+    }
+
+    /// Returns the type as Rust spells it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -73,13 +132,19 @@ impl DType {
         }
     }
 
-    /// What kernels call the type.
+    /// Returns the name of the type in the source of kernels.
     pub(crate) const fn in_cuda(self) -> &'static str {
         match self {
             Self::C32 => "c32",
             Self::C64 => "c64",
             real => real.name(),
         }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -97,7 +162,13 @@ mod tests {
         assert_eq!(T::DTYPE as usize, number);
         let path = type_name::<T>();
         assert_eq!(T::NAME, &path[path.rfind("::").map_or(0, |at| at + 2)..]);
-        assert_eq!(T::DTYPE.bytes(), size_of::<T>());
+        assert_eq!(T::DTYPE.to_string(), T::NAME);
+        assert_eq!(T::DTYPE.size_bytes(), size_of::<T>());
+        let numpy_bits = T::DTYPE
+            .numpy_name()
+            .trim_start_matches(char::is_alphabetic);
+        let bits = numpy_bits.parse().unwrap_or(8); // `bool`, a byte.
+        assert_eq!(bits, 8 * size_of::<T>());
         assert!(number < DType::COUNT);
     }
 

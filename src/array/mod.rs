@@ -25,7 +25,7 @@ pub(crate) use access::Elements;
 pub use axes::Axes;
 pub(crate) use axes::AxisSet;
 pub(crate) use cachescope_memory::Buffer;
-pub(crate) use dtype::DType;
+pub use dtype::DType;
 pub use element::{AnyElement, Bitwise, Element, Float, Integer, Number, Numeric};
 pub(crate) use layout::{Layout, Walk};
 pub use meshgrid::meshgrid;
@@ -128,6 +128,60 @@ impl<T: AnyElement> Array<T> {
     /// ```
     pub fn ndim(&self) -> usize {
         self.layout.ndim()
+    }
+
+    /// Returns the step along each axis, outermost first, in elements (not bytes).
+    ///
+    /// A step is negative along a flipped axis, and 0 along a broadcast one. For bytes, multiply by
+    /// [`dtype().size_bytes()`](DType::size_bytes).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::<f32>::zeros([2, 3])?;
+    /// assert_eq!(array.strides(), [3, 1]);
+    /// assert_eq!(array.t()?.strides(), [1, 3]);
+    /// assert_eq!(array.broadcast_to([4, 2, 3])?.strides(), [0, 3, 1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn strides(&self) -> &[isize] {
+        self.layout.strides()
+    }
+
+    /// Returns whether the elements are contiguous in row-major order: the order of
+    /// [`to_vec`](Self::to_vec), without gaps.
+    ///
+    /// A view may be contiguous from any element on. An array without elements is contiguous.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::ndarray::s;
+    ///
+    /// let array = Array::<f32>::zeros([2, 3])?;
+    /// assert!(array.is_contiguous() && array.slice(s![1, ..])?.is_contiguous());
+    /// assert!(!array.t()?.is_contiguous() && !array.slice(s![.., 1])?.is_contiguous());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn is_contiguous(&self) -> bool {
+        self.layout.is_contiguous()
+    }
+
+    /// Returns the type of the elements as a value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, DType};
+    ///
+    /// assert_eq!(Array::<f32>::zeros(3)?.dtype(), DType::F32);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn dtype(&self) -> DType {
+        T::DTYPE
     }
 
     /// The number of elements.

@@ -26,6 +26,26 @@ impl<T: AnyElement> Array<T> {
         Ok(self.view(self.layout().transpose()))
     }
 
+    /// Returns a view with the axes in reverse: the short name of [`transpose`](Self::transpose).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let array = Array::<f32>::zeros([2, 3, 4])?;
+    /// assert_eq!(array.t()?.shape(), [4, 3, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// None. Every operation on shapes returns a `Result`.
+    #[track_caller]
+    pub fn t(&self) -> Result<Self> {
+        self.transpose()
+    }
+
     /// A view with the axes in the order of `axes`: axis `i` of the view is axis `axes[i]` of this
     /// array.
     ///

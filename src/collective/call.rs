@@ -135,7 +135,7 @@ impl Call {
 
     /// The same in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.count() * self.dtype.bytes()
+        self.count() * self.dtype.size_bytes()
     }
 
     /// Refuses calls of other ranks that are not this one; `others` are in the order of the ranks.

@@ -132,7 +132,7 @@ impl<'a> Dense<'a> {
             let Node::Array(operand) = node else { return };
             let (device, layout) = (operand.buffer.device(), operand.layout);
             let (one, other) = *first.get_or_insert((device, layout));
-            bytes_each += operand.dtype.bytes();
+            bytes_each += operand.dtype.size_bytes();
             agree &= layout.is_contiguous() && layout.shape() == other.shape() && device == one;
         });
         let (device, layout) = first?;

@@ -305,7 +305,9 @@ impl<'a> Formula<'a> {
 
     /// What an element of all results reads.
     pub(super) fn bytes_read(&self) -> usize {
-        self.operands().map(|operand| operand.dtype.bytes()).sum()
+        self.operands()
+            .map(|operand| operand.dtype.size_bytes())
+            .sum()
     }
 
     /// How far apart in memory the elements along each axis of `shape` stand, summed over all operands:
@@ -317,7 +319,7 @@ impl<'a> Formula<'a> {
             let axes = layout.dims().iter().zip(layout.strides());
             for (total, (&length, &stride)) in reach[lead..].iter_mut().zip(axes) {
                 if length > 1 {
-                    let bytes = stride.unsigned_abs().saturating_mul(dtype.bytes());
+                    let bytes = stride.unsigned_abs().saturating_mul(dtype.size_bytes());
                     *total = total.saturating_add(bytes);
                 }
             }

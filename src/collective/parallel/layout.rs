@@ -60,7 +60,7 @@ impl BucketLayout {
                 } else {
                     sizes.bytes
                 };
-                (buckets[at].filled + length) * dtype.bytes() <= most
+                (buckets[at].filled + length) * dtype.size_bytes() <= most
             };
             let bucket = last.filter(has_room).unwrap_or_else(|| {
                 buckets.push(BucketShape {

@@ -207,7 +207,7 @@ fn panicked(operation: &str) -> Error {
 /// through.
 unsafe fn share(members: &Members, call: &Call, posts: &[Post]) {
     let (own, size) = (members.own, members.size());
-    let (count, bytes, width) = (call.count(), call.bytes(), call.dtype.bytes());
+    let (count, bytes, width) = (call.count(), call.bytes(), call.dtype.size_bytes());
     let source = |rank: usize| ptr::with_exposed_provenance::<u8>(posts[rank].source);
     let target = |rank: usize| ptr::with_exposed_provenance_mut::<u8>(posts[rank].target);
     // SAFETY: the ranges of a member lie in what each has posted; of targets, no other member writes them, and where they are

@@ -64,7 +64,7 @@ impl<'c> Writer<'c> {
 /// aligned for its own.
 fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
-    sorted.sort_by_key(|entry| Reverse(entry.dtype.bytes()));
+    sorted.sort_by_key(|entry| Reverse(entry.dtype.size_bytes()));
     let mut end = 0_usize;
     let mut infos = Vec::new();
     for Entry { name, dtype, shape } in sorted {
@@ -75,7 +75,7 @@ fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
         let start = end;
         // Views that repeat elements may be of any length; where it overflows, the offsets are
         // refused below.
-        let bytes = shape.len()?.saturating_mul(dtype.bytes());
+        let bytes = shape.len()?.saturating_mul(dtype.size_bytes());
         end = start.saturating_add(bytes);
         let info = TensorInfo {
             dtype: known(*dtype, name, context)?,

@@ -45,7 +45,7 @@ pub(in crate::ops) fn evaluate(
     let mut results = Results::new();
     let mut first = None;
     for &result in formula.results() {
-        let element_bytes = formula.terms()[result].dtype.bytes();
+        let element_bytes = formula.terms()[result].dtype.size_bytes();
         let (buffer, output) = allocate_for(order.device, layout, element_bytes, call_site)?;
         results.push(buffer);
         first.get_or_insert(output);

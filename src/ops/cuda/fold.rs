@@ -143,7 +143,7 @@ pub(in crate::ops) fn fold(
     let (buffer, output) = allocate_for(
         order.device,
         layout,
-        fold.output.bytes(),
+        fold.output.size_bytes(),
         Location::caller(),
     )?;
     if output.count > 0 {

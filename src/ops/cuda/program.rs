@@ -95,13 +95,13 @@ impl<'a> Program<'a> {
         let arrays: Vec<Operand<'_>> = (formula.operands().copied())
             .chain(targets.iter().copied())
             .collect();
-        let of_arrays = arrays.iter().map(|operand| operand.dtype.bytes());
-        let width = width_of(of_arrays.fold(formula.first().dtype.bytes(), usize::max));
+        let of_arrays = arrays.iter().map(|operand| operand.dtype.size_bytes());
+        let width = width_of(of_arrays.fold(formula.first().dtype.size_bytes(), usize::max));
         let of = |operand: &Operand<'_>| Strided::of(operand, shape, axes);
         let mut places: Vec<Strided> = arrays.iter().map(of).collect();
         let dims = coalesce(shape, axes, &mut places);
         let scalars = formula.terms().iter().filter_map(|term| match term.of {
-            Of::Scalar(bits) => Some((bits, term.dtype.bytes())),
+            Of::Scalar(bits) => Some((bits, term.dtype.size_bytes())),
             _ => None,
         });
         let mut program = Self {
@@ -218,8 +218,12 @@ impl Strided {
         let mut strides = [0; MAX_RANK];
         strides[..ordered.ndim()].copy_from_slice(ordered.strides());
         Self {
-            address: first_of(operand.buffer.address(), &ordered, operand.dtype.bytes()),
-            element_bytes: operand.dtype.bytes(),
+            address: first_of(
+                operand.buffer.address(),
+                &ordered,
+                operand.dtype.size_bytes(),
+            ),
+            element_bytes: operand.dtype.size_bytes(),
             strides,
         }
     }

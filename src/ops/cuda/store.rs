@@ -30,7 +30,7 @@ pub(in crate::ops) fn store(
     let [target] = operands[..] else {
         return write_all(order, &Program::onto_all(formula, &operands), count);
     };
-    let first = layout.offset().wrapping_mul(target.dtype.bytes()) as u64;
+    let first = layout.offset().wrapping_mul(target.dtype.size_bytes()) as u64;
     let address = DevicePtr(target.buffer.address().wrapping_add(first));
     let is_dense = layout.is_contiguous()
         && (formula.operands()).all(|operand| {

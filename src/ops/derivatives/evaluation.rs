@@ -373,6 +373,6 @@ impl Running {
 pub(super) fn bytes_of<'a>(arrays: impl Iterator<Item = &'a Option<AnyArray>>) -> u64 {
     let bytes = arrays
         .flatten()
-        .map(|array| array.layout.len() * array.dtype.bytes());
+        .map(|array| array.layout.len() * array.dtype.size_bytes());
     bytes.sum::<usize>() as u64
 }

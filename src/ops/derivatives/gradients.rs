@@ -253,7 +253,7 @@ impl Gradients {
         let Some(gradient) = self.take(value) else {
             return Ok(None);
         };
-        let own_bytes = gradient.layout.len() * gradient.dtype.bytes();
+        let own_bytes = gradient.layout.len() * gradient.dtype.size_bytes();
         if gradient.buffer.size_bytes() / 2 <= own_bytes {
             return Ok(Some(gradient));
         }

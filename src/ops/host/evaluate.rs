@@ -30,7 +30,7 @@ pub(in crate::ops) fn evaluate(
     let mut results = Results::new();
     let mut bytes_each = formula.bytes_read();
     for &result in formula.results() {
-        let element_bytes = formula.terms()[result].dtype.bytes();
+        let element_bytes = formula.terms()[result].dtype.size_bytes();
         bytes_each += element_bytes;
         results.push(allocate_for(order.device, layout, element_bytes)?);
     }

@@ -182,7 +182,7 @@ impl Elements {
     pub(super) fn new(target: &Target<'_>) -> Self {
         Self {
             base: host_pointer(DevicePtr(target.buffer().address())),
-            element_bytes: target.dtype().bytes(),
+            element_bytes: target.dtype().size_bytes(),
             layout: target.layout().coalesced(),
             is_dense: target.layout().is_contiguous(),
         }

@@ -26,7 +26,10 @@ pub(in crate::ops) fn store(
     let targets = targets.targets();
     let layout = targets[0].layout();
     let program = Program::new(formula, &Frame::row_major(layout.shape()));
-    let written: usize = targets.iter().map(|target| target.dtype().bytes()).sum();
+    let written: usize = targets
+        .iter()
+        .map(|target| target.dtype().size_bytes())
+        .sum();
     let work = Work::of_elements(layout.len(), written + formula.bytes_read());
     // SAFETY: each target can be overwritten, by its type. The stream is ordered after what others do with the memory.
     unsafe { write(&program, work, targets, order) };
@@ -53,8 +56,10 @@ pub(in crate::ops) fn store_fused(
             reading: Reading(tree as &dyn Tree),
         };
         outcome = HostOrder::new(device, &updating).map(|order| {
-            let mut bytes_each = target.dtype().bytes();
-            operands(tree, &mut |operand| bytes_each += operand.dtype.bytes());
+            let mut bytes_each = target.dtype().size_bytes();
+            operands(tree, &mut |operand| {
+                bytes_each += operand.dtype.size_bytes()
+            });
             let work = Work::of_elements(target.layout().len(), bytes_each);
             // SAFETY: the target can be overwritten, as just seen; the rest as in `store`. The loop has as many elements.
             unsafe { write(fused, work, &[target], order) };

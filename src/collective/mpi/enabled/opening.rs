@@ -48,7 +48,7 @@ pub(super) fn given(work: &Work, memory: Memory, to: usize) -> (*const u8, usize
     let (own, size, bytes) = (members.own, members.size(), call.bytes());
     let (start, length) = match call.operation {
         Operation::AllReduce(_) | Operation::Reduce(..) => {
-            let (part, width) = (part_of(call.count(), to, size), call.dtype.bytes());
+            let (part, width) = (part_of(call.count(), to, size), call.dtype.size_bytes());
             (part.start * width, part.len() * width)
         }
         Operation::ReduceScatter(_) | Operation::AllToAll => (to * (bytes / size), bytes / size),

@@ -244,7 +244,7 @@ impl Part<'_> {
                 .all(|pass| lanes[*pass].done() + self.result.wrap >= end);
         let folds = self.folded < end && has_come && has_gone;
         if folds {
-            let width = self.call.dtype.bytes();
+            let width = self.call.dtype.size_bytes();
             let rows: Vec<*const u8> = self
                 .rows
                 .iter()

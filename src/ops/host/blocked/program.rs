@@ -78,7 +78,7 @@ impl Program {
         let terms = formula.terms();
         let widest = terms
             .iter()
-            .fold(1, |widest, term| widest.max(term.dtype.bytes()));
+            .fold(1, |widest, term| widest.max(term.dtype.size_bytes()));
         let mut registers = Registers::new(terms.len(), BLOCK * widest);
         let mut steps: SmallVec<[Step; 3]> = SmallVec::with_capacity(terms.len());
         let mut calls = 0;
@@ -107,7 +107,7 @@ impl Program {
             let is_call = matches!(steps[step], Step::Call { .. });
             results.push(Answer {
                 step,
-                element_bytes: terms[step].dtype.bytes(),
+                element_bytes: terms[step].dtype.size_bytes(),
                 is_direct: is_call && !formula.results()[..number].contains(&step),
                 stage: (!is_call).then(|| registers.take()),
             });
@@ -149,7 +149,7 @@ impl Program {
 impl Step {
     /// What makes the block of `term`.
     fn of(term: &Term<'_>, frame: &Frame, registers: &mut Registers) -> Self {
-        let element_bytes = term.dtype.bytes();
+        let element_bytes = term.dtype.size_bytes();
         match term.of {
             Of::Scalar(bits) => Self::Value {
                 bits,

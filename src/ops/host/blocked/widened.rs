@@ -75,7 +75,7 @@ unsafe fn run_widened(
         let count = AT_ONCE.min(count - start);
         let mut addresses = *from;
         for ((address, dtype), wide) in addresses.iter_mut().zip(types.operands).zip(&mut wide) {
-            let own = address.wrapping_add(start * dtype.bytes());
+            let own = address.wrapping_add(start * dtype.size_bytes());
             let wide = &mut wide[..count];
             // SAFETY: by this function's contract there are `count` elements of the type.
             *address = unsafe {
@@ -86,7 +86,7 @@ unsafe fn run_widened(
                 }
             };
         }
-        let own = to.wrapping_add(start * types.result.bytes());
+        let own = to.wrapping_add(start * types.result.size_bytes());
         let rounds = types.result != types.result_of_loop;
         let results = wide_results.as_mut_ptr().cast();
         // SAFETY: the operands of narrow floats have just been widened, and the others are as the

@@ -66,7 +66,7 @@ pub(in crate::ops) fn fold(
     (plan, layout): (&Plan, &Layout),
 ) -> Result<Buffer> {
     let program = Program::new(formula, &plan.frame);
-    let output_bytes = fold.output.bytes();
+    let output_bytes = fold.output.size_bytes();
     let buffer = allocate_for(order.device, layout, output_bytes)?;
     let folds = plan.lanes;
     let work = Work::of_folds(formula.bytes_read(), layout.len(), folds.length);

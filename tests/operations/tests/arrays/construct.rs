@@ -35,6 +35,17 @@ fn every_element_type_goes_to_the_device_and_back() -> Result<()> {
         assert_eq!(Array::<T>::ones([2, 2])?.to_vec()?, [T::one(); 4]);
         let three = T::from_f64(3.0);
         assert_eq!(Array::full(5, three)?.to_vec()?, [three; 5]);
+        let columns = array.t()?;
+        for (like, value) in [
+            (columns.zeros_like()?, T::zero()),
+            (columns.ones_like()?, T::one()),
+            (columns.full_like(three)?, three),
+        ] {
+            assert_eq!(like.to_vec()?, [value; 6], "{}", T::NAME);
+            assert_eq!((like.shape(), like.strides()), (&[3, 2][..], &[2, 1][..]));
+        }
+        assert_eq!(columns.dtype().to_string(), T::NAME);
+        assert_eq!(columns.dtype().size_bytes(), size_of::<T>());
         let eye = Array::<T>::eye(3)?.to_ndarray()?;
         for ((row, column), value) in eye
             .into_dimensionality::<ndarray::Ix2>()
@@ -46,6 +57,33 @@ fn every_element_type_goes_to_the_device_and_back() -> Result<()> {
         Ok(())
     }
     for_every_element!(round_trip);
+    Ok(())
+}
+
+#[test]
+fn an_array_like_another_is_on_its_device() -> Result<()> {
+    let device = dirty_device()?;
+    let array = {
+        let _current = device.enter();
+        Array::from_vec(vec![1.0f32, 2.0], [2, 1])?
+    };
+    assert_ne!(cachescope::Device::current(), device);
+    for like in [
+        array.zeros_like()?,
+        array.ones_like()?,
+        array.full_like(3.0)?,
+    ] {
+        assert_eq!(*like.device(), device);
+        assert_ne!(like.address(), array.address());
+    }
+    assert_eq!(array.to_vec()?, [1.0, 2.0]);
+    Ok(())
+}
+
+#[test]
+fn an_array_like_a_broadcast_one_needs_memory_for_each_element() -> Result<()> {
+    let wide = Array::<f64>::zeros(1)?.broadcast_to(1 << 40)?;
+    fails(wide.zeros_like(), ErrorKind::OutOfMemory, "8 TiB");
     Ok(())
 }
 

@@ -18,6 +18,7 @@ fn views_share_the_block() -> Result<()> {
         array.reshape([6, 4])?,
         array.flatten()?,
         array.transpose()?,
+        array.t()?,
         array.permute(&[1, 2, 0])?,
         array.swap_axes(0, -1)?,
         array.unsqueeze(1)?,
@@ -30,6 +31,37 @@ fn views_share_the_block() -> Result<()> {
     assert_eq!(later.address(), array.address() + 23 * 4);
     drop((array, views));
     assert_eq!(later.item()?, host[[1, 2, 3]]);
+    Ok(())
+}
+
+#[test]
+fn strides_count_elements_as_in_ndarray() -> Result<()> {
+    let (array, host) = counted(&[2, 3, 4])?;
+    for (view, expected) in [
+        (array.clone(), host.view()),
+        (array.t()?, host.t()),
+        (
+            array.slice(s![1, .., ..])?,
+            host.slice(s![1, .., ..]).into_dyn(),
+        ),
+        (
+            array.slice(s![.., 2, ..;2])?,
+            host.slice(s![.., 2, ..;2]).into_dyn(),
+        ),
+        (
+            array.slice(s![.., .., 1..3])?,
+            host.slice(s![.., .., 1..3]).into_dyn(),
+        ),
+        (
+            array.slice(s![..;-1, .., ..])?,
+            host.slice(s![..;-1, .., ..]).into_dyn(),
+        ),
+    ] {
+        assert_eq!(view.strides(), expected.strides());
+        assert_eq!(view.is_contiguous(), expected.is_standard_layout());
+    }
+    assert!(array.item().is_err() && array.slice(s![0, 0, 0])?.strides().is_empty());
+    assert!(array.slice(s![.., 1..1, ..])?.is_contiguous());
     Ok(())
 }
 
