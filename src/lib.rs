@@ -34,6 +34,16 @@ pub use cachescope_memory::{
     PressureGuard, RecordOptions, Recording, Result, Stream, StreamGuard, cache_scope, cache_stats,
     invalidate_cache, parse_bytes, record, scope, uncached,
 };
+/// The crate [half](https://docs.rs/half), of which arrays hold `half::f16` and `half::bf16`.
+///
+/// ```
+/// use cachescope::{Array, half::f16};
+///
+/// let x = Array::full(2, f16::from_f32(0.5))?;
+/// assert_eq!(x.sum()?.item()?, f16::ONE);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub use half;
 pub use ndarray;
 pub use num_complex::Complex;
 pub use ops::{
