@@ -6,7 +6,7 @@ use crate::array::{CaptureTracking, CapturedMemory, refuse_while_following};
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
 use crate::device::cuda::{Cuda, Executable};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 /// Captured work that can be launched.
 ///
@@ -54,10 +54,10 @@ pub struct Graph {
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) on the host device, inside of a function that computes gradients, such as
-/// [`value_and_grad`](crate::grad::value_and_grad), and where the body reserves memory, copies from
-/// or to the host, waits, or uses another stream; errors of the body; [`Driver`](ErrorKind::Driver) where the
-/// driver fails.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) on the host device, inside of a function that
+/// computes gradients, such as [`value_and_grad`](crate::grad::value_and_grad), and where the body
+/// reserves memory, copies from or to the host, waits, or uses another stream; errors of the body;
+/// [`Driver`](crate::ErrorKind::Driver) where the driver fails.
 #[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
     refuse_while_following("capture")?;
@@ -95,11 +95,11 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) inside another capture, and inside of a function that computes gradients;
-    /// [`Driver`](ErrorKind::Driver) where the
-    /// driver fails; [`InvalidArgument`](ErrorKind::InvalidArgument) where another thread has exported one of
-    /// the arrays to foreign code ([`Array::cuda_view`](crate::Array::cuda_view)), and the view or the graph
-    /// writes to it.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) inside another capture, and inside of a
+    /// function that computes gradients; [`Driver`](crate::ErrorKind::Driver) where the driver
+    /// fails; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where another thread has
+    /// exported one of the arrays to foreign code ([`Array::cuda_view`](crate::Array::cuda_view)),
+    /// and the view or the graph writes to it.
     #[track_caller]
     pub fn launch(&self) -> Result<()> {
         refuse_while_following("launch")?;
@@ -128,5 +128,5 @@ fn gpu_of(device: &Device) -> Result<&Cuda> {
 #[cold]
 #[track_caller]
 fn unsupported(why: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("graph::capture: {why}"))
+    Error::new(ErrorCode::Capture, format!("graph::capture: {why}"))
 }

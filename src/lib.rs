@@ -30,9 +30,9 @@ pub use array::{
 };
 pub use cachescope_memory::{
     AllocationRecord, Buffer, CacheConfig, CacheStats, Device, DeviceConfig, DeviceGuard, Error,
-    ErrorKind, FaultPlan, Invalidation, MemoryReport, MemoryStats, PhaseReport, Policy, PoolKind,
-    PressureGuard, RecordOptions, Recording, Result, Stream, StreamGuard, cache_scope, cache_stats,
-    invalidate_cache, parse_bytes, record, scope, uncached,
+    ErrorKind, FaultPlan, Invalidation, MemoryReport, MemoryStats, OutOfMemoryReport, PhaseReport,
+    Policy, PoolKind, PressureGuard, RecordOptions, Recording, Result, Stream, StreamGuard,
+    cache_scope, cache_stats, invalidate_cache, parse_bytes, record, scope, uncached,
 };
 /// The crate [half](https://docs.rs/half), of which arrays hold `half::f16` and `half::bf16`.
 ///
@@ -184,6 +184,8 @@ mod documents {
     mod coming_from {}
     #[doc = include_str!("../docs/debugging-growth.md")]
     mod debugging_growth {}
+    #[doc = include_str!("../docs/errors.md")]
+    mod errors {}
     #[doc = include_str!("../docs/managing-memory.md")]
     mod managing_memory {}
     #[doc = include_str!("../docs/reading-the-out-of-memory-report.md")]

@@ -1,14 +1,16 @@
 //! The opaque error of the crate.
 
 mod asking;
+mod code;
 mod report;
 
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe};
 use std::sync::Arc;
 
 pub use asking::{Asking, asked_at};
-pub(crate) use report::{CacheUse, LineUse, OomReport};
+pub use code::ErrorCode;
+pub use report::{CacheUse, LineUse, OutOfMemoryReport};
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -37,7 +39,8 @@ pub enum ErrorKind {
     Communication,
 }
 
-/// An error of this crate; `Display` writes the whole report.
+/// An error of this crate; `Display` writes the whole report, and the [`code`](Self::code) at its
+/// end.
 ///
 /// # Examples
 ///
@@ -47,6 +50,8 @@ pub enum ErrorKind {
 ///
 /// let error = Buffer::new(&Device::host(), usize::MAX).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::InvalidShape);
+/// assert_eq!(error.code(), "CS0202");
+/// assert!(error.to_string().ends_with(" [CS0202]"));
 /// ```
 #[derive(Clone)]
 pub struct Error {
@@ -56,23 +61,52 @@ pub struct Error {
 }
 
 enum ErrorInner {
-    Message { kind: ErrorKind, text: String },
-    OutOfMemory(OomReport),
+    Message {
+        code: ErrorCode,
+        text: String,
+        source: Option<Source>,
+    },
+    OutOfMemory(OutOfMemoryReport),
 }
 
+/// The error of another library that caused one of this crate. Shared, so that errors with another
+/// text can share it.
+type Source = Arc<dyn std::error::Error + Send + Sync>;
+
+// Nothing changes an error after it was made, so a panic cannot leave one half changed.
+impl RefUnwindSafe for ErrorInner {}
+
 impl Error {
-    /// An error at the line that called this crate, if every function in between is `#[track_caller]`.
+    /// Returns an error at the line that called this crate, if every function in between is
+    /// `#[track_caller]`. An [`ErrorKind`] serves as its general code.
     #[track_caller]
     #[doc(hidden)]
-    pub fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        let text = text.into();
+    pub fn new(code: impl Into<ErrorCode>, text: impl Into<String>) -> Self {
+        let inner = ErrorInner::Message {
+            code: code.into(),
+            text: text.into(),
+            source: None,
+        };
         Self {
-            inner: Arc::new(ErrorInner::Message { kind, text }),
+            inner: Arc::new(inner),
             location: outside(Location::caller()),
         }
     }
 
-    pub(crate) fn out_of_memory(report: OomReport) -> Self {
+    /// Adds the error of another library that caused this one.
+    #[cold]
+    #[doc(hidden)]
+    pub fn caused_by(self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        match &*self.inner {
+            ErrorInner::Message { code, text, .. } => {
+                let source: Source = Arc::new(cause);
+                self.with_message(*code, text.clone(), Some(source))
+            }
+            ErrorInner::OutOfMemory(_) => self,
+        }
+    }
+
+    pub(crate) fn out_of_memory(report: OutOfMemoryReport) -> Self {
         Self {
             inner: Arc::new(ErrorInner::OutOfMemory(report)),
             location: None,
@@ -92,9 +126,7 @@ impl Error {
     #[doc(hidden)]
     pub fn of(self, operation: &str) -> Self {
         match &*self.inner {
-            ErrorInner::Message { kind, text } => {
-                self.with_text(*kind, format!("{operation}: {text}"))
-            }
+            ErrorInner::Message { text, .. } => self.with_text(format!("{operation}: {text}")),
             ErrorInner::OutOfMemory(_) => self,
         }
     }
@@ -102,17 +134,26 @@ impl Error {
     /// Appends the number of errors that were not reported; an out-of-memory report is unchanged.
     pub(crate) fn with_omitted(self, count: u64) -> Self {
         match &*self.inner {
-            ErrorInner::Message { kind, text } if count > 0 => {
+            ErrorInner::Message { text, .. } if count > 0 => {
                 let errors = if count == 1 { "error" } else { "errors" };
-                self.with_text(*kind, format!("{text} (and {count} more {errors} since)"))
+                self.with_text(format!("{text} (and {count} more {errors} since)"))
             }
             _ => self,
         }
     }
 
-    fn with_text(&self, kind: ErrorKind, text: String) -> Self {
+    fn with_text(&self, text: String) -> Self {
+        match &*self.inner {
+            ErrorInner::Message { code, source, .. } => {
+                self.with_message(*code, text, source.clone())
+            }
+            ErrorInner::OutOfMemory(_) => self.clone(),
+        }
+    }
+
+    fn with_message(&self, code: ErrorCode, text: String, source: Option<Source>) -> Self {
         Self {
-            inner: Arc::new(ErrorInner::Message { kind, text }),
+            inner: Arc::new(ErrorInner::Message { code, text, source }),
             location: self.location,
         }
     }
@@ -134,17 +175,68 @@ impl Error {
         self.location
     }
 
-    /// The kind of the error.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
+        self.class().kind()
+    }
+
+    /// Returns the stable code of the error: `CS` and four digits. `docs/errors.md` has a heading
+    /// for each code, with the cause and the cure. `Display` writes the code at the end of the
+    /// message.
+    ///
+    /// The first two digits name the kind. A code keeps its meaning in all versions, while
+    /// the text of a message may change.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// let error = "lru".parse::<cachescope::Policy>().unwrap_err();
+    /// assert_eq!(error.code(), "CS0503");
+    /// ```
+    pub fn code(&self) -> &'static str {
+        self.class().text()
+    }
+
+    /// Returns the class of the error, for an error with another text.
+    #[doc(hidden)]
+    pub fn class(&self) -> ErrorCode {
         match &*self.inner {
-            ErrorInner::Message { kind, .. } => *kind,
-            ErrorInner::OutOfMemory(_) => ErrorKind::OutOfMemory,
+            ErrorInner::Message { code, .. } => *code,
+            ErrorInner::OutOfMemory(_) => ErrorCode::DeviceMemory,
         }
     }
 
-    /// Whether the device was exhausted.
+    /// Returns whether memory was exhausted.
     pub fn is_out_of_memory(&self) -> bool {
         self.kind() == ErrorKind::OutOfMemory
+    }
+
+    /// Returns the report of a device that is exhausted, as data. `Display` of the error writes it
+    /// as text.
+    ///
+    /// `None` for every other error, also for one of memory of the host that a computation needs
+    /// (code `CS0102`).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let config = DeviceConfig { memory_limit: Some(1 << 20), ..Default::default() };
+    /// let device = Device::host_with(config)?;
+    /// let error = Buffer::new(&device, 4 << 20).unwrap_err();
+    /// let report = error.out_of_memory_report().expect("the device is exhausted");
+    /// assert_eq!((report.requested_bytes, report.limit_bytes), (4 << 20, Some(1 << 20)));
+    /// assert!(error.to_string().contains(&report.remedy()));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn out_of_memory_report(&self) -> Option<&OutOfMemoryReport> {
+        match &*self.inner {
+            ErrorInner::OutOfMemory(report) => Some(report),
+            ErrorInner::Message { .. } => None,
+        }
     }
 }
 
@@ -153,9 +245,10 @@ impl fmt::Display for Error {
         let place = self.location.map(|location| format!(" at {location}"));
         let place = place.as_deref().unwrap_or_default();
         match &*self.inner {
-            ErrorInner::Message { text, .. } => write!(f, "{text}{place}"),
-            ErrorInner::OutOfMemory(report) => report.write(f, place),
+            ErrorInner::Message { text, .. } => write!(f, "{text}{place}")?,
+            ErrorInner::OutOfMemory(report) => report.write(f, place)?,
         }
+        write!(f, " [{}]", self.code())
     }
 }
 
@@ -165,7 +258,18 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    /// Returns the error of the operating system, the driver or a library that caused this one.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.inner {
+            ErrorInner::Message { source, .. } => {
+                let source = source.as_deref()?;
+                Some(source)
+            }
+            ErrorInner::OutOfMemory(_) => None,
+        }
+    }
+}
 
 /// Adds the caller's location to errors of layers that do not know it.
 pub trait AtCaller {
@@ -227,6 +331,59 @@ mod tests {
         }
         let own = file!().trim_end_matches("error.rs");
         assert!(own.ends_with(['/', '\\']), "{own}");
+    }
+
+    #[test]
+    fn a_message_ends_with_its_code_once() {
+        let error = Error::new(ErrorCode::Axis, "axis 3 is out of range");
+        assert_eq!(error.to_string(), "axis 3 is out of range [CS0501]");
+        assert_eq!(
+            (error.code(), error.kind()),
+            ("CS0501", ErrorKind::InvalidArgument)
+        );
+        let error = error.of("sum").with_omitted(2);
+        let expected = "sum: axis 3 is out of range (and 2 more errors since) [CS0501]";
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(format!("{error:?}"), format!("InvalidArgument: {expected}"));
+        assert_eq!(Error::new(ErrorKind::Io, "").code(), "CS0800");
+    }
+
+    #[test]
+    fn the_cause_stays_with_an_error_that_gets_another_text() {
+        use std::error::Error as _;
+        use std::io;
+
+        let cause = io::Error::from(io::ErrorKind::NotFound);
+        let error = Error::new(ErrorKind::Io, format!("file: {cause}")).caused_by(cause);
+        for error in [
+            error.clone(),
+            error.clone().of("read"),
+            error.with_omitted(1),
+        ] {
+            let cause = error.source().and_then(|cause| cause.downcast_ref());
+            assert_eq!(cause.map(io::Error::kind), Some(io::ErrorKind::NotFound));
+        }
+        assert!(Error::new(ErrorKind::Io, "").source().is_none());
+    }
+
+    #[test]
+    fn the_text_of_an_out_of_memory_error_is_that_of_its_report() {
+        let report = OutOfMemoryReport {
+            device: "host".into(),
+            requested_bytes: 8 << 20,
+            limit_bytes: Some(4 << 20),
+            total_bytes: 1 << 30,
+            ..OutOfMemoryReport::default()
+        };
+        let error = Error::out_of_memory(report.clone());
+        assert_eq!(error.to_string(), format!("{report} [CS0101]"));
+        assert!(error.to_string().contains(&report.remedy()));
+        let given = error.clone().of("zeros");
+        let given = given.out_of_memory_report().expect("it is kept");
+        assert_eq!(given.requested_bytes, report.requested_bytes);
+        assert!(error.is_out_of_memory());
+        let workspace = Error::new(ErrorKind::OutOfMemory, "no workspace");
+        assert!(workspace.is_out_of_memory() && workspace.out_of_memory_report().is_none());
     }
 
     #[test]

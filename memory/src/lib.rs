@@ -67,7 +67,7 @@ pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy}
 pub use context::{
     Device, DeviceConfig, DeviceGuard, PressureGuard, RecordOptions, Recording, Stream, StreamGuard,
 };
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, OutOfMemoryReport, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use pool::PoolKind;
 pub use size::parse_bytes;
@@ -87,6 +87,7 @@ pub mod record {
 pub mod scope {
     pub use crate::cache::{CacheReport, Growth, LineGrowth, ScopeReport};
     pub use crate::context::scope::{ScopeGuard, ScopeHandle, current, growth, report};
+    pub use crate::error::{CacheUse, LineUse};
 }
 
 /// The crate [cudarc], whose types [`Device::cuda_context`] and [`Stream::cuda_stream`] return.
@@ -180,7 +181,7 @@ pub mod internal {
     }
 
     pub mod error {
-        pub use crate::error::{Asking, AtCaller, Error, ErrorKind, Result, asked_at};
+        pub use crate::error::{Asking, AtCaller, Error, ErrorCode, ErrorKind, Result, asked_at};
     }
 
     pub mod memory {

@@ -1,7 +1,7 @@
 //! Names: the error for one that no variant of an enum has, and how names that people chose fit
 //! into a line.
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorCode};
 
 /// An enum whose variants have names.
 pub(crate) trait Named: Sized + 'static {
@@ -14,7 +14,7 @@ pub(crate) fn unknown<E: Named>(text: &str) -> Error {
     let names: Vec<&str> = E::NAMES.iter().map(|(_, name)| *name).collect();
     let names = names.join(", ");
     let text = format!("unknown name \"{text}\": one of {names}");
-    Error::new(ErrorKind::InvalidArgument, text)
+    Error::new(ErrorCode::Setting, text)
 }
 
 /// Gives the variants of an enum names: implements [`Named`], `Display` and `FromStr`.
@@ -104,7 +104,7 @@ mod tests {
         for text in ["", "First", "FIRST", " first", "the_other", "third"] {
             let error = text.parse::<Sample>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-            let expected = format!("unknown name \"{text}\": one of first, the-other");
+            let expected = format!("unknown name \"{text}\": one of first, the-other [CS0503]");
             assert_eq!(error.to_string(), expected);
         }
     }

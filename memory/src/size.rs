@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 /// The granularity of blocks and offsets.
 pub(crate) const UNIT_BYTES: u64 = 512;
@@ -159,7 +159,7 @@ impl FromStr for SizeSetting {
     fn from_str(text: &str) -> Result<Self> {
         Self::parse(text).map_err(|reason| {
             Error::new(
-                ErrorKind::InvalidArgument,
+                ErrorCode::Setting,
                 format!(
                     "cannot read \"{text}\" as a size: {reason}; \
                      write it as \"8GiB\", \"500MB\", \"1048576\" or \"50%\""
@@ -173,13 +173,13 @@ impl FromStr for SizeSetting {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) for anything else, and for a percentage, because there is no
-/// device.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for anything else, and for a percentage,
+/// because there is no device.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     match text.parse()? {
         SizeSetting::Bytes(bytes) => Ok(bytes),
         SizeSetting::Percent { .. } => Err(Error::new(
-            ErrorKind::InvalidArgument,
+            ErrorCode::Setting,
             format!("\"{text}\" is a percentage, but a number of bytes is expected"),
         )),
     }
@@ -188,6 +188,7 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use proptest::prelude::*;
 
     #[test]

@@ -1,13 +1,13 @@
 //! The axes of a reduction.
 
 use super::shape::{MAX_RANK, Shape};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 /// Axes of an array: one (`-1`), or several (`[0, 2]`, `&[isize]`, `Vec<isize>`) in any order. A negative one counts from
 /// the end.
 ///
 /// The conversion never fails. What is no axis of a shape, or named twice, is
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where it is used.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where it is used.
 ///
 /// # Examples
 ///
@@ -47,7 +47,8 @@ impl Axes {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming `operation`, where one is out of range or named twice.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument), naming `operation`, where one is out
+    /// of range or named twice.
     #[track_caller]
     pub(crate) fn of(&self, operation: &str, shape: &Shape) -> Result<AxisSet> {
         let mut set = [false; MAX_RANK];
@@ -60,7 +61,7 @@ impl Axes {
         }
         if self.count > MAX_RANK {
             let text = format!("{operation}: {} axes of the shape {shape}", self.count);
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
+            return Err(Error::new(ErrorCode::Axis, text));
         }
         Ok(AxisSet(set))
     }
@@ -70,7 +71,7 @@ impl Axes {
 #[track_caller]
 fn twice(operation: &str, axis: isize, shape: &Shape) -> Error {
     let text = format!("{operation}: axis {axis} is named twice for the shape {shape}");
-    Error::new(ErrorKind::InvalidArgument, text)
+    Error::new(ErrorCode::Axis, text)
 }
 
 impl From<isize> for Axes {

@@ -1,7 +1,7 @@
 //! Arrays made from values and rules, on the current device.
 
 use super::{AnyElement, Array, Float, MAX_RANK, Numeric, Shape, Writer};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
     /// An array of zeros; of `false` where `T` is `bool`.
@@ -181,7 +181,7 @@ impl<T: AnyElement> Array<T> {
         let expected = shape.len()?;
         if expected != values.len() {
             return Err(Error::new(
-                ErrorKind::InvalidShape,
+                ErrorCode::Count,
                 format!(
                     "{} elements do not fill the shape {shape} of {expected}",
                     values.len()

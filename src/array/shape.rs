@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 /// The highest rank that an array can have.
 pub(crate) const MAX_RANK: usize = 8;
@@ -70,13 +70,13 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8, or where the lengths
-    /// that are not 0 multiply to more than an address can count.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the rank is above 8, or where the
+    /// lengths that are not 0 multiply to more than an address can count.
     #[track_caller]
     pub fn len(&self) -> Result<usize> {
         if self.ndim > MAX_RANK {
             return Err(Error::new(
-                ErrorKind::InvalidShape,
+                ErrorCode::Rank,
                 format!(
                     "the shape {self} has rank {}, expected at most {MAX_RANK}",
                     self.ndim
@@ -93,7 +93,7 @@ impl Shape {
             Some(_) if self.dims().contains(&0) => Ok(0),
             Some(product) => Ok(product),
             None => Err(Error::new(
-                ErrorKind::InvalidShape,
+                ErrorCode::Size,
                 format!("the size of the shape {self} overflows"),
             )),
         }
@@ -128,7 +128,7 @@ impl Shape {
     #[track_caller]
     pub(crate) fn overflow(&self, element_bytes: usize) -> Error {
         Error::new(
-            ErrorKind::InvalidShape,
+            ErrorCode::Size,
             format!(
                 "the shape {self} of {element_bytes}-byte elements overflows the size of memory"
             ),
@@ -139,8 +139,8 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument), naming `operation`, the axis and the valid
-    /// range.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument), naming `operation`, the axis and the
+    /// valid range.
     #[track_caller]
     pub(crate) fn axis(&self, operation: &str, axis: isize) -> Result<usize> {
         let counted = if axis < 0 {
@@ -163,7 +163,7 @@ impl Shape {
             _ => format!(", expected -{rank} to {}", rank - 1),
         };
         Error::new(
-            ErrorKind::InvalidArgument,
+            ErrorCode::Axis,
             format!(
                 "{operation}: axis {axis} is out of range for the shape {self} of rank {rank}{expected}"
             ),
@@ -176,7 +176,7 @@ impl Shape {
     pub(crate) fn no_new_axis(&self, operation: &str, axis: isize) -> Error {
         let rank = self.ndim;
         Error::new(
-            ErrorKind::InvalidArgument,
+            ErrorCode::Axis,
             format!(
                 "{operation}: axis {axis} is out of range for a new axis of the shape {self}, expected -{} to {rank}",
                 rank + 1
@@ -189,7 +189,8 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where there are several such lengths, or none fits.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where there are several such lengths, or
+    /// none fits.
     #[track_caller]
     pub(crate) fn inferred(self, own: &Self) -> Result<Self> {
         let mut open = (0..self.dims().len()).filter(|&axis| self.dims[axis] == INFER);
@@ -234,7 +235,7 @@ impl Shape {
         let lengths: Vec<String> = self.dims().iter().map(length).collect();
         let lengths = lengths.join(", ");
         let text = format!("reshape: the shape {own} does not reshape to [{lengths}]: {why}");
-        Error::new(ErrorKind::InvalidShape, text)
+        Error::new(ErrorCode::Count, text)
     }
 
     /// This shape without `axis`, which must be below the rank.
@@ -255,8 +256,8 @@ impl Shape {
 ///
 /// # Errors
 ///
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch), naming `operation` and both shapes, and
-/// [`InvalidShape`](ErrorKind::InvalidShape) where the common shape overflows.
+/// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch), naming `operation` and both shapes, and
+/// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the common shape overflows.
 #[track_caller]
 pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Shape> {
     let mut common = Shape::SCALAR;
@@ -264,7 +265,7 @@ pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Sha
         shape.len()?;
         let Some(both) = broadcast_pair(&common, shape) else {
             return Err(Error::new(
-                ErrorKind::ShapeMismatch,
+                ErrorCode::Broadcast,
                 not_broadcast(operation, shapes),
             ));
         };

@@ -2,7 +2,7 @@
 
 use super::{AnyElement, Array, Elements, Writer, refuse_followed};
 use crate::context::Device;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 impl<T: AnyElement> Array<T> {
     /// The elements in row-major order.
@@ -18,8 +18,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver them; on a CUDA device also
-    /// the errors of [`Device::synchronize`].
+    /// [`Driver`](crate::ErrorKind::Driver) where the device fails to deliver them; on a CUDA
+    /// device also the errors of [`Device::synchronize`].
     #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<T>> {
         Ok(Elements::of(self)?.to_vec())
@@ -38,13 +38,13 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the array has none or several, and
-    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver it.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the array has none or several, and
+    /// [`Driver`](crate::ErrorKind::Driver) where the device fails to deliver it.
     #[track_caller]
     pub fn item(&self) -> Result<T> {
         if self.len() != 1 {
             return Err(Error::new(
-                ErrorKind::InvalidShape,
+                ErrorCode::Count,
                 format!(
                     "item: the shape {} has {} elements, expected 1",
                     self.layout().shape(),
@@ -78,8 +78,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if gradients are computed through the array, and as
-    /// for [`to_device`](Self::to_device).
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if gradients are computed through the array,
+    /// and as for [`to_device`](Self::to_device).
     #[track_caller]
     pub fn detach(&self) -> Result<Self> {
         refuse_followed("detach", self.buffer().node())?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorCode};
 
 /// A rank that fails drops its groups before it says why: it is given this time.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
@@ -13,7 +13,7 @@ pub(super) const DROPPED: &str = "it has dropped the group";
 #[cold]
 pub(super) fn is_gone(operation: &str, rank: usize, reason: &str) -> Error {
     let text = format!("{operation}: rank {rank} takes part no longer: {reason}");
-    Error::new(ErrorKind::Communication, text)
+    Error::new(ErrorCode::Gone, text)
 }
 
 #[cold]
@@ -22,7 +22,7 @@ pub(super) fn in_two_orders(operation: &str, own: usize, other: usize) -> Error 
         "{operation}: ranks {own} and {other} wait for each other, each in another call: groups that share ranks are used in \
          one order on all of them"
     );
-    Error::new(ErrorKind::Communication, text)
+    Error::new(ErrorCode::Deadlock, text)
 }
 
 #[cold]
@@ -34,5 +34,5 @@ pub(super) fn too_late(operation: &str, timeout: Duration, missing: &[usize]) ->
         _ => format!("ranks {ranks} have"),
     };
     let text = format!("{operation}: {who} not come within {timeout:?}");
-    Error::new(ErrorKind::Communication, text)
+    Error::new(ErrorCode::Late, text)
 }

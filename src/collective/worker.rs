@@ -41,7 +41,7 @@ impl Worker {
         let thread = Builder::new().name(format!("cachescope-rank-{rank}"));
         let thread = thread.spawn(move || served.serve()).map_err(|error| {
             let text = format!("the thread of rank {rank} was not started: {error}");
-            Error::new(ErrorKind::Driver, text)
+            Error::new(ErrorKind::Driver, text).caused_by(error)
         })?;
         let worker = Self {
             turns,

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use super::parameters::Parameters;
 use super::tape::Tape;
 use crate::array::{Array, Float, Shape};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::{
     constant, detect_anomalies, followed, is_live, note_constants, steps,
 };
@@ -275,5 +275,5 @@ pub(super) fn unreached(function: &str) -> Error {
          which are the argument of the closure or the result of `Tape::follow`, and not from captured arrays or from numbers that \
          `to_vec` or `item` read"
     );
-    Error::new(ErrorKind::InvalidArgument, text)
+    Error::new(ErrorCode::Unreached, text)
 }

@@ -19,7 +19,7 @@ pub(crate) fn read<T: AnyElement>(
     reader: &mut dyn Read,
     mut writer: Writer<'_, T>,
     is_swapped: bool,
-    failed: impl Fn(u64, &io::Error) -> Error,
+    failed: impl Fn(u64, io::Error) -> Error,
 ) -> Result<Array<T>> {
     let capacity = (BUFFER_BYTES / size_of::<T>()).min(writer.remaining());
     let mut raw = vec![T::Raw::default(); capacity];
@@ -28,7 +28,7 @@ pub(crate) fn read<T: AnyElement>(
         let count = capacity.min(writer.remaining());
         let bytes = cast_slice_mut(&mut raw[..count]);
         if let Err(error) = reader.read_exact(bytes) {
-            return Err(failed(done, &error));
+            return Err(failed(done, error));
         }
         if is_swapped {
             swap::<T>(bytes);
@@ -45,7 +45,7 @@ pub(crate) fn write<T: AnyElement>(
     out: &mut dyn Write,
     array: &Array<T>,
     is_swapped: bool,
-    failed: impl Fn(&io::Error) -> Error,
+    failed: impl Fn(io::Error) -> Error,
 ) -> Result<()> {
     let elements = Elements::of(array)?;
     let rows = elements.layout().coalesced();
@@ -57,7 +57,7 @@ pub(crate) fn write<T: AnyElement>(
             let length = capacity.min(count - start);
             if values.len() + length > capacity {
                 let written = write_all(out, &values, is_swapped);
-                written.map_err(|error| failed(&error))?;
+                written.map_err(&failed)?;
                 values.clear();
             }
             let first = row.wrapping_add_signed(start as isize * stride);
@@ -65,7 +65,7 @@ pub(crate) fn write<T: AnyElement>(
         }
     }
     let written = write_all(out, &values, is_swapped);
-    written.map_err(|error| failed(&error))
+    written.map_err(&failed)
 }
 
 fn write_all<T: AnyElement>(out: &mut dyn Write, values: &[T], is_swapped: bool) -> io::Result<()> {

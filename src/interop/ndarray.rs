@@ -57,7 +57,9 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn to_ndarray(&self) -> Result<ArrayD<T>> {
         ArrayD::from_shape_vec(IxDyn(self.shape()), self.to_vec()?)
-            .map_err(|error| Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")))
+            .map_err(|error| {
+                Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")).caused_by(error)
+            })
             .at_caller()
     }
 }
@@ -95,8 +97,10 @@ impl<T: AnyElement, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
             ));
         }
         let host = array.to_ndarray()?.into_dimensionality();
-        host.map_err(|error| Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")))
-            .at_caller()
+        host.map_err(|error| {
+            Error::new(ErrorKind::InvalidShape, format!("to_ndarray: {error}")).caused_by(error)
+        })
+        .at_caller()
     }
 }
 

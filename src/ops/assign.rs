@@ -16,7 +16,7 @@ use super::order::{Reading, Updating};
 use super::tree::{Fusing, Operand, Tree, operands};
 use super::warn;
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape, broadcast_shapes};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::size::ByteSize;
 
 impl<T: AnyElement> Array<T> {
@@ -50,8 +50,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Lazy::eval`](crate::Lazy::eval), and [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the value's
-    /// shape does not broadcast to this array's. Nothing has been written then.
+    /// Those of [`Lazy::eval`](crate::Lazy::eval), and
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the value's shape does not
+    /// broadcast to this array's. Nothing has been written then.
     #[track_caller]
     pub fn assign<R: IntoExpr<T>>(&mut self, value: R) -> Result<()> {
         let value = value.into_lazy();
@@ -302,7 +303,8 @@ pub(super) fn store(formula: &Formula<'_>, targets: Overwritable<'_>) -> Result<
 
 /// # Errors
 ///
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where operands are not on the target's device.
+/// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where operands are not on the target's
+/// device.
 #[track_caller]
 pub(super) fn check_device(
     operation: &str,
@@ -328,7 +330,7 @@ pub(super) fn check_shape(target: &Shape, value: &Shape) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(
-        ErrorKind::ShapeMismatch,
+        ErrorCode::Broadcast,
         format!("assign: the value {value} does not broadcast to the target {target}"),
     ))
 }

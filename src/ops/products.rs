@@ -6,7 +6,7 @@ use super::index::check_size;
 use super::order::Updating;
 use super::precompiled::precompiled;
 use crate::array::{Array, Layout, Number, Shape, Writer, broadcast_shapes};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 impl<T: Number> Array<T> {
     /// The matrix product; operands of any strides are read where they stand.
@@ -35,9 +35,10 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the lengths that are summed over differ,
-    /// the axes before them do not broadcast, or an operand has rank 0,
-    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the lengths that are summed over
+    /// differ, the axes before them do not broadcast, or an operand has rank 0,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn matmul(&self, other: &Self) -> Result<Self> {
         let (left, right) = (self, other);
@@ -64,8 +65,9 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) unless both are vectors of one length,
-    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) unless both are vectors of one length,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn dot(&self, other: &Self) -> Result<Self> {
         vectors("dot", self, other)?;
@@ -99,8 +101,9 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) unless both are vectors,
-    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) unless both are vectors,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn outer(&self, other: &Self) -> Result<Self> {
         vectors("outer", self, other)?;
@@ -285,7 +288,7 @@ fn of_matrices(batch: &Shape, rows: usize, columns: usize) -> Shape {
 #[track_caller]
 fn mismatch(operation: &str, left: &Shape, right: &Shape, why: &str) -> Error {
     Error::new(
-        ErrorKind::ShapeMismatch,
+        ErrorCode::Product,
         format!("{operation}: the shapes {left} and {right} do not multiply: {why}"),
     )
 }

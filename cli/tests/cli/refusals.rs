@@ -12,7 +12,7 @@ const LOG: &str = "Thread,Time,Action,Pointer,Size,Stream";
 fn refuses(name: &str, content: impl AsRef<[u8]>, reason: &str) {
     let trace = file(&format!("refused-{name}.csv"), content);
     let errors = refused(&run(&["replay", &trace, "--pool", "all"]));
-    assert_eq!(errors, format!("error: {trace}:{reason}\n"));
+    assert_eq!(errors, format!("error: {trace}:{reason} [CS0801]\n"));
 }
 
 #[test]

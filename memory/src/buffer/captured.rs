@@ -14,7 +14,7 @@ use crate::cache::{self, BlockHandle, Shard};
 use crate::context::Device;
 use crate::device::cuda::{Cuda, Executable};
 use crate::device::{Backend, DevicePtr, StreamId, Use};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::memory::header::Kept;
 use crate::memory::order::Streams;
 
@@ -103,7 +103,7 @@ impl Drop for CaptureTracking {
 fn slab_is_gone() -> Error {
     let text = "graph::capture: the scope gave its memory up before the capture ended: run the scope once \
                 before, and enter it in this thread alone";
-    Error::new(ErrorKind::Unsupported, text)
+    Error::new(ErrorCode::Capture, text)
 }
 
 impl Buffer {

@@ -11,7 +11,7 @@ use std::ptr;
 use crate::cache::BlockHandle;
 use crate::context::Device;
 use crate::device::{DeviceId, DevicePtr, StreamId, Use};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::memory::Destructor;
 use crate::memory::uses::StreamUse;
 
@@ -49,8 +49,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) after the reclaim ladder,
-    /// [`InvalidShape`](ErrorKind::InvalidShape) for a size beyond what can be addressed.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) after the reclaim ladder,
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) for a size beyond what can be addressed.
     #[inline]
     #[track_caller]
     pub fn new(device: &Device, size_bytes: usize) -> Result<Self> {
@@ -280,5 +280,5 @@ fn check_size(size_bytes: usize) -> Result<()> {
 #[track_caller]
 fn unaddressable(size_bytes: usize) -> Error {
     let text = format!("a buffer of {size_bytes} bytes: more than can be addressed");
-    Error::new(ErrorKind::InvalidShape, text)
+    Error::new(ErrorCode::Size, text)
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::num::NonZeroU32;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 
 /// Values that a tape follows, by a number that no others have while it lives.
@@ -63,7 +63,7 @@ impl TapeNumber {
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported), naming the operation.
+/// [`Unsupported`](crate::ErrorKind::Unsupported), naming the operation.
 #[track_caller]
 pub fn refuse_followed(operation: &str, node: Option<Node>) -> Result<()> {
     match node {
@@ -71,7 +71,7 @@ pub fn refuse_followed(operation: &str, node: Option<Node>) -> Result<()> {
             let text = format!(
                 "{operation}: no gradient passes through this; stop_gradient makes a value of what it reads"
             );
-            Err(Error::new(ErrorKind::Unsupported, text))
+            Err(Error::new(ErrorCode::Gradient, text))
         }
         _ => Ok(()),
     }
@@ -81,13 +81,13 @@ pub fn refuse_followed(operation: &str, node: Option<Node>) -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported), naming the operation.
+/// [`Unsupported`](crate::ErrorKind::Unsupported), naming the operation.
 #[track_caller]
 pub fn refuse_while_following(operation: &str) -> Result<()> {
     if FOLLOWS.get() {
         let text =
             format!("{operation}: a graph writes to memory that gradients may be computed from");
-        return Err(Error::new(ErrorKind::Unsupported, text));
+        return Err(Error::new(ErrorCode::Gradient, text));
     }
     Ok(())
 }

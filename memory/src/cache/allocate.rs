@@ -9,7 +9,7 @@ use super::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
 use super::request::{Request, Size};
 use super::scope::{self, allocate_current, current_stream, publish_current, refill_current};
 use crate::device::{DevicePtr, StreamId};
-use crate::error::{Error, ErrorKind, Result, asked_at};
+use crate::error::{Error, ErrorCode, Result, asked_at};
 use crate::memory::{self, Block, Destructor};
 use crate::recorder::EventKind;
 
@@ -261,7 +261,7 @@ impl Caches {
     fn size(&self, bytes: u64, call_site: &'static Location<'static>) -> Result<Option<Size>> {
         if bytes > isize::MAX as u64 {
             let text = format!("a buffer of {bytes} bytes: more than can be addressed");
-            return Err(Error::new(ErrorKind::InvalidShape, text).at(call_site));
+            return Err(Error::new(ErrorCode::Size, text).at(call_site));
         }
         self.check_not_broken()
             .map_err(|error| error.at(call_site))?;

@@ -8,7 +8,7 @@ use super::named::NamedCache;
 use super::policy::Policy;
 use super::report::{Growth, LineGrowth};
 use super::shard::{DRAIN, signal_each};
-use crate::error::{CacheUse, LineUse, OomReport};
+use crate::error::{CacheUse, LineUse, OutOfMemoryReport};
 use crate::memory::Reclaim;
 use crate::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Reclaim for Caches {
         given_bytes
     }
 
-    fn describe(&self, report: &mut OomReport) {
+    fn describe(&self, report: &mut OutOfMemoryReport) {
         let stats = self.memory_stats();
         report.live_bytes = stats.live_bytes;
         report.pending_bytes = stats.pending_bytes;
@@ -52,7 +52,7 @@ impl Caches {
     pub(crate) fn growth(&self, name: &str) -> Option<Growth> {
         let usage = describe_cache(&*self.find(name)?);
         let lines = usage.lines.into_iter().map(|line| LineGrowth {
-            call_site: line.location,
+            call_site: line.call_site,
             bytes: line.bytes,
             blocks: line.blocks,
         });
@@ -81,9 +81,9 @@ fn describe_cache(cache: &NamedCache<CachesRef>) -> CacheUse {
         usage.grown_bytes += shard.counters.grown_bytes.get();
         usage.grown_entries += shard.counters.grown_entries.get();
         for record in shard.live_records() {
-            let location = record.call_site;
-            let line = lines.entry(location).or_insert(LineUse {
-                location,
+            let call_site = record.call_site;
+            let line = lines.entry(call_site).or_insert(LineUse {
+                call_site,
                 bytes: 0,
                 blocks: 0,
             });

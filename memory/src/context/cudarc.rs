@@ -54,7 +54,7 @@ impl Shared {
 /// closures that use `?`.
 #[track_caller]
 pub fn driver_error(error: DriverError) -> Error {
-    Error::new(ErrorKind::Driver, error.to_string())
+    Error::new(ErrorKind::Driver, error.to_string()).caused_by(error)
 }
 
 impl Device {

@@ -53,12 +53,10 @@ fn first_device() -> &'static Device {
 fn find_first_device() -> Result<Device> {
     match setting("CACHESCOPE_DEVICE")? {
         Some(DeviceId::Host) => Ok(Device::host()),
-        Some(DeviceId::Cuda(ordinal)) => Device::cuda(ordinal).map_err(|error| {
-            Error::new(
-                error.kind(),
-                format!("CACHESCOPE_DEVICE=cuda:{ordinal}: {error}"),
-            )
-        }),
+        Some(DeviceId::Cuda(ordinal)) => {
+            let device = Device::cuda(ordinal);
+            device.map_err(|error| error.of(&format!("CACHESCOPE_DEVICE=cuda:{ordinal}")))
+        }
         None => Ok(Device::cuda(0).unwrap_or_else(|_| Device::host())),
     }
 }

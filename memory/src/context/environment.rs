@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::cache::Policy;
 use crate::device::Backend;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::naming::names;
 use crate::pool::PoolKind;
 use crate::recorder::format_of;
@@ -70,7 +70,7 @@ fn profile() -> Result<Option<PathBuf>> {
     let Some(path) = path("CACHESCOPE_PROFILE") else {
         return Ok(None);
     };
-    format_of(&path).map_err(|error| malformed(&format!("CACHESCOPE_PROFILE: {error}")))?;
+    format_of(&path).map_err(|error| error.of("CACHESCOPE_PROFILE"))?;
     Ok(Some(path))
 }
 
@@ -80,15 +80,12 @@ pub fn setting<T: FromStr<Err = Error>>(variable: &str) -> Result<Option<T>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
-    let parsed = value
-        .to_str()
-        .map_or_else(|| Err(malformed("not Unicode")), T::from_str);
+    let parsed = value.to_str().map_or_else(
+        || Err(Error::new(ErrorCode::Setting, "not Unicode")),
+        T::from_str,
+    );
     parsed
         .map(Some)
-        .map_err(|error| malformed(&format!("{variable}={}: {error}", value.display())))
-}
-
-#[track_caller]
-fn malformed(text: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, text)
+        .map_err(|error| error.of(&format!("{variable}={}", value.display())))
+        .at_caller()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cachescope_reports::{CallSite, EventKind, Profile, Segment, SiteSummary, by_call_site};
 
 use super::Device;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::recorder::{HAS_BACKTRACES, Mark, write_report};
 
 /// How a device is recorded; write it with `..Default::default()`.
@@ -111,7 +111,7 @@ impl Device {
         }
         if options.backtraces && !HAS_BACKTRACES {
             let text = "record: backtraces need the feature `backtraces` of this crate";
-            return Err(Error::new(ErrorKind::Unsupported, text));
+            return Err(Error::new(ErrorCode::Feature, text));
         }
         Ok(self.begin_recording(options))
     }

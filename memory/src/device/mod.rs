@@ -12,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::sync::{Arc, Weak};
 use cuda::Cuda;
 use host::streams::DelayedStreams;
@@ -60,7 +60,7 @@ impl FromStr for DeviceId {
             .and_then(|ordinal| ordinal.parse().ok());
         ordinal.map(Self::Cuda).ok_or_else(|| {
             let text = format!("unknown device \"{text}\": \"host\", or \"cuda:0\" and so on");
-            Error::new(ErrorKind::InvalidArgument, text)
+            Error::new(ErrorCode::Setting, text)
         })
     }
 }

@@ -12,65 +12,80 @@ const LINES: usize = 5;
 /// A scope that grew in so many entries is said to leak.
 const LEAKING_ENTRIES: u64 = 3;
 
-/// The state of a device when an allocation failed; plain data that each layer fills in.
+/// The state of a device when an allocation failed, in bytes: what
+/// [`Error::out_of_memory_report`](crate::Error::out_of_memory_report) returns. `Display` writes it as
+/// text.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OomReport {
-    /// The name of the device.
+#[non_exhaustive]
+pub struct OutOfMemoryReport {
+    /// The name of the device, such as `cuda:0`.
     pub device: String,
-    /// The innermost requesting scope, if any.
+    /// The innermost scope of the request; `None` outside of every scope.
     pub scope: Option<String>,
-    /// The requested bytes.
+    /// The bytes of the request that failed.
     pub requested_bytes: u64,
-    /// The limit on reserved bytes, if one is set.
+    /// The memory limit, if one is set.
     pub limit_bytes: Option<u64>,
     /// The total memory of the device.
     pub total_bytes: u64,
-    /// The requested bytes of everything alive.
+    /// The requested bytes of all arrays and buffers that are alive.
     pub live_bytes: u64,
-    /// The named caches that hold something.
+    /// The named caches that hold memory, the largest first, and the cache of `scope`.
     pub caches: Vec<CacheUse>,
-    /// The bytes held from the device.
+    /// The bytes that this process holds from the device.
     pub reserved_bytes: u64,
-    /// The bytes that await a stream event.
+    /// The freed bytes that await a stream event or the end of a capture.
     pub pending_bytes: u64,
-    /// The free bytes of the pool.
+    /// The reserved bytes that are free in the pool.
     pub free_bytes: u64,
-    /// The largest free block.
+    /// The bytes of the largest free block.
     pub largest_free_block_bytes: u64,
 }
 
-/// What a named cache holds.
+/// The memory of a named cache in an [`OutOfMemoryReport`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CacheUse {
+#[non_exhaustive]
+pub struct CacheUse {
+    /// The name of the cache.
     pub name: String,
+    /// The idle bytes.
     pub cached_bytes: u64,
+    /// The requested bytes of its live blocks.
     pub live_bytes: u64,
-    /// The most that was ever live.
+    /// The peak of `live_bytes`.
     pub peak_live_bytes: u64,
+    /// The live blocks that outlived their entry.
     pub escaped_blocks: u64,
-    /// By how much live bytes rose from exit to exit since they last fell, and in how many entries.
+    /// The rise of live bytes from exit to exit since they last fell.
     pub grown_bytes: u64,
+    /// The entries of that rise.
     pub grown_entries: u64,
-    /// Whether nothing is reused before the exit, as under Bump.
+    /// True if no memory is reused before the exit, as under `Policy::Bump`.
     pub keeps_until_exit: bool,
-    /// Of the present entry and the last one, where they are recorded: what is live or has escaped, by line.
+    /// The live and escaped blocks of the present and the last entry by line, the most bytes first.
+    /// Empty if the cache is not recorded.
     pub lines: Vec<LineUse>,
 }
 
-/// What one line of the program holds.
+/// The live memory that one line of the program allocated, in a [`CacheUse`].
 #[derive(Clone, Debug)]
-pub(crate) struct LineUse {
-    pub location: &'static Location<'static>,
+#[non_exhaustive]
+pub struct LineUse {
+    /// The line.
+    pub call_site: &'static Location<'static>,
+    /// The bytes of its blocks.
     pub bytes: u64,
+    /// The number of its blocks.
     pub blocks: u64,
 }
 
-impl OomReport {
-    fn cached_bytes(&self) -> u64 {
+impl OutOfMemoryReport {
+    /// Returns the idle bytes of all named caches, which could not be reclaimed.
+    pub fn cached_bytes(&self) -> u64 {
         self.caches.iter().map(|cache| cache.cached_bytes).sum()
     }
 
-    /// What the device may give at most.
+    /// Returns the bytes that the device may have reserved at most.
     fn ceiling_bytes(&self) -> u64 {
         self.limit_bytes
             .map_or(self.total_bytes, |limit| limit.min(self.total_bytes))
@@ -82,8 +97,8 @@ impl OomReport {
         self.caches.iter().find(|cache| cache.name == *scope)
     }
 
-    /// The change that would help most, the most local one first.
-    fn remedy(&self) -> String {
+    /// Returns the change of the program that would help most, as a sentence.
+    pub fn remedy(&self) -> String {
         let requested = self.requested_bytes;
         if requested > self.total_bytes {
             return "the request alone is larger than the device: split it".into();
@@ -216,6 +231,12 @@ impl OomReport {
     }
 }
 
+impl fmt::Display for OutOfMemoryReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "")
+    }
+}
+
 impl CacheUse {
     /// Whether growth from entry to entry makes up a good part of what is live on the device.
     fn is_leaking(&self, live_bytes: u64) -> bool {
@@ -240,7 +261,7 @@ impl CacheUse {
             write!(
                 f,
                 "\n      {bytes} in {} {noun} at {}",
-                line.blocks, line.location
+                line.blocks, line.call_site
             )?;
         }
         Ok(())

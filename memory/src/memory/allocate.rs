@@ -3,7 +3,7 @@
 
 use super::{Block, DeviceMemory, MemoryState, Phase, Reclaim, Request, WaitMode, unaddressable};
 use crate::device::StreamId;
-use crate::error::{Error, OomReport, Result};
+use crate::error::{Error, OutOfMemoryReport, Result};
 use crate::recorder::{EventKind, EventRecord, NO_SCOPE, write_exhausted};
 use crate::sync::{Arc, Weak};
 
@@ -181,14 +181,14 @@ impl DeviceMemory {
     /// Rung 6: the out-of-memory report.
     fn exhausted(&self, request: &Request<'_>) -> Error {
         self.record_request(EventKind::OutOfMemory, request);
-        let mut report = OomReport {
+        let mut report = OutOfMemoryReport {
             device: self.backend.id().to_string(),
             scope: request.scope.map(str::to_owned),
             requested_bytes: request.bytes,
             limit_bytes: self.limit(),
             total_bytes: self.backend.total_bytes(),
             reserved_bytes: self.device_bytes(),
-            ..OomReport::default()
+            ..OutOfMemoryReport::default()
         };
         {
             let mut state = self.state.lock();

@@ -28,7 +28,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::device::{Backend, DeviceId, DevicePtr, PageCost, StreamId};
-use crate::error::{Error, ErrorKind, OomReport, Result};
+use crate::error::{Error, ErrorCode, OutOfMemoryReport, Result};
 use crate::pool::{PoolKind, Rounding, SegmentId, Span};
 use crate::recorder::{EventKind, EventRecord, Recorder};
 use crate::source::Source;
@@ -61,7 +61,7 @@ pub(crate) trait Reclaim: Send + Sync {
     fn reclaim(&self, need_bytes: u64) -> u64;
 
     /// Fills in the fields that only that layer knows.
-    fn describe(&self, report: &mut OomReport);
+    fn describe(&self, report: &mut OutOfMemoryReport);
 }
 
 /// The configuration of a memory.
@@ -448,7 +448,7 @@ fn with_adaptors(
 /// The error for a size beyond the address space.
 pub(crate) fn unaddressable(bytes: u64) -> Error {
     Error::new(
-        ErrorKind::InvalidShape,
+        ErrorCode::Size,
         format!("a size of {bytes} bytes exceeds the address space"),
     )
 }

@@ -25,7 +25,7 @@ pub(crate) fn write_report(profile: &Profile, path: &Path) -> Result<()> {
     });
     let written = written.map_err(|error| {
         let text = format!("report {}: {error}", path.display());
-        Error::new(ErrorKind::Io, text)
+        Error::new(ErrorKind::Io, text).caused_by(error)
     });
     written.at_caller()
 }

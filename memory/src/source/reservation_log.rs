@@ -57,7 +57,7 @@ impl Action {
 impl ReservationLog {
     /// The log at `path`. The first device of the process that names it truncates it; later ones share it.
     pub(crate) fn open(path: &Path) -> Result<Arc<Self>> {
-        let failed = |error| failed(path, &error);
+        let failed = |error| failed(path, error);
         let path = std::path::absolute(path).map_err(failed)?;
         let mut logs = LOGS.lock();
         if let Some(log) = logs.iter().find(|log| log.path == path) {
@@ -131,7 +131,7 @@ impl ReservationLog {
         if !state.is_broken
             && let Err(error) = state.file.flush()
         {
-            self.defer(&mut state, &error);
+            self.defer(&mut state, error);
         }
     }
 
@@ -156,18 +156,18 @@ impl ReservationLog {
             stream.0
         );
         if let Err(error) = written {
-            self.defer(state, &error);
+            self.defer(state, error);
         }
     }
 
-    fn defer(&self, state: &mut LogState, error: &std::io::Error) {
+    fn defer(&self, state: &mut LogState, error: std::io::Error) {
         state.is_broken = true;
         state.error = Some(failed(&self.path, error));
     }
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("trace {}: {error}", path.display()))
+fn failed(path: &Path, error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("trace {}: {error}", path.display())).caused_by(error)
 }
 
 /// All logs of the process. None is ever closed: a later device continues it.

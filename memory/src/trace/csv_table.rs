@@ -9,7 +9,7 @@ use std::io::{BufRead, Read};
 use std::mem;
 use std::ops::Range;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// Longer lines are rejected: a file without line ends must not fill the memory.
 const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -53,7 +53,7 @@ impl<R: BufRead> CsvTable<R> {
         };
         if !table.read_line()? {
             let text = format!("{}: no header: the file is empty", table.name);
-            return Err(Error::new(ErrorKind::Io, text));
+            return Err(Error::new(ErrorCode::Content, text));
         }
         table.split()?;
         let names = table.fields.iter().map(|field| &table.line[field.clone()]);
@@ -139,7 +139,7 @@ impl<R: BufRead> CsvTable<R> {
     /// The error for the row.
     fn row_error(&self, reason: impl Display) -> Error {
         let text = format!("{}:{}: {reason}", self.name, self.line_number);
-        Error::new(ErrorKind::Io, text)
+        Error::new(ErrorCode::Content, text)
     }
 
     /// Reads the next line that is not blank; false at the end of the file.
@@ -151,7 +151,7 @@ impl<R: BufRead> CsvTable<R> {
             let read = bounded.read_until(b'\n', &mut bytes);
             let read = read.map_err(|error| {
                 let text = format!("{}: {error}", self.name);
-                Error::new(ErrorKind::Io, text)
+                Error::new(ErrorKind::Io, text).caused_by(error)
             })?;
             if read == 0 {
                 return Ok(false);

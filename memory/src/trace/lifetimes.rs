@@ -53,8 +53,9 @@ impl Lifetime {
     /// As [`read`](Self::read).
     pub fn read_file(path: &Path) -> Result<Vec<Self>> {
         let name = path.display();
-        let file = File::open(path)
-            .map_err(|error| Error::new(ErrorKind::Io, format!("{name}: {error}")))?;
+        let file = File::open(path).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error)
+        })?;
         Self::read(name, BufReader::new(file))
     }
 

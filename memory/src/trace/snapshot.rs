@@ -15,7 +15,7 @@ use super::budget::Budget;
 use super::entries::{DeviceEntries, Entry, devices};
 use super::lifetimes::Lifetime;
 use super::pickle::{Pickle, Refusal};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// The memory of a lifetime: itself and its id while their vector grows (192 bytes), its
 /// addresses in the maps (112) and its ends in the order for the peak (48).
@@ -77,11 +77,11 @@ impl Snapshot {
     /// if an address is allocated while it is alive. Also if the file has 4 GiB or more, or if
     /// shared values would take more memory than 64 bytes for each byte of the file, and 1 MiB.
     pub fn read(name: impl Display, mut input: impl Read) -> Result<Self> {
-        let fail = |reason: String| Error::new(ErrorKind::Io, format!("{name}: {reason}"));
+        let fail = |reason: String| Error::new(ErrorCode::Content, format!("{name}: {reason}"));
         let mut bytes = Vec::new();
-        input
-            .read_to_end(&mut bytes)
-            .map_err(|error| fail(error.to_string()))?;
+        input.read_to_end(&mut bytes).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error)
+        })?;
         let pickle = Pickle::read(&bytes)
             .map_err(|Refusal { offset, reason }| fail(format!("at byte {offset}: {reason}")))?;
         Self::of(&pickle).map_err(fail)

@@ -6,7 +6,7 @@ use ndarray::SliceInfoElem;
 
 use super::{Layout, contiguous_strides};
 use crate::array::shape::{MAX_RANK, Shape};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
 impl Layout {
     /// The axes in reverse.
@@ -106,7 +106,7 @@ impl Layout {
         });
         let Some(lead) = lead.filter(|_| fits) else {
             return Err(Error::new(
-                ErrorKind::ShapeMismatch,
+                ErrorCode::Broadcast,
                 format!(
                     "broadcast_to: the shape {} does not broadcast to {target}",
                     self.shape
@@ -170,7 +170,7 @@ impl Layout {
         let mut reshaped = Self::contiguous(target).map_err(|error| error.of("reshape"))?;
         if reshaped.len() != self.len() {
             return Err(Error::new(
-                ErrorKind::InvalidShape,
+                ErrorCode::Count,
                 format!(
                     "reshape: the shape {} of {} elements does not reshape to {target} of {}",
                     self.shape,
@@ -477,9 +477,10 @@ fn outside(
     number: isize,
     (axis, length): (usize, usize),
 ) -> Error {
-    invalid(format!(
+    let text = format!(
         "{operation}: the {what} {number} is out of range for axis {axis} of length {length} of the shape {shape}"
-    ))
+    );
+    Error::new(ErrorCode::Index, text)
 }
 
 #[cold]

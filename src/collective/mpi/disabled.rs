@@ -1,10 +1,10 @@
 //! The stub without the feature `mpi`: there is no such world.
 
 use crate::collective::carrier::HostCarrier;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 #[track_caller]
 pub(super) fn world(_takes_device_memory: Option<bool>) -> Result<HostCarrier> {
     let text = "Group::mpi: this build is without MPI: build it with the feature `mpi`";
-    Err(Error::new(ErrorKind::Unsupported, text))
+    Err(Error::new(ErrorCode::Feature, text))
 }

@@ -51,7 +51,7 @@ impl Watch {
         };
         thread.spawn(run).map_err(|error| {
             let text = format!("the thread that watches rank {rank} was not started: {error}");
-            Error::new(ErrorKind::Driver, text)
+            Error::new(ErrorKind::Driver, text).caused_by(error)
         })?;
         Ok(Self {
             expected,

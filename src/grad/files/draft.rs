@@ -27,7 +27,7 @@ impl Draft {
     /// move it to another disk.
     pub(super) fn begin(context: &Context<'_>) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let target = target_of(context.path).map_err(|error| context.io(&error))?;
+        let target = target_of(context.path).map_err(|error| context.io(error))?;
         let Some(own) = target.file_name() else {
             let problem = "this is no name of a file";
             return Err(context.error(ErrorKind::InvalidArgument, None, problem));
@@ -51,7 +51,7 @@ impl Draft {
                 }
                 // An earlier process of this number left it behind.
                 Err(error) if error.kind() == IoKind::AlreadyExists => {}
-                Err(error) => return Err(context.io(&error)),
+                Err(error) => return Err(context.io(error)),
             }
         }
     }
@@ -69,7 +69,7 @@ impl Draft {
             file.sync_all()
         });
         let renamed = synced.and_then(|()| fs::rename(&self.path, &self.target));
-        renamed.map_err(|error| context.io(&error))?;
+        renamed.map_err(|error| context.io(error))?;
         self.is_finished = true;
         Ok(())
     }

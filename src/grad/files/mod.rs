@@ -57,7 +57,7 @@ use entries::{Entry, entries};
 use super::parameters::{MapArrays, Parameters};
 use super::place::Place;
 use crate::array::{Array, Float};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
 /// The most names that an error lists of a kind.
 const NAMED: usize = 8;
@@ -191,22 +191,27 @@ struct Context<'p> {
 impl Context<'_> {
     /// An error about the file, or about one array in it.
     #[cold]
-    fn error(&self, kind: ErrorKind, name: Option<&str>, problem: impl Display) -> Error {
+    fn error(
+        &self,
+        code: impl Into<ErrorCode>,
+        name: Option<&str>,
+        problem: impl Display,
+    ) -> Error {
         let (operation, path) = (self.operation, self.path.display());
         let name = name.map(|name| format!(", {name:?}")).unwrap_or_default();
-        Error::new(kind, format!("{operation}: {path}{name}: {problem}"))
+        Error::new(code, format!("{operation}: {path}{name}: {problem}"))
     }
 
     #[cold]
-    fn io(&self, error: &std::io::Error) -> Error {
-        self.error(ErrorKind::Io, None, error)
+    fn io(&self, error: std::io::Error) -> Error {
+        self.error(ErrorKind::Io, None, &error).caused_by(error)
     }
 
     #[cfg(not(all(feature = "npy", feature = "safetensors")))]
     #[cold]
     fn lacks_feature(&self, feature: &str) -> Error {
         let problem = format!("cachescope was built without its feature `{feature}`");
-        self.error(ErrorKind::Unsupported, None, problem)
+        self.error(ErrorCode::Feature, None, problem)
     }
 }
 

@@ -17,7 +17,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::{Context, Entry, Source, Target};
 use crate::array::{self, Array, DType, Float};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
 /// What the format allows a header.
@@ -47,7 +47,7 @@ impl<'c> Writer<'c> {
             .map_err(|error| context.error(ErrorKind::InvalidArgument, None, error))?;
         header.resize(header.len().next_multiple_of(LENGTH_BYTES as usize), b' ');
         let length = header.len() as u64;
-        let io = |error| context.io(&error);
+        let io = |error| context.io(error);
         let mut file = BufWriter::new(File::create(path).map_err(io)?);
         let written = file.write_all(&length.to_le_bytes());
         written.and_then(|()| file.write_all(&header)).map_err(io)?;
@@ -108,12 +108,12 @@ impl Target for Writer<'_> {
         let info = info::<T>(&self.metadata, name, context)?;
         let start = self.data_start + info.data_offsets.0 as u64;
         let found = self.file.seek(SeekFrom::Start(start));
-        found.map_err(|error| context.io(&error))?;
+        found.map_err(|error| context.io(error))?;
         elements::write(&mut self.file, array, IS_SWAPPED, |error| context.io(error))
     }
 
     fn finish(mut self) -> Result<()> {
-        self.file.flush().map_err(|error| self.context.io(&error))
+        self.file.flush().map_err(|error| self.context.io(error))
     }
 }
 
@@ -127,8 +127,8 @@ pub(super) struct Reader<'c> {
 impl<'c> Reader<'c> {
     /// Reads the header, which the rest of the file must have exactly the bytes for.
     pub(super) fn open(context: &'c Context<'c>) -> Result<Self> {
-        let io = |error| context.io(&error);
-        let damaged = |problem: String| context.error(ErrorKind::Io, None, problem);
+        let io = |error| context.io(error);
+        let damaged = |problem: String| context.error(ErrorCode::Content, None, problem);
         let mut file = File::open(context.path).map_err(io)?;
         let size_bytes = file.metadata().map_err(io)?.len();
         let Some(rest_bytes) = size_bytes.checked_sub(LENGTH_BYTES) else {
@@ -146,8 +146,9 @@ impl<'c> Reader<'c> {
         }
         let mut header = vec![0; length as usize];
         file.read_exact(&mut header).map_err(io)?;
-        let metadata: Metadata = serde_json::from_slice(&header)
-            .map_err(|error| damaged(format!("the header is no valid one: {error}")))?;
+        let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| {
+            damaged(format!("the header is no valid one: {error}")).caused_by(error)
+        })?;
         let (claimed, present) = (metadata.data_len() as u64, rest_bytes - length);
         if claimed != present {
             let problem = format!("the arrays take {claimed} bytes, and the file has {present}");
@@ -177,11 +178,13 @@ impl Source for Reader<'_> {
         }
         let start = self.data_start + info.data_offsets.0 as u64;
         let found = self.file.seek(SeekFrom::Start(start));
-        found.map_err(|error| context.io(&error))?;
+        found.map_err(|error| context.io(error))?;
         let writer = array::Writer::new(like.device(), like.layout().shape())?;
         elements::read(&mut self.file, writer, IS_SWAPPED, |done, error| {
             let problem = format!("{error}, after {done} bytes");
-            context.error(ErrorKind::Io, Some(name), problem)
+            context
+                .error(ErrorKind::Io, Some(name), problem)
+                .caused_by(error)
         })
     }
 }

@@ -14,7 +14,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 use super::directory::{Directory, names_match};
 use super::{Context, Length};
 use crate::array::{AnyElement, Array};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// What the archive adds to the name of an array.
 const SUFFIX: &str = ".npy";
@@ -72,23 +72,23 @@ impl NpzReader {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let context = Context::new("NpzReader::open", path, None);
-        let io = |error| context.io(&error);
+        let io = |error| context.io(error);
         let file = Arc::new(File::open(path).map_err(io)?);
         let size_bytes = file.metadata().map_err(io)?.len();
         let Some(directory) = Directory::find(&file, size_bytes).map_err(io)? else {
             let problem = "this is no archive, or one that is cut short";
-            return Err(context.error(ErrorKind::Io, problem));
+            return Err(context.error(ErrorCode::Content, problem));
         };
         let archive = ZipArchive::new(BufReader::new(file.clone()));
         let archive = archive.map_err(|error| zip_error(&context, error))?;
         if archive.central_directory_start() != directory.start {
             let problem = "the list of its entries does not stand where its end says";
-            return Err(context.error(ErrorKind::Io, problem));
+            return Err(context.error(ErrorCode::Content, problem));
         }
         if archive.len() as u64 != directory.count {
             let count = directory.count;
             let problem = format!("of its {count} entries, some have the same name");
-            return Err(context.error(ErrorKind::Io, problem));
+            return Err(context.error(ErrorCode::Content, problem));
         }
         Ok(Self {
             archive,
@@ -146,9 +146,9 @@ impl NpzReader {
         let (listed, local) = (entry.central_header_start(), entry.header_start());
         drop(entry);
         let is_same = names_match(&self.file, listed, local);
-        if !is_same.map_err(|error| context.io(&error))? {
+        if !is_same.map_err(|error| context.io(error))? {
             let problem = "the archive has another name for it beside its data";
-            return Err(context.error(ErrorKind::Io, problem));
+            return Err(context.error(ErrorCode::Content, problem));
         }
         let entry = self.archive.by_index(index);
         let mut entry = entry.map_err(|error| zip_error(&context, error))?;
@@ -156,7 +156,7 @@ impl NpzReader {
         if claimed > max {
             let problem =
                 format!("it claims {claimed} bytes, of which the file has room for {max}");
-            return Err(context.error(ErrorKind::Io, problem));
+            return Err(context.error(ErrorCode::Content, problem));
         }
         super::read(&mut entry, (Length::Exactly(claimed), shape), &context)
     }
@@ -216,7 +216,7 @@ impl NpzWriter {
     #[track_caller]
     fn with(path: &Path, method: CompressionMethod) -> Result<Self> {
         let context = Context::new("NpzWriter::create", path, None);
-        let file = File::create(path).map_err(|error| context.io(&error))?;
+        let file = File::create(path).map_err(|error| context.io(error))?;
         Ok(Self {
             archive: ZipWriter::new(BufWriter::new(file)),
             options: SimpleFileOptions::default().compression_method(method),
@@ -251,7 +251,7 @@ impl NpzWriter {
         let finished = self.archive.finish();
         let writer = finished.map_err(|error| zip_error(&context, error))?;
         let flushed = writer.into_inner();
-        flushed.map_err(|error| context.io(error.error()))?;
+        flushed.map_err(|error| context.io(error.into_error()))?;
         Ok(())
     }
 }
@@ -270,7 +270,7 @@ fn zip_error(context: &Context<'_>, error: ZipError) -> Error {
         ZipError::InvalidArchive(problem) if problem.contains("Duplicate") => {
             context.error(ErrorKind::InvalidArgument, "the name is taken")
         }
-        ZipError::Io(error) => context.io(&error),
-        other => context.error(ErrorKind::Io, other),
+        ZipError::Io(error) => context.io(error),
+        other => context.error(ErrorCode::Content, &other).caused_by(other),
     }
 }

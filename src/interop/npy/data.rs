@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind as IoKind, Read, Write};
 use super::header::{self, Header};
 use super::{Context, Length};
 use crate::array::{AnyElement, Array, Shape, Writer};
-use crate::error::{ErrorKind, Result};
+use crate::error::{ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
 /// Whether the elements are of the other byte order than this machine's.
@@ -69,7 +69,7 @@ pub(super) fn read<T: AnyElement>(
     let mut shape = Shape::from(&header.shape);
     let expected = match shape.size_bytes::<T>() {
         Ok(bytes) => bytes,
-        Err(error) => return Err(context.error(error.kind(), error)),
+        Err(error) => return Err(error.of(&context.place()).at(context.call_site)),
     };
     let claim = || {
         let shape = Shape::from(&header.shape);
@@ -78,7 +78,7 @@ pub(super) fn read<T: AnyElement>(
     let truncated = |available: u64| {
         let claim = claim();
         let problem = format!("the file is cut short: {claim}, of which it has {available}");
-        context.error(ErrorKind::Io, problem)
+        context.error(ErrorCode::Content, problem)
     };
     let buffered;
     let mut buffered_reader;
@@ -98,7 +98,7 @@ pub(super) fn read<T: AnyElement>(
             "the array ends before its data do: {}, and there are more",
             claim()
         );
-        context.error(ErrorKind::Io, problem)
+        context.error(ErrorCode::Content, problem)
     };
     let is_exact = matches!(length, Length::Exactly(_));
     if is_exact && available > expected as u64 {
@@ -107,7 +107,7 @@ pub(super) fn read<T: AnyElement>(
     if header.fortran_order {
         shape = header.shape.iter().rev().collect();
     }
-    let failed = |done, error: &io::Error| match error.kind() {
+    let failed = |done, error: io::Error| match error.kind() {
         IoKind::UnexpectedEof => truncated(done),
         _ => context.io(error),
     };
@@ -126,7 +126,7 @@ pub(super) fn read<T: AnyElement>(
 fn read_to_memory(reader: &mut dyn Read, expected: u64, context: &Context<'_>) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = reader.take(expected).read_to_end(&mut bytes);
-    read.map_err(|error| context.io(&error))?;
+    read.map_err(|error| context.io(error))?;
     Ok(bytes)
 }
 
@@ -140,7 +140,7 @@ fn is_at_end(reader: &mut dyn Read, context: &Context<'_>) -> Result<bool> {
         match reader.read(&mut [0]) {
             Ok(count) => return Ok(count == 0),
             Err(error) if error.kind() == IoKind::Interrupted => {}
-            Err(error) => return Err(context.io(&error)),
+            Err(error) => return Err(context.io(error)),
         }
     }
 }

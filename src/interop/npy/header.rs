@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::Context;
 use crate::array::{AnyElement, Array};
-use crate::error::{ErrorKind, Result};
+use crate::error::{ErrorCode, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
@@ -32,12 +32,12 @@ pub(super) struct Header {
 impl Header {
     #[track_caller]
     pub(super) fn read(reader: &mut dyn Read, context: &Context<'_>) -> Result<Self> {
-        let malformed = |problem: &str| context.error(ErrorKind::Io, problem);
+        let malformed = |problem: &str| context.error(ErrorCode::Content, problem);
         // Grown as they come: the file may be shorter than its header claims to be.
         let mut bytes = |count: usize| {
             let mut bytes = Vec::new();
             let read = (&mut *reader).take(count as u64).read_to_end(&mut bytes);
-            read.map_err(|error| context.io(&error))?;
+            read.map_err(|error| context.io(error))?;
             if bytes.len() < count {
                 return Err(malformed("the file is cut short within its header"));
             }

@@ -20,7 +20,7 @@ pub use archive::{NpzReader, NpzWriter};
 use header::Header;
 
 use crate::array::{AnyElement, Array};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// The call and the file that an error is about.
 struct Context<'a> {
@@ -42,20 +42,21 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn error(&self, kind: ErrorKind, problem: impl fmt::Display) -> Error {
-        let (operation, path) = (self.operation, self.path.display());
-        Error::new(
-            kind,
-            match self.name {
-                Some(name) => format!("{operation}: {path}, \"{name}\": {problem}"),
-                None => format!("{operation}: {path}: {problem}"),
-            },
-        )
-        .at(self.call_site)
+    fn error(&self, code: impl Into<ErrorCode>, problem: impl fmt::Display) -> Error {
+        Error::new(code, format!("{}: {problem}", self.place())).at(self.call_site)
     }
 
-    fn io(&self, error: &io::Error) -> Error {
-        self.error(ErrorKind::Io, error)
+    /// Returns the beginning of each message: the call, the file and the array.
+    fn place(&self) -> String {
+        let (operation, path) = (self.operation, self.path.display());
+        match self.name {
+            Some(name) => format!("{operation}: {path}, \"{name}\""),
+            None => format!("{operation}: {path}"),
+        }
+    }
+
+    fn io(&self, error: io::Error) -> Error {
+        self.error(ErrorKind::Io, &error).caused_by(error)
     }
 }
 
@@ -102,9 +103,9 @@ fn write<T: AnyElement>(
 ) -> Result<()> {
     let header = header::format(array);
     let written = writer.write_all(&header);
-    written.map_err(|error| context.io(&error))?;
+    written.map_err(|error| context.io(error))?;
     data::write(&mut writer, array, context)?;
-    writer.flush().map_err(|error| context.io(&error))
+    writer.flush().map_err(|error| context.io(error))
 }
 
 impl<T: AnyElement> Array<T> {
@@ -138,7 +139,7 @@ impl<T: AnyElement> Array<T> {
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let context = Context::new("read_npy", path, None);
-        let file = File::open(path).map_err(|error| context.io(&error))?;
+        let file = File::open(path).map_err(|error| context.io(error))?;
         let length = match file.metadata() {
             Ok(metadata) if metadata.is_file() => Length::AtMost(metadata.len()),
             _ => Length::Unknown,
@@ -160,7 +161,7 @@ impl<T: AnyElement> Array<T> {
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let context = Context::new("write_npy", path, None);
-        let file = File::create(path).map_err(|error| context.io(&error))?;
+        let file = File::create(path).map_err(|error| context.io(error))?;
         write(BufWriter::new(file), self, &context)
     }
 }

@@ -13,7 +13,7 @@ use super::tape::{PassingBack, Upstream};
 use super::values::Value;
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::ops::eval::evaluate;
 use crate::ops::formula::Formula;
 use crate::ops::index::concat;
@@ -214,7 +214,7 @@ impl Folding {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported), by name, where a derivative is not known.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), by name, where a derivative is not known.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin(
@@ -408,5 +408,5 @@ fn products_before<T: Number>(rows: &Array<T>) -> Result<Array<T>> {
 #[track_caller]
 fn unknown(name: &str) -> Error {
     let text = format!("{name}: no derivative is known for these elements");
-    Error::new(ErrorKind::Unsupported, text)
+    Error::new(ErrorCode::Gradient, text)
 }

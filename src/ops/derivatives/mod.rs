@@ -47,7 +47,7 @@ use super::order::Operands;
 use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
-use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::error::{Asking, AtCaller, Error, ErrorCode, Result};
 
 /// Refuses what a tape follows, for work that no step is recorded of.
 #[inline]
@@ -83,7 +83,7 @@ fn unsupported(used: Use) -> Error {
         }
         Use::Write => "a part of an array is written that gradients are computed through",
     };
-    Error::new(ErrorKind::Unsupported, text)
+    Error::new(ErrorCode::Gradient, text)
 }
 
 /// The value of the expression `tree`, where it is computed from what a tape follows: what works on
@@ -222,8 +222,8 @@ pub(crate) fn backward_in_places(
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported), with its name and line, where an operation has no
-/// derivative of its gradient.
+/// [`Unsupported`](crate::ErrorKind::Unsupported), with its name and line, where an operation has
+/// no derivative of its gradient.
 #[track_caller]
 pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
     let mut gradients = Gradients::followed(detects_anomalies());
@@ -251,5 +251,5 @@ pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
 #[cold]
 fn not_twice(operation: &str) -> Error {
     let text = format!("{operation}: no derivative is known of its gradient");
-    Error::new(ErrorKind::Unsupported, text)
+    Error::new(ErrorCode::Gradient, text)
 }

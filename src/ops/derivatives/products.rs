@@ -5,7 +5,7 @@ use super::graph::{is_complex, is_differentiable};
 use super::tape::{PassingBack, Upstream};
 use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
 use crate::array::{Array, Number, Shape};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::ops::products::matmul_into;
 
 /// A matrix product of two arrays: while it runs, nothing is followed, and then the step that passes gradients back is
@@ -26,7 +26,7 @@ impl Multiplication {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for integers.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for integers.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Self> {
@@ -60,7 +60,7 @@ impl Running {
         }
         if !is_differentiable(T::DTYPE) {
             let text = format!("matmul: no derivative is known for elements of {}", T::NAME);
-            return Err(Error::new(ErrorKind::Unsupported, text));
+            return Err(Error::new(ErrorCode::Gradient, text));
         }
         Ok(Some(Self {
             to,

@@ -6,7 +6,7 @@ use super::graph::is_differentiable;
 use super::tape::{Backward, PassingBack, Upstream};
 use super::{AnyArray, Followed, Gradients, Pause, StepResult, is_live, record_results};
 use crate::array::{AnyElement, Array, Buffer};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 /// An operation whose rule stands beside it: while it runs, nothing is followed, and then the step that passes gradients back is
 /// recorded.
@@ -73,7 +73,8 @@ impl Ruled {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for elements that are neither floats nor complex numbers.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for elements that are neither floats nor
+    /// complex numbers.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin<T: AnyElement>(
@@ -166,7 +167,7 @@ impl Running {
                 "{operation}: no derivative is known for elements of {}",
                 T::NAME
             );
-            return Err(Error::new(ErrorKind::Unsupported, text));
+            return Err(Error::new(ErrorCode::Gradient, text));
         }
         let handles = operands.iter().map(|array| array.buffer().share());
         Ok(Some(Self {

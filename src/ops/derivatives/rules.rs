@@ -20,7 +20,7 @@ use super::graph::{
 };
 use super::values::Value;
 use crate::array::{DType, Float, Number, bits_of};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
 use crate::ops::elementwise::cast::Cast;
 use crate::ops::elementwise::complex::OfParts;
@@ -242,7 +242,8 @@ fn by_hand(
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported), naming the function, where its derivative is not known.
+/// [`Unsupported`](crate::ErrorKind::Unsupported), naming the function, where its derivative is not
+/// known.
 #[track_caller]
 pub(super) fn partials(
     graph: &RefCell<Graph>,
@@ -304,5 +305,5 @@ fn unknown(called: &Call) -> Error {
         called.name,
         called.output.name()
     );
-    Error::new(ErrorKind::Unsupported, text)
+    Error::new(ErrorCode::Gradient, text)
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::gradients::{AnyArray, Gradients};
 use crate::array::{Buffer, DType, Layout, Node, TapeNumber, set_follows};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 thread_local! {
     static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
@@ -123,7 +123,7 @@ impl TapeGuard {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if the thread has a tape.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the thread has a tape.
     #[track_caller]
     pub(crate) fn begin(function: &'static str) -> Result<Self> {
         let number = TapeNumber::begin();
@@ -180,7 +180,7 @@ fn nested(function: &str, outer: Origin) -> Error {
              {outer}, or compute derivatives of derivatives with hvp and jvp alone"
         )
     };
-    Error::new(ErrorKind::Unsupported, text)
+    Error::new(ErrorCode::Gradient, text)
 }
 
 /// A guard: while it lives, the tape of the thread is in another mode.
@@ -257,7 +257,7 @@ pub(crate) fn is_live() -> bool {
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) if the tape of another thread tracks them.
+/// [`Unsupported`](crate::ErrorKind::Unsupported) if the tape of another thread tracks them.
 #[track_caller]
 pub(crate) fn followed(buffer: &Buffer) -> Result<Option<u32>> {
     let mode = MODE.get();
@@ -276,7 +276,7 @@ pub(crate) fn followed(buffer: &Buffer) -> Result<Option<u32>> {
     }
     if node.tape.is_live() {
         let text = "an array that another thread computes gradients for; stop_gradient makes a value of it";
-        return Err(Error::new(ErrorKind::Unsupported, text));
+        return Err(Error::new(ErrorCode::Gradient, text));
     }
     Ok(None)
 }

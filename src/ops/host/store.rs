@@ -58,7 +58,7 @@ pub(in crate::ops) fn store_fused(
         outcome = HostOrder::new(device, &updating).map(|order| {
             let mut bytes_each = target.dtype().size_bytes();
             operands(tree, &mut |operand| {
-                bytes_each += operand.dtype.size_bytes()
+                bytes_each += operand.dtype.size_bytes();
             });
             let work = Work::of_elements(target.layout().len(), bytes_each);
             // SAFETY: the target can be overwritten, as just seen; the rest as in `store`. The loop has as many elements.

@@ -2,7 +2,7 @@
 
 use super::{Copying, Picking, check_size};
 use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::is_followed;
 use crate::ops::elementwise::select;
 use crate::ops::eval::{device_mismatch, device_of, same_device};
@@ -143,7 +143,7 @@ fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(
-        ErrorKind::ShapeMismatch,
+        ErrorCode::Broadcast,
         format!("masked_assign: the {what} {shape} does not broadcast to the array {own}"),
     ))
 }

@@ -41,7 +41,7 @@ use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
 use crate::array::{AnyElement, Array, Elements, MAX_RANK, Shape};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::host::{Loop, vectorised};
 
 /// `index` from the beginning of an axis of `length`; a negative one counts from the end.
@@ -87,11 +87,14 @@ fn check_indices<T: AnyElement>(
     let is_inside = |index: i64| counted(index, length).is_some();
     match elements.find_unless(is_inside) {
         None => Ok(()),
-        Some(index) => Err(invalid(format!(
-            "{operation}: the index {index} is out of range for axis {at} of length {length} of the \
-             shape {}",
-            array.layout().shape()
-        ))),
+        Some(index) => Err(Error::new(
+            ErrorCode::Index,
+            format!(
+                "{operation}: the index {index} is out of range for axis {at} of length {length} of the \
+                 shape {}",
+                array.layout().shape()
+            ),
+        )),
     }
 }
 

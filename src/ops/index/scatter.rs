@@ -4,7 +4,7 @@ use super::check_indices;
 use super::gather::along;
 use crate::array::{AnyElement, Array, Number, Shape};
 use crate::device::cuda::Indexing;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::ops::aliasing::Target;
 use crate::ops::derivatives::{AnyArray, Ruled, by_gradient, constant};
 use crate::ops::elementwise::select;
@@ -56,10 +56,10 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis or an index lies
-    /// outside it, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the shapes do not go together,
-    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch), and [`OutOfMemory`](ErrorKind::OutOfMemory).
-    /// Nothing has been written then.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or an
+    /// index lies outside it, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the shapes
+    /// do not go together, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch), and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
     #[track_caller]
     pub fn scatter_add(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
         let step = Ruled::begin("scatter_add", &[&*self, source])?;
@@ -119,10 +119,10 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis or an index lies
-    /// outside it, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the shapes do not go together,
-    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch), and [`OutOfMemory`](ErrorKind::OutOfMemory).
-    /// Nothing has been written then.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or an
+    /// index lies outside it, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the shapes
+    /// do not go together, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch), and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
     #[track_caller]
     pub fn scatter(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
         let step = Ruled::begin("scatter", &[&*self, source])?;
@@ -171,7 +171,7 @@ impl<T: AnyElement> Array<T> {
         let shape = along(operation, own, indices.layout().shape(), at)?;
         if source.layout().broadcast_to(&shape).is_err() {
             return Err(Error::new(
-                ErrorKind::ShapeMismatch,
+                ErrorCode::Broadcast,
                 format!(
                     "{operation}: the source {} does not broadcast to the shape {shape} of the indices {} for the array {own}",
                     source.layout().shape(),

@@ -2,7 +2,7 @@
 
 use super::batch_of;
 use crate::array::{Array, Shape};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// The status of a factorization whose workspace found no memory. 0 is that of one that came to an end; others are
 /// LAPACK's `info`.
@@ -52,7 +52,7 @@ pub(super) fn check(
         }
     };
     let text = format!("{operation}: {matrix} {is}");
-    Err(Error::new(ErrorKind::InvalidArgument, text))
+    Err(Error::new(ErrorCode::Matrix, text))
 }
 
 /// The matrix of that number of an array of `shape`.

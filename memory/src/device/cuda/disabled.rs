@@ -13,7 +13,7 @@ use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::device::host_streams::{Help, HostStream};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::sync::{Arc, Weak};
 
 /// A CUDA device; uninhabited.
@@ -114,7 +114,7 @@ impl Cuda {
     /// The device with this ordinal.
     pub fn open(ordinal: usize) -> Result<Self> {
         let text = format!("cuda:{ordinal}: built without the feature `cuda`");
-        Err(Error::new(ErrorKind::Unsupported, text))
+        Err(Error::new(ErrorCode::Feature, text))
     }
 
     /// The number of devices: none.
@@ -246,7 +246,7 @@ impl Cuda {
     /// An id by which the ranks of a new communicator find each other.
     pub fn new_nccl_id() -> Result<NcclId> {
         let text = "collectives: built without the feature `cuda`";
-        Err(Error::new(ErrorKind::Unsupported, text))
+        Err(Error::new(ErrorCode::Feature, text))
     }
 
     pub fn join(

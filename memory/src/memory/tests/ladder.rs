@@ -22,7 +22,7 @@ impl Reclaim for FakeCaches {
         given_bytes
     }
 
-    fn describe(&self, report: &mut OomReport) {
+    fn describe(&self, report: &mut OutOfMemoryReport) {
         let bytes = self.blocks.lock().iter().map(Block::bytes).sum();
         report.caches.push(crate::error::CacheUse {
             name: "caches".into(),

@@ -7,6 +7,7 @@ mod ranges;
 
 use super::*;
 use crate::device::host::HostBackend;
+use crate::error::ErrorKind;
 
 const UNIT: u64 = 512;
 const MIB: u64 = 1 << 20;

@@ -48,12 +48,12 @@ use crate::error::{Error, ErrorKind, Result};
 pub fn profiles(name: impl Display, mut input: impl BufRead) -> Result<Vec<Profile>> {
     let start = input
         .fill_buf()
-        .map_err(|error| Error::new(ErrorKind::Io, format!("{name}: {error}")))?;
+        .map_err(|error| Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error))?;
     if Snapshot::begins_like(start) {
         let mut bytes = Vec::new();
-        input
-            .read_to_end(&mut bytes)
-            .map_err(|error| Error::new(ErrorKind::Io, format!("{name}: {error}")))?;
+        input.read_to_end(&mut bytes).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error)
+        })?;
         return snapshot::profiles(name, &bytes);
     }
     let table = CsvTable::new(name, input)?;

@@ -8,7 +8,7 @@ use cachescope_reports::{self as reports, CallSite, EventKind, Frame, Profile};
 
 use super::builder::{ProfileBuilder, event};
 use super::spans::Spans;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::trace::budget::Budget;
 use crate::trace::entries::{DeviceEntries, Entry, Segment, devices};
 use crate::trace::pickle::{Pickle, Refusal, Value};
@@ -27,7 +27,7 @@ type Parsed<T> = std::result::Result<T, String>;
 
 /// Returns a profile for each device with entries or segments.
 pub(super) fn profiles(name: impl Display, bytes: &[u8]) -> Result<Vec<Profile>> {
-    let fail = |reason: String| Error::new(ErrorKind::Io, format!("{name}: {reason}"));
+    let fail = |reason: String| Error::new(ErrorCode::Content, format!("{name}: {reason}"));
     let pickle = Pickle::read(bytes)
         .map_err(|Refusal { offset, reason }| fail(format!("at byte {offset}: {reason}")))?;
     let budget = Budget::new(&pickle);

@@ -9,7 +9,7 @@ use super::driver::Driver;
 use super::error::{DriverResult, ignore_at_exit};
 use super::kernels::Kernels;
 use crate::device::DeviceId;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
@@ -184,15 +184,13 @@ fn out_of_range(count: usize) -> Error {
         1 => "there is one device, cuda:0".to_owned(),
         _ => format!("there are {count} devices, cuda:0 to cuda:{}", count - 1),
     };
-    Error::new(
-        ErrorKind::InvalidArgument,
-        format!("no such device: {there_are}"),
-    )
+    Error::new(ErrorCode::NoDevice, format!("no such device: {there_are}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn an_ordinal_out_of_range_is_told_how_many_there_are() {

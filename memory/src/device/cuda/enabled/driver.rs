@@ -13,7 +13,7 @@ use cudarc::driver::sys::{
 };
 
 use super::error::{DriverError, DriverResult};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::sync::plain::Mutex;
 
 /// The oldest driver with all of these functions, as `cuDriverGetVersion` counts: CUDA 12.0.
@@ -165,7 +165,7 @@ impl Driver {
         if !unsafe { sys::is_culib_present() } {
             let text =
                 "no CUDA driver was found: install NVIDIA's driver (libcuda.so.1, nvcuda.dll)";
-            return Err(Error::new(ErrorKind::Driver, text));
+            return Err(Error::new(ErrorCode::Library, text));
         }
         let driver: &'static Self = Box::leak(Box::new(Self::look_up()?));
         *loaded = Some(driver);
@@ -187,7 +187,7 @@ fn lacks(symbol: &str) -> Error {
         "the CUDA driver has no function {symbol}: update NVIDIA's driver to one for CUDA {} or later",
         version_text(LEAST_VERSION)
     );
-    Error::new(ErrorKind::Driver, text)
+    Error::new(ErrorCode::Library, text)
 }
 
 fn too_old(version: c_int) -> Error {
@@ -196,7 +196,7 @@ fn too_old(version: c_int) -> Error {
         version_text(version),
         version_text(LEAST_VERSION)
     );
-    Error::new(ErrorKind::Driver, text)
+    Error::new(ErrorCode::Library, text)
 }
 
 pub(super) fn version_text(version: c_int) -> String {

@@ -68,9 +68,11 @@ impl DriverError {
         if FATAL.iter().any(|&code| self.is(code)) {
             text.push_str("; the device is unusable in this process: restart it");
         }
-        Error::new(ErrorKind::Driver, text)
+        Error::new(ErrorKind::Driver, text).caused_by(self)
     }
 }
+
+impl std::error::Error for DriverError {}
 
 impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

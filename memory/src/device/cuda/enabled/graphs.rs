@@ -13,7 +13,7 @@ use super::Cuda;
 use super::context::{Context, RawHandle};
 use super::driver::Driver;
 use crate::device::{StreamId, Use};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::sync::plain::{
     AtomicU64, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -103,7 +103,7 @@ impl CaptureState {
 
 #[cold]
 fn refused(why: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("graph::capture: {why}"))
+    Error::new(ErrorCode::Capture, format!("graph::capture: {why}"))
 }
 
 /// Separates graph launches from other work on the memory that graphs use.

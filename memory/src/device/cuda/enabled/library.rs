@@ -5,7 +5,7 @@
 use std::ffi::c_uint;
 use std::fmt::{self, Display};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorCode, ErrorKind};
 
 /// What messages say of a library.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Library {
             ..
         } = self;
         let text = format!("{operation} on CUDA needs {name}, which was not found: {install}");
-        Error::new(ErrorKind::Driver, text)
+        Error::new(ErrorCode::Library, text)
     }
 
     /// It has no such function.
@@ -44,7 +44,7 @@ impl Library {
             ..
         } = self;
         let text = format!("{operation} on CUDA: {name} has no function {symbol}: {install}");
-        Error::new(ErrorKind::Driver, text)
+        Error::new(ErrorCode::Library, text)
     }
 }
 
@@ -68,12 +68,20 @@ impl LibraryError {
         }
     }
 
+    /// Returns the error with this text that the failed call caused.
+    #[cold]
+    pub(super) fn because(self, text: String) -> Error {
+        Error::new(self.kind(), text).caused_by(self)
+    }
+
     /// What the operation `attempting` says of it on `device`.
     #[cold]
     pub(super) fn of(self, device: impl Display, attempting: &str) -> Error {
-        Error::new(self.kind(), format!("{device}: {attempting}: {self}"))
+        self.because(format!("{device}: {attempting}: {self}"))
     }
 }
+
+impl std::error::Error for LibraryError {}
 
 impl Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -236,15 +236,11 @@ pub(super) fn new_id() -> Result<NcclId> {
 /// What a failure of NCCL says, with the text that the library has for it.
 #[cold]
 fn error(who: &str, attempting: &str, failure: LibraryError, functions: &Functions) -> Error {
-    let error = failure.of(who, attempting);
     let said = functions.last_error();
     if said.is_empty() {
-        return error;
+        return failure.of(who, attempting);
     }
-    Error::new(
-        error.kind(),
-        format!("{who}: {attempting}: {failure}: {said}"),
-    )
+    failure.because(format!("{who}: {attempting}: {failure}: {said}"))
 }
 
 /// What `NCCL_CONFIG_INITIALIZER` makes, but that calls do not block.

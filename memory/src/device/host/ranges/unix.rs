@@ -160,6 +160,7 @@ fn unless_exhausted<T>(answer: rustix::io::Result<T>) -> Result<Option<T>> {
 
 fn refused(error: Errno) -> Error {
     Error::new(ErrorKind::Driver, format!("host: virtual memory: {error}"))
+        .caused_by(std::io::Error::from(error))
 }
 
 #[cfg(test)]

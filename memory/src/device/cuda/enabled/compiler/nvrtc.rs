@@ -7,7 +7,7 @@ use cudarc::nvrtc::result::{self, NvrtcError};
 use cudarc::nvrtc::sys;
 
 use super::KernelSource;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// Every library function that is called, here or by cudarc.
 const SYMBOLS: [&[u8]; 12] = [
@@ -147,7 +147,7 @@ impl Nvrtc {
                 self.version(),
                 program.log()
             );
-            return Err(Error::new(ErrorKind::Driver, text));
+            return Err(Error::new(ErrorKind::Driver, text).caused_by(error));
         }
         program.image(target).map_err(failed)
     }
@@ -217,12 +217,12 @@ fn missing(why: &str) -> Error {
          install the CUDA toolkit, or the Python package nvidia-cuda-nvrtc-cu12 with its folder in \
          LD_LIBRARY_PATH"
     );
-    Error::new(ErrorKind::Driver, text)
+    Error::new(ErrorCode::Library, text)
 }
 
 #[cold]
 fn failed(what: &str, error: NvrtcError) -> Error {
-    Error::new(ErrorKind::Driver, format!("NVRTC failed ({what}): {error}"))
+    Error::new(ErrorKind::Driver, format!("NVRTC failed ({what}): {error}")).caused_by(error)
 }
 
 #[cfg(test)]
