@@ -78,7 +78,7 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 #[derive(Clone)]
-#[must_use = "an expression computes nothing until `.eval()?`, `assign` or `update`"]
+#[must_use = "an expression computes nothing: call `.eval()?`, or pass it to `assign` or `update`"]
 pub struct Lazy<E: Expr> {
     pub(crate) expr: E,
 }

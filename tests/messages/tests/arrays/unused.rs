@@ -1,6 +1,6 @@
 #![deny(unused_must_use)]
 
-use cachescope::{Array, BoxedLazy, Expr, Lazy, Result, elementwise, select, update};
+use cachescope::{Array, BoxedLazy, Expr, Lazy, Result, complex, elementwise, select, update};
 
 elementwise! {
     fn leaky(x: f32, slope: f32) -> f32 { if x < 0.0 { x * slope } else { x } }
@@ -17,6 +17,7 @@ fn boxed(a: &Array<f32>) -> BoxedLazy<f32> {
 // Expressions that nothing evaluates.
 fn dropped(a: &Array<f32>, b: &Array<f32>, mask: &Array<bool>) {
     a.exp();
+    complex(a, b);
     a.maximum(b);
     a.cast::<f64>();
     a.lazy();
