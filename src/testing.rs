@@ -133,10 +133,8 @@ fn peak_above_start(profile: &Profile) -> Peak {
     for (index, event) in profile.events.iter().enumerate() {
         live_bytes += live_change(event);
         if live_bytes > i128::from(peak.bytes) {
-            peak = Peak {
-                bytes: live_bytes as u64,
-                event: Some(index),
-            };
+            peak.bytes = live_bytes as u64;
+            peak.event = Some(index);
         }
     }
     peak
@@ -162,11 +160,11 @@ impl Watch {
     #[track_caller]
     pub fn assert_peak(self, most_bytes: u64) {
         let measured = self.measured();
-        let Peak { bytes, event } = measured.peak;
+        let bytes = measured.peak.bytes;
         if bytes <= most_bytes {
             return;
         }
-        let live = live_at(&measured.lifetimes, Peak { bytes, event });
+        let live = live_at(&measured.lifetimes, measured.peak);
         let lines = measured.lines(live.filter(|lifetime| lifetime.allocated.is_some()));
         panic!(
             "the block needs {} at its peak, and {} were allowed ({bytes} and {most_bytes} bytes); live at the peak:{lines}",

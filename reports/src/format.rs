@@ -8,6 +8,7 @@ use crate::{dhat, flame, folded, page, perfetto, snapshot, table};
 
 /// What a report is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// A page that any browser opens.
     Html,

@@ -12,6 +12,7 @@ use crate::profile::{EventKind, Profile};
 /// Only entries count that were entered and left in the recording, and that are not inside another entry of their scope. What
 /// an entry leaves is what was allocated in it, on its thread, and lives after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Growth {
     /// The scope, by its number.
     pub scope: Option<u32>,
@@ -29,6 +30,7 @@ pub struct Growth {
 
 /// What the allocations of a line leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SiteGrowth {
     /// The line, by its number.
     pub call_site: Option<u32>,

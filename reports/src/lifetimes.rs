@@ -6,6 +6,7 @@ use crate::profile::{Event, EventKind, Profile};
 
 /// One allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lifetime {
     /// The event that allocated, as an index of [`Profile::events`]; `None` before the recording began.
     pub allocated: Option<usize>,
@@ -67,6 +68,7 @@ pub fn lifetimes(profile: &Profile) -> Vec<Lifetime> {
 
 /// The highest sum of the requested bytes that were live at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Peak {
     /// Live bytes.
     pub bytes: u64,

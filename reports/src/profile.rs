@@ -83,6 +83,7 @@ pub struct Event {
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum EventKind {
     /// An allocation that the scope's cache served: a hit.
     Hit,

@@ -10,6 +10,7 @@ use crate::timeline::changes;
 
 /// What a line allocated in a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SiteSummary {
     /// The line; `None` where it is not known.
     pub call_site: Option<CallSite>,

@@ -107,6 +107,7 @@ impl Program {
                     let block = blocks.0[slot as usize].take();
                     placer.free(block.expect("the program allocated it"));
                 }
+                other => unreachable!("{other:?} in a program of allocations and frees"),
             }
         }
     }

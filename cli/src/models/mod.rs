@@ -162,6 +162,7 @@ impl ModelRun {
             match event {
                 TraceEvent::Allocate { slot, bytes } => self.allocate(slot as usize, bytes),
                 TraceEvent::Free { slot } => self.free(slot as usize),
+                _ => continue, // An event that no model knows.
             }
             if let Some(ledger) = &mut self.model.driver().ledger {
                 ledger.advance();

@@ -51,6 +51,7 @@ impl Default for Options {
 
 /// The offsets of all buffers in one slab.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Packing {
     /// The offset of each buffer; 0 for a buffer without size or lifetime.
     pub offsets: Vec<u64>,

@@ -7,6 +7,7 @@ use super::Buffer;
 
 /// Why offsets are not a valid plan; the numbers are indices into the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Conflict {
     /// The numbers of offsets and buffers differ.
     Count,

@@ -4,6 +4,7 @@
 ///
 /// A slot numbers an allocation while it is live; slots are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TraceEvent {
     /// An allocation.
     Allocate {

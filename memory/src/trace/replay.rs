@@ -12,6 +12,16 @@ const REPEAT: Duration = Duration::from_millis(5);
 const MAX_REPEATS: usize = 99;
 
 /// The simulated pool.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::trace::ReplayOptions;
+///
+/// let options = ReplayOptions { limit_bytes: Some(1 << 30), ..Default::default() };
+/// assert_eq!(options.unit_bytes, 512);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayOptions {
     /// The kind of pool.
@@ -20,6 +30,17 @@ pub struct ReplayOptions {
     pub unit_bytes: u64,
     /// The end of the address range.
     pub limit_bytes: Option<u64>,
+}
+
+impl Default for ReplayOptions {
+    /// Returns the default pool with blocks of multiples of 512 bytes and without a limit.
+    fn default() -> Self {
+        Self {
+            pool: PoolKind::default(),
+            unit_bytes: 512,
+            limit_bytes: None,
+        }
+    }
 }
 
 /// A pool that runs a trace batch by batch.
@@ -35,6 +56,7 @@ pub struct Replay {
 
 /// The results of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ReplayOutcome {
     /// The kind of pool.
     pub pool: PoolKind,

@@ -43,6 +43,7 @@ pub struct Simulator {
 
 /// A block of a [`Simulator`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Allocation {
     /// Its offset; 0 for a request of 0 bytes.
     pub offset: u64,

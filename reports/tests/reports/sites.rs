@@ -1,8 +1,7 @@
 //! Reports by line: what each allocated, what grows, and the table of both.
 
 use cachescope_reports::{
-    CallSite, Event, EventKind, Growth, Profile, SiteGrowth, SiteSummary, by_call_site, growth,
-    perfetto, table,
+    CallSite, Event, EventKind, Profile, SiteSummary, by_call_site, growth, perfetto, table,
 };
 
 use crate::bad_input::text;
@@ -67,41 +66,33 @@ fn small() -> Profile {
 #[test]
 fn lines_tell_their_peaks_and_counts() {
     let profile = small();
-    let of = |call_site: usize, scope: Option<usize>| SiteSummary {
-        call_site: Some(profile.call_sites[call_site].clone()),
-        scope: scope.map(|number| profile.scopes[number].clone()),
-        ..SiteSummary::default()
+    let of = |call_site: usize, scope: Option<usize>| {
+        let mut summary = SiteSummary::default();
+        summary.call_site = Some(profile.call_sites[call_site].clone());
+        summary.scope = scope.map(|number| profile.scopes[number].clone());
+        summary
     };
-    let expected = [
-        SiteSummary {
-            live_bytes: 700,
-            peak_bytes: 10_000,
-            device_peak_bytes: 10_000,
-            allocations: 1,
-            uncached: 1,
-            escaped: 1,
-            total_bytes: 700,
-            ..of(4, None)
-        },
-        SiteSummary {
-            peak_bytes: 2048,
-            allocations: 2,
-            hits: 1,
-            misses: 1,
-            total_bytes: 2148,
-            ..of(0, Some(0))
-        },
-        SiteSummary {
-            live_bytes: 1536,
-            peak_bytes: 1536,
-            allocations: 1,
-            hits: 1,
-            escaped: 1,
-            copies_on_write: 1,
-            total_bytes: 1536,
-            ..of(1, Some(0))
-        },
-    ];
+    let mut expected = [of(4, None), of(0, Some(0)), of(1, Some(0))];
+    let [uncached, freed, escaped] = &mut expected;
+    uncached.live_bytes = 700;
+    uncached.peak_bytes = 10_000;
+    uncached.device_peak_bytes = 10_000;
+    uncached.allocations = 1;
+    uncached.uncached = 1;
+    uncached.escaped = 1;
+    uncached.total_bytes = 700;
+    freed.peak_bytes = 2048;
+    freed.allocations = 2;
+    freed.hits = 1;
+    freed.misses = 1;
+    freed.total_bytes = 2148;
+    escaped.live_bytes = 1536;
+    escaped.peak_bytes = 1536;
+    escaped.allocations = 1;
+    escaped.hits = 1;
+    escaped.escaped = 1;
+    escaped.copies_on_write = 1;
+    escaped.total_bytes = 1536;
     assert_eq!(by_call_site(&profile), expected);
 }
 
@@ -252,19 +243,18 @@ fn growing(entries: u64) -> Program {
 #[test]
 fn growth_is_what_entries_leave_once_they_are_warm() {
     let growths = growth(&growing(9).profile());
-    let site = |call_site, left_bytes_per_entry| SiteGrowth {
-        call_site: Some(call_site),
-        left_bytes_per_entry,
+    let [own] = &growths[..] else {
+        panic!("{growths:?}");
     };
-    let expected = Growth {
-        scope: Some(0),
-        thread: 0,
-        entries: 9,
-        left_bytes_per_entry: 4096 + 64,
-        rising_entries: 8,
-        sites: vec![site(1, 4096), site(0, 64)],
-    };
-    assert_eq!(growths, [expected]);
+    let place = (own.scope, own.thread);
+    assert_eq!(place, (Some(0), 0));
+    assert_eq!((own.entries, own.rising_entries), (9, 8));
+    assert_eq!(own.left_bytes_per_entry, 4096 + 64);
+    let sites = own.sites.iter();
+    let sites: Vec<_> = sites
+        .map(|site| (site.call_site, site.left_bytes_per_entry))
+        .collect();
+    assert_eq!(sites, [(Some(1), 4096), (Some(0), 64)]);
 }
 
 #[test]

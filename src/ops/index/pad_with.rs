@@ -9,6 +9,7 @@ use crate::ops::derivatives::is_followed;
 
 /// What stands in the margins that [`Array::pad_with`] adds: NumPy's modes of those names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PadMode<T> {
     /// This value.
     Constant(T),

@@ -29,6 +29,7 @@ fn run(device: &Device, live: &mut Vec<Option<Buffer>>, events: &[TraceEvent]) -
                 live[slot as usize] = Some(Buffer::new(device, bytes as usize)?);
             }
             TraceEvent::Free { slot } => live[slot as usize] = None,
+            other => panic!("{other:?} is no event of these programs"),
         }
     }
     Ok(())
