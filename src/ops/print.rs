@@ -195,6 +195,9 @@ impl<T: AnyElement> fmt::Display for Array<T> {
 
 /// The elements as NumPy's `repr` shows them, then the shape, the type and the device.
 ///
+/// Nothing fails, waits or allocates on a device. If the elements are on a GPU, or are still being
+/// written, three dots replace them. `Display` waits, and shows the elements in any case.
+///
 /// # Examples
 ///
 /// ```
@@ -207,7 +210,10 @@ impl<T: AnyElement> fmt::Display for Array<T> {
 impl<T: AnyElement> fmt::Debug for Array<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The closing bracket must fit too.
-        let text = table(self, f.precision(), ("array(", ", ", LINE_WIDTH - 1));
+        let text = match self.buffer().is_readable_now() {
+            true => table(self, f.precision(), ("array(", ", ", LINE_WIDTH - 1)),
+            false => "array(...".into(),
+        };
         let shape = self.layout().shape();
         let extras = format!(
             "shape={shape}, dtype={}, device={})",

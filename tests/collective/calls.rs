@@ -1,7 +1,9 @@
 //! What the calls compute on threads, beside the same computed by one rank alone.
 
-use cachescope::Result;
-use cachescope::collective::Group;
+use std::sync::Barrier;
+
+use cachescope::collective::{Group, Reduce};
+use cachescope::{Array, Result};
 
 use super::bodies;
 
@@ -66,4 +68,28 @@ fn a_world_of_one() -> Result<()> {
 #[test]
 fn calls_are_ordered_like_any_operation() -> Result<()> {
     on_threads(&[3], bodies::calls_are_ordered_like_any_operation)
+}
+
+#[test]
+fn debug_of_an_array_does_not_wait_for_an_exchange() -> Result<()> {
+    let printed = Barrier::new(2);
+    Group::threads(2, |group| {
+        // Such a call does not wait for the other ranks.
+        let group = group.with_checks(false);
+        let mut x = Array::full(2, 1.0f32)?;
+        if group.rank() == 1 {
+            printed.wait();
+        }
+        group.all_reduce(&mut x, Reduce::Sum)?;
+        if group.rank() == 0 {
+            let text = format!("{x:?}");
+            printed.wait();
+            assert_eq!(text, "array(..., shape=[2], dtype=f32, device=host)");
+        }
+        assert_eq!(x.to_string(), "[2. 2.]");
+        let text = "array([2., 2.], shape=[2], dtype=f32, device=host)";
+        assert_eq!(format!("{x:?}"), text);
+        Ok(())
+    })?;
+    Ok(())
 }

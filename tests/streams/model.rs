@@ -87,10 +87,7 @@ impl Model {
     fn read(&self, of: usize) -> Result<()> {
         if let Some(index) = self.index(of) {
             let (array, expected) = &self.live[index];
-            assert!(
-                array.to_vec()? == *expected,
-                "{array:?} is not {expected:?}"
-            );
+            assert!(array.to_vec()? == *expected, "{array} is not {expected:?}");
         }
         Ok(())
     }

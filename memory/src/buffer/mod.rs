@@ -167,6 +167,21 @@ impl Buffer {
         Ok(write.stream())
     }
 
+    /// Returns whether the host can read the memory without a wait or a copy: it is the host's, and
+    /// the last write has completed.
+    #[doc(hidden)]
+    pub fn is_readable_now(&self) -> bool {
+        let backend = self.device().backend();
+        if backend.id() != DeviceId::Host || backend.delayed().is_some() {
+            return false;
+        }
+        let write = self.block.latest_write();
+        match (write.event(), backend.host_stream(write.stream())) {
+            (Some(event), Some(host_stream)) => host_stream.has_written(&event),
+            _ => true,
+        }
+    }
+
     fn first(block: BlockHandle) -> Self {
         Self {
             shared_at: SharedAt::first(),

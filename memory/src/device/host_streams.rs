@@ -251,6 +251,12 @@ impl HostStream {
         self.progress.lock().is_done(event.position)
     }
 
+    /// Returns whether the work before the event has ended without a failure. Reports no failure.
+    pub fn has_written(&self, event: &Event) -> bool {
+        let progress = self.progress.lock();
+        progress.is_done(event.position) && progress.failure_at(event.position).is_none()
+    }
+
     /// Waits for the work before the event, and executes pieces that no thread has begun.
     ///
     /// # Errors

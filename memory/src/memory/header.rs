@@ -190,6 +190,11 @@ impl<H: Home> Header<H> {
             .map_or(Ok(()), |slab| slab.launch_on(streams, stream))
     }
 
+    /// Returns the last write to the block, and orders nothing.
+    pub(crate) fn latest_write(&self) -> StreamUse {
+        self.uses.last_write()
+    }
+
     /// Returns the last write to the block. Its stream is ordered after the graphs that use the
     /// slab.
     pub(crate) fn last_write(&self, streams: Streams<'_>) -> Result<StreamUse> {

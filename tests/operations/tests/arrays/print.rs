@@ -1,5 +1,5 @@
 use cachescope::ndarray::s;
-use cachescope::{Array, Device, Element, Result};
+use cachescope::{Array, Device, DeviceConfig, Element, Result};
 use half::{bf16, f16};
 
 /// What NumPy 2.4 prints of the same elements.
@@ -203,5 +203,26 @@ fn more_than_a_thousand_elements_show_their_edges() -> Result<()> {
             .count(),
         256
     );
+    Ok(())
+}
+
+#[test]
+fn debug_neither_waits_nor_allocates() -> Result<()> {
+    let device = Device::host_with(DeviceConfig {
+        delay_streams: true,
+        ..DeviceConfig::default()
+    })?;
+    let _current = device.enter();
+    let stream = device.new_stream()?;
+    let array = {
+        let _on_stream = stream.enter();
+        (Array::from_vec(vec![1.0f32, 2.0], 2)? + 1.0).eval()?
+    };
+    let before = device.memory_stats();
+    for text in [format!("{array:?}"), format!("{:?}", array.flip(0)?)] {
+        assert_eq!(text, "array(..., shape=[2], dtype=f32, device=host)");
+    }
+    assert_eq!(device.memory_stats(), before);
+    assert_eq!(array.to_string(), "[2. 3.]");
     Ok(())
 }
