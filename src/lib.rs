@@ -32,7 +32,7 @@ pub use cachescope_memory::{
     AllocationRecord, Buffer, CacheConfig, CacheStats, Device, DeviceConfig, DeviceGuard, Error,
     ErrorKind, FaultPlan, Invalidation, MemoryReport, MemoryStats, OutOfMemoryReport, PhaseReport,
     Policy, PoolKind, PressureGuard, RecordOptions, Recording, Result, Stream, StreamGuard,
-    cache_scope, cache_stats, invalidate_cache, parse_bytes, record, scope, uncached,
+    cache_scope, cache_stats, invalidate_cache, record, scope, uncached,
 };
 /// The crate [half](https://docs.rs/half), of which arrays hold `half::f16` and `half::bf16`.
 ///
@@ -47,10 +47,15 @@ pub use half;
 pub use ndarray;
 pub use num_complex::Complex;
 pub use ops::{
-    ArrayViewMut, Boxed, BoxedLazy, ConvOptions, EinsumOperands, Expr, Generator, IntoExpr, Lazy,
-    PadMode, Several, Targets, Values, attention, complex, concat, einsum, eval, manual_seed,
-    select, stack, update,
+    ArrayViewMut, Boxed, BoxedLazy, ConvOptions, Expr, Generator, IntoExpr, Lazy, PadMode,
+    attention, complex, concat, einsum, eval, manual_seed, select, stack, update,
 };
+
+// A program may name these, but none needs them to be documented.
+#[doc(hidden)]
+pub use cachescope_memory::parse_bytes;
+#[doc(hidden)]
+pub use ops::{EinsumOperands, Several, Targets, Values};
 
 /// What a training loop needs: `use cachescope::prelude::*;`
 pub mod prelude {
@@ -62,20 +67,7 @@ pub mod prelude {
 }
 
 /// The node types of expressions, as they appear in compiler errors; not for direct use.
-///
-/// ``expected `Array<f32>`, found `Lazy<CallEval<Added, (Leaf<f32>, Scalar<f32>)>>` `` means that an array is
-/// expected, but there is an expression, the sum of an array and a scalar: call `.eval()?`.
-///
-/// ```
-/// use cachescope::{Array, Result};
-///
-/// fn total(x: &Array<f32>) -> Result<f32> {
-///     x.sum()?.item()
-/// }
-/// let x = Array::from_slice(&[1.0, 2.0], 2)?;
-/// assert_eq!(total(&(&x + 1.0).eval()?)?, 5.0); // and not `total(&(&x + 1.0))`
-/// # Ok::<(), cachescope::Error>(())
-/// ```
+#[doc(hidden)]
 pub mod nodes {
     #[doc(hidden)]
     pub use crate::ops::nodes::*;

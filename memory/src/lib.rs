@@ -70,6 +70,7 @@ pub use context::{
 pub use error::{Error, ErrorKind, OutOfMemoryReport, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
 pub use pool::PoolKind;
+#[doc(hidden)]
 pub use size::parse_bytes;
 pub use source::fault::FaultPlan;
 

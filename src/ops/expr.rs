@@ -77,6 +77,22 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
 /// assert_eq!(table.to_vec()?, [3.0, 5.0, 7.0, 4.0, 6.0, 8.0, 5.0, 7.0, 9.0]);
 /// # Ok::<(), cachescope::Error>(())
 /// ```
+///
+/// # Compiler errors
+///
+/// The compiler error ``expected `Array<f32>`, found `Lazy<CallEval<Added, …>>` `` means: an array
+/// is expected, and this is an expression, here a sum. Call `.eval()?`.
+///
+/// ```
+/// use cachescope::{Array, Result};
+///
+/// fn total(x: &Array<f32>) -> Result<f32> {
+///     x.sum()?.item()
+/// }
+/// let x = Array::from_slice(&[1.0, 2.0], 2)?;
+/// assert_eq!(total(&(&x + 1.0).eval()?)?, 5.0); // and not `total(&(&x + 1.0))`
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "an expression computes nothing: call `.eval()?`, or pass it to `assign` or `update`"]
 pub struct Lazy<E: Expr> {
