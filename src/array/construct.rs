@@ -178,7 +178,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn from_slice(values: &[T], shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
-        let expected = shape.len()?;
+        let expected = shape.checked_len()?;
         if expected != values.len() {
             return Err(Error::new(
                 ErrorCode::Count,

@@ -27,11 +27,11 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As for [`Shape::len`].
+    /// As for [`Shape::checked_len`].
     #[inline]
     #[track_caller]
     pub(crate) fn contiguous(shape: &Shape) -> Result<Self> {
-        shape.len()?;
+        shape.checked_len()?;
         Ok(Self {
             shape: *shape,
             strides: contiguous_strides(shape),

@@ -35,7 +35,7 @@ pub const INFER: usize = usize::MAX;
 ///
 /// let shape = Shape::from([2, 3]);
 /// assert_eq!(shape.dims(), [2, 3]);
-/// assert_eq!(shape.len()?, 6);
+/// assert_eq!(shape.checked_len()?, 6);
 /// assert_eq!(shape.to_string(), "[2, 3]");
 /// # Ok::<(), cachescope::Error>(())
 /// ```
@@ -66,14 +66,24 @@ impl Shape {
         self.ndim
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Shape;
+    ///
+    /// assert_eq!(Shape::from([2, 3]).checked_len()?, 6);
+    /// assert!(Shape::from([usize::MAX, 2]).checked_len().is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the rank is above 8, or where the
     /// lengths that are not 0 multiply to more than an address can count.
     #[track_caller]
-    pub fn len(&self) -> Result<usize> {
+    pub fn checked_len(&self) -> Result<usize> {
         if self.ndim > MAX_RANK {
             return Err(Error::new(
                 ErrorCode::Rank,
@@ -99,24 +109,56 @@ impl Shape {
         }
     }
 
-    /// Whether the shape has no elements.
+    /// Returns whether the shape has no elements.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Shape;
+    ///
+    /// assert!(Shape::from([2, 0]).checked_is_empty()?);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As for [`len`](Self::len).
+    /// Like [`checked_len`](Self::checked_len).
+    #[track_caller]
+    pub fn checked_is_empty(&self) -> Result<bool> {
+        Ok(self.checked_len()? == 0)
+    }
+
+    /// Returns the number of elements: the old name of [`checked_len`](Self::checked_len).
+    ///
+    /// # Errors
+    ///
+    /// Like [`checked_len`](Self::checked_len).
+    #[deprecated = "write `checked_len`, whose name says that it returns a `Result`"]
+    #[track_caller]
+    pub fn len(&self) -> Result<usize> {
+        self.checked_len()
+    }
+
+    /// Returns whether the shape has no elements: the old name of
+    /// [`checked_is_empty`](Self::checked_is_empty).
+    ///
+    /// # Errors
+    ///
+    /// Like [`checked_len`](Self::checked_len).
+    #[deprecated = "write `checked_is_empty`, whose name says that it returns a `Result`"]
     #[track_caller]
     pub fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
+        self.checked_is_empty()
     }
 
     /// The bytes of this many elements of `T`.
     ///
     /// # Errors
     ///
-    /// As for [`len`](Self::len), and where the bytes overflow.
+    /// Like [`checked_len`](Self::checked_len), and where the bytes overflow.
     #[track_caller]
     pub(crate) fn size_bytes<T>(&self) -> Result<usize> {
-        self.len()?
+        self.checked_len()?
             .checked_mul(size_of::<T>())
             .filter(|&bytes| isize::try_from(bytes).is_ok())
             .ok_or_else(|| self.overflow(size_of::<T>()))
@@ -203,7 +245,7 @@ impl Shape {
                 format_args!("axes {axis} and {other} are both INFER, expected at most one"),
             ));
         }
-        let others = match self.with(axis, 1).len() {
+        let others = match self.with(axis, 1).checked_len() {
             Ok(others) => others,
             Err(error) => return Err(error.of("reshape")),
         };
@@ -213,7 +255,7 @@ impl Shape {
                 format_args!("axis {axis} beside an axis of length 0 may have any length"),
             ));
         }
-        let count = own.len()?;
+        let count = own.checked_len()?;
         if !count.is_multiple_of(others) {
             return Err(self.not_inferred(
                 own,
@@ -262,7 +304,7 @@ impl Shape {
 pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Shape> {
     let mut common = Shape::SCALAR;
     for shape in shapes {
-        shape.len()?;
+        shape.checked_len()?;
         let Some(both) = broadcast_pair(&common, shape) else {
             return Err(Error::new(
                 ErrorCode::Broadcast,
@@ -271,7 +313,7 @@ pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Sha
         };
         common = both;
     }
-    common.len()?;
+    common.checked_len()?;
     Ok(common)
 }
 

@@ -97,7 +97,7 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
     let shape = sizes.heads.dims().iter().copied();
     let shape: Shape = shape.chain([sizes.queries, sizes.width]).collect();
     check_size::<T>("attention", &shape)?;
-    if shape.len()? == 0 {
+    if shape.checked_len()? == 0 {
         return Writer::new(device, &shape)?.finish();
     }
     let blocks = Blocks::of::<A>(&sizes, causal, SCORES_BYTES);

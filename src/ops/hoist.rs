@@ -25,7 +25,11 @@ impl Hoisted {
     pub(super) fn of(formula: &Formula<'_>, device: &Device, shape: &Shape) -> Result<Self> {
         let mut hoisted = SmallVec::new();
         let on_gpu = device.backend().cuda().is_some();
-        for term in repeated(formula, shape.len()?, LEAST_SAVED[usize::from(on_gpu)]) {
+        for term in repeated(
+            formula,
+            shape.checked_len()?,
+            LEAST_SAVED[usize::from(on_gpu)],
+        ) {
             let part = formula.rebuilt(&[term], &[]);
             let (buffer, layout) = evaluate(&part, device, &part.first().shape)?;
             hoisted.push((term, part.first().dtype, buffer, layout));
@@ -70,7 +74,9 @@ fn repeated(formula: &Formula<'_>, count: usize, least_saved: usize) -> SmallVec
     }
     for (number, term) in terms.iter().enumerate().rev() {
         let Of::Call(..) = term.of else { continue };
-        let Ok(own) = term.shape.len() else { continue };
+        let Ok(own) = term.shape.checked_len() else {
+            continue;
+        };
         let repeats = own > 0 && own.saturating_mul(2) <= read_for[number];
         if repeats {
             let saved = calls_of(formula, number).saturating_mul(read_for[number] - own);

@@ -40,7 +40,7 @@ impl<T: Number> Array<T> {
         // What saturates here is beyond every size that a shape may have.
         let shape: Shape = lengths.map(|(&a, &b)| a.saturating_mul(b)).collect();
         check_size::<T>("kron", &shape)?;
-        if shape.len()? == 0 {
+        if shape.checked_len()? == 0 {
             return Writer::new(self.device(), &shape)?.finish();
         }
         // An axis along which both have several elements becomes two, of which each operand has one; as far as the rank

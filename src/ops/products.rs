@@ -183,7 +183,7 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
         .chain(kept(others.ndim() > 1, columns))
         .collect();
     check_size::<T>("matmul", &shape)?;
-    if shape.len()? == 0 {
+    if shape.checked_len()? == 0 {
         // The operands, broadcast to what nothing is computed of, may be too long.
         return Writer::new(left.device(), &shape)?.finish();
     }
@@ -254,11 +254,11 @@ fn leading(layout: &Layout) -> Shape {
 /// but one and the rows stand in equal steps.
 #[track_caller]
 fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
-    if leading(right).len()? != 1 {
+    if leading(right).checked_len()? != 1 {
         return Ok(None);
     }
     let ((rows, inner), (_, columns)) = (ends(left.shape(), 0), ends(right.shape(), 1));
-    let rows = leading(left).len()? * rows;
+    let rows = leading(left).checked_len()? * rows;
     let left = left.reshape(&[rows, inner].into())?;
     let right = right.reshape(&[inner, columns].into())?;
     Ok(left.zip(right))
@@ -268,7 +268,10 @@ fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
 /// transposed matrix, which stands on the right of it.
 #[track_caller]
 fn columns_as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
-    if ends(right.shape(), 1).1 != 1 || leading(left).len()? != 1 || leading(right).len()? == 1 {
+    if ends(right.shape(), 1).1 != 1
+        || leading(left).checked_len()? != 1
+        || leading(right).checked_len()? == 1
+    {
         return Ok(None);
     }
     let one = as_one(&right.swap_axes(-2, -1)?, &left.swap_axes(-2, -1)?)?;

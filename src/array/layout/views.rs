@@ -436,7 +436,7 @@ impl Layout {
         let (before, after) = self.dims().split_at(at);
         let lengths = before.iter().chain(&[1]).chain(after);
         let shape: Shape = lengths.collect();
-        shape.len()?;
+        shape.checked_len()?;
         let mut strides = self.strides;
         strides.copy_within(at..MAX_RANK - 1, at + 1);
         strides[at] = 0;

@@ -50,7 +50,7 @@ impl Roster {
     /// Returns their types and lengths.
     #[track_caller]
     pub(super) fn lengths(&self) -> Result<Vec<(DType, usize)>> {
-        let length = |own: &Member| Ok((own.dtype, own.shape.len()?));
+        let length = |own: &Member| Ok((own.dtype, own.shape.checked_len()?));
         self.0.iter().map(length).collect()
     }
 }

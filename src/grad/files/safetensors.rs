@@ -75,7 +75,7 @@ fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
         let start = end;
         // Views that repeat elements may be of any length; where it overflows, the offsets are
         // refused below.
-        let bytes = shape.len()?.saturating_mul(dtype.size_bytes());
+        let bytes = shape.checked_len()?.saturating_mul(dtype.size_bytes());
         end = start.saturating_add(bytes);
         let info = TensorInfo {
             dtype: known(*dtype, name, context)?,

@@ -39,7 +39,7 @@ impl<T: AnyElement> Array<T> {
         shape: impl Into<Shape>,
     ) -> Result<Self> {
         let shape = shape.into();
-        let expected = shape.len()?;
+        let expected = shape.checked_len()?;
         if expected != slice.len() {
             let text = format!(
                 "from_cuda_slice: a slice of {} elements does not fill the shape {shape} of {expected}",

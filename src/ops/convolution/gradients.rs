@@ -90,7 +90,7 @@ fn of_input<T: Float>(
     let turned = turned.flip(3)?.flip(4)?.swap_axes(1, 2)?;
     let turned = turned.reshape([groups * inputs, outputs, height, width])?;
     let own: Shape = geometry.input();
-    if own.len()? == 0 {
+    if own.checked_len()? == 0 {
         return zeros(gradient.device(), &own);
     }
     let spread = geometry.spread();

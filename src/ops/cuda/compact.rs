@@ -60,7 +60,7 @@ pub(in crate::ops) fn positions(
     flags: &Array<bool>,
     shape: &Shape,
 ) -> Result<Array<i64>> {
-    assert_eq!(shape.len()?, flags.len(), "flags of another shape");
+    assert_eq!(shape.checked_len()?, flags.len(), "flags of another shape");
     let Some((sums, kept)) = count(order, flags)? else {
         return computed(order.device, &Shape::from([0, shape.ndim()]), |_| Ok(()));
     };

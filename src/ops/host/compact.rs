@@ -173,7 +173,7 @@ pub(in crate::ops) fn positions(
     flags: &Array<bool>,
     shape: &Shape,
 ) -> Result<Array<i64>> {
-    assert_eq!(shape.len()?, flags.len(), "flags of another shape");
+    assert_eq!(shape.checked_len()?, flags.len(), "flags of another shape");
     let blocks = Blocks::of(flags)?;
     let rank = shape.ndim();
     let rows = Shape::from([blocks.count(), rank]);

@@ -22,7 +22,7 @@ fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<
     let own = *gradient.layout.shape();
     let at = own.axis("scatter", axis)?;
     let shape = along("scatter", &own, places.layout().shape(), at)?;
-    let numbers = Array::arange(0, shape.len()? as i64, 1)?.reshape(shape)?;
+    let numbers = Array::arange(0, shape.checked_len()? as i64, 1)?.reshape(shape)?;
     let mut last = Array::full(own, -1_i64)?;
     last.scatter(places, &numbers, axis)?;
     let stays = last.lt(0).eval()?;
@@ -180,7 +180,7 @@ impl<T: AnyElement> Array<T> {
             ));
         }
         check_indices(operation, self, at, indices)?;
-        if shape.len()? == 0 {
+        if shape.checked_len()? == 0 {
             return Ok(None);
         }
         if self.buffer().holders() > 1 || self.layout().repeats() {

@@ -20,7 +20,7 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let columns = right.shape()[right.ndim() - 1];
     let shape = matrices(batch_of(&shape), &[n, columns]);
     check_size::<T>("lstsq", &shape)?;
-    if shape.is_empty()? || m == 0 {
+    if shape.checked_is_empty()? || m == 0 {
         let x = filled("lstsq", a, &shape, T::zero())?;
         return if b.ndim() == 1 { x.squeeze(-1) } else { Ok(x) };
     }

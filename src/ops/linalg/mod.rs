@@ -98,7 +98,7 @@ fn filled<T: AnyElement>(
 ) -> Result<Array<T>> {
     check_size::<T>(operation, shape)?;
     let mut writer = Writer::new(like.device(), shape)?;
-    writer.repeat(value, shape.len()?)?;
+    writer.repeat(value, shape.checked_len()?)?;
     writer.finish()
 }
 

@@ -18,7 +18,7 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     check_size::<T>("solve", &shape)?;
     let batch = batch_of(&shape);
     let step = Ruled::begin("solve", &[a, b])?;
-    let x = if shape.is_empty()? {
+    let x = if shape.checked_is_empty()? {
         // The matrices, broadcast to what nothing is computed of, may be too long.
         Writer::new(a.device(), &shape)?.finish()?
     } else {

@@ -263,7 +263,7 @@ impl Plan {
             frame: Frame::reordered(shape, axes),
             lanes: Lanes {
                 outer: 1,
-                length: shape.len()?,
+                length: shape.checked_len()?,
                 inner: 1,
             },
             outputs: Shape::SCALAR,

@@ -47,7 +47,11 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
     let pairs = Pairs::new(left_layout, right_layout);
     let [rows, inner, columns] = pairs.lengths();
     let count = pairs.places.count() * rows * columns;
-    assert_eq!(count, shape.len()?, "{shape} does not hold the products");
+    assert_eq!(
+        count,
+        shape.checked_len()?,
+        "{shape} does not hold the products"
+    );
     // Of these a layout may reach beyond its array, having no elements.
     if count == 0 || inner == 0 {
         return zeros(order, shape);

@@ -75,7 +75,11 @@ fn write_products<T: Number>(
 ) -> Result<Array<T>> {
     let products = Products::new(pairs);
     let count = products.count();
-    assert_eq!(count, shape.len()?, "{shape} does not hold the products");
+    assert_eq!(
+        count,
+        shape.checked_len()?,
+        "{shape} does not hold the products"
+    );
     let write = |output: Output<T>| launch_products(order, &products, output);
     // SAFETY: the ranges of a launch cover all jobs, and `launch_products` writes all elements of each.
     unsafe { computed(order.device, shape, write) }
