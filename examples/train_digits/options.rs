@@ -117,10 +117,11 @@ impl Options {
 
     /// Another device of the kind of `device`, with memory of its own under the same limit.
     pub(crate) fn fresh_device(&self, device: &Device, pool: PoolKind) -> Result<Device> {
+        let config = DeviceConfig::from_environment(device)?;
         let config = DeviceConfig {
             pool,
-            memory_limit: self.memory_limit,
-            ..Default::default()
+            memory_limit: self.memory_limit.or(config.memory_limit),
+            ..config
         };
         match device.to_string().strip_prefix("cuda:").map(str::parse) {
             Some(Ok(ordinal)) => Device::cuda_with(ordinal, config),

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::cache::{CacheConfig, Caches, CachesConfig};
+use crate::cache::{CacheConfig, Caches, CachesConfig, Policy};
 use crate::context::Device;
-use crate::context::environment::Environment;
+use crate::context::environment::{of_environment, profile};
 use crate::context::recording::RecordOptions;
 use crate::device::cuda::Cuda;
 use crate::device::host::HostBackend;
@@ -19,10 +19,8 @@ use crate::sync::{Arc, OnceLock};
 
 /// The configuration of a device; write it with `..Default::default()`.
 ///
-/// The environment replaces fields at their default: `CACHESCOPE_POOL` (best-fit, binned, direct,
-/// stream-ordered), `CACHESCOPE_MEMORY_LIMIT` ("8GiB", "500MB", "50%" of the device), `CACHESCOPE_TRACE` (a
-/// path), `CACHESCOPE_TIME_PHASES` ("on" or "off"), `CACHESCOPE_PROFILE` (a path: see [`Device::record`]) and, for caches without a configuration,
-/// `CACHESCOPE_POLICY`.
+/// The environment does not change it: [`from_environment`](Self::from_environment) reads that.
+/// `CACHESCOPE_PROFILE` (see [`Device::record`]) is about the whole program.
 ///
 /// # Examples
 ///
@@ -61,8 +59,10 @@ pub struct DeviceConfig {
     /// that reserves memory, or `synchronize`, returns a write error.
     pub trace: Option<PathBuf>,
     /// Whether to time the phases of the memory, for [`memory_report`](Device::memory_report), at two clock
-    /// readings each. `CACHESCOPE_TIME_PHASES` ("on" or "off") applies where it is false.
+    /// readings each.
     pub time_phases: bool,
+    /// The policy of caches that were never configured.
+    pub policy: Policy,
     /// Whether `matmul` of `f32` may round its operands to TF32 (11 significant bits instead of 24), which is
     /// several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by default; without effect on
     /// the host.
@@ -85,6 +85,7 @@ impl Default for DeviceConfig {
             expandable_segments: true,
             trace: None,
             time_phases: false,
+            policy: Policy::default(),
             tf32: false,
             fill_recycled: None,
             fault: None,
@@ -94,10 +95,20 @@ impl Default for DeviceConfig {
 }
 
 impl Device {
-    /// The process-wide host device.
+    /// Returns the process-wide host device, configured [from the environment] at the first call.
+    ///
+    /// Where a variable does not parse, each allocation on the device fails with an error that names
+    /// it.
+    ///
+    /// [from the environment]: DeviceConfig::from_environment
     pub fn host() -> Self {
         static HOST: OnceLock<Device> = OnceLock::new();
-        HOST.get_or_init(|| Self::build_host(DeviceConfig::default()).unwrap_or_else(Self::broken))
+        let build = || {
+            let backend = HostBackend::new();
+            let config = of_environment(&backend)?;
+            Self::build(Arc::new(backend), config, "CACHESCOPE_POOL=")
+        };
+        HOST.get_or_init(|| build().unwrap_or_else(Self::broken))
             .clone()
     }
 
@@ -105,16 +116,24 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an environment variable does not parse;
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for the pool [`StreamOrdered`](PoolKind::StreamOrdered),
-    /// which the host does not have; the message names the variable. [`Io`](crate::ErrorKind::Io) where the
-    /// trace cannot be written.
+    /// which the host does not have. [`Io`](crate::ErrorKind::Io) if the trace cannot be written.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `CACHESCOPE_PROFILE` does not name
+    /// a known format.
     #[track_caller]
     pub fn host_with(config: DeviceConfig) -> Result<Self> {
-        Self::build_host(config).at_caller()
+        let backend = if config.delay_streams {
+            HostBackend::delaying()
+        } else {
+            HostBackend::new()
+        };
+        Self::build(Arc::new(backend), config, "pool ").at_caller()
     }
 
-    /// The process-wide CUDA device with this ordinal, configured from the environment at the first call.
+    /// Returns the process-wide CUDA device with this ordinal, configured [from the environment] at
+    /// the first call.
+    ///
+    /// [from the environment]: DeviceConfig::from_environment
     ///
     /// # Errors
     ///
@@ -129,7 +148,9 @@ impl Device {
         if let Some((_, device)) = devices.iter().find(|(known, _)| *known == ordinal) {
             return Ok(device.clone());
         }
-        let device = Self::cuda_with(ordinal, DeviceConfig::default())?;
+        let backend = Cuda::open(ordinal).at_caller()?;
+        let config = of_environment(&backend)?;
+        let device = Self::build(Arc::new(backend), config, "CACHESCOPE_POOL=").at_caller()?;
         devices.push((ordinal, device.clone()));
         Ok(device)
     }
@@ -139,13 +160,13 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// As [`cuda`](Self::cuda); [`Io`](crate::ErrorKind::Io) where the trace cannot be written.
+    /// As [`cuda`](Self::cuda), except for variables; [`Io`](crate::ErrorKind::Io) if the trace
+    /// cannot be written.
     #[track_caller]
     pub fn cuda_with(ordinal: usize, config: DeviceConfig) -> Result<Self> {
-        let environment = Environment::read()?;
         let mut backend = Cuda::open(ordinal).at_caller()?;
         backend.allow_tf32(config.tf32);
-        Self::build(Arc::new(backend), config, environment).at_caller()
+        Self::build(Arc::new(backend), config, "pool ").at_caller()
     }
 
     /// Every usable device, the host last.
@@ -154,42 +175,33 @@ impl Device {
         cuda.chain([Self::host()]).collect()
     }
 
+    /// Builds a separate device on `backend`. `pool_source` says in errors who chose the pool.
     #[track_caller]
-    fn build_host(config: DeviceConfig) -> Result<Self> {
-        let environment = Environment::read()?;
-        let backend = Arc::new(if config.delay_streams {
-            HostBackend::delaying()
-        } else {
-            HostBackend::new()
-        });
-        Self::build(backend, config, environment)
-    }
-
-    /// A separate device on `backend`.
-    #[track_caller]
-    fn build(
-        backend: Arc<dyn Backend>,
-        config: DeviceConfig,
-        environment: Environment,
-    ) -> Result<Self> {
+    fn build(backend: Arc<dyn Backend>, config: DeviceConfig, pool_source: &str) -> Result<Self> {
+        if config.pool == PoolKind::StreamOrdered && backend.id() == DeviceId::Host {
+            let pool = config.pool;
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("{pool_source}{pool}: the driver's own pool exists on CUDA devices only"),
+            ));
+        }
+        let profile = profile()?;
         let memory = MemoryConfig {
-            pool: pool_of(&*backend, config.pool, environment.pool)?,
-            limit_bytes: config
-                .memory_limit
-                .or(environment.memory_limit_of(&*backend)),
+            pool: config.pool,
+            limit_bytes: config.memory_limit,
             expandable: config.expandable_segments,
             fault: config.fault,
-            log_path: config.trace.or(environment.trace),
-            time_phases: config.time_phases || environment.time_phases,
+            log_path: config.trace,
+            time_phases: config.time_phases,
         };
         let memory = DeviceMemory::new(Arc::clone(&backend), &memory)?;
-        if let Some(path) = &environment.profile {
+        if let Some(path) = &profile {
             let ring_bytes = RecordOptions::default().max_bytes;
             profile_process(memory.recorder(), &backend, path, ring_bytes)?;
         }
         let caches = CachesConfig {
             default_cache: CacheConfig {
-                policy: environment.policy,
+                policy: config.policy,
                 ..CacheConfig::default()
             },
             fill_recycled: config.fill_recycled,
@@ -212,25 +224,4 @@ impl Device {
             caches: Caches::over(memory, caches),
         }
     }
-}
-
-/// The pool of a device: as configured, else as the environment says.
-#[track_caller]
-fn pool_of(
-    backend: &dyn Backend,
-    configured: PoolKind,
-    of_environment: PoolKind,
-) -> Result<PoolKind> {
-    let (pool, origin) = if configured == PoolKind::default() {
-        (of_environment, "CACHESCOPE_POOL=")
-    } else {
-        (configured, "pool ")
-    };
-    if pool != PoolKind::StreamOrdered || backend.id() != DeviceId::Host {
-        return Ok(pool);
-    }
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        format!("{origin}{pool}: the driver's own pool exists on CUDA devices only"),
-    ))
 }

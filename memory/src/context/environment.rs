@@ -1,14 +1,13 @@
-//! The environment variables of devices. Each is read once per device; one that does not parse is an error that
-//! names the variable.
+//! The environment variables of devices. One that does not parse is an error that names the
+//! variable.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::cache::Policy;
+use crate::context::{Device, DeviceConfig};
 use crate::device::Backend;
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::naming::names;
-use crate::pool::PoolKind;
 use crate::recorder::format_of;
 use crate::size::SizeSetting;
 
@@ -26,37 +25,54 @@ names!(Switch {
     On => "on",
 });
 
-/// The environment's settings for all devices.
-#[derive(Debug)]
-pub(super) struct Environment {
-    pub(super) pool: PoolKind,
-    pub(super) policy: Policy,
-    pub(super) trace: Option<PathBuf>,
-    pub(super) time_phases: bool,
-    /// The report of the whole program.
-    pub(super) profile: Option<PathBuf>,
-    memory_limit: Option<SizeSetting>,
+impl DeviceConfig {
+    /// Returns the configuration that the environment gives to devices such as `device`: the one of
+    /// [`Device::host`] or [`Device::cuda`]. Nothing else reads it for a device that a program
+    /// configures.
+    ///
+    /// | variable | field | values |
+    /// |---|---|---|
+    /// | `CACHESCOPE_POOL` | `pool` | best-fit, binned, direct, stream-ordered |
+    /// | `CACHESCOPE_MEMORY_LIMIT` | `memory_limit` | 8GiB, 500MB, or 50%, of the memory of `device` |
+    /// | `CACHESCOPE_POLICY` | `policy` | recycle, release, bump, plan |
+    /// | `CACHESCOPE_TRACE` | `trace` | a path |
+    /// | `CACHESCOPE_TIME_PHASES` | `time_phases` | on, off |
+    ///
+    /// A variable that is not set, or empty, leaves the default.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a variable does not parse; the
+    /// message names it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Device, DeviceConfig};
+    ///
+    /// let config = DeviceConfig::from_environment(&Device::host())?;
+    /// let device = Device::host_with(DeviceConfig { time_phases: true, ..config })?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn from_environment(device: &Device) -> Result<Self> {
+        of_environment(device.backend())
+    }
 }
 
-impl Environment {
-    #[track_caller]
-    pub(super) fn read() -> Result<Self> {
-        Ok(Self {
-            pool: setting("CACHESCOPE_POOL")?.unwrap_or_default(),
-            policy: setting("CACHESCOPE_POLICY")?.unwrap_or_default(),
-            trace: path("CACHESCOPE_TRACE"),
-            profile: profile()?,
-            time_phases: setting("CACHESCOPE_TIME_PHASES")? == Some(Switch::On),
-            memory_limit: setting("CACHESCOPE_MEMORY_LIMIT")?,
-        })
-    }
-
-    /// The memory limit in bytes on this device.
-    pub(super) fn memory_limit_of(&self, backend: &dyn Backend) -> Option<u64> {
-        self.memory_limit
-            .as_ref()
-            .map(|limit| limit.resolve(backend.total_bytes()))
-    }
+/// Returns the configuration that the environment gives to devices on `backend`.
+#[track_caller]
+pub(super) fn of_environment(backend: &dyn Backend) -> Result<DeviceConfig> {
+    let limit: Option<SizeSetting> = setting("CACHESCOPE_MEMORY_LIMIT")?;
+    Ok(DeviceConfig {
+        pool: setting("CACHESCOPE_POOL")?.unwrap_or_default(),
+        memory_limit: limit.map(|limit| limit.resolve(backend.total_bytes())),
+        policy: setting("CACHESCOPE_POLICY")?.unwrap_or_default(),
+        trace: path("CACHESCOPE_TRACE"),
+        time_phases: setting("CACHESCOPE_TIME_PHASES")? == Some(Switch::On),
+        ..DeviceConfig::default()
+    })
 }
 
 fn path(variable: &str) -> Option<PathBuf> {
@@ -64,9 +80,9 @@ fn path(variable: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| path.into())
 }
 
-/// The file of the program's report, whose ending is known.
+/// Returns the file of the whole program's report, whose ending is known.
 #[track_caller]
-fn profile() -> Result<Option<PathBuf>> {
+pub(super) fn profile() -> Result<Option<PathBuf>> {
     let Some(path) = path("CACHESCOPE_PROFILE") else {
         return Ok(None);
     };

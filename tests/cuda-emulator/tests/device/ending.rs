@@ -115,7 +115,7 @@ fn child_ends_with_everything_alive() {
     if is_child() {
         let device = Device::cuda(0).unwrap();
         let _guard = device.enter();
-        let own = Device::cuda_with(0, DeviceConfig::default()).unwrap();
+        let own = Device::cuda_with(0, DeviceConfig::from_environment(&device).unwrap()).unwrap();
         let array = {
             let _guard = own.enter();
             let stream = own.new_stream().unwrap();
