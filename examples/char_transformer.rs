@@ -1,5 +1,6 @@
-//! A small GPT that learns the README of this library letter by letter, and then writes some more of it.
-//! `cargo run --release --example char_transformer [FOLDER]` writes the curve of the loss and the text to the folder.
+//! A small GPT that learns the README of this library letter by letter, and then writes some more
+//! of it. `cargo run --release --example char_transformer [FOLDER]` writes the curve of the loss
+//! and the text to the folder.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -56,7 +57,8 @@ impl Gpt {
         })
     }
 
-    /// The scores of the letter after each of `text`, which has the shape `[batch, length]`: `[batch, length, letters]`.
+    /// The scores of the letter after each of `text`, which has the shape `[batch, length]`:
+    /// `[batch, length, letters]`.
     fn forward(&self, text: &Array<i64>, dropped: f64) -> Result<Array<f32>> {
         let places = self.places.weight.slice(s![..text.shape()[1], ..])?;
         let mut x = (self.letters.forward(text)? + places).eval()?;

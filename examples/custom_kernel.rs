@@ -1,9 +1,9 @@
-//! A kernel of one's own between array operations: a hot plate cools down by a stencil that is written in
-//! CUDA C++, compiled by NVRTC and launched through cudarc. The same on the host, by array operations alone,
-//! is what the result is checked against.
+//! A kernel of one's own between array operations: a hot plate cools down by a stencil that is
+//! written in CUDA C++, compiled by NVRTC and launched through cudarc. The same on the host, by
+//! array operations alone, is what the result is checked against.
 //!
-//! The order is kept without a word: the kernel runs after what wrote to its arrays, and whatever uses them
-//! later runs after the kernel.
+//! The order is kept without a word: the kernel runs after what wrote to its arrays, and whatever
+//! uses them later runs after the kernel.
 
 use std::error::Error;
 
@@ -59,8 +59,8 @@ fn by_kernel(device: &Device, kernel: &CudaFunction) -> Result<Array<f32>, Box<d
                 .arg(&(ROWS as i32))
                 .arg(&(COLUMNS as i32))
                 .arg(&RATE);
-            // SAFETY: these are the kernel's parameters, and it stays within the rows and columns that both
-            // arrays have.
+            // SAFETY: these are the kernel's parameters, and it stays within the rows and columns
+            // that both arrays have.
             unsafe { builder.launch(launch) }?;
         }
         std::mem::swap(&mut now, &mut next);
@@ -99,7 +99,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let cooled = {
         let _guard = device.enter();
-        // An operation first: where NVRTC is missing it says what to install, and cudarc would panic.
+        // An operation first: where NVRTC is missing it says what to install, and cudarc would
+        // panic.
         println!("heat at first: {:.3}", plate()?.sum()?.item()?);
         let module = device.cuda_context()?.load_module(compile_ptx(SOURCE)?)?;
         let cooled = by_kernel(&device, &module.load_function("diffuse")?)?;

@@ -1,13 +1,16 @@
-//! The elementwise functions of arrays, one row each; whatever there is of a function follows from its row.
+//! The elementwise functions of arrays, one row each; whatever there is of a function follows from
+//! its row.
 //!
-//! `functions!(callback …)` calls the macro `callback` with `…`, the name of the pass, and all rows. The callbacks
-//! declare the mathematics (`Real`), the operations and their methods
-//! ([`ops::elementwise`](crate::ops)), and what `elementwise!` accepts; the tests of accuracy, of the two evaluators
-//! of the host, of the CUDA text and of the agreement with NumPy include this file and are callbacks too.
+//! `functions!(callback …)` calls the macro `callback` with `…`, the name of the pass, and all
+//! rows. The callbacks declare the mathematics (`Real`), the operations and their methods
+//! ([`ops::elementwise`](crate::ops)), and what `elementwise!` accepts; the tests of accuracy, of
+//! the two evaluators of the host, of the CUDA text and of the agreement with NumPy include this
+//! file and are callbacks too.
 //!
-//! A row is `/// sentence  name Type(arguments) kind as [aliases] { … }`. An argument is of the array's element type
-//! unless it names another. `elementwise!` knows a function by its name and its aliases. The kind says for which
-//! elements the function is, what it is computed in, and what it gives:
+//! A row is `/// sentence  name Type(arguments) kind as [aliases] { … }`. An argument is of the
+//! array's element type unless it names another. `elementwise!` knows a function by its name and
+//! its aliases. The kind says for which elements the function is, what it is computed in, and what
+//! it gives:
 //!
 //! | kind | elements | computed in | result |
 //! |---|---|---|---|
@@ -25,19 +28,24 @@
 //!
 //! Inside stand, in this order:
 //!
-//! - `host`: the host form; of a `float` or a `power`, those of `f32` and `f64`, by the functions of
-//!   [`math`](crate::array::scalar::math) and of the standard library;
-//! - `rare`, of a `float`: from which size on an argument is rare, see [`Pass`](crate::array::scalar::pass::Pass);
-//! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`; where it names another function than CUDA's own, that
-//!   one stands in `ops/cuda/prelude/functions.cuh`;
-//! - `example`: the operands and the result of the documentation's example; an operand in parentheses is one value;
-//! - `exact`, of a `float` or a `power`: the function in `f64`, precise enough to hold `f32` against;
-//! - `ulps`, of a `float` or a `power`: the largest error in units in the last place: of `f32` on the host; of `f64` there, for
-//!   arguments up to a size, unless the standard library computes it; of `f32` on CUDA. That is what the CUDA
-//!   programming guide states ("Mathematical Functions", CUDA 12), which counts from the number that is nearest to
-//!   the exact one: half a unit more from that.
+//! - `host`: the host form; of a `float` or a `power`, those of `f32` and `f64`, by the functions
+//!   of [`math`](crate::array::scalar::math) and of the standard library;
+//! - `rare`, of a `float`: from which size on an argument is rare, see
+//!   [`Pass`](crate::array::scalar::pass::Pass);
+//! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`; where it names another function than
+//!   CUDA's own, that one stands in `ops/cuda/prelude/functions.cuh`;
+//! - `example`: the operands and the result of the documentation's example; an operand in
+//!   parentheses is one value;
+//! - `exact`, of a `float` or a `power`: the function in `f64`, precise enough to hold `f32`
+//!   against;
+//! - `ulps`, of a `float` or a `power`: the largest error in units in the last place: of `f32` on
+//!   the host; of `f64` there, for arguments up to a size, unless the standard library computes it;
+//!   of `f32` on CUDA. That is what the CUDA programming guide states ("Mathematical Functions",
+//!   CUDA 12), which counts from the number that is nearest to the exact one: half a unit more from
+//!   that.
 //!
-//! Operators, `cast` and `select`, which are no methods or have other signatures, are declared in `ops/elementwise`.
+//! Operators, `cast` and `select`, which are no methods or have other signatures, are declared in
+//! `ops/elementwise`.
 
 macro_rules! functions {
     ($callback:ident $($given:tt)*) => { $callback! { $($given)* pass
@@ -48,8 +56,8 @@ macro_rules! functions {
             example: i32 [1, -2] => [-1, 2];
         }
 
-        /// The absolute value of each element; of the lowest integer, itself. Of −0 that is 0. Of complex numbers it
-        /// is real, and does not overflow on the way.
+        /// The absolute value of each element; of the lowest integer, itself. Of −0 that is 0. Of
+        /// complex numbers it is real, and does not overflow on the way.
         abs Abs(x) part {
             host: x.magnitude(); cuda: "cs_abs(a)";
             example: i32 [3, -2] => [3, 2];
@@ -67,13 +75,15 @@ macro_rules! functions {
             example: f32 [1.5, -2.0] => [0.0, 0.0];
         }
 
-        /// The complex conjugate of each element, with the negative imaginary part; of real numbers, the number.
+        /// The complex conjugate of each element, with the negative imaginary part; of real
+        /// numbers, the number.
         conj Conj(x) number {
             host: x.conjugate(); cuda: "cs_conj(a)";
             example: f32 [1.5, -2.0] => [1.5, -2.0];
         }
 
-        /// 1 where an element is above 0, −1 where it is below, and 0 where it is 0 or −0; NaN stays.
+        /// 1 where an element is above 0, −1 where it is below, and 0 where it is 0 or −0; NaN
+        /// stays.
         sign Sign(x) real {
             host: x.sign(); cuda: "cs_sign(a)";
             example: f32 [-2.5, 3.0] => [-1.0, 1.0];
@@ -85,8 +95,8 @@ macro_rules! functions {
             example: i32 [3, -2] => [9, 4];
         }
 
-        /// Each element times the second one plus the third. It is rounded once, whatever the processor, and
-        /// `f16` and `bf16` go by way of `f32`; integers wrap.
+        /// Each element times the second one plus the third. It is rounded once, whatever the
+        /// processor, and `f16` and `bf16` go by way of `f32`; integers wrap.
         mul_add MulAdd(x, factor, addend) number {
             host: x.times_plus(factor, addend); cuda: "cs_mul_add(a, b, c)";
             example: f32 [2.0, 3.0], [4.0, 5.0], [0.5, 1.0] => [8.5, 16.0];
@@ -120,7 +130,8 @@ macro_rules! functions {
             example: f32 [-3.0, 0.5], (-1.0), (1.0) => [-1.0, 0.5];
         }
 
-        /// Whether the elements of each pair are equal; `==` between arrays gives one `bool` instead.
+        /// Whether the elements of each pair are equal; `==` between arrays gives one `bool`
+        /// instead.
         eq Equal(x, y) equality {
             host: x == y; cuda: "a == b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, true];
@@ -156,8 +167,8 @@ macro_rules! functions {
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, true];
         }
 
-        /// Whether both elements of each pair hold; of integers, the bits that both have, as NumPy's
-        /// `bitwise_and`. The operator `&` is the same.
+        /// Whether both elements of each pair hold; of integers, the bits that both have, as
+        /// NumPy's `bitwise_and`. The operator `&` is the same.
         and And(x, y) bits {
             host: x & y; cuda: "a & b";
             example: bool [true, true], [true, false] => [true, false];
@@ -170,38 +181,39 @@ macro_rules! functions {
             example: bool [true, false], [true, false] => [true, false];
         }
 
-        /// Whether one element of each pair holds and the other does not; of integers, the bits that one of them
-        /// has, as NumPy's `bitwise_xor`. The operator `^` is the same.
+        /// Whether one element of each pair holds and the other does not; of integers, the bits
+        /// that one of them has, as NumPy's `bitwise_xor`. The operator `^` is the same.
         xor Xor(x, y) bits {
             host: x ^ y; cuda: "a ^ b";
             example: bool [true, true], [true, false] => [false, true];
         }
 
-        /// Whether each element does not hold; of integers, the bits that it lacks, as NumPy's `invert`:
-        /// −1 − x where they are signed. The operator `!` is the same.
+        /// Whether each element does not hold; of integers, the bits that it lacks, as NumPy's
+        /// `invert`: −1 − x where they are signed. The operator `!` is the same.
         not Not(x) bits {
             host: !x; cuda: "cs_not(a)";
             example: bool [true, false] => [false, true];
         }
 
-        /// The bits of each element, so many places higher; 0 where that is as many as it has bits, or more, or
-        /// a negative number, as NumPy's `left_shift`. The operator `<<` is the same.
+        /// The bits of each element, so many places higher; 0 where that is as many as it has bits,
+        /// or more, or a negative number, as NumPy's `left_shift`. The operator `<<` is the same.
         shl Shl(x, places) integer {
             host: x.left_shift(places); cuda: "cs_left_shift(a, b)";
             example: i32 [1, 3], [4, 40] => [16, 0];
         }
 
-        /// The bits of each element, so many places lower, with the sign; where that is as many as it has bits, or
-        /// more, or a negative number, 0 of positive elements and −1 of negative ones, as NumPy's `right_shift`. The
-        /// operator `>>` is the same.
+        /// The bits of each element, so many places lower, with the sign; where that is as many as
+        /// it has bits, or more, or a negative number, 0 of positive elements and −1 of negative
+        /// ones, as NumPy's `right_shift`. The operator `>>` is the same.
         shr Shr(x, places) integer {
             host: x.right_shift(places); cuda: "cs_right_shift(a, b)";
             example: i32 [-16, 3], [2, 40] => [-4, 0];
         }
 
-        /// Each integer to the power of the other one. It wraps; a negative exponent, which NumPy refuses, gives the
-        /// whole part: 0, but of 1 and −1, whose powers are 1 and −1. [`powi`](Self::powi) takes an `i32` for all
-        /// elements, and [`powf`](Self::powf) is for floats.
+        /// Each integer to the power of the other one. It wraps; a negative exponent, which NumPy
+        /// refuses, gives the whole part: 0, but of 1 and −1, whose powers are 1 and −1.
+        /// [`powi`](Self::powi) takes an `i32` for all elements, and [`powf`](Self::powf) is for
+        /// floats.
         pow Pow(x, exponent) integer {
             host: x.power(exponent); cuda: "cs_pow(a, b)";
             example: i32 [2, -3], [10, 3] => [1024, -27];
@@ -290,17 +302,17 @@ macro_rules! functions {
             exact: x.log10(); ulps: f32 0.51, cuda 2.5;
         }
 
-        /// Each element to the power of an integer, or of those of an array of `i32`. Powers of integers wrap; those
-        /// with a negative exponent, which NumPy refuses, are the whole part: 0, but of 1 and −1, whose powers are 1
-        /// and −1.
+        /// Each element to the power of an integer, or of those of an array of `i32`. Powers of
+        /// integers wrap; those with a negative exponent, which NumPy refuses, are the whole part:
+        /// 0, but of 1 and −1, whose powers are 1 and −1.
         powi Powi(x, exponent: i32) power {
             host: power::powi_f32(pass, x, exponent), power::powi_f64(x, exponent); rare: 64.0; cuda: "cs_powi(a, b)";
             example: f32 [2.0, -10.0], (3) => [8.0, -1000.0];
             exact: x.powf(f64::from(exponent)); ulps: f32 0.52, cuda 4.5;
         }
 
-        /// Each element to the power of the other one, as C's `pow`: NaN where a negative number has an
-        /// exponent that is not whole, and 1 where the exponent is 0.
+        /// Each element to the power of the other one, as C's `pow`: NaN where a negative number
+        /// has an exponent that is not whole, and 1 where the exponent is 0.
         powf Powf(x, exponent) float {
             host: power::powf_f32(pass, x, exponent), x.powf(exponent); cuda: "pow(a, b)";
             example: f32 [2.0, 9.0], [10.0, 0.5] => [1024.0, 3.0];
@@ -401,22 +413,24 @@ macro_rules! functions {
             exact: if x.abs() < 1e-5 { x * (1.0 + x * x / 3.0) } else { x.atanh() }; ulps: f32 0.51, cuda 3.5;
         }
 
-        /// The largest whole number that is not above each element; the type stays, and −0 keeps its sign.
+        /// The largest whole number that is not above each element; the type stays, and −0 keeps
+        /// its sign.
         floor Floor(x) float {
             host: rounding::floor_f32(pass, x), rounding::floor_f64(pass, x); cuda: "floor(a)";
             example: f32 [1.5, -1.5] => [1.0, -2.0];
             exact: x.floor(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// The smallest whole number that is not below each element; the type stays, and −0 keeps its sign.
+        /// The smallest whole number that is not below each element; the type stays, and −0 keeps
+        /// its sign.
         ceil Ceil(x) float {
             host: rounding::ceil_f32(pass, x), rounding::ceil_f64(pass, x); cuda: "ceil(a)";
             example: f32 [1.5, -1.5] => [2.0, -1.0];
             exact: x.ceil(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// The whole number nearest to each element, halves to the even one, as NumPy's `round`; Rust's
-        /// rounds them away from 0. The type stays, and −0 keeps its sign.
+        /// The whole number nearest to each element, halves to the even one, as NumPy's `round`;
+        /// Rust's rounds them away from 0. The type stays, and −0 keeps its sign.
         round Round(x) float {
             host: rounding::round_f32(pass, x), rounding::round_f64(pass, x); cuda: "rint(a)";
             example: f32 [2.5, -1.5] => [2.0, -2.0];
@@ -437,7 +451,8 @@ macro_rules! functions {
             exact: libm::erf(x); ulps: f32 0.52, cuda 2.5;
         }
 
-        /// The logistic function 1 / (1 + exp(−x)) of each element, without overflow on either side.
+        /// The logistic function 1 / (1 + exp(−x)) of each element, without overflow on either
+        /// side.
         sigmoid Sigmoid(x) float {
             host: exp::sigmoid_f32(pass, x), exp::sigmoid_f64(pass, x); cuda: "cs_sigmoid(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [0.5, 0.0];
@@ -446,9 +461,9 @@ macro_rules! functions {
             ulps: f32 2.7, f64 3.0 up to 750.0, cuda 6.0;
         }
 
-        /// Each element times the share of the normal distribution below it, x · (1 + erf(x / √2)) / 2:
-        /// the exact form of Hendrycks and Gimpel (2016), not its approximation by tanh. Far below 0 it
-        /// keeps its relative accuracy and ends in −0.
+        /// Each element times the share of the normal distribution below it, x · (1 + erf(x / √2))
+        /// / 2: the exact form of Hendrycks and Gimpel (2016), not its approximation by tanh. Far
+        /// below 0 it keeps its relative accuracy and ends in −0.
         gelu Gelu(x) float {
             host: erf::gelu_f32(pass, x), erf::gelu_f64(pass, x); cuda: "cs_gelu(a)";
             example: f32 [0.0, 20.0] => [0.0, 20.0];

@@ -10,9 +10,10 @@ use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 /// Captured work that can be launched.
 ///
-/// A graph pins the memory that it uses until it drops: that of arrays from outside, and the slab of a scope
-/// under [`Policy::Plan`](crate::Policy::Plan); the scope gets a new slab if it is entered again. It writes by
-/// address: every launch writes to the arrays that the body wrote to, and to clones that share their memory.
+/// A graph pins the memory that it uses until it drops: that of arrays from outside, and the slab
+/// of a scope under [`Policy::Plan`](crate::Policy::Plan); the scope gets a new slab if it is
+/// entered again. It writes by address: every launch writes to the arrays that the body wrote to,
+/// and to clones that share their memory.
 pub struct Graph {
     executable: Executable,
     memory: CapturedMemory,
@@ -20,13 +21,13 @@ pub struct Graph {
     stream: StreamId,
 }
 
-/// Captures the work of `body` on the thread's current stream of `device`, which is current inside, as a graph.
-/// Nothing is executed yet.
+/// Captures the work of `body` on the thread's current stream of `device`, which is current inside,
+/// as a graph. Nothing is executed yet.
 ///
-/// The body must not reserve memory: wrap it in a scope under [`Policy::Plan`](crate::Policy::Plan) and run it
-/// twice before, so that the scope has its slab and kernels are compiled. Arrays from outside are read and
-/// updated in place; arrays that the body returns hold their values after a launch. Numbers (a learning rate,
-/// the state of a generator) are fixed at capture.
+/// The body must not reserve memory: wrap it in a scope under [`Policy::Plan`](crate::Policy::Plan)
+/// and run it twice before, so that the scope has its slab and kernels are compiled. Arrays from
+/// outside are read and updated in place; arrays that the body returns hold their values after a
+/// launch. Numbers (a learning rate, the state of a generator) are fixed at capture.
 ///
 /// # Examples
 ///
@@ -87,11 +88,11 @@ pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Gra
 }
 
 impl Graph {
-    /// Launches the graph on the stream that it was captured on, ordered after earlier work of other streams on
-    /// its arrays, and before their later work.
+    /// Launches the graph on the stream that it was captured on, ordered after earlier work of
+    /// other streams on its arrays, and before their later work.
     ///
-    /// Several threads may launch, and use the arrays, concurrently: each launch is atomic, in unspecified
-    /// order.
+    /// Several threads may launch, and use the arrays, concurrently: each launch is atomic, in
+    /// unspecified order.
     ///
     /// # Errors
     ///

@@ -81,14 +81,16 @@ pub mod npy {
 
 /// Fourier transforms, by the names of NumPy's `fft`; with the feature `fft`.
 ///
-/// They are of `Complex<f32>` and `Complex<f64>`, or of real numbers of `f32` and `f64`, along any axis and of any length,
-/// prime ones included; lengths without large prime factors are the fastest. The forward transform is not scaled, the
-/// inverse is divided by the length. Operands have any strides; results are row-major. On the host the crates [rustfft]
-/// and [realfft] compute, on CUDA devices cuFFT, which is loaded at run time.
+/// They are of `Complex<f32>` and `Complex<f64>`, or of real numbers of `f32` and `f64`, along any
+/// axis and of any length, prime ones included; lengths without large prime factors are the
+/// fastest. The forward transform is not scaled, the inverse is divided by the length. Operands
+/// have any strides; results are row-major. On the host the crates [rustfft] and [realfft] compute,
+/// on CUDA devices cuFFT, which is loaded at run time.
 ///
-/// What a transform needs to know of a length, a table of roots of unity, is made once and kept for as many lengths as
-/// were used last. On a CUDA device that is a plan of cuFFT, whose table is in the device's memory beside that of the
-/// library; one that a graph runs is kept as long as the device.
+/// What a transform needs to know of a length, a table of roots of unity, is made once and kept for
+/// as many lengths as were used last. On a CUDA device that is a plan of cuFFT, whose table is in
+/// the device's memory beside that of the library; one that a graph runs is kept as long as the
+/// device.
 ///
 /// [rustfft]: https://docs.rs/rustfft
 /// [realfft]: https://docs.rs/realfft
@@ -102,13 +104,13 @@ pub mod fft {
 /// Factorizations of matrices, and what follows from them, by the names of NumPy's `linalg`; with
 /// the feature `linalg`. which is a default one.
 ///
-/// Matrices are the last two axes of an array of `f32` or `f64`; the axes before count them, and any of them may be 0.
-/// Operands have any strides; results are row-major. On the host the crate [faer] computes, on CUDA devices cuSOLVER,
-/// which is loaded at run time.
+/// Matrices are the last two axes of an array of `f32` or `f64`; the axes before count them, and
+/// any of them may be 0. Operands have any strides; results are row-major. On the host the crate
+/// [faer] computes, on CUDA devices cuSOLVER, which is loaded at run time.
 ///
-/// A matrix that there is no result of, a singular one to be solved by, say, is an error that names its place. To know
-/// that, a function waits for its stream: all but [`det`](linalg::det) and [`qr`](linalg::qr), which have a result for
-/// every matrix.
+/// A matrix that there is no result of, a singular one to be solved by, say, is an error that names
+/// its place. To know that, a function waits for its stream: all but [`det`](linalg::det) and
+/// [`qr`](linalg::qr), which have a result for every matrix.
 ///
 /// [faer]: https://docs.rs/faer
 #[cfg(feature = "linalg")]
@@ -120,12 +122,13 @@ pub mod linalg {
 
 /// Interoperation with other CUDA code through [cudarc].
 ///
-/// [`Device::cuda_context`] and [`Stream::cuda_stream`] return a device's context and streams as cudarc types.
-/// [`Array::cuda_view`] and [`Array::cuda_view_mut`] export arrays to kernels and copies, ordered on the
-/// thread's current stream as an operation would be: a kernel launched there runs after earlier work on the
-/// array, on any stream, and later uses of the array run after it. While an array is exported, its memory
-/// cannot be freed, moved or used otherwise. In the other direction, [`Array::from_cuda_slice`] and
-/// [`Array::from_raw_parts`] import memory allocated elsewhere.
+/// [`Device::cuda_context`] and [`Stream::cuda_stream`] return a device's context and streams as
+/// cudarc types. [`Array::cuda_view`] and [`Array::cuda_view_mut`] export arrays to kernels and
+/// copies, ordered on the thread's current stream as an operation would be: a kernel launched there
+/// runs after earlier work on the array, on any stream, and later uses of the array run after it.
+/// While an array is exported, its memory cannot be freed, moved or used otherwise. In the other
+/// direction, [`Array::from_cuda_slice`] and [`Array::from_raw_parts`] import memory allocated
+/// elsewhere.
 ///
 /// # Examples
 ///

@@ -1,10 +1,11 @@
-//! The public macros. They pass `$crate` to the procedural macros, so that paths are right even if this crate
-//! is renamed.
+//! The public macros. They pass `$crate` to the procedural macros, so that paths are right even if
+//! this crate is renamed.
 
-/// Functions of single elements, written in Rust, that fuse into expressions like the built-in ones.
+/// Functions of single elements, written in Rust, that fuse into expressions like the built-in
+/// ones.
 ///
-/// Each `fn` becomes a function of the same name. It takes arrays, expressions or scalars that broadcast
-/// together, and returns a [`Lazy`](crate::Lazy).
+/// Each `fn` becomes a function of the same name. It takes arrays, expressions or scalars that
+/// broadcast together, and returns a [`Lazy`](crate::Lazy).
 ///
 /// ```
 /// use cachescope::{Array, elementwise};
@@ -31,21 +32,24 @@
 ///
 /// # Supported syntax
 ///
-/// A function has one to four parameters and a result, each of any element type. Its body may contain
+/// A function has one to four parameters and a result, each of any element type. Its body may
+/// contain
 ///
-/// - the operators `+ - * / %`, `== != < <= > >=`, `&& || !`, and on integers and `bool` `& | ^ !`, on
-///   integers `<< >>`;
+/// - the operators `+ - * / %`, `== != < <= > >=`, `&& || !`, and on integers and `bool` `& | ^ !`,
+///   on integers `<< >>`;
 /// - `let`, `if` with `else`, blocks, parentheses, literals;
-/// - constants of element types, such as `std::f32::consts::PI` or your own `const`: names that begin with a
-///   capital letter, and paths;
+/// - constants of element types, such as `std::f32::consts::PI` or your own `const`: names that
+///   begin with a capital letter, and paths;
 /// - `as` to any element type;
-/// - the mathematical functions of arrays as methods, such as `x.exp()`, `x.powi(2)`, `x.clamp(0.0, 1.0)`;
-///   `max` and `min` are `maximum` and `minimum`;
+/// - the mathematical functions of arrays as methods, such as `x.exp()`, `x.powi(2)`, `x.clamp(0.0,
+///   1.0)`; `max` and `min` are `maximum` and `minimum`;
 /// - calls of other `elementwise!` functions, by path.
 ///
-/// Anything else is a compile error, because it would not run on every device. Operators and functions behave
-/// as those of arrays: integers wrap, and integer division by zero gives 0; only the shift counts of `<<` and `>>` are
-/// modulo the number of bits, as in Rust's `wrapping_shl`, while `x.shl(places)` shifts as arrays do; `max` propagates NaN; every operation on `f16` and `bf16` rounds its result to the type.
+/// Anything else is a compile error, because it would not run on every device. Operators and
+/// functions behave as those of arrays: integers wrap, and integer division by zero gives 0; only
+/// the shift counts of `<<` and `>>` are modulo the number of bits, as in Rust's `wrapping_shl`,
+/// while `x.shl(places)` shifts as arrays do; `max` propagates NaN; every operation on `f16` and
+/// `bf16` rounds its result to the type.
 ///
 /// ```
 /// use cachescope::{Array, elementwise};
@@ -75,9 +79,10 @@
 ///
 /// # Derivatives
 ///
-/// Gradients pass through: the derivative is derived from the body, and of an `if` it is that of the branch which is taken. Shifts by
-/// `<<` and `>>` are refused by name. Where another derivative is wanted, `#[derivative(…)]` names for each argument a function of
-/// the same arguments that gives it, or `_` for none:
+/// Gradients pass through: the derivative is derived from the body, and of an `if` it is that of
+/// the branch which is taken. Shifts by `<<` and `>>` are refused by name. Where another derivative
+/// is wanted, `#[derivative(…)]` names for each argument a function of the same arguments that
+/// gives it, or `_` for none:
 ///
 /// ```
 /// use cachescope::grad::value_and_grad;
@@ -103,8 +108,8 @@ macro_rules! elementwise {
     };
 }
 
-/// The callback of `functions!`: what `elementwise!` hands on to the procedural macro, which cannot see the rows. `$`
-/// is the token of that name.
+/// The callback of `functions!`: what `elementwise!` hands on to the procedural macro, which cannot
+/// see the rows. `$` is the token of that name.
 macro_rules! door {
     ([$dollar:tt] $pass:ident $(
         $(#[doc = $doc:literal])+

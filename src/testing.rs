@@ -1,7 +1,9 @@
-//! Tests can hold memory: the peak of a block of code, its growth from entry to entry, and that it allocates nothing.
+//! Tests can hold memory: the peak of a block of code, its growth from entry to entry, and that it
+//! allocates nothing.
 //!
-//! What they measure is what the device's arrays and buffers request, on every thread, to the byte: pools, caches and rounding
-//! do not count. A test that runs beside others needs a device of its own.
+//! What they measure is what the device's arrays and buffers request, on every thread, to the byte:
+//! pools, caches and rounding do not count. A test that runs beside others needs a device of its
+//! own.
 //!
 //! # Examples
 //!
@@ -35,7 +37,8 @@ use crate::size::ByteSize;
 #[doc(inline)]
 pub use crate::{assert_no_allocations, assert_no_growth, assert_peak};
 
-/// So many events of each thread are kept: half a gigabyte of addresses, of which only what is used is memory.
+/// So many events of each thread are kept: half a gigabyte of addresses, of which only what is used
+/// is memory.
 const OPTIONS: RecordOptions = RecordOptions {
     backtraces: false,
     max_bytes: 512 << 20,
@@ -44,13 +47,13 @@ const OPTIONS: RecordOptions = RecordOptions {
 /// So many lines of a program are told in a failure.
 const LINES: usize = 8;
 
-/// Runs `body`; answers its result, and the most bytes by which what is live on the device rose above what was live
-/// before.
+/// Runs `body`; answers its result, and the most bytes by which what is live on the device rose
+/// above what was live before.
 ///
 /// # Errors
 ///
-/// The error of `body`; [`Unsupported`](ErrorKind::Unsupported) where it made more requests than can be recorded, some four
-/// million on each thread.
+/// The error of `body`; [`Unsupported`](ErrorKind::Unsupported) where it made more requests than
+/// can be recorded, some four million on each thread.
 #[track_caller]
 pub fn peak_of<R>(device: &Device, body: impl FnOnce() -> Result<R>) -> Result<(R, u64)> {
     let recording = device.begin_recording(OPTIONS);
@@ -274,9 +277,9 @@ fn live_change(event: &Event) -> i128 {
     }
 }
 
-/// Asserts that a block needs at most so many bytes at its peak, beyond what was live on the device before:
-/// `assert_peak!(&device, bytes, { .. })`. It has the block's value; `?`, `return`, `break` and `continue` act on the code
-/// around it, and end the measurement without a verdict.
+/// Asserts that a block needs at most so many bytes at its peak, beyond what was live on the device
+/// before: `assert_peak!(&device, bytes, { .. })`. It has the block's value; `?`, `return`, `break`
+/// and `continue` act on the code around it, and end the measurement without a verdict.
 ///
 /// # Panics
 ///
@@ -299,8 +302,8 @@ macro_rules! assert_peak {
     }};
 }
 
-/// Asserts that a block makes no request for memory of the device, not even one that a cache serves:
-/// `assert_no_allocations!(&device, { .. })`. It has the block's value.
+/// Asserts that a block makes no request for memory of the device, not even one that a cache
+/// serves: `assert_no_allocations!(&device, { .. })`. It has the block's value.
 ///
 /// # Panics
 ///
@@ -323,15 +326,15 @@ macro_rules! assert_no_allocations {
     }};
 }
 
-/// Asserts that a block does not leave more behind from entry to entry: enters the scope of that name on the current device
-/// so many times, and compares what is live on the device after the first entry and after the last:
-/// `assert_no_growth!("step", 10, { .. })`. `?` and `return` act on the code around it; `continue` goes on with the next
-/// entry.
+/// Asserts that a block does not leave more behind from entry to entry: enters the scope of that
+/// name on the current device so many times, and compares what is live on the device after the
+/// first entry and after the last: `assert_no_growth!("step", 10, { .. })`. `?` and `return` act on
+/// the code around it; `continue` goes on with the next entry.
 ///
 /// # Panics
 ///
-/// If the last entry left more live: with the lines that allocated it; where `times` is less than 2, and where the block
-/// ends the entries by `break`.
+/// If the last entry left more live: with the lines that allocated it; where `times` is less than
+/// 2, and where the block ends the entries by `break`.
 ///
 /// ```should_panic
 /// # use cachescope::{Array, testing::assert_no_growth};

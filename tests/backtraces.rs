@@ -5,7 +5,8 @@ use std::hint::black_box;
 use cachescope::record::{EventKind, RecordOptions, Recording};
 use cachescope::{Array, Device, DeviceConfig, Result, cache_scope};
 
-/// What is done after a call, so that it is none from the tail of its caller, which leaves no frame.
+/// What is done after a call, so that it is none from the tail of its caller, which leaves no
+/// frame.
 fn used(array: Array<f32>) -> Result<Array<f32>> {
     Ok(black_box(array))
 }

@@ -1,5 +1,5 @@
-//! Every reservation of a program failing in turn: it ends in an error or succeeds, what it computed
-//! is right, and nothing leaks.
+//! Every reservation of a program failing in turn: it ends in an error or succeeds, what it
+//! computed is right, and nothing leaks.
 
 use cachescope::{Array, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat};
 

@@ -1,9 +1,11 @@
-//! Sums of `f32` over all ranks: `MPI_Allreduce`, `Group::mpi` and `Group::threads` on the same machine.
+//! Sums of `f32` over all ranks: `MPI_Allreduce`, `Group::mpi` and `Group::threads` on the same
+//! machine.
 //!
-//! `cargo bench --features mpi --bench collective -- 2 4` takes numbers of ranks. It starts itself under `mpirun`, and there the two
-//! ways over MPI take turns in the same processes, on the same memory and with the same settings of MPI. A time is that of the slowest
-//! rank, from a barrier on until the array can be read. The median is shown, and of the ways over MPI the fastest tenth, which other
-//! programs on the machine disturb least.
+//! `cargo bench --features mpi --bench collective -- 2 4` takes numbers of ranks. It starts itself
+//! under `mpirun`, and there the two ways over MPI take turns in the same processes, on the same
+//! memory and with the same settings of MPI. A time is that of the slowest rank, from a barrier on
+//! until the array can be read. The median is shown, and of the ways over MPI the fastest tenth,
+//! which other programs on the machine disturb least.
 
 use std::ffi::c_int;
 use std::process::Command;
@@ -150,8 +152,8 @@ fn slowest(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
 /// The same by MPI itself, in the array's memory.
 fn sum_plainly(x: &mut Array<f32>) -> Result<()> {
     let memory = std::ptr::with_exposed_provenance_mut::<f32>(x.address() as usize);
-    // SAFETY: the array is on the host, without gaps, and nothing else uses it; MPI writes as many elements as it has. The source is
-    // what this MPI's header calls `MPI_IN_PLACE`.
+    // SAFETY: the array is on the host, without gaps, and nothing else uses it; MPI writes as many
+    // elements as it has. The source is what this MPI's header calls `MPI_IN_PLACE`.
     unsafe {
         ffi::MPI_Allreduce(
             in_place(),

@@ -1,5 +1,6 @@
-//! Data-parallel training on ranks that are threads: which share of the exchanges is hidden behind the backward pass, by a
-//! recording of the first rank's device; and the memory of a rank whose optimizer's states are divided, and not.
+//! Data-parallel training on ranks that are threads: which share of the exchanges is hidden behind
+//! the backward pass, by a recording of the first rank's device; and the memory of a rank whose
+//! optimizer's states are divided, and not.
 //!
 //! `cargo bench --bench parallel`
 
@@ -125,7 +126,8 @@ fn overlap(ranks: usize, first: usize, others: usize) -> Result<Vec<Step>> {
     Ok(all.into_iter().next().unwrap_or_default())
 }
 
-/// How long all exchanges took, and what of that was before `passed`. They are the operations of another stream than 0.
+/// How long all exchanges took, and what of that was before `passed`. They are the operations of
+/// another stream than 0.
 fn exchanges(events: &[RecordedEvent], passed: Duration) -> (Duration, Duration) {
     let (mut whole, mut hidden) = (Duration::ZERO, Duration::ZERO);
     let mut begun: Option<(Duration, u32)> = None;

@@ -1,5 +1,5 @@
-//! What recording costs: a hit, an entry and a training step of the digits, recorded and not, turn by turn; and the time
-//! and the size of each report of 100,000 events.
+//! What recording costs: a hit, an entry and a training step of the digits, recorded and not, turn
+//! by turn; and the time and the size of each report of 100,000 events.
 //!
 //! `cargo bench --bench recording`
 

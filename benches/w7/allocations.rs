@@ -105,8 +105,8 @@ impl Work for Entry {
     }
 }
 
-/// RMM's `random_allocations`: so many allocations and as many frees of a random live block, of sizes
-/// uniform from 1 to the largest.
+/// RMM's `random_allocations`: so many allocations and as many frees of a random live block, of
+/// sizes uniform from 1 to the largest.
 pub(crate) struct Program {
     /// A slot, and the bytes to allocate for it, or 0 to free what it has.
     pub(crate) steps: Vec<(usize, usize)>,

@@ -68,7 +68,8 @@ impl Driver {
         };
         let mut context: CUcontext = ptr::null_mut();
         let mut threshold = u64::MAX;
-        // SAFETY: as in `describe`; what was made before a failure stays, and the process ends soon.
+        // SAFETY: as in `describe`; what was made before a failure stays, and the process ends
+        // soon.
         unsafe {
             check(
                 "cuDeviceGet",
@@ -155,8 +156,8 @@ fn pool_properties(device: CUdevice) -> CUmemPoolProps {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // SAFETY: all three were made by `new`; nothing uses the stream or the pool's memory any more
-        // once the stream has been waited for.
+        // SAFETY: all three were made by `new`; nothing uses the stream or the pool's memory any
+        // more once the stream has been waited for.
         unsafe {
             let _ = sys::cuStreamSynchronize(self.stream);
             let _ = sys::cuMemPoolDestroy(self.pool);

@@ -1,11 +1,11 @@
-//! This library's side of the benchmark on a GPU: allocations, the hit, the loop and the operations.
-//! (BENCHMARKS: W7.)
+//! This library's side of the benchmark on a GPU: allocations, the hit, the loop and the
+//! operations. (BENCHMARKS: W7.)
 //!
-//! `cargo bench --bench w7 [-- --rounds N --device cuda:0 NAME…]` prints a line of JSON for each task:
-//! `{name, section, size, median_ns, iterations, extra}`.
+//! `cargo bench --bench w7 [-- --rounds N --device cuda:0 NAME…]` prints a line of JSON for each
+//! task: `{name, section, size, median_ns, iterations, extra}`.
 //!
-//! `tests/gpu/w7.py` has it serve orders instead (`--serve`), one a line, to time it and its peers turn by
-//! turn. Each order is answered by a line of JSON:
+//! `tests/gpu/w7.py` has it serve orders instead (`--serve`), one a line, to time it and its peers
+//! turn by turn. Each order is answered by a line of JSON:
 //!
 //! ```text
 //! device            what it runs on

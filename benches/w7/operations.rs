@@ -64,8 +64,8 @@ impl Operands {
     }
 }
 
-/// The `which`-th operand: numbers from -1 to 3, so that no sum of them is close to nothing. `w7.py` makes the
-/// same ones.
+/// The `which`-th operand: numbers from -1 to 3, so that no sum of them is close to nothing.
+/// `w7.py` makes the same ones.
 fn elements(which: u32, count: usize) -> Vec<f32> {
     let scrambled = |index: usize| {
         let hashed = (index as u32).wrapping_mul(2_654_435_761);

@@ -1,5 +1,5 @@
-//! The loop: a step that allocates and drops temporaries, without a cache, with a pool alone, under each
-//! policy, and as a graph; with all the memory it wants, and with barely enough. (W5.)
+//! The loop: a step that allocates and drops temporaries, without a cache, with a pool alone, under
+//! each policy, and as a graph; with all the memory it wants, and with barely enough. (W5.)
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ use shared::digits::{Digits, PIXELS};
 const BATCH_SIZE: usize = 256;
 /// What others learn with too.
 pub(crate) const HIDDEN_UNITS: usize = 512;
-/// With so many, a twentieth of what a step needs is more than a page of a GPU, which is 2 MiB: it can be held to
-/// that. With the others it needs 2 MiB in all.
+/// With so many, a twentieth of what a step needs is more than a page of a GPU, which is 2 MiB: it
+/// can be held to that. With the others it needs 2 MiB in all.
 pub(crate) const MANY_HIDDEN_UNITS: usize = 8192;
 /// The steps after which losses are compared.
 const CHECKED_STEPS: usize = 10;
@@ -85,7 +85,8 @@ pub(crate) fn unlimited(has_driver: bool) -> impl Iterator<Item = Course> {
     WAYS.into_iter().filter(possible).map(course)
 }
 
-/// The courses with a limit. What reserves each array by itself, or lets the driver do it, has none.
+/// The courses with a limit. What reserves each array by itself, or lets the driver do it, has
+/// none.
 pub(crate) fn limited() -> impl Iterator<Item = Course> {
     let own = |way: &Way| !matches!(way, Way::Direct | Way::Driver);
     let course = |way| Course { way, limited: true };
@@ -152,8 +153,8 @@ impl<S: Step> Runner<S> {
         })
     }
 
-    /// The bytes that a step has live at the most, what it works on included; under Bump, which uses nothing
-    /// twice before the step ends, those of all its requests.
+    /// The bytes that a step has live at the most, what it works on included; under Bump, which
+    /// uses nothing twice before the step ends, those of all its requests.
     fn needed_bytes(
         settings: &Settings,
         way: Way,

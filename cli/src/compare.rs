@@ -11,9 +11,11 @@ use crate::failure::Failure;
 use crate::output::{print, print_json};
 use crate::view::read;
 
-/// Compares two recorded programs by the lines that allocate: what was live at the peak, at the end, and how often.
+/// Compares two recorded programs by the lines that allocate: what was live at the peak, at the
+/// end, and how often.
 ///
-/// Reads what `view` does. Lines that differ in no figure are left out; what grew most at the peak comes first.
+/// Reads what `view` does. Lines that differ in no figure are left out; what grew most at the peak
+/// comes first.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The program before

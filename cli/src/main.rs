@@ -17,7 +17,8 @@ use clap::{Parser, Subcommand};
 
 use failure::Failure;
 
-/// Replays recorded allocations through cachescope's pools, shows and compares them, and plans memory for known lifetimes.
+/// Replays recorded allocations through cachescope's pools, shows and compares them, and plans
+/// memory for known lifetimes.
 #[derive(Debug, Parser)]
 #[command(version, args_override_self = true)]
 struct Options {

@@ -17,9 +17,9 @@ use crate::snapshot;
 
 /// Packs buffers with known lifetimes into one slab, as small as possible.
 ///
-/// Prints the number of buffers, the maximal load (the most bytes alive at one moment, a lower bound on the
-/// slab), the slab, their ratio, and the seconds taken. Exits with 1 if there is no plan within the capacity,
-/// or none was found in time.
+/// Prints the number of buffers, the maximal load (the most bytes alive at one moment, a lower
+/// bound on the slab), the slab, their ratio, and the seconds taken. Exits with 1 if there is no
+/// plan within the capacity, or none was found in time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Lifetimes in MiniMalloc's format (id,lower,upper,size) or a memory snapshot of PyTorch
@@ -29,8 +29,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NUMBER")]
     device: Option<usize>,
 
-    /// Stop at the first plan within this many bytes, such as 1048576 or 1MiB [default: none, minimize the
-    /// slab]
+    /// Stop at the first plan within this many bytes, such as 1048576 or 1MiB [default: none,
+    /// minimize the slab]
     #[arg(long, value_name = "BYTES", value_parser = parse_capacity)]
     capacity: Option<u64>,
 

@@ -22,13 +22,13 @@ use crate::snapshot;
 /// The read buffer of the trace.
 const INPUT_BYTES: usize = 1 << 16;
 
-/// Replays a recorded program through the pools, each over one growable range of addresses, and prints what
-/// they needed.
+/// Replays a recorded program through the pools, each over one growable range of addresses, and
+/// prints what they needed.
 ///
-/// One row per pool: events; nanoseconds per event of the pool's own work; the peak of the live bytes, as
-/// requested; the highest end of a block; the ratio of the two; and the allocations that failed below a limit,
-/// whose frees are skipped. A snapshot of PyTorch is replayed device by device, beside what PyTorch reserved, where
-/// that was recorded.
+/// One row per pool: events; nanoseconds per event of the pool's own work; the peak of the live
+/// bytes, as requested; the highest end of a block; the ratio of the two; and the allocations that
+/// failed below a limit, whose frees are skipped. A snapshot of PyTorch is replayed device by
+/// device, beside what PyTorch reserved, where that was recorded.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// A log of RMM (Thread,Time,Action,Pointer,Size,Stream), lifetimes in MiniMalloc's format
@@ -43,12 +43,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", default_value = "best-fit", value_parser = parse_pools)]
     pool: Pools,
 
-    /// A model of another allocator, in a row below the pools: pytorch, pytorch-expandable, cuda-pool, or all
+    /// A model of another allocator, in a row below the pools: pytorch, pytorch-expandable,
+    /// cuda-pool, or all
     #[arg(long, value_name = "NAME", value_parser = models::parse)]
     model: Option<Models>,
 
-    /// Also replay over a simulated GPU, and charge each call of the driver what a table says: h100. A simulation, of no
-    /// GPU that was run
+    /// Also replay over a simulated GPU, and charge each call of the driver what a table says:
+    /// h100. A simulation, of no GPU that was run
     #[arg(long, value_name = "NAME", value_parser = simulated::parse)]
     costs: Option<DriverCosts>,
 

@@ -13,15 +13,15 @@ use crate::output::print;
 
 /// Writes a page that shows a recorded program, for any browser, or another report of it.
 ///
-/// Reads snapshots of PyTorch and those that cachescope records (.pickle), logs of RMM, and lifetimes or plans in
-/// MiniMalloc's format.
+/// Reads snapshots of PyTorch and those that cachescope records (.pickle), logs of RMM, and
+/// lifetimes or plans in MiniMalloc's format.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The recorded program
     input: PathBuf,
 
-    /// The file to write; its ending says which report: .html, .pickle, .json (Perfetto), .dhat, .folded, .svg or .txt
-    /// [default: the input with .html in the place of its ending]
+    /// The file to write; its ending says which report: .html, .pickle, .json (Perfetto), .dhat,
+    /// .folded, .svg or .txt [default: the input with .html in the place of its ending]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 

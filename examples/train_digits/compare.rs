@@ -1,4 +1,5 @@
-//! The same training step without a pool, without a cache and under each policy, and on CUDA as a graph, side by side.
+//! The same training step without a pool, without a cache and under each policy, and on CUDA as a
+//! graph, side by side.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,8 @@ use shared::model::Model;
 
 /// Steps that are timed in all, of each kind.
 pub(crate) const STEPS: usize = 100;
-/// Steps of one kind before it is the next one's turn, so that what disturbs the machine for a while
-/// disturbs them all.
+/// Steps of one kind before it is the next one's turn, so that what disturbs the machine for a
+/// while disturbs them all.
 const TURN: usize = 10;
 
 /// What a step took; counts are totals over [`STEPS`].
@@ -42,7 +43,8 @@ pub(crate) struct Figures {
     pub(crate) simulated: Duration,
 }
 
-/// Runs the step without a pool, without a cache, and under each policy; on a CUDA device also as a graph.
+/// Runs the step without a pool, without a cache, and under each policy; on a CUDA device also as a
+/// graph.
 pub(crate) fn compare(options: &Options, digits: &Digits) -> Result<Vec<Figures>> {
     let kinds = [
         (PoolKind::Direct, None),
@@ -116,7 +118,8 @@ impl Contender {
         Ok(contender)
     }
 
-    /// The same step as a graph, of which the memory is planned by now, and the kernels are compiled.
+    /// The same step as a graph, of which the memory is planned by now, and the kernels are
+    /// compiled.
     fn captured(mut self) -> Result<Self> {
         let device = self.device.clone();
         let _current = device.enter();

@@ -48,7 +48,8 @@ pub(crate) fn run(
         Ranks::Environment => run_rank(&Group::from_environment()?, options, digits, out),
         Ranks::Threads(count) => {
             let mut text = Vec::new();
-            // Ranks are threads: what the first one writes is kept until all have ended, unless a terminal shows a bar meanwhile.
+            // Ranks are threads: what the first one writes is kept until all have ended, unless a
+            // terminal shows a bar meanwhile.
             let shared = Mutex::new(&mut text);
             let failures = Group::threads(count, |group| {
                 let outcome = match group.rank() {

@@ -65,8 +65,8 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
     )
 }
 
-/// Invalidates the cache of the training, trims what is idle on pages that live arrays are not on, and
-/// prints what that gave back.
+/// Invalidates the cache of the training, trims what is idle on pages that live arrays are not on,
+/// and prints what that gave back.
 pub(crate) fn print_invalidation(out: &mut dyn Write, device: &Device) -> io::Result<()> {
     let before = device.memory_stats().reserved_bytes;
     let given_back = invalidate_cache("train");

@@ -1,12 +1,14 @@
-//! Factorizations of dense matrices for `cachescope`: the crate [faer], compiled once for `f32` and `f64`.
+//! Factorizations of dense matrices for `cachescope`: the crate [faer], compiled once for `f32` and
+//! `f64`.
 //!
-//! faer is generic, and takes long to compile for a type. Here that happens once: [`Real`] is a table of plain
-//! functions over slices, none of which is generic, and nothing of faer is in a signature. So an edit of
-//! `cachescope`, or of a program that uses it, compiles nothing of faer again.
+//! faer is generic, and takes long to compile for a type. Here that happens once: [`Real`] is a
+//! table of plain functions over slices, none of which is generic, and nothing of faer is in a
+//! signature. So an edit of `cachescope`, or of a program that uses it, compiles nothing of faer
+//! again.
 //!
-//! A matrix is a slice without gaps, row by row or column by column as each function says. The functions take
-//! their workspace from the system's allocator, and return [`Failure::OutOfMemory`] where it has none. `threads` is
-//! how many threads of rayon's current pool may take part.
+//! A matrix is a slice without gaps, row by row or column by column as each function says. The
+//! functions take their workspace from the system's allocator, and return [`Failure::OutOfMemory`]
+//! where it has none. `threads` is how many threads of rayon's current pool may take part.
 //!
 //! # Examples
 //!
@@ -67,41 +69,43 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 
 /// The elements of matrices: `f32` and `f64`.
 pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
-    /// Overwrites `right`, rows of right-hand sides, with the solutions `x` of `a x = right`, by the LU factorization
-    /// with partial pivoting. `columns` are those of the square matrix `a` of `n` rows, and are overwritten.
+    /// Overwrites `right`, rows of right-hand sides, with the solutions `x` of `a x = right`, by
+    /// the LU factorization with partial pivoting. `columns` are those of the square matrix `a` of
+    /// `n` rows, and are overwritten.
     ///
     /// # Errors
     ///
     /// [`Failure::Singular`] and [`Failure::OutOfMemory`].
     fn solve(columns: &mut [Self], right: &mut [Self], n: usize, threads: usize) -> Outcome;
 
-    /// Writes the rows of the inverse of a square matrix of `n` rows. `columns` are those of the matrix, and are
-    /// overwritten.
+    /// Writes the rows of the inverse of a square matrix of `n` rows. `columns` are those of the
+    /// matrix, and are overwritten.
     ///
     /// # Errors
     ///
     /// As for [`solve`](Self::solve).
     fn invert(columns: &mut [Self], inverse: &mut [Self], n: usize, threads: usize) -> Outcome;
 
-    /// The determinant of a square matrix of `n` rows: 1 for none. It overflows only where the result does. `columns`
-    /// are those of the matrix, and are overwritten.
+    /// The determinant of a square matrix of `n` rows: 1 for none. It overflows only where the
+    /// result does. `columns` are those of the matrix, and are overwritten.
     ///
     /// # Errors
     ///
     /// [`Failure::OutOfMemory`].
     fn determinant(columns: &mut [Self], n: usize, threads: usize) -> Outcome<Self>;
 
-    /// Writes the rows of the Cholesky factor, a lower triangle, of a symmetric positive definite matrix of `n` rows.
-    /// `columns` are those of the matrix, of which the lower triangle is read, and are overwritten.
+    /// Writes the rows of the Cholesky factor, a lower triangle, of a symmetric positive definite
+    /// matrix of `n` rows. `columns` are those of the matrix, of which the lower triangle is read,
+    /// and are overwritten.
     ///
     /// # Errors
     ///
     /// [`Failure::NotPositiveDefinite`] and [`Failure::OutOfMemory`].
     fn cholesky(columns: &mut [Self], lower: &mut [Self], n: usize, threads: usize) -> Outcome;
 
-    /// Writes the rows of the factors `q` and `r` of a matrix of `[m, n]` rows and columns, by Householder's
-    /// reflections: of `[m, k]` and `[k, n]`, `k` being the smaller one. `columns` are those of the matrix, and are
-    /// overwritten.
+    /// Writes the rows of the factors `q` and `r` of a matrix of `[m, n]` rows and columns, by
+    /// Householder's reflections: of `[m, k]` and `[k, n]`, `k` being the smaller one. `columns`
+    /// are those of the matrix, and are overwritten.
     ///
     /// # Errors
     ///
@@ -114,9 +118,9 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
         threads: usize,
     ) -> Outcome;
 
-    /// Writes the singular values of a matrix of `[m, n]` rows and columns, the largest first, and where asked for
-    /// the rows of `u` and of the transposed `v`: of `[m, k]` and `[k, n]`, `k` being the smaller one. `rows` are
-    /// those of the matrix.
+    /// Writes the singular values of a matrix of `[m, n]` rows and columns, the largest first, and
+    /// where asked for the rows of `u` and of the transposed `v`: of `[m, k]` and `[k, n]`, `k`
+    /// being the smaller one. `rows` are those of the matrix.
     ///
     /// # Errors
     ///
@@ -129,9 +133,9 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
         threads: usize,
     ) -> Outcome;
 
-    /// Writes the eigenvalues of a symmetric matrix of `n` rows, the smallest first, and where asked for the rows of
-    /// the matrix whose columns are the eigenvectors. `rows` are those of the matrix, of which the lower triangle is
-    /// read.
+    /// Writes the eigenvalues of a symmetric matrix of `n` rows, the smallest first, and where
+    /// asked for the rows of the matrix whose columns are the eigenvectors. `rows` are those of the
+    /// matrix, of which the lower triangle is read.
     ///
     /// # Errors
     ///

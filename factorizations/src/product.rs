@@ -1,7 +1,8 @@
 //! The product of the pivots.
 
-/// The product of `factors`, which overflows or underflows only where the result does, negated where `swaps` is odd.
-/// From a factor of zero on, the rest does not count: they were divided by it.
+/// The product of `factors`, which overflows or underflows only where the result does, negated
+/// where `swaps` is odd. From a factor of zero on, the rest does not count: they were divided by
+/// it.
 pub(crate) fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
     let (mut product, mut exponent) = (if swaps.is_multiple_of(2) { 1.0 } else { -1.0 }, 0_i64);
     for factor in factors {
@@ -17,8 +18,8 @@ pub(crate) fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
 
 const TWO_TO_54: f64 = 18_014_398_509_481_984.0;
 
-/// A fraction of at least 1/2 and below 1, and the power of two that it is to be multiplied with. Zero, infinities
-/// and NaN are their own fractions.
+/// A fraction of at least 1/2 and below 1, and the power of two that it is to be multiplied with.
+/// Zero, infinities and NaN are their own fractions.
 fn split(value: f64) -> (f64, i64) {
     if value == 0.0 || !value.is_finite() {
         return (value, 0);

@@ -29,8 +29,8 @@ pub(crate) fn factor<T: RealField + Copy>(
         Some(_) => ComputeSvdVectors::Thin,
         None => ComputeSvdVectors::No,
     };
-    // Rows of the matrix are columns of the transposed one, and so are those of the factors: a = u s vᵀ is
-    // aᵀ = v s uᵀ.
+    // Rows of the matrix are columns of the transposed one, and so are those of the factors: a = u
+    // s vᵀ is aᵀ = v s uᵀ.
     let needed = svd_scratch::<T>(n, m, wanted, wanted, par, Spec::default());
     let mut memory = workspace(needed)?;
     let stack = MemStack::new(&mut memory);

@@ -31,8 +31,8 @@ pub(crate) fn parallel(threads: usize) -> Par {
 /// Elements along each side of a tile.
 const TILE: usize = 16;
 
-/// Writes the rows of a matrix of which `columns` are the columns, `height` elements each. faer is several times as
-/// fast where it writes columns.
+/// Writes the rows of a matrix of which `columns` are the columns, `height` elements each. faer is
+/// several times as fast where it writes columns.
 pub(crate) fn to_rows<T: Copy>(columns: &[T], rows: &mut [T], height: usize) {
     let width = rows.len() / height.max(1);
     for top in (0..height).step_by(TILE) {

@@ -1,4 +1,5 @@
-//! Each function by what its results are multiplied to, for matrices of many shapes and any number of threads.
+//! Each function by what its results are multiplied to, for matrices of many shapes and any number
+//! of threads.
 
 use std::fmt::Debug;
 

@@ -1,9 +1,9 @@
 //! The search for `.await` in a scope's block.
 //!
-//! It reads tokens, so it also sees into the arguments of macros, where the word may stand without its dot, and
-//! into macros that the block defines. The expansion of other macros is visible to the compiler alone, which then
-//! reports that the future holds the guard. A nested async block, closure or function may await: its code runs
-//! when its future is polled, not where it is written.
+//! It reads tokens, so it also sees into the arguments of macros, where the word may stand without
+//! its dot, and into macros that the block defines. The expansion of other macros is visible to the
+//! compiler alone, which then reports that the future holds the guard. A nested async block,
+//! closure or function may await: its code runs when its future is polled, not where it is written.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser};

@@ -1,5 +1,5 @@
-//! The block of a scope. It is found by its delimiters and never parsed: the compiler reports on the user's own
-//! tokens, and new syntax needs no new version of this crate.
+//! The block of a scope. It is found by its delimiters and never parsed: the compiler reports on
+//! the user's own tokens, and new syntax needs no new version of this crate.
 
 use crate::awaits;
 use proc_macro2::{Delimiter, Group, Punct, Spacing, Span, TokenStream, TokenTree};

@@ -8,28 +8,31 @@
 //! }
 //! ```
 //!
-//! The body is no closure, so `?`, `return`, `break` and `continue` leave through the guard. It is the arm of a
-//! `match`, because only there all of this holds:
+//! The body is no closure, so `?`, `return`, `break` and `continue` leave through the guard. It is
+//! the arm of a `match`, because only there all of this holds:
 //!
 //! - temporaries of its last expression die at the end of the arm, before the guard, in every
-//!   edition; at the end of a block they would outlive the guard before edition 2024 (a `let` extends
-//!   the life of some, as in `let x = cache_scope!("a", { &make() })`, here as in a plain block);
-//! - the type that the caller expects reaches the value, so coercions and closures infer as in a plain
-//!   block; a `let` for the value would stop that;
+//!   edition; at the end of a block they would outlive the guard before edition 2024 (a `let`
+//!   extends the life of some, as in `let x = cache_scope!("a", { &make() })`, here as in a plain
+//!   block);
+//! - the type that the caller expects reaches the value, so coercions and closures infer as in a
+//!   plain block; a `let` for the value would stop that;
 //! - no code follows it, so a block that diverges leaves nothing unreachable.
 //!
-//! The guard is a temporary of the `match` without a name: items have no hygiene, so a name in a pattern could
-//! mean a static, a constant or a unit structure of the caller's. The guard dies at the end of the outer block.
-//! The temporaries of the name and the options die at the end of the block around `enter`. Both blocks have
-//! this crate's edition, 2024, whatever the caller's is.
+//! The guard is a temporary of the `match` without a name: items have no hygiene, so a name in a
+//! pattern could mean a static, a constant or a unit structure of the caller's. The guard dies at
+//! the end of the outer block. The temporaries of the name and the options die at the end of the
+//! block around `enter`. Both blocks have this crate's edition, 2024, whatever the caller's is.
 //!
-//! The span of `held` is the beginning of the body, as if the caller had written it. There the compiler points
-//! where a future holds the guard, and there clippy looks, which skips the code of other crates' macros.
+//! The span of `held` is the beginning of the body, as if the caller had written it. There the
+//! compiler points where a future holds the guard, and there clippy looks, which skips the code of
+//! other crates' macros.
 //!
 //! The inner braces are a block at the end of a block, where inner attributes may stand. Every
-//! brace here has the hygiene of this crate, so that lints on superfluous ones do not take them for the
-//! user's. The one item, the static of a call site, lives in a block with no user code. Paths begin at the
-//! path of the crate, primitive types included: the caller may have items called `core` and `str`.
+//! brace here has the hygiene of this crate, so that lints on superfluous ones do not take them for
+//! the user's. The one item, the static of a call site, lives in a block with no user code. Paths
+//! begin at the path of the crate, primitive types included: the caller may have items called
+//! `core` and `str`.
 
 use crate::body::Body;
 use crate::options::{Key, ScopeOption};
@@ -60,7 +63,8 @@ pub(crate) fn uncached(call: &Uncached) -> TokenStream {
 fn guarded(krate: &TokenStream, enter: &TokenStream, body: &Body) -> TokenStream {
     let mut block = Group::new(Delimiter::Brace, body.tokens.clone());
     block.set_span(Span::mixed_site().located_at(body.span));
-    // The span of a call is from its first token, which is not in the path of the crate, to its last.
+    // The span of a call is from its first token, which is not in the path of the crate, to its
+    // last.
     let held = quote_spanned! {body.span=> <#krate::scope::ScopeGuard>::held };
     let mut entered = Group::new(
         Delimiter::Parenthesis,
@@ -85,8 +89,8 @@ fn enter_site_with(krate: &TokenStream, name: &LitStr, options: &[ScopeOption]) 
     quote_spanned! {Span::mixed_site()=> #krate::__private::enter_site(#site, #options) }
 }
 
-/// The name is only borrowed. The conversion has the span of its tokens, for the compiler to
-/// point there if they make no string; the first one is the bracket, because the path of the crate is of
+/// The name is only borrowed. The conversion has the span of its tokens, for the compiler to point
+/// there if they make no string; the first one is the bracket, because the path of the crate is of
 /// another expansion, with which the span would be the whole call.
 fn enter_named(krate: &TokenStream, name: &Expr, options: &[ScopeOption]) -> TokenStream {
     let options = scope_options(krate, options);
@@ -107,7 +111,8 @@ fn call_site(krate: &TokenStream, name: &LitStr) -> TokenStream {
     }
 }
 
-/// The path of the standard library's core, which the caller may call otherwise, or something else so.
+/// The path of the standard library's core, which the caller may call otherwise, or something else
+/// so.
 pub(crate) fn core_at(krate: &TokenStream, span: Span) -> TokenStream {
     let krate = krate_at(krate, span);
     quote_spanned! {span=> #krate::__private::core }

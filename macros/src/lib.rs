@@ -1,8 +1,8 @@
 //! The procedural macros of cachescope; use them through that crate.
 //!
-//! Each call arrives as `(path) tokens…`: the path of the crate `cachescope` as the
-//! `macro_rules!` front resolved it, then the user's tokens. With that path, and hygiene for every local name,
-//! the expansion works without imports and under any name of the crate.
+//! Each call arrives as `(path) tokens…`: the path of the crate `cachescope` as the `macro_rules!`
+//! front resolved it, then the user's tokens. With that path, and hygiene for every local name, the
+//! expansion works without imports and under any name of the crate.
 
 mod awaits;
 mod body;

@@ -27,7 +27,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         }
     }
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    // The names of variables are such that no constant of the user's has them, which a pattern would mean.
+    // The names of variables are such that no constant of the user's has them, which a pattern
+    // would mean.
     let (map, zip) = (
         quote!(#krate::grad::MapArrays),
         quote!(#krate::grad::ZipArrays),
@@ -40,7 +41,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             mapped.push(quote!(#member: ::core::clone::Clone::clone(&self.#member)));
             continue;
         }
-        // With the type of the field, at which the compiler then reports that it holds no parameters.
+        // With the type of the field, at which the compiler then reports that it holds no
+        // parameters.
         let of_field = &field.ty;
         let parameters = quote!(<#of_field as #krate::grad::Parameters>);
         mapped.push(quote!(#member: {
@@ -76,7 +78,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// How a field is reached, and what it is called: by its name, or its number in a structure without names.
+/// How a field is reached, and what it is called: by its name, or its number in a structure without
+/// names.
 fn member(field: &Field, number: usize) -> (Member, String) {
     match &field.ident {
         Some(name) => (Member::Named(name.clone()), name.unraw().to_string()),

@@ -158,8 +158,8 @@ impl Error {
         }
     }
 
-    /// The line of the program whose call failed, which `Display` appends to the message. For a deferred error
-    /// it is the call that caused it. `None` where the line is not known.
+    /// The line of the program whose call failed, which `Display` appends to the message. For a
+    /// deferred error it is the call that caused it. `None` where the line is not known.
     ///
     /// # Examples
     ///
@@ -286,8 +286,8 @@ impl<T> AtCaller for Result<T> {
     }
 }
 
-/// Returns `location`, unless it is in this crate, in the crate `cachescope`, or in the standard library, which calls
-/// `from_str` and `try_from`.
+/// Returns `location`, unless it is in this crate, in the crate `cachescope`, or in the standard
+/// library, which calls `from_str` and `try_from`.
 pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let file = location.file();
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
@@ -296,8 +296,8 @@ pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static L
     (!is_std && !is_own).then_some(location)
 }
 
-/// Returns the folder of the sources of `cachescope`, where those of this crate are in the folder `own`: above it in the
-/// repository, and beside it among packages.
+/// Returns the folder of the sources of `cachescope`, where those of this crate are in the folder
+/// `own`: above it in the repository, and beside it among packages.
 pub(crate) fn sources_of_arrays(own: &str) -> String {
     let package = own.trim_end_matches(['/', '\\']);
     let package = package.strip_suffix("src").unwrap_or(package);

@@ -1,11 +1,11 @@
-//! The public macros. They pass `$crate` to the procedural macros, so that paths are right even if this crate
-//! is renamed.
+//! The public macros. They pass `$crate` to the procedural macros, so that paths are right even if
+//! this crate is renamed.
 
 /// Runs a block of code inside a named cache, and evaluates to the block's value.
 ///
-/// Every array and buffer that the block allocates on the scope's device comes from the cache of this name;
-/// from the second entry on, it reuses the memory of the first. At exit, on whichever path, the cache keeps or
-/// frees its idle blocks according to its [`Policy`](crate::Policy).
+/// Every array and buffer that the block allocates on the scope's device comes from the cache of
+/// this name; from the second entry on, it reuses the memory of the first. At exit, on whichever
+/// path, the cache keeps or frees its idle blocks according to its [`Policy`](crate::Policy).
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;
@@ -24,10 +24,11 @@
 ///
 /// # The block
 ///
-/// It is an ordinary block, not a closure: `?`, `return`, `break` and `continue` act on the surrounding code
-/// and leave the scope. The scope exits after the temporaries of the block's last expression are dropped, in
-/// every edition. (The `let` in `let x = cache_scope!("a", { &f() })` extends the lifetime of the borrowed
-/// value, as for any block; it then escapes the scope like any array.)
+/// It is an ordinary block, not a closure: `?`, `return`, `break` and `continue` act on the
+/// surrounding code and leave the scope. The scope exits after the temporaries of the block's last
+/// expression are dropped, in every edition. (The `let` in `let x = cache_scope!("a", { &f() })`
+/// extends the lifetime of the borrowed value, as for any block; it then escapes the scope like any
+/// array.)
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;
@@ -49,8 +50,8 @@
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 ///
-/// The block may also be written between angle brackets. The last token of the call closes it, so comparisons
-/// and generics work inside:
+/// The block may also be written between angle brackets. The last token of the call closes it, so
+/// comparisons and generics work inside:
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;
@@ -64,8 +65,8 @@
 ///
 /// # Awaiting
 ///
-/// The block cannot contain `.await`: a scope belongs to one thread from entry to exit. Awaits in a nested
-/// `async` block are allowed.
+/// The block cannot contain `.await`: a scope belongs to one thread from entry to exit. Awaits in a
+/// nested `async` block are allowed.
 ///
 /// ```compile_fail
 /// # extern crate cachescope_memory as cachescope;
@@ -75,11 +76,11 @@
 /// # }
 /// ```
 ///
-/// The macro finds `.await` anywhere in the call, in arguments of other macros and in macros defined in the
-/// block too. It cannot see an `.await` in the expansion of an external macro, such as `tokio::select!`. A
-/// future suspended there is not `Send`, because [`ScopeGuard`](crate::scope::ScopeGuard) is not, and the
-/// compiler names the macro and the scope where `Send` is required. Elsewhere clippy finds it with this in
-/// `clippy.toml`:
+/// The macro finds `.await` anywhere in the call, in arguments of other macros and in macros
+/// defined in the block too. It cannot see an `.await` in the expansion of an external macro, such
+/// as `tokio::select!`. A future suspended there is not `Send`, because
+/// [`ScopeGuard`](crate::scope::ScopeGuard) is not, and the compiler names the macro and the scope
+/// where `Send` is required. Elsewhere clippy finds it with this in `clippy.toml`:
 ///
 /// ```toml
 /// await-holding-invalid-types = [
@@ -87,10 +88,10 @@
 /// ]
 /// ```
 ///
-/// A future that is nevertheless suspended inside a scope leaves it open: until it resumes, the cache serves
-/// the other work of its thread. No block is shared by that. If scopes are then left out of order,
-/// [`scope::report`](crate::scope::report) says so, and [`CacheStats::out_of_order_exits`](crate::CacheStats)
-/// counts it.
+/// A future that is nevertheless suspended inside a scope leaves it open: until it resumes, the
+/// cache serves the other work of its thread. No block is shared by that. If scopes are then left
+/// out of order, [`scope::report`](crate::scope::report) says so, and
+/// [`CacheStats::out_of_order_exits`](crate::CacheStats) counts it.
 ///
 /// # The name
 ///
@@ -107,10 +108,12 @@
 ///
 /// # Options
 ///
-/// In any order between name and block. They are evaluated in source order, before the scope is entered:
+/// In any order between name and block. They are evaluated in source order, before the scope is
+/// entered:
 ///
 /// - `policy = …`, a [`Policy`](crate::Policy): what happens to idle blocks;
-/// - `max_bytes = …`, a `u64`: the limit on idle and live bytes, beyond which requests bypass the cache;
+/// - `max_bytes = …`, a `u64`: the limit on idle and live bytes, beyond which requests bypass the
+///   cache;
 /// - `device = …`, a `&Device`: the device of the cache, which is also current inside; by default
 ///   [`Device::current`](crate::Device::current).
 ///
@@ -135,9 +138,10 @@ macro_rules! cache_scope {
 
 /// Runs a block or an expression outside every cache, and evaluates to its value.
 ///
-/// Use it inside a scope for a result or a parameter that outlives the scope: the memory comes directly from
-/// the device's pool and returns there. A [`cache_scope!`](crate::cache_scope) inside binds its cache again. As
-/// in the block of a scope, `.await` is not allowed, and the same holds for macros that await.
+/// Use it inside a scope for a result or a parameter that outlives the scope: the memory comes
+/// directly from the device's pool and returns there. A [`cache_scope!`](crate::cache_scope) inside
+/// binds its cache again. As in the block of a scope, `.await` is not allowed, and the same holds
+/// for macros that await.
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;

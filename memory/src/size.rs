@@ -19,8 +19,8 @@ pub(crate) const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
     }
 }
 
-/// A number of bytes, displayed in the largest binary unit that is at least 1, with up to two decimals: "512
-/// B", "1.5 KiB", "2 GiB".
+/// A number of bytes, displayed in the largest binary unit that is at least 1, with up to two
+/// decimals: "512 B", "1.5 KiB", "2 GiB".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
@@ -61,7 +61,8 @@ pub(crate) enum SizeSetting {
 /// One percent in millionths.
 const PERCENT: u64 = 10_000;
 
-/// The units in lower case, and their bytes. A single letter is binary, as in Java, Docker and systemd.
+/// The units in lower case, and their bytes. A single letter is binary, as in Java, Docker and
+/// systemd.
 const UNITS: [(&str, u64); 18] = [
     ("", 1),
     ("b", 1),
@@ -154,8 +155,9 @@ fn scale(number: &str, unit: u64) -> std::result::Result<u64, String> {
 impl FromStr for SizeSetting {
     type Err = Error;
 
-    /// Parses a number and a unit, case-insensitive, with an optional space: B, KB MB GB TB (powers of 1000),
-    /// KiB MiB GiB TiB (powers of 1024; Ki and K for short), none for bytes, or % for a share of the device.
+    /// Parses a number and a unit, case-insensitive, with an optional space: B, KB MB GB TB (powers
+    /// of 1000), KiB MiB GiB TiB (powers of 1024; Ki and K for short), none for bytes, or % for a
+    /// share of the device.
     fn from_str(text: &str) -> Result<Self> {
         Self::parse(text).map_err(|reason| {
             Error::new(

@@ -124,7 +124,8 @@ impl Point {
 
 /// All points, in the order of their first allocations.
 ///
-/// Invariant: no two have the same frames, on which the viewer fails. Places may, as two calls on one line.
+/// Invariant: no two have the same frames, on which the viewer fails. Places may, as two calls on
+/// one line.
 #[derive(Debug, Default)]
 struct Points {
     points: Vec<Point>,

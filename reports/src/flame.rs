@@ -43,7 +43,8 @@ struct Scale {
     levels: usize,
 }
 
-/// Writes a flame graph of the live bytes at the peak of the device, by scope and line, or by backtrace.
+/// Writes a flame graph of the live bytes at the peak of the device, by scope and line, or by
+/// backtrace.
 ///
 /// # Errors
 ///

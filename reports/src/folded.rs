@@ -1,4 +1,5 @@
-//! Folded stacks of what was live at the peak: one line each, for every tool that draws flame graphs.
+//! Folded stacks of what was live at the peak: one line each, for every tool that draws flame
+//! graphs.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -7,7 +8,8 @@ use crate::lifetimes::{lifetimes, live_at, peak};
 use crate::place::Place;
 use crate::profile::Profile;
 
-/// Writes a line for each place: its frames from the outermost in, and its live bytes at the peak of the device.
+/// Writes a line for each place: its frames from the outermost in, and its live bytes at the peak
+/// of the device.
 ///
 /// The frames are those of the backtrace, else the scope and the line.
 ///

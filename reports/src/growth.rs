@@ -9,8 +9,9 @@ use crate::profile::{EventKind, Profile};
 
 /// How the memory of a scope grows on a thread.
 ///
-/// Only entries count that were entered and left in the recording, and that are not inside another entry of their scope. What
-/// an entry leaves is what was allocated in it, on its thread, and lives after it.
+/// Only entries count that were entered and left in the recording, and that are not inside another
+/// entry of their scope. What an entry leaves is what was allocated in it, on its thread, and lives
+/// after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Growth {
@@ -22,7 +23,8 @@ pub struct Growth {
     pub entries: u64,
     /// What an entry left on average, over the second half of the entries: after what is made once.
     pub left_bytes_per_entry: u64,
-    /// For how many entries in a row, up to the last, the live bytes of the cache were higher at the exit than at the one before.
+    /// For how many entries in a row, up to the last, the live bytes of the cache were higher at
+    /// the exit than at the one before.
     pub rising_entries: u64,
     /// The same by line, the most first.
     pub sites: Vec<SiteGrowth>,
@@ -38,9 +40,11 @@ pub struct SiteGrowth {
     pub left_bytes_per_entry: u64,
 }
 
-/// The growth of each scope on each thread where it was entered and left, that which leaves most first.
+/// The growth of each scope on each thread where it was entered and left, that which leaves most
+/// first.
 ///
-/// An entry may leave memory and not grow it, as where each result replaces the one before: then few exits in a row rise.
+/// An entry may leave memory and not grow it, as where each result replaces the one before: then
+/// few exits in a row rise.
 pub fn growth(profile: &Profile) -> Vec<Growth> {
     let nesting = Nesting::of(profile);
     let groups = groups(profile, &nesting);

@@ -1,4 +1,5 @@
-//! Allocations with their frees, and what follows from them: the live bytes over time, and their peak.
+//! Allocations with their frees, and what follows from them: the live bytes over time, and their
+//! peak.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,8 @@ use crate::profile::{Event, EventKind, Profile};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lifetime {
-    /// The event that allocated, as an index of [`Profile::events`]; `None` before the recording began.
+    /// The event that allocated, as an index of [`Profile::events`]; `None` before the recording
+    /// began.
     pub allocated: Option<usize>,
     /// The event that freed it; `None` where it was live at the end.
     pub freed: Option<usize>,
@@ -26,10 +28,11 @@ impl Lifetime {
     }
 }
 
-/// The lifetimes of a profile, in the order of their allocations, those from before the recording first.
+/// The lifetimes of a profile, in the order of their allocations, those from before the recording
+/// first.
 ///
-/// A free whose allocation is not among the events ends one from before the recording; an allocation where something is
-/// live at that address, whose free was lost, ends that.
+/// A free whose allocation is not among the events ends one from before the recording; an
+/// allocation where something is live at that address, whose free was lost, ends that.
 pub fn lifetimes(profile: &Profile) -> Vec<Lifetime> {
     let mut before = Vec::new();
     let mut known: Vec<Lifetime> = Vec::new();
@@ -72,11 +75,13 @@ pub fn lifetimes(profile: &Profile) -> Vec<Lifetime> {
 pub struct Peak {
     /// Live bytes.
     pub bytes: u64,
-    /// The event that reached it, as an index of [`Profile::events`]; `None` where that was at the beginning.
+    /// The event that reached it, as an index of [`Profile::events`]; `None` where that was at the
+    /// beginning.
     pub event: Option<usize>,
 }
 
-/// The peak of the live bytes, those from before the recording included as far as their frees are known.
+/// The peak of the live bytes, those from before the recording included as far as their frees are
+/// known.
 pub fn peak(profile: &Profile, lifetimes: &[Lifetime]) -> Peak {
     let before = |lifetime: &&Lifetime| lifetime.allocated.is_none();
     let sizes = lifetimes.iter().filter(before).map(|own| own.bytes);

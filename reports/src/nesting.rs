@@ -38,12 +38,14 @@ pub(crate) struct Mark {
 
 /// All slices of a profile.
 ///
-/// Invariant: on each thread they nest, whatever of the events was lost. What was entered and never left ends with what
-/// is around it; what was left and never entered began before the recording if nothing is open, else it is not told.
+/// Invariant: on each thread they nest, whatever of the events was lost. What was entered and never
+/// left ends with what is around it; what was left and never entered began before the recording if
+/// nothing is open, else it is not told.
 #[derive(Debug, Default)]
 pub(crate) struct Nesting {
     pub(crate) slices: Vec<Slice>,
-    /// Those that begin before the recording first, then by event; at one event inner slices end first.
+    /// Those that begin before the recording first, then by event; at one event inner slices end
+    /// first.
     pub(crate) marks: Vec<Mark>,
     /// For each event, the innermost entry of a scope that its thread was in.
     pub(crate) entries: Vec<Option<usize>>,
@@ -86,7 +88,8 @@ impl Nesting {
             .all(|outer| self.slices[outer].activity != activity)
     }
 
-    /// The entry that an allocation belongs to: of those of its scope that its thread was in, the outermost.
+    /// The entry that an allocation belongs to: of those of its scope that its thread was in, the
+    /// outermost.
     pub(crate) fn entry_of(&self, profile: &Profile, lifetime: &Lifetime) -> Option<usize> {
         let allocated = lifetime.allocated?;
         let own = Activity::Scope(profile.events[allocated].scope);
@@ -160,8 +163,8 @@ impl Nesting {
         }
     }
 
-    /// Puts the slices from before the recording around what is in them. On a thread, those that ended later are around
-    /// those that ended earlier.
+    /// Puts the slices from before the recording around what is in them. On a thread, those that
+    /// ended later are around those that ended earlier.
     fn begin_before(&mut self, profile: &Profile) {
         let mut around: BTreeMap<u32, usize> = BTreeMap::new();
         let mut begins = Vec::new();

@@ -1,7 +1,8 @@
 //! A trace for <https://ui.perfetto.dev>, in the JSON format of Chrome.
 //!
-//! Live bytes are a counter with one series for each scope, reserved bytes another. Entries of scopes and operations are slices
-//! on their threads; the lifetimes of allocations, and what an asynchronous device did, are asynchronous slices, since they may overlap.
+//! Live bytes are a counter with one series for each scope, reserved bytes another. Entries of
+//! scopes and operations are slices on their threads; the lifetimes of allocations, and what an
+//! asynchronous device did, are asynchronous slices, since they may overlap.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};

@@ -113,8 +113,8 @@ impl Place {
         event.stack.map_or(line, Self::Stack)
     }
 
-    /// Its frames as text, from the innermost out: those of the backtrace, else the line and the scope around it. At least
-    /// one.
+    /// Its frames as text, from the innermost out: those of the backtrace, else the line and the
+    /// scope around it. At least one.
     pub(crate) fn frames(self, profile: &Profile) -> Vec<String> {
         match self {
             Self::Stack(number) => {

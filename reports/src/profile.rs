@@ -7,7 +7,8 @@
 pub struct Profile {
     /// The device, "host" or "cuda:0".
     pub device: String,
-    /// The beginning of the recording, in nanoseconds since 1970 in UTC; times of events count from it.
+    /// The beginning of the recording, in nanoseconds since 1970 in UTC; times of events count from
+    /// it.
     pub began_unix_ns: u64,
     /// The length of the recording in nanoseconds.
     pub duration_ns: u64,
@@ -15,7 +16,8 @@ pub struct Profile {
     pub call_sites: Vec<CallSite>,
     /// Names of scopes, by their number.
     pub scopes: Vec<String>,
-    /// Backtraces, by their number, each from the innermost frame out. Empty unless they were asked for.
+    /// Backtraces, by their number, each from the innermost frame out. Empty unless they were asked
+    /// for.
     pub stacks: Vec<Vec<Frame>>,
     /// What was reserved as the recording began.
     pub segments: Vec<Segment>,
@@ -95,7 +97,8 @@ pub enum EventKind {
     Free,
     /// The same, where other streams may still use the block: it is pending.
     FreePending,
-    /// The block allocated last on this thread, at this address, is a copy that a write to shared memory forced.
+    /// The block allocated last on this thread, at this address, is a copy that a write to shared
+    /// memory forced.
     CopyOnWrite,
     /// Memory was reserved from the device: a segment, or pages of one.
     Reserve,
@@ -119,23 +122,26 @@ pub enum EventKind {
     OperationBegin,
     /// The operation that began last on this thread ended.
     OperationEnd,
-    /// An allocation of which it is not known whether it was a hit: in recordings of other allocators.
+    /// An allocation of which it is not known whether it was a hit: in recordings of other
+    /// allocators.
     Allocate,
-    /// Other streams are done with what was pending from this address on. `bytes`: how far, which may be an arena with many
-    /// suballocations.
+    /// Other streams are done with what was pending from this address on. `bytes`: how far, which
+    /// may be an arena with many suballocations.
     FreeCompleted,
-    /// The stream waits for what another was given so far. `bytes`: the number of that other stream.
+    /// The stream waits for what another was given so far. `bytes`: the number of that other
+    /// stream.
     StreamWait,
     /// Rung 2 of the reclaim ladder: idle memory is released. `bytes`: requested.
     ReleaseIdle,
     /// Rung 3: idle blocks of named caches are taken. `bytes`: requested.
     ReclaimCaches,
-    /// Rung 4: the host waits for the streams of pending blocks, if there are any. `bytes`: requested.
+    /// Rung 4: the host waits for the streams of pending blocks, if there are any. `bytes`:
+    /// requested.
     WaitPending,
     /// Rung 5: the pressure callbacks are called, if there are any. `bytes`: requested.
     PressureCallbacks,
-    /// What an operation did on an asynchronous device, as CUDA's are. The time is when the device began with it; `bytes`:
-    /// nanoseconds that it took.
+    /// What an operation did on an asynchronous device, as CUDA's are. The time is when the device
+    /// began with it; `bytes`: nanoseconds that it took.
     Kernel,
 }
 

@@ -10,7 +10,8 @@ use crate::profile::Profile;
 use crate::sites::{SiteSummary, by_call_site};
 use crate::size::Size;
 
-/// So wide a scope or a line is shown; what is wider is shortened from the left, since its end tells more.
+/// So wide a scope or a line is shown; what is wider is shortened from the left, since its end
+/// tells more.
 const WIDEST: usize = 48;
 
 /// So many lines are told of each growth.

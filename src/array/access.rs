@@ -47,8 +47,9 @@ pub(in crate::array) fn fill<T: AnyElement>(
     let target = writable::<T>(buffer, first, count);
     let size_bytes = (count * size_of::<T>()) as u64;
     let backend = buffer.device().backend();
-    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it. An
-    // element has 1, 2, 4, 8 or 16 bytes, blocks are aligned for every element, and these are whole ones.
+    // SAFETY: `writable` checked that the bytes lie in this buffer and that nobody else holds it.
+    // An element has 1, 2, 4, 8 or 16 bytes, blocks are aligned for every element, and these are
+    // whole ones.
     unsafe {
         backend.fill(
             buffer.stream(),
@@ -100,8 +101,9 @@ impl<'a, T: AnyElement> Elements<'a, T> {
             let pointer = host_pointer(first).cast::<T::Raw>().cast_const();
             // SAFETY: an array's indices lie in its buffer, which the array keeps alive for `'a`,
             // and every element between them was written: its invariants, and the stream that did
-            // is done. Blocks are aligned for every element. Writing takes a `&mut` of a buffer's only handle, so nothing writes
-            // while `array` is borrowed. Every bit pattern is a valid `Raw`.
+            // is done. Blocks are aligned for every element. Writing takes a `&mut` of a buffer's
+            // only handle, so nothing writes while `array` is borrowed. Every bit pattern is a
+            // valid `Raw`.
             Cow::Borrowed(unsafe { std::slice::from_raw_parts(pointer, count) })
         } else {
             buffer.take_deferred_error()?;
@@ -212,8 +214,8 @@ impl<'a, T: AnyElement> Elements<'a, T> {
     }
 }
 
-/// The first of `values` that is not right. They are looked at all together before one by one, which
-/// is much faster where all are.
+/// The first of `values` that is not right. They are looked at all together before one by one,
+/// which is much faster where all are.
 fn find_unless<T: Copy>(
     values: impl ExactSizeIterator<Item = T> + Clone,
     is_right: impl Fn(T) -> bool,

@@ -3,8 +3,8 @@
 use super::shape::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, Result};
 
-/// Axes of an array: one (`-1`), or several (`[0, 2]`, `&[isize]`, `Vec<isize>`) in any order. A negative one counts from
-/// the end.
+/// Axes of an array: one (`-1`), or several (`[0, 2]`, `&[isize]`, `Vec<isize>`) in any order. A
+/// negative one counts from the end.
 ///
 /// The conversion never fails. What is no axis of a shape, or named twice, is
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where it is used.

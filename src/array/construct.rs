@@ -248,7 +248,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Fills `chunk` with what `value` gives for the indices of a shape from `index` on, which is then the next one.
+/// Fills `chunk` with what `value` gives for the indices of a shape from `index` on, which is then
+/// the next one.
 fn fill_from_fn<T>(
     chunk: &mut [T],
     index: &mut [usize],

@@ -3,8 +3,9 @@
 use super::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// For vectors of `l`, `m`, … elements, as many views of shape `[l, m, …]`: view `i` holds, at each point of the grid,
-/// the element of vector `i` that the point's index on axis `i` names. NumPy's `meshgrid` with `indexing="ij"`.
+/// For vectors of `l`, `m`, … elements, as many views of shape `[l, m, …]`: view `i` holds, at each
+/// point of the grid, the element of vector `i` that the point's index on axis `i` names. NumPy's
+/// `meshgrid` with `indexing="ij"`.
 ///
 /// The views share the vectors' memory, and broadcast along the other axes.
 ///
@@ -23,7 +24,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// # Errors
 ///
 /// [`InvalidArgument`](ErrorKind::InvalidArgument) where one is no vector, and
-/// [`InvalidShape`](ErrorKind::InvalidShape) where there are more than 8, or the grid's size overflows.
+/// [`InvalidShape`](ErrorKind::InvalidShape) where there are more than 8, or the grid's size
+/// overflows.
 #[track_caller]
 pub fn meshgrid<T: AnyElement>(vectors: &[&Array<T>]) -> Result<Vec<Array<T>>> {
     for (number, vector) in vectors.iter().enumerate() {

@@ -85,8 +85,8 @@ impl Bits {
 pub(crate) const fn bits_of<T: Plain>(value: T) -> Bits {
     const { assert!(size_of::<T>() <= 16) };
     let mut words = [0u64; 2];
-    // SAFETY: `NoUninit` says that each of the bytes of `value` is initialised; there are at most 16, as asserted above.
-    // No function of bytemuck does this in a constant.
+    // SAFETY: `NoUninit` says that each of the bytes of `value` is initialised; there are at most
+    // 16, as asserted above. No function of bytemuck does this in a constant.
     unsafe {
         std::ptr::from_ref(&value)
             .cast::<u8>()

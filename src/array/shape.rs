@@ -7,7 +7,8 @@ use crate::error::{AtCaller, Error, ErrorCode, Result};
 /// The highest rank that an array can have.
 pub(crate) const MAX_RANK: usize = 8;
 
-/// The length of an axis that [`Array::reshape`](crate::Array::reshape) infers from the others: NumPy's `-1`.
+/// The length of an axis that [`Array::reshape`](crate::Array::reshape) infers from the others:
+/// NumPy's `-1`.
 ///
 /// Elsewhere it is a length like any other, and too long for every use.
 ///

@@ -61,7 +61,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `axes` does not name every axis once.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `axes` does not name every axis
+    /// once.
     #[track_caller]
     pub fn permute(&self, axes: &[usize]) -> Result<Self> {
         Ok(self.view(self.layout().permute(axes)?))
@@ -122,8 +123,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or its length
-    /// is not 1.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or its
+    /// length is not 1.
     #[track_caller]
     pub fn squeeze(&self, axis: isize) -> Result<Self> {
         Ok(self.view(self.layout().squeeze(axis)?))
@@ -143,9 +144,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the array does not broadcast to `shape`,
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has a rank above 8 or a size that
-    /// overflows.
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the array does not broadcast to
+    /// `shape`, [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has a rank above 8
+    /// or a size that overflows.
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into();
@@ -160,7 +161,8 @@ impl<T: AnyElement> Array<T> {
     /// A negative step walks its range backwards from the range's end, as ndarray has it:
     /// `s![0..3;-1]` gives elements 2, 1 and 0.
     ///
-    /// What is written to the view is not seen in this array: [`slice_mut`](Self::slice_mut) writes into it.
+    /// What is written to the view is not seen in this array: [`slice_mut`](Self::slice_mut) writes
+    /// into it.
     ///
     /// # Examples
     ///
@@ -176,8 +178,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `selection` does not name every axis,
-    /// an index or a bound lies outside its axis, or a step is 0;
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `selection` does not name every
+    /// axis, an index or a bound lies outside its axis, or a step is 0;
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where new axes raise the rank above 8.
     #[track_caller]
     pub fn slice(&self, selection: impl AsRef<[SliceInfoElem]>) -> Result<Self> {
@@ -186,11 +188,13 @@ impl<T: AnyElement> Array<T> {
 
     /// A view of every window of `sizes` elements, in steps of one: NumPy's `sliding_window_view`.
     ///
-    /// The sizes are of the last axes, as many as there are sizes. In the view, these axes count the windows, and new
-    /// axes after all others are those of each window: windows `[3, 2]` of an array `[8, 6, 5]` are `[8, 4, 4, 3, 2]`.
-    /// Windows in longer steps are a [slice](Self::slice) of them.
+    /// The sizes are of the last axes, as many as there are sizes. In the view, these axes count
+    /// the windows, and new axes after all others are those of each window: windows `[3, 2]` of an
+    /// array `[8, 6, 5]` are `[8, 4, 4, 3, 2]`. Windows in longer steps are a [slice](Self::slice)
+    /// of them.
     ///
-    /// Windows overlap, so an element stands in several places. A write to the view copies it first.
+    /// Windows overlap, so an element stands in several places. A write to the view copies it
+    /// first.
     ///
     /// # Examples
     ///
@@ -209,9 +213,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are more sizes than axes, or a window is longer
-    /// than its axis; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the view's rank is above 8, or its size
-    /// overflows.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are more sizes than axes,
+    /// or a window is longer than its axis; [`InvalidShape`](crate::ErrorKind::InvalidShape) where
+    /// the view's rank is above 8, or its size overflows.
     #[track_caller]
     pub fn windows(&self, sizes: &[usize]) -> Result<Self> {
         let layout = self.layout().windows(sizes)?;
@@ -255,8 +259,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or `parts`
-    /// does not divide its length.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or
+    /// `parts` does not divide its length.
     #[track_caller]
     pub fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
         let layouts = self.layout().split(parts, axis)?;

@@ -139,8 +139,8 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(())
     }
 
-    /// Writes every remaining element in chunks: `fill` gets the position of a chunk's first element, counted
-    /// from here, and the chunk.
+    /// Writes every remaining element in chunks: `fill` gets the position of a chunk's first
+    /// element, counted from here, and the chunk.
     #[track_caller]
     pub(crate) fn fill_chunks(&mut self, mut fill: impl FnMut(usize, &mut [T])) -> Result<()> {
         self.flush()?;

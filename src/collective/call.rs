@@ -8,8 +8,9 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// How the elements of several ranks become one.
 ///
-/// On threads and over MPI, sums are computed in the order of the ranks, so that they repeat bit by bit, on any machine and by either
-/// engine. `f16` and `bf16` are summed in `f32` and rounded once. Integers wrap.
+/// On threads and over MPI, sums are computed in the order of the ranks, so that they repeat bit by
+/// bit, on any machine and by either engine. `f16` and `bf16` are summed in `f32` and rounded once.
+/// Integers wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reduce {
@@ -17,9 +18,11 @@ pub enum Reduce {
     Sum,
     /// Their sum divided by the number of ranks; of floats and complex numbers.
     Mean,
-    /// The largest; NaN where one is NaN (but by NCCL), true where one is true; not of complex numbers.
+    /// The largest; NaN where one is NaN (but by NCCL), true where one is true; not of complex
+    /// numbers.
     Max,
-    /// The smallest; NaN where one is NaN (but by NCCL), true where all are true; not of complex numbers.
+    /// The smallest; NaN where one is NaN (but by NCCL), true where all are true; not of complex
+    /// numbers.
     Min,
 }
 
@@ -116,8 +119,8 @@ impl Call {
         }
     }
 
-    /// What a rank gives itself where all give each other something: from where in the source, to where in the target, and how many
-    /// bytes.
+    /// What a rank gives itself where all give each other something: from where in the source, to
+    /// where in the target, and how many bytes.
     pub(super) fn own_part(&self, own: usize, size: usize) -> Option<(usize, usize, usize)> {
         let bytes = self.bytes();
         let part = bytes / size;
@@ -196,7 +199,8 @@ impl fmt::Display for Call {
     }
 }
 
-/// Elements of a range that one rank reduces begin at multiples of this: whole cache lines of any type.
+/// Elements of a range that one rank reduces begin at multiples of this: whole cache lines of any
+/// type.
 const UNIT: usize = 64;
 
 /// The elements of `count` that the rank `part` of `parts` reduces.

@@ -10,7 +10,8 @@ use crate::array::{AnyElement, Array, Buffer, Layout, Shape, refuse_followed};
 use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
 
 impl Group {
-    /// Makes each element that of all ranks together, on every rank: in place, in an array or a part of one.
+    /// Makes each element that of all ranks together, on every rank: in place, in an array or a
+    /// part of one.
     ///
     /// # Examples
     ///
@@ -30,8 +31,9 @@ impl Group {
     /// # Errors
     ///
     /// Those of [`barrier`](Self::barrier), here or where the array is used next;
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a rank has another shape; [`InvalidArgument`](ErrorKind::InvalidArgument) for a
-    /// type that cannot be reduced so; [`Unsupported`](ErrorKind::Unsupported) if gradients are computed through the array (pass
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a rank has another shape;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a type that cannot be reduced so;
+    /// [`Unsupported`](ErrorKind::Unsupported) if gradients are computed through the array (pass
     /// [`stop_gradient(&array)`](crate::grad::stop_gradient)).
     #[track_caller]
     pub fn all_reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce) -> Result<()> {
@@ -64,11 +66,13 @@ impl Group {
         self.to_new(x, Operation::AllReduce(reduce), *x.layout().shape())
     }
 
-    /// Makes each element that of all ranks together, on the rank `root`. On the others, the array is as it was.
+    /// Makes each element that of all ranks together, on the rank `root`. On the others, the array
+    /// is as it was.
     ///
     /// # Errors
     ///
-    /// Those of [`all_reduce`](Self::all_reduce), and [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no rank `root`.
+    /// Those of [`all_reduce`](Self::all_reduce), and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no rank `root`.
     #[track_caller]
     pub fn reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce, root: usize) -> Result<()> {
         self.check_rank("reduce", root)?;
@@ -110,7 +114,8 @@ impl Group {
         .at_caller()
     }
 
-    /// The arrays of all ranks, one after the other along the first axis; single values become a vector.
+    /// The arrays of all ranks, one after the other along the first axis; single values become a
+    /// vector.
     ///
     /// # Examples
     ///
@@ -130,7 +135,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Those of [`all_reduced`](Self::all_reduced), and [`InvalidShape`](ErrorKind::InvalidShape) for sizes that overflow.
+    /// Those of [`all_reduced`](Self::all_reduced), and [`InvalidShape`](ErrorKind::InvalidShape)
+    /// for sizes that overflow.
     #[track_caller]
     pub fn all_gather<T: AnyElement>(&self, x: &Array<T>) -> Result<Array<T>> {
         let mut dims = match x.shape() {
@@ -141,7 +147,8 @@ impl Group {
         self.to_new(x, Operation::AllGather, Shape::from(dims))
     }
 
-    /// The part of this rank of what all ranks are together: of the first axis, which is divided among the ranks.
+    /// The part of this rank of what all ranks are together: of the first axis, which is divided
+    /// among the ranks.
     ///
     /// # Examples
     ///
@@ -159,8 +166,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Those of [`all_reduced`](Self::all_reduced), and [`InvalidShape`](ErrorKind::InvalidShape) where the first axis does not
-    /// divide.
+    /// Those of [`all_reduced`](Self::all_reduced), and [`InvalidShape`](ErrorKind::InvalidShape)
+    /// where the first axis does not divide.
     #[track_caller]
     pub fn reduce_scatter<T: AnyElement>(&self, x: &Array<T>, reduce: Reduce) -> Result<Array<T>> {
         reduce.check("reduce_scatter", T::DTYPE)?;
@@ -168,7 +175,8 @@ impl Group {
         self.to_new(x, Operation::ReduceScatter(reduce), part)
     }
 
-    /// Of each rank the part for this one, one after the other: parts are those of the first axis, which is divided among the ranks.
+    /// Of each rank the part for this one, one after the other: parts are those of the first axis,
+    /// which is divided among the ranks.
     ///
     /// # Examples
     ///
@@ -193,10 +201,11 @@ impl Group {
         self.to_new(x, Operation::AllToAll, *x.layout().shape())
     }
 
-    /// Sends an array to the rank `to`, which receives it by [`recv`](Self::recv): of two ranks, in the order of the calls.
+    /// Sends an array to the rank `to`, which receives it by [`recv`](Self::recv): of two ranks, in
+    /// the order of the calls.
     ///
-    /// On threads and over MPI it is copied, and waits for nobody. NCCL's waits until it is received, as whatever uses the array or the
-    /// group next on this rank.
+    /// On threads and over MPI it is copied, and waits for nobody. NCCL's waits until it is
+    /// received, as whatever uses the array or the group next on this rank.
     ///
     /// # Examples
     ///
@@ -234,7 +243,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Those of [`all_reduce`](Self::all_reduce): the array stays as it was where another one was sent.
+    /// Those of [`all_reduce`](Self::all_reduce): the array stays as it was where another one was
+    /// sent.
     #[track_caller]
     pub fn recv<X: Exchanged>(&self, x: &mut X, from: usize) -> Result<()> {
         self.check_rank("recv", from)?;

@@ -106,13 +106,15 @@ impl HostCarrier {
         Ok(if self.members.own == 0 { own } else { told })
     }
 
-    /// Everybody tells everybody its colour and key, and the number of the group that it would lead. The first of a colour leads.
+    /// Everybody tells everybody its colour and key, and the number of the group that it would
+    /// lead. The first of a colour leads.
     #[track_caller]
     fn split(&self, (color, key): (usize, usize), settings: Settings) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let Members { ranks, own, .. } = &*self.members;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Of threads, one process numbers the groups of all ranks; elsewhere the leader's rank tells them apart.
+        // Of threads, one process numbers the groups of all ranks; elsewhere the leader's rank
+        // tells them apart.
         let group = ((ranks[*own] as u64) << 40) | number;
         let told = vec![color as u64, key as u64, group];
         let work = self.work(Call::of_words(Operation::AllGather, told.len()), settings);

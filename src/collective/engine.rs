@@ -52,30 +52,35 @@ pub(super) struct Work {
 pub(super) struct Memory {
     /// Whether it is a device's. The rank's own part is in its place then.
     pub(super) is_of_device: bool,
-    /// What the rank gives: so many elements as the call says; nothing where it receives, or does not broadcast.
+    /// What the rank gives: so many elements as the call says; nothing where it receives, or does
+    /// not broadcast.
     pub(super) source: *const u8,
-    /// What it gets: of all_gather what all ranks give, of reduce_scatter its part, nothing where it sends or is not the one that is
-    /// reduced to, else as much as it gives. It may be the source, but of all_gather, reduce_scatter and all_to_all.
+    /// What it gets: of all_gather what all ranks give, of reduce_scatter its part, nothing where
+    /// it sends or is not the one that is reduced to, else as much as it gives. It may be the
+    /// source, but of all_gather, reduce_scatter and all_to_all.
     pub(super) target: *mut u8,
 }
 
 /// Who asked for a piece of work, and may wait to hear whether the ranks agree.
 pub(super) trait Asker {
-    /// Tells whether all ranks came and agree, before anything is read or written. Answers whether somebody hears it.
+    /// Tells whether all ranks came and agree, before anything is read or written. Answers whether
+    /// somebody hears it.
     fn tell(&mut self, agreed: Result<()>) -> bool;
 }
 
-/// Carries the bytes of one rank. Its calls are made one after the other, in the order in which the rank asked for them.
+/// Carries the bytes of one rank. Its calls are made one after the other, in the order in which the
+/// rank asked for them.
 ///
-/// Invariant: each pair of ranks takes up what it does together in one order. A rank that finds out that another one does not, or
-/// is gone, or does not come in time, fails, and is gone for the others from then on.
+/// Invariant: each pair of ranks takes up what it does together in one order. A rank that finds out
+/// that another one does not, or is gone, or does not come in time, fails, and is gone for the
+/// others from then on.
 pub(super) trait Engine: Send {
     /// Takes part in a call. Where the ranks do not agree, all of them hear of it, and may go on.
     ///
     /// # Safety
     ///
-    /// Until this returns, and for good where its failure keeps the memory, source and target are readable and writable, aligned for
-    /// the elements, and used by nothing else.
+    /// Until this returns, and for good where its failure keeps the memory, source and target are
+    /// readable and writable, aligned for the elements, and used by nothing else.
     unsafe fn run(
         &mut self,
         work: &Work,
@@ -83,19 +88,21 @@ pub(super) trait Engine: Send {
         asker: &mut dyn Asker,
     ) -> Result<(), HostFailure>;
 
-    /// Whether the call may be made on memory of a device. If not, it is made on a copy of the host's.
+    /// Whether the call may be made on memory of a device. If not, it is made on a copy of the
+    /// host's.
     fn takes_device_memory(&self, _work: &Work) -> bool {
         false
     }
 
-    /// This rank could not take part in a call: it takes part in nothing any more, and the others hear why.
+    /// This rank could not take part in a call: it takes part in nothing any more, and the others
+    /// hear why.
     fn fail(&mut self, error: &Error);
 
     /// This rank has the group no longer.
     fn end(&mut self, members: &Members);
 
-    /// Nothing is asked for: goes on with what other ranks wait for. Answers after what time to go on; `None` where there is nothing
-    /// of the kind.
+    /// Nothing is asked for: goes on with what other ranks wait for. Answers after what time to go
+    /// on; `None` where there is nothing of the kind.
     fn go_on(&mut self) -> Option<Duration> {
         None
     }
@@ -115,7 +122,8 @@ pub(super) fn told(asker: &mut dyn Asker, outcome: Result<()>) -> Result<(), Hos
     }
 }
 
-/// Of what failed before anything was read or written: whoever asked hears it, or else who waits for the memory.
+/// Of what failed before anything was read or written: whoever asked hears it, or else who waits
+/// for the memory.
 pub(super) fn failed(asker: &mut dyn Asker, error: Error) -> Result<(), HostFailure> {
     if asker.tell(Err(error.clone())) {
         return Ok(());

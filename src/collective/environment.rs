@@ -29,7 +29,8 @@ struct NcclLaunch {
     address: (String, u16),
 }
 
-/// What MPI launchers say of the number of ranks: Open MPI, MPICH and whatever speaks PMI, Intel MPI.
+/// What MPI launchers say of the number of ranks: Open MPI, MPICH and whatever speaks PMI, Intel
+/// MPI.
 const MPI_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"];
 
 /// What a launcher that speaks PMIx says, which leaves the number of ranks to the library.
@@ -39,14 +40,17 @@ const PMIX: &str = "PMIX_RANK";
 const PORT: u16 = 29500;
 
 impl Group {
-    /// The group that this process is started in, as its launcher says by environment variables. In this order:
+    /// The group that this process is started in, as its launcher says by environment variables. In
+    /// this order:
     ///
-    /// - `mpirun`, or another launcher of MPI (`OMPI_COMM_WORLD_SIZE`, `PMI_SIZE`, `MPI_LOCALNRANKS`, `PMIX_RANK`):
-    ///   [`Group::mpi`]. The current device is as it was, whatever the number of CUDA devices.
-    /// - `torchrun` (`RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `MASTER_ADDR`, `MASTER_PORT`): NCCL, on the CUDA device of the number
-    ///   `LOCAL_RANK`.
-    /// - `srun` without PMI (`SLURM_PROCID`, `SLURM_NTASKS`, `SLURM_LOCALID`): likewise, on the device `SLURM_LOCALID`. Rank 0 is on
-    ///   the first machine of `SLURM_STEP_NODELIST`, unless `MASTER_ADDR` says another one.
+    /// - `mpirun`, or another launcher of MPI (`OMPI_COMM_WORLD_SIZE`, `PMI_SIZE`,
+    ///   `MPI_LOCALNRANKS`, `PMIX_RANK`): [`Group::mpi`]. The current device is as it was, whatever
+    ///   the number of CUDA devices.
+    /// - `torchrun` (`RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `MASTER_ADDR`, `MASTER_PORT`): NCCL, on
+    ///   the CUDA device of the number `LOCAL_RANK`.
+    /// - `srun` without PMI (`SLURM_PROCID`, `SLURM_NTASKS`, `SLURM_LOCALID`): likewise, on the
+    ///   device `SLURM_LOCALID`. Rank 0 is on the first machine of `SLURM_STEP_NODELIST`, unless
+    ///   `MASTER_ADDR` says another one.
     /// - Nothing of this, or one process alone: a group of one rank.
     ///
     /// # Examples
@@ -62,9 +66,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument), which names the variable, for one that is missing or cannot be read;
-    /// [`Unsupported`](ErrorKind::Unsupported) for several ranks of MPI in a build without the feature `mpi`; those of
-    /// [`Group::mpi`].
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), which names the variable, for one that is
+    /// missing or cannot be read; [`Unsupported`](ErrorKind::Unsupported) for several ranks of MPI
+    /// in a build without the feature `mpi`; those of [`Group::mpi`].
     #[track_caller]
     pub fn from_environment() -> Result<Self> {
         let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());

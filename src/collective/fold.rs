@@ -6,7 +6,8 @@ use num_complex::Complex;
 use super::call::Reduce;
 use crate::array::DType;
 
-/// Elements that are reduced at a time: their sums stay in registers, from the first row to the last.
+/// Elements that are reduced at a time: their sums stay in registers, from the first row to the
+/// last.
 const BLOCK: usize = 64;
 
 /// How elements of a type are reduced.
@@ -26,8 +27,9 @@ trait Summand: Copy {
 ///
 /// # Safety
 ///
-/// `rows` point to that many elements of `dtype`, `targets` to room for them, all aligned for it. Nothing else writes to the rows, or
-/// uses the targets, meanwhile. A target may be a row; otherwise they do not overlap.
+/// `rows` point to that many elements of `dtype`, `targets` to room for them, all aligned for it.
+/// Nothing else writes to the rows, or uses the targets, meanwhile. A target may be a row;
+/// otherwise they do not overlap.
 ///
 /// # Panics
 ///
@@ -178,7 +180,8 @@ unsafe fn fold_block<T: Summand, const N: usize>(
     }
     let results = sums.map(|sum| T::narrowed(finish(sum)));
     for target in targets {
-        // SAFETY: the target has room for so many elements, which nothing else uses; all rows have been read.
+        // SAFETY: the target has room for so many elements, which nothing else uses; all rows have
+        // been read.
         unsafe {
             let place = target.cast::<T>().add(start).cast::<[T; N]>();
             place.write(results);
@@ -349,7 +352,8 @@ mod tests {
         let mut result = vec![T::default(); rows[0].len()];
         let pointers: Vec<*const u8> = rows.iter().map(|row| row.as_ptr().cast()).collect();
         let target = result.as_mut_ptr().cast();
-        // SAFETY: rows and result are vectors of their own, of one length, whose elements are of the type.
+        // SAFETY: rows and result are vectors of their own, of one length, whose elements are of
+        // the type.
         unsafe { fold((reduce, dtype), &pointers, &[target], result.len()) };
         result
     }

@@ -8,18 +8,21 @@ use crate::context::Device;
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// How long a rank waits for the others, unless [`Group::with_timeout`] says otherwise: as in PyTorch.
+/// How long a rank waits for the others, unless [`Group::with_timeout`] says otherwise: as in
+/// PyTorch.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Ranks that compute together, seen from one of them. A clone is another handle of the same rank.
 ///
-/// All ranks of a group call the same methods, in one order, with arrays of the same shape and type. A call begins the exchange and
-/// returns; whatever uses the array next waits for it, as it does for work on another stream. With
-/// [checks](Self::with_checks), which builds with debug assertions make, a call waits until all ranks have come, and returns an error on
-/// all of them where they do not agree.
+/// All ranks of a group call the same methods, in one order, with arrays of the same shape and
+/// type. A call begins the exchange and returns; whatever uses the array next waits for it, as it
+/// does for work on another stream. With [checks](Self::with_checks), which builds with debug
+/// assertions make, a call waits until all ranks have come, and returns an error on all of them
+/// where they do not agree.
 ///
-/// Arrays may be views, of any strides, on the host and on CUDA devices. Groups of threads carry those of CUDA devices
-/// through pinned memory of the host; so do those of MPI, unless the library knows CUDA and need not sum.
+/// Arrays may be views, of any strides, on the host and on CUDA devices. Groups of threads carry
+/// those of CUDA devices through pinned memory of the host; so do those of MPI, unless the library
+/// knows CUDA and need not sum.
 #[derive(Clone)]
 pub struct Group {
     pub(super) carrier: Arc<Carrier>,
@@ -54,7 +57,8 @@ impl Group {
         self.carrier.size()
     }
 
-    /// The device of this rank: of NCCL's groups the one that they were made on, else the current one.
+    /// The device of this rank: of NCCL's groups the one that they were made on, else the current
+    /// one.
     pub fn device(&self) -> Device {
         match &*self.carrier {
             Carrier::Nccl(nccl) => nccl.device().clone(),
@@ -62,8 +66,8 @@ impl Group {
         }
     }
 
-    /// The same ranks, whose calls wait for the others so long at most; ten minutes unless it is set. A rank that does not come by
-    /// then is named in an error.
+    /// The same ranks, whose calls wait for the others so long at most; ten minutes unless it is
+    /// set. A rank that does not come by then is named in an error.
     ///
     /// # Examples
     ///
@@ -91,8 +95,9 @@ impl Group {
         Self { settings, ..self }
     }
 
-    /// The same ranks, whose calls compare what they are about, or do not; it is to be the same on all ranks. Builds with debug
-    /// assertions compare unless told otherwise. A call that compares waits for the other ranks to come, though not for the data.
+    /// The same ranks, whose calls compare what they are about, or do not; it is to be the same on
+    /// all ranks. Builds with debug assertions compare unless told otherwise. A call that compares
+    /// waits for the other ranks to come, though not for the data.
     #[must_use]
     pub fn with_checks(self, checks: bool) -> Self {
         let settings = Settings {
@@ -102,8 +107,9 @@ impl Group {
         Self { settings, ..self }
     }
 
-    /// The ranks that give the same `color`, as a group of their own, in the order of their `key`, and among equals of their ranks: what
-    /// MPI calls `MPI_Comm_split`. Every rank of this group calls it.
+    /// The ranks that give the same `color`, as a group of their own, in the order of their `key`,
+    /// and among equals of their ranks: what MPI calls `MPI_Comm_split`. Every rank of this group
+    /// calls it.
     ///
     /// # Examples
     ///
@@ -136,8 +142,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`Communication`](crate::ErrorKind::Communication), which names the rank, where another one ended, failed, did not come in time,
-    /// or waits for this one in another call; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the ranks do not agree, and
+    /// [`Communication`](crate::ErrorKind::Communication), which names the rank, where another one
+    /// ended, failed, did not come in time, or waits for this one in another call;
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the ranks do not agree, and
     /// after the end of the group.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {

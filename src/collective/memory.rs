@@ -1,4 +1,5 @@
-//! The memory of a call: ordered like that of any operation, and on the host when the engine gets it.
+//! The memory of a call: ordered like that of any operation, and on the host when the engine gets
+//! it.
 
 use std::ptr::NonNull;
 
@@ -67,7 +68,8 @@ impl<'a> Spans<'a> {
         Ok(())
     }
 
-    /// The addresses alone, for the thread of `stream`: a handle would keep the memory from its next user. The device stays until then.
+    /// The addresses alone, for the thread of `stream`: a handle would keep the memory from its
+    /// next user. The device stays until then.
     pub(super) fn detached(&self, stream: StreamId) -> Detached {
         let place = |span: Span<'_>| (DevicePtr(span.address), span.bytes);
         Detached {
@@ -98,8 +100,8 @@ impl Detached {
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of the device of those lengths, or of the host; until this returns, nothing uses it but by the
-    /// stream's order.
+    /// The addresses must be of memory of the device of those lengths, or of the host; until this
+    /// returns, nothing uses it but by the stream's order.
     pub(super) unsafe fn carry(
         &self,
         engine: &mut dyn Engine,
@@ -150,7 +152,8 @@ impl Detached {
             source: pointer(self.source),
             target: pointer(self.target),
         };
-        // SAFETY: by this function's contract; elements are aligned, because blocks are, and views begin with whole ones.
+        // SAFETY: by this function's contract; elements are aligned, because blocks are, and views
+        // begin with whole ones.
         unsafe { engine.run(work, memory, asker) }
     }
 
@@ -175,7 +178,8 @@ impl Detached {
                     DevicePtr(source + from as u64),
                     DevicePtr(target + to as u64),
                 );
-                // SAFETY: the parts lie in the source and the target, as long as the call says, by this function's contract.
+                // SAFETY: the parts lie in the source and the target, as long as the call says, by
+                // this function's contract.
                 unsafe { gpu.copy(self.stream, from, to, bytes as u64) }?;
             }
             // The library knows of no stream.
@@ -188,7 +192,8 @@ impl Detached {
             source: std::ptr::without_provenance(source as usize),
             target: std::ptr::without_provenance_mut(target as usize),
         };
-        // SAFETY: by this function's contract; the engine takes memory of a device for the call, as the caller asked.
+        // SAFETY: by this function's contract; the engine takes memory of a device for the call, as
+        // the caller asked.
         unsafe { engine.run(work, memory, asker) }
     }
 

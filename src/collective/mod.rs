@@ -12,8 +12,9 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 //!
-//! The same calls run in processes under `mpirun` ([`Group::mpi`]) and on one GPU each ([`Group::nccl`]);
-//! [`Group::from_environment`] chooses by what started the program. [`DataParallel`] trains on a group.
+//! The same calls run in processes under `mpirun` ([`Group::mpi`]) and on one GPU each
+//! ([`Group::nccl`]); [`Group::from_environment`] chooses by what started the program.
+//! [`DataParallel`] trains on a group.
 
 mod absence;
 mod call;

@@ -1,4 +1,5 @@
-//! What threads hand to each other: a queue, and an answer. They are std's channels over this crate's locks, whose order a sanitizer sees.
+//! What threads hand to each other: a queue, and an answer. They are std's channels over this
+//! crate's locks, whose order a sanitizer sees.
 
 use std::collections::VecDeque;
 
@@ -51,7 +52,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// What was pushed first; waits for it. `None` where nothing will come: what was pushed before the queue was closed is still there.
+    /// What was pushed first; waits for it. `None` where nothing will come: what was pushed before
+    /// the queue was closed is still there.
     pub(super) fn pop(&self) -> Option<T> {
         let Shared { state, changed } = &*self.0;
         let mut own = state.lock();

@@ -9,7 +9,8 @@ pub trait Exchanged {
     /// The type of the elements.
     type Item: AnyElement;
 
-    /// Lets `call` change the elements: in their memory, where nothing else has it and they stand without gaps.
+    /// Lets `call` change the elements: in their memory, where nothing else has it and they stand
+    /// without gaps.
     #[doc(hidden)]
     fn exchange(
         &mut self,

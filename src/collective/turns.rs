@@ -1,7 +1,8 @@
 //! The calls that a rank has asked for, and the engine that makes them.
 //!
-//! The rank's own thread makes them, so that exchanges go on while the rank computes. A thread that waits for a call makes it itself if
-//! no thread has begun it: waking another thread, and being woken by it, takes longer than a small exchange.
+//! The rank's own thread makes them, so that exchanges go on while the rank computes. A thread that
+//! waits for a call makes it itself if no thread has begun it: waking another thread, and being
+//! woken by it, takes longer than a small exchange.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -112,7 +113,8 @@ impl Turns {
         self.state.lock().is_closed
     }
 
-    /// Does the jobs, on the rank's own thread, until there will be none. Gives the first failure, unless somebody has heard of it.
+    /// Does the jobs, on the rank's own thread, until there will be none. Gives the first failure,
+    /// unless somebody has heard of it.
     pub(super) fn serve(&self) -> Option<Error> {
         // Also where the engine panics.
         let _over = scopeguard::guard((), |()| self.abandon());
@@ -214,7 +216,8 @@ impl Help for Turns {
     }
 }
 
-/// A thread that waits right after it has asked begins the job itself within this time, and need not be woken then.
+/// A thread that waits right after it has asked begins the job itself within this time, and need
+/// not be woken then.
 fn let_waiters_go_first() {
     const PATIENCE: Duration = Duration::from_micros(5);
     let began = Instant::now();

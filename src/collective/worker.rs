@@ -1,4 +1,5 @@
-//! What carries out the calls that a rank asks for, one after the other: a thread, or whoever waits for one of them.
+//! What carries out the calls that a rank asks for, one after the other: a thread, or whoever waits
+//! for one of them.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::thread::{Builder, JoinHandle};
@@ -19,8 +20,8 @@ use crate::sync::{Arc, Weak};
 pub(super) struct Worker {
     /// Closed when the rank has ended.
     turns: Arc<Turns>,
-    /// On each device whose memory the rank's calls were about, the stream that stands for them. Calls are asked for under the lock:
-    /// their order on the stream is that of the turns.
+    /// On each device whose memory the rank's calls were about, the stream that stands for them.
+    /// Calls are asked for under the lock: their order on the stream is that of the turns.
     streams: Mutex<Vec<(Device, Arc<HostStream>)>>,
 }
 
@@ -50,7 +51,8 @@ impl Worker {
         Ok((Arc::new(worker), thread))
     }
 
-    /// Asks for a call on memory of a device, in stream order. Where the ranks check what they call, waits until they agree.
+    /// Asks for a call on memory of a device, in stream order. Where the ranks check what they
+    /// call, waits until they agree.
     #[track_caller]
     pub(super) fn ask(&self, asked: Asked<'_>) -> Result<()> {
         let Asked { work, spans } = asked;
@@ -58,7 +60,8 @@ impl Worker {
         let verdict = work.checks.then_some(hears);
         let (device, call_site) = (spans.device(), asked_at(Location::caller()));
         let is_recorded = device.memory().recorder().is_active();
-        // The thread that waits may be capturing work of the device, or be inside of an operation that is recorded itself.
+        // The thread that waits may be capturing work of the device, or be inside of an operation
+        // that is recorded itself.
         let by_any_thread = device.backend().cuda().is_none() && !is_recorded;
         {
             let mut streams = self.streams.lock();
@@ -74,8 +77,8 @@ impl Worker {
                 let timed = is_recorded.then(begin);
                 let mut asker = Hearing(verdict);
                 let carried = catch_unwind(AssertUnwindSafe(|| {
-                    // SAFETY: the stream's order gives the call its memory until `finish`: it waited for all uses before, and
-                    // all later ones wait for it.
+                    // SAFETY: the stream's order gives the call its memory until `finish`: it
+                    // waited for all uses before, and all later ones wait for it.
                     unsafe { memory.carry(engine, &work, &mut asker) }
                 }));
                 let outcome = carried.unwrap_or_else(|_| {
@@ -105,7 +108,8 @@ impl Worker {
         }
     }
 
-    /// Makes a call on memory of the host that is nobody else's, and waits for its end. Gives what the rank gets.
+    /// Makes a call on memory of the host that is nobody else's, and waits for its end. Gives what
+    /// the rank gets.
     #[track_caller]
     pub(super) fn ask_now(
         &self,

@@ -12,11 +12,13 @@ use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl Group {
-    /// Calls `body` on `size` threads at once, each of which is one rank of a group, and gives what they give, in the order of the
-    /// ranks. It needs nothing but this process: for tests, and for machines of one device.
+    /// Calls `body` on `size` threads at once, each of which is one rank of a group, and gives what
+    /// they give, in the order of the ranks. It needs nothing but this process: for tests, and for
+    /// machines of one device.
     ///
-    /// The threads have the caller's current device. A rank that is to have its own enters it. Each has its own scopes and random numbers.
-    /// The group ends as this returns; a clone that is used later says so.
+    /// The threads have the caller's current device. A rank that is to have its own enters it. Each
+    /// has its own scopes and random numbers. The group ends as this returns; a clone that is used
+    /// later says so.
     ///
     /// # Examples
     ///
@@ -35,9 +37,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The error of a rank: one that is about something else than another rank's end, where there is one. An exchange that failed is an
-    /// error of the rank that asked for it, unless somebody who waited for it was told.
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for no ranks.
+    /// The error of a rank: one that is about something else than another rank's end, where there
+    /// is one. An exchange that failed is an error of the rank that asked for it, unless somebody
+    /// who waited for it was told. [`InvalidArgument`](ErrorKind::InvalidArgument) for no ranks.
     ///
     /// # Panics
     ///

@@ -1,4 +1,5 @@
-//! Elements in files: in row-major order, in the bytes of their type, through a buffer of constant size.
+//! Elements in files: in row-major order, in the bytes of their type, through a buffer of constant
+//! size.
 
 use std::io::{self, Read, Write};
 
@@ -10,8 +11,8 @@ use crate::error::{Error, Result};
 /// Elements are read and written through a buffer of this size.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// The array of the elements that come next, which `writer` is for; of the other byte order than this machine's where
-/// `is_swapped`.
+/// The array of the elements that come next, which `writer` is for; of the other byte order than
+/// this machine's where `is_swapped`.
 ///
 /// `failed` makes the error where only so many bytes could be read.
 #[track_caller]

@@ -5,34 +5,35 @@ use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
-    /// Imports foreign memory as an array: nothing is copied, and `destructor` gives the memory back.
+    /// Imports foreign memory as an array: nothing is copied, and `destructor` gives the memory
+    /// back.
     ///
-    /// It is an array like any other: its clones and views share the memory, operations on any stream
-    /// follow one another, and it belongs to no cache. It counts as live, but neither as allocated nor as
-    /// reserved, and no limit bounds it.
+    /// It is an array like any other: its clones and views share the memory, operations on any
+    /// stream follow one another, and it belongs to no cache. It counts as live, but neither as
+    /// allocated nor as reserved, and no limit bounds it.
     ///
-    /// `destructor` is called once, when the last array over the memory is gone and every stream that used
-    /// it is done. It runs in the next call on this device that misses its scope's cache, imports memory, trims
-    /// or synchronises, or when the device ends; on that call's thread, with no lock held. Dropping the array
-    /// never calls it. A panic in it becomes an error of a later call. A handle of `device` that it owns keeps
-    /// the device alive until it is called.
+    /// `destructor` is called once, when the last array over the memory is gone and every stream
+    /// that used it is done. It runs in the next call on this device that misses its scope's cache,
+    /// imports memory, trims or synchronises, or when the device ends; on that call's thread, with
+    /// no lock held. Dropping the array never calls it. A panic in it becomes an error of a later
+    /// call. A handle of `device` that it owns keeps the device alive until it is called.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an address that is null, not aligned for `T`, or
-    /// followed by fewer bytes than that,
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8 or the size overflows, and an
-    /// earlier call's error that could not be told. The memory stays the caller's then: `destructor` is
-    /// dropped, and not called.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an address that is null, not aligned for
+    /// `T`, or followed by fewer bytes than that, [`InvalidShape`](ErrorKind::InvalidShape) where
+    /// the rank is above 8 or the size overflows, and an earlier call's error that could not be
+    /// told. The memory stays the caller's then: `destructor` is dropped, and not called.
     ///
     /// # Safety
     ///
     /// Until `destructor` is called:
-    /// - `address` begins as many values of `T` in the memory of `device` as the shape has elements, in
-    ///   row-major order, written before or by work that the thread's current stream of `device` comes after;
-    ///   on the host, of memory whose provenance is exposed, as `expose_provenance` does;
-    /// - they may be read and written, and nobody else does so, but in the order of that stream while no array
-    ///   over the memory is used.
+    /// - `address` begins as many values of `T` in the memory of `device` as the shape has
+    ///   elements, in row-major order, written before or by work that the thread's current stream
+    ///   of `device` comes after; on the host, of memory whose provenance is exposed, as
+    ///   `expose_provenance` does;
+    /// - they may be read and written, and nobody else does so, but in the order of that stream
+    ///   while no array over the memory is used.
     ///
     /// # Examples
     ///

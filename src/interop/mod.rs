@@ -1,4 +1,5 @@
-//! Conversion from and to other crates' arrays; import of foreign memory, export to foreign kernels.
+//! Conversion from and to other crates' arrays; import of foreign memory, export to foreign
+//! kernels.
 
 #[cfg(feature = "cuda")]
 pub(crate) mod cudarc;

@@ -1,5 +1,5 @@
-//! ndarray's arrays, both ways. Each conversion copies, because one of the two is device memory, and
-//! each may fail, because copying allocates: so there is `TryFrom` and no `From`.
+//! ndarray's arrays, both ways. Each conversion copies, because one of the two is device memory,
+//! and each may fail, because copying allocates: so there is `TryFrom` and no `From`.
 
 use ndarray::{Array as HostArray, ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
@@ -79,8 +79,8 @@ impl<T: AnyElement> Array<T> {
 ///
 /// # Errors
 ///
-/// Those of [`Array::to_ndarray`], and [`InvalidShape`](ErrorKind::InvalidShape) where the array has
-/// another number of axes.
+/// Those of [`Array::to_ndarray`], and [`InvalidShape`](ErrorKind::InvalidShape) where the array
+/// has another number of axes.
 impl<T: AnyElement, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
     type Error = Error;
 

@@ -1,5 +1,5 @@
-//! Arrays in any format that serde knows: `{ shape: [2, 3], data: [ … ] }`, the elements in row-major
-//! order.
+//! Arrays in any format that serde knows: `{ shape: [2, 3], data: [ … ] }`, the elements in
+//! row-major order.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -14,8 +14,8 @@ struct Stored<S, D> {
     data: D,
 }
 
-/// As `{ shape, data }`, the elements in row-major order; `f16` and `bf16` as the `half` crate writes
-/// them, by their bits.
+/// As `{ shape, data }`, the elements in row-major order; `f16` and `bf16` as the `half` crate
+/// writes them, by their bits.
 ///
 /// # Examples
 ///
@@ -36,8 +36,8 @@ impl<T: AnyElement + Serialize> Serialize for Array<T> {
     }
 }
 
-/// On [`Device::current`](crate::Device::current); an error where the shape is invalid or does not have
-/// as many elements as there are.
+/// On [`Device::current`](crate::Device::current); an error where the shape is invalid or does not
+/// have as many elements as there are.
 impl<'de, T: AnyElement + Deserialize<'de>> Deserialize<'de> for Array<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Stored { shape, data } = Stored::<Vec<usize>, Vec<T>>::deserialize(deserializer)?;

@@ -32,7 +32,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// What `layout` selects of the array's memory, where it reaches no further than the array's does.
+    /// What `layout` selects of the array's memory, where it reaches no further than the array's
+    /// does.
     pub(super) fn part<T: AnyElement>(array: &'a mut Array<T>, layout: &'a Layout) -> Self {
         Self {
             buffer: array.buffer(),
@@ -91,14 +92,14 @@ pub(super) enum Obstacle {
     Reordered,
 }
 
-/// Targets of which each can be overwritten element by element, each after it was read. What is to be written has been
-/// seen by then, and the arrays are borrowed exclusively, so that stays so.
+/// Targets of which each can be overwritten element by element, each after it was read. What is to
+/// be written has been seen by then, and the arrays are borrowed exclusively, so that stays so.
 #[derive(Clone, Copy)]
 pub(super) struct Overwritable<'a>(&'a [Target<'a>]);
 
 impl<'a> Overwritable<'a> {
-    /// `targets`, if all can be overwritten with what the expressions `read` give in one pass, beside others that are
-    /// merely `held` meanwhile.
+    /// `targets`, if all can be overwritten with what the expressions `read` give in one pass,
+    /// beside others that are merely `held` meanwhile.
     pub(super) fn new(
         targets: &'a [Target<'a>],
         read: &[&dyn Tree],
@@ -133,8 +134,8 @@ pub(super) struct Aliasing {
 }
 
 impl Aliasing {
-    /// Of `target` and the expressions that are evaluated in one pass, `read`, beside others that are merely
-    /// `held` meanwhile.
+    /// Of `target` and the expressions that are evaluated in one pass, `read`, beside others that
+    /// are merely `held` meanwhile.
     #[inline]
     pub(super) fn of(target: &Target<'_>, read: &[&dyn Tree], held: &[&dyn Tree]) -> Self {
         let Target { buffer, layout, .. } = *target;

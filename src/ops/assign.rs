@@ -23,14 +23,17 @@ impl<T: AnyElement> Array<T> {
     /// Sets the elements to those of `value`, which broadcasts to this array's shape.
     ///
     /// They are written where they stand, so that the address stays, unless other arrays or
-    /// expressions share the memory: those keep their values, and this array gets memory of its own.
-    /// Handles inside `value` do not count as sharing: `w.assign(&w - &step)` copies nothing. Only
-    /// where `value` reads this array in another order than it is written is it computed aside first.
+    /// expressions share the memory: those keep their values, and this array gets memory of its
+    /// own. Handles inside `value` do not count as sharing: `w.assign(&w - &step)` copies nothing.
+    /// Only where `value` reads this array in another order than it is written is it computed aside
+    /// first.
     ///
-    /// Every other handle does: a clone, a view, and an expression that is still alive, also one whose name was used
-    /// again. [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that had to copy. Builds
-    /// with debug assertions print a warning to standard error, once for each such line, which names the line of the
-    /// other handle too; [`cache_record`](crate::Device::cache_record) marks the copies of a recorded scope.
+    /// Every other handle does: a clone, a view, and an expression that is still alive, also one
+    /// whose name was used again.
+    /// [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that
+    /// had to copy. Builds with debug assertions print a warning to standard error, once for each
+    /// such line, which names the line of the other handle too;
+    /// [`cache_record`](crate::Device::cache_record) marks the copies of a recorded scope.
     ///
     /// A write to a view goes to a copy of the view, and is lost if the view is a temporary. The
     /// warning reports the copy. To write into a part of this array, call
@@ -168,8 +171,8 @@ impl fmt::Display for Since {
     }
 }
 
-/// Sets the elements of `target` to those of `value`: in place, where nothing outside `value` shares the memory, and
-/// in new memory otherwise, which is to take its place.
+/// Sets the elements of `target` to those of `value`: in place, where nothing outside `value`
+/// shares the memory, and in new memory otherwise, which is to take its place.
 #[track_caller]
 pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(Buffer, Layout)>> {
     let device = target.device();
@@ -188,7 +191,8 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
     let formula = hoisted.apply(&formula);
     match Overwritable::new(&[target], &[value], &[]) {
         Ok(targets) => store(&formula, targets).map(|()| None),
-        // Once is enough to ask: what another thread drops meanwhile must not turn one copy into two.
+        // Once is enough to ask: what another thread drops meanwhile must not turn one copy into
+        // two.
         Err(Obstacle::Shared) => evaluate(&formula, device, shape).map(Some),
         Err(Obstacle::Reordered) => {
             let fresh = evaluate(&formula, device, shape)?;
@@ -216,7 +220,8 @@ pub(super) fn replaced(target: &Target<'_>, value: &dyn Tree) -> Result<(Buffer,
     evaluate(&formula, target.device(), target.layout().shape())
 }
 
-/// The same in the memory of `target`, as a value of its own, unless the step, an earlier one or the program holds the old ones.
+/// The same in the memory of `target`, as a value of its own, unless the step, an earlier one or
+/// the program holds the old ones.
 #[track_caller]
 fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, Layout)>> {
     let formula = assigned(target, value)?;
@@ -248,8 +253,8 @@ fn assigned<'a>(target: &Target<'_>, value: &'a dyn Tree) -> Result<Formula<'a>>
     Ok(formula)
 }
 
-/// Moves computed elements to where those of `target` stand, unless something other than the expressions `held`
-/// shares that memory: then the new memory is to take its place.
+/// Moves computed elements to where those of `target` stand, unless something other than the
+/// expressions `held` shares that memory: then the new memory is to take its place.
 #[track_caller]
 pub(super) fn overwrite_or_replace(
     target: Target<'_>,
@@ -288,8 +293,9 @@ fn move_to(
     Ok(true)
 }
 
-/// Writes each result of `formula` over its target. The targets are on one device and have one shape, to which the
-/// results broadcast; what they can be overwritten with is what the formula reads.
+/// Writes each result of `formula` over its target. The targets are on one device and have one
+/// shape, to which the results broadcast; what they can be overwritten with is what the formula
+/// reads.
 #[track_caller]
 pub(super) fn store(formula: &Formula<'_>, targets: Overwritable<'_>) -> Result<()> {
     let buffers: SmallVec<[&Buffer; 1]> = targets.targets().iter().map(Target::buffer).collect();

@@ -16,23 +16,26 @@ use crate::array::{AnyElement, Array, DType, Float, MAX_RANK, Shape, Writer, bro
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most bytes of scores at once, unless those of one query take more. As many again are what they become.
+/// The most bytes of scores at once, unless those of one query take more. As many again are what
+/// they become.
 const SCORES_BYTES: usize = 32 << 20;
 
-/// softmax(q kᵀ / √d) v, attention in one call: for each query a mean of the values, weighted by how much their keys are
-/// like it.
+/// softmax(q kᵀ / √d) v, attention in one call: for each query a mean of the values, weighted by
+/// how much their keys are like it.
 ///
-/// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`; the axes before those count heads and
-/// broadcast, and the result has the shape `[.., lq, dv]`. Where `causal` is set, the query `i` sees the keys `j <= i`
-/// alone: the mask begins at the first query and the first key, also where there are not as many keys as queries, as
-/// that of PyTorch's `is_causal` does. `f16` and `bf16` are computed in `f32`.
+/// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`; the axes before those
+/// count heads and broadcast, and the result has the shape `[.., lq, dv]`. Where `causal` is set,
+/// the query `i` sees the keys `j <= i` alone: the mask begins at the first query and the first
+/// key, also where there are not as many keys as queries, as that of PyTorch's `is_causal` does.
+/// `f16` and `bf16` are computed in `f32`.
 ///
-/// The scores of all heads are never stored: heads, and queries where one head has too many, are taken in blocks, whose
-/// scores and weights together take at most 64 MiB, or what those of a single query take. The blocks depend on the shapes
-/// alone.
+/// The scores of all heads are never stored: heads, and queries where one head has too many, are
+/// taken in blocks, whose scores and weights together take at most 64 MiB, or what those of a
+/// single query take. The blocks depend on the shapes alone.
 ///
-/// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017; blocks of queries as in Rabe
-/// and Staats, ["Self-attention Does Not Need O(n²) Memory"](https://arxiv.org/abs/2112.05682), 2021.
+/// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017; blocks of
+/// queries as in Rabe and Staats, ["Self-attention Does Not Need O(n²)
+/// Memory"](https://arxiv.org/abs/2112.05682), 2021.
 ///
 /// # Examples
 ///
@@ -54,8 +57,9 @@ const SCORES_BYTES: usize = 32 << 20;
 ///
 /// # Errors
 ///
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a rank is below 2, the widths of `q` and `k` or the lengths of `k`
-/// and `v` differ, or the other axes do not broadcast, [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows,
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a rank is below 2, the widths of `q` and `k`
+/// or the lengths of `k` and `v` differ, or the other axes do not broadcast,
+/// [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows,
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn attention<T: Float>(

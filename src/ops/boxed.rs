@@ -35,16 +35,18 @@ impl Clone for Owned {
     }
 }
 
-/// An expression of elements of `T`, whatever it computes: for fields of structures, branches, closures, and sums that a
-/// loop builds. [`Lazy::boxed`] makes one.
+/// An expression of elements of `T`, whatever it computes: for fields of structures, branches,
+/// closures, and sums that a loop builds. [`Lazy::boxed`] makes one.
 pub type BoxedLazy<T> = Lazy<Boxed<T>>;
 
 impl<E: Expr> Lazy<E> {
-    /// The same expression as a type that does not tell what it computes, as [`Iterator`]s are boxed.
+    /// The same expression as a type that does not tell what it computes, as [`Iterator`]s are
+    /// boxed.
     ///
-    /// It is evaluated in one pass as any other is, block by block by the loops of the library. That is nearly as fast
-    /// where its operations are dear or few, and a few times slower where many cheap ones meet in the cache. Boxing
-    /// takes time and memory in proportion to its operations and operands.
+    /// It is evaluated in one pass as any other is, block by block by the loops of the library.
+    /// That is nearly as fast where its operations are dear or few, and a few times slower where
+    /// many cheap ones meet in the cache. Boxing takes time and memory in proportion to its
+    /// operations and operands.
     ///
     /// # Examples
     ///

@@ -7,7 +7,8 @@ use crate::array::{AnyElement, Array, Elements, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
 
-/// Whether both arrays are on one device, have one shape, and every pair of elements satisfies `same`.
+/// Whether both arrays are on one device, have one shape, and every pair of elements satisfies
+/// `same`.
 ///
 /// Where the download fails, this is false, and the device's next fallible call returns the error.
 fn all_pairs<T: AnyElement>(
@@ -48,8 +49,8 @@ fn all_pairs<T: AnyElement>(
 /// From this size on, arrays are compared on the device; smaller ones are downloaded sooner.
 const ON_DEVICE_BYTES: usize = 1 << 16;
 
-/// Whether two arrays of one shape on one device have equal elements. The device compares, and allocates
-/// outside every cache.
+/// Whether two arrays of one shape on one device have equal elements. The device compares, and
+/// allocates outside every cache.
 #[track_caller]
 fn are_equal_on_device<T: AnyElement>(left: &Array<T>, right: &Array<T>) -> Result<bool> {
     let _outside = enter_uncached();

@@ -1,5 +1,5 @@
-//! What a row of `functions!` becomes: a function with its host and its CUDA form, a method on arrays and one on lazy
-//! expressions, each with its documentation and a tested example.
+//! What a row of `functions!` becomes: a function with its host and its CUDA form, a method on
+//! arrays and one on lazy expressions, each with its documentation and a tested example.
 
 /// Whether `cuda` names the first `count` of the arguments `a`, `b`, `c` and `d`, and no other.
 pub(super) const fn names_arguments(cuda: &str, count: usize) -> bool {
@@ -27,8 +27,8 @@ pub(super) const fn names_arguments(cuda: &str, count: usize) -> bool {
     true
 }
 
-/// The text of a tested example: arrays of `shape` by their names, and what a call gives. An operand in parentheses is
-/// a single value, which `operands!` writes into the call.
+/// The text of a tested example: arrays of `shape` by their names, and what a call gives. An
+/// operand in parentheses is a single value, which `operands!` writes into the call.
 macro_rules! example {
     (
         $element:ident $shape:literal: $($name:ident = $values:tt),+;
@@ -62,8 +62,8 @@ macro_rules! operands {
     };
 }
 
-/// `name Type(argument: type, …) [size] => host form, "CUDA form"` of a kind: a function, which a size says may note an
-/// element as rare. `pass` is what the host form calls its pass.
+/// `name Type(argument: type, …) [size] => host form, "CUDA form"` of a kind: a function, which a
+/// size says may note an element as rare. `pass` is what the host form calls its pass.
 macro_rules! function {
     (
         @$kind:ident ($bound:path, $output:ty, $way:ident) $pass:ident $name:ident $op:ident($($x:ident $(: $type:ident)?),+) [$($rare:tt)?] => $host:expr, $cuda:literal
@@ -139,8 +139,8 @@ macro_rules! function {
     };
 }
 
-/// Calls the macro `of` with what its kind says of a row: the elements that it is for, its result, and whether it is
-/// computed in its own type or the wide one.
+/// Calls the macro `of` with what its kind says of a row: the elements that it is for, its result,
+/// and whether it is computed in its own type or the wide one.
 macro_rules! of_kind {
     ($of:ident number $($rest:tt)+) => {
         $crate::ops::declare::$of! { @number ($crate::Number, T, own) $($rest)+ }

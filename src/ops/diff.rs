@@ -4,11 +4,11 @@ use crate::array::{Array, Number};
 use crate::error::Result;
 
 impl<T: Number> Array<T> {
-    /// Each element along `axis` less the one before it, in one pass: NumPy's `diff`. The axis is one shorter, or stays
-    /// empty.
+    /// Each element along `axis` less the one before it, in one pass: NumPy's `diff`. The axis is
+    /// one shorter, or stays empty.
     ///
-    /// Integers wrap, unsigned ones too. `bool` is refused by the compiler: where NumPy tells which neighbours differ,
-    /// that is [`ne`](Self::ne) of two slices.
+    /// Integers wrap, unsigned ones too. `bool` is refused by the compiler: where NumPy tells which
+    /// neighbours differ, that is [`ne`](Self::ne) of two slices.
     ///
     /// # Examples
     ///

@@ -121,8 +121,8 @@ struct Dense<'a> {
 }
 
 impl<'a> Dense<'a> {
-    /// Those of `expr`, if they are such and it has a loop of its own. Inline, because nothing takes as long where
-    /// arrays are small.
+    /// Those of `expr`, if they are such and it has a loop of its own. Inline, because nothing
+    /// takes as long where arrays are small.
     #[inline]
     fn of<E: Expr>(expr: &'a E) -> Option<(Self, host::Fused<'a, E::Run>)> {
         let mut first: Option<(&Device, &Layout)> = None;
@@ -227,7 +227,8 @@ fn names_of_operands(count: usize) -> [&'static str; MOST_OPERANDS] {
     }
 }
 
-/// The device that `operation` happens on: that of its operands, or the current one where there are none.
+/// The device that `operation` happens on: that of its operands, or the current one where there are
+/// none.
 ///
 /// # Errors
 ///
@@ -244,8 +245,8 @@ pub(super) fn device_for<'a>(operation: &str, formula: &Formula<'a>) -> Result<C
 ///
 /// # Errors
 ///
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch), naming `operation`, the operands, their shapes and
-/// devices.
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch), naming `operation`, the operands, their shapes
+/// and devices.
 #[track_caller]
 pub(super) fn same_device<T: AnyElement, U: AnyElement>(
     operation: &str,

@@ -40,9 +40,9 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     #[doc(hidden)]
     type Kind;
 
-    /// Whether there is such a loop; else the expression is evaluated by those of the library. A build with debug
-    /// assertions has none: there the loops of the library are as fast as they were compiled, which is fast where the
-    /// user's crate is not.
+    /// Whether there is such a loop; else the expression is evaluated by those of the library. A
+    /// build with debug assertions has none: there the loops of the library are as fast as they
+    /// were compiled, which is fast where the user's crate is not.
     #[doc(hidden)]
     const FUSES: bool = !cfg!(debug_assertions);
 

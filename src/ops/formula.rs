@@ -1,8 +1,9 @@
-//! Expressions as a list of terms, each of which stands once and after its operands: what both devices'
-//! evaluators are made from.
+//! Expressions as a list of terms, each of which stands once and after its operands: what both
+//! devices' evaluators are made from.
 //!
-//! Equal terms are one: an array that is read twice, or a part that several results have in common. Single values
-//! are not, or which kernel an expression takes would depend on whether two of them happen to be equal.
+//! Equal terms are one: an array that is read twice, or a part that several results have in common.
+//! Single values are not, or which kernel an expression takes would depend on whether two of them
+//! happen to be equal.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -43,8 +44,8 @@ const TERMS: usize = 9;
 
 const _: () = assert!(TERMS * size_of::<Term<'_>>() <= 1024);
 
-/// So many of the last terms are looked through for an equal one, so that building a long formula takes no
-/// longer a term than a short one.
+/// So many of the last terms are looked through for an equal one, so that building a long formula
+/// takes no longer a term than a short one.
 const LOOKED_THROUGH: usize = 64;
 
 impl<'a> Formula<'a> {
@@ -208,8 +209,8 @@ impl<'a> Formula<'a> {
         }
     }
 
-    /// Drops the single values that were added for the call `term`, which the term `number` stands for: they came last, and
-    /// nothing else reads them.
+    /// Drops the single values that were added for the call `term`, which the term `number` stands
+    /// for: they came last, and nothing else reads them.
     fn drop_values_of(&mut self, term: &Term<'_>, number: usize) {
         for &operand in term.operands().iter().rev() {
             let is_last = operand as usize + 1 == self.terms.len();
@@ -310,8 +311,8 @@ impl<'a> Formula<'a> {
             .sum()
     }
 
-    /// How far apart in memory the elements along each axis of `shape` stand, summed over all operands:
-    /// the axes in descending order of this are the order in which memory is read best.
+    /// How far apart in memory the elements along each axis of `shape` stand, summed over all
+    /// operands: the axes in descending order of this are the order in which memory is read best.
     pub(super) fn reach_of_axes(&self, shape: &Shape) -> [usize; MAX_RANK] {
         let mut reach = [0usize; MAX_RANK];
         for Operand { layout, dtype, .. } in self.operands() {
@@ -341,8 +342,8 @@ impl<'a> Formula<'a> {
         uses
     }
 
-    /// What tells it from formulas of other functions and types, as far as a good hash does; which arrays and single
-    /// values it is of does not count.
+    /// What tells it from formulas of other functions and types, as far as a good hash does; which
+    /// arrays and single values it is of does not count.
     pub(super) fn fingerprint(&self) -> u128 {
         let half = |salt: u64| {
             let mut hasher = DefaultHasher::new();
@@ -364,8 +365,8 @@ impl<'a> Formula<'a> {
         half(0) << 64 | half(1)
     }
 
-    /// The formula whose results are the terms `results` of this one, where the terms of `known` stand in
-    /// memory.
+    /// The formula whose results are the terms `results` of this one, where the terms of `known`
+    /// stand in memory.
     pub(super) fn rebuilt<'b>(
         &self,
         results: &[usize],

@@ -1,4 +1,5 @@
-//! What a broadcast would compute once for each of its elements, computed once: loop-invariant code motion.
+//! What a broadcast would compute once for each of its elements, computed once: loop-invariant code
+//! motion.
 
 use std::borrow::Cow;
 
@@ -15,12 +16,14 @@ use crate::error::Result;
 #[derive(Debug)]
 pub(super) struct Hoisted(SmallVec<[(usize, DType, Buffer, Layout); 1]>);
 
-/// How many function values must be saved, so that it is worth memory and a pass: on the host that takes as
-/// long as some thousand values, and on a GPU as a launch, in which it computes some million.
+/// How many function values must be saved, so that it is worth memory and a pass: on the host that
+/// takes as long as some thousand values, and on a GPU as a launch, in which it computes some
+/// million.
 const LEAST_SAVED: [usize; 2] = [1 << 13, 1 << 22];
 
 impl Hoisted {
-    /// Computes what `formula` repeats over `shape`, which it broadcasts to, into memory of the thread's scope.
+    /// Computes what `formula` repeats over `shape`, which it broadcasts to, into memory of the
+    /// thread's scope.
     #[track_caller]
     pub(super) fn of(formula: &Formula<'_>, device: &Device, shape: &Shape) -> Result<Self> {
         let mut hoisted = SmallVec::new();

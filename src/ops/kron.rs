@@ -8,8 +8,9 @@ use crate::array::{Array, MAX_RANK, Number, Shape, Writer};
 use crate::error::Result;
 
 impl<T: Number> Array<T> {
-    /// The Kronecker product: each element of this array in its place, times the whole of `other`. Along each axis the
-    /// length is the product of both; the array with fewer axes gets axes of length 1 in front. Integers wrap.
+    /// The Kronecker product: each element of this array in its place, times the whole of `other`.
+    /// Along each axis the length is the product of both; the array with fewer axes gets axes of
+    /// length 1 in front. Integers wrap.
     ///
     /// # Examples
     ///
@@ -26,7 +27,8 @@ impl<T: Number> Array<T> {
     /// # Errors
     ///
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows,
-    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn kron(&self, other: &Self) -> Result<Self> {
         same_device(
@@ -43,8 +45,8 @@ impl<T: Number> Array<T> {
         if shape.checked_len()? == 0 {
             return Writer::new(self.device(), &shape)?.finish();
         }
-        // An axis along which both have several elements becomes two, of which each operand has one; as far as the rank
-        // allows.
+        // An axis along which both have several elements becomes two, of which each operand has
+        // one; as far as the rank allows.
         let shared: SmallVec<[usize; MAX_RANK]> = (0..rank)
             .filter(|&axis| left.shape()[axis] != 1 && right.shape()[axis] != 1)
             .collect();

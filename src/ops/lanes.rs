@@ -1,5 +1,6 @@
-//! Lanes: the elements along one axis of a shape, one lane for each index of the other axes. Elements are numbered in
-//! row-major order. (The text of kernels calls a lane a line, because CUDA's lanes are the threads of a warp.)
+//! Lanes: the elements along one axis of a shape, one lane for each index of the other axes.
+//! Elements are numbered in row-major order. (The text of kernels calls a lane a line, because
+//! CUDA's lanes are the threads of a warp.)
 
 use crate::array::Shape;
 

@@ -6,9 +6,10 @@
 //! Architecture invariant: building an expression neither fails nor allocates device memory, and
 //! only [`host`] and [`cuda`] touch memory.
 
-/// `on_device!(device, touching operands, name(…))` calls the function of that name of [`host`] or of [`cuda`] for work
-/// on `operands`, by its place in the order of streams: after what other streams do with their memory. A recording tells
-/// its time, with the line that called the function around this.
+/// `on_device!(device, touching operands, name(…))` calls the function of that name of [`host`] or
+/// of [`cuda`] for work on `operands`, by its place in the order of streams: after what other
+/// streams do with their memory. A recording tells its time, with the line that called the function
+/// around this.
 macro_rules! on_device {
     (
         $device:expr, touching $operands:expr, $name:ident $(::<$($of:tt),+>)? ($($argument:expr),* $(,)?)

@@ -37,7 +37,8 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     /// Of a written function, what gives its body as terms.
     const BODY: Option<Body> = None;
 
-    /// The functions that give its partial derivatives, where these are given by hand: of each argument, or none.
+    /// The functions that give its partial derivatives, where these are given by hand: of each
+    /// argument, or none.
     const PARTIALS: Option<&'static [Option<&'static Call>]> = None;
 
     /// The type of the result.

@@ -8,8 +8,9 @@ use crate::array::{Array, DType, Float};
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: Float> Array<T> {
-    /// (x − mean) / √(var + epsilon) · weight + bias along the last axis: PyTorch's `layer_norm`. The variance divides by
-    /// the length of the axis; `weight` and `bias` are vectors of that length. `f16` and `bf16` are computed in `f32`.
+    /// (x − mean) / √(var + epsilon) · weight + bias along the last axis: PyTorch's `layer_norm`.
+    /// The variance divides by the length of the axis; `weight` and `bias` are vectors of that
+    /// length. `f16` and `bf16` are computed in `f32`.
     ///
     /// Lei Ba, Kiros and Hinton, ["Layer Normalization"](https://arxiv.org/abs/1607.06450), 2016.
     ///
@@ -27,18 +28,20 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where `weight` or `bias` is no vector as long as the last axis, or the
-    /// array has rank 0, [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where `weight` or `bias` is no vector as long as
+    /// the last axis, or the array has rank 0, [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn layer_norm(&self, weight: &Self, bias: &Self, epsilon: T) -> Result<Self> {
         let (x, epsilon) = (self, epsilon.to_f64());
         precompiled!(layer_norm::<T>([x], [weight], [bias]; epsilon: f64))
     }
 
-    /// x / √(mean of x² + epsilon) · weight along the last axis: PyTorch's `rms_norm`. `weight` is a vector as long as
-    /// the axis. `f16` and `bf16` are computed in `f32`.
+    /// x / √(mean of x² + epsilon) · weight along the last axis: PyTorch's `rms_norm`. `weight` is
+    /// a vector as long as the axis. `f16` and `bf16` are computed in `f32`.
     ///
-    /// Zhang and Sennrich, ["Root Mean Square Layer Normalization"](https://arxiv.org/abs/1910.07467), 2019.
+    /// Zhang and Sennrich, ["Root Mean Square Layer
+    /// Normalization"](https://arxiv.org/abs/1910.07467), 2019.
     ///
     /// # Examples
     ///
@@ -164,7 +167,8 @@ struct Rows<T: Float, A: Float> {
 }
 
 impl<T: Float, A: Float> Rows<T, A> {
-    /// The means, for `layer_norm`, and the scales: as they were kept, or computed again where a tape follows them.
+    /// The means, for `layer_norm`, and the scales: as they were kept, or computed again where a
+    /// tape follows them.
     #[track_caller]
     fn statistics(&self) -> Result<(Option<Array<A>>, Array<A>)> {
         if !is_followed(&self.x)? {
@@ -178,8 +182,9 @@ impl<T: Float, A: Float> Rows<T, A> {
         Ok((Some(mean), scale))
     }
 
-    /// The gradients of `x`, the weight and, where there is one, the bias. With n the normal rows, and a the gradient times the
-    /// weight, that of `x` is scale (a − mean(a) − n mean(a n)), of which `rms_norm` has no mean(a).
+    /// The gradients of `x`, the weight and, where there is one, the bias. With n the normal rows,
+    /// and a the gradient times the weight, that of `x` is scale (a − mean(a) − n mean(a n)), of
+    /// which `rms_norm` has no mean(a).
     #[track_caller]
     fn back(&self, gradient: &Array<T>) -> Result<Vec<AnyArray>> {
         let width = self.weight.len();

@@ -1,6 +1,8 @@
-//! What arrays have and expressions have not, until they are evaluated: calls that are errors which say so.
+//! What arrays have and expressions have not, until they are evaluated: calls that are errors which
+//! say so.
 //!
-//! Without them, the compiler would know of no such method, and could not be told what to say of it.
+//! Without them, the compiler would know of no such method, and could not be told what to say of
+//! it.
 
 use ndarray::ArrayD;
 
@@ -11,7 +13,8 @@ use crate::error::Result;
 
 /// What every expression is to the methods of arrays.
 ///
-/// A type of its own, because the compiler quotes what lacks a trait, and the type of an expression is long.
+/// A type of its own, because the compiler quotes what lacks a trait, and the type of an expression
+/// is long.
 #[derive(Debug)]
 pub struct Expression;
 
@@ -25,7 +28,8 @@ pub trait IsArray {
     fn never<T>() -> T;
 }
 
-/// A method by the types of its arguments and that of its result. A call for each, which is what the compiler shows.
+/// A method by the types of its arguments and that of its result. A call for each, which is what
+/// the compiler shows.
 macro_rules! method_of_arrays {
     ($name:ident($($argument:ident)*) -> $output:ty) => {
         impl<E: Expr> Lazy<E> {

@@ -1,5 +1,5 @@
-//! The operators: `+ - * / %` of numbers, `& | ^` of bits and truth values and `<< >>` of integers, between arrays,
-//! expressions and single values in every mix, with unary minus and `!`.
+//! The operators: `+ - * / %` of numbers, `& | ^` of bits and truth values and `<< >>` of integers,
+//! between arrays, expressions and single values in every mix, with unary minus and `!`.
 
 use std::ops;
 
@@ -136,8 +136,8 @@ operator! {
     Shr Shr shr;
 }
 
-/// The element types that an integer on the left converts to. No type implements it, so the compiler
-/// shows the message.
+/// The element types that an integer on the left converts to. No type implements it, so the
+/// compiler shows the message.
 #[diagnostic::on_unimplemented(
     message = "an integer is not an operand for elements of `{Self}`",
     label = "the left side is an integer, the right side has elements of `{Self}`",

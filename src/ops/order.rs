@@ -1,9 +1,10 @@
 //! The order of operations across streams: each goes to its thread's current stream, which first
 //! waits for what other streams do with the operands' memory.
 //!
-//! Whoever hands work to a stream holds the order of the memory that the work touches, from reading who used
-//! it until the stream has the work. Against other operations that is the borrow of the arrays. Graphs
-//! borrow nothing; only CUDA devices have them, and there [`CudaOrder::queue`] keeps their launches off.
+//! Whoever hands work to a stream holds the order of the memory that the work touches, from reading
+//! who used it until the stream has the work. Against other operations that is the borrow of the
+//! arrays. Graphs borrow nothing; only CUDA devices have them, and there [`CudaOrder::queue`] keeps
+//! their launches off.
 
 use super::formula::Formula;
 use super::tree::{Tree, operands};
@@ -89,8 +90,8 @@ fn order(operands: &dyn Operands, stream: StreamId) -> Result<()> {
     outcome
 }
 
-/// The stream of a host device that an operation goes to. Invariant: it has been ordered after what other streams do
-/// with the operands.
+/// The stream of a host device that an operation goes to. Invariant: it has been ordered after what
+/// other streams do with the operands.
 #[derive(Clone, Copy)]
 pub(super) struct HostOrder<'a> {
     pub(super) device: &'a Device,
@@ -110,8 +111,8 @@ impl<'a> HostOrder<'a> {
     }
 }
 
-/// The stream of a CUDA device that an operation goes to, and what it touches: what a stream must know before it is
-/// handed work.
+/// The stream of a CUDA device that an operation goes to, and what it touches: what a stream must
+/// know before it is handed work.
 #[derive(Clone, Copy)]
 pub(super) struct CudaOrder<'a> {
     pub(super) gpu: &'a Cuda,
@@ -139,8 +140,8 @@ impl<'a> CudaOrder<'a> {
         CudaOrder { operands, ..*self }
     }
 
-    /// Hands work to the stream, by `give`, once that is ordered after what other streams do with the
-    /// operands; no graph that uses them is launched meanwhile.
+    /// Hands work to the stream, by `give`, once that is ordered after what other streams do with
+    /// the operands; no graph that uses them is launched meanwhile.
     #[track_caller]
     pub(super) fn queue<R>(&self, give: impl FnOnce(StreamId) -> Result<R>) -> Result<R> {
         let _kept_off = self.lock_launches_shared()?;

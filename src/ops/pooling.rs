@@ -10,7 +10,8 @@ use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, Float, Layout, Number, Numeric, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Windows of up to so many elements are combined element by element of the window, all windows at once.
+/// Windows of up to so many elements are combined element by element of the window, all windows at
+/// once.
 const FEW: usize = 16;
 
 /// The windows of the last two axes, which fit them.
@@ -21,7 +22,8 @@ struct Windows {
 }
 
 impl<T: Numeric> Array<T> {
-    /// The largest element of each window of `size` rows and columns, in steps of `stride`; NaN where there is one.
+    /// The largest element of each window of `size` rows and columns, in steps of `stride`; NaN
+    /// where there is one.
     ///
     /// The array is `[N, C, H, W]` or `[C, H, W]`, and the last two axes of the result are `(H -
     /// size[0]) / stride[0] + 1` and the same of `W` long: rows and columns that fill no window are
@@ -29,8 +31,8 @@ impl<T: Numeric> Array<T> {
     /// elements of the window that equal it, as that of [`max`](Self::max); where the result is
     /// NaN, it is NaN for the whole window.
     ///
-    /// Beside the result this takes no memory, unless windows of more than 16 elements overlap: then first
-    /// the largest of each window's columns are stored, `W` in each row of the result.
+    /// Beside the result this takes no memory, unless windows of more than 16 elements overlap:
+    /// then first the largest of each window's columns are stored, `W` in each row of the result.
     ///
     /// # Examples
     ///
@@ -44,8 +46,9 @@ impl<T: Numeric> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the array has neither three axes nor four, a window does not
-    /// fit or is empty, or a step is 0; and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the array has neither three axes nor
+    /// four, a window does not fit or is empty, or a step is 0; and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn max_pool2d(&self, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
         let windows = Windows::of("max_pool2d", self.layout().shape(), size, stride)?;
@@ -55,9 +58,11 @@ impl<T: Numeric> Array<T> {
 }
 
 impl<T: Float> Array<T> {
-    /// The mean of each window of `size` rows and columns, in steps of `stride`; of `f16` and `bf16` computed in `f32`.
+    /// The mean of each window of `size` rows and columns, in steps of `stride`; of `f16` and
+    /// `bf16` computed in `f32`.
     ///
-    /// Shapes and memory are those of [`max_pool2d`](Self::max_pool2d), where sums of `f16` and `bf16` are stored as `f32`.
+    /// Shapes and memory are those of [`max_pool2d`](Self::max_pool2d), where sums of `f16` and
+    /// `bf16` are stored as `f32`.
     ///
     /// # Examples
     ///
@@ -83,7 +88,8 @@ impl<T: Float> Array<T> {
 impl Windows {
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the shape is not one of images, or they do not fit.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the shape is not one of images, or
+    /// they do not fit.
     #[track_caller]
     fn of(operation: &str, shape: &Shape, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
         let fits = match *shape.dims() {
@@ -107,8 +113,9 @@ impl Windows {
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    /// Windows of one column and of one row, of which those of the second are taken of the results of the first:
-    /// where they are large and overlap, so that each element would be looked at many times.
+    /// Windows of one column and of one row, of which those of the second are taken of the results
+    /// of the first: where they are large and overlap, so that each element would be looked at many
+    /// times.
     fn one_by_one(self) -> Option<[Self; 2]> {
         let [height, width] = self.size;
         let overlap = self.stride[0] < height || self.stride[1] < width;

@@ -1,11 +1,13 @@
-//! Operations of which the library has compiled those for `f32` and `f64`, so that programs do not compile them again.
+//! Operations of which the library has compiled those for `f32` and `f64`, so that programs do not
+//! compile them again.
 //!
-//! A generic function is compiled in the crate that calls it. What most programs call, and what is large, goes through
-//! `precompiled!` instead.
+//! A generic function is compiled in the crate that calls it. What most programs call, and what is
+//! large, goes through `precompiled!` instead.
 
-/// `precompiled!(function::<T>([array], name: type))` calls `function`, which gives a `Result<Array<T>>`, with these
-/// arrays of `T` and these other operands; where `T` is `f32` or `f64`, one that the library was compiled with. `-> R`
-/// after it is another type of results, in which `T` is not.
+/// `precompiled!(function::<T>([array], name: type))` calls `function`, which gives a
+/// `Result<Array<T>>`, with these arrays of `T` and these other operands; where `T` is `f32` or
+/// `f64`, one that the library was compiled with. `-> R` after it is another type of results, in
+/// which `T` is not.
 macro_rules! precompiled {
     ($function:ident::<$T:ident>($([$array:ident]),* $(; $($name:ident: $type:ty),+)?)) => {
         $crate::ops::precompiled::precompiled! { @by_type

@@ -111,8 +111,9 @@ impl<T: Number> Array<T> {
     }
 }
 
-/// Writes the product of two matrices to the elements of `place`, which stand without gaps and which nothing else reads or writes,
-/// whatever else has the memory around them. Answers whether it did: there are products that have no way to be written so.
+/// Writes the product of two matrices to the elements of `place`, which stand without gaps and
+/// which nothing else reads or writes, whatever else has the memory around them. Answers whether it
+/// did: there are products that have no way to be written so.
 #[track_caller]
 pub(in crate::ops) fn matmul_into<T: Number>(
     left: &Array<T>,
@@ -250,8 +251,8 @@ fn leading(layout: &Layout) -> Shape {
     layout.dims()[..layout.ndim() - 2].into()
 }
 
-/// The same products as one, of all rows on the left with the one matrix on the right, where there is
-/// but one and the rows stand in equal steps.
+/// The same products as one, of all rows on the left with the one matrix on the right, where there
+/// is but one and the rows stand in equal steps.
 #[track_caller]
 fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     if leading(right).checked_len()? != 1 {
@@ -264,8 +265,8 @@ fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     Ok(left.zip(right))
 }
 
-/// The same for one matrix on the left with many columns on the right: these are the rows of a product with the
-/// transposed matrix, which stands on the right of it.
+/// The same for one matrix on the left with many columns on the right: these are the rows of a
+/// product with the transposed matrix, which stands on the right of it.
 #[track_caller]
 fn columns_as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     if ends(right.shape(), 1).1 != 1

@@ -272,8 +272,8 @@ impl<T: Float> Array<T> {
 
     /// Normally distributed numbers of mean 0 and variance 1, from the calling thread's generator.
     ///
-    /// Each is within 2^-21 of itself of what its draw stands for, but for the rounding to `T`; those of `f64` within some
-    /// units in the last place. They reach to 6.7, of `f64` to 8.5.
+    /// Each is within 2^-21 of itself of what its draw stands for, but for the rounding to `T`;
+    /// those of `f64` within some units in the last place. They reach to 6.7, of `f64` to 8.5.
     ///
     /// # Examples
     ///
@@ -315,9 +315,9 @@ impl<T: Float> Array<T> {
 }
 
 impl<T: Float> Array<T> {
-    /// What to multiply with so as to drop elements at random: 0 with the probability `p`, else 1 / (1 − p),
-    /// so that sums stay as they are on average (Srivastava et al., "Dropout", 2014). From the calling
-    /// thread's generator.
+    /// What to multiply with so as to drop elements at random: 0 with the probability `p`, else 1 /
+    /// (1 − p), so that sums stay as they are on average (Srivastava et al., "Dropout", 2014). From
+    /// the calling thread's generator.
     ///
     /// # Examples
     ///
@@ -332,8 +332,8 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `p` is not
-    /// between 0 and 1, both included.
+    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `p`
+    /// is not between 0 and 1, both included.
     #[track_caller]
     pub fn dropout_mask(p: f64, shape: impl Into<Shape>) -> Result<Self> {
         Origin::Thread.dropout(p, &shape.into())
@@ -365,8 +365,8 @@ impl<T: Float> Array<T> {
 }
 
 impl<T: Integer> Array<T> {
-    /// Integers from `low` to below `high`, each exactly as likely as the others (Lemire, "Fast random
-    /// integer generation in an interval", 2019), from the calling thread's generator.
+    /// Integers from `low` to below `high`, each exactly as likely as the others (Lemire, "Fast
+    /// random integer generation in an interval", 2019), from the calling thread's generator.
     ///
     /// # Examples
     ///
@@ -380,8 +380,8 @@ impl<T: Integer> Array<T> {
     ///
     /// # Errors
     ///
-    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `low` is not
-    /// below `high`.
+    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `low`
+    /// is not below `high`.
     #[track_caller]
     pub fn randint(low: T, high: T, shape: impl Into<Shape>) -> Result<Self> {
         Origin::Thread.integers(low, high, &shape.into())
@@ -430,8 +430,8 @@ impl Array<bool> {
     ///
     /// # Errors
     ///
-    /// As for [`rand`](Array::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `p` is not
-    /// between 0 and 1, both included.
+    /// As for [`rand`](Array::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `p`
+    /// is not between 0 and 1, both included.
     #[track_caller]
     pub fn bernoulli(p: f64, shape: impl Into<Shape>) -> Result<Self> {
         Origin::Thread.truths(p, &shape.into())

@@ -17,9 +17,9 @@ use crate::array::{AnyElement, Array, AxisSet, DType, Float, Number};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
-    /// The sums of all elements up to each, along `axis`, which a negative one counts from the end: of
-    /// signed integers and `bool` in `i64` and of unsigned integers in `u64`, which wrap; of floats in
-    /// their own type, with an error that does not grow with their number.
+    /// The sums of all elements up to each, along `axis`, which a negative one counts from the end:
+    /// of signed integers and `bool` in `i64` and of unsigned integers in `u64`, which wrap; of
+    /// floats in their own type, with an error that does not grow with their number.
     ///
     /// # Examples
     ///
@@ -34,16 +34,16 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Lazy::eval`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there
-    /// is no such axis.
+    /// Those of [`Lazy::eval`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where
+    /// there is no such axis.
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Result<Array<T::Total>> {
         self.lazy().cumsum(axis)
     }
 
-    /// The products of all elements up to each, along `axis`, which a negative one counts from the end: of
-    /// signed integers and `bool` in `i64` and of unsigned integers in `u64`, which wrap; of floats in
-    /// their own type, multiplied in `f64`.
+    /// The products of all elements up to each, along `axis`, which a negative one counts from the
+    /// end: of signed integers and `bool` in `i64` and of unsigned integers in `u64`, which wrap;
+    /// of floats in their own type, multiplied in `f64`.
     ///
     /// # Examples
     ///
@@ -143,7 +143,8 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
     )
 }
 
-/// Running sums of what a tape may follow: a gradient is the sum of those of all sums from there on.
+/// Running sums of what a tape may follow: a gradient is the sum of those of all sums from there
+/// on.
 #[cold]
 #[track_caller]
 fn summed_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
@@ -163,7 +164,8 @@ fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Ar
         let x = saved.keep(x);
         move |gradient| {
             let back = by_differentiable!(gradient.dtype, F => {
-                // As the products themselves in double precision: those of a part may be beyond narrow floats.
+                // As the products themselves in double precision: those of a part may be beyond
+                // narrow floats.
                 let x = x.downcast::<F>().conj().cast::<<F as AnyElement>::Wide>().eval()?;
                 let gradient = gradient.into_array::<F>();
                 let gradient = gradient.cast::<<F as AnyElement>::Wide>().eval()?;
@@ -174,9 +176,9 @@ fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Ar
     }))
 }
 
-/// The gradient of what was multiplied to running products. Nothing is divided by, so that zeros are as any others: of element i it
-/// is the product of those before it, times s\[i] = g\[i] + x\[i + 1] s\[i + 1], of which each pass computes twice as many
-/// summands (Hillis and Steele 1986).
+/// The gradient of what was multiplied to running products. Nothing is divided by, so that zeros
+/// are as any others: of element i it is the product of those before it, times s\[i] = g\[i] + x\[i
+/// + 1] s\[i + 1], of which each pass computes twice as many summands (Hillis and Steele 1986).
 #[track_caller]
 fn products_back<T: Number>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> Result<Array<T>> {
     let at = x.layout().shape().axis("cumprod", axis)?;
@@ -206,7 +208,8 @@ fn products_back<T: Number>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> R
     (before * sums).eval()
 }
 
-/// Whether running sums of `T` carry along what rounding takes from them: where no type of the kind is wider.
+/// Whether running sums of `T` carry along what rounding takes from them: where no type of the kind
+/// is wider.
 pub(super) fn sums_round<T: AnyElement>() -> bool {
     matches!(T::DTYPE, DType::F64 | DType::C64)
 }
@@ -253,8 +256,9 @@ macro_rules! normalizations {
                 $(#[doc = $doc])+
                 ///
                 /// A negative axis counts from the end. The largest element is subtracted first, so
-                /// that nothing overflows; `f16` and `bf16` are computed in `f32`. Where a line holds
-                /// a NaN or an infinity that is its largest element, all of its results are NaN.
+                /// that nothing overflows; `f16` and `bf16` are computed in `f32`. Where a line
+                /// holds a NaN or an infinity that is its largest element, all of its results are
+                /// NaN.
                 ///
                 /// # Examples
                 ///
@@ -269,7 +273,8 @@ macro_rules! normalizations {
                 /// # Errors
                 ///
                 /// Those of [`Lazy::eval`], and
-                /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis.
+                /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such
+                /// axis.
                 #[track_caller]
                 pub fn $name(&self, axis: isize) -> Result<Array<T>> {
                     self.lazy().$name(axis)

@@ -21,9 +21,9 @@ use crate::array::{AnyElement, Array, Buffer, Layout};
 use crate::context::Device;
 use crate::error::Result;
 
-/// Evaluates several expressions together: one pass over their operands for all that have one shape, in which common
-/// parts are computed once, and one allocation for each result. A tuple of up to eight expressions gives the
-/// tuple of their arrays.
+/// Evaluates several expressions together: one pass over their operands for all that have one
+/// shape, in which common parts are computed once, and one allocation for each result. A tuple of
+/// up to eight expressions gives the tuple of their arrays.
 ///
 /// # Examples
 ///
@@ -40,16 +40,18 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// Those of [`Lazy::eval`], of any of them, and [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where operands
-/// of two of them live on different devices.
+/// Those of [`Lazy::eval`], of any of them, and
+/// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where operands of two of them live on
+/// different devices.
 #[track_caller]
 pub fn eval<S: Several>(expressions: S) -> Result<S::Arrays> {
     expressions.evaluate()
 }
 
-/// Sets the elements of several arrays together, in place as [`Array::assign`] does: `values` gets each array as an
-/// expression, and gives the new values of all. What it reads are the old values, also of arrays that are set
-/// before. Arrays of one shape are read and written in one pass, in which common parts are computed once.
+/// Sets the elements of several arrays together, in place as [`Array::assign`] does: `values` gets
+/// each array as an expression, and gives the new values of all. What it reads are the old values,
+/// also of arrays that are set before. Arrays of one shape are read and written in one pass, in
+/// which common parts are computed once.
 ///
 /// # Examples
 ///
@@ -100,7 +102,8 @@ pub trait Targets {
     fn expressions(&self) -> Self::Expressions;
 }
 
-/// The new values of the arrays `G`: a tuple of expressions and whatever else can stand for elements.
+/// The new values of the arrays `G`: a tuple of expressions and whatever else can stand for
+/// elements.
 pub trait Values<G> {
     #[doc(hidden)]
     #[track_caller]
@@ -242,10 +245,11 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     Ok(fresh)
 }
 
-/// Sets the elements of each target to those of its tree; tells what new memory is to take the place of a target's.
+/// Sets the elements of each target to those of its tree; tells what new memory is to take the
+/// place of a target's.
 ///
-/// First what cannot be written in place is computed aside, of old values. Then what can be is written; nothing else
-/// reads that. Last, what was computed goes where it belongs.
+/// First what cannot be written in place is computed aside, of old values. Then what can be is
+/// written; nothing else reads that. Last, what was computed goes where it belongs.
 #[track_caller]
 fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     let all = checked(targets, trees)?;
@@ -356,8 +360,8 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Whether every target can be overwritten once what is computed aside has been, and no other group reads it: that
-    /// would be in another order, or after it has new values.
+    /// Whether every target can be overwritten once what is computed aside has been, and no other
+    /// group reads it: that would be in another order, or after it has new values.
     fn allows_overwriting(&self) -> bool {
         self.targets.iter().all(|target| {
             Aliasing::of(target, &self.read, &self.held).allows_overwriting()

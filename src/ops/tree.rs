@@ -1,7 +1,7 @@
 //! An expression without its type: what it shows of itself to who is compiled once for all of them.
 //!
-//! Nothing of the library is generic over the type of an expression but [`Expr`] itself and the one loop
-//! that it may become on the host, [`Fusing::fused`].
+//! Nothing of the library is generic over the type of an expression but [`Expr`] itself and the one
+//! loop that it may become on the host, [`Fusing::fused`].
 
 use std::any::TypeId;
 use std::fmt;
@@ -66,11 +66,11 @@ impl fmt::Debug for dyn Tree + '_ {
     }
 }
 
-/// An expression that may have a loop of its own. What only reads expressions takes a [`Tree`], so that no loop is
-/// compiled for it.
+/// An expression that may have a loop of its own. What only reads expressions takes a [`Tree`], so
+/// that no loop is compiled for it.
 pub(crate) trait Fusing: Tree {
-    /// Shows the one loop that the expression was compiled to, over operands that are dense and all of this `shape`;
-    /// or nothing, where it was not.
+    /// Shows the one loop that the expression was compiled to, over operands that are dense and all
+    /// of this `shape`; or nothing, where it was not.
     fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn Source));
 }
 

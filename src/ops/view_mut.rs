@@ -14,7 +14,8 @@ use super::tree::{Fusing, Tree};
 use crate::array::{AnyElement, Array, Layout};
 use crate::error::Result;
 
-/// A part of an array that can be written to, from [`Array::slice_mut`]: what is written here is written there.
+/// A part of an array that can be written to, from [`Array::slice_mut`]: what is written here is
+/// written there.
 #[must_use = "a view writes nothing by itself: call `fill`, `assign` or `update`"]
 pub struct ArrayViewMut<'a, T: AnyElement> {
     array: &'a mut Array<T>,
@@ -23,11 +24,12 @@ pub struct ArrayViewMut<'a, T: AnyElement> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// The part that [`s!`](ndarray::s) selects, to be written to: the counterpart of [`slice`](Self::slice), which
-    /// gives an array of its own, so that what is written to it is not seen here.
+    /// The part that [`s!`](ndarray::s) selects, to be written to: the counterpart of
+    /// [`slice`](Self::slice), which gives an array of its own, so that what is written to it is
+    /// not seen here.
     ///
-    /// Where other arrays or expressions share the memory, the array gets memory of its own when something is written,
-    /// and they keep their values.
+    /// Where other arrays or expressions share the memory, the array gets memory of its own when
+    /// something is written, and they keep their values.
     ///
     /// # Examples
     ///
@@ -93,8 +95,9 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         self.assign(value)
     }
 
-    /// Sets the part's elements to those of `value`, which broadcasts to the part's shape, as [`Array::assign`] does.
-    /// What `value` reads of this array are its values from before, also where the parts overlap.
+    /// Sets the part's elements to those of `value`, which broadcasts to the part's shape, as
+    /// [`Array::assign`] does. What `value` reads of this array are its values from before, also
+    /// where the parts overlap.
     ///
     /// # Examples
     ///
@@ -157,8 +160,8 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         overwrite(self.target(), &fresh)
     }
 
-    /// The same where gradients pass through: the array becomes a new one, of which the part is that of the value, and the rest
-    /// that of the old one.
+    /// The same where gradients pass through: the array becomes a new one, of which the part is
+    /// that of the value, and the rest that of the old one.
     #[cold]
     #[track_caller]
     fn write_followed(&mut self, value: &dyn Tree) -> Result<()> {
@@ -208,8 +211,9 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Copies the elements to memory that this array alone has, in row-major order: what [`Arc::make_mut`](std::sync::Arc::make_mut)
-    /// does. What the expressions `held` have of the memory did not force it.
+    /// Copies the elements to memory that this array alone has, in row-major order: what
+    /// [`Arc::make_mut`](std::sync::Arc::make_mut) does. What the expressions `held` have of the
+    /// memory did not force it.
     #[track_caller]
     pub(crate) fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
         let shape = self.layout().shape();

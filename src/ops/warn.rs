@@ -1,4 +1,5 @@
-//! Warnings about code that is no error and may not do what is meant, in builds with debug assertions.
+//! Warnings about code that is no error and may not do what is meant, in builds with debug
+//! assertions.
 
 use std::collections::HashSet;
 use std::fmt;

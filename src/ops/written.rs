@@ -1,9 +1,9 @@
-//! What functions that users write are made of: [`elementwise!`](crate::elementwise) expands to calls
-//! of these.
+//! What functions that users write are made of: [`elementwise!`](crate::elementwise) expands to
+//! calls of these.
 //!
-//! Each of the functions of single elements hands over to a row of the table of elementwise operations.
-//! So what is written gives the bits that the same composition of built-in operations gives, for `f16`
-//! and `bf16` too: there every function, and every operator, rounds its result.
+//! Each of the functions of single elements hands over to a row of the table of elementwise
+//! operations. So what is written gives the bits that the same composition of built-in operations
+//! gives, for `f16` and `bf16` too: there every function, and every operator, rounds its result.
 
 pub mod terms;
 pub mod text;
@@ -16,7 +16,8 @@ macro_rules! elements {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. The pass comes last, because it is lent to the arguments before.
+        /// The functions of single elements. The pass comes last, because it is lent to the
+        /// arguments before.
         pub mod element {
             use crate::array::scalar::pass::Pass;
             use crate::array::{Bitwise, AnyElement, Float, Integer, Number, Numeric, Element};

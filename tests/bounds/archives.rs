@@ -54,7 +54,8 @@ impl Entry {
         }
     }
 
-    /// What stands of it in the list as well as before its data, without what is before and after it.
+    /// What stands of it in the list as well as before its data, without what is before and after
+    /// it.
     fn fields(&self, name: &str) -> Vec<u8> {
         let method = if self.is_deflated { 8u16 } else { 0 };
         let mut fields = vec![20, 0, 0, 0];

@@ -1,4 +1,5 @@
-//! Damaged and hostile files of NumPy: the same array or an error, in memory that the file can fill.
+//! Damaged and hostile files of NumPy: the same array or an error, in memory that the file can
+//! fill.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -21,8 +22,8 @@ impl Scratch {
         Self(std::env::temp_dir().join(unique))
     }
 
-    /// Makes the file one of these bytes: in place, for emptying it first makes some file systems write
-    /// through to the disk.
+    /// Makes the file one of these bytes: in place, for emptying it first makes some file systems
+    /// write through to the disk.
     pub(crate) fn hold(&self, bytes: &[u8]) -> io::Result<()> {
         let mut options = File::options();
         let mut file = options
@@ -47,8 +48,8 @@ impl Drop for Scratch {
     }
 }
 
-/// What reading takes of the heap however short the file is: a buffer of constant size, and the texts of
-/// errors.
+/// What reading takes of the heap however short the file is: a buffer of constant size, and the
+/// texts of errors.
 const FIXED_BYTES: u64 = 16 << 10;
 
 /// Reads a file of `bytes`, and holds that it takes memory by their number.
@@ -102,7 +103,8 @@ fn reads<T: Element>(
 const FLOATS: [f32; 4] = [1.5, -2.0, 0.25, 4.0];
 const WIDE: [f64; 6] = [0.1, 1.0, 2.0, -3.0, 4e300, 5.0];
 
-/// Arrays of several types and ranks, and how each is read. No element is 0, whose sign would not show.
+/// Arrays of several types and ranks, and how each is read. No element is 0, whose sign would not
+/// show.
 fn written(name: &str, is_compressed: bool) -> Result<(Vec<u8>, [Reads; 4])> {
     let scratch = Scratch::new(name);
     let mut file = if is_compressed {
@@ -186,7 +188,8 @@ proptest! {
     }
 }
 
-/// A file of one array has no checksum: what can be held is that its elements are bytes of the file.
+/// A file of one array has no checksum: what can be held is that its elements are bytes of the
+/// file.
 #[test]
 fn a_damaged_file_of_one_array_is_an_error_or_has_bytes_of_the_file() -> Result<()> {
     let scratch = Scratch::new("one.npy");

@@ -1,5 +1,5 @@
-//! What comes from outside, or goes on without end, takes memory by what it is, not by what it claims.
-//! Counted on the host, where the memory of a device is the process's too.
+//! What comes from outside, or goes on without end, takes memory by what it is, not by what it
+//! claims. Counted on the host, where the memory of a device is the process's too.
 
 #[cfg(feature = "npy")]
 mod archives;

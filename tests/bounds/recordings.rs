@@ -55,8 +55,8 @@ fn short(device: &Device, scope: &ScopeHandle, first_bytes: usize) -> Result<Vec
     Ok(buffers?.iter().map(Buffer::address).collect())
 }
 
-/// Holds that short entries are planned: of three, the third follows the plan, which shows in that a
-/// fourth differs from it.
+/// Holds that short entries are planned: of three, the third follows the plan, which shows in that
+/// a fourth differs from it.
 #[track_caller]
 fn plans_short_entries(device: &Device, scope: &ScopeHandle) -> Result<()> {
     for _ in 0..2 {
@@ -126,8 +126,8 @@ fn ten_million_allocations_are_recorded_up_to_a_number() -> Result<()> {
     Ok(())
 }
 
-/// What was recorded before the record was full is noted when it is dropped after that, in the entry or
-/// beyond it.
+/// What was recorded before the record was full is noted when it is dropped after that, in the
+/// entry or beyond it.
 #[test]
 fn drops_are_noted_after_the_record_is_full() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Bump] {
@@ -188,8 +188,8 @@ fn what_a_dropped_record_knew_of_comes_back_as_ever() -> Result<()> {
     Ok(())
 }
 
-/// An entry that is too long is recorded only to be forgotten, so those after it less and less often are;
-/// until one is short, which then takes one entry more to be planned.
+/// An entry that is too long is recorded only to be forgotten, so those after it less and less
+/// often are; until one is short, which then takes one entry more to be planned.
 #[test]
 fn entries_that_stay_long_are_seldom_recorded() -> Result<()> {
     let (device, scope) = scope(planned())?;
@@ -251,8 +251,8 @@ fn an_entry_that_leaves_its_plan_late_is_too_long_as_well() -> Result<()> {
     plans_short_entries(&device, &scope)
 }
 
-/// The longest entries that are planned and recorded, of which several would be planned together if they
-/// were shorter.
+/// The longest entries that are planned and recorded, of which several would be planned together if
+/// they were shorter.
 #[test]
 fn all_that_is_kept_of_entries_is_bounded() -> Result<()> {
     let (device, scope) = scope(CacheConfig {

@@ -272,7 +272,8 @@ pub(crate) fn groups_divide(group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// With streams that run as late as they may, and memory that is overwritten as it is reused: what was not waited for shows.
+/// With streams that run as late as they may, and memory that is overwritten as it is reused: what
+/// was not waited for shows.
 pub(crate) fn calls_are_ordered_like_any_operation(group: &Group) -> Result<()> {
     let config = DeviceConfig {
         delay_streams: true,

@@ -18,7 +18,8 @@ fn outcomes(size: usize, body: impl Fn(&Group) -> Result<()> + Sync) -> Vec<Resu
     told.all()
 }
 
-/// What ranks tell, each in a place of its own: what orders threads that wait for one of std's locks, a sanitizer does not see.
+/// What ranks tell, each in a place of its own: what orders threads that wait for one of std's
+/// locks, a sanitizer does not see.
 struct Told(Vec<OnceLock<Result<()>>>);
 
 impl Told {
@@ -115,7 +116,8 @@ fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
     Ok(())
 }
 
-/// Without checks a call does not wait, and whoever reads hears of it; so does who waits for the ranks' end.
+/// Without checks a call does not wait, and whoever reads hears of it; so does who waits for the
+/// ranks' end.
 #[test]
 fn without_checks_the_reader_hears_of_it() {
     let all = outcomes(2, |group| {

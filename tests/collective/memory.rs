@@ -8,7 +8,8 @@ fn device() -> Result<Device> {
     Device::host_with(DeviceConfig::default())
 }
 
-/// A warm step asks for nothing, and under Plan each buffer is at the same place of the slab on all ranks.
+/// A warm step asks for nothing, and under Plan each buffer is at the same place of the slab on all
+/// ranks.
 #[test]
 fn buffers_are_those_of_the_step_before() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Plan] {
@@ -66,7 +67,8 @@ fn memory_in_flight_is_not_reused() -> Result<()> {
     Ok(())
 }
 
-/// A recording has each exchange, with the line that began it, on the stream that stands for the rank's thread.
+/// A recording has each exchange, with the line that began it, on the stream that stands for the
+/// rank's thread.
 #[test]
 fn exchanges_are_recorded() -> Result<()> {
     Group::threads(2, |group| {
@@ -97,7 +99,8 @@ fn exchanges_are_recorded() -> Result<()> {
     Ok(())
 }
 
-/// A rank may wait for the device that it shares with others before it comes to what they have begun.
+/// A rank may wait for the device that it shares with others before it comes to what they have
+/// begun.
 #[test]
 fn who_waits_for_the_device_does_not_wait_for_others() -> Result<()> {
     let device = device()?;
@@ -147,7 +150,8 @@ fn a_device_goes_on_after_a_group_that_failed() -> Result<()> {
     Ok(())
 }
 
-/// Streams that are gone leave their numbers to new ones, but not to what stands for a rank's thread.
+/// Streams that are gone leave their numbers to new ones, but not to what stands for a rank's
+/// thread.
 #[test]
 fn a_number_of_a_stream_is_not_a_ranks() -> Result<()> {
     let config = DeviceConfig {

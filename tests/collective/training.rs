@@ -76,7 +76,8 @@ fn data() -> Result<Array<f64>> {
     whole(&[SAMPLES, 5], 99)
 }
 
-/// One layer, whose training is of numbers that `f64`, and `f32` in its place, hold exactly: then sums are the same in any order.
+/// One layer, whose training is of numbers that `f64`, and `f32` in its place, hold exactly: then
+/// sums are the same in any order.
 #[derive(Debug, Parameters)]
 struct Exact {
     weights: Array<f64>,

@@ -1,5 +1,5 @@
-//! Memory of others as arrays: it is used like any other, and given back once, as soon as may be, by whoever
-//! looks next.
+//! Memory of others as arrays: it is used like any other, and given back once, as soon as may be,
+//! by whoever looks next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -271,7 +271,8 @@ fn a_header_cannot_claim_more_than_the_file_has() -> Result<()> {
     Ok(())
 }
 
-/// What `np.savez_compressed(file, weights=…, mask=…)` of NumPy 2.4 wrote, the mask in Fortran's order.
+/// What `np.savez_compressed(file, weights=…, mask=…)` of NumPy 2.4 wrote, the mask in Fortran's
+/// order.
 const ARCHIVE: &str = "\
     504b03042d000000080000002100d55e6705ffffffffffffffff0b001400776569676874732e6e7079010010\
     00900000000000000051000000000000009bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9366a2aea3\
@@ -344,8 +345,8 @@ fn archives_are_written_for_others() -> Result<()> {
     Ok(())
 }
 
-/// However NumPy's file is cut, and whichever of its bits is flipped: the same arrays, or an error. (Of
-/// more such files, and of what reading them takes, `tests/bounds` has the tests.)
+/// However NumPy's file is cut, and whichever of its bits is flipped: the same arrays, or an error.
+/// (Of more such files, and of what reading them takes, `tests/bounds` has the tests.)
 #[test]
 fn damaged_files_are_errors_or_the_same_arrays() -> Result<()> {
     let whole = archive();

@@ -57,7 +57,8 @@ pub(crate) fn start(part: &Part, size: usize, longest: Duration) -> Ended {
         command.arg(emulator().expect("it is built"));
         command.env("CACHESCOPE_MPI_CUDA", takes_device_memory);
     }
-    // Open MPI refuses the administrator, and more ranks than cores, unless it is told otherwise; version 5 reads the last.
+    // Open MPI refuses the administrator, and more ranks than cores, unless it is told otherwise;
+    // version 5 reads the last.
     let settings = [
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),

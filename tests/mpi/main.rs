@@ -1,5 +1,6 @@
-//! Ranks that are processes: this program starts itself under `mpirun`, once for each case, and the processes take the case's part of
-//! a rank. What they compute is what `tests/collective` expects of threads.
+//! Ranks that are processes: this program starts itself under `mpirun`, once for each case, and the
+//! processes take the case's part of a rank. What they compute is what `tests/collective` expects
+//! of threads.
 
 #[path = "../collective/bodies.rs"]
 mod bodies;

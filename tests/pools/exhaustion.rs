@@ -32,7 +32,8 @@ fn a_fragmented_pool_says_so_and_serves_what_joins() -> Result<()> {
     Ok(())
 }
 
-/// A cache that another thread is inside of is the one that keeps its idle blocks, until it is left.
+/// A cache that another thread is inside of is the one that keeps its idle blocks, until it is
+/// left.
 #[test]
 fn a_busy_scope_is_named_and_drains_as_it_is_left() -> Result<()> {
     let device = limited(PoolKind::BestFit, 64 * MIB);
@@ -116,8 +117,8 @@ fn a_callback_is_asked_once_and_none_within_another() -> Result<()> {
     Buffer::new(&device, 30 * MIB).map(drop)
 }
 
-/// What a callback owns may panic as it drops: with its guard, or with its device, which the last array
-/// may take with it.
+/// What a callback owns may panic as it drops: with its guard, or with its device, which the last
+/// array may take with it.
 #[test]
 fn a_callback_that_panics_as_it_drops_harms_nobody() -> Result<()> {
     struct Grenade(Arc<AtomicUsize>);

@@ -10,8 +10,8 @@ fn reserved(device: &Device) -> usize {
     device.memory_stats().reserved_bytes as usize
 }
 
-/// Those that can give back whatever has lain idle for as long as one block: whole segments that are
-/// shared cannot.
+/// Those that can give back whatever has lain idle for as long as one block: whole segments that
+/// are shared cannot.
 fn releasing() -> impl Iterator<Item = Setup> {
     POOLS.into_iter().filter(|setup| {
         setup.expandable && (setup.pool != PoolKind::BestFit || grows(&device(*setup)))
@@ -25,8 +25,8 @@ fn grows(device: &Device) -> bool {
     gap == 2 * MIB as u64 && reserved(device) == 6 * MIB
 }
 
-/// Six units, of which five come and go before all six are asked for: four and eight where lengths are
-/// powers of two.
+/// Six units, of which five come and go before all six are asked for: four and eight where lengths
+/// are powers of two.
 #[test]
 fn idle_memory_of_another_length_gives_way_under_a_limit() -> Result<()> {
     for pool in POOLS {
@@ -132,7 +132,8 @@ fn trim_keeps_what_it_is_told_to_keep() -> Result<()> {
             let after = reserved(&device);
             assert_eq!(before - released, after, "{pool}");
             let busy = device.memory_stats().allocated_bytes as usize;
-            // What a live block shares a segment with stays, and no more is released than one beyond.
+            // What a live block shares a segment with stays, and no more is released than one
+            // beyond.
             let segment = if grows_in_place { 2 * MIB } else { 20 * MIB };
             assert!(
                 after <= keep.max(busy + segment),

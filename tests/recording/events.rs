@@ -264,7 +264,8 @@ fn a_full_ring_keeps_the_newest_and_counts_the_others() {
         Buffer::new(&device, bytes).unwrap();
     }
     let profile = recording.profile();
-    // A reservation, and a request and a free for each. One more may be under way for what a reader knows.
+    // A reservation, and a request and a free for each. One more may be under way for what a reader
+    // knows.
     assert_eq!(profile.events.len(), 63);
     assert_eq!(profile.lost_events, 2001 - 63);
     assert_eq!(profile.events.last().unwrap().bytes, 1000);

@@ -56,7 +56,8 @@ fn each_report_is_what_its_ending_says() {
     }
 }
 
-/// What both kinds of profile say of an allocation or a free: which, where, how long, scope and line.
+/// What both kinds of profile say of an allocation or a free: which, where, how long, scope and
+/// line.
 type Told = (bool, u64, u64, Option<String>, Option<u32>);
 
 fn blocks(profile: &Profile) -> Vec<Told> {

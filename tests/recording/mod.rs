@@ -1,5 +1,5 @@
-//! Recordings of a device's memory: what they tell of requests, frees, scopes, segments and failures, that they change
-//! nothing, and the assertions over them.
+//! Recordings of a device's memory: what they tell of requests, frees, scopes, segments and
+//! failures, that they change nothing, and the assertions over them.
 
 mod assertions;
 mod events;

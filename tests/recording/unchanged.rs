@@ -1,10 +1,12 @@
-//! Recording changes nothing but the time: the same program gets the same addresses, counters and memory.
+//! Recording changes nothing but the time: the same program gets the same addresses, counters and
+//! memory.
 
 use cachescope::{Buffer, CacheStats, Device, MemoryStats, Policy, cache_scope};
 
 use super::{device, record};
 
-/// Requests and drops by a generator, in entries that differ a little. Answers offsets of the addresses.
+/// Requests and drops by a generator, in entries that differ a little. Answers offsets of the
+/// addresses.
 fn program(device: &Device, policy: Policy) -> (Vec<i64>, CacheStats, MemoryStats) {
     let mut state = 1u64;
     let mut next = |most: u64| {

@@ -223,8 +223,8 @@ fn a_destructor_inside_a_scope_may_take_its_cache() -> Result<()> {
     Ok(())
 }
 
-/// The exit lets go of the last handle of a device, and with it of what a callback owns, whose destructor
-/// takes the cache of the very scope that is being left.
+/// The exit lets go of the last handle of a device, and with it of what a callback owns, whose
+/// destructor takes the cache of the very scope that is being left.
 #[test]
 fn a_destructor_that_the_exit_runs_may_take_its_cache() -> Result<()> {
     struct Owns(Device);

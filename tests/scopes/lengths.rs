@@ -58,8 +58,8 @@ impl Lengths {
     };
 }
 
-/// What one turn allocates and drops, in order: the number of the array and its bytes, or nothing where
-/// it drops.
+/// What one turn allocates and drops, in order: the number of the array and its bytes, or nothing
+/// where it drops.
 fn turn(batch: Batch, scale: f64) -> Vec<(usize, Option<u64>)> {
     let hidden = (batch.texts * batch.tokens) as f64 * scale;
     let square = (batch.texts * batch.tokens * batch.tokens) as f64 * scale / 512.0;
@@ -111,8 +111,9 @@ fn working_set(steps: &[(usize, Option<u64>)]) -> u64 {
     most
 }
 
-/// Walks so many turns, of which the longest there can be needs `most_bytes`; answers the hit rate after
-/// the first hundred, the reserved bytes at their peak, and the working set of the largest turn.
+/// Walks so many turns, of which the longest there can be needs `most_bytes`; answers the hit rate
+/// after the first hundred, the reserved bytes at their peak, and the working set of the largest
+/// turn.
 fn walk(policy: Policy, lengths: Lengths, most_bytes: u64, turns: u64) -> Result<(f64, u64, u64)> {
     let device = device_with(DeviceConfig {
         pool: PoolKind::BestFit,
@@ -147,8 +148,8 @@ fn walk(policy: Policy, lengths: Lengths, most_bytes: u64, turns: u64) -> Result
     Ok((hit_rate, device.memory_stats().peak_reserved_bytes, largest))
 }
 
-/// What is reserved stays below 1.3 x the working set; where that is a few pages of 2 MiB only, which is what
-/// a device can reserve, below three of them and a sixteenth more than it.
+/// What is reserved stays below 1.3 x the working set; where that is a few pages of 2 MiB only,
+/// which is what a device can reserve, below three of them and a sixteenth more than it.
 fn hold(policy: Policy) {
     let walks = [
         (MIB, 2000),

@@ -343,8 +343,8 @@ enum Meanwhile {
     EnterAgain(Policy),
 }
 
-/// Lets a request that begins a chunk find its scope left, and perhaps entered again, by the time that
-/// there is memory for it.
+/// Lets a request that begins a chunk find its scope left, and perhaps entered again, by the time
+/// that there is memory for it.
 fn leave_under_pressure(meanwhile: Meanwhile) -> Result<()> {
     let set_policy = |device: &Device, policy| {
         let config = CacheConfig {

@@ -206,8 +206,8 @@ fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
     Ok(())
 }
 
-/// What is idle is counted in the blocks that the pool handed out, whatever they are divided into: an
-/// invalidation gives back just what the statistics said.
+/// What is idle is counted in the blocks that the pool handed out, whatever they are divided into:
+/// an invalidation gives back just what the statistics said.
 #[test]
 fn idle_blocks_are_counted_as_they_are_given_back() -> Result<()> {
     for policy in POLICIES {

@@ -50,7 +50,8 @@ fn all_sequences_share_one_slab() -> Result<()> {
     Ok(())
 }
 
-/// The way forward asks for the same in both, but only training keeps what it made for the way back.
+/// The way forward asks for the same in both, but only training keeps what it made for the way
+/// back.
 #[test]
 fn sequences_that_begin_alike_may_drop_at_other_times() -> Result<()> {
     let device = device();

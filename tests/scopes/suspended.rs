@@ -1,5 +1,6 @@
-//! Futures that are suspended inside of a scope, by an `.await` that the macro cannot see, on an executor of
-//! one thread, which needs no future to be `Send`. Nothing is shared by that, and it shows.
+//! Futures that are suspended inside of a scope, by an `.await` that the macro cannot see, on an
+//! executor of one thread, which needs no future to be `Send`. Nothing is shared by that, and it
+//! shows.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! Memory goes back to the device only once the work on it is done: calls that give it back wait for
-//! that, and dropping leaves it to them.
+//! Memory goes back to the device only once the work on it is done: calls that give it back wait
+//! for that, and dropping leaves it to them.
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
 

@@ -1,5 +1,5 @@
-//! What a thread has entered, as the rules of scopes say: a model that tells of each request whether
-//! it belongs to a cache, so that the statistics can be added up at the end.
+//! What a thread has entered, as the rules of scopes say: a model that tells of each request
+//! whether it belongs to a cache, so that the statistics can be added up at the end.
 
 use std::cell::RefCell;
 use std::rc::Rc;

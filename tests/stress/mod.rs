@@ -1,7 +1,7 @@
 //! Everything at once: many threads that run random programs over two devices, for
-//! `CACHESCOPE_STRESS_SECONDS` (3 by default), in rounds of half a second with devices of their own. Every
-//! array is written with a number that is its alone, and read again before it drops; and when a
-//! round is over, nothing may be left.
+//! `CACHESCOPE_STRESS_SECONDS` (3 by default), in rounds of half a second with devices of their
+//! own. Every array is written with a number that is its alone, and read again before it drops; and
+//! when a round is over, nothing may be left.
 //!
 //! A failure names its seed. `CACHESCOPE_STRESS_SEED` begins with that round: the same devices and
 //! the same programs, if not the same interleaving.

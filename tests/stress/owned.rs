@@ -24,7 +24,8 @@ pub(crate) fn take_failures() -> Vec<String> {
     std::mem::take(&mut lock(&FAILURES))
 }
 
-/// An array that is `value` throughout, a number that no other array but its own clones and views has.
+/// An array that is `value` throughout, a number that no other array but its own clones and views
+/// has.
 pub(crate) struct Owned {
     array: Array<u64>,
     value: u64,
@@ -145,7 +146,8 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // Not each: reading waits for the work on it, and a drop that comes before that is another way.
+        // Not each: reading waits for the work on it, and a drop that comes before that is another
+        // way.
         let unread = self.unread || (self.value >> 16).is_multiple_of(4);
         if !unread && !thread::panicking() {
             self.check();

@@ -37,8 +37,8 @@ thread_local! {
 }
 
 thread_local! {
-    /// Of this thread's program until it ends, for callbacks, which run on whichever thread is short of
-    /// memory.
+    /// Of this thread's program until it ends, for callbacks, which run on whichever thread is
+    /// short of memory.
     static BINDINGS: RefCell<Option<Bindings>> = const { RefCell::new(None) };
 }
 
@@ -344,8 +344,8 @@ impl Worker {
         self.kept.push(owned);
     }
 
-    /// Uses what one stream made on another, and lets the first have the block while the other may not be
-    /// done with it.
+    /// Uses what one stream made on another, and lets the first have the block while the other may
+    /// not be done with it.
     fn across_streams(&mut self) {
         let index = self.bindings.current_device();
         let Some([first, second]) = self
@@ -548,7 +548,8 @@ impl Worker {
             let bindings = BINDINGS.try_with(|bindings| bindings.borrow().clone());
             let bindings = bindings.ok().flatten();
             match what {
-                // A destructor must not panic: not while another panic unwinds, nor a thread's last.
+                // A destructor must not panic: not while another panic unwinds, nor a thread's
+                // last.
                 0 if !std::thread::panicking() && bindings.is_some() => panic_any(OnPurpose),
                 1..=5 => drop(bindings.map(|bindings| Invalidates {
                     device,

@@ -17,8 +17,8 @@ use crate::under_test::device_with;
 /// How long threads may take to end before the round counts as deadlocked.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Locks without waiting inside the standard library, where ThreadSanitizer does not see the order that
-/// this brings.
+/// Locks without waiting inside the standard library, where ThreadSanitizer does not see the order
+/// that this brings.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match mutex.try_lock() {
@@ -100,8 +100,8 @@ fn config(random: &mut Random) -> DeviceConfig {
     }
 }
 
-/// Lets `threads` at a time run random programs for so long, new ones coming for those that end, and
-/// sees that nothing is left.
+/// Lets `threads` at a time run random programs for so long, new ones coming for those that end,
+/// and sees that nothing is left.
 pub(crate) fn run(seed: u64, threads: usize, length: Duration) {
     let mut random = Random::new(seed);
     let round = Round::new(&mut random, threads);
@@ -152,7 +152,8 @@ fn join(thread: JoinHandle<()>) {
     }
 }
 
-/// With all threads gone: the sums, and that everything goes back. Some arrays may outlive their device.
+/// With all threads gone: the sums, and that everything goes back. Some arrays may outlive their
+/// device.
 fn finish(round: Arc<Round>, outlive: bool) {
     let Some(round) = Arc::into_inner(round) else {
         return fail("a thread that has ended keeps the round".into());

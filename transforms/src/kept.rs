@@ -83,7 +83,8 @@ fn surplus(lengths: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator) 
     all - lengths.rev().enumerate().take_while(fits).count()
 }
 
-/// Whether there is memory for the tables of a plan: those that make it would end the program where there is none.
+/// Whether there is memory for the tables of a plan: those that make it would end the program where
+/// there is none.
 fn check_memory<T>(length: usize) -> Outcome<()> {
     let mut room: Vec<Complex<T>> = Vec::new();
     let numbers = length.checked_mul(2).ok_or(OutOfMemory)?;

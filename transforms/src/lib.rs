@@ -1,12 +1,15 @@
-//! Fourier transforms of rows for `cachescope`: the crates [rustfft] and [realfft], compiled once for `f32` and `f64`.
+//! Fourier transforms of rows for `cachescope`: the crates [rustfft] and [realfft], compiled once
+//! for `f32` and `f64`.
 //!
-//! Both are generic, and take long to compile for a type. Here that happens once: [`Real`] is a table of plain
-//! functions over slices, none of which is generic, and of the two crates nothing is in a signature. So an edit of
-//! `cachescope`, or of a program that uses it, compiles nothing of them again.
+//! Both are generic, and take long to compile for a type. Here that happens once: [`Real`] is a
+//! table of plain functions over slices, none of which is generic, and of the two crates nothing is
+//! in a signature. So an edit of `cachescope`, or of a program that uses it, compiles nothing of
+//! them again.
 //!
-//! Rows stand one after another without gaps. No transform is scaled: the inverse of the transform of a row is that
-//! row times its length. The caller gives all memory; what a plan itself takes, its table of roots of unity, is from
-//! the system's allocator. Plans are kept, a bounded number of them, and no lock is held while one is made or used.
+//! Rows stand one after another without gaps. No transform is scaled: the inverse of the transform
+//! of a row is that row times its length. The caller gives all memory; what a plan itself takes,
+//! its table of roots of unity, is from the system's allocator. Plans are kept, a bounded number of
+//! them, and no lock is held while one is made or used.
 //!
 //! # Examples
 //!
@@ -65,7 +68,8 @@ pub type Outcome<T> = Result<T, OutOfMemory>;
 ///
 /// # Panics
 ///
-/// The functions panic where the slices are not of whole rows, or the scratch memory is shorter than the plan says.
+/// The functions panic where the slices are not of whole rows, or the scratch memory is shorter
+/// than the plan says.
 pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
     /// How rows of `length` complex numbers are transformed; at least one.
     ///
@@ -88,14 +92,16 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
     /// [`OutOfMemory`].
     fn plan_inverse(length: usize) -> Outcome<InversePlan<Self>>;
 
-    /// Overwrites rows with their transforms. What stands in `scratch` does not matter, here and below.
+    /// Overwrites rows with their transforms. What stands in `scratch` does not matter, here and
+    /// below.
     fn transform(
         plan: &ComplexPlan<Self>,
         rows: &mut [Complex<Self>],
         scratch: &mut [Complex<Self>],
     );
 
-    /// Writes the first halves of the spectra of rows of `n` real numbers: `n / 2 + 1` numbers each.
+    /// Writes the first halves of the spectra of rows of `n` real numbers: `n / 2 + 1` numbers
+    /// each.
     fn forward(
         plan: &ForwardPlan<Self>,
         rows: &[Self],
@@ -103,9 +109,10 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
         scratch: &mut [Complex<Self>],
     );
 
-    /// Writes the rows of `n` real numbers, times `factor`, of the first halves of their spectra, which are `width`
-    /// numbers each. Of those, the first `n / 2 + 1` count; what is missing is zero. The imaginary part of the first
-    /// is taken for zero, and where `n` is even that of the last too.
+    /// Writes the rows of `n` real numbers, times `factor`, of the first halves of their spectra,
+    /// which are `width` numbers each. Of those, the first `n / 2 + 1` count; what is missing is
+    /// zero. The imaginary part of the first is taken for zero, and where `n` is even that of the
+    /// last too.
     fn inverse(
         plan: &InversePlan<Self>,
         spectra: (&[Complex<Self>], usize),

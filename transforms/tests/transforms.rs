@@ -42,7 +42,8 @@ impl Test for f64 {
     }
 }
 
-/// Powers of two and of other primes, products, primes that are one more than a smooth number and those that are not.
+/// Powers of two and of other primes, products, primes that are one more than a smooth number and
+/// those that are not.
 const LENGTHS: [usize; 27] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 23, 30, 31, 59, 64, 97, 100, 121, 128, 243, 360,
     509, 1024,
@@ -159,7 +160,8 @@ fn rows_of_real_numbers_are_transformed_there_and_back() {
     }
 }
 
-/// Spectra that are longer or shorter than half of the row, and whose first and last numbers are not real.
+/// Spectra that are longer or shorter than half of the row, and whose first and last numbers are
+/// not real.
 #[test]
 fn spectra_are_cut_and_filled_up_and_what_must_be_real_is_taken_for_it() {
     for n in LENGTHS {

@@ -1,9 +1,10 @@
 //! Array operations on the host beside ndarray and candle. (BENCHMARKS: W6.)
 //!
-//! `cargo bench --manifest-path benches/peers/Cargo.toml --bench arrays [-- ROUNDS] [NAME…] [--side=N]`
+//! `cargo bench --manifest-path benches/peers/Cargo.toml --bench arrays [-- ROUNDS] [NAME…]
+//! [--side=N]`
 //!
-//! Without `RAYON_NUM_THREADS` it runs itself with one thread, and again with two. A name is that of
-//! an operation; without any it does all.
+//! Without `RAYON_NUM_THREADS` it runs itself with one thread, and again with two. A name is that
+//! of an operation; without any it does all.
 
 use std::env;
 use std::process::{Command, exit};

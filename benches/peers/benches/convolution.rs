@@ -1,6 +1,7 @@
 //! Convolutions and pools on the host beside candle. (BENCHMARKS: W6.)
 //!
-//! `RAYON_NUM_THREADS=1 cargo bench --manifest-path benches/peers/Cargo.toml --bench convolution [-- ROUNDS]`
+//! `RAYON_NUM_THREADS=1 cargo bench --manifest-path benches/peers/Cargo.toml --bench convolution
+//! [-- ROUNDS]`
 
 use std::env;
 use std::hint::black_box;

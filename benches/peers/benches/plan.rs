@@ -1,7 +1,7 @@
 //! Plans for lifetimes that are known beforehand: how small a slab, and how soon. (BENCHMARKS: W3.)
 //!
-//! The peers, minimalloc and idealloc, are no crates; docs/benchmarks.md has their figures. What can be
-//! placed greedily is computed here.
+//! The peers, minimalloc and idealloc, are no crates; docs/benchmarks.md has their figures. What
+//! can be placed greedily is computed here.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench plan [-- ROUNDS | --quick]`
 
@@ -130,7 +130,8 @@ impl Input {
         }
     }
 
-    /// The slab of placing the buffers with most of something first, each at the lowest free offset.
+    /// The slab of placing the buffers with most of something first, each at the lowest free
+    /// offset.
     fn greedy_slab(&self, most: impl Fn(&Buffer) -> u128) -> u64 {
         let mut order: Vec<&Buffer> = self.buffers.iter().collect();
         order.retain(|buffer| buffer.lower < buffer.upper && buffer.size_bytes > 0);

@@ -1,6 +1,6 @@
-//! One thing again and again, for a profiler to count: `repeat hit 11000`, `repeat scope 11000`, `repeat miss 11000` (a
-//! scope whose exit releases the block), `repeat outside 11000` (of every scope), and under a policy, 64 times to an
-//! entry, `repeat bump 11008`, `repeat plan 11008`.
+//! One thing again and again, for a profiler to count: `repeat hit 11000`, `repeat scope 11000`,
+//! `repeat miss 11000` (a scope whose exit releases the block), `repeat outside 11000` (of every
+//! scope), and under a policy, 64 times to an entry, `repeat bump 11008`, `repeat plan 11008`.
 //!
 //! Two runs, 10,000 repetitions apart, differ by what those take:
 //!

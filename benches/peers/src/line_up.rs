@@ -116,8 +116,8 @@ impl<'a> LineUp<'a> {
 }
 
 /// Has this library's pools and their peers play `program`. The fast ones take turns; those that
-/// `add_slow` adds take turns among themselves, a sixth of the rounds, so that they do not empty the
-/// caches of the others.
+/// `add_slow` adds take turns among themselves, a sixth of the rounds, so that they do not empty
+/// the caches of the others.
 pub fn run<'a>(
     program: &'a Program,
     rounds: usize,

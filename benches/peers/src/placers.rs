@@ -205,8 +205,8 @@ impl Placer for Ranges {
 /// reckons it.
 const PAGE_BYTES: u64 = 8 << 30;
 
-/// cubecl's memory management, whose pools take pages of their own and slice them, over pages of the
-/// host's that nobody touches.
+/// cubecl's memory management, whose pools take pages of their own and slice them, over pages of
+/// the host's that nobody touches.
 pub struct SubSlices(MemoryManagement<BytesStorage>);
 
 impl Default for SubSlices {

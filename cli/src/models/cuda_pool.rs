@@ -2,16 +2,16 @@
 //!
 //! - Sizes are rounded up to multiples of 512 bytes.
 //! - What was freed serves later requests; on one stream at once.
-//! - Where nothing free fits, unused memory is remapped to one range of addresses; where that is too little, the pool
-//!   grows, here by multiples of 32 MiB.
-//! - Nothing goes back to the device at synchronisation, as with a release threshold without end, which frameworks set;
-//!   by default all that is unused goes back there.
+//! - Where nothing free fits, unused memory is remapped to one range of addresses; where that is
+//!   too little, the pool grows, here by multiples of 32 MiB.
+//! - Nothing goes back to the device at synchronisation, as with a release threshold without end,
+//!   which frameworks set; by default all that is unused goes back there.
 //!
-//! Which free block a request gets is not documented: the smallest that fits, here. The step of growth is not
-//! documented either; 32 MiB are what is often seen.
+//! Which free block a request gets is not documented: the smallest that fits, here. The step of
+//! growth is not documented either; 32 MiB are what is often seen.
 //!
-//! Source: CUDA Programming Guide, "Stream-ordered memory allocator"; V. Mehta and others, "Using the NVIDIA CUDA
-//! stream-ordered memory allocator, part 1" (of remapping).
+//! Source: CUDA Programming Guide, "Stream-ordered memory allocator"; V. Mehta and others, "Using
+//! the NVIDIA CUDA stream-ordered memory allocator, part 1" (of remapping).
 
 use cachescope::simulation::DriverCall;
 
@@ -51,7 +51,8 @@ impl CudaPool {
         Some(start)
     }
 
-    /// Makes a free part of `bytes` at the end of all: of unused pages, then of new ones. False where there is no room.
+    /// Makes a free part of `bytes` at the end of all: of unused pages, then of new ones. False
+    /// where there is no room.
     fn grow(&mut self, bytes: u64) -> bool {
         let (end, room_bytes) = (self.parts.end(), self.limit_bytes - self.reserved_bytes);
         let start = self.parts.free_before(end).unwrap_or(end);

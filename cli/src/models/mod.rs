@@ -1,4 +1,5 @@
-//! Models of other allocators: their documented rules as arithmetic over a trace. No memory is reserved.
+//! Models of other allocators: their documented rules as arithmetic over a trace. No memory is
+//! reserved.
 
 mod cuda_pool;
 mod driver;
@@ -132,7 +133,8 @@ pub(crate) struct ModelRow {
 }
 
 impl ModelRun {
-    /// A model before the first event, of a device with so many bytes, whose calls cost what a table says.
+    /// A model before the first event, of a device with so many bytes, whose calls cost what a
+    /// table says.
     pub(crate) fn new(
         kind: ModelKind,
         limit_bytes: Option<u64>,

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Parts by address. What lies in none of them is not reserved.
 ///
-/// Invariant: parts do not overlap, no two free ones touch, and `free` has the size and the start of each free one.
+/// Invariant: parts do not overlap, no two free ones touch, and `free` has the size and the start
+/// of each free one.
 #[derive(Debug, Default)]
 pub(in crate::models) struct Parts {
     all: BTreeMap<u64, Part>,
@@ -18,7 +19,8 @@ struct Part {
 }
 
 impl Parts {
-    /// The free parts of at least so many bytes, as sizes and starts, the smallest first, then by address.
+    /// The free parts of at least so many bytes, as sizes and starts, the smallest first, then by
+    /// address.
     pub(in crate::models) fn fitting(&self, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
         self.free.range((bytes, 0)..).copied()
     }
@@ -77,7 +79,8 @@ impl Parts {
         (part.is_free && start + part.bytes == end).then_some(start)
     }
 
-    /// The first part that begins at `start` or behind: its start, its size, and whether it is free.
+    /// The first part that begins at `start` or behind: its start, its size, and whether it is
+    /// free.
     pub(in crate::models) fn next(&self, start: u64) -> Option<(u64, u64, bool)> {
         let (&start, part) = self.all.range(start..).next()?;
         Some((start, part.bytes, part.is_free))

@@ -1,4 +1,5 @@
-//! The model of CUDA's pool: its rules by small traces, and its invariants at every step of random ones.
+//! The model of CUDA's pool: its rules by small traces, and its invariants at every step of random
+//! ones.
 
 use cachescope::simulation::{DriverCall, DriverCosts, DriverLedger};
 

@@ -1,4 +1,5 @@
-//! Long traces: memory that grows with what is live, and the time in seconds (shown by `--nocapture`).
+//! Long traces: memory that grows with what is live, and the time in seconds (shown by
+//! `--nocapture`).
 
 use std::fmt::Write as _;
 use std::fs::File;

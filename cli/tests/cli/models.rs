@@ -1,4 +1,5 @@
-//! Models of PyTorch's allocator: its documented rules, each by a small trace whose figure is worked out by hand.
+//! Models of PyTorch's allocator: its documented rules, each by a small trace whose figure is
+//! worked out by hand.
 
 use serde_json::{Value, json};
 
@@ -96,15 +97,16 @@ fn a_block_is_split_while_the_rest_is_worth_it() {
     // 20 MiB in five blocks.
     assert_eq!(reserved_at_once("split", &[4 * MIB; 5]), [20 * MIB; 2]);
     assert_eq!(reserved_at_once("split-more", &[4 * MIB; 6]), [40 * MIB; 2]);
-    // 19 MiB are taken from a segment of 20 and leave 1 MiB, which is not more than that, and stays with the block; an
-    // expandable segment splits it off, and the 1.5 MiB take it with 20 MiB more.
+    // 19 MiB are taken from a segment of 20 and leave 1 MiB, which is not more than that, and stays
+    // with the block; an expandable segment splits it off, and the 1.5 MiB take it with 20 MiB
+    // more.
     let kept = [(0, 1, 9 * MIB), (1, 99, 19 * MIB), (2, 99, 3 * MIB / 2)];
     assert_eq!(reserved("rest-kept", &kept), [40 * MIB; 2]);
     // A rest of 1.5 MiB is split off and taken.
     let taken = [(0, 1, 9 * MIB), (1, 99, 37 * MIB / 2), (2, 99, 3 * MIB / 2)];
     assert_eq!(reserved("rest-taken", &taken), [20 * MIB; 2]);
-    // 8, 7 and 5 MiB; 6 take the place of the 7. The rest of 1 MiB is with the 5 behind it the place of 6 more, where it was
-    // split off.
+    // 8, 7 and 5 MiB; 6 take the place of the 7. The rest of 1 MiB is with the 5 behind it the
+    // place of 6 more, where it was split off.
     let between = [
         (0, 99, 8 * MIB),
         (1, 4, 7 * MIB),
@@ -153,7 +155,8 @@ fn the_smallest_free_block_that_fits_is_taken() {
 
 #[test]
 fn the_end_of_an_expandable_segment_is_kept_for_what_fits_nowhere_else() {
-    // 8 MiB, then 10 used, then 2 free at the end and pages behind: the 2 MiB go to the 8, and 22 to the end: 40 in all.
+    // 8 MiB, then 10 used, then 2 free at the end and pages behind: the 2 MiB go to the 8, and 22
+    // to the end: 40 in all.
     let lifetimes = [
         (0, 5, 8 * MIB),
         (1, 99, 10 * MIB),

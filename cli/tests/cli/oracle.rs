@@ -56,7 +56,8 @@ impl Placed {
     }
 }
 
-/// Asserts that buffers that live at the same time do not overlap, and that offsets are aligned to units.
+/// Asserts that buffers that live at the same time do not overlap, and that offsets are aligned to
+/// units.
 #[track_caller]
 pub(crate) fn check_disjoint(placed: &[Placed], unit: u64, round: Round) {
     let placed: Vec<_> = placed.iter().filter(|placed| placed.occupies()).collect();

@@ -105,8 +105,8 @@ fn at_equal_times_frees_come_first_then_allocations_each_in_the_order_of_the_fil
         .map(|row| row.offset)
         .collect();
     assert_eq!(offsets[1..4], [Some(0), Some(512), Some(1536)]);
-    // "last" precedes "whole" in the file, so it takes a part of the hole of "a" and "b", and "whole" does not
-    // fit there.
+    // "last" precedes "whole" in the file, so it takes a part of the hole of "a" and "b", and
+    // "whole" does not fit there.
     let last = offsets[0].expect("it was placed");
     assert!(last <= 1024, "{last}");
     assert_eq!(offsets[4], Some(2048));

@@ -1,4 +1,5 @@
-//! Memory snapshots of PyTorch: `replay` and `plan` of files that Python made (`snapshots/make.py`), and of damaged ones.
+//! Memory snapshots of PyTorch: `replay` and `plan` of files that Python made
+//! (`snapshots/make.py`), and of damaged ones.
 
 use serde_json::{Value, json};
 
@@ -79,8 +80,8 @@ fn each_protocol_gives_the_figures_of_pytorch_and_of_the_pools() {
             .map(|device| number(device, "device"))
             .collect();
         assert_eq!(ordinals, [0, 2], "the second has nothing");
-        // The 6 MiB are alive until their free is completed, beside 12 MiB; a block of 2 MiB ends before, one that waits
-        // for a stream at the end lived throughout.
+        // The 6 MiB are alive until their free is completed, beside 12 MiB; a block of 2 MiB ends
+        // before, one that waits for a stream at the end lived throughout.
         let throughout = 2 * MIB - 7;
         let live = 6 * MIB + 1000 + 12 * MIB + throughout;
         let pytorch = &devices[0]["pytorch"];

@@ -1,4 +1,5 @@
-//! The subset of Rust that a function of an element may use. Anything else is refused at its first token.
+//! The subset of Rust that a function of an element may use. Anything else is refused at its first
+//! token.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;

@@ -1,15 +1,17 @@
 //! The text of a function for a GPU: a C++ expression, from which the CUDA backend makes kernels.
 //!
 //! A function becomes a lambda of typed arguments; a block with `let`s, one that is called at once.
-//! Locals are numbered, so neither shadowing nor C++'s keywords matter. What a function calls is spliced in when
-//! the user's crate is compiled: of a built-in function the text in the table of elementwise operations, of another
-//! written function its text, of a constant its value. So the text is complete by itself.
+//! Locals are numbered, so neither shadowing nor C++'s keywords matter. What a function calls is
+//! spliced in when the user's crate is compiled: of a built-in function the text in the table of
+//! elementwise operations, of another written function its text, of a constant its value. So the
+//! text is complete by itself.
 //!
-//! Beside C++ it relies on what the backend's prelude declares: the types `f32` to `u64` by their names
-//! in Rust; `cs_add` to `cs_rem`, `cs_neg`, `cs_not`, `cs_and`, `cs_or`, `cs_xor`, `cs_shl` and `cs_shr`,
-//! which wrap and round as the host does; `cs_cast<T>`; `cs_literal`, a number that takes the type of the other
-//! operand; `cs_bits<T>`, `cs_f16_of_bits` and `cs_bf16_of_bits`, which give a constant by its bits; `cs_common<T, …>`, the type among these that is no literal's; and `cs_wide`,
-//! which makes a `float` of `f16` and `bf16`.
+//! Beside C++ it relies on what the backend's prelude declares: the types `f32` to `u64` by their
+//! names in Rust; `cs_add` to `cs_rem`, `cs_neg`, `cs_not`, `cs_and`, `cs_or`, `cs_xor`, `cs_shl`
+//! and `cs_shr`, which wrap and round as the host does; `cs_cast<T>`; `cs_literal`, a number that
+//! takes the type of the other operand; `cs_bits<T>`, `cs_f16_of_bits` and `cs_bf16_of_bits`, which
+//! give a constant by its bits; `cs_common<T, …>`, the type among these that is no literal's; and
+//! `cs_wide`, which makes a `float` of `f16` and `bf16`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;

@@ -9,8 +9,8 @@
 //! pub fn mish<A>(x: A) -> Lazy<Apply<mish, …>> { … }  // what users call
 //! ```
 //!
-//! The type and the function share their name, in two namespaces, so that one `use` imports both. The
-//! type has braces, because without them it would be a value too.
+//! The type and the function share their name, in two namespaces, so that one `use` imports both.
+//! The type has braces, because without them it would be a value too.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -105,7 +105,8 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
     }
 }
 
-/// What gives the body as terms; of a function whose derivatives are given by hand, a call of itself.
+/// What gives the body as terms; of a function whose derivatives are given by hand, a call of
+/// itself.
 fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> TokenStream {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);

@@ -1,4 +1,5 @@
-//! The functions that can be called as methods: the library's elementwise functions, which each call of the macro lists.
+//! The functions that can be called as methods: the library's elementwise functions, which each
+//! call of the macro lists.
 
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};

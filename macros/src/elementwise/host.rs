@@ -1,5 +1,5 @@
-//! The host's form of a function: the same expression, its operators and functions replaced by those
-//! of the library's elements.
+//! The host's form of a function: the same expression, its operators and functions replaced by
+//! those of the library's elements.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};

@@ -1,4 +1,5 @@
-//! The form that derivatives are derived of: the same expression as terms of the library's functions.
+//! The form that derivatives are derived of: the same expression as terms of the library's
+//! functions.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};

@@ -6,7 +6,8 @@ use syn::{Attribute, BinOp, Ident, Lit, Path, Type, Visibility};
 /// One function.
 pub(crate) struct Definition {
     pub(crate) docs: Vec<Attribute>,
-    /// By hand: for each argument the function that gives the partial derivative; none where there is none.
+    /// By hand: for each argument the function that gives the partial derivative; none where there
+    /// is none.
     pub(crate) derivatives: Option<Vec<Option<Path>>>,
     pub(crate) visibility: Visibility,
     pub(crate) name: Ident,

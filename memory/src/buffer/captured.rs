@@ -1,8 +1,8 @@
 //! Which memory a capture uses.
 //!
-//! A graph names memory by address alone, so it pins what it uses: blocks one by one, without a counted handle,
-//! so that later writes to arrays still go to the same block; and suballocations of a planned slab by the slab,
-//! because the scope's other requests use the same addresses.
+//! A graph names memory by address alone, so it pins what it uses: blocks one by one, without a
+//! counted handle, so that later writes to arrays still go to the same block; and suballocations of
+//! a planned slab by the slab, because the scope's other requests use the same addresses.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -68,7 +68,8 @@ impl CaptureTracking {
     ///
     /// # Errors
     ///
-    /// Where a slab that was used is gone: its scope was invalidated, or is entered by another thread.
+    /// Where a slab that was used is gone: its scope was invalidated, or is entered by another
+    /// thread.
     #[track_caller]
     pub fn end(self, device: &Device) -> Result<CapturedMemory> {
         let uses = USED.with_borrow_mut(Option::take).unwrap_or_default();
@@ -142,23 +143,24 @@ fn streams_of(block: &BlockHandle) -> Streams<'_> {
 }
 
 impl CapturedMemory {
-    /// Launches `graph`, which uses no other memory, on the stream that it was captured on, after all that other
-    /// streams do with the memory.
+    /// Launches `graph`, which uses no other memory, on the stream that it was captured on, after
+    /// all that other streams do with the memory.
     ///
     /// # Errors
     ///
-    /// Where the stream is being captured, or another thread exports an array in this memory to foreign code and
-    /// one of the two writes.
+    /// Where the stream is being captured, or another thread exports an array in this memory to
+    /// foreign code and one of the two writes.
     #[track_caller]
     pub fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
-        // Before the checks: until the launch no other thread begins to use several streams, or the memory.
+        // Before the checks: until the launch no other thread begins to use several streams, or the
+        // memory.
         let alone = gpu.lock_launches_exclusive(stream)?;
         alone.check(self.ranges())?;
         if gpu.uses_streams() {
             self.use_on(stream)?;
         }
-        // SAFETY: the capture tracked all that the graph uses, so it stays reserved. The stream was just ordered
-        // after the others that use it; later users order themselves after the launch.
+        // SAFETY: the capture tracked all that the graph uses, so it stays reserved. The stream was
+        // just ordered after the others that use it; later users order themselves after the launch.
         unsafe { gpu.launch_graph(graph, stream, &alone) }
     }
 

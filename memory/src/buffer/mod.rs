@@ -79,13 +79,14 @@ impl Buffer {
         Ok(Self::first(block))
     }
 
-    /// Imports foreign memory of `device`. `destructor` gives it back: once, when no handle is left and every
-    /// stream that used it is done. It is not called where this is an error.
+    /// Imports foreign memory of `device`. `destructor` gives it back: once, when no handle is left
+    /// and every stream that used it is done. It is not called where this is an error.
     ///
     /// # Safety
     ///
-    /// Until then, `address` begins so many bytes of the device's memory that may be read and written, and
-    /// that nothing else reads or writes outside the order of the thread's current stream.
+    /// Until then, `address` begins so many bytes of the device's memory that may be read and
+    /// written, and that nothing else reads or writes outside the order of the thread's current
+    /// stream.
     #[track_caller]
     #[doc(hidden)]
     pub unsafe fn import(
@@ -101,8 +102,8 @@ impl Buffer {
         Ok(Self::first(block))
     }
 
-    /// The address of the first byte in the device's memory, aligned to 512 bytes unless it is imported
-    /// memory; 0 for a buffer of no bytes.
+    /// The address of the first byte in the device's memory, aligned to 512 bytes unless it is
+    /// imported memory; 0 for a buffer of no bytes.
     #[inline]
     pub fn address(&self) -> u64 {
         self.block.block.address.0
@@ -120,8 +121,8 @@ impl Buffer {
         Device::from_caches(self.block.home().device())
     }
 
-    /// Orders `stream` before it uses the memory: a read comes after the writes of other streams, a write after
-    /// all their uses. During a write no other thread may begin to use the memory.
+    /// Orders `stream` before it uses the memory: a read comes after the writes of other streams, a
+    /// write after all their uses. During a write no other thread may begin to use the memory.
     #[track_caller]
     #[doc(hidden)]
     pub fn use_on(&self, user: impl Into<StreamUse>, used: Use) -> Result<()> {
@@ -234,8 +235,8 @@ impl Buffer {
         Self { node, ..self }
     }
 
-    /// The line that made a handle on the same memory, other than this one and `except`: in builds with debug assertions,
-    /// where it is known.
+    /// The line that made a handle on the same memory, other than this one and `except`: in builds
+    /// with debug assertions, where it is known.
     #[doc(hidden)]
     pub fn shared_at(&self, except: &[&Self]) -> Option<&'static Location<'static>> {
         let except = except.iter().filter(|other| other.is_same(self));
@@ -243,8 +244,8 @@ impl Buffer {
         self.shared_at.other(self.header_address(), except)
     }
 
-    /// Counts the memory as a copy that a write made, and marks it in the record of the entry that allocated it. The
-    /// handle that forced the copy was made at `shared_at`.
+    /// Counts the memory as a copy that a write made, and marks it in the record of the entry that
+    /// allocated it. The handle that forced the copy was made at `shared_at`.
     #[doc(hidden)]
     pub fn note_copy_on_write(&self, shared_at: Option<&'static Location<'static>>) {
         let caches = self.device().caches();

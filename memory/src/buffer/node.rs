@@ -77,7 +77,8 @@ pub fn refuse_followed(operation: &str, node: Option<Node>) -> Result<()> {
     }
 }
 
-/// Refuses work that writes to memory by address alone, which no handle of a tape's protects, where this thread has a tape.
+/// Refuses work that writes to memory by address alone, which no handle of a tape's protects, where
+/// this thread has a tape.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! The way of a request, from the top down: the hit under each policy, and the miss: free in the shard, evict and ask the
-//! pool, ask the memory.
+//! The way of a request, from the top down: the hit under each policy, and the miss: free in the
+//! shard, evict and ask the pool, ask the memory.
 
 use std::panic::Location;
 use std::ptr;
@@ -14,8 +14,8 @@ use crate::memory::{self, Block, Destructor};
 use crate::recorder::EventKind;
 
 impl Caches {
-    /// Hands out a block of `bytes` from the nearest scope of this device, if there is one, on the thread's stream, to
-    /// the caller at `call_site`.
+    /// Hands out a block of `bytes` from the nearest scope of this device, if there is one, on the
+    /// thread's stream, to the caller at `call_site`.
     #[inline]
     pub(crate) fn allocate(
         &self,
@@ -28,9 +28,9 @@ impl Caches {
         }
     }
 
-    /// The next look. Each is the last call of the one before, and saves no register for others. Cold, so that it stands
-    /// by itself, and inline all the same, so that it is compiled where the executable is, whose thread-locals are at
-    /// hand without a call.
+    /// The next look. Each is the last call of the one before, and saves no register for others.
+    /// Cold, so that it stands by itself, and inline all the same, so that it is compiled where the
+    /// executable is, whose thread-locals are at hand without a call.
     #[cold]
     #[inline]
     fn allocate_bump(
@@ -141,7 +141,8 @@ impl Caches {
         self.allocate_from_memory(Some(shard), request)
     }
 
-    /// Free in the shard: once what other threads dropped is home. Also for a scope that is not the innermost one.
+    /// Free in the shard: once what other threads dropped is home. Also for a scope that is not the
+    /// innermost one.
     fn refill(
         &self,
         shard: &LocalShard,
@@ -154,8 +155,8 @@ impl Caches {
         guard.refill(request)
     }
 
-    /// From a new arena of `bytes`; where there is no room for that, from a block of the request's own size, if that does
-    /// as one.
+    /// From a new arena of `bytes`; where there is no room for that, from a block of the request's
+    /// own size, if that does as one.
     fn refill_from_arena(
         &self,
         shard: &LocalShard,
@@ -196,7 +197,8 @@ impl Caches {
         self.memory.allocate_without_reclaim(&request)
     }
 
-    /// Free in the pool, idle blocks of other sizes that the shard evicts included; `None` where the memory has to grow.
+    /// Free in the pool, idle blocks of other sizes that the shard evicts included; `None` where
+    /// the memory has to grow.
     fn allocate_from_pool(&self, shard: &LocalShard, request: &Request) -> Option<BlockHandle> {
         self.drain_uncached();
         for to_grow in [false, true] {
@@ -279,8 +281,8 @@ impl Caches {
         self.with_uncached(|guard| guard.hand_out_empty())
     }
 
-    /// Takes memory in that somebody else allocated, and that belongs to no cache. Calls `destructor` once, when nobody
-    /// uses it any more.
+    /// Takes memory in that somebody else allocated, and that belongs to no cache. Calls
+    /// `destructor` once, when nobody uses it any more.
     pub(crate) fn import(
         &self,
         address: DevicePtr,
@@ -289,7 +291,8 @@ impl Caches {
     ) -> Result<BlockHandle> {
         publish_current();
         self.check_not_broken()?;
-        // What was imported before and is not used any more ends here, lest it pile up where every allocation is a hit.
+        // What was imported before and is not used any more ends here, lest it pile up where every
+        // allocation is a hit.
         self.drain_uncached();
         self.memory.free_imported();
         self.memory.take_deferred_error()?;
@@ -299,8 +302,9 @@ impl Caches {
         self.with_uncached(|guard| guard.adopt_uncached(block, bytes))
     }
 
-    /// Counts a copy of an array that was written to while others shared its memory, since `shared_at`, in the scope that
-    /// the thread is in; marks it in the record of the scope's entry, if that allocated it.
+    /// Counts a copy of an array that was written to while others shared its memory, since
+    /// `shared_at`, in the scope that the thread is in; marks it in the record of the scope's
+    /// entry, if that allocated it.
     #[cold]
     pub(crate) fn note_copy_on_write(
         &self,

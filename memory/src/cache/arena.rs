@@ -1,5 +1,6 @@
-//! Blocks that suballocations are cut from. A suballocation has a header of its own, of the class [`SUBALLOCATION`]:
-//! one that drops goes to the free list of that class, as any block goes to its own.
+//! Blocks that suballocations are cut from. A suballocation has a header of its own, of the class
+//! [`SUBALLOCATION`]: one that drops goes to the free list of that class, as any block goes to its
+//! own.
 
 use crate::device::DevicePtr;
 use crate::memory::header::{Header, Home, List};
@@ -112,7 +113,8 @@ impl<H: Home> DetachedArenas<H> {
         self.0.swap_remove(index).arenas
     }
 
-    /// Counts one more suballocation of the arena that holds `address`; answers the arena and its epoch.
+    /// Counts one more suballocation of the arena that holds `address`; answers the arena and its
+    /// epoch.
     pub(super) fn export(&mut self, address: DevicePtr) -> Option<(&Header<H>, u64)> {
         self.0.iter_mut().find_map(|detached| {
             let arena = detached.arenas.iter().find(|arena| holds(arena, address))?;

@@ -28,8 +28,8 @@ pub(super) type LocalShard = Rc<Arc<Shard>>;
 /// A counted handle on a block of some device's memory.
 pub(crate) type BlockHandle = Handle<Shard>;
 
-/// Whether the block is a suballocation of the slab that the present entry of this thread plans with: others have it
-/// in their turn once it drops.
+/// Whether the block is a suballocation of the slab that the present entry of this thread plans
+/// with: others have it in their turn once it drops.
 pub(crate) fn is_planned(handle: &BlockHandle) -> bool {
     handle.is_of_slab() && handle.home().is_held()
 }
@@ -64,8 +64,8 @@ pub(crate) struct Caches {
     pub(super) totals: DeviceTotals,
 }
 
-// A panic in an entry, a callback or a destructor leaves them whole: exits run, and nothing foreign is
-// called while something is half done.
+// A panic in an entry, a callback or a destructor leaves them whole: exits run, and nothing foreign
+// is called while something is half done.
 impl RefUnwindSafe for Caches {}
 
 impl Caches {
@@ -111,9 +111,9 @@ impl Caches {
             (result, idle)
         };
         self.give(idle);
-        // A live array may be asked for its device when no handle is left. If `close` came before the
-        // lock above, this sees that; a handle that comes and goes closes the caches again, behind
-        // the new block, which then keeps them as any orphan does.
+        // A live array may be asked for its device when no handle is left. If `close` came before
+        // the lock above, this sees that; a handle that comes and goes closes the caches again,
+        // behind the new block, which then keeps them as any orphan does.
         if self.handles.load(Ordering::Relaxed) == 0 {
             drop(CachesRef::clone(&self.uncounted()));
         }

@@ -1,8 +1,9 @@
 //! Named caches over one device's memory, and the thread-local stack that says which of them a
 //! request goes to.
 //!
-//! The way of a request is [`Caches::allocate`]: the current shard, that of the nearest enclosing scope of this device,
-//! or a miss, which goes to the memory below. What comes back has the shard as its home from then on.
+//! The way of a request is [`Caches::allocate`]: the current shard, that of the nearest enclosing
+//! scope of this device, or a miss, which goes to the memory below. What comes back has the shard
+//! as its home from then on.
 //!
 //! Architecture invariant: a cache owns idle blocks and nothing else. It never copies, never
 //! touches what a block holds, and knows nothing of arrays.

@@ -26,8 +26,8 @@ impl<D: Owner> NamedCache<D> {
         self.settings.configure(config);
     }
 
-    /// A shard for this thread: the one that an ended thread used last, with the blocks that are idle
-    /// there, or a new one.
+    /// A shard for this thread: the one that an ended thread used last, with the blocks that are
+    /// idle there, or a new one.
     pub(super) fn bind_shard(
         &self,
         new: impl FnOnce(Arc<CacheSettings>) -> Arc<Shard<D>>,

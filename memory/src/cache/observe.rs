@@ -1,5 +1,5 @@
-//! What the caches tell their device's recorder, and how they are made to: while somebody records, every request and free
-//! of a shard takes the slow path, on which this stands.
+//! What the caches tell their device's recorder, and how they are made to: while somebody records,
+//! every request and free of a shard takes the slow path, on which this stands.
 
 use super::caches::{BlockHandle, Caches};
 use super::request::Request;
@@ -9,8 +9,9 @@ use crate::recorder::{EventKind, EventRecord, Mark, NO_SCOPE, NO_STACK, ScopeNum
 use crate::sync::Arc;
 
 impl Caches {
-    /// Begins a recording, for which each thread gets a ring of at most `ring_bytes`. A scope that another thread is
-    /// inside of is recorded from its next entry on. With `backtraces`, allocations have one.
+    /// Begins a recording, for which each thread gets a ring of at most `ring_bytes`. A scope that
+    /// another thread is inside of is recorded from its next entry on. With `backtraces`,
+    /// allocations have one.
     pub(crate) fn begin_recording(&self, ring_bytes: u64, backtraces: bool) -> Mark {
         // Where the device cannot tell times, what it does is recorded without.
         let _ = self.memory.backend().begin_timing();
@@ -25,8 +26,8 @@ impl Caches {
         self.follow_recorder();
     }
 
-    /// Makes every shard do as the recorder wants. The last of several threads here sees what all of them began and ended.
-    /// A cache that is made meanwhile looks at the recorder itself.
+    /// Makes every shard do as the recorder wants. The last of several threads here sees what all
+    /// of them began and ended. A cache that is made meanwhile looks at the recorder itself.
     fn follow_recorder(&self) {
         let _following = self.following_recorder.lock();
         let observed = self.memory.recorder().is_active();

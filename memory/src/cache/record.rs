@@ -9,12 +9,12 @@ use crate::sync::plain::{AtomicU64, Ordering};
 /// Set in the epoch of a block whose free is to be recorded.
 pub(super) const RECORDED: u64 = 1 << 62;
 
-/// So many allocations of an entry are recorded at most. A record with what it grows by, the one before
-/// it and a copy of that take 220 bytes for each: 28 MiB.
+/// So many allocations of an entry are recorded at most. A record with what it grows by, the one
+/// before it and a copy of that take 220 bytes for each: 28 MiB.
 pub(super) const MAX_RECORDED: usize = 1 << 17;
 
-/// A scope plans so many requests at most. The record of an entry, the sequences, their plan, its suballocations and
-/// planning itself take some 1,200 bytes for each: 38 MiB.
+/// A scope plans so many requests at most. The record of an entry, the sequences, their plan, its
+/// suballocations and planning itself take some 1,200 bytes for each: 38 MiB.
 pub(super) const MAX_PLANNED: usize = 1 << 15;
 
 /// One allocation of an entry of a scope.
@@ -54,7 +54,8 @@ pub struct AllocationRecord {
     /// Whether a write to an array that shared its memory made it, to copy to; see
     /// [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write).
     pub is_copy_on_write: bool,
-    /// The line that made the handle which forced that copy: in builds with debug assertions, where it is known.
+    /// The line that made the handle which forced that copy: in builds with debug assertions, where
+    /// it is known.
     pub shared_at: Option<&'static Location<'static>>,
 }
 
@@ -100,7 +101,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Of up to `most` allocations. Goes on from those that are known already, among whose steps no frees count.
+    /// Of up to `most` allocations. Goes on from those that are known already, among whose steps no
+    /// frees count.
     pub(super) fn new(entry_epoch: u64, most: usize, recorded: Vec<Recorded>) -> Self {
         debug_assert!(recorded.len() <= most);
         Self {
@@ -117,8 +119,8 @@ impl Recording {
         self.stopped_at.is_none()
     }
 
-    /// Stops before the entry ends, at a request before which the shard had served so many. Keeps the record, or
-    /// forgets it.
+    /// Stops before the entry ends, at a request before which the shard had served so many. Keeps
+    /// the record, or forgets it.
     pub(super) fn stop(&mut self, served: u64, keeps: bool) {
         self.stopped_at = Some(served);
         if !keeps {
@@ -153,7 +155,8 @@ impl Recording {
         Some(number)
     }
 
-    /// Marks a block that was handed out in `epoch`: a write copied to it, because its array shared memory since `shared_at`.
+    /// Marks a block that was handed out in `epoch`: a write copied to it, because its array shared
+    /// memory since `shared_at`.
     pub(super) fn copied_on_write(
         &mut self,
         number: u32,
@@ -181,8 +184,8 @@ impl Recording {
         }
     }
 
-    /// The record. Where it is not the whole entry, also how many requests the shard had served before the first that
-    /// is missing.
+    /// The record. Where it is not the whole entry, also how many requests the shard had served
+    /// before the first that is missing.
     pub(super) fn finish(self) -> (Vec<Recorded>, Option<u64>) {
         (self.recorded, self.stopped_at)
     }

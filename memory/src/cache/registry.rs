@@ -47,8 +47,8 @@ impl Caches {
         }
     }
 
-    /// Enters this thread's shard; the one that it is inside already, if it is. `None` where that is to
-    /// be closed.
+    /// Enters this thread's shard; the one that it is inside already, if it is. `None` where that
+    /// is to be closed.
     fn enter_named(&self, cache: &NamedCache<CachesRef>) -> Option<LocalShard> {
         let known =
             scope::held_shard(&cache.settings).or_else(|| scope::thread_shard(&cache.settings));
@@ -315,11 +315,13 @@ impl Caches {
         }
     }
 
-    /// A handle that keeps the slab in which `address` lies from being used or released, until it drops. It begins where
-    /// the slab does, and all of the slab's bytes are requested. `None` where no slab of a plan does, or where another
-    /// thread is inside of its scope. What runs by addresses alone, as a captured graph does, holds the slab so.
+    /// A handle that keeps the slab in which `address` lies from being used or released, until it
+    /// drops. It begins where the slab does, and all of the slab's bytes are requested. `None`
+    /// where no slab of a plan does, or where another thread is inside of its scope. What runs by
+    /// addresses alone, as a captured graph does, holds the slab so.
     ///
-    /// Suballocations that are live stay valid, as when they outlive their entry; the plan goes on with another slab.
+    /// Suballocations that are live stay valid, as when they outlive their entry; the plan goes on
+    /// with another slab.
     pub(crate) fn export_slab(&self, address: DevicePtr) -> Option<BlockHandle> {
         let _moving = self.moving.lock();
         let caches = self.all();

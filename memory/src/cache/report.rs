@@ -84,7 +84,8 @@ impl fmt::Display for ScopeReport {
     }
 }
 
-/// What the entries of a cache leave behind; see [`scope::growth`](crate::scope::growth). `Display` says it in words.
+/// What the entries of a cache leave behind; see [`scope::growth`](crate::scope::growth). `Display`
+/// says it in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Growth {
@@ -92,8 +93,9 @@ pub struct Growth {
     pub entries: u64,
     /// By how much they rose in these.
     pub bytes: u64,
-    /// What is live of the present entry and of the last one, by the line that allocated it, the most bytes first. Empty
-    /// unless entries are recorded: [`CacheConfig::record`](crate::CacheConfig::record).
+    /// What is live of the present entry and of the last one, by the line that allocated it, the
+    /// most bytes first. Empty unless entries are recorded:
+    /// [`CacheConfig::record`](crate::CacheConfig::record).
     pub lines: Vec<LineGrowth>,
 }
 

@@ -27,15 +27,16 @@ pub struct CacheConfig {
     /// requests beyond it are served as if outside the scope. Unbounded by default.
     pub max_bytes: Option<u64>,
     /// A block that this many outermost entries of its thread did not use goes back to the pool, so
-    /// that what a first entry left behind is not kept for ever. With `None` it does not age, but may still
-    /// be evicted for blocks of other sizes. 64 by default. Checked once in as many entries.
+    /// that what a first entry left behind is not kept for ever. With `None` it does not age, but
+    /// may still be evicted for blocks of other sizes. 64 by default. Checked once in as many
+    /// entries.
     pub keep_entries: Option<u64>,
-    /// A block that was not used for so long goes back to the pool. Checked at exits (there is no background thread), at
-    /// most eight times in such a while. Unbounded by default.
+    /// A block that was not used for so long goes back to the pool. Checked at exits (there is no
+    /// background thread), at most eight times in such a while. Unbounded by default.
     pub idle: Option<Duration>,
     /// Whether the allocations of each entry are recorded, for
-    /// [`cache_record`](crate::Device::cache_record). Each request takes the slow path then, except those
-    /// beyond the first 131,072 of an entry, which are not recorded:
+    /// [`cache_record`](crate::Device::cache_record). Each request takes the slow path then, except
+    /// those beyond the first 131,072 of an entry, which are not recorded:
     /// [`unrecorded`](crate::CacheStats::unrecorded) counts them.
     pub record: bool,
 }
@@ -150,7 +151,8 @@ impl CacheSettings {
         self.observed.load(Ordering::Relaxed)
     }
 
-    /// Whether to warn that the cache's live bytes keep rising: once, in builds with debug assertions.
+    /// Whether to warn that the cache's live bytes keep rising: once, in builds with debug
+    /// assertions.
     pub(super) fn is_first_growth_warning(&self) -> bool {
         cfg!(debug_assertions) && !self.warned_of_growth.swap(true, Ordering::Relaxed)
     }

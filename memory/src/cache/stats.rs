@@ -47,13 +47,13 @@ pub struct CacheStats {
     /// Blocks alive after their scope's exit.
     pub escaped_blocks: u64,
     /// Exits that came while what their thread entered later was still open; each happens when that
-    /// is left. With [`cache_scope!`](crate::cache_scope) alone, that is a future that was suspended inside
-    /// of a scope.
+    /// is left. With [`cache_scope!`](crate::cache_scope) alone, that is a future that was
+    /// suspended inside of a scope.
     pub out_of_order_exits: u64,
     /// The highest `live_bytes`; over several threads, the sum of each one's own.
     pub peak_live_bytes: u64,
-    /// Writes into an array, inside the scope, that gave it memory of its own, because other arrays or expressions
-    /// share what it had: `Array::assign` of the crate `cachescope` says when.
+    /// Writes into an array, inside the scope, that gave it memory of its own, because other arrays
+    /// or expressions share what it had: `Array::assign` of the crate `cachescope` says when.
     pub copies_on_write: u64,
 }
 
@@ -130,7 +130,8 @@ pub(crate) struct Counters {
     pub(crate) escaped_blocks: Counter,
     pub(crate) out_of_order_exits: Counter,
     pub(crate) divergences: Counter,
-    /// All blocks whose home this is, live, idle and pending: an arena's suballocations, and not the arena.
+    /// All blocks whose home this is, live, idle and pending: an arena's suballocations, and not
+    /// the arena.
     pub(crate) owned_blocks: Counter,
     pub(crate) owned_bytes: Counter,
     pub(crate) pending_blocks: Counter,
@@ -155,8 +156,8 @@ pub(crate) struct Counters {
 const GROWING_ENTRIES: u64 = 50;
 
 impl Counters {
-    /// Notes at an exit whether live bytes rise from entry to entry. A quiet exit leaves them as they were. Answers
-    /// whether it is time to warn of that.
+    /// Notes at an exit whether live bytes rise from entry to entry. A quiet exit leaves them as
+    /// they were. Answers whether it is time to warn of that.
     pub(crate) fn count_growth(&self) -> bool {
         let (before, now) = (self.exit_live_bytes.get(), self.live_bytes.get());
         self.exit_live_bytes.set(now);
@@ -170,8 +171,8 @@ impl Counters {
         now > before && self.grown_entries.get() == GROWING_ENTRIES
     }
 
-    /// Blocks that are here and neither live nor pending. Saturating, because another thread may read in the middle
-    /// of a change.
+    /// Blocks that are here and neither live nor pending. Saturating, because another thread may
+    /// read in the middle of a change.
     pub(crate) fn cached_blocks(&self) -> u64 {
         if self.cached_bytes() == 0 {
             return 0; // An arena may be live as a whole, and headers of suballocations be idle without one.

@@ -1,5 +1,6 @@
-//! What every policy needs: free lists, frees that wait, detached arenas, the epoch and the record of the entry.
-//! Plain bookkeeping of one thread at a time; who may touch it, and when, is [`shard`](super::shard)'s.
+//! What every policy needs: free lists, frees that wait, detached arenas, the epoch and the record
+//! of the entry. Plain bookkeeping of one thread at a time; who may touch it, and when, is
+//! [`shard`](super::shard)'s.
 
 use std::ptr::NonNull;
 
@@ -16,8 +17,8 @@ use crate::memory::uses::StreamUses;
 use crate::pool::size_class::{CLASSES, floor_class};
 use crate::recorder::{EventKind, EventRecord};
 
-/// One list a class, one for idle suballocations, and unused ones up to a power of two: a masked index needs no
-/// bounds check.
+/// One list a class, one for idle suballocations, and unused ones up to a power of two: a masked
+/// index needs no bounds check.
 const LISTS: usize = CLASSES.next_power_of_two();
 
 /// Invariants, asserted by [`check`](super::shard::Guard::check):
@@ -35,7 +36,8 @@ pub(super) struct Store<H: Home> {
     /// The same with the events that they wait for.
     pub(super) pending: EventQueue<Box<Header<H>>>,
     pub(super) detached: DetachedArenas<H>,
-    /// Moves on at each outermost exit and each invalidation. A block has the epoch in which it was handed out.
+    /// Moves on at each outermost exit and each invalidation. A block has the epoch in which it was
+    /// handed out.
     pub(super) epoch: u64,
     /// Blocks of epochs before this one escaped.
     pub(super) exit_epoch: u64,
@@ -184,7 +186,8 @@ impl<H: Home> Store<H> {
         !(self.deferred.is_empty() && self.pending.is_empty())
     }
 
-    /// Moves deferred and pending blocks to their free lists, as far as the other streams are done with them.
+    /// Moves deferred and pending blocks to their free lists, as far as the other streams are done
+    /// with them.
     pub(super) fn reclaim_pending(&mut self, counters: &Counters, streams: Streams<'_>) {
         let backend = streams.backend;
         let mut events_of = StreamEvents::new(backend);
@@ -241,7 +244,8 @@ impl<H: Home> Store<H> {
         self.recording.as_ref().is_some_and(Recording::is_open)
     }
 
-    /// Records an allocation that `counters` count already, as long as there is room; answers its index.
+    /// Records an allocation that `counters` count already, as long as there is room; answers its
+    /// index.
     pub(super) fn record_allocation(
         &mut self,
         counters: &Counters,

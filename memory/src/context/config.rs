@@ -37,43 +37,46 @@ use crate::sync::{Arc, OnceLock};
 pub struct DeviceConfig {
     /// The pool: how segments are cut into blocks.
     pub pool: PoolKind,
-    /// The limit on bytes reserved from the device; none by default. It does not include what CUDA's libraries
-    /// allocate: the context, kernels, and the workspace of cuBLAS, 32 MiB since Hopper and 4 MiB before for
-    /// each stream that multiplies matrices.
+    /// The limit on bytes reserved from the device; none by default. It does not include what
+    /// CUDA's libraries allocate: the context, kernels, and the workspace of cuBLAS, 32 MiB since
+    /// Hopper and 4 MiB before for each stream that multiplies matrices.
     pub memory_limit: Option<u64>,
-    /// Whether segments grow in place (the default): addresses are reserved ahead, pages of 2 MiB are committed
-    /// as needed, and [`trim`](Device::trim) decommits them. It applies to [`BestFit`](PoolKind::BestFit) on
-    /// platforms with virtual memory; elsewhere each segment is a separate reservation.
+    /// Whether segments grow in place (the default): addresses are reserved ahead, pages of 2 MiB
+    /// are committed as needed, and [`trim`](Device::trim) decommits them. It applies to
+    /// [`BestFit`](PoolKind::BestFit) on platforms with virtual memory; elsewhere each segment is a
+    /// separate reservation.
     pub expandable_segments: bool,
-    /// The path of a log of every reservation and release of device memory, on all streams and threads, in the
-    /// CSV format of RMM's `logging_resource_adaptor`: `Thread,Time,Action,Pointer,Size,Stream`, with times in
-    /// UTC and numbered threads and streams.
+    /// The path of a log of every reservation and release of device memory, on all streams and
+    /// threads, in the CSV format of RMM's `logging_resource_adaptor`:
+    /// `Thread,Time,Action,Pointer,Size,Stream`, with times in UTC and numbered threads and
+    /// streams.
     ///
-    /// The log contains what the pool reserves. With [`Direct`](PoolKind::Direct) that is each request that no
-    /// named cache serves, rounded to 512 bytes: `CACHESCOPE_POOL=direct CACHESCOPE_TRACE=log.csv program`
-    /// records what `cachescope replay log.csv` can replay through any other pool. Each committed page has its
-    /// own row.
+    /// The log contains what the pool reserves. With [`Direct`](PoolKind::Direct) that is each
+    /// request that no named cache serves, rounded to 512 bytes: `CACHESCOPE_POOL=direct
+    /// CACHESCOPE_TRACE=log.csv program` records what `cachescope replay log.csv` can replay
+    /// through any other pool. Each committed page has its own row.
     ///
-    /// The first device of the process that names the file truncates it; later ones append. It is complete once
-    /// its devices are dropped, after [`synchronize`](Device::synchronize), and at process exit. The next call
-    /// that reserves memory, or `synchronize`, returns a write error.
+    /// The first device of the process that names the file truncates it; later ones append. It is
+    /// complete once its devices are dropped, after [`synchronize`](Device::synchronize), and at
+    /// process exit. The next call that reserves memory, or `synchronize`, returns a write error.
     pub trace: Option<PathBuf>,
-    /// Whether to time the phases of the memory, for [`memory_report`](Device::memory_report), at two clock
-    /// readings each.
+    /// Whether to time the phases of the memory, for [`memory_report`](Device::memory_report), at
+    /// two clock readings each.
     pub time_phases: bool,
     /// The policy of caches that were never configured.
     pub policy: Policy,
-    /// Whether `matmul` of `f32` may round its operands to TF32 (11 significant bits instead of 24), which is
-    /// several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by default; without effect on
-    /// the host.
+    /// Whether `matmul` of `f32` may round its operands to TF32 (11 significant bits instead of
+    /// 24), which is several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by
+    /// default; without effect on the host.
     pub tf32: bool,
-    /// For tests: overwrite every block with this byte before it is handed out, so that nothing depends on old
-    /// contents.
+    /// For tests: overwrite every block with this byte before it is handed out, so that nothing
+    /// depends on old contents.
     pub fill_recycled: Option<u8>,
-    /// For tests: reservations that fail although the device has room, to test out-of-memory handling.
+    /// For tests: reservations that fail although the device has room, to test out-of-memory
+    /// handling.
     pub fault: Option<FaultPlan>,
-    /// For tests, on a host device: delay the work of streams as long as stream order allows, as a busy device
-    /// would, so that a missing wait shows as wrong data.
+    /// For tests, on a host device: delay the work of streams as long as stream order allows, as a
+    /// busy device would, so that a missing wait shows as wrong data.
     pub delay_streams: bool,
 }
 
@@ -97,8 +100,8 @@ impl Default for DeviceConfig {
 impl Device {
     /// Returns the process-wide host device, configured [from the environment] at the first call.
     ///
-    /// Where a variable does not parse, each allocation on the device fails with an error that names
-    /// it.
+    /// Where a variable does not parse, each allocation on the device fails with an error that
+    /// names it.
     ///
     /// [from the environment]: DeviceConfig::from_environment
     pub fn host() -> Self {
@@ -116,8 +119,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) for the pool [`StreamOrdered`](PoolKind::StreamOrdered),
-    /// which the host does not have. [`Io`](crate::ErrorKind::Io) if the trace cannot be written.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for the pool
+    /// [`StreamOrdered`](PoolKind::StreamOrdered), which the host does not have.
+    /// [`Io`](crate::ErrorKind::Io) if the trace cannot be written.
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `CACHESCOPE_PROFILE` does not name
     /// a known format.
     #[track_caller]
@@ -137,10 +141,10 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Driver`](crate::ErrorKind::Driver) where the CUDA driver is missing, too old or fails; the message
-    /// says what to install. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an ordinal out of
-    /// range, and where an environment variable does not parse. [`Unsupported`](crate::ErrorKind::Unsupported)
-    /// in a build without CUDA.
+    /// [`Driver`](crate::ErrorKind::Driver) where the CUDA driver is missing, too old or fails; the
+    /// message says what to install. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an
+    /// ordinal out of range, and where an environment variable does not parse.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) in a build without CUDA.
     #[track_caller]
     pub fn cuda(ordinal: usize) -> Result<Self> {
         static DEVICES: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
@@ -155,8 +159,8 @@ impl Device {
         Ok(device)
     }
 
-    /// A separate CUDA device on the hardware with this ordinal, with its own memory, limit, streams and
-    /// caches.
+    /// A separate CUDA device on the hardware with this ordinal, with its own memory, limit,
+    /// streams and caches.
     ///
     /// # Errors
     ///

@@ -17,11 +17,11 @@ pub struct DeviceGuard {
 }
 
 impl Device {
-    /// The thread's current device: the one entered last, else `CACHESCOPE_DEVICE` ("host", "cuda:1"), else
-    /// `cuda:0` if there is one, else the host.
+    /// The thread's current device: the one entered last, else `CACHESCOPE_DEVICE` ("host",
+    /// "cuda:1"), else `cuda:0` if there is one, else the host.
     ///
-    /// If the variable does not parse or names a missing device, every allocation on the returned device fails
-    /// with an error that says so.
+    /// If the variable does not parse or names a missing device, every allocation on the returned
+    /// device fails with an error that says so.
     pub fn current() -> Self {
         Self::with_current(Self::clone)
     }

@@ -1,5 +1,5 @@
-//! The public device: a cheap handle on a backend, its memory and its caches; the current device; streams and
-//! scopes.
+//! The public device: a cheap handle on a backend, its memory and its caches; the current device;
+//! streams and scopes.
 //!
 //! Architecture invariant: this layer composes and delegates. It decides nothing about blocks.
 
@@ -37,8 +37,8 @@ pub use timing::Timed;
 
 /// A device, with its own memory and named caches.
 ///
-/// A handle is cheap to clone and equal to every other handle on the same device. Arrays may outlive the
-/// handles: the device is freed when both are gone.
+/// A handle is cheap to clone and equal to every other handle on the same device. Arrays may
+/// outlive the handles: the device is freed when both are gone.
 ///
 /// # Examples
 ///
@@ -103,12 +103,12 @@ impl Device {
         self.caches.configure(name, config);
     }
 
-    /// Returns every idle block of the cache `name` to the pool, and releases what becomes idle there; returns
-    /// what was given back at once.
+    /// Returns every idle block of the cache `name` to the pool, and releases what becomes idle
+    /// there; returns what was given back at once.
     ///
-    /// Live arrays stay valid, and their blocks go to the pool when they drop. The shard of a thread that is
-    /// inside the scope follows at its exit. The cache, its configuration and its counters remain. An unknown
-    /// name gives back nothing.
+    /// Live arrays stay valid, and their blocks go to the pool when they drop. The shard of a
+    /// thread that is inside the scope follows at its exit. The cache, its configuration and its
+    /// counters remain. An unknown name gives back nothing.
     pub fn invalidate_cache(&self, name: &str) -> Invalidation {
         self.caches.invalidate(name)
     }
@@ -123,21 +123,24 @@ impl Device {
         self.caches.remove(name)
     }
 
-    /// The statistics of the cache `name` over all threads; `None` where this device has no such cache.
+    /// The statistics of the cache `name` over all threads; `None` where this device has no such
+    /// cache.
     pub fn cache_stats(&self, name: &str) -> Option<CacheStats> {
         self.caches.cache_stats(name)
     }
 
-    /// The allocations of the last finished entry of the cache `name`, in order, if [`CacheConfig::record`] or
-    /// [`Policy::Plan`](crate::Policy::Plan) (for the entries that it plans from) recorded them; else empty. It
-    /// omits requests that bypassed the cache because of `max_bytes`, and those beyond the first 131,072 of an
-    /// entry, which [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts; frees of unrecorded
+    /// The allocations of the last finished entry of the cache `name`, in order, if
+    /// [`CacheConfig::record`] or [`Policy::Plan`](crate::Policy::Plan) (for the entries that it
+    /// plans from) recorded them; else empty. It omits requests that bypassed the cache because of
+    /// `max_bytes`, and those beyond the first 131,072 of an entry, which
+    /// [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts; frees of unrecorded
     /// allocations take no step.
     pub fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
         self.caches.cache_record(name)
     }
 
-    /// The scope `name` of this device, for code that cannot use [`cache_scope!`](crate::cache_scope).
+    /// The scope `name` of this device, for code that cannot use
+    /// [`cache_scope!`](crate::cache_scope).
     ///
     /// # Examples
     ///
@@ -177,13 +180,15 @@ impl Device {
         self.caches.reset_peaks();
     }
 
-    /// Sets the limit on reserved bytes. If more is reserved, idle memory of the pool is released at once.
+    /// Sets the limit on reserved bytes. If more is reserved, idle memory of the pool is released
+    /// at once.
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.caches.set_limit(limit_bytes);
     }
 
-    /// Releases the pool's idle memory while more than `keep_bytes` are reserved; returns the bytes released.
-    /// Named caches keep their blocks: see [`invalidate_all_caches`](Self::invalidate_all_caches).
+    /// Releases the pool's idle memory while more than `keep_bytes` are reserved; returns the bytes
+    /// released. Named caches keep their blocks: see
+    /// [`invalidate_all_caches`](Self::invalidate_all_caches).
     pub fn trim(&self, keep_bytes: u64) -> u64 {
         self.caches.trim(keep_bytes)
     }
@@ -195,14 +200,14 @@ impl Device {
         current_stream(&self.caches)
     }
 
-    /// Waits until all work submitted to the device, on any stream, is done; of exchanges of groups, what this thread
-    /// began.
+    /// Waits until all work submitted to the device, on any stream, is done; of exchanges of
+    /// groups, what this thread began.
     ///
     /// # Errors
     ///
-    /// A failure of the driver; the first deferred error of an earlier call that could not return it, with the
-    /// number of others; and on a CUDA device [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an
-    /// index out of range.
+    /// A failure of the driver; the first deferred error of an earlier call that could not return
+    /// it, with the number of others; and on a CUDA device
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an index out of range.
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
         self.caches.synchronize().at_caller()

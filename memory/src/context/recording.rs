@@ -14,12 +14,13 @@ use crate::recorder::{HAS_BACKTRACES, Mark, write_report};
 /// How a device is recorded; write it with `..Default::default()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordOptions {
-    /// The most bytes that the events of each thread take, 48 an event; beyond it, newer events overwrite the oldest.
-    /// 64 MiB by default, and 3 GiB at most, of which a thread uses no more than its events need. What a thread has used stays with the device
-    /// for later recordings.
+    /// The most bytes that the events of each thread take, 48 an event; beyond it, newer events
+    /// overwrite the oldest. 64 MiB by default, and 3 GiB at most, of which a thread uses no more
+    /// than its events need. What a thread has used stays with the device for later recordings.
     pub max_bytes: u64,
-    /// Whether each allocation has its backtrace: who called the function that asked for it, and so on. Needs the feature
-    /// `backtraces`, and 2 to 3 µs an allocation; of a device's first 65,535 stacks, each kept once. `CACHESCOPE_PROFILE` takes them wherever that feature is on.
+    /// Whether each allocation has its backtrace: who called the function that asked for it, and so
+    /// on. Needs the feature `backtraces`, and 2 to 3 µs an allocation; of a device's first 65,535
+    /// stacks, each kept once. `CACHESCOPE_PROFILE` takes them wherever that feature is on.
     pub backtraces: bool,
 }
 
@@ -76,7 +77,8 @@ pub struct RecordedEvent {
     pub stream: u32,
     /// The scope whose cache is concerned; `None` for memory of no cache.
     pub scope: Option<Arc<str>>,
-    /// The line that asked for the memory, for a free the line that allocated it, as far as that was recorded.
+    /// The line that asked for the memory, for a free the line that allocated it, as far as that
+    /// was recorded.
     pub call_site: Option<CallSite>,
     /// The first address concerned, or 0.
     pub address: u64,
@@ -87,18 +89,21 @@ pub struct RecordedEvent {
 }
 
 impl Device {
-    /// Records what happens to the memory of this device, on every thread and stream, until the [`Recording`] drops.
+    /// Records what happens to the memory of this device, on every thread and stream, until the
+    /// [`Recording`] drops.
     ///
-    /// An event takes no lock and no memory, but for the first of a thread, which makes the ring of its events, the first of a
-    /// scope and of a backtrace, and operations on a CUDA device, whose times are asked for later. There this waits for an
-    /// event on a new stream, from which the device's times are told. Recordings may overlap. A scope that another thread is inside of as the recording begins is recorded from
-    /// its next entry on.
-    /// `CACHESCOPE_PROFILE=run.html` records a whole program, without a change to it, and writes the file as it ends.
+    /// An event takes no lock and no memory, but for the first of a thread, which makes the ring of
+    /// its events, the first of a scope and of a backtrace, and operations on a CUDA device, whose
+    /// times are asked for later. There this waits for an event on a new stream, from which the
+    /// device's times are told. Recordings may overlap. A scope that another thread is inside of as
+    /// the recording begins is recorded from its next entry on. `CACHESCOPE_PROFILE=run.html`
+    /// records a whole program, without a change to it, and writes the file as it ends.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `max_bytes` has no room for two events,
-    /// [`Unsupported`](ErrorKind::Unsupported) for backtraces in a build without the feature `backtraces`.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `max_bytes` has no room for two
+    /// events, [`Unsupported`](ErrorKind::Unsupported) for backtraces in a build without the
+    /// feature `backtraces`.
     #[track_caller]
     pub fn record(&self, options: RecordOptions) -> Result<Recording> {
         const LEAST_BYTES: u64 = 96;
@@ -173,19 +178,21 @@ impl Recording {
         events.collect()
     }
 
-    /// What each line of the program allocated so far, by the most bytes that were live of it, the largest first.
+    /// What each line of the program allocated so far, by the most bytes that were live of it, the
+    /// largest first.
     pub fn by_call_site(&self) -> Vec<SiteSummary> {
         by_call_site(&self.profile())
     }
 
-    /// Writes a report of what happened so far. The ending of the file's name says which: `.html`, a page that any browser
-    /// opens; `.pickle`, a snapshot for PyTorch's memory viewer; `.json`, a trace for Perfetto; `.dhat` (JSON) for DHAT's
-    /// viewer; `.folded`, the stacks of the peak as text, and `.svg`, their flame graph; `.txt`, a table.
+    /// Writes a report of what happened so far. The ending of the file's name says which: `.html`,
+    /// a page that any browser opens; `.pickle`, a snapshot for PyTorch's memory viewer; `.json`, a
+    /// trace for Perfetto; `.dhat` (JSON) for DHAT's viewer; `.folded`, the stacks of the peak as
+    /// text, and `.svg`, their flame graph; `.txt`, a table.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for another ending, [`Io`](ErrorKind::Io) where the file cannot be
-    /// written; the message names it.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for another ending, [`Io`](ErrorKind::Io)
+    /// where the file cannot be written; the message names it.
     #[track_caller]
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         write_report(&self.profile(), path.as_ref())

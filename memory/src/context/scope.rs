@@ -53,8 +53,8 @@ impl ScopeHandle {
     }
 }
 
-/// Keeps a scope entered until it drops. It belongs to its thread and should not be held across an `.await`,
-/// which clippy can check: see [`cache_scope!`](crate::cache_scope#awaiting).
+/// Keeps a scope entered until it drops. It belongs to its thread and should not be held across an
+/// `.await`, which clippy can check: see [`cache_scope!`](crate::cache_scope#awaiting).
 ///
 /// ```compile_fail
 /// # extern crate cachescope_memory as cachescope;
@@ -84,8 +84,8 @@ pub fn current() -> Option<ScopeHandle> {
     ))
 }
 
-/// The statistics of every named cache of the [current](Device::current) device, as a table: entries, hit rate,
-/// peak, idle and escaped bytes, and how often an entry differed from its plan.
+/// The statistics of every named cache of the [current](Device::current) device, as a table:
+/// entries, hit rate, peak, idle and escaped bytes, and how often an entry differed from its plan.
 ///
 /// # Examples
 ///
@@ -110,9 +110,9 @@ pub fn report() -> ScopeReport {
     })
 }
 
-/// What the entries of the cache `name` of the [current](Device::current) device leave behind; `None` where there is no
-/// such cache. In builds with debug assertions, a warning says once that the live bytes of a scope rose in fifty entries
-/// and never fell.
+/// What the entries of the cache `name` of the [current](Device::current) device leave behind;
+/// `None` where there is no such cache. In builds with debug assertions, a warning says once that
+/// the live bytes of a scope rose in fifty entries and never fell.
 ///
 /// # Examples
 ///

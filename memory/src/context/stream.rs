@@ -9,13 +9,16 @@ use crate::device::StreamId;
 use crate::error::{AtCaller, Result};
 use crate::sync::Arc;
 
-/// A queue of work on a device: work of one stream runs in order, different streams may run concurrently.
+/// A queue of work on a device: work of one stream runs in order, different streams may run
+/// concurrently.
 ///
-/// Operations go to the thread's current stream, initially the device's default stream. An operation that reads
-/// what another stream wrote waits for it automatically, and so does one that writes what another stream reads.
-/// An array may be used and dropped on any stream, also after the last handle on its stream is gone.
+/// Operations go to the thread's current stream, initially the device's default stream. An
+/// operation that reads what another stream wrote waits for it automatically, and so does one that
+/// writes what another stream reads. An array may be used and dropped on any stream, also after the
+/// last handle on its stream is gone.
 ///
-/// A handle is cheap to clone and equal to every other handle on the same stream. It keeps its device alive.
+/// A handle is cheap to clone and equal to every other handle on the same stream. It keeps its
+/// device alive.
 ///
 /// # Examples
 ///
@@ -89,7 +92,8 @@ impl Stream {
 }
 
 impl Device {
-    /// Creates a stream. The number of a stream without handles is reused, so creating one in a loop is cheap.
+    /// Creates a stream. The number of a stream without handles is reused, so creating one in a
+    /// loop is cheap.
     ///
     /// # Errors
     ///
@@ -101,7 +105,8 @@ impl Device {
         Ok(Stream::of(self, id))
     }
 
-    /// The stream of work outside any entered stream. It can be entered itself, inside another stream too.
+    /// The stream of work outside any entered stream. It can be entered itself, inside another
+    /// stream too.
     ///
     /// # Examples
     ///

@@ -21,8 +21,8 @@ struct Begun<'a> {
 }
 
 impl<'a> Timed<'a> {
-    /// Begins an operation on the thread's stream of `device` that the caller's line asked for; does nothing unless somebody
-    /// records.
+    /// Begins an operation on the thread's stream of `device` that the caller's line asked for;
+    /// does nothing unless somebody records.
     #[inline]
     #[track_caller]
     pub fn begin(device: &'a Device) -> Self {
@@ -75,7 +75,8 @@ impl<'a> Begun<'a> {
         }
     }
 
-    /// Records the end. The device's own time is recorded once it has come there: nothing waits here.
+    /// Records the end. The device's own time is recorded once it has come there: nothing waits
+    /// here.
     #[cold]
     fn end(&self) {
         let recorder = self.device.caches().memory().recorder();

@@ -1,8 +1,10 @@
-//! Ranges whose memory is mapped in handles, as CUDA's virtual memory management does it: which handles to make, to
-//! map, to keep and to give back. The calls themselves are a [`HandleDriver`]'s.
+//! Ranges whose memory is mapped in handles, as CUDA's virtual memory management does it: which
+//! handles to make, to map, to keep and to give back. The calls themselves are a
+//! [`HandleDriver`]'s.
 //!
-//! A driver unmaps only what was mapped as one, so the handle is the unit of decommitting. Each call costs as much as
-//! many allocations, whatever its size; so a commit is cut into as few handles as its caller allows.
+//! A driver unmaps only what was mapped as one, so the handle is the unit of decommitting. Each
+//! call costs as much as many allocations, whatever its size; so a commit is cut into as few
+//! handles as its caller allows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,7 +59,8 @@ pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
 
 /// The preferred page size.
 const PAGE_BYTES: u64 = 2 << 20;
-/// At most this part of what is mapped is kept for the next commit, or what was just unmapped for it.
+/// At most this part of what is mapped is kept for the next commit, or what was just unmapped for
+/// it.
 const KEPT_DIVISOR: u64 = 4;
 
 /// The ranges of a device.
@@ -68,8 +71,8 @@ pub(crate) struct Handles<D: HandleDriver> {
 }
 
 /// Invariants:
-/// - `mapped` has every mapping, by address; they do not overlap. A handle that the driver failed to unmap stays
-///   mapped, and what is committed there next uses it as it is;
+/// - `mapped` has every mapping, by address; they do not overlap. A handle that the driver failed
+///   to unmap stays mapped, and what is committed there next uses it as it is;
 /// - `kept` are the handles that are mapped nowhere;
 /// - the byte counts are their sums.
 #[derive(Debug, Default)]
@@ -174,8 +177,8 @@ impl<D: HandleDriver> Handles<D> {
             let Some(handle) = self.handle(state, wanted_bytes, max_handle_bytes)? else {
                 return Ok(false);
             };
-            // SAFETY: nothing is mapped in a gap, it lies in a reserved range by the contract of `commit`, and the
-            // handle is new or was kept.
+            // SAFETY: nothing is mapped in a gap, it lies in a reserved range by the contract of
+            // `commit`, and the handle is new or was kept.
             let mapped = unsafe { self.driver.map(DevicePtr(at), handle) };
             if !matches!(mapped, Ok(true)) {
                 state.keep(handle);
@@ -189,8 +192,9 @@ impl<D: HandleDriver> Handles<D> {
         unsafe { self.driver.allow_access(DevicePtr(address), bytes) }
     }
 
-    /// A handle of at most `bytes` and `max_handle_bytes`: one that was kept, else a new one. Kept ones that do not fit
-    /// are released before, so that the device never holds more than before or than is committed.
+    /// A handle of at most `bytes` and `max_handle_bytes`: one that was kept, else a new one. Kept
+    /// ones that do not fit are released before, so that the device never holds more than before or
+    /// than is committed.
     fn handle(
         &self,
         state: &mut State,
@@ -204,12 +208,14 @@ impl<D: HandleDriver> Handles<D> {
         self.driver.create(bytes.min(max_handle_bytes))
     }
 
-    /// Unmaps what is mapped at these addresses, and keeps the handles; returns the first failure after trying all.
+    /// Unmaps what is mapped at these addresses, and keeps the handles; returns the first failure
+    /// after trying all.
     fn unmap(&self, state: &mut State, addresses: &[u64]) -> Result<()> {
         let mut outcome = Ok(());
         for &address in addresses {
             let handle = state.mapped[&address];
-            // SAFETY: the handle is mapped there, and nothing uses it: by the contract of the callers.
+            // SAFETY: the handle is mapped there, and nothing uses it: by the contract of the
+            // callers.
             let unmapped = unsafe { self.driver.unmap(DevicePtr(address), handle) };
             if unmapped.is_ok() {
                 state.keep(handle);
@@ -220,8 +226,8 @@ impl<D: HandleDriver> Handles<D> {
         outcome
     }
 
-    /// Releases kept handles until at most `most_bytes` are kept; returns the first failure after trying all. What
-    /// the driver failed to release stays kept.
+    /// Releases kept handles until at most `most_bytes` are kept; returns the first failure after
+    /// trying all. What the driver failed to release stays kept.
     fn release_kept_beyond(&self, state: &mut State, most_bytes: u64) -> Result<()> {
         let mut outcome = Ok(());
         let mut failed = Vec::new();

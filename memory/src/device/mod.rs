@@ -67,8 +67,8 @@ impl FromStr for DeviceId {
 
 /// The number of a stream; every device has stream 0.
 ///
-/// The raw stream of a number lives as long as its backend. So a number may outlive the handles on its stream,
-/// and what is ordered after it stays ordered when the number is reused.
+/// The raw stream of a number lives as long as its backend. So a number may outlive the handles on
+/// its stream, and what is ordered after it stays ordered when the number is reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
 
@@ -83,8 +83,8 @@ pub enum Use {
 
 /// A position in a stream: after all work submitted before the event was recorded.
 ///
-/// Plain data, which can be stored and forgotten. Positions rise along a stream, so an event that is done
-/// implies that earlier ones are, and a backend needs its own event only until then.
+/// Plain data, which can be stored and forgotten. Positions rise along a stream, so an event that
+/// is done implies that earlier ones are, and a backend needs its own event only until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The stream it was recorded on.
@@ -127,16 +127,16 @@ pub trait Backend: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// `target` must point to `source.len()` bytes of this device's reserved memory that nothing else
-    /// reads or writes outside the stream's order.
+    /// `target` must point to `source.len()` bytes of this device's reserved memory that nothing
+    /// else reads or writes outside the stream's order.
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()>;
 
     /// Copies from `source` into `target`; returns when the bytes are there.
     ///
     /// # Safety
     ///
-    /// `source` must point to `target.len()` initialised bytes of this device's reserved memory that
-    /// nothing writes outside the stream's order.
+    /// `source` must point to `target.len()` initialised bytes of this device's reserved memory
+    /// that nothing writes outside the stream's order.
     unsafe fn download(&self, stream: StreamId, source: DevicePtr, target: &mut [u8])
     -> Result<()>;
 
@@ -144,8 +144,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// As for [`upload`](Self::upload). `pattern` has 1, 2, 4, 8 or 16 bytes; `bytes` and the address `target` are
-    /// multiples of that.
+    /// As for [`upload`](Self::upload). `pattern` has 1, 2, 4, 8 or 16 bytes; `bytes` and the
+    /// address `target` are multiples of that.
     unsafe fn fill(
         &self,
         stream: StreamId,
@@ -168,14 +168,15 @@ pub trait Backend: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Retires the number of a stream that nobody will enter again. Its submitted work still completes.
+    /// Retires the number of a stream that nobody will enter again. Its submitted work still
+    /// completes.
     fn retire_stream(&self, stream: StreamId);
 
     /// The number of streams, retired ones included; their numbers are those below it.
     fn streams(&self) -> u16;
 
-    /// Whether work of one stream may run before earlier work of another, or is captured. False while there is
-    /// only stream 0: then streams need no ordering.
+    /// Whether work of one stream may run before earlier work of another, or is captured. False
+    /// while there is only stream 0: then streams need no ordering.
     fn uses_streams(&self) -> bool;
 
     /// Records an event on `stream`.
@@ -195,14 +196,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Marks the present place of a stream, on an asynchronous device; `None` where it cannot be marked, as
-    /// while it is captured.
+    /// Marks the present place of a stream, on an asynchronous device; `None` where it cannot be
+    /// marked, as while it is captured.
     fn mark_time(&self, _stream: StreamId) -> Option<TimeMark> {
         None
     }
 
-    /// When the device came from one mark to the other; `None` where it has not come there yet. After anything else both
-    /// have ended.
+    /// When the device came from one mark to the other; `None` where it has not come there yet.
+    /// After anything else both have ended.
     fn take_times(&self, _marks: [TimeMark; 2]) -> Result<Option<TimeSpan>> {
         Ok(None)
     }
@@ -210,14 +211,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Ends a mark that nobody will ask for.
     fn discard_mark(&self, _mark: TimeMark) {}
 
-    /// The delayed streams of a host device in that test mode; `None` where the host runs kernels at once, and
-    /// for other devices.
+    /// The delayed streams of a host device in that test mode; `None` where the host runs kernels
+    /// at once, and for other devices.
     fn delayed(&self) -> Option<&DelayedStreams> {
         None
     }
 
-    /// Whether the calling thread captures its submissions to a stream. Nothing may be reserved, released or
-    /// waited for then.
+    /// Whether the calling thread captures its submissions to a stream. Nothing may be reserved,
+    /// released or waited for then.
     fn is_capturing(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! Whose line asked for work that this crate does on its own account: in a backward pass, or behind a closure, which is no
-//! caller that a location tells of.
+//! Whose line asked for work that this crate does on its own account: in a backward pass, or behind
+//! a closure, which is no caller that a location tells of.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -12,7 +12,8 @@ thread_local! {
     static ASKED_AT: Cell<Option<Line>> = const { Cell::new(None) };
 }
 
-/// While this lives, what lines of this crate allocate and compute on the thread is recorded as that line's.
+/// While this lives, what lines of this crate allocate and compute on the thread is recorded as
+/// that line's.
 #[must_use]
 #[derive(Debug)]
 pub struct Asking {

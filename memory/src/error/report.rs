@@ -13,8 +13,8 @@ const LINES: usize = 5;
 const LEAKING_ENTRIES: u64 = 3;
 
 /// The state of a device when an allocation failed, in bytes: what
-/// [`Error::out_of_memory_report`](crate::Error::out_of_memory_report) returns. `Display` writes it as
-/// text.
+/// [`Error::out_of_memory_report`](crate::Error::out_of_memory_report) returns. `Display` writes it
+/// as text.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OutOfMemoryReport {
@@ -174,7 +174,8 @@ impl OutOfMemoryReport {
         )
     }
 
-    /// A limit under which the request, and the whole entry as far as one is known, would find room, and which of both.
+    /// A limit under which the request, and the whole entry as far as one is known, would find
+    /// room, and which of both.
     fn wanted_bytes(&self) -> (u64, String) {
         let for_request = self.live_bytes.saturating_add(self.requested_bytes);
         let Some(scope) = self.requester() else {

@@ -1,5 +1,5 @@
-//! The slow path of a request, which no cache could serve: the pool, a new segment, then the reclaim ladder.
-//! Each rung is tried once, and then the request again.
+//! The slow path of a request, which no cache could serve: the pool, a new segment, then the
+//! reclaim ladder. Each rung is tried once, and then the request again.
 
 use super::{Block, DeviceMemory, MemoryState, Phase, Reclaim, Request, WaitMode, unaddressable};
 use crate::device::StreamId;
@@ -10,7 +10,8 @@ use crate::sync::{Arc, Weak};
 impl DeviceMemory {
     /// Hands out a block of at least `request.bytes`.
     ///
-    /// Called with no lock and no borrow of a shard held: rung 3 calls the caches, and rung 5 user code.
+    /// Called with no lock and no borrow of a shard held: rung 3 calls the caches, and rung 5 user
+    /// code.
     pub(crate) fn allocate(&self, request: &Request<'_>) -> Result<Block> {
         let bytes = self.round(request.bytes)?;
         self.free_imported();
@@ -44,7 +45,8 @@ impl DeviceMemory {
         Err(error)
     }
 
-    /// Allocates without rungs 3 to 5; `None` where a cache or the user would have to give something back.
+    /// Allocates without rungs 3 to 5; `None` where a cache or the user would have to give
+    /// something back.
     pub(crate) fn allocate_without_reclaim(&self, request: &Request<'_>) -> Result<Option<Block>> {
         let bytes = self.round(request.bytes)?;
         self.free_imported();
@@ -100,9 +102,9 @@ impl DeviceMemory {
         self.take(&mut state, bytes, request.stream)
     }
 
-    /// Rung 2: releases idle memory, under a limit only as much as the request lacks, else all. Last, takes
-    /// from a segment for requests of other sizes: a mixed segment is better than failing or than taking
-    /// another scope's idle blocks.
+    /// Rung 2: releases idle memory, under a limit only as much as the request lacks, else all.
+    /// Last, takes from a segment for requests of other sizes: a mixed segment is better than
+    /// failing or than taking another scope's idle blocks.
     fn serve_from_idle(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.record_request(EventKind::ReleaseIdle, request);
         self.note_shortage(bytes, false);
@@ -120,7 +122,8 @@ impl DeviceMemory {
         self.take_from_any(&mut self.state.lock(), bytes, request.stream)
     }
 
-    /// Lets ranges learn that memory is short; once a request that failed, whether as much was idle.
+    /// Lets ranges learn that memory is short; once a request that failed, whether as much was
+    /// idle.
     fn note_shortage(&self, bytes: u64, is_stuck: bool) {
         if let Some(source) = &self.expandable {
             source.note_shortage(bytes, is_stuck);

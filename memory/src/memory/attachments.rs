@@ -1,4 +1,5 @@
-//! What hangs on a segment and ends before its memory goes back to the device: the registration of a library, say.
+//! What hangs on a segment and ends before its memory goes back to the device: the registration of
+//! a library, say.
 
 use std::any::Any;
 
@@ -31,9 +32,10 @@ impl Attachments {
 }
 
 impl DeviceMemory {
-    /// Attaches what `make` gives to the segment that `address` lies in, unless the same key has something there. `make` gets the
-    /// segment's first address and its bytes. Answers whether something is attached: a range of pages, which come and go, takes
-    /// nothing, and neither does memory of the driver's own pool, or foreign memory.
+    /// Attaches what `make` gives to the segment that `address` lies in, unless the same key has
+    /// something there. `make` gets the segment's first address and its bytes. Answers whether
+    /// something is attached: a range of pages, which come and go, takes nothing, and neither does
+    /// memory of the driver's own pool, or foreign memory.
     #[doc(hidden)]
     pub fn attach(
         &self,

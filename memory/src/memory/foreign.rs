@@ -1,9 +1,9 @@
-//! Imported memory: allocated elsewhere and used here while its block is alive. No source reserved it, no pool
-//! knows it, and only its destructor can free it.
+//! Imported memory: allocated elsewhere and used here while its block is alive. No source reserved
+//! it, no pool knows it, and only its destructor can free it.
 //!
-//! An imported block is freed as any other, is pending until every stream that may use it is done, and then its
-//! destructor is called. Destructors are foreign code: the next thread that allocates or waits calls them, with
-//! no lock held, never the one that drops an array.
+//! An imported block is freed as any other, is pending until every stream that may use it is done,
+//! and then its destructor is called. Destructors are foreign code: the next thread that allocates
+//! or waits calls them, with no lock held, never the one that drops an array.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,8 +22,8 @@ const IMPORTED_SEGMENT: SegmentId = SegmentId(u32::MAX - 1);
 
 /// The destructors of imported blocks.
 ///
-/// Invariants: a number belongs to a block while that is used or pending, and `vacant` lists the others; a
-/// destructor is stored once, and removed before it is called.
+/// Invariants: a number belongs to a block while that is used or pending, and `vacant` lists the
+/// others; a destructor is stored once, and removed before it is called.
 #[derive(Default)]
 pub(super) struct ImportedBlocks {
     /// By the number of the block.
@@ -73,8 +73,8 @@ impl Block {
 }
 
 impl DeviceMemory {
-    /// A block of foreign memory, ordered by `stream`. `destructor` is called once, after the block was freed
-    /// and its streams are done.
+    /// A block of foreign memory, ordered by `stream`. `destructor` is called once, after the block
+    /// was freed and its streams are done.
     pub(crate) fn import_foreign(
         &self,
         address: DevicePtr,
@@ -96,7 +96,8 @@ impl DeviceMemory {
         }
     }
 
-    /// Frees the imported blocks whose streams are done. Called with no lock and no borrow of a shard held.
+    /// Frees the imported blocks whose streams are done. Called with no lock and no borrow of a
+    /// shard held.
     pub(crate) fn free_imported(&self) {
         // Captured work may use them whenever the graph runs.
         if self.has_imported() && !self.backend.is_capturing() {

@@ -34,8 +34,8 @@ pub(crate) unsafe trait Home: Sync + Sized {
     unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>);
 }
 
-/// The part of an epoch that tells of use by another stream than the block's own. A epoch beside the
-/// home's clock is what its fast path looks at, so this is what sends such a block around it.
+/// The part of an epoch that tells of use by another stream than the block's own. A epoch beside
+/// the home's clock is what its fast path looks at, so this is what sends such a block around it.
 const SHARED: u64 = 1 << 63;
 
 /// A home for tests that make no handle.
@@ -53,8 +53,8 @@ const KEEPER: u64 = 1 << 32;
 
 /// What travels with a block.
 pub(crate) struct Header<H: Home> {
-    /// Where the block lies; constant for the life of the header, but for the streams that may still
-    /// use it while it is idle.
+    /// Where the block lies; constant for the life of the header, but for the streams that may
+    /// still use it while it is idle.
     pub(crate) block: Block,
     /// The bin of the block's own length; likewise.
     pub(crate) class: usize,
@@ -73,8 +73,8 @@ pub(crate) struct Header<H: Home> {
     /// The next header of the list that this one is idle in; means nothing outside one.
     pub(crate) next: *mut Header<H>,
     home: NonNull<H>,
-    /// The handles, and [`KEEPER`] for each of them that only keeps the block; 1 while idle too, so that
-    /// handing out has nothing to write here.
+    /// The handles, and [`KEEPER`] for each of them that only keeps the block; 1 while idle too, so
+    /// that handing out has nothing to write here.
     count: AtomicU64,
     /// Of everything here that is no atomic.
     pub(crate) watch: RaceDetector,
@@ -119,8 +119,8 @@ impl<H: Home> Header<H> {
         self.slab.iter().for_each(|slab| slab.set_used_by_graphs());
     }
 
-    /// Whether a graph may use the block's memory, or be captured that does: whoever is about to read or
-    /// write there has to keep launches off until that is queued.
+    /// Whether a graph may use the block's memory, or be captured that does: whoever is about to
+    /// read or write there has to keep launches off until that is queued.
     pub(crate) fn is_used_by_graphs(&self) -> bool {
         self.count.load(Ordering::Acquire) >= KEEPER || self.lent_slab().is_some()
     }
@@ -182,8 +182,8 @@ impl<H: Home> Header<H> {
             .map_or(Ok(()), |slab| slab.use_on(streams, user))
     }
 
-    /// Orders `stream`, on which a graph is about to be launched that uses the slab, after whoever used a
-    /// part of it. Nobody else may be about to use one.
+    /// Orders `stream`, on which a graph is about to be launched that uses the slab, after whoever
+    /// used a part of it. Nobody else may be about to use one.
     pub(crate) fn launch_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         self.slab
             .as_ref()
@@ -306,8 +306,8 @@ impl<H: Home> Clone for Handle<H> {
     }
 }
 
-/// A handle that keeps a block from going home, and is not one of its holders: what writes to the memory of
-/// arrays by its address alone has such, and arrays go on as if they were alone.
+/// A handle that keeps a block from going home, and is not one of its holders: what writes to the
+/// memory of arrays by its address alone has such, and arrays go on as if they were alone.
 pub(crate) struct Kept<H: Home>(Handle<H>);
 
 impl<H: Home> Deref for Kept<H> {
@@ -320,7 +320,8 @@ impl<H: Home> Deref for Kept<H> {
 
 impl<H: Home> Drop for Kept<H> {
     fn drop(&mut self) {
-        // In one step with nothing else: until the handle itself goes, the block counts one holder more.
+        // In one step with nothing else: until the handle itself goes, the block counts one holder
+        // more.
         self.0.count.fetch_sub(KEEPER, Ordering::Relaxed);
     }
 }

@@ -1,10 +1,11 @@
-//! The memory of a device: a source of segments, the pool that cuts them into blocks, and their statistics.
+//! The memory of a device: a source of segments, the pool that cuts them into blocks, and their
+//! statistics.
 //!
-//! [`allocate`](DeviceMemory::allocate) is the whole reclaim ladder. It calls the layer above, which holds idle
-//! memory of its own, only through [`Reclaim`].
+//! [`allocate`](DeviceMemory::allocate) is the whole reclaim ladder. It calls the layer above,
+//! which holds idle memory of its own, only through [`Reclaim`].
 //!
-//! Architecture invariant: this layer knows no scopes, cache types or arrays. A block is plain data; its holder
-//! must give it back.
+//! Architecture invariant: this layer knows no scopes, cache types or arrays. A block is plain
+//! data; its holder must give it back.
 
 mod allocate;
 mod attachments;
@@ -56,8 +57,8 @@ use uses::StreamUses;
 
 /// What the ladder calls in the layer above.
 pub(crate) trait Reclaim: Send + Sync {
-    /// Gives idle blocks back to the memory, least recently used first, until about `need_bytes` came back;
-    /// returns how many did. 0 means that nothing is left to give.
+    /// Gives idle blocks back to the memory, least recently used first, until about `need_bytes`
+    /// came back; returns how many did. 0 means that nothing is left to give.
     fn reclaim(&self, need_bytes: u64) -> u64;
 
     /// Fills in the fields that only that layer knows.
@@ -349,13 +350,15 @@ impl DeviceMemory {
         })
     }
 
-    /// Defers an error to the next call that can return it: the first one in full, and the number of others.
+    /// Defers an error to the next call that can return it: the first one in full, and the number
+    /// of others.
     #[doc(hidden)]
     pub fn defer(&self, error: Error) {
         self.state.lock().defer(error);
     }
 
-    /// The bytes held from the device: what is reserved, and what a source keeps for the next growth.
+    /// The bytes held from the device: what is reserved, and what a source keeps for the next
+    /// growth.
     fn device_bytes(&self) -> u64 {
         self.source.reserved_bytes() + self.source.kept_bytes()
     }
@@ -429,7 +432,8 @@ impl fmt::Debug for DeviceMemory {
     }
 }
 
-/// Wraps a source in the configured adaptors below the limit. `page_bytes` is the page size of its ranges.
+/// Wraps a source in the configured adaptors below the limit. `page_bytes` is the page size of its
+/// ranges.
 fn with_adaptors(
     mut source: Box<dyn Source>,
     page_bytes: u64,

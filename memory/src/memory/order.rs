@@ -1,8 +1,9 @@
 //! The stream order of a block's uses.
 //!
-//! A stream that reads waits for the last writer. A stream that writes waits for the last writer and for all
-//! readers since. Within a stream nothing waits. Events are recorded on demand, on the streams concerned: none
-//! while a program uses one stream, else one for each reading stream between two writes.
+//! A stream that reads waits for the last writer. A stream that writes waits for the last writer
+//! and for all readers since. Within a stream nothing waits. Events are recorded on demand, on the
+//! streams concerned: none while a program uses one stream, else one for each reading stream
+//! between two writes.
 
 use super::uses::{StreamUse, StreamUses};
 use crate::device::{Backend, StreamId};
@@ -133,9 +134,9 @@ impl Uses {
 
 /// The order between graphs that use a slab by address and the holders of its suballocations.
 ///
-/// A graph reads and writes at the addresses of its capture, whoever holds a suballocation there now. So for
-/// the slab, a launch counts as a write and every use of a suballocation as a read. The suballocation's own
-/// [`Uses`] orders its uses among each other.
+/// A graph reads and writes at the addresses of its capture, whoever holds a suballocation there
+/// now. So for the slab, a launch counts as a write and every use of a suballocation as a read. The
+/// suballocation's own [`Uses`] orders its uses among each other.
 #[derive(Debug)]
 pub(crate) struct SlabOrder {
     /// Whether a graph uses the slab, including a capture in progress.
@@ -155,8 +156,8 @@ impl SlabOrder {
         }
     }
 
-    /// Starts tracking. The capturing thread calls it before another thread can learn of a suballocation that
-    /// the graph writes to.
+    /// Starts tracking. The capturing thread calls it before another thread can learn of a
+    /// suballocation that the graph writes to.
     pub(super) fn set_used_by_graphs(&self) {
         self.used_by_graphs.store(true, Ordering::Release);
     }
@@ -177,8 +178,8 @@ impl SlabOrder {
         Ok(())
     }
 
-    /// Orders `stream` after the last launch and all uses of suballocations since, before a graph is launched
-    /// on it. Nobody else may be about to use the slab.
+    /// Orders `stream` after the last launch and all uses of suballocations since, before a graph
+    /// is launched on it. Nobody else may be about to use the slab.
     pub(super) fn launch_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         let launch = StreamUse::on(stream);
         let unordered = std::mem::take(&mut *self.unordered.lock());

@@ -1,8 +1,9 @@
 //! Pending memory: freed, but still used by streams.
 //!
-//! A block that only its own stream used goes to the pool at once; the pool remembers its owner. A block that
-//! other streams use as well is pending until they are done. Dropping an array records no event. Events are
-//! recorded here, when memory is needed, one per stream for all blocks together.
+//! A block that only its own stream used goes to the pool at once; the pool remembers its owner. A
+//! block that other streams use as well is pending until they are done. Dropping an array records
+//! no event. Events are recorded here, when memory is needed, one per stream for all blocks
+//! together.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,8 @@ use crate::error::Result;
 use crate::pool::{Span, StreamOwner};
 use crate::recorder::{EventKind, EventRecord};
 
-/// Whether the host may wait for a stream. Drops only poll, and leave unfinished blocks to the next allocation,
-/// trim or synchronisation.
+/// Whether the host may wait for a stream. Drops only poll, and leave unfinished blocks to the next
+/// allocation, trim or synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitMode {
     Wait,
@@ -71,8 +72,8 @@ impl<T> EventQueue<T> {
         self.0.push((events, item));
     }
 
-    /// Removes and returns the items whose events are done. A device that cannot tell counts as busy; it
-    /// reports its failure to whoever waits.
+    /// Removes and returns the items whose events are done. A device that cannot tell counts as
+    /// busy; it reports its failure to whoever waits.
     pub(crate) fn take_finished(&mut self, backend: &dyn Backend) -> Vec<T> {
         let is_done = |event: &Event| backend.query_event(event).unwrap_or(false);
         let done = self
@@ -99,8 +100,8 @@ impl<T> EventQueue<T> {
 #[derive(Debug)]
 struct PendingFree {
     block: Block,
-    /// Whether its segment is released if it becomes idle, or the block is imported. Then the block's own
-    /// stream must be done as well.
+    /// Whether its segment is released if it becomes idle, or the block is imported. Then the
+    /// block's own stream must be done as well.
     release: bool,
 }
 
@@ -201,7 +202,8 @@ impl MemoryState {
 }
 
 impl DeviceMemory {
-    /// A block of the pool for `stream`, which is ordered after the block's last owner. The host does not wait.
+    /// A block of the pool for `stream`, which is ordered after the block's last owner. The host
+    /// does not wait.
     pub(super) fn ordered_block(
         &self,
         state: &mut MemoryState,
@@ -285,8 +287,8 @@ impl DeviceMemory {
         state.pending.awaiting_capture.len() < before
     }
 
-    /// Reclaims pending blocks without a lock held and without an allocation. After [`WaitMode::Wait`] only
-    /// blocks that a capture defers are pending. An error is deferred.
+    /// Reclaims pending blocks without a lock held and without an allocation. After
+    /// [`WaitMode::Wait`] only blocks that a capture defers are pending. An error is deferred.
     pub(crate) fn drain_pending(&self, wait_mode: WaitMode) {
         match wait_mode {
             WaitMode::Poll => {
@@ -301,8 +303,8 @@ impl DeviceMemory {
         self.call_destructors();
     }
 
-    /// Rung 4: waits, without a lock held, until every pending block can go to the pool; whether there were
-    /// any.
+    /// Rung 4: waits, without a lock held, until every pending block can go to the pool; whether
+    /// there were any.
     pub(super) fn wait_for_pending(&self) -> Result<bool> {
         let events: Vec<Event> = {
             let mut state = self.state.lock();
@@ -332,7 +334,8 @@ impl DeviceMemory {
         Ok(())
     }
 
-    /// Waits for an event that pending blocks await. What another rank began is not waited for: it may wait for this one.
+    /// Waits for an event that pending blocks await. What another rank began is not waited for: it
+    /// may wait for this one.
     fn wait_for_event(&self, event: &Event) -> Result<()> {
         match self.backend.host_stream(event.stream) {
             None => self.backend.synchronize_event(event),
@@ -345,7 +348,8 @@ impl DeviceMemory {
         }
     }
 
-    /// Whether idle memory may be a stream's. What a host stream uses is pending until that is done, and then another's.
+    /// Whether idle memory may be a stream's. What a host stream uses is pending until that is
+    /// done, and then another's.
     fn may_own(&self, stream: StreamId) -> bool {
         self.backend.host_stream(stream).is_none()
     }
@@ -358,8 +362,8 @@ impl DeviceMemory {
             .collect()
     }
 
-    /// Whether memory of `owner` may go back to the device: its work is done, now or after a wait. The wait is
-    /// short after [`wait_for_idle`](Self::wait_for_idle).
+    /// Whether memory of `owner` may go back to the device: its work is done, now or after a wait.
+    /// The wait is short after [`wait_for_idle`](Self::wait_for_idle).
     pub(super) fn may_release(&self, owner: StreamOwner, wait_mode: WaitMode) -> Result<bool> {
         let backend = &*self.backend;
         if backend.is_capturing() {
@@ -376,7 +380,8 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// Waits for all work of all streams, but for what other ranks began: that may wait for this one.
+    /// Waits for all work of all streams, but for what other ranks began: that may wait for this
+    /// one.
     pub(crate) fn synchronize(&self) -> Result<()> {
         let streams = (0..self.backend.streams()).map(StreamId);
         streams

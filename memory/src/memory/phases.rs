@@ -1,7 +1,8 @@
 //! Phase timing: where a memory spends its time.
 //!
-//! Phases nest (the rungs of the ladder take, reserve and release). Each is charged its own time without nested
-//! phases, so the shares sum to the whole. With timing off, a phase costs one test of a pointer.
+//! Phases nest (the rungs of the ladder take, reserve and release). Each is charged its own time
+//! without nested phases, so the shares sum to the whole. With timing off, a phase costs one test
+//! of a pointer.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

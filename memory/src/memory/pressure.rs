@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::sync::{Arc, Mutex, thread_local};
 
-/// From bytes needed to bytes given back. A panic in its destructor is caught here: it may run in the drop of
-/// an array that held the last handle on its device.
+/// From bytes needed to bytes given back. A panic in its destructor is caught here: it may run in
+/// the drop of an array that held the last handle on its device.
 struct Callback(Option<Box<dyn Fn(u64) -> u64 + Send + Sync>>);
 
 impl Callback {
@@ -57,8 +57,8 @@ impl Callbacks {
         drop(removed);
     }
 
-    /// Calls the callbacks, without a lock held, until `need_bytes` came back; returns the sum. Within a
-    /// callback of this thread it does nothing, which prevents recursion.
+    /// Calls the callbacks, without a lock held, until `need_bytes` came back; returns the sum.
+    /// Within a callback of this thread it does nothing, which prevents recursion.
     pub(super) fn call(&self, need_bytes: u64) -> u64 {
         let Some(_guard) = CallbackGuard::begin() else {
             return 0;

@@ -23,8 +23,8 @@ impl DeviceMemory {
         self.give(&mut self.state.lock(), blocks);
     }
 
-    /// Takes blocks back and releases the segments and pages that become idle: at once where the streams are
-    /// done with them, else in [`drain_pending`](Self::drain_pending).
+    /// Takes blocks back and releases the segments and pages that become idle: at once where the
+    /// streams are done with them, else in [`drain_pending`](Self::drain_pending).
     pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
         let mut state = self.state.lock();
         self.phases
@@ -54,8 +54,8 @@ impl DeviceMemory {
         self.reclaim_pending(state, WaitMode::Poll);
     }
 
-    /// Takes back a block that no other stream uses and releases its memory. The host does not wait: the source
-    /// orders the next user after the block's stream.
+    /// Takes back a block that no other stream uses and releases its memory. The host does not
+    /// wait: the source orders the next user after the block's stream.
     pub(super) fn release_in_order(&self, state: &mut MemoryState, block: Block) {
         let span = block.span;
         if self.is_blocked_by_capture(state.segment(span.segment).stream) {
@@ -66,8 +66,9 @@ impl DeviceMemory {
         self.release_segment(state, span.segment, WaitMode::Poll);
     }
 
-    /// Releases idle memory while more than `keep_bytes` are reserved, and no more than that takes; returns the
-    /// bytes released. Finished imported blocks are freed in any case: they do not count as reserved.
+    /// Releases idle memory while more than `keep_bytes` are reserved, and no more than that takes;
+    /// returns the bytes released. Finished imported blocks are freed in any case: they do not
+    /// count as reserved.
     pub(crate) fn trim(&self, keep_bytes: u64, wait_mode: WaitMode) -> u64 {
         let before = self.held_bytes();
         if before <= keep_bytes {
@@ -88,16 +89,16 @@ impl DeviceMemory {
         self.stream_ordered.is_some() && !self.is_blocked_by_capture(stream)
     }
 
-    /// Whether a release in the order of `stream` must wait for a capture: some thread captures the stream, and
-    /// would record the release; or this thread captures, and the captured work may use the memory whenever it
-    /// runs.
+    /// Whether a release in the order of `stream` must wait for a capture: some thread captures the
+    /// stream, and would record the release; or this thread captures, and the captured work may use
+    /// the memory whenever it runs.
     pub(super) fn is_blocked_by_capture(&self, stream: StreamId) -> bool {
         self.stream_ordered.is_some()
             && (self.backend.is_capturing() || self.backend.is_captured(stream))
     }
 
-    /// Runs `begin`, which begins a capture, while no release is under way. So a releasing thread sees the
-    /// capture either not begun or under way.
+    /// Runs `begin`, which begins a capture, while no release is under way. So a releasing thread
+    /// sees the capture either not begun or under way.
     #[doc(hidden)]
     pub fn with_releases_paused<T>(&self, begin: impl FnOnce() -> T) -> T {
         let _state = self.state.lock();
@@ -143,8 +144,8 @@ impl DeviceMemory {
         self.trim_driver_pool(keep_bytes, wait_mode);
     }
 
-    /// Waits for all streams except those that other threads capture: their earlier work was done when the
-    /// capture began.
+    /// Waits for all streams except those that other threads capture: their earlier work was done
+    /// when the capture began.
     fn wait_for_uncaptured(&self) -> Result<()> {
         let streams = (0..self.backend.streams()).map(StreamId);
         let elsewhere =
@@ -154,8 +155,8 @@ impl DeviceMemory {
             .try_for_each(|stream| self.backend.synchronize(stream))
     }
 
-    /// Rung 2 for a request of `bytes` that a limit refuses: releases no more than the request lacks, so that a
-    /// program near its limit keeps the rest. Whether that was anything.
+    /// Rung 2 for a request of `bytes` that a limit refuses: releases no more than the request
+    /// lacks, so that a program near its limit keeps the rest. Whether that was anything.
     pub(super) fn release_for_limit(&self, bytes: u64) -> bool {
         let Some(limit_bytes) = self.limit() else {
             return false;
@@ -182,8 +183,9 @@ impl DeviceMemory {
         }
     }
 
-    /// Releases idle memory while more than `keep_bytes` are reserved; returns the bytes released. It exceeds
-    /// the goal by less than a page or handle, or by less than the smallest segment where no page is idle.
+    /// Releases idle memory while more than `keep_bytes` are reserved; returns the bytes released.
+    /// It exceeds the goal by less than a page or handle, or by less than the smallest segment
+    /// where no page is idle.
     pub(super) fn release_idle(
         &self,
         state: &mut MemoryState,
@@ -221,8 +223,9 @@ impl DeviceMemory {
         before - self.source.reserved_bytes()
     }
 
-    /// The parts of idle pages that can be released on their own, the last first, until they make up
-    /// `wanted_bytes`: by that order, what remains in front is still the block that the pool named.
+    /// The parts of idle pages that can be released on their own, the last first, until they make
+    /// up `wanted_bytes`: by that order, what remains in front is still the block that the pool
+    /// named.
     fn separable_from_end(
         &self,
         state: &MemoryState,
@@ -272,8 +275,8 @@ impl DeviceMemory {
         parts.into_iter().map(pages).collect()
     }
 
-    /// Releases up to `bytes` of idle pages that do not touch `pages` and whose streams are done; returns the
-    /// bytes released.
+    /// Releases up to `bytes` of idle pages that do not touch `pages` and whose streams are done;
+    /// returns the bytes released.
     pub(super) fn release_pages_away_from(
         &self,
         state: &mut MemoryState,
@@ -319,8 +322,8 @@ impl DeviceMemory {
         }
     }
 
-    /// The parts of idle pages that can be released on their own and contain one of the sorted, disjoint `spans`,
-    /// by offset.
+    /// The parts of idle pages that can be released on their own and contain one of the sorted,
+    /// disjoint `spans`, by offset.
     fn separable_of(&self, state: &MemoryState, spans: &[Span], idle: Pages) -> Vec<Pages> {
         match self.page_cost() {
             PageCost::Low => pages_of(spans, idle, self.page_bytes()),
@@ -440,8 +443,8 @@ fn join(parts: Vec<Pages>) -> Vec<Pages> {
     joined
 }
 
-/// The parts of `idle` whose pages contain one of the sorted, disjoint `spans`. The parts are sorted and do not
-/// touch.
+/// The parts of `idle` whose pages contain one of the sorted, disjoint `spans`. The parts are
+/// sorted and do not touch.
 fn pages_of(spans: &[Span], idle: Pages, page_bytes: u64) -> Vec<Pages> {
     let end = idle.offset + idle.bytes;
     let is_before =

@@ -1,15 +1,15 @@
 //! Growth: reserves memory where nothing in the pool fits.
 //!
-//! A range grows in place by the pages that a request needs. Ranges are only addresses, so nothing is reserved
-//! ahead. The growth bound is 17/16 of the peak in use, plus a page. Beyond it, idle pages elsewhere are released
-//! first, and while only a few pages are in use, memory for other sizes is used before that. So drifting sizes,
-//! which leave gaps that nothing fits, do not raise reserved far above used bytes, and a program that repeats its
-//! sizes pays nothing. A separate segment is reserved where there are no ranges, and where a limit leaves no room
-//! for whole pages.
+//! A range grows in place by the pages that a request needs. Ranges are only addresses, so nothing
+//! is reserved ahead. The growth bound is 17/16 of the peak in use, plus a page. Beyond it, idle
+//! pages elsewhere are released first, and while only a few pages are in use, memory for other
+//! sizes is used before that. So drifting sizes, which leave gaps that nothing fits, do not raise
+//! reserved far above used bytes, and a program that repeats its sizes pays nothing. A separate
+//! segment is reserved where there are no ranges, and where a limit leaves no room for whole pages.
 //!
-//! Where a page costs much, as on a GPU, growth inside the bound takes whole steps. Beyond it pages give way only while
-//! few are reserved, and each time the bound rises, so that they soon stay where they are; else pages move only where
-//! memory is short.
+//! Where a page costs much, as on a GPU, growth inside the bound takes whole steps. Beyond it pages
+//! give way only while few are reserved, and each time the bound rises, so that they soon stay
+//! where they are; else pages move only where memory is short.
 
 use super::{DeviceMemory, MemoryState, Phase, Segment};
 use crate::device::{DevicePtr, PageCost, StreamId};
@@ -20,14 +20,15 @@ use crate::source::{ReserveAt, Source};
 
 /// Below this many pages in use, an underused page is expensive.
 const FEW_PAGES: u64 = 16;
-/// Below this many pages reserved, they give way even where they cost much: a page more would be a large part of all.
+/// Below this many pages reserved, they give way even where they cost much: a page more would be a
+/// large part of all.
 const LITTLE_PAGES: u64 = 32;
 /// Where they cost much, the bound rises by this part of what gives way.
 const SLACK_DIVISOR: u64 = 8;
 
 impl DeviceMemory {
-    /// Tries to reserve room for a block of `bytes` (rounded): the missing pages of a range, else a segment of
-    /// the pool's preferred size, else of exactly `bytes`.
+    /// Tries to reserve room for a block of `bytes` (rounded): the missing pages of a range, else a
+    /// segment of the pool's preferred size, else of exactly `bytes`.
     pub(super) fn reserve(
         &self,
         state: &mut MemoryState,
@@ -64,8 +65,8 @@ impl DeviceMemory {
         source.map_or(PageCost::Low, |source| source.page_cost())
     }
 
-    /// The pages to commit for a block of `bytes`, in a new range where the existing ones have no room; `None`
-    /// without ranges.
+    /// The pages to commit for a block of `bytes`, in a new range where the existing ones have no
+    /// room; `None` without ranges.
     fn expansion(&self, state: &mut MemoryState, bytes: u64) -> Result<Option<Pages>> {
         let Some(source) = &self.expandable else {
             return Ok(None);
@@ -130,8 +131,8 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// Releases idle pages away from `pages` while committing these would exceed the growth bound; returns the
-    /// pages to commit afterwards.
+    /// Releases idle pages away from `pages` while committing these would exceed the growth bound;
+    /// returns the pages to commit afterwards.
     fn release_before_growth(
         &self,
         state: &mut MemoryState,
@@ -174,8 +175,8 @@ impl DeviceMemory {
         wanted_bytes.saturating_sub(allowed_bytes)
     }
 
-    /// Whether a block of `bytes` should share memory for other sizes instead of growing: while only a few
-    /// pages are in use, a partly used page costs more than what a small block pins.
+    /// Whether a block of `bytes` should share memory for other sizes instead of growing: while
+    /// only a few pages are in use, a partly used page costs more than what a small block pins.
     pub(super) fn avoids_new_page(&self, state: &MemoryState, bytes: u64) -> bool {
         let page_bytes = self.page_bytes();
         let Some(pages) = state.pool.pages_to_commit(bytes, page_bytes) else {

@@ -12,8 +12,8 @@ use crate::pool::{Pool, SegmentId, Span};
 
 /// A segment or range.
 ///
-/// Invariants: a segment that is no range holds all its bytes by one reservation; a range that holds nothing
-/// has no reservations.
+/// Invariants: a segment that is no range holds all its bytes by one reservation; a range that
+/// holds nothing has no reservations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) address: DevicePtr,
@@ -48,8 +48,8 @@ impl Segment {
         }
     }
 
-    /// Subtracts `bytes`; returns how many reservations end: one, while another remains for what is still held,
-    /// and all of them with the last byte.
+    /// Subtracts `bytes`; returns how many reservations end: one, while another remains for what is
+    /// still held, and all of them with the last byte.
     pub(super) fn shrink(&mut self, bytes: u64) -> u64 {
         self.held_bytes -= bytes;
         let ended = match self.held_bytes {
@@ -63,12 +63,12 @@ impl Segment {
 
 /// Invariants, asserted by [`DeviceMemory::check`](super::DeviceMemory::check):
 /// - the pool knows exactly the segments and ranges in `segments`, under their index;
-/// - the bytes that they hold sum to the source's reserved bytes, and their reservations to `reserves` less
-///   `releases`;
+/// - the bytes that they hold sum to the source's reserved bytes, and their reservations to
+///   `reserves` less `releases`;
 /// - `vacant` lists the unused indices;
 /// - a pool that does not keep idle segments has none;
-/// - a block is pending only where its streams were not known to be done at the last check, or where its memory
-///   is released in the order of a stream that was being captured.
+/// - a block is pending only where its streams were not known to be done at the last check, or
+///   where its memory is released in the order of a stream that was being captured.
 pub(super) struct MemoryState {
     pub(super) pool: Box<dyn Pool>,
     pub(super) pending: PendingBlocks,

@@ -5,8 +5,8 @@ use crate::source::Source;
 
 /// A snapshot of a device's memory; all sizes in bytes.
 ///
-/// Requested ≤ allocated ≤ reserved: arrays request `live_bytes`, their blocks are rounded up, and blocks are
-/// cut from reserved segments.
+/// Requested ≤ allocated ≤ reserved: arrays request `live_bytes`, their blocks are rounded up, and
+/// blocks are cut from reserved segments.
 ///
 /// # Examples
 ///
@@ -34,15 +34,15 @@ pub struct MemoryStats {
     pub cached_bytes: u64,
     /// Bytes held from the device.
     pub reserved_bytes: u64,
-    /// Bytes of those that were taken out of the pool to move, and not needed yet: on a GPU, until the memory grows
-    /// again or is trimmed.
+    /// Bytes of those that were taken out of the pool to move, and not needed yet: on a GPU, until
+    /// the memory grows again or is trimmed.
     pub kept_bytes: u64,
     /// Freed bytes that await a stream event or the end of a capture.
     pub pending_bytes: u64,
-    /// The highest `live_bytes` since the start or the last [`reset_peaks`](crate::Device::reset_peaks). It is
-    /// an upper bound: threads inside scopes may reach their own peaks at different times, and an array dropped
-    /// outside its scope counts as live until its cache is entered or inspected, or an allocation misses the
-    /// caches.
+    /// The highest `live_bytes` since the start or the last
+    /// [`reset_peaks`](crate::Device::reset_peaks). It is an upper bound: threads inside scopes may
+    /// reach their own peaks at different times, and an array dropped outside its scope counts as
+    /// live until its cache is entered or inspected, or an allocation misses the caches.
     pub peak_live_bytes: u64,
     /// The highest `reserved_bytes` since then.
     pub peak_reserved_bytes: u64,
@@ -52,9 +52,9 @@ pub struct MemoryStats {
     pub segments: u64,
     /// Reservations so far, with each growth of a segment in place.
     pub reserves: u64,
-    /// Reservations released so far. Where a segment that grew several times shrinks, each part counts as one,
-    /// the rest as at least one, and its end as all that remain: the count equals `reserves` once nothing is
-    /// held.
+    /// Reservations released so far. Where a segment that grew several times shrinks, each part
+    /// counts as one, the rest as at least one, and its end as all that remain: the count equals
+    /// `reserves` once nothing is held.
     pub releases: u64,
     /// Requests that needed the reclaim ladder.
     pub retries: u64,
@@ -63,7 +63,8 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// The fragmentation of the pool's free bytes: 1 − largest free block / free bytes; 0.0 with nothing free.
+    /// The fragmentation of the pool's free bytes: 1 − largest free block / free bytes; 0.0 with
+    /// nothing free.
     pub fn fragmentation(&self) -> f64 {
         let out = self.allocated_bytes + self.pending_bytes + self.kept_bytes;
         let free = self.reserved_bytes.saturating_sub(out);

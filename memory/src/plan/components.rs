@@ -1,14 +1,14 @@
 //! Decomposes the input into components that are packed separately.
 //!
-//! A moment at which no buffer lives splits the input in two. A buffer that lives through all of a component
-//! can be placed at the component's bottom. Removing it often splits the rest again, as in a training step once
-//! its weights are removed.
+//! A moment at which no buffer lives splits the input in two. A buffer that lives through all of a
+//! component can be placed at the component's bottom. Removing it often splits the rest again, as
+//! in a training step once its weights are removed.
 
 use super::Buffer;
 use super::sections::Problem;
 
-/// How often each buffer is visited on average. It bounds the work on lifetimes that are nested a thousand
-/// deep.
+/// How often each buffer is visited on average. It bounds the work on lifetimes that are nested a
+/// thousand deep.
 const VISITS: usize = 32;
 
 /// A connected component of the input, and its base offset in the slab.

@@ -14,7 +14,8 @@ const SKYLINE_PASSES: u32 = 100;
 /// Within a round, slabs that differ by less than this fraction count as equal.
 const RESOLUTION: u64 = 4096;
 
-/// Searches for a plan within `capacity` until the deadline. Returns the best known lower bound on the slab.
+/// Searches for a plan within `capacity` until the deadline. Returns the best known lower bound on
+/// the slab.
 pub(crate) fn fit_capacity(
     incumbent: &mut Incumbent<'_>,
     capacity: u64,
@@ -39,11 +40,11 @@ pub(crate) fn fit_capacity(
     load
 }
 
-/// Shrinks the incumbent until its slab reaches `goal`, or the smallest possible slab above it, or the
-/// deadline. Returns the best known lower bound on the slab.
+/// Shrinks the incumbent until its slab reaches `goal`, or the smallest possible slab above it, or
+/// the deadline. Returns the best known lower bound on the slab.
 ///
-/// Each round bisects the interval between the lower bound and the incumbent. The next round has a larger
-/// budget.
+/// Each round bisects the interval between the lower bound and the incumbent. The next round has a
+/// larger budget.
 pub(crate) fn minimize(incumbent: &mut Incumbent<'_>, goal: u64, deadline: &Deadline) -> u64 {
     let load = incumbent.problem.max_load();
     if incumbent.problem.items.len() > exact::MAX_ITEMS {

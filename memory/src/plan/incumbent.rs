@@ -26,8 +26,8 @@ pub(crate) struct Incumbent<'a> {
 }
 
 impl<'a> Incumbent<'a> {
-    /// The best of a few heuristic passes: never larger than first fit by falling size or by falling area.
-    /// Stops at the first plan within `capacity`.
+    /// The best of a few heuristic passes: never larger than first fit by falling size or by
+    /// falling area. Stops at the first plan within `capacity`.
     pub(crate) fn new(problem: &'a Problem, capacity: u64, deadline: &Deadline) -> Self {
         let mut incumbent = Self {
             problem,
@@ -68,7 +68,8 @@ impl<'a> Incumbent<'a> {
         }
     }
 
-    /// Skyline passes, each with the weights learned from the ones before, until one fits `capacity`.
+    /// Skyline passes, each with the weights learned from the ones before, until one fits
+    /// `capacity`.
     pub(crate) fn repeat_skyline(&mut self, capacity: u64, passes: u32, deadline: &Deadline) {
         for _ in 0..passes {
             if self.slab <= capacity || !deadline.allows(self.longest_pass) {

@@ -8,7 +8,8 @@ const LEAF: usize = 8;
 /// A k-d tree (Bentley 1975) over the points (first section, end section) of the items.
 ///
 /// Invariants:
-/// - `ranks` holds the items by their rank in the order, leaf after leaf; a removed item is [`REMOVED`];
+/// - `ranks` holds the items by their rank in the order, leaf after leaf; a removed item is
+///   [`REMOVED`];
 /// - a node's bounds and its lowest rank are those of the remaining items below it.
 #[derive(Debug)]
 pub(crate) struct KdTree {
@@ -105,8 +106,8 @@ impl KdTree {
         })
     }
 
-    /// The lowest rank of an item that lives only within the sections `first..end`; [`REMOVED`] where there is
-    /// none.
+    /// The lowest rank of an item that lives only within the sections `first..end`; [`REMOVED`]
+    /// where there is none.
     pub(crate) fn lowest_rank(&self, first: u32, end: u32) -> u32 {
         let mut best = REMOVED;
         let mut open = [0u32; 64];

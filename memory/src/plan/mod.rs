@@ -1,10 +1,11 @@
 //! Static memory planning: lifetimes in, offsets out.
 //!
-//! Packs buffers with known lifetimes into one slab: the dynamic storage allocation problem, which is strip
-//! packing with fixed horizontal positions. [`Policy::Plan`](crate::Policy::Plan) packs a scope's allocations
-//! with it; a compiler or an inference engine can use it by itself. [`pack`](pack()) searches for the smallest
-//! slab until its time limit; [`pack_quickly`] makes a few passes over the buffers. [`validate`] checks any
-//! plan. [`trace::Lifetime`](crate::trace::Lifetime) reads lifetimes from files.
+//! Packs buffers with known lifetimes into one slab: the dynamic storage allocation problem, which
+//! is strip packing with fixed horizontal positions. [`Policy::Plan`](crate::Policy::Plan) packs a
+//! scope's allocations with it; a compiler or an inference engine can use it by itself.
+//! [`pack`](pack()) searches for the smallest slab until its time limit; [`pack_quickly`] makes a
+//! few passes over the buffers. [`validate`] checks any plan.
+//! [`trace::Lifetime`](crate::trace::Lifetime) reads lifetimes from files.
 //!
 //! The planner only computes: it calls no device and touches no memory.
 //!
@@ -26,9 +27,10 @@
 //! # Ok::<(), cachescope::plan::Conflict>(())
 //! ```
 
-// In order of cost. `components` decomposes the input, `sections` reduces time to the maximal cliques.
-// `incumbent` holds the best plan of a component; its heuristics are `skyline` best fit and `greedy` first fit,
-// each a pass over the items. `improve` spends the remaining time on the branch and bound of `exact`.
+// In order of cost. `components` decomposes the input, `sections` reduces time to the maximal
+// cliques. `incumbent` holds the best plan of a component; its heuristics are `skyline` best fit
+// and `greedy` first fit, each a pass over the items. `improve` spends the remaining time on the
+// branch and bound of `exact`.
 
 mod components;
 mod deadline;

@@ -7,8 +7,8 @@ type Intervals = Vec<(u64, u64)>;
 
 /// The placed items in a segment tree over the sections.
 ///
-/// An item is entered at the O(log n) nodes that cover its lifetime. Adjacent items merge into one interval, so
-/// the lists stay short.
+/// An item is entered at the O(log n) nodes that cover its lifetime. Adjacent items merge into one
+/// interval, so the lists stay short.
 ///
 /// Invariants:
 /// - `covering[v]` is the union of the items entered at node `v`: occupied in all of its sections;
@@ -139,8 +139,8 @@ impl Occupancy {
     }
 }
 
-/// The lowest offset at or above `offset` with `size` free bytes between intervals. Intervals before `cursor`
-/// are already below it.
+/// The lowest offset at or above `offset` with `size` free bytes between intervals. Intervals
+/// before `cursor` are already below it.
 #[inline]
 fn next_fit(intervals: &[(u64, u64)], cursor: &mut u32, mut offset: u64, size: u64) -> u64 {
     let from_cursor = &intervals[*cursor as usize..];

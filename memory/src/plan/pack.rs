@@ -12,8 +12,8 @@ use super::{greedy, improve};
 
 /// A buffer to place.
 ///
-/// Every offset of a plan is a sum of sizes. For offsets that are multiples of an alignment, round the sizes up
-/// to it.
+/// Every offset of a plan is a sum of sizes. For offsets that are multiples of an alignment, round
+/// the sizes up to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
     /// The first step of its lifetime.
@@ -59,11 +59,13 @@ pub struct Packing {
     pub slab_bytes: u64,
     /// The largest sum of sizes that are alive at one moment. No slab can be smaller.
     pub max_load_bytes: u64,
-    /// The best lower bound on the slab that is known: the load, or more where the search proved it.
+    /// The best lower bound on the slab that is known: the load, or more where the search proved
+    /// it.
     pub lower_bound_bytes: u64,
 }
 
-/// Packs by heuristics alone, about a microsecond for each buffer and pass: fast enough for use at run time.
+/// Packs by heuristics alone, about a microsecond for each buffer and pass: fast enough for use at
+/// run time.
 pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
     pack(
         buffers,
@@ -74,8 +76,8 @@ pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
     )
 }
 
-/// Packs by heuristics around the first buffers, which keep the given `fixed` offsets. The fixed buffers must
-/// not overlap.
+/// Packs by heuristics around the first buffers, which keep the given `fixed` offsets. The fixed
+/// buffers must not overlap.
 pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
     let rest = &buffers[fixed.len()..];
     let begin = rest.first().map_or(u64::MAX, |buffer| buffer.lower);
@@ -104,9 +106,9 @@ pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
 
 /// Packs buffers so that no two that are alive at the same time overlap.
 ///
-/// Heuristics come first. Until the time limit, branch and bound follows; it is complete: given the time, it
-/// finds a plan within a capacity or proves that none exists. The slab is never larger than that of first fit
-/// by falling size or by falling size times lifetime.
+/// Heuristics come first. Until the time limit, branch and bound follows; it is complete: given the
+/// time, it finds a plan within a capacity or proves that none exists. The slab is never larger
+/// than that of first fit by falling size or by falling size times lifetime.
 ///
 /// # Examples
 ///
@@ -171,8 +173,8 @@ pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
     }
 }
 
-/// First fit over the whole input. It can beat the decomposition, which places an item that lives through all
-/// of a component at the bottom.
+/// First fit over the whole input. It can beat the decomposition, which places an item that lives
+/// through all of a component at the bottom.
 fn place_whole(buffers: &[Buffer], components: &[Component], offsets: &mut [u64]) {
     let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
     let indices: Vec<u32> = occupying.map(|(index, _)| index).collect();

@@ -1,9 +1,9 @@
 //! Time, reduced to the maximal cliques of the interval graph.
 //!
-//! A plan depends only on which buffers are alive together. The maximal sets of buffers alive at one moment
-//! tell that; they are the maximal cliques of an interval graph, in order of time (Fulkerson and Gross 1965).
-//! Each of them is a *section* (MiniMalloc's term). An item lives in a run of consecutive sections, and two
-//! items meet in time exactly where their runs intersect.
+//! A plan depends only on which buffers are alive together. The maximal sets of buffers alive at
+//! one moment tell that; they are the maximal cliques of an interval graph, in order of time
+//! (Fulkerson and Gross 1965). Each of them is a *section* (MiniMalloc's term). An item lives in a
+//! run of consecutive sections, and two items meet in time exactly where their runs intersect.
 
 use super::Buffer;
 
@@ -55,7 +55,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// The problem of some of `buffers`, each of which occupies bytes. The sizes sum to less than 2⁶³.
+    /// The problem of some of `buffers`, each of which occupies bytes. The sizes sum to less than
+    /// 2⁶³.
     pub(crate) fn new(buffers: &[Buffer], indices: Vec<u32>) -> Self {
         let mut items: Vec<Item> = indices
             .iter()
@@ -93,8 +94,8 @@ fn unnumbered(buffer: &Buffer) -> Item {
     }
 }
 
-/// Numbers the sections by a sweep over time; returns their count. A section ends at the first end after a
-/// start: only there is the set of live buffers maximal.
+/// Numbers the sections by a sweep over time; returns their count. A section ends at the first end
+/// after a start: only there is the set of live buffers maximal.
 fn number_sections(items: &mut [Item], indices: &[u32], buffers: &[Buffer]) -> usize {
     const START: u32 = 1 << 31;
     let mut events: Vec<(u64, u32)> = Vec::with_capacity(items.len() * 2);

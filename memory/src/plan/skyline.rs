@@ -1,8 +1,8 @@
 //! Skyline best fit (Burke, Kendall and Whitwell 2004): fill the lowest gap first.
 //!
-//! This is how MiniMalloc's search (Moffitt, ASPLOS 2023) finds its first plan, without backtracking. Offsets
-//! never decrease. Each item is placed on the skyline; of the items that fit the lowest gap, the first in the
-//! order is placed.
+//! This is how MiniMalloc's search (Moffitt, ASPLOS 2023) finds its first plan, without
+//! backtracking. Offsets never decrease. Each item is placed on the skyline; of the items that fit
+//! the lowest gap, the first in the order is placed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -64,8 +64,8 @@ struct Gap {
 /// The lowest free offset of each section above every placed item.
 ///
 /// Invariants:
-/// - the sections are cut into runs; `ends[f]` is the end of the run that begins at `f`, `firsts[e]` the first
-///   section of the run that ends at `e`, and `floors[f]` its floor;
+/// - the sections are cut into runs; `ends[f]` is the end of the run that begins at `f`,
+///   `firsts[e]` the first section of the run that ends at `e`, and `floors[f]` its floor;
 /// - neighbouring runs have different floors;
 /// - `queue` holds every run, and possibly stale ones.
 #[derive(Debug)]
@@ -168,8 +168,8 @@ impl Skyline {
 #[derive(Debug)]
 struct ResidualLoad {
     leaves: usize,
-    /// For each node: the bytes subtracted from all of it; the maximum in it, without what was subtracted at
-    /// its ancestors; and the section of that maximum.
+    /// For each node: the bytes subtracted from all of it; the maximum in it, without what was
+    /// subtracted at its ancestors; and the section of that maximum.
     nodes: Vec<(u64, u64, u32)>,
 }
 

@@ -29,7 +29,8 @@ impl fmt::Display for Conflict {
 
 impl std::error::Error for Conflict {}
 
-/// Checks a plan by a sweep over time. The live buffers are sorted by offset, so only neighbours can overlap.
+/// Checks a plan by a sweep over time. The live buffers are sorted by offset, so only neighbours
+/// can overlap.
 ///
 /// # Errors
 ///

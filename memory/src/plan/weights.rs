@@ -1,8 +1,8 @@
 //! Section weights, learned from failed runs.
 //!
-//! The items of sections that made a run fail move forward in the next order ("squeaky wheel" optimisation,
-//! Joslin and Clements 1999). Most inputs are hard in a few sections only, and no property of the input
-//! predicts which.
+//! The items of sections that made a run fail move forward in the next order ("squeaky wheel"
+//! optimisation, Joslin and Clements 1999). Most inputs are hard in a few sections only, and no
+//! property of the input predicts which.
 
 use super::ordering::{Orderings, SortKey};
 
@@ -41,8 +41,8 @@ impl LearnedWeights {
         self.tries += 1;
     }
 
-    /// The order of the next run: by falling weight, then by one of several keys in turn. The weights are
-    /// perturbed so that runs do not repeat each other.
+    /// The order of the next run: by falling weight, then by one of several keys in turn. The
+    /// weights are perturbed so that runs do not repeat each other.
     pub(crate) fn order(&self, orderings: &Orderings<'_>) -> Vec<u32> {
         let mut random = Random(u64::from(self.tries) << 32);
         let blurred = self.weights.iter().map(|&weights| {

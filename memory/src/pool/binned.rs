@@ -1,15 +1,16 @@
 //! Powers of two with a decay window, as in the binned pool of CuArrays.jl.
 //!
-//! A request is rounded up to a power of two. Each segment is one block of such a size, and the free blocks of
-//! a size are a stack. Nothing is split or coalesced: the simplest and fastest pool, at the price of up to half
-//! of each block.
+//! A request is rounded up to a power of two. Each segment is one block of such a size, and the
+//! free blocks of a size are a stack. Nothing is split or coalesced: the simplest and fastest pool,
+//! at the price of up to half of each block.
 //!
-//! CuArrays.jl samples the used share of each bin every one to five seconds and frees the idle blocks that
-//! exceed the maximum of the last five samples. Here the window counts takes instead of time. A bin is a stack,
-//! so the blocks that nobody needed during a window are exactly those at the bottom that the stack never shrank
-//! to: an exact count in constant time. [`decayed_segments`](Pool::decayed_segments) returns them as each
-//! window closes. A program that is served by its caches takes nothing, closes no window and keeps its memory.
-//! CuArrays.jl bypasses the pool for requests above 100 MiB; here bins cover all sizes.
+//! CuArrays.jl samples the used share of each bin every one to five seconds and frees the idle
+//! blocks that exceed the maximum of the last five samples. Here the window counts takes instead of
+//! time. A bin is a stack, so the blocks that nobody needed during a window are exactly those at
+//! the bottom that the stack never shrank to: an exact count in constant time.
+//! [`decayed_segments`](Pool::decayed_segments) returns them as each window closes. A program that
+//! is served by its caches takes nothing, closes no window and keeps its memory. CuArrays.jl
+//! bypasses the pool for requests above 100 MiB; here bins cover all sizes.
 
 use super::unsplit::UnsplitSegments;
 use super::{Pool, Rounding, SegmentId, Span, StreamOwner};
@@ -133,8 +134,8 @@ impl Pool for Binned {
         self.segments.owner_of_free(segment)
     }
 
-    /// A longer block is not used: it would be handed out whole, while the layer above can release it and
-    /// reserve the exact size.
+    /// A longer block is not used: it would be handed out whole, while the layer above can release
+    /// it and reserve the exact size.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         debug_assert!(bytes.is_power_of_two(), "{bytes} bytes");
         let segments = &self.segments;

@@ -1,4 +1,5 @@
-//! The block table of a pool: nodes linked to their neighbours in the segment and, while free, in their bin.
+//! The block table of a pool: nodes linked to their neighbours in the segment and, while free, in
+//! their bin.
 
 use super::{Pages, SegmentId, StreamOwner};
 
@@ -47,7 +48,8 @@ pub(crate) struct BlockNode {
     pub(crate) before: u32,
     /// The following block of the segment.
     pub(crate) after: u32,
-    /// The previous block of the bin, while free; the number of the take that handed it out, while used.
+    /// The previous block of the bin, while free; the number of the take that handed it out, while
+    /// used.
     pub(crate) bin_previous: u32,
     /// The next block of the bin, while free; the next vacant node, while vacant.
     pub(crate) bin_next: u32,
@@ -151,8 +153,8 @@ impl BlockTable {
         index != NONE && self.get(index).state == state
     }
 
-    /// Moves the bound between an uncommitted block and the free one before it by `bytes`, fewer than the
-    /// uncommitted block has.
+    /// Moves the bound between an uncommitted block and the free one before it by `bytes`, fewer
+    /// than the uncommitted block has.
     pub(crate) fn extend_before(&mut self, uncommitted: u32, bytes: u64) {
         let block = self.get_mut(uncommitted);
         block.offset += bytes;
@@ -161,8 +163,8 @@ impl BlockTable {
         self.get_mut(before).bytes += bytes;
     }
 
-    /// Isolates `pages` from the block that contains them. Returns the part in front, the pages' own block, and
-    /// the part behind, none of which is in a bin.
+    /// Isolates `pages` from the block that contains them. Returns the part in front, the pages'
+    /// own block, and the part behind, none of which is in a bin.
     pub(crate) fn carve(&mut self, pages: Pages) -> (Option<u32>, u32, Option<u32>) {
         let BlockNode { offset, bytes, .. } = *self.get(pages.node);
         let end = pages.offset + pages.bytes;

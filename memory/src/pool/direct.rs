@@ -8,8 +8,8 @@ use crate::device::StreamId;
 
 /// The direct pool.
 ///
-/// Invariant: `idle` lists the free segments. The layer above releases each as soon as it is idle, so `idle` is
-/// empty between its calls.
+/// Invariant: `idle` lists the free segments. The layer above releases each as soon as it is idle,
+/// so `idle` is empty between its calls.
 #[derive(Debug)]
 pub(crate) struct Direct {
     segments: UnsplitSegments,

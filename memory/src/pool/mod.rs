@@ -1,9 +1,9 @@
-//! Pools: algorithms that cut segments into blocks. They compute on offsets: no pointer, no lock, no device, no
-//! `unsafe`.
+//! Pools: algorithms that cut segments into blocks. They compute on offsets: no pointer, no lock,
+//! no device, no `unsafe`.
 //!
-//! Architecture invariant: a pool never reserves or releases. It is given segments, and returns `None` when
-//! nothing fits. A new pool is one file here, one variant of [`PoolKind`], and one line in the conformance
-//! suite.
+//! Architecture invariant: a pool never reserves or releases. It is given segments, and returns
+//! `None` when nothing fits. A new pool is one file here, one variant of [`PoolKind`], and one line
+//! in the conformance suite.
 
 mod best_fit;
 mod binned;
@@ -25,7 +25,8 @@ use crate::size::{UNIT_BYTES, round_up};
 pub(crate) use best_fit::BestFit;
 pub(crate) use owner::StreamOwner;
 
-/// The number of a segment, chosen by the layer above. Numbers are reused after [`Pool::remove_segment`].
+/// The number of a segment, chosen by the layer above. Numbers are reused after
+/// [`Pool::remove_segment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SegmentId(pub(crate) u32);
 
@@ -36,14 +37,15 @@ pub(crate) struct Span {
     pub(crate) segment: SegmentId,
     /// Its offset in the segment; a multiple of 512.
     pub(crate) offset: u64,
-    /// Its length: the request, rounded up by [`Pool::rounding`], and further where the rest is too small to
-    /// split off.
+    /// Its length: the request, rounded up by [`Pool::rounding`], and further where the rest is too
+    /// small to split off.
     pub(crate) bytes: u64,
     /// The pool's own handle.
     pub(crate) node: u32,
 }
 
-/// A part of a range that is committed or decommitted in one step; its bounds are multiples of the page size.
+/// A part of a range that is committed or decommitted in one step; its bounds are multiples of the
+/// page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pages {
     /// The range.
@@ -86,14 +88,14 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// The preferred size of a new segment for a request of `bytes` (rounded); at least `bytes`.
     fn segment_bytes(&self, bytes: u64) -> u64;
 
-    /// Whether idle segments are kept for later requests. Where not, the layer above releases each as soon as
-    /// it is idle.
+    /// Whether idle segments are kept for later requests. Where not, the layer above releases each
+    /// as soon as it is idle.
     fn keeps_idle_segments(&self) -> bool {
         true
     }
 
-    /// Idle segments that were not needed for so long that they should be released (jemalloc's decay). Called
-    /// before each take; rarely returns any.
+    /// Idle segments that were not needed for so long that they should be released (jemalloc's
+    /// decay). Called before each take; rarely returns any.
     fn decayed_segments(&mut self) -> Vec<SegmentId> {
         Vec::new()
     }
@@ -101,27 +103,27 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// Adds a segment of `segment_bytes`, reserved for a request of `request_bytes` (rounded).
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, request_bytes: u64);
 
-    /// Removes a segment whose every byte is free, or a range without committed pages; returns its owner.
-    /// `None`, and nothing changed, where it is neither.
+    /// Removes a segment whose every byte is free, or a range without committed pages; returns its
+    /// owner. `None`, and nothing changed, where it is neither.
     fn remove_segment(&mut self, segment: SegmentId) -> Option<StreamOwner>;
 
     /// The owner of an idle segment; `None` where it is not idle.
     fn owner_of_idle(&self, segment: SegmentId) -> Option<StreamOwner>;
 
-    /// Hands out a block of at least `bytes` (rounded, not 0), with its last owner; `None` where none fits.
-    /// Unless the owner [is ready](StreamOwner::is_ready_for) for `stream`, the layer above orders `stream`
-    /// after it. Among blocks of similar fit a ready one is preferred; one that is not ready is preferred to a
-    /// refusal.
+    /// Hands out a block of at least `bytes` (rounded, not 0), with its last owner; `None` where
+    /// none fits. Unless the owner [is ready](StreamOwner::is_ready_for) for `stream`, the layer
+    /// above orders `stream` after it. Among blocks of similar fit a ready one is preferred; one
+    /// that is not ready is preferred to a refusal.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)>;
 
-    /// Takes from any segment, those added for requests of other sizes included: the last resort before
-    /// failing.
+    /// Takes from any segment, those added for requests of other sizes included: the last resort
+    /// before failing.
     fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         self.take(bytes, stream)
     }
 
-    /// Takes back a block that `owner` may still use; returns whether its segment is now idle. A range is never
-    /// idle as a whole; see [`idle_pages`](Self::idle_pages).
+    /// Takes back a block that `owner` may still use; returns whether its segment is now idle. A
+    /// range is never idle as a whole; see [`idle_pages`](Self::idle_pages).
     fn give(&mut self, span: Span, owner: StreamOwner) -> bool;
 
     /// The segments whose every byte is free, smallest first; without ranges.
@@ -133,21 +135,21 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// The longest contiguous free block.
     fn largest_free_block_bytes(&self) -> u64;
 
-    /// Whether the pool supports ranges: expandable segments, whose memory is committed and decommitted by
-    /// pages. Other pools are never given any.
+    /// Whether the pool supports ranges: expandable segments, whose memory is committed and
+    /// decommitted by pages. Other pools are never given any.
     fn supports_ranges(&self) -> bool {
         false
     }
 
-    /// Adds a range of addresses for requests like one of `request_bytes` (rounded). Its length is a multiple
-    /// of the page size; none of it is committed.
+    /// Adds a range of addresses for requests like one of `request_bytes` (rounded). Its length is
+    /// a multiple of the page size; none of it is committed.
     fn add_range(&mut self, _segment: SegmentId, _range_bytes: u64, _request_bytes: u64) {
         debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
     }
 
-    /// The pages to commit so that [`take`](Self::take), which has just refused `bytes`, succeeds: the fewest,
-    /// next to free blocks where that saves pages, then the lowest. `None` where no range for such requests has
-    /// a long enough contiguous part.
+    /// The pages to commit so that [`take`](Self::take), which has just refused `bytes`, succeeds:
+    /// the fewest, next to free blocks where that saves pages, then the lowest. `None` where no
+    /// range for such requests has a long enough contiguous part.
     fn pages_to_commit(&self, _bytes: u64, _page_bytes: u64) -> Option<Pages> {
         None
     }
@@ -157,7 +159,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
         debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
     }
 
-    /// The whole pages that are committed and free, one entry for each free block, by falling offset.
+    /// The whole pages that are committed and free, one entry for each free block, by falling
+    /// offset.
     fn idle_pages(&self, _page_bytes: u64) -> Vec<Pages> {
         Vec::new()
     }
@@ -168,8 +171,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
         StreamOwner::NONE
     }
 
-    /// Marks pages as decommitted: one of [`idle_pages`](Self::idle_pages), or a part of one. Returns their
-    /// owner.
+    /// Marks pages as decommitted: one of [`idle_pages`](Self::idle_pages), or a part of one.
+    /// Returns their owner.
     fn decommit(&mut self, _pages: Pages) -> StreamOwner {
         debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
         StreamOwner::NONE
@@ -205,8 +208,9 @@ pub enum PoolKind {
     Binned,
     /// No pooling: a segment for each request, released as soon as its block is given back.
     Direct,
-    /// The driver's own stream-ordered pool; a CUDA device has it, the host does not. What that pool
-    /// keeps idle counts as released here; [`trim`](crate::Device::trim) gives it back to the device.
+    /// The driver's own stream-ordered pool; a CUDA device has it, the host does not. What that
+    /// pool keeps idle counts as released here; [`trim`](crate::Device::trim) gives it back to the
+    /// device.
     StreamOrdered,
 }
 

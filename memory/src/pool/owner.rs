@@ -4,7 +4,8 @@ use crate::device::StreamId;
 
 /// The streams whose queued work may still use a free block: none, one, or many.
 ///
-/// Pools carry the owner and merge it when they coalesce blocks. Only the layer above waits for streams.
+/// Pools carry the owner and merge it when they coalesce blocks. Only the layer above waits for
+/// streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamOwner(u16);
 

@@ -11,8 +11,8 @@ const SCAN: usize = 64;
 
 /// The uncommitted blocks, by length, then by position.
 ///
-/// Each range has one behind its committed part, and one for each decommitted hole. Only commit and decommit
-/// change them, never take and give.
+/// Each range has one behind its committed part, and one for each decommitted hole. Only commit and
+/// decommit change them, never take and give.
 ///
 /// Invariant: each uncommitted block of the partition is listed once, in this order.
 #[derive(Debug, Default)]
@@ -34,9 +34,9 @@ impl Uncommitted {
 
     /// The fewest pages whose commit makes a free block of `bytes`; of equal ones the lowest.
     ///
-    /// With more than [`SCAN`] uncommitted blocks, only the [`SCAN`] shortest that are long enough by
-    /// themselves are compared; if there is none, all are. So `None` means that no uncommitted block with its
-    /// free neighbours is long enough.
+    /// With more than [`SCAN`] uncommitted blocks, only the [`SCAN`] shortest that are long enough
+    /// by themselves are compared; if there is none, all are. So `None` means that no uncommitted
+    /// block with its free neighbours is long enough.
     pub(crate) fn find(&self, blocks: &BlockTable, bytes: u64, page_bytes: u64) -> Option<Pages> {
         let best = |indices: &[u32]| {
             let indices = indices.iter();
@@ -79,8 +79,8 @@ fn key(blocks: &BlockTable, index: u32) -> SizeOrder {
     (block.bytes, block.segment, block.offset)
 }
 
-/// What to commit of one uncommitted block for a free block of `bytes`: pages next to the free block before it,
-/// pages next to the one after it, or all of it, which joins the two.
+/// What to commit of one uncommitted block for a free block of `bytes`: pages next to the free
+/// block before it, pages next to the one after it, or all of it, which joins the two.
 fn best_pages(blocks: &BlockTable, node: u32, bytes: u64, page_bytes: u64) -> Option<Pages> {
     let BlockNode {
         bytes: uncommitted_bytes,

@@ -37,8 +37,8 @@ impl UnsplitSegments {
         self.free_bytes += bytes;
     }
 
-    /// Removes a free segment; returns its length and owner. `None` where there is no such segment, or it is
-    /// not free.
+    /// Removes a free segment; returns its length and owner. `None` where there is no such segment,
+    /// or it is not free.
     pub(crate) fn remove(&mut self, id: SegmentId) -> Option<(u64, StreamOwner)> {
         let UnsplitSegment { bytes, owner, .. } = self.get(id).filter(|segment| segment.is_free)?;
         self.segments[id.0 as usize] = None;

@@ -119,8 +119,8 @@ impl Recorder {
 
     /// The events since `mark`.
     pub(super) fn collect(&self, mark: &Mark) -> Collected {
-        // What happens while the rings are read, one after another, is left out: else a free might be there without its
-        // allocation, which another ring has.
+        // What happens while the rings are read, one after another, is left out: else a free might
+        // be there without its allocation, which another ring has.
         let until_ns = self.time_ns();
         let rings = self.rings.lock().clone();
         let mut events = Vec::new();

@@ -45,8 +45,8 @@ impl EventRecord {
         }
     }
 
-    /// The kind in the lowest 8 bits of the first word, the scope in the next 24, the stream in the 16 above, and the stack
-    /// in the highest.
+    /// The kind in the lowest 8 bits of the first word, the scope in the next 24, the stream in the
+    /// 16 above, and the stack in the highest.
     pub(super) fn to_words(self, time_ns: u64) -> [u64; WORDS] {
         let scope = self.scope & 0xff_ffff;
         let [stream, stack] = [self.stream.0, self.stack].map(u64::from);
@@ -64,7 +64,8 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    /// Whether it belongs to a recording that began then: an operation that was submitted before does not.
+    /// Whether it belongs to a recording that began then: an operation that was submitted before
+    /// does not.
     pub(super) fn is_since(&self, began_ns: u64) -> bool {
         self.event.kind != EventKind::Kernel || self.event.address >= began_ns
     }

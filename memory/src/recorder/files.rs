@@ -1,5 +1,5 @@
-//! Reports as files, and `CACHESCOPE_PROFILE`: every device recorded from its beginning, its report written as the program
-//! ends, and as a request fails for want of memory.
+//! Reports as files, and `CACHESCOPE_PROFILE`: every device recorded from its beginning, its report
+//! written as the program ends, and as a request fails for want of memory.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -56,8 +56,9 @@ struct Profiled {
 /// None is ever removed.
 static PROFILED: Mutex<Vec<Profiled>> = Mutex::new(Vec::new());
 
-/// Records a device from here on, and writes its report to `path` as the process ends; that of a second device to a file
-/// whose name has the device's as well. Allocations have backtraces where the build can have them.
+/// Records a device from here on, and writes its report to `path` as the process ends; that of a
+/// second device to a file whose name has the device's as well. Allocations have backtraces where
+/// the build can have them.
 ///
 /// # Errors
 ///
@@ -92,7 +93,8 @@ pub(crate) fn profile_process(
     Ok(())
 }
 
-/// Once a request to the device of that recorder failed: writes what led to it, the first time. Called without a lock.
+/// Once a request to the device of that recorder failed: writes what led to it, the first time.
+/// Called without a lock.
 #[cold]
 pub(crate) fn write_exhausted(recorder: &Recorder) {
     let mut all = PROFILED.lock();

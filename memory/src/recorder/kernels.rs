@@ -25,7 +25,8 @@ struct Submitted {
 }
 
 impl Recorder {
-    /// Takes an operation that began at that time of the recorder's, and of which the device's time lies between two marks.
+    /// Takes an operation that began at that time of the recorder's, and of which the device's time
+    /// lies between two marks.
     pub(crate) fn submitted(
         &self,
         backend: &dyn Backend,
@@ -47,8 +48,8 @@ impl Recorder {
         });
     }
 
-    /// Records the times of operations that are done by now. Does not wait; does nothing inside of a capture, where the device
-    /// may not be asked.
+    /// Records the times of operations that are done by now. Does not wait; does nothing inside of
+    /// a capture, where the device may not be asked.
     pub(crate) fn finish_kernels(&self, backend: &dyn Backend) {
         if backend.is_capturing() {
             return;
@@ -71,7 +72,8 @@ impl Recorder {
         });
     }
 
-    /// The clocks of device and host drift apart: an operation neither began before it was submitted, nor ends later.
+    /// The clocks of device and host drift apart: an operation neither began before it was
+    /// submitted, nor ends later.
     fn write_kernel(&self, submitted: &Submitted, span: TimeSpan) {
         let duration_ns = span.duration.as_nanos() as u64;
         let began_ns = span.began.saturating_duration_since(self.began).as_nanos() as u64;

@@ -1,7 +1,8 @@
 //! The recorder of a device: a ring of events for each running thread, written without a lock
 //! during a recording.
 //!
-//! The layers above say what happens; a recording reads it as a [`Profile`], the input of every report.
+//! The layers above say what happens; a recording reads it as a [`Profile`], the input of every
+//! report.
 //!
 //! Architecture invariant: while nothing is recorded, this is one flag that slow paths look at. An
 //! event takes no lock and no memory. There are three exceptions: the first event of a thread gets
@@ -37,7 +38,8 @@ use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 /// Invariant: rings are added, and never removed before the recorder ends.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Another whenever rings get longer, and no other recorder's, ever: by it a thread knows its ring again.
+    /// Another whenever rings get longer, and no other recorder's, ever: by it a thread knows its
+    /// ring again.
     key: AtomicU64,
     began: Instant,
     began_at: SystemTime,
@@ -103,14 +105,15 @@ impl Recorder {
         self.recordings.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins a recording, for which each thread without a ring of `ring_bytes` gets one, as long as a power of two of events
-    /// allows. With `backtraces`, allocations have one.
+    /// Begins a recording, for which each thread without a ring of `ring_bytes` gets one, as long
+    /// as a power of two of events allows. With `backtraces`, allocations have one.
     pub(crate) fn begin(&self, ring_bytes: u64, backtraces: bool) -> Mark {
         let events = Ring::events_in(ring_bytes);
         let rings = self.rings.lock();
         if events > self.ring_events.load(Ordering::Relaxed) {
             self.ring_events.store(events, Ordering::Relaxed);
-            // Threads look for a ring again, and get a longer one; what the other has is read all the same.
+            // Threads look for a ring again, and get a longer one; what the other has is read all
+            // the same.
             self.key.store(next_key(), Ordering::Relaxed);
         }
         let mark = Mark {
@@ -131,7 +134,8 @@ impl Recorder {
         self.recordings.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Records an event, if anybody records. Callable in a drop: it neither fails nor waits for a device.
+    /// Records an event, if anybody records. Callable in a drop: it neither fails nor waits for a
+    /// device.
     #[inline]
     pub(crate) fn record(&self, event: impl FnOnce() -> EventRecord) {
         if self.is_active() {

@@ -24,8 +24,9 @@ pub(super) const IDLE: u64 = 0;
 
 /// A bounded sequence of events; the newest overwrites the oldest.
 ///
-/// Invariant: of the events below `written`, those that the length reaches back to are whole, but for the oldest, which
-/// the thread may be overwriting. A call site is null or came from a reference.
+/// Invariant: of the events below `written`, those that the length reaches back to are whole, but
+/// for the oldest, which the thread may be overwriting. A call site is null or came from a
+/// reference.
 #[derive(Debug)]
 pub(super) struct Ring {
     /// The token of the thread that writes; [`IDLE`] between two threads.
@@ -99,7 +100,8 @@ impl Ring {
     pub(super) fn write(&self, time_ns: u64, event: &EventRecord) {
         let number = self.written.load(Ordering::Relaxed);
         let slot = self.slot(number);
-        // A reader that sees a word of this event sees that `written` has come so far, and drops the event before it.
+        // A reader that sees a word of this event sees that `written` has come so far, and drops
+        // the event before it.
         fence(Ordering::Release);
         for (word, value) in self.words[slot].iter().zip(event.to_words(time_ns)) {
             word.store(value, Ordering::Relaxed);
@@ -115,7 +117,8 @@ impl Ring {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Appends the events from that number on to `events`; answers how many of them were overwritten.
+    /// Appends the events from that number on to `events`; answers how many of them were
+    /// overwritten.
     pub(super) fn read(&self, from: u64, events: &mut Vec<Recorded>) -> u64 {
         let length = self.events();
         let end = self.written();
@@ -128,7 +131,8 @@ impl Ring {
         };
         events.extend((begin..end).map(|number| self.event(number, owner(number))));
         fence(Ordering::Acquire);
-        // The event that is being written now may have overwritten one, as those did that were written meanwhile.
+        // The event that is being written now may have overwritten one, as those did that were
+        // written meanwhile.
         let now = self.written.load(Ordering::Relaxed);
         let whole = (now + 1).saturating_sub(length).clamp(begin, end);
         events.drain(first..first + (whole - begin) as usize);

@@ -101,7 +101,8 @@ impl DriverCosts {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an unknown name, with those that there are.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an unknown name, with those that there
+    /// are.
     #[track_caller]
     pub fn named(name: &str) -> Result<Self> {
         let found = TABLES.iter().find(|(known, _)| *known == name);

@@ -68,7 +68,8 @@ impl SimulatedDevice {
 }
 
 impl SimulatedDriver {
-    /// Charges a call that takes memory; whether there is as much. A refusal takes what a call takes at least.
+    /// Charges a call that takes memory; whether there is as much. A refusal takes what a call
+    /// takes at least.
     fn take(&self, call: DriverCall, bytes: u64) -> bool {
         let state = &mut *self.state.lock();
         let used_bytes = state.used_bytes.checked_add(bytes);

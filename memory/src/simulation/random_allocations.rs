@@ -10,7 +10,8 @@ pub(super) fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// So many allocations, of up to `most_bytes`, and as many frees of a random live one; 73 % of the steps allocate.
+/// So many allocations, of up to `most_bytes`, and as many frees of a random live one; 73 % of the
+/// steps allocate.
 pub(super) fn random_allocations(
     count: u32,
     most_bytes: u64,

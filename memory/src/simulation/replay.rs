@@ -10,7 +10,8 @@ use crate::pool::PoolKind;
 use crate::sync::Arc;
 use crate::trace::TraceEvent;
 
-/// A device's memory that runs a trace batch by batch: the whole of it, with source, pool, growth and reclaim ladder.
+/// A device's memory that runs a trace batch by batch: the whole of it, with source, pool, growth
+/// and reclaim ladder.
 #[derive(Debug)]
 pub struct DeviceReplay {
     memory: DeviceMemory,
@@ -53,7 +54,8 @@ impl DeviceReplay {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's own pool.
+    /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's own
+    /// pool.
     #[track_caller]
     pub fn new(pool: PoolKind, costs: &DriverCosts, limit_bytes: Option<u64>) -> Result<Self> {
         if pool == PoolKind::StreamOrdered {
@@ -126,7 +128,8 @@ impl DeviceReplay {
         self.memory.trim(keep_bytes, crate::memory::WaitMode::Wait);
     }
 
-    /// Asserts the invariants of the memory, that blocks do not overlap, and that the device holds what is reserved.
+    /// Asserts the invariants of the memory, that blocks do not overlap, and that the device holds
+    /// what is reserved.
     #[cfg(test)]
     pub(super) fn check(&self) {
         self.memory.check();

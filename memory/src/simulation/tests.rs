@@ -1,4 +1,5 @@
-//! The memory over a simulated driver: what it asks for, and that it stays right where pages are dear.
+//! The memory over a simulated driver: what it asks for, and that it stays right where pages are
+//! dear.
 
 #[path = "random_allocations.rs"]
 mod random_allocations;

@@ -12,14 +12,15 @@ use crate::sync::{Arc, Mutex};
 ///
 /// Invariants:
 /// - each of `ranges` is reserved from the backend until this drops; they do not overlap;
-/// - a page of a range is committed exactly while it is reserved here: the caller of `reserve` does not hold it
-///   yet, the caller of `release` does.
+/// - a page of a range is committed exactly while it is reserved here: the caller of `reserve` does
+///   not hold it yet, the caller of `release` does.
 #[derive(Debug)]
 pub(crate) struct Expandable {
     backend: Arc<dyn Backend>,
     page_bytes: u64,
     cost: PageCost,
-    /// The limit, or the device's memory. This and the next are plain numbers, which publish no memory.
+    /// The limit, or the device's memory. This and the next are plain numbers, which publish no
+    /// memory.
     usable_bytes: AtomicU64,
     committed_bytes: AtomicU64,
     /// 0 until memory was short; then how often the largest handle was halved, plus 1.
@@ -33,9 +34,9 @@ const TIGHT_LIMIT_PAGES: u64 = 16;
 /// The approximate number of pages under a tight limit.
 const TIGHT_LIMIT_SHARE: u64 = 512;
 
-/// The page size. Under a tight limit pages are small, because idle memory between live blocks can only be
-/// moved in whole pages. Under a limit below one default page there are no pages, and each segment has the
-/// requested size.
+/// The page size. Under a tight limit pages are small, because idle memory between live blocks can
+/// only be moved in whole pages. Under a limit below one default page there are no pages, and each
+/// segment has the requested size.
 fn page_bytes(memory: &dyn VirtualMemory, limit_bytes: u64) -> u64 {
     let usual_bytes = memory.page_bytes();
     if limit_bytes < usual_bytes || limit_bytes / TIGHT_LIMIT_PAGES >= usual_bytes {
@@ -47,12 +48,13 @@ fn page_bytes(memory: &dyn VirtualMemory, limit_bytes: u64) -> u64 {
 
 /// No handle is larger.
 const MAX_HANDLE_BYTES: u64 = 1 << 30;
-/// A handle is at most this part of the usable memory: idle memory moves in whole handles, and a block that stays
-/// pins the handle around it.
+/// A handle is at most this part of the usable memory: idle memory moves in whole handles, and a
+/// block that stays pins the handle around it.
 const HANDLE_DIVISOR: u64 = 64;
 /// And at most this part of what is left of it.
 const REST_DIVISOR: u64 = 16;
-/// Under a limit, where little is left, and once memory was short, it is this part of the usable memory.
+/// Under a limit, where little is left, and once memory was short, it is this part of the usable
+/// memory.
 const SHORT_HANDLE_DIVISOR: u64 = 512;
 /// Where pages cost much, a range grows by this part of what is committed.
 const STEP_DIVISOR: u64 = 24;
@@ -108,9 +110,9 @@ impl Expandable {
         };
     }
 
-    /// Learns that memory is short: a request of `bytes` found none. From now on handles are small, and smaller each
-    /// time that `is_stuck`, which says that as much was idle and could not be moved. A request of more than there is
-    /// tells nothing.
+    /// Learns that memory is short: a request of `bytes` found none. From now on handles are small,
+    /// and smaller each time that `is_stuck`, which says that as much was idle and could not be
+    /// moved. A request of more than there is tells nothing.
     pub(crate) fn note_shortage(&self, bytes: u64, is_stuck: bool) {
         if bytes > self.usable_bytes.load(Ordering::Relaxed) {
             return;
@@ -144,8 +146,8 @@ impl Expandable {
             .max(self.page_bytes)
     }
 
-    /// The unit of growth: a page where pages are cheap, else a part of what is committed, so that calls become rare
-    /// as memory grows.
+    /// The unit of growth: a page where pages are cheap, else a part of what is committed, so that
+    /// calls become rare as memory grows.
     pub(crate) fn step_bytes(&self) -> u64 {
         if self.cost == PageCost::Low {
             return self.page_bytes;
@@ -169,9 +171,10 @@ impl Expandable {
         self.page_bytes
     }
 
-    /// Reserves another range of at least `min_bytes`: twice the device's memory, so that scattered blocks
-    /// leave room between them. Where the platform has fewer addresses, half of what it has, because the
-    /// process needs some too. `None` where that is too few, and where the device has less memory.
+    /// Reserves another range of at least `min_bytes`: twice the device's memory, so that scattered
+    /// blocks leave room between them. Where the platform has fewer addresses, half of what it has,
+    /// because the process needs some too. `None` where that is too few, and where the device has
+    /// less memory.
     pub(crate) fn add_range(&self, min_bytes: u64) -> Result<Option<AddressRange>> {
         let total_bytes = self.backend.total_bytes();
         if min_bytes > total_bytes {
@@ -231,8 +234,8 @@ impl Source for Expandable {
         if !self.has_pages(address, bytes) {
             return Err(outside_ranges(address, bytes));
         }
-        // SAFETY: the pages lie in a range, as checked above, and are not committed, because the caller has not
-        // reserved them yet.
+        // SAFETY: the pages lie in a range, as checked above, and are not committed, because the
+        // caller has not reserved them yet.
         let committed = unsafe {
             let most_bytes = self.max_handle_bytes();
             self.memory().commit(address, bytes, most_bytes)
@@ -247,8 +250,8 @@ impl Source for Expandable {
         if !self.has_pages(address, bytes) {
             return self.segments.release(address, bytes, stream);
         }
-        // SAFETY: the pages lie in a range, as checked above. They are committed and unused, because the caller
-        // reserved them and gives them back.
+        // SAFETY: the pages lie in a range, as checked above. They are committed and unused,
+        // because the caller reserved them and gives them back.
         unsafe { self.memory().decommit(address, bytes) }?;
         self.committed_bytes.fetch_sub(bytes, Ordering::Relaxed);
         Ok(())
@@ -277,8 +280,8 @@ impl Drop for Expandable {
     fn drop(&mut self) {
         let ranges = std::mem::take(&mut *self.ranges.lock());
         for AddressRange { address, bytes } in ranges {
-            // SAFETY: the range is still reserved, and every block of it is gone with its source. Nobody is
-            // left to report an error to.
+            // SAFETY: the range is still reserved, and every block of it is gone with its source.
+            // Nobody is left to report an error to.
             let _ = unsafe { self.memory().release_range(address, bytes) };
         }
     }

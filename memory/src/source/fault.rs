@@ -7,11 +7,12 @@ use crate::sync::plain::{AtomicU64, Ordering};
 
 /// Which reservations of a device fail as if it were exhausted; for tests.
 ///
-/// Reservations are counted from 1, over all threads, failed ones included, of segments and of pages of a range
-/// alike; on a GPU, a step of growth that fails is followed by a reservation of what is needed. The same plan on
-/// the same sequence of reservations fails the same ones. A reservation fills the pool, and no further one is needed
-/// to serve arrays from it; an allocation whose reservation failed tries again after releasing idle memory. To
-/// exhaust a device for good, use [`From`](Self::From).
+/// Reservations are counted from 1, over all threads, failed ones included, of segments and of
+/// pages of a range alike; on a GPU, a step of growth that fails is followed by a reservation of
+/// what is needed. The same plan on the same sequence of reservations fails the same ones. A
+/// reservation fills the pool, and no further one is needed to serve arrays from it; an allocation
+/// whose reservation failed tries again after releasing idle memory. To exhaust a device for good,
+/// use [`From`](Self::From).
 ///
 /// # Examples
 ///
@@ -74,8 +75,8 @@ impl FaultPlan {
     }
 }
 
-/// The `index`th number of the sequence of `seed`, uniform in `0.0..1.0`: SplitMix64 (Steele, Lea and Flood,
-/// OOPSLA 2014). Its state is a counter, so no lock is needed.
+/// The `index`th number of the sequence of `seed`, uniform in `0.0..1.0`: SplitMix64 (Steele, Lea
+/// and Flood, OOPSLA 2014). Its state is a counter, so no lock is needed.
 fn uniform(seed: u64, index: u64) -> f64 {
     let mut z = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -11,12 +11,14 @@ const UNLIMITED: u64 = u64::MAX;
 /// Refuses reservations that would exceed a limit.
 ///
 /// Invariants:
-/// - `reserved` counts every reserved byte, and in addition only the claims of `reserve` calls in progress:
-///   bytes are claimed before the source below is called, and unclaimed after it has released, so the source
-///   below never exceeds it;
-/// - what a source below keeps is not counted here, nor towards the limit: that source gives it back before it takes
-///   more, so what is held is at most the larger of what was held before and what is reserved now;
-/// - a claim is one compare-and-swap against the limit, so concurrent `reserve` calls cannot exceed it.
+/// - `reserved` counts every reserved byte, and in addition only the claims of `reserve` calls in
+///   progress: bytes are claimed before the source below is called, and unclaimed after it has
+///   released, so the source below never exceeds it;
+/// - what a source below keeps is not counted here, nor towards the limit: that source gives it
+///   back before it takes more, so what is held is at most the larger of what was held before and
+///   what is reserved now;
+/// - a claim is one compare-and-swap against the limit, so concurrent `reserve` calls cannot exceed
+///   it.
 ///
 /// The counters publish no other memory, so their order is relaxed.
 #[derive(Debug)]
@@ -36,8 +38,8 @@ impl<S> Limit<S> {
         }
     }
 
-    /// Sets the limit. A limit below what is reserved takes nothing back: it refuses every `reserve` until
-    /// enough is released. A concurrent `reserve` may still use the old limit.
+    /// Sets the limit. A limit below what is reserved takes nothing back: it refuses every
+    /// `reserve` until enough is released. A concurrent `reserve` may still use the old limit.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.limit
             .store(limit_bytes.unwrap_or(UNLIMITED), Ordering::Relaxed);

@@ -8,9 +8,9 @@ use crate::sync::Arc;
 
 /// Logs what the source below reserves, refuses and releases, in RMM's format.
 ///
-/// Each page has its own row, because pages committed in one step may be decommitted in several. So every row
-/// that frees matches one that allocates, and after each row the log sums to the reserved bytes, without what a source
-/// keeps.
+/// Each page has its own row, because pages committed in one step may be decommitted in several. So
+/// every row that frees matches one that allocates, and after each row the log sums to the reserved
+/// bytes, without what a source keeps.
 ///
 /// A log that cannot be written is reported by the next [`reserve`](Source::reserve).
 #[derive(Debug)]

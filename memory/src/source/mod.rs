@@ -1,6 +1,6 @@
-//! Sources of segments: `direct` reserves from the backend, `expandable` also commits pages of ranges, and
-//! `stream_ordered` uses a pool of the driver. The adaptors (`limit`, `logging`, `fault`) wrap any source and
-//! compose in any order.
+//! Sources of segments: `direct` reserves from the backend, `expandable` also commits pages of
+//! ranges, and `stream_ordered` uses a pool of the driver. The adaptors (`limit`, `logging`,
+//! `fault`) wrap any source and compose in any order.
 
 use std::fmt;
 
@@ -31,17 +31,16 @@ pub(crate) enum ReserveAt {
 
 /// A source of segments, and of pages of ranges.
 pub(crate) trait Source: fmt::Debug + Send + Sync {
-    /// Reserves `bytes` (not 0) for first use by `stream`; `None` where this source or one below is exhausted,
-    /// an error where the device failed.
+    /// Reserves `bytes` (not 0) for first use by `stream`; `None` where this source or one below is
+    /// exhausted, an error where the device failed.
     fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>>;
 
-    /// Releases what [`reserve`](Self::reserve) returned: a segment with the same `bytes`, or any pages of a
-    /// range. `stream` is the one that a segment was reserved for.
+    /// Releases what [`reserve`](Self::reserve) returned: a segment with the same `bytes`, or any
+    /// pages of a range. `stream` is the one that a segment was reserved for.
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()>;
 
-    /// As [`release`](Self::release), for pages of a range that are soon reserved elsewhere: the source may keep
-    /// their memory until then.
-    /// An adaptor passes this and the two below on.
+    /// As [`release`](Self::release), for pages of a range that are soon reserved elsewhere: the
+    /// source may keep their memory until then. An adaptor passes this and the two below on.
     fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
         self.release(address, bytes, stream)
     }

@@ -1,4 +1,5 @@
-//! Logs of reservations in the format of RMM's `logging_resource_adaptor`, one per path in the process.
+//! Logs of reservations in the format of RMM's `logging_resource_adaptor`, one per path in the
+//! process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +20,8 @@ const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 /// A log file; several devices may share it.
 ///
 /// Invariants:
-/// - `live` holds the logged reservations that no row has freed yet, by address, so every row that frees
-///   matches address and size of one that allocates;
+/// - `live` holds the logged reservations that no row has freed yet, by address, so every row that
+///   frees matches address and size of one that allocates;
 /// - nothing is written after the first error, reported or not: rows would be missing.
 #[derive(Debug)]
 pub(crate) struct ReservationLog {
@@ -55,7 +56,8 @@ impl Action {
 }
 
 impl ReservationLog {
-    /// The log at `path`. The first device of the process that names it truncates it; later ones share it.
+    /// The log at `path`. The first device of the process that names it truncates it; later ones
+    /// share it.
     pub(crate) fn open(path: &Path) -> Result<Arc<Self>> {
         let failed = |error| failed(path, error);
         let path = std::path::absolute(path).map_err(failed)?;

@@ -7,9 +7,9 @@ use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// Segments from a driver pool of our own, reserved and released in stream order. A released segment may serve
-/// the next reservation on any stream; the driver orders the streams, so the host does not wait before
-/// releasing.
+/// Segments from a driver pool of our own, reserved and released in stream order. A released
+/// segment may serve the next reservation on any stream; the driver orders the streams, so the host
+/// does not wait before releasing.
 ///
 /// The driver pool keeps released memory until it is trimmed or dropped.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ impl StreamOrdered {
         self.cuda().pool_bytes(&self.pool)
     }
 
-    /// Releases unused memory to the device while more than `keep_bytes` are held, as far as the streams are
-    /// done with it.
+    /// Releases unused memory to the device while more than `keep_bytes` are held, as far as the
+    /// streams are done with it.
     pub(crate) fn trim(&self, keep_bytes: u64) -> Result<()> {
         self.cuda().trim_pool(&self.pool, keep_bytes)
     }

@@ -133,8 +133,8 @@ fn the_expandable_source_gives_pages_where_they_are_wanted_and_segments_beside()
     }
 }
 
-/// Both orders of two adaptors over a source of 2000 bytes: a limit of 1000, and a fault at the second
-/// reservation that reaches it.
+/// Both orders of two adaptors over a source of 2000 bytes: a limit of 1000, and a fault at the
+/// second reservation that reaches it.
 #[test]
 fn adaptors_compose_in_both_orders() {
     let plan = FaultPlan::Nth(2);
@@ -164,8 +164,8 @@ const PAGE: u64 = 2 << 20;
 /// Wraps a source in an adaptor, at this depth of a stack.
 type Adaptor<'a> = Box<dyn Fn(Box<dyn Source>, usize) -> Box<dyn Source> + 'a>;
 
-/// Every stack of up to four adaptors over the host, repetitions included: it reserves and releases segments
-/// and pages, and its logs can be replayed.
+/// Every stack of up to four adaptors over the host, repetitions included: it reserves and releases
+/// segments and pages, and its logs can be replayed.
 #[test]
 fn every_stack_of_adaptors_reserves_and_releases() {
     // A log belongs to one source.

@@ -7,8 +7,8 @@ unsafe extern "C" {
     safe fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
-/// Calls `callback` as the process ends by returning from `main` or by `exit`. Where the C library has no room for it, it
-/// is not called.
+/// Calls `callback` as the process ends by returning from `main` or by `exit`. Where the C library
+/// has no room for it, it is not called.
 pub fn at_exit(callback: extern "C" fn()) {
     let _ = atexit(callback);
 }

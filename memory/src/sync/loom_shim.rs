@@ -1,5 +1,5 @@
-//! The types of [`plain`](super::plain) on top of loom, which runs a model through every interleaving of its
-//! threads and every value that a load may return.
+//! The types of [`plain`](super::plain) on top of loom, which runs a model through every
+//! interleaving of its threads and every value that a load may return.
 
 use std::cell::Cell;
 
@@ -46,8 +46,8 @@ pub(crate) fn with_mut<R>(number: &mut AtomicU64, change: impl FnOnce(&mut u64) 
     number.with_mut(change)
 }
 
-/// Detects races on a value that moves between threads without a cell: fails the model on reads and ownership
-/// that are not ordered.
+/// Detects races on a value that moves between threads without a cell: fails the model on reads and
+/// ownership that are not ordered.
 #[derive(Debug)]
 pub(crate) struct RaceDetector(loom::cell::UnsafeCell<()>);
 
@@ -102,8 +102,8 @@ impl<T: 'static> LocalKey<Cell<T>> {
     }
 }
 
-/// `thread_local!` for values with or without a destructor. loom's threads share an OS thread, so std's
-/// thread-locals cannot tell them apart.
+/// `thread_local!` for values with or without a destructor. loom's threads share an OS thread, so
+/// std's thread-locals cannot tell them apart.
 macro_rules! loom_thread_local {
     ($($(#[$meta:meta])* static $name:ident: $value:ty = const $init:block;)+) => {
         $(
@@ -118,8 +118,8 @@ macro_rules! loom_thread_local {
 }
 pub(crate) use loom_thread_local as thread_local;
 
-/// The [`barrier`](super::barrier) of the ordinary build. Not fences: loom does not switch threads there, and
-/// they would also order two light barriers.
+/// The [`barrier`](super::barrier) of the ordinary build. Not fences: loom does not switch threads
+/// there, and they would also order two light barriers.
 pub(crate) mod barrier {
     use std::cell::Cell;
 

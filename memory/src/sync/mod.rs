@@ -1,8 +1,8 @@
 //! The synchronisation shim over `std::sync` and loom, and thread tokens.
 //!
-//! Whatever orders threads goes through this module, and is loom's under `--cfg loom`. Counters, and layers
-//! below those that have models, use [`plain`]: each of their steps would multiply the states of every model
-//! without testing anything.
+//! Whatever orders threads goes through this module, and is loom's under `--cfg loom`. Counters,
+//! and layers below those that have models, use [`plain`]: each of their steps would multiply the
+//! states of every model without testing anything.
 //!
 //! `Arc`, `Weak` and `OnceLock` are std's in models too: loom has no `Weak`.
 
@@ -29,8 +29,8 @@ pub(crate) use loom_shim::*;
 #[cfg(not(loom))]
 pub(crate) use plain::*;
 
-/// The token of the calling thread: never 0, never reused, and readable in a thread's last destructors because
-/// it has no destructor.
+/// The token of the calling thread: never 0, never reused, and readable in a thread's last
+/// destructors because it has no destructor.
 #[inline]
 pub(crate) fn thread_token() -> u64 {
     self::thread_local! {

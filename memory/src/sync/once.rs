@@ -1,5 +1,5 @@
-//! `OnceLock` for ThreadSanitizer, which cannot see the ordering inside an uninstrumented standard library.
-//! Here a lock provides it.
+//! `OnceLock` for ThreadSanitizer, which cannot see the ordering inside an uninstrumented standard
+//! library. Here a lock provides it.
 
 use super::plain::Mutex;
 

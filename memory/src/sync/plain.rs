@@ -11,7 +11,8 @@ pub(crate) use std::thread::yield_now;
 pub(crate) use std::thread_local;
 use std::time::Duration;
 
-/// A mutex without poisoning: no foreign code runs under a lock, so a panic breaks no invariant midway.
+/// A mutex without poisoning: no foreign code runs under a lock, so a panic breaks no invariant
+/// midway.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -28,8 +29,8 @@ impl<T> Mutex<T> {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        // ThreadSanitizer cannot see the ordering of a wait inside an uninstrumented standard library.
-        // `try_lock` is inlined here.
+        // ThreadSanitizer cannot see the ordering of a wait inside an uninstrumented standard
+        // library. `try_lock` is inlined here.
         #[cfg(tsan)]
         loop {
             match self.0.try_lock() {

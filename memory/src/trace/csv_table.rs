@@ -1,8 +1,8 @@
 //! CSV files with a header line, read line by line in constant memory.
 //!
-//! Lines end as on Unix or Windows. Blank lines and a leading byte order mark are skipped, and white space
-//! around a field is trimmed. A field may be in double quotes, where a doubled quote stands for one; it must
-//! end on its line, so that every error has one line number.
+//! Lines end as on Unix or Windows. Blank lines and a leading byte order mark are skipped, and
+//! white space around a field is trimmed. A field may be in double quotes, where a doubled quote
+//! stands for one; it must end on its line, so that every error has one line number.
 
 use std::fmt::Display;
 use std::io::{BufRead, Read};

@@ -1,5 +1,5 @@
-//! MiniMalloc's CSV format: a buffer per line, with the columns `id,lower,upper,size` in any order; other
-//! columns are ignored. With a column `offset` it is a plan.
+//! MiniMalloc's CSV format: a buffer per line, with the columns `id,lower,upper,size` in any order;
+//! other columns are ignored. With a column `offset` it is a plan.
 //!
 //! Source: the README of google/minimalloc (Moffitt, ASPLOS 2023).
 
@@ -63,9 +63,9 @@ impl Lifetime {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) with line and column: a missing column, a number that does not parse, is negative
-    /// or at least 2⁶³, an interval that ends before it begins, a duplicate name, or sizes that sum to 2⁶³ or
-    /// more.
+    /// [`Io`](ErrorKind::Io) with line and column: a missing column, a number that does not parse,
+    /// is negative or at least 2⁶³, an interval that ends before it begins, a duplicate name, or
+    /// sizes that sum to 2⁶³ or more.
     pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
         Self::read_table(CsvTable::new(name, input)?)
     }
@@ -76,7 +76,8 @@ impl Lifetime {
         Ok(lifetimes)
     }
 
-    /// The same with the offset of each, where the table has the column and every buffer that occupies something has one.
+    /// The same with the offset of each, where the table has the column and every buffer that
+    /// occupies something has one.
     pub(super) fn read_placed(
         mut table: CsvTable<impl BufRead>,
     ) -> Result<(Vec<Self>, Option<Vec<u64>>)> {

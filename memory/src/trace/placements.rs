@@ -8,9 +8,9 @@ use super::reader::Trace;
 
 /// Writes each allocation of a trace with its offset.
 ///
-/// Lifetimes are written in the order of their file. The allocations of a log are numbered from 0 in the order
-/// of the log, and so are events; an allocation lives from its event to that of its free, and is written when
-/// it ends. Memory grows with what is live, not with the log.
+/// Lifetimes are written in the order of their file. The allocations of a log are numbered from 0
+/// in the order of the log, and so are events; an allocation lives from its event to that of its
+/// free, and is written when it ends. Memory grows with what is live, not with the log.
 #[derive(Debug)]
 pub struct Placements<W> {
     out: LifetimeWriter<W>,

@@ -30,8 +30,8 @@ enum EventReader<R> {
 }
 
 impl<R: BufRead> Trace<R> {
-    /// Begins to read `input`. Errors refer to it as `name`. The header tells a log of RMM from MiniMalloc's
-    /// lifetimes, which are read completely.
+    /// Begins to read `input`. Errors refer to it as `name`. The header tells a log of RMM from
+    /// MiniMalloc's lifetimes, which are read completely.
     ///
     /// # Errors
     ///
@@ -89,8 +89,8 @@ pub(super) fn is_log(table: &CsvTable<impl BufRead>) -> bool {
     named(&rmm_log::COLUMNS) > named(&lifetimes::COLUMNS)
 }
 
-/// The events of lifetimes, in order of time; at equal times frees first, then allocations, each in file order.
-/// A buffer with an empty lifetime is a request of 0 bytes, freed at once.
+/// The events of lifetimes, in order of time; at equal times frees first, then allocations, each in
+/// file order. A buffer with an empty lifetime is a request of 0 bytes, freed at once.
 fn events_of(lifetimes: &[Lifetime]) -> Vec<TraceEvent> {
     let count = lifetimes.len() as u64;
     let mut events = Vec::with_capacity(2 * lifetimes.len());

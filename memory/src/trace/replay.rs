@@ -104,8 +104,8 @@ impl Replay {
         &self.replayer.offsets
     }
 
-    /// Repeats a trace of one batch on fresh pools and takes the median time: a short measurement depends on
-    /// the state of the processor.
+    /// Repeats a trace of one batch on fresh pools and takes the median time: a short measurement
+    /// depends on the state of the processor.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
-//! Reads a log of RMM's `logging_resource_adaptor`. Memory grows with what is live, not with the file.
+//! Reads a log of RMM's `logging_resource_adaptor`. Memory grows with what is live, not with the
+//! file.
 //!
-//! The columns are `Thread,Time,Action,Pointer,Size,Stream`, one line per allocation and free. Events are
-//! replayed in file order; threads, times and streams are ignored. Skipped are `allocate failure`, which
-//! allocated nothing, and requests of 0 bytes that returned a null pointer, with their frees. A free is matched
-//! by its pointer; its size is parsed but not used.
+//! The columns are `Thread,Time,Action,Pointer,Size,Stream`, one line per allocation and free.
+//! Events are replayed in file order; threads, times and streams are ignored. Skipped are `allocate
+//! failure`, which allocated nothing, and requests of 0 bytes that returned a null pointer, with
+//! their frees. A free is matched by its pointer; its size is parsed but not used.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,14 +1,15 @@
 //! A pool of unsplit segments over a simulated source.
 //!
-//! The source places segments in one range by best fit, so that a released segment makes room for others, as on
-//! a device.
+//! The source places segments in one range by best fit, so that a released segment makes room for
+//! others, as on a device.
 
 use super::simulated_range::{STREAM, SimulatedRange};
 use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 
 /// A pool, and the placement of its segments.
 ///
-/// Invariant: a number below the length of `places` is that of a segment of the pool, or in `vacant`.
+/// Invariant: a number below the length of `places` is that of a segment of the pool, or in
+/// `vacant`.
 #[derive(Debug)]
 pub(super) struct SimulatedSegments {
     pool: Box<dyn Pool>,
@@ -28,8 +29,8 @@ impl SimulatedSegments {
         }
     }
 
-    /// A block of at least `bytes`, and its offset in the range. In the order of a device's memory: the pool, a
-    /// new segment, then again after releasing every idle segment.
+    /// A block of at least `bytes`, and its offset in the range. In the order of a device's memory:
+    /// the pool, a new segment, then again after releasing every idle segment.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<(Span, u64)> {
         let bytes = self.pool.rounding().round(bytes)?;

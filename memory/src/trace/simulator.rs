@@ -1,8 +1,8 @@
 //! Simulates a pool over one range of addresses that grows from 0.
 //!
-//! Best fit runs as in a range of virtual memory, committed unit by unit. The pools of unsplit segments reserve
-//! them from a source, which a best fit over the same range simulates, so that released memory makes room for
-//! other sizes as on a device.
+//! Best fit runs as in a range of virtual memory, committed unit by unit. The pools of unsplit
+//! segments reserve them from a source, which a best fit over the same range simulates, so that
+//! released memory makes room for other sizes as on a device.
 
 use super::simulated_range::SimulatedRange;
 use super::simulated_segments::SimulatedSegments;
@@ -64,8 +64,8 @@ impl Simulator {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's own pool, and
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a unit of 0 or above 2⁶³.
+    /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's own
+    /// pool, and [`InvalidArgument`](ErrorKind::InvalidArgument) for a unit of 0 or above 2⁶³.
     pub fn new(kind: PoolKind, unit_bytes: u64, limit_bytes: Option<u64>) -> Result<Self> {
         if unit_bytes == 0 || unit_bytes > MAX_BYTES {
             let text = format!("a unit of {unit_bytes} bytes is not in 1..=2^63");

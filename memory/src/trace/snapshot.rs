@@ -1,11 +1,14 @@
-//! Reads memory snapshots of PyTorch, the pickles that `torch.cuda.memory._dump_snapshot` writes: the allocations and frees
-//! of each device as lifetimes, and what PyTorch's own allocator reserved for them.
+//! Reads memory snapshots of PyTorch, the pickles that `torch.cuda.memory._dump_snapshot` writes:
+//! the allocations and frees of each device as lifetimes, and what PyTorch's own allocator reserved
+//! for them.
 //!
-//! An allocation lives until its `free_completed`, since its memory is of no use before. What was allocated before the
-//! recording began is known from its free, or from the blocks that are active at the end; it is allocated first here. Events
-//! count in the order of the file; their times and streams are not used, as PyTorch's clock is not the same on every thread.
+//! An allocation lives until its `free_completed`, since its memory is of no use before. What was
+//! allocated before the recording began is known from its free, or from the blocks that are active
+//! at the end; it is allocated first here. Events count in the order of the file; their times and
+//! streams are not used, as PyTorch's clock is not the same on every thread.
 //!
-//! Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of pytorch/pytorch.
+//! Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
+//! pytorch/pytorch.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
@@ -52,7 +55,8 @@ pub struct Snapshot {
 pub struct DeviceTrace {
     /// The number of the device.
     pub ordinal: usize,
-    /// Each allocation, as requested, in steps of the recording: its entries count from 1, and 0 is before them.
+    /// Each allocation, as requested, in steps of the recording: its entries count from 1, and 0 is
+    /// before them.
     pub lifetimes: Vec<Lifetime>,
     /// The highest sum of the sizes that were alive, those included whose free awaited a stream.
     pub peak_live_bytes: u64,
@@ -202,7 +206,8 @@ impl Reading {
         self.begin(address, bytes, step)
     }
 
-    /// What `entry` frees at `address`; where nothing was known of that, something of `bytes` from before the recording.
+    /// What `entry` frees at `address`; where nothing was known of that, something of `bytes` from
+    /// before the recording.
     fn freed(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<&mut Live> {
         if !self.known.contains(&address) {
             self.begin(address, bytes, 0)?;

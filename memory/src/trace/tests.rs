@@ -65,8 +65,8 @@ fn any_pool() -> impl Strategy<Value = PoolKind> {
 }
 
 proptest! {
-    /// What fits is placed in free space, and only what does not fit is refused: every pool releases its idle
-    /// memory before it refuses.
+    /// What fits is placed in free space, and only what does not fit is refused: every pool
+    /// releases its idle memory before it refuses.
     #[test]
     fn what_fits_is_placed_apart_and_what_does_not_is_refused(
         kind in any_pool(),

@@ -1,6 +1,8 @@
-//! Writes the page of an invented training run: `cargo run -p cachescope-reports --example demo -- demo.html`.
+//! Writes the page of an invented training run: `cargo run -p cachescope-reports --example demo --
+//! demo.html`.
 //!
-//! A number behind the path says how many entries of the training step there are, 50 where it is absent.
+//! A number behind the path says how many entries of the training step there are, 50 where it is
+//! absent.
 
 mod recording;
 

@@ -8,8 +8,8 @@ const LAYERS: usize = 12;
 const STEP: u32 = 0;
 const EVALUATE: u32 = 1;
 
-/// `entries` training steps on one thread, every tenth beside an evaluation on another. An array of each step is kept;
-/// one step runs out of memory. With `stacks`, the allocations have backtraces.
+/// `entries` training steps on one thread, every tenth beside an evaluation on another. An array of
+/// each step is kept; one step runs out of memory. With `stacks`, the allocations have backtraces.
 pub(crate) fn training(entries: usize, stacks: bool) -> Profile {
     let mut run = Run::new(stacks);
     let weights: Vec<Block> = (0..2 * LAYERS).map(|layer| run.weight(layer)).collect();

@@ -2,8 +2,8 @@
 //!
 //! A tenth of what the decimal numbers take, and read by twenty lines of JavaScript.
 
-/// The largest number of a column; larger ones are written as this. JavaScript adds numbers below 2^53 exactly, and a
-/// difference takes one bit more for its sign.
+/// The largest number of a column; larger ones are written as this. JavaScript adds numbers below
+/// 2^53 exactly, and a difference takes one bit more for its sign.
 pub(super) const LARGEST: u64 = (1 << 52) - 1;
 
 /// A column as text.
@@ -18,7 +18,8 @@ pub(super) fn encode(values: impl IntoIterator<Item = u64>) -> String {
     base64(&bytes)
 }
 
-/// Seven bits a byte, the lowest first; the eighth bit says that more follow. The sign is the lowest bit.
+/// Seven bits a byte, the lowest first; the eighth bit says that more follow. The sign is the
+/// lowest bit.
 fn push_difference(bytes: &mut Vec<u8>, difference: i64) {
     let mut zigzag = ((difference << 1) ^ (difference >> 63)) as u64;
     while zigzag > 0x7f {

@@ -1,5 +1,5 @@
-//! The data of the page: one JSON object. Nothing else of a profile is written to it, so this is where a hostile name
-//! must be made harmless.
+//! The data of the page: one JSON object. Nothing else of a profile is written to it, so this is
+//! where a hostile name must be made harmless.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Result, Write};

@@ -18,7 +18,8 @@ pub(super) struct Entry {
     pub(super) is_outermost: bool,
 }
 
-/// The entries in the order in which they began; and for each slice which of them it is, as an index.
+/// The entries in the order in which they began; and for each slice which of them it is, as an
+/// index.
 pub(super) fn entries(profile: &Profile, nesting: &Nesting) -> (Vec<Entry>, Vec<Option<usize>>) {
     let end = profile.events.len();
     let mut entries: Vec<Entry> = Vec::new();

@@ -7,8 +7,9 @@ use crate::profile::{EventKind, Profile};
 
 /// For each lifetime the moment until which its block was pending; 0 where it never was.
 ///
-/// A block is pending until the recording says that other streams are done with it. Where it does not, as those of other
-/// allocators, until the host waits for a stream, or until its address serves again.
+/// A block is pending until the recording says that other streams are done with it. Where it does
+/// not, as those of other allocators, until the host waits for a stream, or until its address
+/// serves again.
 pub(super) fn pending_until(profile: &Profile, lifetimes: &[Lifetime]) -> Vec<u64> {
     let freed_by: HashMap<usize, usize> = (lifetimes.iter().enumerate())
         .filter_map(|(number, lifetime)| lifetime.freed.map(|event| (event, number)))

@@ -86,8 +86,8 @@ fn entries_nest_by_thread() {
     let spans: Vec<(u32, u64, u64, u64, bool)> = (entries.into_iter())
         .map(|own| (own.thread, own.from, own.to, own.depth, own.is_outermost))
         .collect();
-    // Exits without an Enter end entries from before the recording, the later around the earlier. The Exit of an entry
-    // ends that in it which has none.
+    // Exits without an Enter end entries from before the recording, the later around the earlier.
+    // The Exit of an entry ends that in it which has none.
     let expected = [
         (1, 0, 8, 0, true),
         (2, 0, 6, 0, true),

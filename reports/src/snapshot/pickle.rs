@@ -22,15 +22,15 @@ mod opcode {
     pub(super) const STOP: u8 = b'.';
 }
 
-/// So many items are appended at a time. The viewer passes them as arguments of one call, which are limited, and Python's
-/// own pickles have as many.
+/// So many items are appended at a time. The viewer passes them as arguments of one call, which are
+/// limited, and Python's own pickles have as many.
 const BATCH: usize = 1000;
 
 /// So much is gathered before it goes out.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Numbers above are written as this one. The viewer adds up numbers of at most 8 bytes with a sign; longer ones it reads as
-/// of another kind, and fails.
+/// Numbers above are written as this one. The viewer adds up numbers of at most 8 bytes with a
+/// sign; longer ones it reads as of another kind, and fails.
 pub(super) const GREATEST: u64 = i64::MAX as u64;
 
 /// A value that was memoised, by its number.

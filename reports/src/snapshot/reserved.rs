@@ -43,8 +43,8 @@ pub(super) struct Range {
     pub(super) stream: u32,
 }
 
-/// All reserved ranges. None is empty or overlaps another; neighbours of one stream are one range, and those of two streams
-/// were so reserved that a gap between them was the last.
+/// All reserved ranges. None is empty or overlaps another; neighbours of one stream are one range,
+/// and those of two streams were so reserved that a gap between them was the last.
 #[derive(Debug, Default)]
 pub(super) struct Reserved {
     /// The end and the stream, by the first address.
@@ -85,8 +85,8 @@ impl Reserved {
         last.is_some_and(|(_, &(end, _))| span.end <= end)
     }
 
-    /// Adds a gap, and returns its stream: that of its neighbours, since a range grows in place for whatever stream asks;
-    /// else `stream`.
+    /// Adds a gap, and returns its stream: that of its neighbours, since a range grows in place for
+    /// whatever stream asks; else `stream`.
     pub(super) fn add(&mut self, gap: Span, stream: u32) -> u32 {
         let Span { mut start, mut end } = gap;
         let before = self.ranges.range(..start).next_back().map(range);

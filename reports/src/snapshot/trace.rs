@@ -1,9 +1,10 @@
 //! The entries of a snapshot, and the memory that they lead to.
 //!
-//! The viewer walks the entries backwards from the state at the end. That fails where a block lies in no segment, where a
-//! pending block is not found, and where a segment is unmapped that is not there. So the memory is followed forwards here,
-//! and what was lost of the recording is told anew: what an allocation or a released segment overlaps was freed before;
-//! what a block lies in was mapped before; what is freed where something happened before was allocated since.
+//! The viewer walks the entries backwards from the state at the end. That fails where a block lies
+//! in no segment, where a pending block is not found, and where a segment is unmapped that is not
+//! there. So the memory is followed forwards here, and what was lost of the recording is told anew:
+//! what an allocation or a released segment overlaps was freed before; what a block lies in was
+//! mapped before; what is freed where something happened before was allocated since.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -163,7 +164,8 @@ impl Trace<'_, '_, '_> {
         }
     }
 
-    /// Takes a block whose allocation is not known as one from before the recording, where that can be.
+    /// Takes a block whose allocation is not known as one from before the recording, where that can
+    /// be.
     fn allocated_before(&mut self, event: &Event) {
         let mut block = Block::of(event);
         if block.span.is_empty() {
@@ -199,14 +201,16 @@ impl Trace<'_, '_, '_> {
 
     fn out_of_memory(&mut self, event: &Event) {
         self.begin_entry(Key::Oom);
-        // The viewer needs a number. How much the device had free is not recorded; it was too little.
+        // The viewer needs a number. How much the device had free is not recorded; it was too
+        // little.
         self.number(Key::DeviceFree, 0);
         self.number(Key::Size, event.bytes);
         self.category(Key::Oom, event.scope);
         self.end_entry(Origin::of(event), event.time_ns);
     }
 
-    /// The last entry. It has the category `unknown`, without which the viewer fails where any category stands.
+    /// The last entry. It has the category `unknown`, without which the viewer fails where any
+    /// category stands.
     fn end(&mut self, time_ns: u64) {
         self.begin_entry(Key::Snapshot);
         self.number(Key::Addr, 0);
@@ -241,7 +245,8 @@ impl Trace<'_, '_, '_> {
         }
     }
 
-    /// Takes a span as reserved since before the recording, and returns what of it was not known to be.
+    /// Takes a span as reserved since before the recording, and returns what of it was not known to
+    /// be.
     fn assume(&mut self, span: Span, stream: u32) -> Vec<Span> {
         let gaps = self.memory.reserved.gaps(span);
         for &span in &gaps {

@@ -34,7 +34,8 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// The browser that `CACHESCOPE_CHROMIUM` names; `None`, with a line that says so, where it names none.
+    /// The browser that `CACHESCOPE_CHROMIUM` names; `None`, with a line that says so, where it
+    /// names none.
     pub(crate) fn start() -> Option<Self> {
         let Ok(program) = std::env::var("CACHESCOPE_CHROMIUM") else {
             println!("skipped: CACHESCOPE_CHROMIUM names no browser");

@@ -1,4 +1,5 @@
-//! What is written, without a browser: the data decode to the events, and nothing breaks out of them.
+//! What is written, without a browser: the data decode to the events, and nothing breaks out of
+//! them.
 
 use cachescope_reports::{Event, Frame, Profile, SiteSummary, by_call_site, lifetimes};
 use serde_json::Value;

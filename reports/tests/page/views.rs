@@ -162,7 +162,8 @@ fn segments_entry_and_flames() {
 
     let bars = "page.entry.bars.length";
     assert_eq!(browser.number(bars), 50.0);
-    // Memory of this scope is allocated in its entries alone, so the bars that escape are those that the table counts.
+    // Memory of this scope is allocated in its entries alone, so the bars that escape are those
+    // that the table counts.
     let escaped = browser.number(
         "page.recording.entriesOf[1].reduce((sum, _, i) => { page.entry.number.value = i + 1; page.entry.update(); \
          return sum + page.entry.bars.filter((bar) => bar.hasEscaped).length; }, 0)",

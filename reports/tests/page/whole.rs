@@ -1,4 +1,5 @@
-//! The page as a whole: its colours, what it says of recordings that lack something, and how it bears a long one.
+//! The page as a whole: its colours, what it says of recordings that lack something, and how it
+//! bears a long one.
 
 use cachescope_reports::{CallSite, Event, EventKind, Profile};
 

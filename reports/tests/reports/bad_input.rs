@@ -1,4 +1,5 @@
-//! Events of which some were lost, or that no program makes: every report is written, and can be read.
+//! Events of which some were lost, or that no program makes: every report is written, and can be
+//! read.
 
 use std::collections::HashSet;
 

@@ -20,7 +20,8 @@ const REPORTS: [(&str, Report); 7] = [
     ("table.txt", table::write),
 ];
 
-/// A profile whose snapshot has about 100,000 entries, each with two frames: an allocation makes one, a free two.
+/// A profile whose snapshot has about 100,000 entries, each with two frames: an allocation makes
+/// one, a free two.
 fn of_many_entries() -> Profile {
     let mut profile = record(1, 100, 140_000).profile;
     let mut entries = 0;

@@ -23,7 +23,8 @@ fn identity(event: &Value) -> (&str, &str) {
     (text("cat"), text("id"))
 }
 
-/// Checks that slices of threads nest in the order of their times, and that asynchronous ones begin and end once.
+/// Checks that slices of threads nest in the order of their times, and that asynchronous ones begin
+/// and end once.
 pub(crate) fn check_trace(trace: &Value) {
     let mut open: HashMap<u64, Vec<&Value>> = HashMap::new();
     let mut latest: HashMap<u64, f64> = HashMap::new();

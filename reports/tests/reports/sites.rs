@@ -216,8 +216,8 @@ fn a_device_behind_the_host_tells_its_own_time() {
     );
 }
 
-/// Each entry makes one block of 64 bytes that stays and one that replaces that of the entry before; those of the first half
-/// also one that stays for all.
+/// Each entry makes one block of 64 bytes that stays and one that replaces that of the entry
+/// before; those of the first half also one that stays for all.
 fn growing(entries: u64) -> Program {
     let mut program = Program::default();
     for number in 0..entries {

@@ -1,4 +1,5 @@
-//! Programs on an allocator that keeps the invariants of the real one, recorded as profiles; and single events.
+//! Programs on an allocator that keeps the invariants of the real one, recorded as profiles; and
+//! single events.
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile, Segment};
 

@@ -7,8 +7,8 @@ use crate::unpickle::Value;
 /// A segment: its first address, its end, its stream.
 type Segment = (u64, u64, u64);
 
-/// Checks that blocks tile their segments, and that segments do not overlap. Returns the segments, and the end and state of
-/// each block that is not idle, by its address.
+/// Checks that blocks tile their segments, and that segments do not overlap. Returns the segments,
+/// and the end and state of each block that is not idle, by its address.
 pub(crate) fn check_tiles(snapshot: &Value) -> (Vec<Segment>, HashMap<u64, (u64, String)>) {
     let mut segments = Vec::new();
     let mut blocks = HashMap::new();

@@ -50,7 +50,8 @@ macro_rules! integer {
                 fn right_shift(self, places: Self) -> Self {
                     let most = $type::BITS as u64 - 1;
                     let shifted = self.wrapping_shr((places as u64).min(most) as u32);
-                    // The last place of a signed number is its sign; what has none has nothing above.
+                    // The last place of a signed number is its sign; what has none has nothing
+                    // above.
                     if $type::MIN == 0 && places as u64 > most { 0 } else { shifted }
                 }
 

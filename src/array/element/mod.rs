@@ -49,8 +49,8 @@ pub trait AnyElement:
     #[doc(hidden)]
     type Accumulator: Number;
 
-    /// What running sums and products of this type are computed in: `f64` for floats, `Complex<f64>` for complex
-    /// numbers, else the type of sums.
+    /// What running sums and products of this type are computed in: `f64` for floats,
+    /// `Complex<f64>` for complex numbers, else the type of sums.
     #[doc(hidden)]
     type Wide: Number;
 
@@ -71,12 +71,14 @@ pub trait AnyElement:
     /// zero.
     fn from_f64(value: f64) -> Self;
 
-    /// The value as an `f64`, rounded where a 64-bit integer has more digits; of a complex number, its real part.
+    /// The value as an `f64`, rounded where a 64-bit integer has more digits; of a complex number,
+    /// its real part.
     fn to_f64(self) -> f64;
 }
 
-/// An element with an order: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that GPUs compute with, and
-/// `bool`. Complex numbers, for which there is no order that goes with their arithmetic, are [`AnyElement`] alone.
+/// An element with an order: `f32`, `f64`, `f16`, `bf16`, the integers of 8 to 64 bits that GPUs
+/// compute with, and `bool`. Complex numbers, for which there is no order that goes with their
+/// arithmetic, are [`AnyElement`] alone.
 ///
 /// # Examples
 ///
@@ -133,7 +135,8 @@ pub trait Element:
     note = "truth values are converted: call `.cast::<i32>()`"
 )]
 pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOps {
-    /// The type of real parts and absolute values: `f32` and `f64` for complex numbers, else the type itself.
+    /// The type of real parts and absolute values: `f32` and `f64` for complex numbers, else the
+    /// type itself.
     type Part: Numeric;
 }
 
@@ -141,8 +144,8 @@ pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOp
 ///
 /// Beside these bounds every numeric type has `num_traits::{Num, NumCast}`, and every [`Float`] has
 /// `num_traits::Float`; generic code that needs more of single values adds them. (They are no
-/// supertraits, because `zero`, `one`, `to_f64` and `epsilon` would then be ambiguous.) Operators on
-/// single values are Rust's: only those of arrays wrap.
+/// supertraits, because `zero`, `one`, `to_f64` and `epsilon` would then be ambiguous.) Operators
+/// on single values are Rust's: only those of arrays wrap.
 ///
 /// # Examples
 ///
@@ -229,7 +232,8 @@ pub(crate) mod sealed {
         /// How far `high` is above `low`; `None` where it is not above.
         fn distance(low: Self, high: Self) -> Option<u64>;
 
-        /// The number that stands `steps` higher, around the end of the type where it comes to that.
+        /// The number that stands `steps` higher, around the end of the type where it comes to
+        /// that.
         fn higher(self, steps: u64) -> Self;
 
         /// `self << count`, of the count's lowest bits.
@@ -250,8 +254,8 @@ pub(crate) mod sealed {
 
     /// Values of which each has a next one.
     pub trait Ranked {
-        /// The value's position in the order of its type: neighbours differ by one, both zeros are at 0. Of a
-        /// NaN it is unspecified.
+        /// The value's position in the order of its type: neighbours differ by one, both zeros are
+        /// at 0. Of a NaN it is unspecified.
         fn ordinal(self) -> i64;
     }
 

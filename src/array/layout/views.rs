@@ -121,7 +121,8 @@ impl Layout {
         Ok(broadcast)
     }
 
-    /// The elements at index 0 of `axis`, repeated over all of `target`, which the others broadcast to.
+    /// The elements at index 0 of `axis`, repeated over all of `target`, which the others broadcast
+    /// to.
     ///
     /// # Errors
     ///
@@ -137,8 +138,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis, or `parts` does not
-    /// divide its length.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis, or `parts` does
+    /// not divide its length.
     #[track_caller]
     pub(crate) fn split(&self, parts: usize, axis: isize) -> Result<Vec<Self>> {
         let at = self.shape.axis("split", axis)?;
@@ -238,13 +239,14 @@ impl Layout {
         Ok(sliced)
     }
 
-    /// Every run of `sizes` elements along the last axes, as many as there are sizes: these axes count the runs, and
-    /// new ones after all others the elements of each.
+    /// Every run of `sizes` elements along the last axes, as many as there are sizes: these axes
+    /// count the runs, and new ones after all others the elements of each.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there are more sizes than axes, or one is longer than
-    /// its axis; [`InvalidShape`](ErrorKind::InvalidShape) where the rank would be above 8, or the size overflows.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there are more sizes than axes, or one
+    /// is longer than its axis; [`InvalidShape`](ErrorKind::InvalidShape) where the rank would be
+    /// above 8, or the size overflows.
     #[track_caller]
     pub(crate) fn windows(&self, sizes: &[usize]) -> Result<Self> {
         let Some(lead) = self.ndim().checked_sub(sizes.len()) else {
@@ -269,12 +271,13 @@ impl Layout {
         windows.map_err(|error| error.of("windows"))
     }
 
-    /// [`windows`](Self::windows) whose first elements are `steps` apart, and whose elements are `dilations` apart, along
-    /// each of the last axes; they must not reach beyond these.
+    /// [`windows`](Self::windows) whose first elements are `steps` apart, and whose elements are
+    /// `dilations` apart, along each of the last axes; they must not reach beyond these.
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank would be above 8, or the size overflows.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank would be above 8, or the size
+    /// overflows.
     #[track_caller]
     pub(crate) fn windows_apart(
         &self,
@@ -344,7 +347,8 @@ impl Layout {
         let mut ranged = *self;
         ranged.shape = self.shape.with(axis, count);
         if ranged.len() == 0 {
-            // Without elements, strides may be anything: also so long that a length times one overflows.
+            // Without elements, strides may be anything: also so long that a length times one
+            // overflows.
             ranged.strides = contiguous_strides(&ranged.shape);
             return Ok(ranged);
         }
@@ -447,7 +451,8 @@ impl Layout {
         })
     }
 
-    /// The elements at equal places on two axes of one length, as one axis in the place of `first`, the one before.
+    /// The elements at equal places on two axes of one length, as one axis in the place of `first`,
+    /// the one before.
     pub(crate) fn diagonal(&self, first: usize, second: usize) -> Self {
         debug_assert!(first < second && self.dims()[first] == self.dims()[second]);
         let mut diagonal = *self;

@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::Layout;
 use crate::array::shape::MAX_RANK;
 
-/// The most axes of a walk: one more than an array may have, for an axis along which elements repeat.
+/// The most axes of a walk: one more than an array may have, for an axis along which elements
+/// repeat.
 const AXES: usize = MAX_RANK + 1;
 
 /// The elements that `K` operands pair up, in row-major order, over the fewest axes.
@@ -66,7 +67,8 @@ impl<const K: usize> Walk<K> {
                 |(outer, inner): (&isize, &isize)| *outer == inner.wrapping_mul(length as isize);
             if outer.iter().zip(&strides).all(joins) {
                 *outer = strides;
-                // Overflows only where the axis outside of these has length 0, as where nothing is repeated.
+                // Overflows only where the axis outside of these has length 0, as where nothing is
+                // repeated.
                 self.dims[last] = self.dims[last].wrapping_mul(length);
                 return;
             }
@@ -114,8 +116,8 @@ impl<const K: usize> Walk<K> {
         self.first
     }
 
-    /// A walk over the first elements of all rows, and the row; where that has no elements, there are
-    /// no rows.
+    /// A walk over the first elements of all rows, and the row; where that has no elements, there
+    /// are no rows.
     pub(crate) fn by_rows(&self) -> (Self, (usize, [isize; K])) {
         let mut firsts = *self;
         firsts.ndim -= 1;

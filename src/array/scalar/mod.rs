@@ -31,7 +31,8 @@ pub trait Arithmetic: Copy {
     fn times(self, other: Self) -> Self;
     fn over(self, other: Self) -> Self;
     fn negated(self) -> Self;
-    /// `self * factor + addend`; with one rounding for `f32` and `f64`, through `f32` for `f16` and `bf16`.
+    /// `self * factor + addend`; with one rounding for `f32` and `f64`, through `f32` for `f16` and
+    /// `bf16`.
     fn times_plus(self, factor: Self, addend: Self) -> Self;
     /// The absolute value; the lowest integer is its own. Zero and NaN lose their sign too.
     fn magnitude(self) -> Self::Real;
@@ -230,7 +231,8 @@ integer_arithmetic! {
 
 /// Where the squares of a type stop being of use.
 trait Squares {
-    /// The squares of numbers up to this, and those of numbers from its inverse on, are far within the type.
+    /// The squares of numbers up to this, and those of numbers from its inverse on, are far within
+    /// the type.
     const LARGE: Self;
 
     /// A power of two that brings every other number there: by it, or by its inverse.
@@ -268,8 +270,8 @@ macro_rules! complex_arithmetic {
                     self * other
                 }
 
-                /// By the larger of the divisor's parts, so that nothing overflows on the way (Smith, "Algorithm 116:
-                /// Complex division", 1962).
+                /// By the larger of the divisor's parts, so that nothing overflows on the way
+                /// (Smith, "Algorithm 116: Complex division", 1962).
                 #[inline(always)]
                 fn over(self, other: Self) -> Self {
                     let is_flat = other.re.abs() >= other.im.abs();
@@ -303,8 +305,8 @@ macro_rules! complex_arithmetic {
                 fn magnitude(self) -> $part {
                     let (re, im) = (self.re.abs(), self.im.abs());
                     let large = if re < im { im } else { re };
-                    // By a power of two the larger part is brought to where its square neither overflows nor vanishes,
-                    // and the length back.
+                    // By a power of two the larger part is brought to where its square neither
+                    // overflows nor vanishes, and the length back.
                     let (up, down) = (<$part>::FAR, 1.0 / <$part>::FAR);
                     let is_large = large > <$part>::LARGE;
                     let is_small = large < 1.0 / <$part>::LARGE;

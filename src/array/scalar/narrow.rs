@@ -1,7 +1,7 @@
 //! The conversions between `f32`, `f16` and `bf16`, by arithmetic on bits.
 //!
-//! Those of the `half` crate detect the processor at every element, so a loop of them does not vectorise. These
-//! give the same bits. Architecture invariant: nothing here branches.
+//! Those of the `half` crate detect the processor at every element, so a loop of them does not
+//! vectorise. These give the same bits. Architecture invariant: nothing here branches.
 
 use half::{bf16, f16};
 
@@ -82,8 +82,8 @@ pub(super) fn f32_to_bf16(value: f32) -> bf16 {
     bf16::from_bits((if nan { bits | QUIET } else { rounded } >> 16) as u16)
 }
 
-/// The value as an `f32`, inexact ones rounded to the neighbour whose last bit is 1: a second rounding,
-/// to half the bits, then goes as if it were the only one (Boldo and Melquiond, 2008).
+/// The value as an `f32`, inexact ones rounded to the neighbour whose last bit is 1: a second
+/// rounding, to half the bits, then goes as if it were the only one (Boldo and Melquiond, 2008).
 #[inline(always)]
 pub(super) fn f64_to_odd_f32(value: f64) -> f32 {
     let near = value as f32;
@@ -95,8 +95,8 @@ pub(super) fn f64_to_odd_f32(value: f64) -> f32 {
     f32::from_bits(inside | u32::from(inexact))
 }
 
-/// A 64-bit number of which the lowest bits stand for whether any of them is set: exact as an `f64`,
-/// and of the same roundings to 24 bits or fewer.
+/// A 64-bit number of which the lowest bits stand for whether any of them is set: exact as an
+/// `f64`, and of the same roundings to 24 bits or fewer.
 #[inline(always)]
 pub(super) fn sticky(value: u64) -> u64 {
     let lost = u64::from(value & 0xffff != 0) << 16;

@@ -13,7 +13,8 @@ pub trait SortKey: Copy {
     /// The value with the key `key`.
     fn from_key(key: Self::Key) -> Self;
 
-    /// Whether [`from_key`](Self::from_key) gives another value back, as for the negative zero and NaN.
+    /// Whether [`from_key`](Self::from_key) gives another value back, as for the negative zero and
+    /// NaN.
     fn is_merged(self) -> bool;
 }
 
@@ -22,7 +23,8 @@ pub trait Digits: Copy + Ord + 'static {
     /// The number with the bits below `shift` cleared.
     fn without_below(self, shift: u32) -> Self;
 
-    /// The digit that begins at the bit `shift` of the distance from `least`, and whatever digits come above it.
+    /// The digit that begins at the bit `shift` of the distance from `least`, and whatever digits
+    /// come above it.
     fn digits(self, least: Self, shift: u32) -> usize;
 
     /// The bits that the distance from `least` takes.
@@ -99,8 +101,8 @@ macro_rules! floats {
             impl SortKey for $type {
                 type Key = $key;
 
-                // Magnitudes rise with their bits, so the bits of negative values are flipped. Without branches: which
-                // values are negative is not foreseen.
+                // Magnitudes rise with their bits, so the bits of negative values are flipped.
+                // Without branches: which values are negative is not foreseen.
                 #[inline(always)]
                 fn key(self) -> $key {
                     const SIGN: $key = 1 << ($key::BITS - 1);

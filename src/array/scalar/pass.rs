@@ -1,10 +1,10 @@
 //! The two ways of computing elements: a fast pass, and a careful one.
 //!
-//! A function of an element is written once, generic over its [`Pass`]. A loop over many elements makes the fast pass:
-//! nothing in it branches or calls, so that the compiler makes vector code of the whole. An element that the fast pass
-//! does not serve, such as the sine of a huge number, is noted as rare; the careful pass then computes its block again
-//! and gives every other element the same bits as before. So a result depends on the element alone, never on its
-//! neighbours.
+//! A function of an element is written once, generic over its [`Pass`]. A loop over many elements
+//! makes the fast pass: nothing in it branches or calls, so that the compiler makes vector code of
+//! the whole. An element that the fast pass does not serve, such as the sine of a huge number, is
+//! noted as rare; the careful pass then computes its block again and gives every other element the
+//! same bits as before. So a result depends on the element alone, never on its neighbours.
 
 /// A pass over elements.
 pub trait Pass {

@@ -19,7 +19,8 @@ use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 use watch::Watch;
 
-/// What the ranks of a group know each other by: one of them makes it, and passes it to the others, by whatever channel there is.
+/// What the ranks of a group know each other by: one of them makes it, and passes it to the others,
+/// by whatever channel there is.
 ///
 /// # Examples
 ///
@@ -48,14 +49,15 @@ impl NcclId {
     ///
     /// # Errors
     ///
-    /// [`Driver`](ErrorKind::Driver) where NCCL is missing or fails, [`Unsupported`](ErrorKind::Unsupported) without the feature `cuda`.
+    /// [`Driver`](ErrorKind::Driver) where NCCL is missing or fails,
+    /// [`Unsupported`](ErrorKind::Unsupported) without the feature `cuda`.
     #[track_caller]
     pub fn new() -> Result<Self> {
         Cuda::new_nccl_id().map(Self).at_caller()
     }
 
-    /// The one of ranks that find each other at an address, by what NCCL does where its variable `NCCL_COMM_ID` is set. The launcher listens
-    /// at the port itself, so that it is the next one.
+    /// The one of ranks that find each other at an address, by what NCCL does where its variable
+    /// `NCCL_COMM_ID` is set. The launcher listens at the port itself, so that it is the next one.
     #[track_caller]
     pub(super) fn of_address(host: &str, port: u16) -> Result<Self> {
         if env::var_os(COMM_ID).is_none() {
@@ -95,17 +97,18 @@ fn is_the_only_thread() -> bool {
 }
 
 impl Group {
-    /// The rank `rank` of a group of `size` CUDA devices, this one being the current device; waits until all ranks have come. Each rank
-    /// has a device of its own, and all have the same `id`.
+    /// The rank `rank` of a group of `size` CUDA devices, this one being the current device; waits
+    /// until all ranks have come. Each rank has a device of its own, and all have the same `id`.
     ///
-    /// Exchanges are work on a stream of the device. NCCL knows no 16-bit integers, which are moved and not reduced; it sums in an order
-    /// of its own.
+    /// Exchanges are work on a stream of the device. NCCL knows no 16-bit integers, which are moved
+    /// and not reduced; it sums in an order of its own.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) where the current device is the host, [`InvalidArgument`](ErrorKind::InvalidArgument) where
-    /// there is no such rank, [`Driver`](ErrorKind::Driver) where NCCL is missing or fails, for two ranks on one device, and where not all
-    /// ranks come in time.
+    /// [`Unsupported`](ErrorKind::Unsupported) where the current device is the host,
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such rank,
+    /// [`Driver`](ErrorKind::Driver) where NCCL is missing or fails, for two ranks on one device,
+    /// and where not all ranks come in time.
     #[track_caller]
     pub fn nccl(rank: usize, size: usize, id: NcclId) -> Result<Self> {
         if rank >= size {
@@ -207,8 +210,8 @@ impl NcclCarrier {
             .cuda()
             .expect("the group is of CUDA devices");
         let ready = self.device.backend().record_event(stream)?;
-        // SAFETY: the spans are as long as the call says, by those who made both; the stream is ordered after all uses of the
-        // memory, and who uses it next is ordered after the stream.
+        // SAFETY: the spans are as long as the call says, by those who made both; the stream is
+        // ordered after all uses of the memory, and who uses it next is ordered after the stream.
         let asked = unsafe { gpu.communicate(&self.communicator, stream, &given) };
         asked.at_caller()?;
         let given = (call.operation.name(), ready);
@@ -216,7 +219,8 @@ impl NcclCarrier {
             .expect(given, &self.communicator, settings.timeout)
     }
 
-    /// Registers the segment that memory lies in, once, where that is one allocation. NCCL copies what it does not take.
+    /// Registers the segment that memory lies in, once, where that is one allocation. NCCL copies
+    /// what it does not take.
     fn register(&self, span: Span<'_>) {
         let memory = self.device.memory();
         let register = |first, bytes| {
@@ -250,7 +254,8 @@ impl NcclCarrier {
         all.to_vec()
     }
 
-    /// Words in memory that no cache owns: what a program asks for is not changed by what ranks tell each other.
+    /// Words in memory that no cache owns: what a program asks for is not changed by what ranks
+    /// tell each other.
     #[track_caller]
     fn words(&self, words: &[u64]) -> Result<Array<u64>> {
         let shape = Shape::from(words.len());
@@ -275,7 +280,8 @@ impl NcclCarrier {
         own.to_vec()
     }
 
-    /// The part of this rank. NCCL makes communicators in no stream, and with nothing under way: what was asked for before is waited for.
+    /// The part of this rank. NCCL makes communicators in no stream, and with nothing under way:
+    /// what was asked for before is waited for.
     #[track_caller]
     pub(super) fn split(&self, (color, key): (usize, usize)) -> Result<Self> {
         let _calls = self.calls.lock();

@@ -59,7 +59,8 @@ impl Watch {
         })
     }
 
-    /// Looks after a call that was just given to the stream of the event `ready`, which came before it.
+    /// Looks after a call that was just given to the stream of the event `ready`, which came before
+    /// it.
     #[track_caller]
     pub(super) fn expect(
         &self,
@@ -88,7 +89,8 @@ impl Drop for Watch {
 }
 
 impl Expected {
-    /// Returns when the call has ended, by itself or, too late, by an abort. Who waits for the device then hears why.
+    /// Returns when the call has ended, by itself or, too late, by an abort. Who waits for the
+    /// device then hears why.
     fn await_end(&self, key: u64) {
         let mut pause = PAUSES[0];
         let backend = self.device.backend();

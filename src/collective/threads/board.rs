@@ -16,7 +16,8 @@ pub(super) struct Board {
     changed: Condvar,
 }
 
-/// Invariant: a rank that waits for others has arrived where it waits, and goes on only when all have.
+/// Invariant: a rank that waits for others has arrived where it waits, and goes on only when all
+/// have.
 #[derive(Debug)]
 struct State {
     groups: HashMap<u64, Meetings>,
@@ -97,7 +98,8 @@ impl Board {
         }
     }
 
-    /// Comes to the next meeting of the group, and waits for all members. A rank that fails has not come.
+    /// Comes to the next meeting of the group, and waits for all members. A rank that fails has not
+    /// come.
     pub(super) fn meet(
         &self,
         members: &Members,
@@ -133,7 +135,8 @@ impl Board {
         posts.map(|post| post.expect("all have come")).collect()
     }
 
-    /// This rank has not done its part of what all are at. The others hear it after the meeting that ends it.
+    /// This rank has not done its part of what all are at. The others hear it after the meeting
+    /// that ends it.
     pub(super) fn fail(&self, members: &Members, reason: &Error) {
         let mut state = self.state.lock();
         let failed = (members.ranks[members.own], reason.to_string());
@@ -194,7 +197,8 @@ impl Board {
         }
     }
 
-    /// The rank `own` of the world does not come any more. The first reason is the one that others hear.
+    /// The rank `own` of the world does not come any more. The first reason is the one that others
+    /// hear.
     pub(super) fn leave(&self, own: usize, reason: &str) {
         self.state.lock().leave(own, reason);
         self.changed.notify_all();
@@ -314,7 +318,8 @@ impl State {
         members.all(|(own, ended)| *own != rank || !ended)
     }
 
-    /// A rank that `own` waits for, and that waits, itself or by others, for `own`: none of them will ever go on.
+    /// A rank that `own` waits for, and that waits, itself or by others, for `own`: none of them
+    /// will ever go on.
     fn waits_in_turn(&self, own: usize) -> Option<usize> {
         let place = self.waiting[own].as_ref()?;
         let missing = self.missing(place);

@@ -85,8 +85,9 @@ impl ThreadEngine {
                 asker.tell(Ok(()));
                 // A panic must not keep the others waiting.
                 let shared = catch_unwind(|| {
-                    // SAFETY: all members have come with calls that are the same, so each has posted memory of the sizes
-                    // that the call says, and stays until the next meeting.
+                    // SAFETY: all members have come with calls that are the same, so each has
+                    // posted memory of the sizes that the call says, and stays until the next
+                    // meeting.
                     unsafe { share(members, call, &posts) }
                 });
                 shared.map_err(|_| {
@@ -132,7 +133,8 @@ impl ThreadEngine {
         let letter = letter.inspect_err(|error| self.broken = Some(error.clone()))?;
         work.call
             .check_received(&letter.call, work.members.ranks[from])?;
-        // SAFETY: the target has room for as many bytes as the call says, which are those of the letter, as checked.
+        // SAFETY: the target has room for as many bytes as the call says, which are those of the
+        // letter, as checked.
         unsafe {
             let bytes = letter.bytes.as_ptr();
             memory
@@ -199,19 +201,20 @@ fn panicked(operation: &str) -> Error {
     Error::new(ErrorKind::Driver, text)
 }
 
-/// The part of one member: it reads what the others give and writes what they get, each place by one member.
+/// The part of one member: it reads what the others give and writes what they get, each place by
+/// one member.
 ///
 /// # Safety
 ///
-/// Each member has posted the same call, with memory as [`Memory`] says, that nothing but these calls uses; none goes before all are
-/// through.
+/// Each member has posted the same call, with memory as [`Memory`] says, that nothing but these
+/// calls uses; none goes before all are through.
 unsafe fn share(members: &Members, call: &Call, posts: &[Post]) {
     let (own, size) = (members.own, members.size());
     let (count, bytes, width) = (call.count(), call.bytes(), call.dtype.size_bytes());
     let source = |rank: usize| ptr::with_exposed_provenance::<u8>(posts[rank].source);
     let target = |rank: usize| ptr::with_exposed_provenance_mut::<u8>(posts[rank].target);
-    // SAFETY: the ranges of a member lie in what each has posted; of targets, no other member writes them, and where they are
-    // sources, too, no other member reads them.
+    // SAFETY: the ranges of a member lie in what each has posted; of targets, no other member
+    // writes them, and where they are sources, too, no other member reads them.
     unsafe {
         match call.operation {
             Operation::AllReduce(reduce) => {

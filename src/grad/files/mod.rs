@@ -7,8 +7,10 @@
 //! field marked `#[parameters(skip)]` is not written.
 //!
 //! The ending of a file's name says its format:
-//! - `.safetensors`, with the feature `safetensors`: what PyTorch, JAX and Hugging Face's libraries read and write;
-//! - `.npz`, with the feature `npy`, which is a default one: `np.load` reads it. NumPy has no `bf16`.
+//! - `.safetensors`, with the feature `safetensors`: what PyTorch, JAX and Hugging Face's libraries
+//!   read and write;
+//! - `.npz`, with the feature `npy`, which is a default one: `np.load` reads it. NumPy has no
+//!   `bf16`.
 //!
 //! Arrays are written and read one by one: beside them, the host holds one array of a device, and a
 //! buffer of constant size.

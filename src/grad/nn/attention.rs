@@ -27,8 +27,8 @@ impl<T: Float> Attention<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) where the width does not divide into as
-    /// many heads.
+    /// Those of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) where the
+    /// width does not divide into as many heads.
     #[track_caller]
     pub fn new(width: usize, heads: usize, causal: bool) -> Result<Self> {
         check(width, heads)?;

@@ -20,12 +20,13 @@ pub struct Conv2d<T: Float = f32> {
 }
 
 impl<T: Float> Conv2d<T> {
-    /// One of random values from −1 / √n to 1 / √n, where each output is of n elements, by the calling thread's generator.
+    /// One of random values from −1 / √n to 1 / √n, where each output is of n elements, by the
+    /// calling thread's generator.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) where inputs or outputs do not divide into
-    /// the groups.
+    /// Those of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) where inputs
+    /// or outputs do not divide into the groups.
     #[track_caller]
     pub fn new(
         (inputs, outputs): (usize, usize),

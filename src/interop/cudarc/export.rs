@@ -19,9 +19,9 @@ use crate::sync::Arc;
 
 /// The elements of an array, exported for reading: [`Array::cuda_view`] makes it.
 ///
-/// It is an argument of cudarc's launches (`builder.arg(&view)`, a pointer to the first element) on the
-/// stream that it is of, which [`stream`](DeviceSlice::stream) answers; and a
-/// [`DevicePtr`] for cudarc's copies on any stream.
+/// It is an argument of cudarc's launches (`builder.arg(&view)`, a pointer to the first element) on
+/// the stream that it is of, which [`stream`](DeviceSlice::stream) answers; and a [`DevicePtr`] for
+/// cudarc's copies on any stream.
 pub struct ExportedView<'a, T: AnyElement> {
     array: &'a Array<T>,
     export: Export,
@@ -37,9 +37,9 @@ pub struct ExportedViewMut<'a, T: AnyElement> {
 
 /// An export while it lasts: the address, and the stream that uses of it are ordered on.
 ///
-/// Foreign code holds no lock of ours between ordering the stream and queueing its work. So while this lives,
-/// launches of graphs that collide are refused to other threads. A view stays on its thread, where a launch comes
-/// before or after its use.
+/// Foreign code holds no lock of ours between ordering the stream and queueing its work. So while
+/// this lives, launches of graphs that collide are refused to other threads. A view stays on its
+/// thread, where a launch comes before or after its use.
 struct Export {
     address: CUdeviceptr,
     id: StreamId,
@@ -58,15 +58,15 @@ impl Drop for Export {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Exports the elements to foreign CUDA code that reads them, in the order of the thread's current stream,
-    /// after all that other streams wrote. The view stays on its thread; while it lives,
-    /// other threads cannot launch a [`Graph`](crate::graph::Graph) that writes to the elements. Launch none
-    /// between `builder.arg(&view)` and the launch of the builder.
+    /// Exports the elements to foreign CUDA code that reads them, in the order of the thread's
+    /// current stream, after all that other streams wrote. The view stays on its thread; while it
+    /// lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that writes to the
+    /// elements. Launch none between `builder.arg(&view)` and the launch of the builder.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the elements do not stand one after another (as
-    /// in most views: copy it first, by [`detach`](Self::detach)),
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the elements do not stand one after
+    /// another (as in most views: copy it first, by [`detach`](Self::detach)),
     /// [`Unsupported`](ErrorKind::Unsupported) if gradients are computed through the array (export
     /// [`stop_gradient(&array)`](crate::grad::stop_gradient)), and as for
     /// [`Device::cuda_context`](crate::Device::cuda_context).
@@ -84,16 +84,17 @@ impl<T: AnyElement> Array<T> {
         })
     }
 
-    /// Exports the elements to foreign CUDA code that reads and writes them, in the order of the thread's current
-    /// stream, after all that other streams do with them. Where other arrays or
-    /// expressions share the memory, those keep it, and this array gets a copy of its own. The view stays on
-    /// its thread; while it lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that uses the
-    /// elements, and this one should launch none between `builder.arg(&mut view)` and the launch.
+    /// Exports the elements to foreign CUDA code that reads and writes them, in the order of the
+    /// thread's current stream, after all that other streams do with them. Where other arrays or
+    /// expressions share the memory, those keep it, and this array gets a copy of its own. The view
+    /// stays on its thread; while it lives, other threads cannot launch a
+    /// [`Graph`](crate::graph::Graph) that uses the elements, and this one should launch none
+    /// between `builder.arg(&mut view)` and the launch.
     ///
     /// # Errors
     ///
-    /// As for [`cuda_view`](Self::cuda_view), and [`OutOfMemory`](ErrorKind::OutOfMemory) where there is no
-    /// room for the copy.
+    /// As for [`cuda_view`](Self::cuda_view), and [`OutOfMemory`](ErrorKind::OutOfMemory) where
+    /// there is no room for the copy.
     ///
     /// # Examples
     ///
@@ -134,7 +135,8 @@ impl Export {
         })
     }
 
-    /// Orders the stream before it uses the elements, and tracks the use where the thread captures a graph.
+    /// Orders the stream before it uses the elements, and tracks the use where the thread captures
+    /// a graph.
     #[track_caller]
     fn order<T: AnyElement>(&self, array: &Array<T>, used: Use) -> Result<()> {
         // Until this is done no graph is launched: a launch that has begun was not refused.
@@ -145,8 +147,8 @@ impl Export {
         array.buffer().use_on(self.id, used)
     }
 
-    /// Orders again at each use, because a graph that was launched since may have written to the elements. cudarc
-    /// and this crate each return an error at their next call.
+    /// Orders again at each use, because a graph that was launched since may have written to the
+    /// elements. cudarc and this crate each return an error at their next call.
     fn order_again<T: AnyElement>(&self, array: &Array<T>, used: Use) {
         if let Err(error) = self.order(array, used) {
             array.device().memory().defer(error);
@@ -155,8 +157,8 @@ impl Export {
         }
     }
 
-    /// The address for work on `stream`, which waits for ours. Where it is another stream, the host waits for it
-    /// in turn, because our streams do not.
+    /// The address for work on `stream`, which waits for ours. Where it is another stream, the host
+    /// waits for it in turn, because our streams do not.
     fn pointer<'a, T: AnyElement>(
         &'a self,
         array: &Array<T>,
@@ -193,7 +195,8 @@ macro_rules! exported {
     ($($type:ident)+) => {
         $(
             impl<T: AnyElement> $type<'_, T> {
-                /// The address of the first element on the device, for work on [`stream`](DeviceSlice::stream).
+                /// The address of the first element on the device, for work on
+                /// [`stream`](DeviceSlice::stream).
                 pub fn address(&self) -> u64 {
                     self.export.address
                 }
@@ -215,8 +218,9 @@ macro_rules! exported {
                 }
             }
 
-            // SAFETY: a pointer to the elements is a `u64` to a kernel; it stands in the view, which is
-            // borrowed until the launch, and the array with it, so nobody frees or moves the elements.
+            // SAFETY: a pointer to the elements is a `u64` to a kernel; it stands in the view,
+            // which is borrowed until the launch, and the array with it, so nobody frees or moves
+            // the elements.
             unsafe impl<'a, 'b: 'a, 'c: 'b, T: AnyElement> PushKernelArg<&'b $type<'c, T>> for LaunchArgs<'a> {
                 #[inline(always)]
                 fn arg(&mut self, view: &'b $type<'c, T>) -> &mut Self {
@@ -245,7 +249,8 @@ impl<T: AnyElement> DevicePtrMut<T> for ExportedViewMut<'_, T> {
     }
 }
 
-// SAFETY: as for reading; the view is borrowed exclusively, and its array is the only one with its memory.
+// SAFETY: as for reading; the view is borrowed exclusively, and its array is the only one with its
+// memory.
 unsafe impl<'a, 'b: 'a, 'c: 'b, T: AnyElement> PushKernelArg<&'b mut ExportedViewMut<'c, T>>
     for LaunchArgs<'a>
 {

@@ -9,16 +9,17 @@ use crate::context::stream_of;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
-    /// Imports cudarc's `slice` as an array, which owns it from now on: nothing is copied. The slice drops where the
-    /// destructor of [`from_raw_parts`](Self::from_raw_parts) would be called.
+    /// Imports cudarc's `slice` as an array, which owns it from now on: nothing is copied. The
+    /// slice drops where the destructor of [`from_raw_parts`](Self::from_raw_parts) would be
+    /// called.
     ///
     /// Work that was queued on cudarc's streams before comes first.
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the shape does not have as many elements as the slice,
-    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) for a slice of another device or context, and as for
-    /// [`from_raw_parts`](Self::from_raw_parts) and [`Device::cuda_context`].
+    /// [`InvalidShape`](ErrorKind::InvalidShape) where the shape does not have as many elements as
+    /// the slice, [`DeviceMismatch`](ErrorKind::DeviceMismatch) for a slice of another device or
+    /// context, and as for [`from_raw_parts`](Self::from_raw_parts) and [`Device::cuda_context`].
     ///
     /// # Examples
     ///
@@ -66,8 +67,9 @@ impl<T: AnyElement> Array<T> {
             .check_err()
             .map_err(driver_error)
             .at_caller()?;
-        // SAFETY: the slice owns so many written elements of the device's memory, alone, and keeps them until it
-        // drops. The thread's current stream was just ordered after all that cudarc did there.
+        // SAFETY: the slice owns so many written elements of the device's memory, alone, and keeps
+        // them until it drops. The thread's current stream was just ordered after all that cudarc
+        // did there.
         unsafe { Self::from_raw_parts(device, address, shape, move || drop(slice)) }
     }
 }

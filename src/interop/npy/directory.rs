@@ -1,8 +1,8 @@
 //! Checks of an archive's central directory that the `zip` crate does not make.
 //!
-//! Where the end of an archive is damaged, the crate looks for another one further up, which may belong to an
-//! archive inside an entry. It does not compare an entry's name in the directory with the one before its data.
-//! The elements are guarded by their checksum, which the crate compares.
+//! Where the end of an archive is damaged, the crate looks for another one further up, which may
+//! belong to an archive inside an entry. It does not compare an entry's name in the directory with
+//! the one before its data. The elements are guarded by their checksum, which the crate compares.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,7 +12,8 @@ use std::ops::Range;
 const END: &[u8] = b"PK\x05\x06";
 const END_BYTES: usize = 22;
 
-/// ZIP64's records before it, where the archive is large: its own end record, and a locator of that.
+/// ZIP64's records before it, where the archive is large: its own end record, and a locator of
+/// that.
 const ZIP64_END: &[u8] = b"PK\x06\x06";
 const ZIP64_END_BYTES: usize = 56;
 const LOCATOR: &[u8] = b"PK\x06\x07";
@@ -69,7 +70,8 @@ fn is_end(tail: &[u8]) -> bool {
     tail.starts_with(END) && number(tail, 20..22) == (tail.len() - END_BYTES) as u64
 }
 
-/// Whether an entry has one name in its directory header at `listed` and its local header at `local`.
+/// Whether an entry has one name in its directory header at `listed` and its local header at
+/// `local`.
 pub(super) fn names_match(file: &File, listed: u64, local: u64) -> io::Result<bool> {
     let listed = name_at(file, listed, 28, 46)?;
     Ok(listed == name_at(file, local, 26, 30)?)

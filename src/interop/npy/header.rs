@@ -14,7 +14,8 @@ const PREFIX_BYTES: usize = MAGIC.len() + 4;
 /// The elements begin at a multiple of this.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// The longest dictionary that is read; one of plain numbers in eight axes takes a fraction of this.
+/// The longest dictionary that is read; one of plain numbers in eight axes takes a fraction of
+/// this.
 const LONGEST_BYTES: usize = 1 << 16;
 
 /// The header of a file.

@@ -6,8 +6,8 @@ use super::ConvOptions;
 use crate::array::{Layout, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most bytes that are copied for a block of outputs, where one row of them takes no more: on the host what the
-/// second-level cache holds, on a CUDA device enough for all of it to do.
+/// The most bytes that are copied for a block of outputs, where one row of them takes no more: on
+/// the host what the second-level cache holds, on a CUDA device enough for all of it to do.
 const BLOCK_BYTES: usize = 1 << 20;
 const CUDA_BLOCK_BYTES: usize = 1 << 26;
 
@@ -19,7 +19,8 @@ pub(super) struct Operands<'a> {
     pub(super) kernel: &'a Shape,
 }
 
-/// A convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`; one along a single axis has a height of 1.
+/// A convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`; one along a single axis has a
+/// height of 1.
 ///
 /// Invariant: the kernel fits the padded input, and neither a stride nor a dilation is 0.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,8 @@ pub(super) struct Geometry {
     options: ConvOptions,
 }
 
-/// How many outputs are computed at once: rows of some images, which are all where there are several images.
+/// How many outputs are computed at once: rows of some images, which are all where there are
+/// several images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) images: usize,
@@ -90,8 +92,9 @@ impl Operands<'_> {
 impl Geometry {
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where one has not `rank` axes, or the channels do not match, and
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the options do not fit the shapes.
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where one has not `rank` axes, or the channels
+    /// do not match, and [`InvalidArgument`](ErrorKind::InvalidArgument) where the options do not
+    /// fit the shapes.
     #[track_caller]
     pub(super) fn of(
         operands: &Operands<'_>,
@@ -176,8 +179,9 @@ impl Geometry {
         }
     }
 
-    /// Where the elements of the result stand in that, along the last two axes: output y at y × stride + reach − padding, where
-    /// the kernel has a reach of dilation × (length − 1). Outputs that saw nothing but padding are not there.
+    /// Where the elements of the result stand in that, along the last two axes: output y at y ×
+    /// stride + reach − padding, where the kernel has a reach of dilation × (length − 1). Outputs
+    /// that saw nothing but padding are not there.
     pub(super) fn spread(&self) -> [Spread; 2] {
         [0, 1].map(|at| {
             let (input, step) = (self.input[2 + at], self.options.stride[at]);
@@ -218,7 +222,8 @@ impl Geometry {
         [groups, self.kernel[0] / groups, self.inner()].into()
     }
 
-    /// The right factors in the input itself, one for each image and group, where each of its elements is a column.
+    /// The right factors in the input itself, one for each image and group, where each of its
+    /// elements is a column.
     #[track_caller]
     pub(super) fn without_a_copy(&self, input: &Layout) -> Result<Option<Layout>> {
         let [images, _, height, width] = self.input;
@@ -254,7 +259,8 @@ impl Geometry {
         }
     }
 
-    /// Where what the outputs of the rows `rows` are summed from stands in the padded images, `[C, h, w, N, rows, W']`.
+    /// Where what the outputs of the rows `rows` are summed from stands in the padded images, `[C,
+    /// h, w, N, rows, W']`.
     #[track_caller]
     pub(super) fn covered(&self, padded: &Layout, rows: Range<usize>) -> Result<Layout> {
         let [_, _, height, width] = self.kernel;

@@ -1,7 +1,8 @@
 //! Convolutions, as products of matrices.
 //!
-//! The elements that each output is summed from are copied to the columns of a matrix (`im2col`), for a block of the
-//! outputs at a time, and the kernel is multiplied with it. So a convolution runs wherever products and copies do.
+//! The elements that each output is summed from are copied to the columns of a matrix (`im2col`),
+//! for a block of the outputs at a time, and the kernel is multiplied with it. So a convolution
+//! runs wherever products and copies do.
 
 mod geometry;
 mod gradients;
@@ -39,8 +40,8 @@ pub struct ConvOptions {
     pub padding: [usize; 2],
     /// From one element of the kernel to the next, in elements of the input: 1.
     pub dilation: [usize; 2],
-    /// Parts of the channels, each with its own outputs: 1. As many as there are channels make a depthwise
-    /// convolution.
+    /// Parts of the channels, each with its own outputs: 1. As many as there are channels make a
+    /// depthwise convolution.
     pub groups: usize,
 }
 
@@ -56,17 +57,19 @@ impl Default for ConvOptions {
 }
 
 impl<T: Numeric> Array<T> {
-    /// The sums of products of `kernel` with what it covers of this array, at every place: PyTorch's `conv2d`, which is
-    /// the cross-correlation, without the bias.
+    /// The sums of products of `kernel` with what it covers of this array, at every place:
+    /// PyTorch's `conv2d`, which is the cross-correlation, without the bias.
     ///
-    /// Of an input `[N, C, H, W]` and a kernel `[O, C / groups, h, w]`, the result is `[N, O, H', W']`, where `H'` is
-    /// `(H + 2 * padding[0] - dilation[0] * (h - 1) - 1) / stride[0] + 1`, and `W'` the same of the second entries.
-    /// Group `g` of the outputs sees group `g` of the channels. Sums are those of [`matmul`](Self::matmul).
+    /// Of an input `[N, C, H, W]` and a kernel `[O, C / groups, h, w]`, the result is `[N, O, H',
+    /// W']`, where `H'` is `(H + 2 * padding[0] - dilation[0] * (h - 1) - 1) / stride[0] + 1`, and
+    /// `W'` the same of the second entries. Group `g` of the outputs sees group `g` of the
+    /// channels. Sums are those of [`matmul`](Self::matmul).
     ///
-    /// Beside the result it takes memory for a block of the outputs: for the elements that they are summed from, 1 MiB on
-    /// the host and 64 MiB on a CUDA device, or one row of outputs, `C * h * w * W'` elements, where that is more, and no
-    /// more than there are; for the block's outputs; and, with padding, for the block's images. A kernel of one element
-    /// with stride 1 and no padding takes nothing where the input is dense.
+    /// Beside the result it takes memory for a block of the outputs: for the elements that they are
+    /// summed from, 1 MiB on the host and 64 MiB on a CUDA device, or one row of outputs, `C * h *
+    /// w * W'` elements, where that is more, and no more than there are; for the block's outputs;
+    /// and, with padding, for the block's images. A kernel of one element with stride 1 and no
+    /// padding takes nothing where the input is dense.
     ///
     /// # Examples
     ///
@@ -87,11 +90,12 @@ impl<T: Numeric> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where one has not four axes, or the channels do not match;
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the kernel does not fit the padded input or is empty,
-    /// a stride or dilation is 0, or the groups do not divide the outputs;
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where a size overflows,
-    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where one has not four axes, or the
+    /// channels do not match; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the
+    /// kernel does not fit the padded input or is empty, a stride or dilation is 0, or the groups
+    /// do not divide the outputs; [`InvalidShape`](crate::ErrorKind::InvalidShape) where a size
+    /// overflows, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn conv2d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
         same_device("conv2d", ("the input", self), ("the kernel", kernel))?;
@@ -105,8 +109,8 @@ impl<T: Numeric> Array<T> {
         precompiled!(convolved::<T>([input], [kernel]; geometry: &Geometry))
     }
 
-    /// [`conv2d`](Self::conv2d) along one axis: of an input `[N, C, L]` and a kernel `[O, C / groups, l]`, PyTorch's
-    /// `conv1d`.
+    /// [`conv2d`](Self::conv2d) along one axis: of an input `[N, C, L]` and a kernel `[O, C /
+    /// groups, l]`, PyTorch's `conv1d`.
     ///
     /// Of the options' pairs it takes the second entries.
     ///

@@ -1,8 +1,9 @@
 //! Adding and writing at indices that stand in an array on the device.
 //!
-//! The sum of floats depends on its order, which is that of the indices, as on the host. So each element of
-//! the target has one thread that adds to it, and none of the ways here uses atomic additions of floats. Writing goes the
-//! same ways, so that of several values for one element the last stays.
+//! The sum of floats depends on its order, which is that of the indices, as on the host. So each
+//! element of the target has one thread that adds to it, and none of the ways here uses atomic
+//! additions of floats. Writing goes the same ways, so that of several values for one element the
+//! last stays.
 
 use std::any::TypeId;
 use std::marker::PhantomData;
@@ -18,8 +19,9 @@ use crate::ops::aliasing::Target;
 use crate::ops::index::{Axis, reached};
 use crate::ops::order::CudaOrder;
 
-/// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
-/// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
+/// Adds each element of `values` to the one of `target` that its index picks along the axis `at`,
+/// in order: for each element of `shape`, of which there are some, and which all three broadcast to
+/// elsewhere.
 #[track_caller]
 pub(in crate::ops) fn add_at<T: Number>(
     order: CudaOrder<'_>,
@@ -111,8 +113,8 @@ struct Scattered {
     axis: Axis,
 }
 
-/// How a walk is divided into lanes, which reach different elements of the target, each with the same
-/// elements along it, in the order of the walk.
+/// How a walk is divided into lanes, which reach different elements of the target, each with the
+/// same elements along it, in the order of the walk.
 #[derive(Debug)]
 struct Division {
     /// Lanes that have different indices.
@@ -125,8 +127,8 @@ struct Division {
 
 impl Division {
     fn of(walk: &Walk<3>) -> Self {
-        // The axes on which the target stands still are along the lanes. Two positions of the others are
-        // different elements, whatever the indices are.
+        // The axes on which the target stands still are along the lanes. Two positions of the
+        // others are different elements, whatever the indices are.
         let axes = |wanted: fn([isize; 3]) -> bool| {
             let axes = walk.axes();
             axes.filter(move |&(_, steps)| wanted(steps))
@@ -161,8 +163,8 @@ impl Division {
     }
 }
 
-/// The kernels of one way are those of any integers of a size, of another those of a type that is added, or of a word
-/// that is written.
+/// The kernels of one way are those of any integers of a size, of another those of a type that is
+/// added, or of a word that is written.
 struct InAnyOrder;
 struct ByLanes<T>(PhantomData<T>);
 struct ByRanges<T>(PhantomData<T>);
@@ -243,10 +245,10 @@ impl Scattered {
         launch(order, key, &source, grid_of(order.gpu, lanes), &arguments)
     }
 
-    /// A block of threads for each range of the axis, in lanes that have the same indices. Each block reads
-    /// all indices, 256 at a time, and then the values of its own: where these are few of all, or where there
-    /// are as many lanes beside one another as threads, the time is that of reading; where all indices are
-    /// one, it is some ten cycles for each.
+    /// A block of threads for each range of the axis, in lanes that have the same indices. Each
+    /// block reads all indices, 256 at a time, and then the values of its own: where these are few
+    /// of all, or where there are as many lanes beside one another as threads, the time is that of
+    /// reading; where all indices are one, it is some ten cycles for each.
     #[track_caller]
     fn by_ranges<K: 'static>(
         &self,

@@ -1,15 +1,17 @@
-// Adds floats at indices in their order, which their sums depend on, or writes words there, of which the last stays: a block of threads owns a range of the
-// target's indices in some of its lines, and goes through all indices of these lines for those in its range.
+// Adds floats at indices in their order, which their sums depend on, or writes words there, of
+// which the last stays: a block of threads owns a range of the target's indices in some of its
+// lines, and goes through all indices of these lines for those in its range.
 //
-// The lines of a block have the same indices. The block reads them 256 at a time and lists those in its range
-// in their order; then each thread goes through the list for the elements that it owns.
+// The lines of a block have the same indices. The block reads them 256 at a time and lists those in
+// its range in their order; then each thread goes through the list for the elements that it owns.
 
 /// How the work is divided.
 struct Division {
     /// Indices of the axis that a block owns, and blocks that own all.
     u64 range;
     u64 ranges;
-    /// Lines beside one another that have the same indices, and how many of them a block takes: a power of two.
+    /// Lines beside one another that have the same indices, and how many of them a block takes: a
+    /// power of two.
     u64 beside;
     u64 lanes;
     /// The blocks for lines of the same indices.

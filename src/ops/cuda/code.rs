@@ -1,5 +1,5 @@
-//! A formula as CUDA C++: its functions and types say what is computed, and its arrays and single values become
-//! operands by their numbers, from left to right.
+//! A formula as CUDA C++: its functions and types say what is computed, and its arrays and single
+//! values become operands by their numbers, from left to right.
 
 use std::fmt::Write;
 

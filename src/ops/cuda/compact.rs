@@ -1,5 +1,5 @@
-//! Elements that flags pick, one after another, and where they stand: the sums of the flags say where each goes, and
-//! the last of them, which the host reads, how many there are.
+//! Elements that flags pick, one after another, and where they stand: the sums of the flags say
+//! where each goes, and the last of them, which the host reads, how many there are.
 
 use super::copy::word_of;
 use super::launch::{grid_of, launch};
@@ -52,8 +52,8 @@ pub(in crate::ops) fn compacted<T: AnyElement>(
     })
 }
 
-/// Where in an array of `shape` the flags hold: for each a row of the indices along the axes. The flags stand one after
-/// another, and are as many as the shape has elements.
+/// Where in an array of `shape` the flags hold: for each a row of the indices along the axes. The
+/// flags stand one after another, and are as many as the shape has elements.
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: CudaOrder<'_>,

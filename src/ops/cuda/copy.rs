@@ -42,7 +42,8 @@ pub(in crate::ops) fn joined<T: AnyElement>(
     computed(order.device, shape, |output: Output| {
         let output = Words::new::<T>(output);
         for (array, walk) in parts {
-            // SAFETY: the walk goes over the array, and over elements of the output that no other has.
+            // SAFETY: the walk goes over the array, and over elements of the output that no other
+            // has.
             unsafe { copy(order, Words::of(array), output, &walk) }?;
         }
         Ok(())
@@ -104,8 +105,8 @@ impl Words {
 /// Bytes of the longest words.
 const LONGEST: usize = 16;
 
-/// How many elements make up the longest word that divides all of `numbers`, and that begins in the memory of
-/// all operands where words of its size do.
+/// How many elements make up the longest word that divides all of `numbers`, and that begins in the
+/// memory of all operands where words of its size do.
 pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> + Clone) -> usize {
     let mut times = LONGEST / operands[0].bytes;
     let fits = |times: usize| {
@@ -122,8 +123,8 @@ pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> 
 ///
 /// # Safety
 ///
-/// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else may
-/// be about to write there, and the array of `from` must be among the operands of `order`.
+/// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else
+/// may be about to write there, and the array of `from` must be among the operands of `order`.
 #[track_caller]
 pub(super) unsafe fn copy(
     order: CudaOrder<'_>,

@@ -1,6 +1,7 @@
-// Sorting lines by digits of eight bits of their keys, the least one first (Knuth, "The Art of Computer
-// Programming", volume 3, section 5.2.5, algorithm R), each element read and written once for each digit
-// (Adinets and Merrill, "Onesweep", 2022). A tile has `CS_THREADS` times `CS_EACH` elements of a line.
+// Sorting lines by digits of eight bits of their keys, the least one first (Knuth, "The Art of
+// Computer Programming", volume 3, section 5.2.5, algorithm R), each element read and written once
+// for each digit (Adinets and Merrill, "Onesweep", 2022). A tile has `CS_THREADS` times `CS_EACH`
+// elements of a line.
 
 #define CS_TILE (CS_THREADS * CS_EACH)
 #define CS_WARPS (CS_THREADS / 32)
@@ -13,8 +14,8 @@ CS_FN u32 cs_digit(bits_t key, u32 number) {
 
 #if CS_COUNTS
 
-// How many elements of a line have each digit, for all digits of a key: to `counts`, which begin as 0. A block has
-// `together` tiles of a line, and there are as many parts of each.
+// How many elements of a line have each digit, for all digits of a key: to `counts`, which begin as
+// 0. A block has `together` tiles of a line, and there are as many parts of each.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const cs_lines from, const u64 turned, const u64 parts, const u64 together, told_t* counts) {
     __shared__ u32 own[CS_PASSES][CS_DIGITS];
@@ -61,8 +62,8 @@ struct cs_pass {
     u64 tiles;
 };
 
-// The sum of what the threads before this one have. All threads of the block come here together; `room` has a
-// place a warp.
+// The sum of what the threads before this one have. All threads of the block come here together;
+// `room` has a place a warp.
 template <class N>
 CS_FN N cs_sum_before(N own, N* room) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -79,11 +80,12 @@ CS_FN N cs_sum_before(N own, N* room) {
     return sum;
 }
 
-// Moves the elements of a tile to where they belong by this digit, and those before it. `counts` are those of all
-// lines by all digits. Which tile a block has is told by `ticket`, which begins as 0, so that tiles are begun in
-// their order, whichever blocks run first. `told` has the words of all tiles, which begin as 0; those of the next
-// pass, where there is one, are in `next`, and become so. With the elements go their positions, where they are
-// wanted: in the first pass these are where they stand, later they are in `places`.
+// Moves the elements of a tile to where they belong by this digit, and those before it. `counts`
+// are those of all lines by all digits. Which tile a block has is told by `ticket`, which begins as
+// 0, so that tiles are begun in their order, whichever blocks run first. `told` has the words of
+// all tiles, which begin as 0; those of the next pass, where there is one, are in `next`, and
+// become so. With the elements go their positions, where they are wanted: in the first pass these
+// are where they stand, later they are in `places`.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const cs_lines from, const cs_pass pass, const told_t* counts, u64* ticket, told_t* told, told_t* next,
        const place_t* places, const cs_sorted to, place_t* to_places) {

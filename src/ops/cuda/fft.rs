@@ -1,8 +1,9 @@
 //! Fourier transforms by cuFFT.
 //!
-//! Its rows stand in steps: from one number to the next, and from one row to the next. Where those of an operand do not,
-//! or where it would be scaled or overwritten, it is copied; where those of a result do not, rows are transformed one
-//! after another, and then copied. The work area is a buffer like any other.
+//! Its rows stand in steps: from one number to the next, and from one row to the next. Where those
+//! of an operand do not, or where it would be scaled or overwritten, it is copied; where those of a
+//! result do not, rows are transformed one after another, and then copied. The work area is a
+//! buffer like any other.
 
 use std::iter;
 
@@ -77,7 +78,8 @@ where
     Ok(planes)
 }
 
-/// The first halves of the spectra of the real numbers along the axis `at` of `x`, an array of `shape`.
+/// The first halves of the spectra of the real numbers along the axis `at` of `x`, an array of
+/// `shape`.
 #[track_caller]
 pub(in crate::ops) fn spectra_of<T: Sample>(
     order: CudaOrder<'_>,
@@ -98,8 +100,8 @@ where
     transform.run_rows(order, &rows, shape)
 }
 
-/// The real numbers of an array of `shape` whose spectra begin with the numbers along the axis `at` of `x`, times
-/// `factor`. cuFFT overwrites what it reads here.
+/// The real numbers of an array of `shape` whose spectra begin with the numbers along the axis `at`
+/// of `x`, times `factor`. cuFFT overwrites what it reads here.
 #[track_caller]
 pub(in crate::ops) fn reals_of<T: Sample>(
     order: CudaOrder<'_>,
@@ -137,8 +139,8 @@ impl Transform {
         }
     }
 
-    /// How cuFFT transforms the rows of the one layout to those of the other, which is alike but for the length of the
-    /// axis; `None` where they do not stand in steps.
+    /// How cuFFT transforms the rows of the one layout to those of the other, which is alike but
+    /// for the length of the axis; `None` where they do not stand in steps.
     fn plan(&self, from: &Layout, to: &Layout) -> Option<FftPlan> {
         let others = pairs(from, to).enumerate();
         let others = others.filter(|&(axis, _)| axis != self.at);
@@ -168,14 +170,16 @@ impl Transform {
         })
     }
 
-    /// The same for the elements of `x`, where they stand as cuFFT wants them: real ones too where complex ones might.
+    /// The same for the elements of `x`, where they stand as cuFFT wants them: real ones too where
+    /// complex ones might.
     fn plan_for<F: AnyElement>(&self, x: &Array<F>, to: &Layout) -> Option<FftPlan> {
         let pair_bytes = if self.is_wide { 16 } else { 8 };
         let is_aligned = address_of(x).0.is_multiple_of(pair_bytes);
         self.plan(x.layout(), to).filter(|_| is_aligned)
     }
 
-    /// How cuFFT transforms the matrices of the one layout to those of the other, which have no gaps.
+    /// How cuFFT transforms the matrices of the one layout to those of the other, which have no
+    /// gaps.
     fn plan_of_planes(&self, from: &Layout, to: &Layout) -> Option<FftPlan> {
         let outer = from.ndim() - 2;
         let inner = from.split_at(outer).1;
@@ -209,8 +213,8 @@ impl Transform {
         })
     }
 
-    /// The same of new rows that stand one after another. Where those of the array do not stand in steps, the transforms
-    /// stand one after another too, and are copied.
+    /// The same of new rows that stand one after another. Where those of the array do not stand in
+    /// steps, the transforms stand one after another too, and are copied.
     #[track_caller]
     fn run_rows<F: AnyElement, O: AnyElement>(
         &self,
@@ -250,8 +254,8 @@ impl Transform {
             from,
             to,
         };
-        // SAFETY: the plan is for the layouts of what is read and of new memory, which is written; that and the work area
-        // nobody else uses outside of the stream's order.
+        // SAFETY: the plan is for the layouts of what is read and of new memory, which is written;
+        // that and the work area nobody else uses outside of the stream's order.
         order.queue(|stream| unsafe {
             let workspace = DevicePtr(workspace.address());
             order.gpu.transform(stream, &call, workspace)
@@ -259,8 +263,8 @@ impl Transform {
     }
 }
 
-/// How many rows, or matrices, there are along the axes `others` of both layouts, and how far apart they stand; `None`
-/// where that differs.
+/// How many rows, or matrices, there are along the axes `others` of both layouts, and how far apart
+/// they stand; `None` where that differs.
 fn steps(
     from: &Layout,
     to: &Layout,
@@ -311,8 +315,9 @@ where
     }
 }
 
-/// Copies of the first halves of the spectra along the last axis of `x`, times `factor`, of rows of `length` real numbers:
-/// with zeros for what is missing, and real where they must be, which cuFFT does not see to.
+/// Copies of the first halves of the spectra along the last axis of `x`, times `factor`, of rows of
+/// `length` real numbers: with zeros for what is missing, and real where they must be, which cuFFT
+/// does not see to.
 #[track_caller]
 fn halves<T: Sample>(
     order: CudaOrder<'_>,

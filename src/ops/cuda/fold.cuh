@@ -1,10 +1,11 @@
-// Folds. The threads of a block are `lanes` for each of several outputs; each thread folds every so many
-// elements of its output, a few of them into a `Partial` and these into a `Total`. The totals of the lanes
-// are merged as a tree. Where outputs are few, an output has several parts, each a block's. Which elements
-// are folded with which depends on the shape, and on whether several are read at once.
+// Folds. The threads of a block are `lanes` for each of several outputs; each thread folds every so
+// many elements of its output, a few of them into a `Partial` and these into a `Total`. The totals
+// of the lanes are merged as a tree. Where outputs are few, an output has several parts, each a
+// block's. Which elements are folded with which depends on the shape, and on whether several are
+// read at once.
 //
-// Elsewhere: `T`, `element`, `Operands` and `index_t` of the expression; `Partial`, `Total`, `R` and the
-// functions `cs_open`, `cs_step`, `cs_total`, `cs_join` and `cs_finish` of the reducer.
+// Elsewhere: `T`, `element`, `Operands` and `index_t` of the expression; `Partial`, `Total`, `R`
+// and the functions `cs_open`, `cs_step`, `cs_total`, `cs_join` and `cs_finish` of the reducer.
 
 // A unit is what a thread reads at once; several are asked for before the first is needed.
 #if CS_PACKED
@@ -25,8 +26,8 @@ CS_FN void cs_read(const Operands& operands, index_t start, index_t step, index_
 #endif
 }
 
-// The total of the units `first`, `first + lanes` and so on before `end` of an output, of which there is
-// one at least.
+// The total of the units `first`, `first + lanes` and so on before `end` of an output, of which
+// there is one at least.
 CS_FN Total cs_of_lane(const Operands& operands, index_t start, index_t step, index_t first,
                        index_t end, index_t lanes) {
     Total total = Total();

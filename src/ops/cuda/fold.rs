@@ -1,10 +1,10 @@
 //! Folding the elements of an expression without storing them.
 //!
-//! A kernel does with an expression what the host does: it folds a few elements into a partial result, takes
-//! that into a total, and merges the totals. Who folds what depends on the shape and on how many elements
-//! are read at once, not on how much of the device is free or how large it is, so that a result is the
-//! same on every run and device. Sums lose no more than the host's: they carry what rounding took, from element
-//! to element and from total to total.
+//! A kernel does with an expression what the host does: it folds a few elements into a partial
+//! result, takes that into a total, and merges the totals. Who folds what depends on the shape and
+//! on how many elements are read at once, not on how much of the device is free or how large it is,
+//! so that a result is the same on every run and device. Sums lose no more than the host's: they
+//! carry what rounding took, from element to element and from total to total.
 
 #[cfg(test)]
 mod tests;
@@ -35,8 +35,8 @@ pub(super) const MERGE: &str = include_str!("merge.cuh");
 const FOLD: &str = include_str!("fold.cuh");
 const PARTS: &str = include_str!("parts.cuh");
 
-/// Blocks that several parts of outputs are worth, so that even the largest device has work for some
-/// rounds.
+/// Blocks that several parts of outputs are worth, so that even the largest device has work for
+/// some rounds.
 const MOST_BLOCKS: usize = 4096;
 
 /// The most blocks along x; where there is more to do, blocks go on with the next.
@@ -53,7 +53,8 @@ struct Parts<F, T>(PhantomData<(F, T)>);
 pub(in crate::ops) struct Reduction {
     name: &'static str,
     cuda: CudaFold,
-    /// The stored type of the elements, of what they and their means are added up in, and of the results.
+    /// The stored type of the elements, of what they and their means are added up in, and of the
+    /// results.
     item: &'static str,
     sums: &'static str,
     means: &'static str,
@@ -85,8 +86,8 @@ impl Reduction {
         self.cuda.total_bytes
     }
 
-    /// Writes its types and functions, of elements that are computed in the type `T`, and how threads merge its
-    /// totals.
+    /// Writes its types and functions, of elements that are computed in the type `T`, and how
+    /// threads merge its totals.
     fn write(&self, text: &mut String) {
         let Self {
             cuda,
@@ -124,8 +125,8 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
     }
 }
 
-/// The results of folding `formula`, whose elements are of the type that `fold` is for, as `plan` says; they have
-/// `layout`, which is dense from index 0.
+/// The results of folding `formula`, whose elements are of the type that `fold` is for, as `plan`
+/// says; they have `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn fold(
     order: CudaOrder<'_>,
@@ -174,8 +175,8 @@ impl Target {
     }
 }
 
-/// Launches the folding of the elements of `program`, which are those of `lanes`, to an output each; no lane is
-/// empty.
+/// Launches the folding of the elements of `program`, which are those of `lanes`, to an output
+/// each; no lane is empty.
 #[track_caller]
 pub(super) fn fold_into(
     workspace: Workspace<'_>,

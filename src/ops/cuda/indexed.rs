@@ -1,7 +1,7 @@
 //! Reading and marking at indices that stand in an array on the device.
 //!
-//! Nobody looks at the indices before a kernel does: it reports one that is out of range, for the next call
-//! that synchronises to tell, and gives zero in its place.
+//! Nobody looks at the indices before a kernel does: it reports one that is out of range, for the
+//! next call that synchronises to tell, and gives zero in its place.
 
 use super::copy::{Kernel, Words, source, widening};
 use super::launch::grid_of;

@@ -1,6 +1,7 @@
-// The order of elements as that of numbers without a sign: NaN comes last, and both zeros are equal.
-// Elsewhere: `bits_t`, which has as many bits as an element; `CS_ORDER`, 0 for numbers without a sign, 1 for
-// integers with one and 2 for floats, of which `CS_INFINITE` is the bits of infinity.
+// The order of elements as that of numbers without a sign: NaN comes last, and both zeros are
+// equal. Elsewhere: `bits_t`, which has as many bits as an element; `CS_ORDER`, 0 for numbers
+// without a sign, 1 for integers with one and 2 for floats, of which `CS_INFINITE` is the bits of
+// infinity.
 
 #define CS_SIGN ((bits_t)((bits_t)1 << (8 * sizeof(bits_t) - 1)))
 
@@ -40,8 +41,8 @@ CS_FN const bits_t* cs_line(const cs_lines& from, u64 line) {
     return from.rank > 0 ? first + (i64)line * from.steps[0] : first;
 }
 
-// Where sorted lines go: the first `kept` of their elements, `inner` lines side by side; to `values`
-// themselves, or to `positions` where they stood.
+// Where sorted lines go: the first `kept` of their elements, `inner` lines side by side; to
+// `values` themselves, or to `positions` where they stood.
 struct cs_sorted {
     u64 kept, inner;
     u64 values, positions;

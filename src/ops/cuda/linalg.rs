@@ -1,8 +1,9 @@
 //! Factorizations by cuSOLVER, which has matrices by their columns.
 //!
-//! The rows of a matrix are the columns of the transposed one. Where that has the same factors, in another place, the
-//! operand is copied as it is, and the results are where they belong; else the copy is a transposed one. cuSOLVER takes
-//! one matrix a call. Its workspace is a buffer like any other.
+//! The rows of a matrix are the columns of the transposed one. Where that has the same factors, in
+//! another place, the operand is copied as it is, and the results are where they belong; else the
+//! copy is a transposed one. cuSOLVER takes one matrix a call. Its workspace is a buffer like any
+//! other.
 
 use std::iter;
 
@@ -87,8 +88,8 @@ impl<'a, T: Factorized> Matrices<'a, T> {
         let place = (DevicePtr(workspace.address()), length);
         for number in 0..self.count {
             let call = call(number);
-            // SAFETY: the matrices, the workspace and what `kind` names are new memory of the lengths that the call
-            // has, which nobody else uses outside of the stream's order.
+            // SAFETY: the matrices, the workspace and what `kind` names are new memory of the
+            // lengths that the call has, which nobody else uses outside of the stream's order.
             order.queue(|stream| unsafe { order.gpu.factorize(stream, &call, place) })?;
         }
         Ok(())
@@ -152,7 +153,8 @@ fn turned<T: AnyElement>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array
     )
 }
 
-/// The solutions of equations `a x = right`, of arrays that have the same axes before those of the matrices.
+/// The solutions of equations `a x = right`, of arrays that have the same axes before those of the
+/// matrices.
 #[track_caller]
 pub(in crate::ops) fn solved<T: Factorized>(
     order: CudaOrder<'_>,
@@ -193,8 +195,9 @@ pub(in crate::ops) fn inverted<T: Factorized>(
     solved(order.touching(&both), a, &identity)
 }
 
-/// The determinants of the matrices of `a`: the products of the pivots. Where such a product does not fit the type,
-/// or is too small for it, the determinant is that of the logarithms, which may fit.
+/// The determinants of the matrices of `a`: the products of the pivots. Where such a product does
+/// not fit the type, or is too small for it, the determinant is that of the logarithms, which may
+/// fit.
 #[track_caller]
 pub(in crate::ops) fn determinants<T: Factorized>(
     order: CudaOrder<'_>,
@@ -224,7 +227,8 @@ pub(in crate::ops) fn determinants<T: Factorized>(
     Ok((found.reshape(&a.shape()[..a.ndim() - 2])?, None))
 }
 
-/// The lower Cholesky factors of the matrices of `a`: the upper ones of the transposed matrices, transposed.
+/// The lower Cholesky factors of the matrices of `a`: the upper ones of the transposed matrices,
+/// transposed.
 #[track_caller]
 pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     order: CudaOrder<'_>,
@@ -265,8 +269,9 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
     Ok(((q, r), None))
 }
 
-/// The singular values of the matrices of `a`, and their vectors where they are `wanted`: arrays of these shapes.
-/// cuSOLVER takes matrices with at least as many rows as columns, so a wide one is taken as the transposed one.
+/// The singular values of the matrices of `a`, and their vectors where they are `wanted`: arrays of
+/// these shapes. cuSOLVER takes matrices with at least as many rows as columns, so a wide one is
+/// taken as the transposed one.
 #[track_caller]
 pub(in crate::ops) fn singular_values<T: Factorized>(
     order: CudaOrder<'_>,
@@ -315,7 +320,8 @@ fn swapped(shape: &Shape) -> Shape {
         .with(rank - 1, dims[rank - 2])
 }
 
-/// The values of the matrices, and arrays of these shapes for the columns of the left and the transposed right vectors.
+/// The values of the matrices, and arrays of these shapes for the columns of the left and the
+/// transposed right vectors.
 #[track_caller]
 fn svd_into<T: Factorized>(
     matrices: &Matrices<'_, T>,
@@ -347,8 +353,8 @@ fn svd_into<T: Factorized>(
     Ok((values, vectors))
 }
 
-/// The eigenvalues of the symmetric matrices of `a`, and their vectors where they are `wanted`. The lower triangles are
-/// the upper ones of the transposed matrices.
+/// The eigenvalues of the symmetric matrices of `a`, and their vectors where they are `wanted`. The
+/// lower triangles are the upper ones of the transposed matrices.
 #[track_caller]
 pub(in crate::ops) fn eigenvalues<T: Factorized>(
     order: CudaOrder<'_>,

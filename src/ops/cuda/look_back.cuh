@@ -1,13 +1,15 @@
-// Tiles that are summed side by side, and learn what comes before them from each other: by decoupled look-back
-// (Merrill and Garland, 2016). A tile tells its own sum, and once it knows the sum of all before it, that of all
-// up to itself. Whoever needs what is before it goes back to the nearest tile that told the sum of all, and adds the
-// own sums of the tiles from there on, in their order.
+// Tiles that are summed side by side, and learn what comes before them from each other: by
+// decoupled look-back (Merrill and Garland, 2016). A tile tells its own sum, and once it knows the
+// sum of all before it, that of all up to itself. Whoever needs what is before it goes back to the
+// nearest tile that told the sum of all, and adds the own sums of the tiles from there on, in their
+// order.
 //
-// Invariant: the sum of all up to a tile is that of all up to the tile before it, merged with its own. It is so
-// whether one tile tells it or the next one adds it up, so that every bit of it is the same on each run.
+// Invariant: the sum of all up to a tile is that of all up to the tile before it, merged with its
+// own. It is so whether one tile tells it or the next one adds it up, so that every bit of it is
+// the same on each run.
 //
-// A tile waits for tiles of lower numbers alone. A number is a ticket that a block takes when it runs, so
-// those it waits for run too, in whatever order the device starts blocks.
+// A tile waits for tiles of lower numbers alone. A number is a ticket that a block takes when it
+// runs, so those it waits for run too, in whatever order the device starts blocks.
 //
 // Elsewhere: `S` and `cs_merge`.
 
@@ -18,8 +20,9 @@
 
 struct cs_tiles {
     unsigned long long* ticket;
-    // What each tile has told, and its sums, which are read after that: they are too wide to stand in one word with
-    // it. Both sums have a place, because the first may be read while the second is written.
+    // What each tile has told, and its sums, which are read after that: they are too wide to stand
+    // in one word with it. Both sums have a place, because the first may be read while the second
+    // is written.
     u32* told;
     S* own;
     S* all;
@@ -49,9 +52,10 @@ CS_FN void cs_show(S* at, S sum) {
     for (u32 word = 0; word < sizeof(S) / 8; ++word) ((volatile u64*)at)[word] = shown.words[word];
 }
 
-// The nearest tile before the one number `tile`, which is not the first, that told the sum of all, where those
-// between the two told their own. `told` is that of the first tile of their line. The threads of a warp come here
-// together; what the tiles told may be read once all threads that read it are behind a fence.
+// The nearest tile before the one number `tile`, which is not the first, that told the sum of all,
+// where those between the two told their own. `told` is that of the first tile of their line. The
+// threads of a warp come here together; what the tiles told may be read once all threads that read
+// it are behind a fence.
 CS_FN u64 cs_nearest(const u32* told, u64 tile) {
     const u32 lane = threadIdx.x % 32;
     u64 end = tile;
@@ -73,8 +77,8 @@ CS_FN u64 cs_nearest(const u32* told, u64 tile) {
     }
 }
 
-// The sum of all before the one number `tile`, where the tile number `nearest` told the sum of all. The sums of tiles
-// are `step` apart.
+// The sum of all before the one number `tile`, where the tile number `nearest` told the sum of all.
+// The sums of tiles are `step` apart.
 CS_FN S cs_before(const S* own, const S* all, u64 step, u64 nearest, u64 tile) {
     S sum = cs_seen(all + nearest * step);
     for (u64 next = nearest + 1; next < tile; next += 4) {

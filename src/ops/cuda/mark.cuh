@@ -10,8 +10,8 @@ kernel(const label_t* __restrict__ labels, word_t* __restrict__ to, Walk<RANK, 1
         index_t at[1];
         place(walk, row, at);
         const label_t label = labels[at[0]];
-        // Classes are counted from 0 alone: a negative one is above every length. Of a class that there is
-        // not, one of the row's threads tells.
+        // Classes are counted from 0 alone: a negative one is above every length. Of a class that
+        // there is not, one of the row's threads tells.
         const bool known = (u64)label < axis.length;
         if (!known && column == 0) {
             reported((u64)label, axis);

@@ -25,8 +25,8 @@ pub(super) fn element_of<T: AnyElement>(array: &Array<T>, index: usize) -> Devic
     DevicePtr(array.buffer().address().wrapping_add(bytes as u64))
 }
 
-/// A new array of `shape` on `device`, whose elements `write` launches the writing of, all of them, on the
-/// thread's current stream. Where there are none, nothing is launched.
+/// A new array of `shape` on `device`, whose elements `write` launches the writing of, all of them,
+/// on the thread's current stream. Where there are none, nothing is launched.
 #[track_caller]
 pub(super) fn computed<T: AnyElement>(
     device: &Device,
@@ -66,8 +66,8 @@ pub(super) fn allocate_for(
     Ok((buffer, output))
 }
 
-/// New memory for kernels to write to; every one of theirs comes from here, so that a graph keeps what it
-/// uses.
+/// New memory for kernels to write to; every one of theirs comes from here, so that a graph keeps
+/// what it uses.
 #[track_caller]
 pub(super) fn scratch(device: &Device, size_bytes: usize) -> Result<Buffer> {
     scratch_at(device, size_bytes, Location::caller())

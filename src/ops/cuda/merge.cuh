@@ -1,7 +1,8 @@
 // Merging the totals of several threads. Elsewhere: `Total` and `cs_join`.
 
-// Of `lanes` threads side by side, a power of two of which the first `valid` have totals. All threads of
-// the block come here together; the first of the lanes gets the result. `room` has a place a warp.
+// Of `lanes` threads side by side, a power of two of which the first `valid` have totals. All
+// threads of the block come here together; the first of the lanes gets the result. `room` has a
+// place a warp.
 CS_FN Total cs_merged_beside(Total total, u32 lane, u32 lanes, u32 valid, Total* room) {
     const u32 width = lanes < 32 ? lanes : 32;
     const u32 before = lane - lane % width;

@@ -1,5 +1,5 @@
-// Softmax and its logarithm, where the scale and the sum of each line are known. Elsewhere: as of the
-// lines that fit.
+// Softmax and its logarithm, where the scale and the sum of each line are known. Elsewhere: as of
+// the lines that fit.
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const u64 count, const u64 length, const u64 inner,

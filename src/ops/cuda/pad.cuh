@@ -1,7 +1,7 @@
 // Copies an operand into the middle of the output, and writes one value around it.
 
-/// The output's length, with what a division by it takes; where the operand begins along it, its length and
-/// its step.
+/// The output's length, with what a division by it takes; where the operand begins along it, its
+/// length and its step.
 struct Padded {
     Axis<1> axis;
     index_t before;

@@ -5,7 +5,8 @@ kernel(const word_t* __restrict__ from, const i64* __restrict__ indices, word_t*
        Picked axis, u64 count) {
     const index_t step = all_threads();
     for (index_t number = thread_number(); number < count; number += UNROLLED * step) {
-        // All indices are read, then all words, then the first is written, so that their reads overlap.
+        // All indices are read, then all words, then the first is written, so that their reads
+        // overlap.
         index_t places[UNROLLED];
         i64 picked[UNROLLED];
         word_t words[UNROLLED];

@@ -1,4 +1,5 @@
-//! What every kernel's text begins with: the element types, their arithmetic, conversions and functions.
+//! What every kernel's text begins with: the element types, their arithmetic, conversions and
+//! functions.
 
 use crate::device::cuda::KernelSource;
 
@@ -9,7 +10,8 @@ const FUNCTIONS: &str = include_str!("prelude/functions.cuh");
 const COMPLEX: &str = include_str!("prelude/complex.cuh");
 const LITERALS: &str = include_str!("prelude/literals.cuh");
 
-/// The kernel that `text` is, with what it relies on before it; `name` is what error messages call it.
+/// The kernel that `text` is, with what it relies on before it; `name` is what error messages call
+/// it.
 pub(super) fn source(name: String, text: &str) -> KernelSource {
     // Only functions that users write have numbers without a type.
     let has_literals = ["cs_literal", "cs_common"]

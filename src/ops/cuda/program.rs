@@ -1,7 +1,8 @@
 //! An expression over a frame as a device function, and the operands that it takes.
 //!
-//! The text depends on the functions and types of the formula and on the form alone, so that it is written once
-//! for each form; making a program and its arguments is cheap. Every member of `Operands` takes eight bytes.
+//! The text depends on the functions and types of the formula and on the form alone, so that it is
+//! written once for each form; making a program and its arguments is cheap. Every member of
+//! `Operands` takes eight bytes.
 
 mod crossed;
 mod text;
@@ -31,7 +32,8 @@ struct Form {
     is_wide: bool,
     /// Whether several elements are read at once.
     is_packed: bool,
-    /// The operands that repeat one element along the last axis, as bits, where several are read at once.
+    /// The operands that repeat one element along the last axis, as bits, where several are read at
+    /// once.
     repeated: u32,
 }
 
@@ -47,8 +49,9 @@ impl Form {
 
 /// An expression over a frame: its elements are numbered in row-major order of the frame's axes.
 ///
-/// Invariant: `places` has a place for each array of the formula, in its order, and after them one for
-/// each target, where there are some; all have the strides of `dims`, as many as the form's rank.
+/// Invariant: `places` has a place for each array of the formula, in its order, and after them one
+/// for each target, where there are some; all have the strides of `dims`, as many as the form's
+/// rank.
 #[derive(Clone, Debug)]
 pub(super) struct Program<'a> {
     formula: &'a Formula<'a>,
@@ -64,8 +67,8 @@ pub(super) struct Program<'a> {
 const IN_ORDER: [usize; MAX_RANK] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 impl<'a> Program<'a> {
-    /// `formula` over the axes of `shape` in the order of `axes`, which names each once; every operand must
-    /// broadcast to `shape`.
+    /// `formula` over the axes of `shape` in the order of `axes`, which names each once; every
+    /// operand must broadcast to `shape`.
     pub(super) fn new(formula: &'a Formula<'a>, shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
         Self::over(formula, shape, axes, &[])
     }
@@ -75,7 +78,8 @@ impl<'a> Program<'a> {
         Self::new(formula, shape, IN_ORDER)
     }
 
-    /// `formula` in row-major order of `target`, whose elements are found beside those of the operands.
+    /// `formula` in row-major order of `target`, whose elements are found beside those of the
+    /// operands.
     pub(super) fn onto(formula: &'a Formula<'a>, target: Operand<'_>) -> Self {
         Self::onto_all(formula, &[target])
     }
@@ -122,8 +126,8 @@ impl<'a> Program<'a> {
         program
     }
 
-    /// Several elements are read at once where each operand stands so, or repeats one. Of several results one by one:
-    /// what reads and writes so many arrays has enough under way.
+    /// Several elements are read at once where each operand stands so, or repeats one. Of several
+    /// results one by one: what reads and writes so many arrays has enough under way.
     fn choose_packs(&mut self) {
         if self.targets > 1 {
             let [length] = self.dims[..] else { return };
@@ -152,8 +156,8 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Whether whole words can be read of every operand that does not repeat one element along the axis
-    /// `last`.
+    /// Whether whole words can be read of every operand that does not repeat one element along the
+    /// axis `last`.
     fn are_aligned(&self, last: usize) -> bool {
         let mut places = self.places.iter();
         places.all(|place| {
@@ -228,8 +232,8 @@ impl Strided {
         }
     }
 
-    /// Whether `width` elements that begin at a multiple of so many along the axis `last` make whole words,
-    /// wherever along the axes before it.
+    /// Whether `width` elements that begin at a multiple of so many along the axis `last` make
+    /// whole words, wherever along the axes before it.
     fn is_aligned(&self, width: usize, last: usize) -> bool {
         let word = (width * self.element_bytes).min(16);
         let mut outer = self.strides[..last].iter();
@@ -242,8 +246,8 @@ fn first_of(address: u64, layout: &Layout, element_bytes: usize) -> u64 {
     address.wrapping_add(layout.offset().wrapping_mul(element_bytes) as u64)
 }
 
-/// The lengths of the fewest axes that all places can be walked along, of which the strides stay. Axes
-/// along which every place goes on where the one inside ends become one.
+/// The lengths of the fewest axes that all places can be walked along, of which the strides stay.
+/// Axes along which every place goes on where the one inside ends become one.
 fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Strided]) -> Vec<usize> {
     let mut dims: Vec<usize> = Vec::with_capacity(axes.len());
     for (from, &axis) in axes.iter().enumerate() {
@@ -294,13 +298,14 @@ fn reaches_far(dims: &[usize], places: &[Strided]) -> bool {
     count.is_none_or(|count| count > FAR) || places.iter().any(|place| reach(place) > FAR)
 }
 
-/// How many elements are read at once where they can be: 16 bytes of the largest, and at least four.
+/// How many elements are read at once where they can be: 16 bytes of the largest, and at least
+/// four.
 fn width_of(largest: usize) -> usize {
     (16 / largest).max(4)
 }
 
-/// The multiplier and the shift by which `cs_quotient` divides numbers below 2^31 by `length`, from 1 to
-/// 2^31.
+/// The multiplier and the shift by which `cs_quotient` divides numbers below 2^31 by `length`, from
+/// 1 to 2^31.
 pub(super) fn inverse(length: usize) -> (u32, u32) {
     let length = length as u64;
     let shift = length.next_power_of_two().trailing_zeros().min(31);

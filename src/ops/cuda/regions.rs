@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::ops::index::{Triangle, onto_diagonal};
 use crate::ops::order::CudaOrder;
 
-/// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
+/// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of
+/// `value`.
 #[track_caller]
 pub(in crate::ops) fn padded<T: AnyElement>(
     order: CudaOrder<'_>,

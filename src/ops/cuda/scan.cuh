@@ -1,8 +1,9 @@
-// Running sums along lines, each of which is read and written at once. `CS_WAY` says who sums a line: 0, `lanes`
-// threads of a warp; 1, a block; 2, a thread, where elements of a line stand apart.
+// Running sums along lines, each of which is read and written at once. `CS_WAY` says who sums a
+// line: 0, `lanes` threads of a warp; 1, a block; 2, a thread, where elements of a line stand
+// apart.
 //
-// Elsewhere: `T`, `element`, `Operands` and `index_t` of the expression; `S`, the type of sums on the way,
-// of which the first member is a `W`, and `R`, that of the result.
+// Elsewhere: `T`, `element`, `Operands` and `index_t` of the expression; `S`, the type of sums on
+// the way, of which the first member is a `W`, and `R`, that of the result.
 
 struct cs_scans {
     // Elements of a line, how far apart they are, and how many lines there are.

@@ -1,6 +1,7 @@
-//! Running sums and products, which read and write each element once. Each is added up in the type that the host adds
-//! up in. Which sums are merged with which depends on the shape alone: where long lanes are cut into tiles, a tile's
-//! sum is merged with that of all tiles before it, which are merged in their order, whoever does it and when.
+//! Running sums and products, which read and write each element once. Each is added up in the type
+//! that the host adds up in. Which sums are merged with which depends on the shape alone: where
+//! long lanes are cut into tiles, a tile's sum is merged with that of all tiles before it, which
+//! are merged in their order, whoever does it and when.
 
 #[cfg(test)]
 mod tests;
@@ -67,8 +68,8 @@ pub(in crate::ops) fn running_products<T: AnyElement>(
     })
 }
 
-/// Launches the writing of the sums along `axis` of `program`, which is in row-major order of `shape`, to the
-/// address `results`; there are some.
+/// Launches the writing of the sums along `axis` of `program`, which is in row-major order of
+/// `shape`, to the address `results`; there are some.
 #[track_caller]
 pub(super) fn scan_into(
     workspace: Workspace<'_>,
@@ -327,7 +328,8 @@ impl Split {
                 blocks: count.div_ceil(BLOCK),
             };
         }
-        // No more threads than a lane has work for, nor so many that those of one row do not stand together.
+        // No more threads than a lane has work for, nor so many that those of one row do not stand
+        // together.
         let most = BLOCK / lanes.inner.next_power_of_two().min(BLOCK);
         let threads = length.div_ceil(rows).next_power_of_two().min(most);
         let parts = length.div_ceil(threads * rows);

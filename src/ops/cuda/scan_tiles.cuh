@@ -1,10 +1,13 @@
-// Running sums along long lines, of which the device has too few to give each a block or a thread: lines are cut
-// into tiles, which are read and written once. `CS_WAY` says what a tile is: 3, a piece of a line, of a block; 4,
-// where elements of a line stand apart, pieces of several lines side by side, each of `lanes` threads of a block.
+// Running sums along long lines, of which the device has too few to give each a block or a thread:
+// lines are cut into tiles, which are read and written once. `CS_WAY` says what a tile is: 3, a
+// piece of a line, of a block; 4, where elements of a line stand apart, pieces of several lines
+// side by side, each of `lanes` threads of a block.
 //
-// Elsewhere: as of lines that are summed at once, `cs_tiles` and how a tile learns what is before it.
+// Elsewhere: as of lines that are summed at once, `cs_tiles` and how a tile learns what is before
+// it.
 
-// The number of the next tile, for all threads of the block. `room` is theirs until the next barrier.
+// The number of the next tile, for all threads of the block. `room` is theirs until the next
+// barrier.
 CS_FN u64 cs_next_tile(const cs_tiles& tiles, unsigned long long* room) {
     __syncthreads();
     if (threadIdx.x == 0) *room = atomicAdd(tiles.ticket, 1ull);
@@ -20,7 +23,8 @@ CS_FN u64 cs_next_tile(const cs_tiles& tiles, unsigned long long* room) {
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles tiles) {
     __shared__ unsigned long long ticket;
-    // The sums of what each warp reads at once, and then those of all before, in the tile and in all.
+    // The sums of what each warp reads at once, and then those of all before, in the tile and in
+    // all.
     __shared__ S room[CS_TOGETHER * CS_WARPS];
     __shared__ S before_tile;
     static_assert(CS_TOGETHER * CS_WARPS == 64, "two sums for each thread of a warp");

@@ -1,6 +1,6 @@
-// Softmax and its logarithm of lines that fit a block's own memory: `lanes` threads have a line each, and
-// read and write it once. `CS_LOG` says whether the logarithm is wanted, and `CS_PACKED` whether lines are whole packs,
-// which are read and written at once.
+// Softmax and its logarithm of lines that fit a block's own memory: `lanes` threads have a line
+// each, and read and write it once. `CS_LOG` says whether the logarithm is wanted, and `CS_PACKED`
+// whether lines are whole packs, which are read and written at once.
 //
 // Elsewhere: `T`, `I`, `element`, `Operands` and `index_t` of the expression, and `A`, what it is
 // computed in.
@@ -58,7 +58,8 @@ kernel(const Operands operands, const cs_lines all, I* results) {
     const u32 lanes = (u32)all.lanes, side = CS_THREADS / lanes;
     const u32 lane = threadIdx.x % lanes, place = threadIdx.x / lanes;
     const index_t length = (index_t)all.length;
-    // The first elements of all units, then the second ones: threads side by side have different banks.
+    // The first elements of all units, then the second ones: threads side by side have different
+    // banks.
     A* const own = (A*)cs_shared + (u64)place * length;
     const index_t units = length / CS_UNIT;
     for (u64 tile = blockIdx.x; tile * side < all.lines; tile += gridDim.x) {

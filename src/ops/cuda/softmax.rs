@@ -1,5 +1,6 @@
-//! Softmax and its logarithm. A lane that fits a block's own memory is read and written once. Of others a first pass
-//! finds the scale and the sum, both at once, and a second one makes the results.
+//! Softmax and its logarithm. A lane that fits a block's own memory is read and written once. Of
+//! others a first pass finds the scale and the sum, both at once, and a second one makes the
+//! results.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ const LANES: &str = include_str!("softmax.cuh");
 const PARTS: &str = include_str!("softmax_parts.cuh");
 const NORMAL: &str = include_str!("normal.cuh");
 
-/// The bytes of a block's own memory that lanes may take: so few that several blocks run side by side.
+/// The bytes of a block's own memory that lanes may take: so few that several blocks run side by
+/// side.
 const ROOM_BYTES: usize = 32 << 10;
 
 /// The most blocks of lanes; where there are more lanes, blocks go on with the next.
@@ -252,8 +254,8 @@ struct Split {
 }
 
 impl Split {
-    /// Of elements that take `element_bytes` of a block's own memory, and of which `width` are read at once; `None`
-    /// where lanes do not fit.
+    /// Of elements that take `element_bytes` of a block's own memory, and of which `width` are read
+    /// at once; `None` where lanes do not fit.
     fn new(lanes: Lanes, element_bytes: usize, width: usize) -> Option<Self> {
         const BLOCK: usize = THREADS as usize;
         /// Fewer lanes than this do not fill a device with a warp for each.

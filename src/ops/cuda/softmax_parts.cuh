@@ -1,9 +1,11 @@
-// Softmax and its logarithm of long lines: a first launch reads each line for the largest of its elements and the sum
-// of their exponentials, both at once (Milakov and Gimelshein, 2018), and a second one reads and writes it. Blocks
-// have parts of a line. `CS_WRITES` says which launch this is, and `CS_LOG` whether the logarithm is wanted.
+// Softmax and its logarithm of long lines: a first launch reads each line for the largest of its
+// elements and the sum of their exponentials, both at once (Milakov and Gimelshein, 2018), and a
+// second one reads and writes it. Blocks have parts of a line. `CS_WRITES` says which launch this
+// is, and `CS_LOG` whether the logarithm is wanted.
 //
-// Elsewhere: `T`, `I`, `element`, `Operands` and `index_t` of the expression, and of packs `CS_WIDTH` and `elements`;
-// `A`, what it is computed in; `Total`, an `exponents` of `f64`, and how threads merge theirs.
+// Elsewhere: `T`, `I`, `element`, `Operands` and `index_t` of the expression, and of packs
+// `CS_WIDTH` and `elements`; `A`, what it is computed in; `Total`, an `exponents` of `f64`, and how
+// threads merge theirs.
 
 #ifndef CS_WIDTH
 #define CS_WIDTH 1
@@ -17,7 +19,8 @@ struct cs_parts {
     u64 parts, part_length;
 };
 
-// The elements of a part of a line: those before the first whole pack, the whole packs, and those behind them.
+// The elements of a part of a line: those before the first whole pack, the whole packs, and those
+// behind them.
 struct cs_range {
     index_t begin, first_pack, end_pack, end;
     CS_FN cs_range(const cs_parts& all, u64 line) {
@@ -39,7 +42,8 @@ struct cs_range {
     }
 };
 
-// Calls `pack` for the packs of this thread, several of them at a time, and `single` for its elements outside of packs.
+// Calls `pack` for the packs of this thread, several of them at a time, and `single` for its
+// elements outside of packs.
 template <class Single, class Packs>
 CS_FN void cs_each(const Operands& operands, const cs_range& range, Single single, Packs packs) {
     const index_t head = range.begin + threadIdx.x, tail = range.tail() + threadIdx.x;
@@ -60,8 +64,8 @@ CS_FN A cs_larger(A a, A b) { return b > a || b != b ? b : a; }
 
 #if !CS_WRITES
 
-// The largest element so far, and the sum of exponentials of what each is less than that. The sum is wide, so that its
-// rounding does not grow with the line.
+// The largest element so far, and the sum of exponentials of what each is less than that. The sum
+// is wide, so that its rounding does not grow with the line.
 struct cs_online {
     A scale;
     f64 sum;

@@ -1,8 +1,8 @@
-// Sorting lines of up to `CS_ITEMS` elements in a block's own memory, by a network of comparisons in which
-// the lower of two places always gets the lesser item (Batcher's, with the first step of each merge
-// turned round). Items are keys with the places that they come from, so that no two are equal, and what
-// a network does to them is stable. A line has `padded` places, a power of two, and a block `together`
-// lines.
+// Sorting lines of up to `CS_ITEMS` elements in a block's own memory, by a network of comparisons
+// in which the lower of two places always gets the lesser item (Batcher's, with the first step of
+// each merge turned round). Items are keys with the places that they come from, so that no two are
+// equal, and what a network does to them is stable. A line has `padded` places, a power of two, and
+// a block `together` lines.
 
 #if CS_WIDE
 struct item_t {

@@ -1,5 +1,5 @@
-//! Sorting along an axis, by the keys of the elements: short lanes by a network of comparisons, in one
-//! launch, and longer ones digit by digit.
+//! Sorting along an axis, by the keys of the elements: short lanes by a network of comparisons, in
+//! one launch, and longer ones digit by digit.
 
 mod digits;
 #[cfg(test)]
@@ -42,8 +42,8 @@ pub(in crate::ops) fn sorted<T: Element>(
     })
 }
 
-/// The positions of the elements along the axis `at` of `array` in order, equal ones in their own, of
-/// those that come first: as many as this axis of `shape` is long.
+/// The positions of the elements along the axis `at` of `array` in order, equal ones in their own,
+/// of those that come first: as many as this axis of `shape` is long.
 #[track_caller]
 pub(in crate::ops) fn ranked<T: Element>(
     order: CudaOrder<'_>,
@@ -55,8 +55,8 @@ pub(in crate::ops) fn ranked<T: Element>(
     along(order, array, at, direction, shape, |address| [0, address])
 }
 
-/// Makes an array of `shape` of the sorted lanes along the axis `at`; `target` says of its address where
-/// values go and where positions do.
+/// Makes an array of `shape` of the sorted lanes along the axis `at`; `target` says of its address
+/// where values go and where positions do.
 #[track_caller]
 fn along<T: Element, O: AnyElement>(
     order: CudaOrder<'_>,

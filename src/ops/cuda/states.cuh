@@ -1,7 +1,7 @@
 // What folds and scans keep on the way, and how threads hand it to each other.
 
-// What `shuffle` makes of each word of a value: words of other threads. All threads of the warp must come here
-// together; where there is no such thread, what comes back says nothing.
+// What `shuffle` makes of each word of a value: words of other threads. All threads of the warp
+// must come here together; where there is no such thread, what comes back says nothing.
 template <class S, class F>
 CS_FN S cs_shuffled(S value, F shuffle) {
     union {
@@ -76,8 +76,8 @@ CS_FN A cs_value(cs_product<A> a) {
     return a.product;
 }
 
-// A sum and what rounding took from it, by Knuth's TwoSum: the error of a sum does not grow with the
-// number of what is merged.
+// A sum and what rounding took from it, by Knuth's TwoSum: the error of a sum does not grow with
+// the number of what is merged.
 template <class A>
 struct cs_compensated {
     A sum, error;
@@ -153,9 +153,9 @@ CS_FN cs_block<A> cs_stepped(cs_block<A> a, A value) {
     return cs_block<A>{a.shift, a.sum + distance, a.squares + distance * distance};
 }
 
-// How many elements there were, their mean as a sum of two numbers, and the sum of the squares of their
-// distances from it. One number would do where blocks are long; here their means differ by less than the
-// rounding of a mean that is large.
+// How many elements there were, their mean as a sum of two numbers, and the sum of the squares of
+// their distances from it. One number would do where blocks are long; here their means differ by
+// less than the rounding of a mean that is large.
 struct cs_moments {
     double count, mean, rest, squares;
 };
@@ -187,8 +187,8 @@ CS_FN cs_moments cs_merge(cs_moments a, cs_moments b) {
                     a.squares + b.squares + apart * apart * a.count * share);
 }
 
-// Sums of squares of the elements of each size (Anderson, 2017); only values of `f64` have squares that
-// do not fit `f64`.
+// Sums of squares of the elements of each size (Anderson, 2017); only values of `f64` have squares
+// that do not fit `f64`.
 struct cs_squares {
     double large, middle, small;
 };
@@ -230,8 +230,8 @@ CS_FN double cs_root(cs_squares a) {
     return middle;
 }
 
-// exp(x - `scale`), summed over several x. The scale is the largest x, which may be infinite: where x
-// equals it, their distance is taken as 0.
+// exp(x - `scale`), summed over several x. The scale is the largest x, which may be infinite: where
+// x equals it, their distance is taken as 0.
 template <class A>
 struct cs_exponents {
     A scale, sum;

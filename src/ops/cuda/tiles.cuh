@@ -1,5 +1,5 @@
-// Copies words where those that stand side by side in one operand stand apart in the other: by square tiles
-// in shared memory, which are read along one axis and written along the other.
+// Copies words where those that stand side by side in one operand stand apart in the other: by
+// square tiles in shared memory, which are read along one axis and written along the other.
 
 /// Both axes of the tiles: their lengths, and the steps of what is read and of what is written.
 struct Plane {

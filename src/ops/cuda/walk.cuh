@@ -1,7 +1,7 @@
 // Where the elements of several operands stand that are numbered in row-major order of common axes.
 //
-// `index_t` is unsigned, of 32 bits where every number and every place fits 31, else of 64. Places wrap on
-// the way, as steps may be negative, and end within their operands.
+// `index_t` is unsigned, of 32 bits where every number and every place fits 31, else of 64. Places
+// wrap on the way, as steps may be negative, and end within their operands.
 
 /// The length of an axis with what a division by it takes, and the steps of the operands along it.
 template <int OPERANDS>
@@ -12,7 +12,8 @@ struct Axis {
     index_t steps[OPERANDS];
 };
 
-/// Invariant: axes that are there to fill the rank are outermost, so nothing is left for them to divide.
+/// Invariant: axes that are there to fill the rank are outermost, so nothing is left for them to
+/// divide.
 template <int AXES, int OPERANDS>
 struct Walk {
     index_t first[OPERANDS];

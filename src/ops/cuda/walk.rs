@@ -13,8 +13,8 @@ const RANKS: [usize; 5] = [1, 2, 3, 5, 9];
 /// Words that a thread of most kernels reads before it writes the first.
 const UNROLLED: usize = 4;
 
-/// How a kernel numbers elements: over how many axes, and whether its numbers need more than 31 bits. Each is
-/// a form of the kernel.
+/// How a kernel numbers elements: over how many axes, and whether its numbers need more than 31
+/// bits. Each is a form of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbering {
     rank: usize,
@@ -22,7 +22,8 @@ pub(super) struct Numbering {
 }
 
 impl Numbering {
-    /// For walks of up to `rank` axes, and numbers and indices of elements that are all below `limit`.
+    /// For walks of up to `rank` axes, and numbers and indices of elements that are all below
+    /// `limit`.
     pub(super) fn new(rank: usize, limit: usize) -> Self {
         let rank = RANKS.into_iter().find(|&own| rank <= own);
         Self {

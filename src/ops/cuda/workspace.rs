@@ -9,7 +9,8 @@ use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
 use crate::ops::order::CudaOrder;
 
-/// What an operation of several launches needs: its place in the order of streams, and temporary memory.
+/// What an operation of several launches needs: its place in the order of streams, and temporary
+/// memory.
 #[derive(Clone, Copy)]
 pub(super) struct Workspace<'a> {
     pub(super) order: CudaOrder<'a>,
@@ -26,8 +27,8 @@ impl<'a> Workspace<'a> {
         }
     }
 
-    /// Memory for `count` things of `bytes_each`. It may be dropped once what uses it has been launched:
-    /// whoever gets it next is ordered after that.
+    /// Memory for `count` things of `bytes_each`. It may be dropped once what uses it has been
+    /// launched: whoever gets it next is ordered after that.
     #[track_caller]
     pub(super) fn allocate(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
         let size_bytes = count.saturating_mul(bytes_each);
@@ -45,7 +46,8 @@ impl<'a> Workspace<'a> {
         Ok(buffer)
     }
 
-    /// Compiles what is not known yet of the kernels that are going to be launched, all at the same time.
+    /// Compiles what is not known yet of the kernels that are going to be launched, all at the same
+    /// time.
     pub(super) fn prepare(&self, kernels: &[(KernelKey, &dyn Fn() -> KernelSource)]) {
         self.order.gpu.prepare(kernels);
     }

@@ -13,8 +13,8 @@ use crate::ops::formula::Formula;
 use crate::ops::reductions::sum_of;
 use crate::ops::tree::Operand;
 
-/// The contribution summed over the axes along which `layout` has one element where the contribution has several, and over
-/// those that repeat an element.
+/// The contribution summed over the axes along which `layout` has one element where the
+/// contribution has several, and over those that repeat an element.
 #[track_caller]
 pub(super) fn folded(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
     let lead = contribution.layout.ndim() - layout.ndim();
@@ -35,7 +35,8 @@ pub(super) fn folded(contribution: AnyArray, layout: &Layout) -> Result<AnyArray
     Ok(summed.seen(Layout::contiguous(&dims)?))
 }
 
-/// How the elements of a contribution to `part` of values stand, seen as all of these; `None` where it is not all of them.
+/// How the elements of a contribution to `part` of values stand, seen as all of these; `None` where
+/// it is not all of them.
 pub(super) fn as_whole(contribution: &AnyArray, part: &Layout, whole: &Layout) -> Option<Layout> {
     if contribution.layout.shape() != part.shape() {
         return None;
@@ -50,7 +51,8 @@ pub(super) fn as_whole(contribution: &AnyArray, part: &Layout, whole: &Layout) -
     contribution.layout.permute(&axes).ok()
 }
 
-/// Which axes of `part` are those of `whole`, where it has the same elements in another order of axes.
+/// Which axes of `part` are those of `whole`, where it has the same elements in another order of
+/// axes.
 fn permutation(part: &Layout, whole: &Layout) -> Option<Vec<usize>> {
     if part.ndim() != whole.ndim() || part.offset() != 0 {
         return None;
@@ -91,8 +93,8 @@ pub(super) fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) ->
     })
 }
 
-/// `sum` with `contribution` added to a part, as one step of the tape: the gradient of the sum is that of the result, and that of the
-/// contribution is its part.
+/// `sum` with `contribution` added to a part, as one step of the tape: the gradient of the sum is
+/// that of the result, and that of the contribution is its part.
 #[track_caller]
 pub(super) fn followed_part(
     sum: AnyArray,
@@ -197,7 +199,8 @@ fn overlapping_axis(part: &Layout) -> usize {
     axis.expect("several elements have an axis")
 }
 
-/// Adds the contribution to what `layout` selects of `sum`, if nothing else has that memory and no element is there twice.
+/// Adds the contribution to what `layout` selects of `sum`, if nothing else has that memory and no
+/// element is there twice.
 #[track_caller]
 fn store_sum(
     sum: AnyArray,

@@ -22,7 +22,8 @@ use crate::ops::reductions::sum_of;
 pub(super) struct Derivation {
     pub(super) graph: Graph,
     pub(super) derived: Vec<Derived>,
-    /// The operands of the formula that gradients are computed from, by their number; none where it is not needed.
+    /// The operands of the formula that gradients are computed from, by their number; none where it
+    /// is not needed.
     pub(super) saved: Vec<Option<AnyArray>>,
     /// What all broadcasts to.
     pub(super) shape: Shape,
@@ -45,7 +46,8 @@ impl Derivation {
         }
     }
 
-    /// Whether anything of what a result is computed from is needed: what [`Given::Result`] with that number stands for.
+    /// Whether anything of what a result is computed from is needed: what [`Given::Result`] with
+    /// that number stands for.
     pub(super) fn needs_result(&self, number: usize) -> bool {
         let wanted = wanted(&self.graph, self.derived.iter().map(|own| own.gradient));
         let terms = self.graph.terms.iter().zip(&wanted);
@@ -92,8 +94,8 @@ impl Derivation {
         Ok(formula)
     }
 
-    /// Adds the gradients of all operands. The last may be written over `spare`, one of the arrays that are given, if nothing
-    /// else has its memory.
+    /// Adds the gradients of all operands. The last may be written over `spare`, one of the arrays
+    /// that are given, if nothing else has its memory.
     #[track_caller]
     pub(super) fn pass_back<'a>(
         &'a self,
@@ -166,8 +168,8 @@ impl Derivation {
         sum_of(formula, &self.shape, axes)?.converted(dtype)
     }
 
-    /// The results of `formula`; a single one in the memory of `spare`, of which an operand may be read, if nothing else has it and both
-    /// are of one size.
+    /// The results of `formula`; a single one in the memory of `spare`, of which an operand may be
+    /// read, if nothing else has it and both are of one size.
     #[track_caller]
     fn evaluated(
         &self,
@@ -254,7 +256,8 @@ fn saved_operands(
     saved
 }
 
-/// An evaluation of a formula: while it runs, nothing is followed, and then the step that passes gradients back is recorded.
+/// An evaluation of a formula: while it runs, nothing is followed, and then the step that passes
+/// gradients back is recorded.
 #[must_use]
 pub(in crate::ops) struct Evaluation(Option<Running>);
 
@@ -348,7 +351,8 @@ impl Running {
             let saved_bytes = bytes_of(derivation.saved.iter().chain(&kept));
             let backward = move |upstream: Upstream, gradients: &mut Gradients| {
                 if !upstream.iter().all(Option::is_some) {
-                    // Of a result that nothing was computed from, not even a 0 is to meet an infinite derivative.
+                    // Of a result that nothing was computed from, not even a 0 is to meet an
+                    // infinite derivative.
                     let has_gradient = |number: usize| upstream[number].is_some();
                     (derivation.graph, derivation.derived) =
                         forward.derive_results(has_gradient)?;

@@ -19,7 +19,8 @@ use crate::ops::formula::Formula;
 use crate::ops::index::concat;
 use crate::ops::reductions::sum_of;
 
-/// A way of passing gradients back through a fold: the gradient of each element from that of the result.
+/// A way of passing gradients back through a fold: the gradient of each element from that of the
+/// result.
 ///
 /// `g` is the gradient of the result and `r` the result, both broadcast over what was folded; `x`
 /// is the element. Some need a sum of their own over the folded axes, `s`; for products `s` is that
@@ -55,7 +56,8 @@ impl Rule {
         })
     }
 
-    /// The gradient of an element, and what `s` is the sum of where it is needed: of the folds of real and complex numbers alike.
+    /// The gradient of an element, and what `s` is the sum of where it is needed: of the folds of
+    /// real and complex numbers alike.
     fn of_numbers<'g, T: Number>(self, of: Elements<'g, T>) -> Option<ByRule<'g, T>> {
         let Elements { x, g, s, count, .. } = of;
         Some(match self {
@@ -187,7 +189,8 @@ fn in_graph<T>((gradient, summand): ByRule<'_, T>) -> Terms {
     }
 }
 
-/// A fold of a formula: while it runs, nothing is followed, and then the step that passes gradients back is recorded.
+/// A fold of a formula: while it runs, nothing is followed, and then the step that passes gradients
+/// back is recorded.
 #[must_use]
 pub(in crate::ops) struct Folding(Option<Running>);
 
@@ -363,7 +366,8 @@ impl Derived {
     }
 }
 
-/// For each element the product of the others along `axes`. Nothing is divided by, so that zeros are as any others.
+/// For each element the product of the others along `axes`. Nothing is divided by, so that zeros
+/// are as any others.
 #[track_caller]
 fn products_of_others(x: AnyArray, axes: AxisSet) -> Result<AnyArray> {
     // As the products themselves in double precision: those of a part may be beyond narrow floats.

@@ -163,7 +163,8 @@ pub(crate) struct Gradients {
 
 /// Who has places for gradients, so that they are written where they are to be.
 pub(crate) trait Placer: fmt::Debug {
-    /// Elements for the gradient of the value of that number, of its shape: nothing else reads or writes them until it is complete.
+    /// Elements for the gradient of the value of that number, of its shape: nothing else reads or
+    /// writes them until it is complete.
     fn place_of(&self, value: u32) -> Result<Option<AnyArray>>;
 }
 
@@ -187,7 +188,8 @@ impl Gradients {
         Self { placer, ..self }
     }
 
-    /// The place of the gradient `to`, if it has one, is that of all elements of the value, and nothing was added to it yet.
+    /// The place of the gradient `to`, if it has one, is that of all elements of the value, and
+    /// nothing was added to it yet.
     #[track_caller]
     pub(crate) fn place_of(&self, to: &Followed) -> Result<Option<AnyArray>> {
         let Some(placer) = self.placer.as_ref() else {
@@ -215,7 +217,8 @@ impl Gradients {
             .collect()
     }
 
-    /// Returns an error at `call_site`, the line of the present step, if a gradient that it contributed to has a NaN.
+    /// Returns an error at `call_site`, the line of the present step, if a gradient that it
+    /// contributed to has a NaN.
     pub(crate) fn check_anomaly(&mut self, call_site: &'static Location<'static>) -> Result<()> {
         let Some(touched) = &mut self.touched else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! A formula and what is derived from it, as terms that own nothing: the same for every dtype and for memory that is not
-//! there yet.
+//! A formula and what is derived from it, as terms that own nothing: the same for every dtype and
+//! for memory that is not there yet.
 
 use std::any::TypeId;
 
@@ -27,7 +27,8 @@ pub(super) struct Term {
 pub(super) enum TermOf {
     /// An operand of the formula, by its number in this.
     Operand(usize),
-    /// An array that is given when gradients are asked for: a result of the step, or the gradient of one.
+    /// An array that is given when gradients are asked for: a result of the step, or the gradient
+    /// of one.
     Given(Given),
     Scalar(Bits),
     Call(&'static Call, [u32; MOST_OPERANDS]),
@@ -48,13 +49,15 @@ pub(super) struct Graph {
     conversions: Vec<(u32, u32)>,
 }
 
-/// The parts of a gradient, one for each use of what it is of, each with the truth value under which it counts; always if with
-/// none. Where a part does not count, because a choice was made against what it passes back from, it may be anything: infinite
-/// slopes are beside the choice as well as before it.
+/// The parts of a gradient, one for each use of what it is of, each with the truth value under
+/// which it counts; always if with none. Where a part does not count, because a choice was made
+/// against what it passes back from, it may be anything: infinite slopes are beside the choice as
+/// well as before it.
 pub(super) type Contributions = SmallVec<[(u32, Option<u32>); 2]>;
 
 impl Graph {
-    /// The terms of a formula, and what numbers these have here. In the place of a written function stands its body.
+    /// The terms of a formula, and what numbers these have here. In the place of a written function
+    /// stands its body.
     pub(super) fn of(formula: &Formula<'_>) -> (Self, Vec<u32>) {
         let (mut graph, mut numbers) = (Self::default(), Vec::new());
         let mut operands = 0;
@@ -141,7 +144,8 @@ impl Graph {
         self.converted(term, computed_in(dtype))
     }
 
-    /// The sum of a gradient's parts, right wherever the truth value with it holds. It holds where any part counts.
+    /// The sum of a gradient's parts, right wherever the truth value with it holds. It holds where
+    /// any part counts.
     pub(super) fn sum_where_counted(
         &mut self,
         parts: &Contributions,
@@ -172,7 +176,8 @@ impl Graph {
         Some(parts.fold(first, |sum, own| self.add(sum, own)))
     }
 
-    /// Where an operand of a call counts, if the call does where `counts` holds: what was chosen against does not.
+    /// Where an operand of a call counts, if the call does where `counts` holds: what was chosen
+    /// against does not.
     pub(super) fn counts(
         &mut self,
         call: &Call,

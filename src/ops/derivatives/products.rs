@@ -8,8 +8,8 @@ use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::products::matmul_into;
 
-/// A matrix product of two arrays: while it runs, nothing is followed, and then the step that passes gradients back is
-/// recorded.
+/// A matrix product of two arrays: while it runs, nothing is followed, and then the step that
+/// passes gradients back is recorded.
 #[must_use]
 pub(in crate::ops) struct Multiplication(Option<Running>);
 
@@ -89,7 +89,8 @@ impl Running {
                 return Ok(());
             };
             let g = as_matrices::<T>(upstream.into_array(), ranks)?;
-            // First what reads the left operand: it is gone then, where it is an activation, before there is its gradient.
+            // First what reads the left operand: it is gone then, where it is an activation, before
+            // there is its gradient.
             if let (Some(to), Some(left)) = (to_right, kept_left) {
                 let left = as_row(left.into_array::<T>(), ranks[0])?;
                 let gradient = of_right((&left, &g), &to, gradients)?;
@@ -116,8 +117,8 @@ impl Running {
     }
 }
 
-/// The gradient of the right operand: the adjoint of the left one times `g`. Where the right one is a single matrix of many
-/// products, all of them are one.
+/// The gradient of the right operand: the adjoint of the left one times `g`. Where the right one is
+/// a single matrix of many products, all of them are one.
 #[track_caller]
 fn of_right<T: Number>(
     (left, g): (&Array<T>, &Array<T>),
@@ -131,7 +132,8 @@ fn of_right<T: Number>(
     placed_product((&adjoint(left)?, g), to, gradients)
 }
 
-/// A product that is a gradient: in the place that somebody has for it, where there is one and it can be written there.
+/// A product that is a gradient: in the place that somebody has for it, where there is one and it
+/// can be written there.
 #[track_caller]
 fn placed_product<T: Number>(
     (left, right): (&Array<T>, &Array<T>),

@@ -8,8 +8,8 @@ use super::{AnyArray, Followed, Gradients, Pause, StepResult, is_live, record_re
 use crate::array::{AnyElement, Array, Buffer};
 use crate::error::{Error, ErrorCode, Result};
 
-/// An operation whose rule stands beside it: while it runs, nothing is followed, and then the step that passes gradients back is
-/// recorded.
+/// An operation whose rule stands beside it: while it runs, nothing is followed, and then the step
+/// that passes gradients back is recorded.
 #[must_use]
 pub(in crate::ops) struct Ruled(Option<Running>);
 
@@ -27,13 +27,15 @@ pub(in crate::ops) struct Saved {
     bytes: u64,
     /// Handles on the operands and the results, which tell what a tape follows.
     known: Vec<Buffer>,
-    /// Whether all that is kept is one of these, so that gradients of the rule's gradients are right.
+    /// Whether all that is kept is one of these, so that gradients of the rule's gradients are
+    /// right.
     is_followed: bool,
 }
 
 impl Saved {
-    /// An array that the rule computes gradients from: an operand or a result, so that the tape may follow the rule, too. Of any
-    /// other the tape does not know how it depends on the operands, and the rule's gradients have no derivatives.
+    /// An array that the rule computes gradients from: an operand or a result, so that the tape may
+    /// follow the rule, too. Of any other the tape does not know how it depends on the operands,
+    /// and the rule's gradients have no derivatives.
     #[track_caller]
     pub(in crate::ops) fn keep<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         let kept = self.keep_recomputed(array);
@@ -53,7 +55,8 @@ impl Saved {
         Array::from_parts(kept.into_buffer().with_node(node), layout)
     }
 
-    /// An array computed from operands, which the rule computes again where a tape follows these, and else takes from here.
+    /// An array computed from operands, which the rule computes again where a tape follows these,
+    /// and else takes from here.
     #[track_caller]
     pub(in crate::ops) fn keep_recomputed<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         self.bytes += array.size_bytes() as u64;
@@ -93,8 +96,8 @@ impl Ruled {
         running.is_some_and(|running| running.followed[operand].is_some())
     }
 
-    /// Ends it, with its result. Where an operand is followed, `rule` makes what computes the gradients of all operands from that
-    /// of the result, and keeps what it needs for that.
+    /// Ends it, with its result. Where an operand is followed, `rule` makes what computes the
+    /// gradients of all operands from that of the result, and keeps what it needs for that.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish<T: AnyElement, R, C>(
@@ -116,7 +119,8 @@ impl Ruled {
         result
     }
 
-    /// The same of several results, of which any may have no gradient. What `rule` sees of them is not followed.
+    /// The same of several results, of which any may have no gradient. What `rule` sees of them is
+    /// not followed.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish_all<T: AnyElement, R, C, const N: usize>(
@@ -266,8 +270,9 @@ impl Backward for RuleStep {
     }
 }
 
-/// A rule for floats and complex numbers of any type, as `finish` takes one: `by_gradient!(gradient => [expressions])`, where `gradient` is the
-/// array of the type, and an expression gives the gradient of an operand.
+/// A rule for floats and complex numbers of any type, as `finish` takes one: `by_gradient!(gradient
+/// => [expressions])`, where `gradient` is the array of the type, and an expression gives the
+/// gradient of an operand.
 macro_rules! by_gradient {
     ($gradient:ident => [$($result:expr),+ $(,)?]) => {
         move |gradient: $crate::ops::derivatives::AnyArray| {

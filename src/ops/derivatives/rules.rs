@@ -1,12 +1,13 @@
 //! The partial derivatives of the elementwise functions, one row each.
 //!
-//! A row is `Function(arguments; result) => [gradients of the arguments]`, where `g` is the gradient of the result. Where a
-//! function has no derivative, a row gives what the limit from one side is, or as others do: |x| has 0 at 0, as PyTorch's,
-//! and a maximum of two equal values gives each one half, as PyTorch's and JAX's.
+//! A row is `Function(arguments; result) => [gradients of the arguments]`, where `g` is the
+//! gradient of the result. Where a function has no derivative, a row gives what the limit from one
+//! side is, or as others do: |x| has 0 at 0, as PyTorch's, and a maximum of two equal values gives
+//! each one half, as PyTorch's and JAX's.
 //!
-//! The gradient of a complex number x + i y is ∂/∂x + i ∂/∂y, as PyTorch's: what a step of gradient descent goes against. Through a
-//! function with a complex derivative it is multiplied by the conjugate of that (Hjørungnes and Gesbert 2007, "Complex-valued matrix
-//! differentiation").
+//! The gradient of a complex number x + i y is ∂/∂x + i ∂/∂y, as PyTorch's: what a step of gradient
+//! descent goes against. Through a function with a complex derivative it is multiplied by the
+//! conjugate of that (Hjørungnes and Gesbert 2007, "Complex-valued matrix differentiation").
 
 use std::any::TypeId;
 use std::cell::RefCell;
@@ -34,12 +35,14 @@ use crate::ops::elementwise::select::Select;
 use crate::ops::node::call_of;
 use crate::ops::tree::Call;
 
-/// The gradients of a function's operands as terms; none for what has no derivative, or zero everywhere.
+/// The gradients of a function's operands as terms; none for what has no derivative, or zero
+/// everywhere.
 pub(super) type Partials = SmallVec<[Option<u32>; 4]>;
 
 macro_rules! rules {
     ($name:ident of $Bound:ident: $($function:ident($($x:ident),+; $y:ident) $g:ident => [$($partial:expr),+];)+) => {
-        /// The gradients of the operands of a function whose operands and result are of `T`; `None` where no row is its.
+        /// The gradients of the operands of a function whose operands and result are of `T`; `None`
+        /// where no row is its.
         fn $name<T: $Bound>(
             id: TypeId,
             graph: &RefCell<Graph>,
@@ -130,7 +133,8 @@ fn is_flat(id: TypeId) -> bool {
     flat.contains(&id)
 }
 
-/// The gradients of what a complex number is made of, or of a complex number of which a real one is; `None` for other functions.
+/// The gradients of what a complex number is made of, or of a complex number of which a real one
+/// is; `None` for other functions.
 fn of_parts<T: Float>(
     id: TypeId,
     graph: &RefCell<Graph>,

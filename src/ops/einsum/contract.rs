@@ -1,4 +1,5 @@
-//! The contraction of two operands: a product of matrices, or elements that are multiplied as an expression.
+//! The contraction of two operands: a product of matrices, or elements that are multiplied as an
+//! expression.
 
 use std::cmp::Reverse;
 
@@ -18,7 +19,8 @@ pub(super) struct Labelled<T: Number> {
 }
 
 impl<T: Number> Labelled<T> {
-    /// The array with its axes in the order of `order`, of which those that it does not have are of length 1.
+    /// The array with its axes in the order of `order`, of which those that it does not have are of
+    /// length 1.
     #[track_caller]
     fn aligned(&self, order: &[Label]) -> Result<Array<T>> {
         let place = |label: &Label| self.labels.iter().position(|own| own == label);
@@ -64,7 +66,8 @@ impl<T: Number> Product<T> {
     /// The sums over the labels that are not in `order`.
     #[track_caller]
     fn sum(&self, order: &[Label]) -> Result<Array<T>> {
-        // Sums go through memory in its order where their axes stand among the others as they do there.
+        // Sums go through memory in its order where their axes stand among the others as they do
+        // there.
         let last = order.last().map(|&label| self.reach(label));
         let summed = members(self.labels() & !set_of(order));
         let (before, after): (Labels, Labels) =
@@ -249,7 +252,8 @@ impl<T: Number> Contraction<'_, T> {
     }
 }
 
-/// The labels of a set, those first along which elements stand far apart: the order in which they are most often one axis.
+/// The labels of a set, those first along which elements stand far apart: the order in which they
+/// are most often one axis.
 fn by_reach<T: Number>(product: &Product<T>, set: LabelSet) -> Labels {
     let mut labels: Labels = members(set).collect();
     labels.sort_by_key(|&label| Reverse(product.reach(label)));

@@ -85,18 +85,20 @@ tuples! {
     (a Array b Array c Array d Array e Array f Array g Array h Array)
 }
 
-/// The sum of products that `subscripts` say, as NumPy's `einsum`: a letter for each axis of each operand, and after `->`
-/// those of the result, in its order. Elements of equal letters are multiplied, and letters that the result does not have
-/// are summed over.
+/// The sum of products that `subscripts` say, as NumPy's `einsum`: a letter for each axis of each
+/// operand, and after `->` those of the result, in its order. Elements of equal letters are
+/// multiplied, and letters that the result does not have are summed over.
 ///
-/// Without `->`, the result has the letters that occur once, sorted, capitals first. A letter that an operand has twice
-/// is its diagonal. `...` stands for the other axes of an operand, which broadcast, and come first where the result is not
-/// written. As in NumPy, an axis of length 1 broadcasts to the others of its letter. Spaces do not count. There are one to
-/// eight operands; of one of which nothing is summed, the result is a view.
+/// Without `->`, the result has the letters that occur once, sorted, capitals first. A letter that
+/// an operand has twice is its diagonal. `...` stands for the other axes of an operand, which
+/// broadcast, and come first where the result is not written. As in NumPy, an axis of length 1
+/// broadcasts to the others of its letter. Spaces do not count. There are one to eight operands; of
+/// one of which nothing is summed, the result is a view.
 ///
-/// Operands are multiplied two at a time, in the order that takes the fewest multiplications. Where something is summed
-/// over, that is a [`matmul`](Array::matmul); products element by element are one pass, with the sum that follows them.
-/// Integers wrap, and the products of `f16` and `bf16` are summed in `f32`.
+/// Operands are multiplied two at a time, in the order that takes the fewest multiplications. Where
+/// something is summed over, that is a [`matmul`](Array::matmul); products element by element are
+/// one pass, with the sum that follows them. Integers wrap, and the products of `f16` and `bf16`
+/// are summed in `f32`.
 ///
 /// # Examples
 ///
@@ -118,11 +120,13 @@ tuples! {
 ///
 /// # Errors
 ///
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a letter has two lengths, or an operand another number of axes than
-/// letters; [`InvalidArgument`](ErrorKind::InvalidArgument) where another number of operands is named than there is, the
-/// result has a letter twice or one that no operand has, or leaves out `...`, or there are other characters;
-/// [`InvalidShape`](ErrorKind::InvalidShape) where the result, or what comes between, has a rank above 8 or a size that
-/// overflows; [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a letter has two lengths, or an operand
+/// another number of axes than letters; [`InvalidArgument`](ErrorKind::InvalidArgument) where
+/// another number of operands is named than there is, the result has a letter twice or one that no
+/// operand has, or leaves out `...`, or there are other characters;
+/// [`InvalidShape`](ErrorKind::InvalidShape) where the result, or what comes between, has a rank
+/// above 8 or a size that overflows; [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
+/// [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn einsum<'a, O: EinsumOperands<'a>>(subscripts: &str, operands: O) -> Result<Array<O::Item>> {
     sum_products(subscripts, &operands.arrays())

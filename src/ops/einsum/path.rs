@@ -8,7 +8,8 @@ use crate::array::MAX_RANK;
 /// Operands as the bits of their numbers.
 pub(super) type Operands = u8;
 
-/// For each set of operands the half of it that is contracted first by itself, as is the other half.
+/// For each set of operands the half of it that is contracted first by itself, as is the other
+/// half.
 #[derive(Debug)]
 pub(super) struct Path {
     halves: SmallVec<[Operands; 8]>,
@@ -17,8 +18,9 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// The order with the fewest multiplications, and of those with the least memory: found by trying each division of
-    /// each set, those of its parts being known. For eight operands these are 3025.
+    /// The order with the fewest multiplications, and of those with the least memory: found by
+    /// trying each division of each set, those of its parts being known. For eight operands these
+    /// are 3025.
     pub(super) fn new(subscripts: &Subscripts, leaves: &[LabelSet], output: LabelSet) -> Self {
         let sets = 1usize << leaves.len();
         let union = |set: usize| {
@@ -38,7 +40,8 @@ impl Path {
             }
             let mut least = (f64::INFINITY, f64::INFINITY);
             let mut best = set & set.wrapping_neg();
-            // The half with the highest operand is the second one, so that no division is tried twice.
+            // The half with the highest operand is the second one, so that no division is tried
+            // twice.
             let highest = 1 << set.ilog2();
             let mut half = set & !highest;
             let rest = half;

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use crate::array::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A letter, or an axis of an ellipsis: those of `A` to `Z`, then `a` to `z`, then the axes of the ellipsis from the
-/// left, which is also the order of an output that is not named.
+/// A letter, or an axis of an ellipsis: those of `A` to `Z`, then `a` to `z`, then the axes of the
+/// ellipsis from the left, which is also the order of an output that is not named.
 pub(super) type Label = u8;
 
 /// A label an axis.
@@ -32,8 +32,9 @@ pub(super) struct Subscripts {
 impl Subscripts {
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `text` is not of the form of an `einsum` of as many operands,
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where it does not fit their shapes.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `text` is not of the form of an
+    /// `einsum` of as many operands, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where it does not
+    /// fit their shapes.
     #[track_caller]
     pub(super) fn new(text: &str, shapes: &[&Shape]) -> Result<Self> {
         let (inputs, output) = match text.split_once("->") {

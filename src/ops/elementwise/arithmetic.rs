@@ -1,7 +1,7 @@
 //! What the arithmetic operators stand for.
 //!
-//! Integers wrap. The remainder has the sign of the left side, as Rust's `%` and C's `fmod`; NumPy's
-//! has that of the right side.
+//! Integers wrap. The remainder has the sign of the left side, as Rust's `%` and C's `fmod`;
+//! NumPy's has that of the right side.
 
 use crate::ops::declare::function;
 

@@ -39,8 +39,9 @@ where
     }
 }
 
-/// The complex numbers with these real and imaginary parts, which broadcast: of `f32` a `Complex<f32>`, of `f64` a
-/// `Complex<f64>`. The way back is [`Array::re`](crate::Array::re) and [`Array::im`](crate::Array::im).
+/// The complex numbers with these real and imaginary parts, which broadcast: of `f32` a
+/// `Complex<f32>`, of `f64` a `Complex<f64>`. The way back is [`Array::re`](crate::Array::re) and
+/// [`Array::im`](crate::Array::im).
 ///
 /// # Examples
 ///

@@ -33,8 +33,8 @@ impl<T: AnyElement> Function<(bool, T, T)> for Select {
 
 /// The element of `yes` where `mask` holds, and that of `no` elsewhere; all three broadcast.
 ///
-/// Gradients pass back to what was chosen. In an expression that is evaluated at once, the other arm may be infinite or no number:
-/// `select(x.gt(0.0), x.sqrt(), 0.0)` has the derivative 0 at 0.
+/// Gradients pass back to what was chosen. In an expression that is evaluated at once, the other
+/// arm may be infinite or no number: `select(x.gt(0.0), x.sqrt(), 0.0)` has the derivative 0 at 0.
 ///
 /// # Examples
 ///

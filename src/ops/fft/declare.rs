@@ -1,5 +1,5 @@
-//! The functions of [`fft`](crate::fft), each with its documentation; what they do is compiled with the library, for each
-//! type.
+//! The functions of [`fft`](crate::fft), each with its documentation; what they do is compiled with
+//! the library, for each type.
 
 use super::{Real, Spectrum};
 use crate::array::{AnyElement, Array};
@@ -94,8 +94,8 @@ pub(in crate::ops) mod precompiled {
     functions!(f32 f64);
 }
 
-/// The Fourier transform of the numbers along `axis`, of any length: the sums of `x[j] exp(-2πi j k / n)` over `j`, for
-/// each `k` of as many. The result is of the shape of `x`.
+/// The Fourier transform of the numbers along `axis`, of any length: the sums of `x[j] exp(-2πi j k
+/// / n)` over `j`, for each `k` of as many. The result is of the shape of `x`.
 ///
 /// # Examples
 ///
@@ -111,9 +111,9 @@ pub(in crate::ops) mod precompiled {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or it has no elements,
-/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory), and on CUDA [`Driver`](crate::ErrorKind::Driver) where there is no
-/// cuFFT.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or it has no
+/// elements, [`OutOfMemory`](crate::ErrorKind::OutOfMemory), and on CUDA
+/// [`Driver`](crate::ErrorKind::Driver) where there is no cuFFT.
 #[track_caller]
 pub fn fft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
     C::along("fft", x, axis, false)
@@ -139,8 +139,9 @@ pub fn ifft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
     C::along("ifft", x, axis, true)
 }
 
-/// The Fourier transform of real numbers along `axis`, `n` of them: the first `n / 2 + 1` numbers of [`fft()`]. The others
-/// are their conjugates, in the other order. It takes half of the time and the memory.
+/// The Fourier transform of real numbers along `axis`, `n` of them: the first `n / 2 + 1` numbers
+/// of [`fft()`]. The others are their conjugates, in the other order. It takes half of the time and
+/// the memory.
 ///
 /// # Examples
 ///
@@ -162,11 +163,11 @@ pub fn rfft<T: Real>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> {
     T::rfft(x, axis)
 }
 
-/// The inverse of [`rfft`]: the `length` real numbers along `axis` whose spectrum begins with the numbers of `x`. The
-/// length must be given, because that of the spectrum says only half of it.
+/// The inverse of [`rfft`]: the `length` real numbers along `axis` whose spectrum begins with the
+/// numbers of `x`. The length must be given, because that of the spectrum says only half of it.
 ///
-/// Of `x` the first `length / 2 + 1` numbers count, and what is missing is zero. The imaginary part of the first is taken
-/// for zero, and where `length` is even that of the last too.
+/// Of `x` the first `length / 2 + 1` numbers count, and what is missing is zero. The imaginary part
+/// of the first is taken for zero, and where `length` is even that of the last too.
 ///
 /// # Examples
 ///
@@ -181,7 +182,8 @@ pub fn rfft<T: Real>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> {
 ///
 /// # Errors
 ///
-/// Those of [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the length is 0.
+/// Those of [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the length
+/// is 0.
 #[track_caller]
 pub fn irfft<C: Spectrum>(x: &Array<C>, length: usize, axis: isize) -> Result<Array<C::Part>> {
     C::irfft(x, length, axis)
@@ -202,7 +204,8 @@ pub fn irfft<C: Spectrum>(x: &Array<C>, length: usize, axis: isize) -> Result<Ar
 ///
 /// # Errors
 ///
-/// Those of [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `x` has fewer than two axes.
+/// Those of [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `x` has
+/// fewer than two axes.
 #[track_caller]
 pub fn fft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
     C::planes("fft2", x, false)
@@ -228,8 +231,8 @@ pub fn ifft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
     C::planes("ifft2", x, true)
 }
 
-/// A copy in which the frequency 0 stands in the middle of `axis`, after the negative ones. NumPy's `fftshift`, of one
-/// axis.
+/// A copy in which the frequency 0 stands in the middle of `axis`, after the negative ones. NumPy's
+/// `fftshift`, of one axis.
 ///
 /// # Examples
 ///

@@ -4,8 +4,8 @@ use super::{Real, invalid};
 use crate::array::Array;
 use crate::error::Result;
 
-/// The frequencies of the `n` numbers of a spectrum, whose samples are `spacing` apart, on the current device: those from
-/// 0 on, and then the negative ones. NumPy's `fftfreq`.
+/// The frequencies of the `n` numbers of a spectrum, whose samples are `spacing` apart, on the
+/// current device: those from 0 on, and then the negative ones. NumPy's `fftfreq`.
 ///
 /// # Examples
 ///
@@ -31,8 +31,8 @@ pub fn fftfreq<T: Real>(n: usize, spacing: T) -> Result<Array<T>> {
     frequencies("fftfreq", n, n, spacing, number)
 }
 
-/// The frequencies of the `n / 2 + 1` numbers of the spectrum of `n` real samples that are `spacing` apart, on the
-/// current device. NumPy's `rfftfreq`.
+/// The frequencies of the `n / 2 + 1` numbers of the spectrum of `n` real samples that are
+/// `spacing` apart, on the current device. NumPy's `rfftfreq`.
 ///
 /// # Examples
 ///

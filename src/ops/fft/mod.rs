@@ -1,7 +1,8 @@
-//! Fourier transforms: what checks the operands stands here; the transforms are in [`host`](super::host) and in
-//! [`cuda`](super::cuda).
+//! Fourier transforms: what checks the operands stands here; the transforms are in
+//! [`host`](super::host) and in [`cuda`](super::cuda).
 //!
-//! Both devices have functions of the same names, which take any strides and any axis, and give row-major arrays.
+//! Both devices have functions of the same names, which take any strides and any axis, and give
+//! row-major arrays.
 
 mod declare;
 mod frequencies;
@@ -47,7 +48,8 @@ impl Real for f64 {
     type Spectrum = Complex<f64>;
 }
 
-/// What the bodies are generic over. Programs do not name it, so that these are compiled with the library alone.
+/// What the bodies are generic over. Programs do not name it, so that these are compiled with the
+/// library alone.
 pub(in crate::ops) trait Sample: Float + cachescope_transforms::Real {}
 
 impl Sample for f32 {}

@@ -30,7 +30,8 @@ fn factor_of<T: Sample>(direction: Direction, count: usize) -> Option<T> {
     is_scaled.then(|| T::from_f64(1.0 / count as f64))
 }
 
-/// A transform with any factor. Its adjoint, by which gradients pass back, is the other direction's with the same factor.
+/// A transform with any factor. Its adjoint, by which gradients pass back, is the other direction's
+/// with the same factor.
 #[track_caller]
 fn scaled_along<T: Sample>(
     x: &Array<Complex<T>>,
@@ -90,7 +91,8 @@ where
     }))
 }
 
-/// Spectra of `length` real numbers along the axis `at`, of each number that stands for its conjugate too, `weight` times as much.
+/// Spectra of `length` real numbers along the axis `at`, of each number that stands for its
+/// conjugate too, `weight` times as much.
 #[track_caller]
 fn weighted<T: Sample>(
     spectra: &Array<Complex<T>>,

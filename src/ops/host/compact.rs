@@ -1,7 +1,7 @@
 //! Elements that flags pick, one after another, and where they stand.
 //!
-//! The flags are counted in blocks before the first element is written, because the size of the result depends on
-//! them. Then each block knows where its elements go.
+//! The flags are counted in blocks before the first element is written, because the size of the
+//! result depends on them. Then each block knows where its elements go.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -18,7 +18,8 @@ use crate::ops::order::HostOrder;
 /// Flags that are counted together.
 const BLOCK: usize = 1 << 16;
 
-/// Flags whose elements are written together: to a place that has room for all of them, which most take none of.
+/// Flags whose elements are written together: to a place that has room for all of them, which most
+/// take none of.
 const CHUNK: usize = 256;
 
 /// Flags that are passed by together where none holds.
@@ -88,7 +89,8 @@ impl Blocks {
     }
 }
 
-/// Writes to the first of `slots` what `value` makes of the places of the flags that hold, and tells how many do.
+/// Writes to the first of `slots` what `value` makes of the places of the flags that hold, and
+/// tells how many do.
 #[inline(always)]
 fn gather<V: Copy>(
     flags: &[bool],
@@ -102,8 +104,8 @@ fn gather<V: Copy>(
             continue;
         }
         for (bit, &flag) in flags.iter().enumerate() {
-            // No branch: what is not kept is written over by the next. The mask never takes effect, since no more
-            // are kept than there were flags before.
+            // No branch: what is not kept is written over by the next. The mask never takes effect,
+            // since no more are kept than there were flags before.
             slots[kept % CHUNK].write(value(word * WORD + bit));
             kept += usize::from(flag);
         }
@@ -115,7 +117,8 @@ fn gather<V: Copy>(
     kept
 }
 
-/// Writes what `value` makes of the numbers in `numbers` whose flags hold: as many as `out` is long.
+/// Writes what `value` makes of the numbers in `numbers` whose flags hold: as many as `out` is
+/// long.
 #[inline(always)]
 fn write_kept<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl Fn(usize) -> V) {
     let mut done = 0;
@@ -151,8 +154,9 @@ pub(in crate::ops) fn compacted<T: AnyElement>(
             let (from, offset, blocks) = reads;
             for block in range {
                 let (numbers, places) = blocks.block(block);
-                // SAFETY: the memory is alive while a launch runs, and its ranges, and so their blocks' places, do
-                // not overlap. The stream is ordered after who wrote to the operands, which have these elements.
+                // SAFETY: the memory is alive while a launch runs, and its ranges, and so their
+                // blocks' places, do not overlap. The stream is ordered after who wrote to the
+                // operands, which have these elements.
                 let (flags, values, out) = unsafe {
                     let values = from_raw_parts(from.at(offset + numbers.start), numbers.len());
                     (blocks.flags(numbers), values, output.part(places))
@@ -161,12 +165,13 @@ pub(in crate::ops) fn compacted<T: AnyElement>(
             }
         });
     };
-    // SAFETY: the blocks cover all flags, and each writes as many elements as it has places, or panics.
+    // SAFETY: the blocks cover all flags, and each writes as many elements as it has places, or
+    // panics.
     unsafe { computed(order.device, &shape, write) }
 }
 
-/// Where in an array of `shape` the flags hold: for each a row of the indices along the axes. The flags stand one after
-/// another, and are as many as the shape has elements.
+/// Where in an array of `shape` the flags hold: for each a row of the indices along the axes. The
+/// flags stand one after another, and are as many as the shape has elements.
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: HostOrder<'_>,
@@ -202,7 +207,8 @@ pub(in crate::ops) fn positions(
     unsafe { computed(order.device, &rows, write) }
 }
 
-/// Writes the indices along the axes of `shape` of the elements whose flags hold; the first has the number `first`.
+/// Writes the indices along the axes of `shape` of the elements whose flags hold; the first has the
+/// number `first`.
 fn write_rows(flags: &[bool], first: usize, shape: &Shape, out: &mut [MaybeUninit<i64>]) {
     let mut line = Line::of(first, shape);
     let mut rows = out.chunks_exact_mut(shape.ndim());

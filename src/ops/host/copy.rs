@@ -118,7 +118,8 @@ pub(in crate::ops) fn joined<T: AnyElement>(
     let write = |output: Output<T>| {
         let to = WritePtr::of(&output);
         for (array, walk) in parts {
-            // SAFETY: the walk goes over the array, and over elements of the output that no other has.
+            // SAFETY: the walk goes over the array, and over elements of the output that no other
+            // has.
             unsafe { copy(order, ReadPtr::of(array), to, &walk) };
         }
     };
@@ -130,8 +131,8 @@ pub(in crate::ops) fn joined<T: AnyElement>(
 ///
 /// # Safety
 ///
-/// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else may
-/// be about to write there, and `order` be that of who writes to `from`.
+/// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else
+/// may be about to write there, and `order` be that of who writes to `from`.
 pub(super) unsafe fn copy<T: AnyElement>(
     order: HostOrder<'_>,
     from: ReadPtr<T>,
@@ -169,7 +170,8 @@ pub(super) unsafe fn copy<T: AnyElement>(
     launch(order, work, (&(from, *walk), &to), body);
 }
 
-/// Copies what `walk` reaches of `from` to what it reaches of `to`, on this thread, within a launch.
+/// Copies what `walk` reaches of `from` to what it reaches of `to`, on this thread, within a
+/// launch.
 ///
 /// # Safety
 ///
@@ -274,8 +276,8 @@ pub(super) unsafe fn copy_run<T: Copy>(
     count: usize,
     strides: [isize; 2],
 ) {
-    // SAFETY: in each case every element that is touched is one of the run's, which are the caller's
-    // to read and to write.
+    // SAFETY: in each case every element that is touched is one of the run's, which are the
+    // caller's to read and to write.
     unsafe {
         match strides {
             [1, 1] => copy_dense(from, to, count),
@@ -291,8 +293,8 @@ pub(super) unsafe fn copy_run<T: Copy>(
     }
 }
 
-/// Bytes by which the target of a copy may be further into its page than the source, so that the processor takes them
-/// for overlapping.
+/// Bytes by which the target of a copy may be further into its page than the source, so that the
+/// processor takes them for overlapping.
 const NEAR_BYTES: usize = 64;
 
 /// Addresses that differ by a multiple of this look alike to it.
@@ -314,7 +316,8 @@ unsafe fn copy_dense<T: Copy>(from: *const T, to: *mut MaybeUninit<T>, count: us
         // SAFETY: by this function's contract.
         return unsafe { copy_nonoverlapping(from, to.cast(), count) };
     }
-    // The C library copies long runs by `rep movsb`, which would go byte by byte here and take ten times as long.
+    // The C library copies long runs by `rep movsb`, which would go byte by byte here and take ten
+    // times as long.
     for start in (0..count).step_by(each) {
         let piece = each.min(count - start);
         // SAFETY: the piece is part of the run.

@@ -1,6 +1,6 @@
-//! Sorting by digits, the lowest first, each time into the other of two rows (Knuth, "The Art of Computer
-//! Programming", volume 3, section 5.2.5, algorithm R). Few items, and those of many digits, are
-//! sorted by comparisons instead.
+//! Sorting by digits, the lowest first, each time into the other of two rows (Knuth, "The Art of
+//! Computer Programming", volume 3, section 5.2.5, algorithm R). Few items, and those of many
+//! digits, are sorted by comparisons instead.
 
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
@@ -16,20 +16,22 @@ const LONG: usize = 1 << 13;
 /// The bits of a digit then.
 const LONG_BITS: u32 = 11;
 
-/// A row that is longer is divided by its keys' highest bits first: the parts stay in the cache while they are sorted.
+/// A row that is longer is divided by its keys' highest bits first: the parts stay in the cache
+/// while they are sorted.
 const CACHED_BYTES: usize = 1 << 19;
 
 /// So many bits.
 const PART_BITS: u32 = 8;
 
-/// Bytes of an item that sorting by digits moves in all; where there are more, comparisons are faster.
+/// Bytes of an item that sorting by digits moves in all; where there are more, comparisons are
+/// faster.
 const MOVED_BYTES: usize = 64;
 
 /// Items whose digits are counted together, one digit after another.
 const TOGETHER: usize = 4096;
 
-/// A key, and below it the position that it comes from: so that no two are equal, and whatever sorts
-/// them is stable.
+/// A key, and below it the position that it comes from: so that no two are equal, and whatever
+/// sorts them is stable.
 pub(super) trait Rank: Digits + Send + Sync {
     /// Where the key begins.
     const KEY: u32;
@@ -113,7 +115,8 @@ pub(super) unsafe fn by_digits<'a, D: Digits>(
     }
 }
 
-/// Where the keys of items stand: in so many bits from the bit `first` on, counted from the least item.
+/// Where the keys of items stand: in so many bits from the bit `first` on, counted from the least
+/// item.
 struct Keys<D> {
     least: D,
     first: u32,
@@ -145,7 +148,8 @@ impl<D: Digits> Keys<D> {
         // SAFETY: as above.
         for &item in unsafe { &*initialised(items) } {
             let place = &mut ends[part(item)];
-            // Every place is written once, because the parts were counted; then each part is at its end.
+            // Every place is written once, because the parts were counted; then each part is at its
+            // end.
             spare[*place].write(item);
             *place += 1;
         }
@@ -164,8 +168,8 @@ impl<D: Digits> Keys<D> {
         unsafe { initialised(items) }
     }
 
-    /// Sorts by digits of `BITS` bits, of which there are `VALUES`, and at most `MOST` digits. Answers the row that the
-    /// items are in then.
+    /// Sorts by digits of `BITS` bits, of which there are `VALUES`, and at most `MOST` digits.
+    /// Answers the row that the items are in then.
     ///
     /// # Safety
     ///
@@ -239,7 +243,7 @@ pub(super) unsafe fn initialised<D>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
 pub(super) fn as_keys<K: Digits, R: Rank>(row: &mut [MaybeUninit<R>]) -> &mut [MaybeUninit<K>] {
     const { assert!(size_of::<K>() <= size_of::<R>() && align_of::<K>() <= align_of::<R>()) };
     let count = row.len() * (size_of::<R>() / size_of::<K>());
-    // SAFETY: they take no more room than the row, whose beginning suits them (checked), and it need not have been
-    // written.
+    // SAFETY: they take no more room than the row, whose beginning suits them (checked), and it
+    // need not have been written.
     unsafe { from_raw_parts_mut(row.as_mut_ptr().cast(), count) }
 }

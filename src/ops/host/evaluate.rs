@@ -18,8 +18,8 @@ use crate::ops::tree::Tree;
 /// The results of a pass, each in memory of its own.
 pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 
-/// The elements of each result of `formula` over the shape of `layout`, which is dense from index 0, in one pass
-/// into one allocation a result.
+/// The elements of each result of `formula` over the shape of `layout`, which is dense from index
+/// 0, in one pass into one allocation a result.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: HostOrder<'_>,
@@ -41,8 +41,9 @@ pub(in crate::ops) fn evaluate(
     Ok(results)
 }
 
-/// The elements of an expression by the loop that it was compiled to, `fused`; its operands are those of `tree`, dense
-/// and of the shape of `layout`. An element is of so many bytes, and reads so many.
+/// The elements of an expression by the loop that it was compiled to, `fused`; its operands are
+/// those of `tree`, dense and of the shape of `layout`. An element is of so many bytes, and reads
+/// so many.
 #[track_caller]
 pub(in crate::ops) fn evaluate_fused(
     fused: &dyn Source,
@@ -76,8 +77,8 @@ pub(super) fn allocate_for(
 ///
 /// # Safety
 ///
-/// There must be one for each result of the source, with room for its elements, which nobody else has; the stream must
-/// be ordered after what others do with the operands.
+/// There must be one for each result of the source, with room for its elements, which nobody else
+/// has; the stream must be ordered after what others do with the operands.
 #[inline]
 unsafe fn write(source: &dyn Source, results: &[Buffer], work: Work, order: HostOrder<'_>) {
     let bases = results
@@ -85,9 +86,10 @@ unsafe fn write(source: &dyn Source, results: &[Buffer], work: Work, order: Host
         .map(|buffer| host_pointer(DevicePtr(buffer.address())));
     let outs = Outs::new(bases);
     launch_source(order, work, (source, &outs), |source, outs, range| {
-        // SAFETY: the memory is alive while a launch runs, and its ranges lie in the frame and do not overlap.
-        // The stream is ordered after what other streams wrote, so a launch on it may read the operands. The
-        // results are no part of them, because they are new; they have room for all elements.
+        // SAFETY: the memory is alive while a launch runs, and its ranges lie in the frame and do
+        // not overlap. The stream is ordered after what other streams wrote, so a launch on it may
+        // read the operands. The results are no part of them, because they are new; they have room
+        // for all elements.
         unsafe { source.write(range, outs) };
     });
 }

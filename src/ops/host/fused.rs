@@ -1,7 +1,7 @@
 //! The fused evaluator: one loop for an expression, over operands that are dense and of one shape.
 //!
-//! It is the only code of the library that is compiled for each expression. The loop is contiguous, without a
-//! branch an element, so that the compiler makes vector code of it.
+//! It is the only code of the library that is compiled for each expression. The loop is contiguous,
+//! without a branch an element, so that the compiler makes vector code of it.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -150,8 +150,9 @@ impl<T: AnyElement> Run for InMemory<T> {
 /// The elements that are computed aside before they are written over others.
 const STAGE: usize = 1024;
 
-/// A run as the source of a launch. Its loop is compiled for today's processors alone, and knows nothing of rare
-/// elements: the library's loops serve the rest, and so it is half, or a quarter, as long to compile.
+/// A run as the source of a launch. Its loop is compiled for today's processors alone, and knows
+/// nothing of rare elements: the library's loops serve the rest, and so it is half, or a quarter,
+/// as long to compile.
 #[derive(Clone, Debug)]
 pub(crate) struct Fused<'a, R> {
     run: R,
@@ -167,15 +168,16 @@ enum Rest<'a> {
 }
 
 impl<'a, R: Run> Fused<'a, R> {
-    /// The run of `tree` over `shape`, which is that of its operands, unless the processor is too old for its loop.
+    /// The run of `tree` over `shape`, which is that of its operands, unless the processor is too
+    /// old for its loop.
     #[inline]
     pub(crate) fn new(run: R, tree: &'a dyn Tree, shape: &'a Shape) -> Option<Self> {
         let rest = Rest::Tree(tree, shape);
         has_vectors().then_some(Self { run, rest })
     }
 
-    /// Writes the elements from number `start` on to all of `out`, which are as many as are computed again where one of
-    /// them is rare.
+    /// Writes the elements from number `start` on to all of `out`, which are as many as are
+    /// computed again where one of them is rare.
     ///
     /// # Safety
     ///
@@ -198,7 +200,8 @@ impl<'a, R: Run> Fused<'a, R> {
     #[inline(never)]
     unsafe fn fill_fast(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) -> bool {
         let run = self.run;
-        // SAFETY: the processor has the features, as `new` has seen; the rest is this function's contract.
+        // SAFETY: the processor has the features, as `new` has seen; the rest is this function's
+        // contract.
         unsafe { vectorised_for_certain(FillFast { run, start }, out) }
     }
 }
@@ -218,7 +221,8 @@ impl Rest<'_> {
     fn program(&self) -> Program {
         match self {
             Self::Program(program) => Program::clone(program),
-            // Not over the formula's own shape: where there are single values alone, it has but one element.
+            // Not over the formula's own shape: where there are single values alone, it has but one
+            // element.
             Self::Tree(tree, shape) => match Formula::of(*tree) {
                 Ok(formula) => Program::new(&formula, &Frame::row_major(shape)),
                 Err(error) => unreachable!("operands of one shape: {error}"),
@@ -230,8 +234,8 @@ impl Rest<'_> {
 impl<R: Run> Source for Fused<'_, R> {
     unsafe fn write(&self, range: Range<usize>, outs: &Outs) {
         let base: *mut MaybeUninit<R::Item> = outs.all()[0].cast();
-        // SAFETY: by this function's contract there is room for the elements of the range, which nobody else
-        // reads or writes, and the operands are there to be read.
+        // SAFETY: by this function's contract there is room for the elements of the range, which
+        // nobody else reads or writes, and the operands are there to be read.
         let out = unsafe { std::slice::from_raw_parts_mut(base.add(range.start), range.len()) };
         let length = if R::RARE { BLOCK } else { range.len().max(1) };
         for (number, block) in out.chunks_mut(length).enumerate() {
@@ -248,8 +252,8 @@ impl<R: Run> Source for Fused<'_, R> {
         let mut stage = [const { MaybeUninit::uninit() }; STAGE];
         for start in range.clone().step_by(STAGE) {
             let count = STAGE.min(range.end - start);
-            // SAFETY: by this function's contract the run has the elements, and nobody writes to them but
-            // `see` later. The stage is on this thread's stack.
+            // SAFETY: by this function's contract the run has the elements, and nobody writes to
+            // them but `see` later. The stage is on this thread's stack.
             unsafe { self.fill(start, &mut stage[..count]) };
             see(start..start + count, &[stage.as_ptr().cast()]);
         }
@@ -339,8 +343,8 @@ unsafe fn fill_block<R: Run, L: Pass>(
     }
 }
 
-/// The same out of the way. The passes are told what the processor has, so that every element but the
-/// rare ones comes out as before.
+/// The same out of the way. The passes are told what the processor has, so that every element but
+/// the rare ones comes out as before.
 ///
 /// # Safety
 ///

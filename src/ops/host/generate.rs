@@ -15,15 +15,16 @@ const BYTES_OF_TIME: usize = 16;
 
 /// A function from positions to elements.
 pub(in crate::ops) trait Fill<T>: Copy + Send + Sync + 'static {
-    /// Writes the elements from position `start` on to `part`, of at most [`RUN`] of them. To be marked
-    /// `#[inline(always)]`, with all that it calls, so that it is compiled for vectors.
+    /// Writes the elements from position `start` on to `part`, of at most [`RUN`] of them. To be
+    /// marked `#[inline(always)]`, with all that it calls, so that it is compiled for vectors.
     fn fill(&self, start: usize, part: &mut [T]);
 
     /// What error messages call it.
     const NAME: &'static str;
 
-    /// The same in CUDA C++, in parts: the structure `Operands`, of which `draws` is the first member, and
-    /// the function `fill`, which makes `CS_BLOCK` elements of the stored type `I` of a block of words.
+    /// The same in CUDA C++, in parts: the structure `Operands`, of which `draws` is the first
+    /// member, and the function `fill`, which makes `CS_BLOCK` elements of the stored type `I` of a
+    /// block of words.
     const CUDA: &'static [&'static str];
 
     /// Shows the bits of every member of `Operands`, of which each takes eight bytes.

@@ -62,8 +62,8 @@ pub(in crate::ops) fn picked<T: AnyElement>(
         if row.1[1] == 0 && row.0 <= SHORT_ROW {
             let work = Work::of_bytes(firsts.count(), row.0 * bytes);
             let body = |&(pick, firsts, row): &Rows<T>, to: &WritePtr<T>, range: Range<usize>| {
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-                // stream is ordered after who wrote to the operands.
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                // The stream is ordered after who wrote to the operands.
                 unsafe { pick.write_rows(&firsts, row, range, *to) };
             };
             return launch(order, work, (&(pick, firsts, row), &to), body);
@@ -75,8 +75,8 @@ pub(in crate::ops) fn picked<T: AnyElement>(
         };
         launch(order, work, (&(pick, walk), &to), body);
     };
-    // SAFETY: the ranges of a launch cover all elements or rows, and each of the two ways writes those
-    // of its own.
+    // SAFETY: the ranges of a launch cover all elements or rows, and each of the two ways writes
+    // those of its own.
     unsafe { computed(order.device, shape, write) }
 }
 
@@ -120,8 +120,8 @@ impl<T: AnyElement> Pick<T> {
     ///
     /// # Safety
     ///
-    /// The walk must be that of [`picked`], the operands alive and not written to, and these elements of
-    /// `to` the caller's alone.
+    /// The walk must be that of [`picked`], the operands alive and not written to, and these
+    /// elements of `to` the caller's alone.
     unsafe fn write(&self, walk: &Walk<2>, range: Range<usize>, to: WritePtr<T>) {
         let (_, [step, index_step]) = walk.row();
         let axis = self.axis;
@@ -162,8 +162,9 @@ impl<T: AnyElement> Pick<T> {
 /// What two threads must not both write to, or each waits for the other.
 const LINE_BYTES: usize = 64;
 
-/// Adds each element of `values` to the one of `target` that its index picks along the axis `at`, in
-/// order: for each element of `shape`, of which there are some, and which all three broadcast to elsewhere.
+/// Adds each element of `values` to the one of `target` that its index picks along the axis `at`,
+/// in order: for each element of `shape`, of which there are some, and which all three broadcast to
+/// elsewhere.
 #[track_caller]
 pub(in crate::ops) fn add_at<T: Number>(
     order: HostOrder<'_>,
@@ -234,8 +235,8 @@ fn scatter<T: AnyElement, S: Scatter<T>>(
         .max_by_key(|&(_, length)| length)
         .unzip();
     let length = length.unwrap_or(1);
-    // Each thread walks over all indices, so there are no more blocks than threads, and each of them
-    // has whole lines of the cache.
+    // Each thread walks over all indices, so there are no more blocks than threads, and each of
+    // them has whole lines of the cache.
     let block = length.div_ceil(threads());
     let block = block.max(LINE_BYTES / size_of::<T>());
     let scattered = Scattered {
@@ -270,8 +271,8 @@ unsafe impl<T: Send> Send for TargetPtr<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for TargetPtr<T> {}
 
-/// What [`scatter`] reads. Invariant: the walk stays within the elements of the target at index 0 of the
-/// axis, within the indices, and within the values.
+/// What [`scatter`] reads. Invariant: the walk stays within the elements of the target at index 0
+/// of the axis, within the indices, and within the values.
 #[derive(Clone, Copy)]
 struct Scattered<T> {
     indices: ReadPtr<i64>,

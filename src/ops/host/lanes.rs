@@ -9,8 +9,8 @@ use crate::ops::lanes::Lanes;
 
 /// A job is one lane where its elements are contiguous, and up to [`RUN`] adjacent lanes otherwise.
 impl Lanes {
-    /// All jobs that make one element of `bytes` for each of `formula`, `effort` times as long as it
-    /// takes to read and write them.
+    /// All jobs that make one element of `bytes` for each of `formula`, `effort` times as long as
+    /// it takes to read and write them.
     pub(in crate::ops::host) fn work(
         &self,
         formula: &Formula<'_>,

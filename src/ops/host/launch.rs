@@ -17,8 +17,8 @@ pub(in crate::ops) struct Work {
     unit: usize,
 }
 
-/// What one thread does before a second one pays, in bytes read and written: some 20 µs, which is about
-/// what it takes to wake one and to wait for it.
+/// What one thread does before a second one pays, in bytes read and written: some 20 µs, which is
+/// about what it takes to wake one and to wait for it.
 const GRAIN_BYTES: usize = 1 << 20;
 
 impl Work {
@@ -79,12 +79,12 @@ const UNIT: usize = 128;
 /// of rayon's current pool, or later and on one thread where the device delays its work.
 ///
 /// So both are plain data, which is copied where it is needed later. Of memory they have addresses,
-/// not handles: a handle would keep the block from being reused, which no kernel of a real device does.
-/// The body may rely on three things until
-/// it has run. The memory under the addresses stays reserved, because segments are released only
-/// once the streams are done that used their blocks. What it reads was written before, and nothing
-/// else writes there meanwhile, because the caller ordered `stream` after the other streams that use
-/// its operands, and whoever gets the memory next is ordered after `stream`.
+/// not handles: a handle would keep the block from being reused, which no kernel of a real device
+/// does. The body may rely on three things until it has run. The memory under the addresses stays
+/// reserved, because segments are released only once the streams are done that used their blocks.
+/// What it reads was written before, and nothing else writes there meanwhile, because the caller
+/// ordered `stream` after the other streams that use its operands, and whoever gets the memory next
+/// is ordered after `stream`.
 #[inline(always)]
 pub(in crate::ops) fn launch<R, W>(
     HostOrder { device, stream }: HostOrder<'_>,
@@ -150,8 +150,8 @@ fn alone(work: impl FnOnce()) {
     work();
 }
 
-/// Whether work stays on this thread. Under ThreadSanitizer it does: how rayon's threads wait for one another happens
-/// inside the standard library, which is not built for it.
+/// Whether work stays on this thread. Under ThreadSanitizer it does: how rayon's threads wait for
+/// one another happens inside the standard library, which is not built for it.
 pub(super) fn is_alone() -> bool {
     cfg!(tsan) || IS_ALONE.get()
 }

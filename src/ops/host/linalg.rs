@@ -1,12 +1,14 @@
 //! Factorizations, by the crate `faer`, which `cachescope-factorizations` has compiled.
 //!
-//! What is overwritten is a copy in the device's memory, as results are. The workspace of a factorization is faer's
-//! own, from the system's allocator: how much it is depends on who runs it, one thread a matrix or several, which is
-//! known only as the launch runs. So are the packed blocks of products.
+//! What is overwritten is a copy in the device's memory, as results are. The workspace of a
+//! factorization is faer's own, from the system's allocator: how much it is depends on who runs it,
+//! one thread a matrix or several, which is known only as the launch runs. So are the packed blocks
+//! of products.
 //!
-//! faer shares a matrix of many elements among threads; of many matrices, a thread takes some at a time. Sums depend on
-//! how many threads faer counts on. So that is a constant, whatever the pool has, and results depend on shapes and
-//! elements alone, but for work that is delayed, which stays on one thread.
+//! faer shares a matrix of many elements among threads; of many matrices, a thread takes some at a
+//! time. Sums depend on how many threads faer counts on. So that is a constant, whatever the pool
+//! has, and results depend on shapes and elements alone, but for work that is delayed, which stays
+//! on one thread.
 
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts;
@@ -23,8 +25,8 @@ use crate::ops::index::Copying;
 use crate::ops::linalg::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
 use crate::ops::order::HostOrder;
 
-/// The product of the lengths of a matrix and the smaller one from which threads pay, even where the pool has but one:
-/// up to there, to count on several would take a third longer.
+/// The product of the lengths of a matrix and the smaller one from which threads pay, even where
+/// the pool has but one: up to there, to count on several would take a third longer.
 const SHARED: usize = 1 << 29;
 
 /// The threads that faer counts on there.
@@ -43,7 +45,8 @@ struct Matrices {
 }
 
 impl Matrices {
-    /// Those of the last two axes, each of which takes `cubes` times the product of its lengths and the smaller one.
+    /// Those of the last two axes, each of which takes `cubes` times the product of its lengths and
+    /// the smaller one.
     fn of<T: AnyElement>(array: &Array<T>, cubes: usize) -> Self {
         let [batch @ .., rows, columns] = array.shape() else {
             unreachable!("the array has been found to have matrices");
@@ -59,8 +62,8 @@ impl Matrices {
         }
     }
 
-    /// Launches `factorize` for the number of each matrix and the threads that it may use, and notes what comes of
-    /// it. It must write all of its part of every output.
+    /// Launches `factorize` for the number of each matrix and the threads that it may use, and
+    /// notes what comes of it. It must write all of its part of every output.
     #[track_caller]
     fn launch(
         self,
@@ -122,7 +125,8 @@ fn code_of(outcome: Outcome) -> i32 {
     }
 }
 
-/// The elements of the part `number` of an output, of `count` each, that a launch has written before.
+/// The elements of the part `number` of an output, of `count` each, that a launch has written
+/// before.
 ///
 /// # Safety
 ///
@@ -154,7 +158,8 @@ unsafe fn zeros<T: AnyElement>(output: &Output<T>, number: usize, count: usize) 
     }
 }
 
-/// The elements of the part `number` of what stands one after another from `from` on, of `count` each.
+/// The elements of the part `number` of what stands one after another from `from` on, of `count`
+/// each.
 ///
 /// # Safety
 ///
@@ -167,7 +172,8 @@ unsafe fn read<'a, T: AnyElement>(from: *const T, number: usize, count: usize) -
     unsafe { from_raw_parts(from.wrapping_add(number * count), count) }
 }
 
-/// The solutions of equations `a x = right`, of arrays that have the same axes before those of the matrices.
+/// The solutions of equations `a x = right`, of arrays that have the same axes before those of the
+/// matrices.
 #[track_caller]
 pub(in crate::ops) fn solved<T: Factorized>(
     order: HostOrder<'_>,
@@ -180,8 +186,8 @@ pub(in crate::ops) fn solved<T: Factorized>(
     let (_columns, columns) = Matrices::columns_of(order, a)?;
     let (x, output) = copied_to_overwrite(order, right, right.layout().shape())?;
     let status = matrices.launch(order, move |number, threads| {
-        // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the launches of the copies
-        // came before.
+        // SAFETY: the memory is alive while a launch runs, its ranges do not overlap, and the
+        // launches of the copies came before.
         let (columns, right) = unsafe {
             (
                 written(&columns, number, n * n),
@@ -233,8 +239,9 @@ pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     of_each(order, a, 1, T::cholesky)
 }
 
-/// What `write` makes of each of the square matrices of `a`, a matrix of the same shape: of the columns, which it
-/// overwrites, the rows, which are zero before, for matrices of so many rows and with so many threads.
+/// What `write` makes of each of the square matrices of `a`, a matrix of the same shape: of the
+/// columns, which it overwrites, the rows, which are zero before, for matrices of so many rows and
+/// with so many threads.
 #[track_caller]
 fn of_each<T: Factorized>(
     order: HostOrder<'_>,
@@ -290,7 +297,8 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
     Ok(((q, r), Some(status)))
 }
 
-/// The singular values of the matrices of `a`, and their vectors where they are `wanted`: arrays of these shapes.
+/// The singular values of the matrices of `a`, and their vectors where they are `wanted`: arrays of
+/// these shapes.
 #[track_caller]
 pub(in crate::ops) fn singular_values<T: Factorized>(
     order: HostOrder<'_>,
@@ -332,8 +340,8 @@ pub(in crate::ops) fn singular_values<T: Factorized>(
     Ok(((values, vectors), status))
 }
 
-/// The eigenvalues of the symmetric matrices of `a`, as an array of this shape, and their vectors where they are
-/// `wanted`.
+/// The eigenvalues of the symmetric matrices of `a`, as an array of this shape, and their vectors
+/// where they are `wanted`.
 #[track_caller]
 pub(in crate::ops) fn eigenvalues<T: Factorized>(
     order: HostOrder<'_>,

@@ -20,8 +20,8 @@ pub(crate) struct Output<T> {
     count: usize,
 }
 
-// SAFETY: an output is plain memory that nobody else had when it was made; `part` lends each element
-// to one thread at a time, by its contract.
+// SAFETY: an output is plain memory that nobody else had when it was made; `part` lends each
+// element to one thread at a time, by its contract.
 unsafe impl<T: Send> Send for Output<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Output<T> {}
@@ -73,8 +73,9 @@ impl<T: AnyElement> Output<T> {
         }
     }
 
-    /// The elements of `place`, which stand without gaps. Of the memory around them others may have handles: that nothing else reads
-    /// or writes the elements is the caller's word, as it is of those who write to an [`Output`] that others wait for.
+    /// The elements of `place`, which stand without gaps. Of the memory around them others may have
+    /// handles: that nothing else reads or writes the elements is the caller's word, as it is of
+    /// those who write to an [`Output`] that others wait for.
     pub(super) fn at(place: &Array<T>) -> Self {
         assert!(place.layout().is_contiguous(), "a place has no gaps");
         Self {
@@ -150,7 +151,8 @@ pub(super) unsafe fn laid_out<T: AnyElement>(
 ///
 /// # Safety
 ///
-/// Launches on the thread's current stream must write every element before somebody else has the array.
+/// Launches on the thread's current stream must write every element before somebody else has the
+/// array.
 #[cfg(any(feature = "fft", feature = "linalg"))]
 #[track_caller]
 pub(super) unsafe fn begun<T: AnyElement>(
@@ -188,12 +190,13 @@ impl Elements {
         }
     }
 
-    /// Writes the `count` elements from `values` on to those from number `start` on, in row-major order.
+    /// Writes the `count` elements from `values` on to those from number `start` on, in row-major
+    /// order.
     ///
     /// # Safety
     ///
-    /// The array must be alive; nobody may read or write these elements meanwhile, which `values` must not be
-    /// part of, and may be read.
+    /// The array must be alive; nobody may read or write these elements meanwhile, which `values`
+    /// must not be part of, and may be read.
     pub(super) unsafe fn write(&self, start: usize, values: *const u8, count: usize) {
         let all = self.layout.len();
         assert!(start <= all && count <= all - start);
@@ -231,7 +234,8 @@ impl Elements {
 ///
 /// # Safety
 ///
-/// `to` and the elements `stride` apart after it must be writable and outside the values, which may be read.
+/// `to` and the elements `stride` apart after it must be writable and outside the values, which may
+/// be read.
 unsafe fn scatter_row<T: Copy>(values: *const u8, count: usize, to: *mut u8, stride: isize) {
     let (values, to): (*const T, *mut T) = (values.cast(), to.cast());
     for index in 0..count {

@@ -1,14 +1,15 @@
 //! The host device's execution of expressions.
 //!
-//! The elements of an expression are numbered in row-major order of its [frame](frame). There are two evaluators
-//! with one meaning, down to the bits. The [fused](fused) one is a loop of the expression's own, for operands that
-//! are dense and of one shape, in builds without debug assertions. The [blocked](blocked) one runs the library's
-//! loops, one a function, over blocks that stay in the first-level cache; it serves everything else. Both are a
-//! [`Source`](source) of elements to who writes them; folds, scans and softmax read blocks.
+//! The elements of an expression are numbered in row-major order of its [frame](frame). There are
+//! two evaluators with one meaning, down to the bits. The [fused](fused) one is a loop of the
+//! expression's own, for operands that are dense and of one shape, in builds without debug
+//! assertions. The [blocked](blocked) one runs the library's loops, one a function, over blocks
+//! that stay in the first-level cache; it serves everything else. Both are a [`Source`](source) of
+//! elements to who writes them; folds, scans and softmax read blocks.
 //!
-//! Architecture invariant: every kernel goes through [`launch`], and no module but those here
-//! reads or writes the elements of arrays for an operation. But for the fused loop nothing is generic over an
-//! expression's type.
+//! Architecture invariant: every kernel goes through [`launch`], and no module but those here reads
+//! or writes the elements of arrays for an operation. But for the fused loop nothing is generic
+//! over an expression's type.
 
 mod blocked;
 mod compact;

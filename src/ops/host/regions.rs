@@ -11,7 +11,8 @@ use crate::error::Result;
 use crate::ops::index::{Triangle, onto_diagonal, pairs};
 use crate::ops::order::HostOrder;
 
-/// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of `value`.
+/// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of
+/// `value`.
 #[track_caller]
 pub(in crate::ops) fn padded<T: AnyElement>(
     order: HostOrder<'_>,
@@ -30,15 +31,16 @@ pub(in crate::ops) fn padded<T: AnyElement>(
             let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
             let end = before[axis] + dims[axis];
             assert!(end <= length, "padded to less than the length");
-            // The margins of this axis: inside those of the axes before, over the whole of the others.
+            // The margins of this axis: inside those of the axes before, over the whole of the
+            // others.
             for margin in [0..before[axis], end..length] {
                 let outer = dims[..axis].iter().copied();
                 let inner = shape.dims()[axis + 1..].iter().copied();
                 let lengths = outer.chain([margin.len()]).chain(inner);
                 let axes = lengths.zip(whole.strides().iter().map(|&stride| [stride]));
                 let walk = Walk::over([corner + margin.start * stride], axes);
-                // SAFETY: of each axis, the walk reaches elements that the output has, and no margin
-                // reaches into another.
+                // SAFETY: of each axis, the walk reaches elements that the output has, and no
+                // margin reaches into another.
                 unsafe { fill(order, value, to, &walk) };
             }
             corner += before[axis] * stride;
@@ -97,8 +99,8 @@ pub(in crate::ops) fn triangular<T: AnyElement>(
         let reads = (rows, triangle, k);
         let body =
             |&(rows, triangle, k): &(Rows<T>, Triangle, isize), output: &Output<T>, range| {
-                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap. The
-                // stream is ordered after who wrote to the array.
+                // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
+                // The stream is ordered after who wrote to the array.
                 unsafe { rows.write(triangle, k, range, output) };
             };
         let work = Work::of_bytes(count, 2 * rows.width * size_of::<T>());

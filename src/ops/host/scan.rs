@@ -70,9 +70,9 @@ fn scan<T: AnyElement>(
             work,
             (&program, &writes),
             |program, (run, output, lanes), jobs| {
-                // SAFETY: the stream of the launch is ordered after what other streams wrote, so the
-                // operands may be read; the output is no part of them, because it is new, and both are of the
-                // types that the loop is for.
+                // SAFETY: the stream of the launch is ordered after what other streams wrote, so
+                // the operands may be read; the output is no part of them, because it is new, and
+                // both are of the types that the loop is for.
                 unsafe { run(program, *output, lanes, jobs) };
             },
         );
@@ -81,18 +81,19 @@ fn scan<T: AnyElement>(
     unsafe { computed(order.device, shape, write) }
 }
 
-/// Sums or multiplies along the lanes of some jobs of elements of a program, to an output that is theirs.
+/// Sums or multiplies along the lanes of some jobs of elements of a program, to an output that is
+/// theirs.
 type ScanLoop = unsafe fn(&Program, Untyped, &Lanes, Range<usize>);
 
-/// Those for the types that most programs compute in, by the number of [`DType`](crate::array::DType); compiled with the
-/// library.
+/// Those for the types that most programs compute in, by the number of
+/// [`DType`](crate::array::DType); compiled with the library.
 static SUMS: [ScanLoop; 2] = [sum_loop::<f32>, sum_loop::<f64>];
 static PRODUCTS: [ScanLoop; 2] = [product_loop::<f32>, product_loop::<f64>];
 
 /// # Safety
 ///
-/// The program's result must be of elements of `T`, the output of its sums, and the operands alive and not written to;
-/// the jobs' lanes of the output must be nobody else's.
+/// The program's result must be of elements of `T`, the output of its sums, and the operands alive
+/// and not written to; the jobs' lanes of the output must be nobody else's.
 unsafe fn sum_loop<T: AnyElement>(
     program: &Program,
     output: Untyped,

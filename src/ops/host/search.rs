@@ -1,5 +1,5 @@
-//! Where values belong among sorted ones, by halving (Knuth, "The Art of Computer Programming", volume 3, section
-//! 6.2.1).
+//! Where values belong among sorted ones, by halving (Knuth, "The Art of Computer Programming",
+//! volume 3, section 6.2.1).
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -41,8 +41,8 @@ pub(in crate::ops) fn search<T: Element>(
             let &(sorted, from, walk, side) = reads;
             // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
             let out = unsafe { output.part(range.clone()) };
-            // SAFETY: the walk goes over the values, and nobody writes to either array meanwhile: the stream is
-            // ordered after who did.
+            // SAFETY: the walk goes over the values, and nobody writes to either array meanwhile:
+            // the stream is ordered after who did.
             unsafe {
                 match side {
                     Side::Left => sorted.write::<false>(from, &walk, range, out),
@@ -65,7 +65,8 @@ struct Sorted<T> {
 }
 
 impl<T: Element> Sorted<T> {
-    /// Writes where the values of the numbers `range` belong; after what is equal to them if `AFTER`.
+    /// Writes where the values of the numbers `range` belong; after what is equal to them if
+    /// `AFTER`.
     ///
     /// # Safety
     ///

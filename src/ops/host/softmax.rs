@@ -1,5 +1,5 @@
-//! Softmax and its logarithm: an expression is written to the output, lane by lane, and changed there
-//! while it is in the cache.
+//! Softmax and its logarithm: an expression is written to the output, lane by lane, and changed
+//! there while it is in the cache.
 
 use std::any::TypeId;
 use std::mem::MaybeUninit;
@@ -50,9 +50,9 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
             work,
             (&program, &writes),
             |program, (run, output, lanes), jobs| {
-                // SAFETY: the stream of the launch is ordered after what other streams wrote, so the operands
-                // may be read; the output is no part of them, because it is new, and its elements are of the
-                // type that the loop is for, as the program's are.
+                // SAFETY: the stream of the launch is ordered after what other streams wrote, so
+                // the operands may be read; the output is no part of them, because it is new, and
+                // its elements are of the type that the loop is for, as the program's are.
                 unsafe { run(program, *output, lanes, jobs) };
             },
         );
@@ -64,8 +64,8 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
 /// Normalizes the lanes of some jobs of elements of a program, to an output that is theirs.
 type LaneLoop = unsafe fn(&Program, Untyped, &Lanes, Range<usize>);
 
-/// Those for the types that most programs compute in, of softmax and of its logarithm, by the number of
-/// [`DType`](crate::array::DType); compiled with the library.
+/// Those for the types that most programs compute in, of softmax and of its logarithm, by the
+/// number of [`DType`](crate::array::DType); compiled with the library.
 static LOOPS: [[LaneLoop; 2]; 2] = [
     [lane_loop::<f32, false>, lane_loop::<f64, false>],
     [lane_loop::<f32, true>, lane_loop::<f64, true>],
@@ -73,8 +73,8 @@ static LOOPS: [[LaneLoop; 2]; 2] = [
 
 /// # Safety
 ///
-/// The program's result and the output must be of elements of `T`, and the operands alive and not written to; the jobs'
-/// lanes of the output must be nobody else's.
+/// The program's result and the output must be of elements of `T`, and the operands alive and not
+/// written to; the jobs' lanes of the output must be nobody else's.
 unsafe fn lane_loop<T: Float, const LOG: bool>(
     program: &Program,
     output: Untyped,
@@ -132,8 +132,8 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
     /// They must belong to one job, which borrows one part at a time.
     #[inline(always)]
     unsafe fn evaluate(&mut self, range: Range<usize>) -> &'a mut [T] {
-        // SAFETY: the memory is alive while a launch runs, and jobs do not overlap; the rest is this
-        // contract.
+        // SAFETY: the memory is alive while a launch runs, and jobs do not overlap; the rest is
+        // this contract.
         let part = unsafe { self.output.part(range.clone()) };
         self.elements.write(range.start, part);
         // SAFETY: `write` wrote all of it.

@@ -49,8 +49,8 @@ pub(in crate::ops) fn sorted<T: Element>(
     }
 }
 
-/// The positions of the elements along the axis `at` of `array` in order, equal ones in their own, of
-/// those that come first: as many as this axis of `shape` is long.
+/// The positions of the elements along the axis `at` of `array` in order, equal ones in their own,
+/// of those that come first: as many as this axis of `shape` is long.
 #[track_caller]
 pub(in crate::ops) fn ranked<T: Element>(
     order: HostOrder<'_>,
@@ -83,9 +83,9 @@ pub(in crate::ops) fn ranked<T: Element>(
     }
 }
 
-/// Of the elements along the axis `at` of `array`, as if they were sorted, the one at `nth` and the next one, which is
-/// itself where there is none: in an array of `shape`, in which this axis has a length of 2. Where an element is NaN,
-/// both are.
+/// Of the elements along the axis `at` of `array`, as if they were sorted, the one at `nth` and the
+/// next one, which is itself where there is none: in an array of `shape`, in which this axis has a
+/// length of 2. Where an element is NaN, both are.
 #[track_caller]
 pub(in crate::ops) fn neighbours<T: Float>(
     order: HostOrder<'_>,
@@ -109,8 +109,8 @@ pub(in crate::ops) fn neighbours<T: Float>(
     along::<T, T, u64>(order, array, at, shape, task, choose_lane)
 }
 
-/// Items that are held at once where `kept` come first of many: so many more, that most are passed by before what has
-/// come is sorted out.
+/// Items that are held at once where `kept` come first of many: so many more, that most are passed
+/// by before what has come is sorted out.
 fn room_for_few(kept: usize) -> usize {
     kept.saturating_mul(4).max(SHORT)
 }
@@ -131,7 +131,8 @@ fn is_narrow<T: Element>(length: usize) -> bool {
     size_of::<T>() <= 4 && u32::try_from(length).is_ok()
 }
 
-/// Two rows as long as a task wants; of the second there is none where it wants one, or where they are short.
+/// Two rows as long as a task wants; of the second there is none where it wants one, or where they
+/// are short.
 type Rows<'a, R> = (&'a mut [MaybeUninit<R>], &'a mut [MaybeUninit<R>]);
 
 /// Room for the rows of lanes that are sorted by one launch.
@@ -147,7 +148,8 @@ struct Space<R> {
 #[derive(Clone, Copy)]
 struct Slots<R>(Option<*mut MaybeUninit<R>>);
 
-// SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contract of `of`.
+// SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contract of
+// `of`.
 unsafe impl<R: Send> Send for Slots<R> {}
 // SAFETY: as above.
 unsafe impl<R: Send> Sync for Slots<R> {}
@@ -243,8 +245,8 @@ fn along<T: Element, O: AnyElement, R: Rank>(
                 |reads, &(to, slots), range| {
                     let (lanes, first, write) = reads;
                     let mut stack = [const { MaybeUninit::uninit() }; SHORT];
-                    // SAFETY: the space is alive while a launch runs, and its ranges do not overlap; a
-                    // launch on the same stream that uses it comes before or after.
+                    // SAFETY: the space is alive while a launch runs, and its ranges do not
+                    // overlap; a launch on the same stream that uses it comes before or after.
                     let (items, spare) = match unsafe { slots.of(range.start, lanes.task) } {
                         Some(rows) => rows,
                         None => (&mut stack[..lanes.task.room], &mut [][..]),
@@ -259,8 +261,9 @@ fn along<T: Element, O: AnyElement, R: Rank>(
                                 from: lanes.from.at(at).wrapping_offset(part * step),
                                 to: to.at(target).wrapping_offset(part * to_step),
                             };
-                            // SAFETY: the walk goes over the lanes of both arrays; the stream is ordered
-                            // after who wrote to the one, and the other is new. The rows are long enough.
+                            // SAFETY: the walk goes over the lanes of both arrays; the stream is
+                            // ordered after who wrote to the one, and the other is new. The rows
+                            // are long enough.
                             unsafe { write(lane, (items, spare)) };
                         }
                     }
@@ -276,8 +279,8 @@ fn along<T: Element, O: AnyElement, R: Rank>(
 ///
 /// # Safety
 ///
-/// The lane must be readable and the caller's to write to, and what is written as long as it; so must
-/// be the rows.
+/// The lane must be readable and the caller's to write to, and what is written as long as it; so
+/// must be the rows.
 unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): Rows<'_, R>) {
     let keys = &mut as_keys::<T::Key, R>(items)[..lane.lanes.length];
     // SAFETY: by this function's contract.
@@ -344,7 +347,8 @@ unsafe fn ranks<'a, T: Element, O: AnyElement, R: Rank>(
         let key: u64 = unsafe { lane.get(position) }.key().into();
         slot.write(R::new(key ^ turned, position));
     }
-    // Keys of few digits are sorted sooner than they are divided, where those that come first are many.
+    // Keys of few digits are sorted sooner than they are divided, where those that come first are
+    // many.
     if kept == length || size_of::<R>() == size_of::<u64>() {
         // SAFETY: the loop has written all of them.
         return unsafe { &by_digits(items, spare, R::KEY)[..kept] };

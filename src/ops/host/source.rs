@@ -38,21 +38,21 @@ impl Outs {
     }
 }
 
-/// The elements of one or several expressions over a frame, by their numbers: of plain data, as what a
-/// launch reads must be.
+/// The elements of one or several expressions over a frame, by their numbers: of plain data, as
+/// what a launch reads must be.
 pub(crate) trait Source: Send + Sync {
     /// Writes the elements of `range` to where those of each result stand.
     ///
     /// # Safety
     ///
-    /// The range must lie within the frame. The memory of the operands must be alive, and nothing may write
-    /// to what is read there meanwhile. `outs` must have an address for each result, where all elements of
-    /// the frame have room; nobody else may read or write those of `range`.
+    /// The range must lie within the frame. The memory of the operands must be alive, and nothing
+    /// may write to what is read there meanwhile. `outs` must have an address for each result,
+    /// where all elements of the frame have room; nobody else may read or write those of `range`.
     unsafe fn write(&self, range: Range<usize>, outs: &Outs);
 
-    /// Shows the elements of `range` block by block, each by the numbers of its elements and where they
-    /// stand, a place for each result. What the operands hold there has been read by then, and is not read
-    /// again.
+    /// Shows the elements of `range` block by block, each by the numbers of its elements and where
+    /// they stand, a place for each result. What the operands hold there has been read by then, and
+    /// is not read again.
     ///
     /// # Safety
     ///

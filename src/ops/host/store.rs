@@ -15,8 +15,8 @@ use crate::ops::formula::Formula;
 use crate::ops::order::{HostOrder, Reading, Updating};
 use crate::ops::tree::{Fusing, Tree, operands};
 
-/// Writes the elements of each result of `formula` over those of its target. The targets have one shape, to which the
-/// results broadcast.
+/// Writes the elements of each result of `formula` over those of its target. The targets have one
+/// shape, to which the results broadcast.
 #[track_caller]
 pub(in crate::ops) fn store(
     order: HostOrder<'_>,
@@ -31,13 +31,15 @@ pub(in crate::ops) fn store(
         .map(|target| target.dtype().size_bytes())
         .sum();
     let work = Work::of_elements(layout.len(), written + formula.bytes_read());
-    // SAFETY: each target can be overwritten, by its type. The stream is ordered after what others do with the memory.
+    // SAFETY: each target can be overwritten, by its type. The stream is ordered after what others
+    // do with the memory.
     unsafe { write(&program, work, targets, order) };
     Ok(())
 }
 
-/// Writes the elements of `tree` over those of `target` by the loop that it was compiled to, and tells whether it did:
-/// if there is such a loop, the target can be overwritten, and it and every operand are dense and of one shape.
+/// Writes the elements of `tree` over those of `target` by the loop that it was compiled to, and
+/// tells whether it did: if there is such a loop, the target can be overwritten, and it and every
+/// operand are dense and of one shape.
 #[track_caller]
 pub(in crate::ops) fn store_fused(
     tree: &dyn Fusing,
@@ -61,7 +63,8 @@ pub(in crate::ops) fn store_fused(
                 bytes_each += operand.dtype.size_bytes();
             });
             let work = Work::of_elements(target.layout().len(), bytes_each);
-            // SAFETY: the target can be overwritten, as just seen; the rest as in `store`. The loop has as many elements.
+            // SAFETY: the target can be overwritten, as just seen; the rest as in `store`. The loop
+            // has as many elements.
             unsafe { write(fused, work, &[target], order) };
             true
         });
@@ -73,8 +76,8 @@ pub(in crate::ops) fn store_fused(
 ///
 /// # Safety
 ///
-/// Each target must be one that can be overwritten while the source is read, as [`Aliasing`] says, and stay so; the
-/// stream must be ordered after what others do with the memory.
+/// Each target must be one that can be overwritten while the source is read, as [`Aliasing`] says,
+/// and stay so; the stream must be ordered after what others do with the memory.
 unsafe fn write(source: &dyn Source, work: Work, targets: &[Target<'_>], order: HostOrder<'_>) {
     let mut writes = [None; MOST_RESULTS];
     for (write, target) in writes.iter_mut().zip(targets) {
@@ -83,14 +86,15 @@ unsafe fn write(source: &dyn Source, work: Work, targets: &[Target<'_>], order: 
     let body = |source: &dyn Source, writes: &[Option<Elements>; MOST_RESULTS], range| {
         let mut see = |range: Range<usize>, values: &[*const u8]| {
             for (target, &values) in writes.iter().flatten().zip(values) {
-                // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not overlap; every
-                // operand's elements of this block have been read, and other blocks read only their own, by what
-                // `Aliasing` says. `values` are on this thread's stack or in its room.
+                // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not
+                // overlap; every operand's elements of this block have been read, and other blocks
+                // read only their own, by what `Aliasing` says. `values` are on this thread's stack
+                // or in its room.
                 unsafe { target.write(range.start, values, range.len()) };
             }
         };
-        // SAFETY: the range lies in the frame. The stream is ordered after what other streams do with the
-        // operands, and what is written here was read before, as shown above.
+        // SAFETY: the range lies in the frame. The stream is ordered after what other streams do
+        // with the operands, and what is written here was read before, as shown above.
         unsafe { source.each_block(range, &mut see) };
     };
     launch_source(order, work, (source, &writes), body);

@@ -9,8 +9,8 @@ use crate::ops::aliasing::Target;
 use crate::ops::order::Updating;
 
 impl<T: Integer> Array<T> {
-    /// How often each of the numbers from 0 to `length` − 1 occurs among all elements: NumPy's `bincount`, in the
-    /// shape `[length]`.
+    /// How often each of the numbers from 0 to `length` − 1 occurs among all elements: NumPy's
+    /// `bincount`, in the shape `[length]`.
     ///
     /// # Examples
     ///
@@ -24,10 +24,11 @@ impl<T: Integer> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an element is negative, or `length` or more: on
-    /// CUDA devices, where a kernel looks, from the next call that synchronises.
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); there, elements that are not `i64` take room for a copy that is.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an element is negative, or
+    /// `length` or more: on CUDA devices, where a kernel looks, from the next call that
+    /// synchronises. [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); there, elements that are not `i64` take room
+    /// for a copy that is.
     #[track_caller]
     pub fn bincount(&self, length: usize) -> Result<Array<i64>> {
         let own = self.layout().shape();
@@ -69,22 +70,23 @@ impl<T: Integer> Array<T> {
 
 /// # Errors
 ///
-/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room for `count` numbers, which the host is about
-/// to make a list of.
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room for `count` numbers,
+/// which the host is about to make a list of.
 #[track_caller]
 pub(super) fn check_room(device: &Device, count: usize) -> Result<()> {
     let size_bytes = Shape::from(count).size_bytes::<i64>()?;
     Buffer::new(device, size_bytes).map(drop)
 }
 
-/// Tables that take turns where there are few places, so that equal elements one after another do not wait for each
-/// other's count.
+/// Tables that take turns where there are few places, so that equal elements one after another do
+/// not wait for each other's count.
 const TURNS: usize = 4;
 
 /// Places from which on one table is enough.
 const MANY: usize = 1 << 12;
 
-/// How many elements have each place below `length`; the first element whose place is not, if there is one.
+/// How many elements have each place below `length`; the first element whose place is not, if there
+/// is one.
 pub(super) fn tally<T: AnyElement>(
     elements: &Elements<'_, T>,
     length: usize,
@@ -141,7 +143,8 @@ fn tally_row<T: AnyElement, const TABLES: usize>(
     }
 }
 
-/// How often each of the numbers below `length` occurs in an array of one axis, whose elements they are.
+/// How often each of the numbers below `length` occurs in an array of one axis, whose elements they
+/// are.
 #[track_caller]
 pub(super) fn occurrences(numbers: &Array<i64>, length: usize) -> Result<Array<i64>> {
     let _device = numbers.device().enter();

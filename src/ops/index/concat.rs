@@ -73,11 +73,11 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where there are no arrays or the result has no such
-/// axis, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the shapes differ,
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) where there are no arrays or the result has no
+/// such axis, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the shapes differ,
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the arrays are on several devices,
-/// [`InvalidShape`](ErrorKind::InvalidShape) where the result's rank is above 8 or its size overflows,
-/// and [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+/// [`InvalidShape`](ErrorKind::InvalidShape) where the result's rank is above 8 or its size
+/// overflows, and [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
 #[track_caller]
 pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
     let (first, rest) = on_one_device("stack", arrays)?;

@@ -1,4 +1,5 @@
-//! Where elements that are copied stand, and where they go to: what the devices' copies have in common.
+//! Where elements that are copied stand, and where they go to: what the devices' copies have in
+//! common.
 
 use std::cmp::Ordering;
 
@@ -18,7 +19,8 @@ pub(in crate::ops) enum Copying {
 }
 
 impl Copying {
-    /// A walk over these elements of `layout`, and over those of a new array one after another, which has as many.
+    /// A walk over these elements of `layout`, and over those of a new array one after another,
+    /// which has as many.
     #[inline(always)]
     pub(in crate::ops) fn walk(self, layout: &Layout) -> Walk<2> {
         match self {
@@ -69,12 +71,14 @@ pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) ->
     Walk::over([vector.offset(), first], [(length, step)])
 }
 
-/// Each of `arrays`, with a walk over it and over its part of a new array of `shape`, in which they stand one
-/// after another along the axis `at`. The parts do not overlap, and are the whole together.
+/// Each of `arrays`, with a walk over it and over its part of a new array of `shape`, in which they
+/// stand one after another along the axis `at`. The parts do not overlap, and are the whole
+/// together.
 ///
 /// # Panics
 ///
-/// Where another axis of one is of another length, or their lengths along this one do not add up to the shape's.
+/// Where another axis of one is of another length, or their lengths along this one do not add up to
+/// the shape's.
 #[inline]
 #[track_caller]
 pub(in crate::ops) fn joined<'a, T: AnyElement>(

@@ -1,5 +1,5 @@
-//! Diagonals, and what they bound. Diagonal 0 begins at a matrix's first element, those above it have
-//! positive numbers, those below it negative ones.
+//! Diagonals, and what they bound. Diagonal 0 begins at a matrix's first element, those above it
+//! have positive numbers, those below it negative ones.
 
 use super::{Copying, invalid};
 use crate::array::{AnyElement, Array, Layout, Shape};
@@ -42,7 +42,8 @@ fn diagonal_of(matrix: &Layout, k: isize) -> Result<Layout> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// The array with zeros above diagonal `k` of its last two axes; those before them count matrices.
+    /// The array with zeros above diagonal `k` of its last two axes; those before them count
+    /// matrices.
     ///
     /// Diagonal 0 is the main one, positive ones lie above it and negative ones below.
     ///
@@ -69,7 +70,8 @@ impl<T: AnyElement> Array<T> {
         Ok(step.finish(kept, |_| by_gradient!(gradient => [gradient.tril(k)?])))
     }
 
-    /// The array with zeros below diagonal `k` of its last two axes; those before them count matrices.
+    /// The array with zeros below diagonal `k` of its last two axes; those before them count
+    /// matrices.
     ///
     /// Diagonal 0 is the main one, positive ones lie above it and negative ones below.
     ///
@@ -95,8 +97,8 @@ impl<T: AnyElement> Array<T> {
         Ok(step.finish(kept, |_| by_gradient!(gradient => [gradient.triu(k)?])))
     }
 
-    /// Of a vector, the square matrix with it on diagonal `k` among zeros; of a matrix, a copy of its
-    /// diagonal `k`, which is empty where the matrix has none: NumPy's `diag`.
+    /// Of a vector, the square matrix with it on diagonal `k` among zeros; of a matrix, a copy of
+    /// its diagonal `k`, which is empty where the matrix has none: NumPy's `diag`.
     ///
     /// Diagonal 0 is the main one, positive ones lie above it and negative ones below.
     ///
@@ -114,8 +116,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are neither one axis nor two,
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are neither one axis nor
+    /// two, [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn diag(&self, k: isize) -> Result<Self> {

@@ -7,8 +7,8 @@ use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, Ruled, by_differentiable
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
-    /// For each index the element that stands at it along `axis`, and where the index stands along the
-    /// other axes: NumPy's `take_along_axis`.
+    /// For each index the element that stands at it along `axis`, and where the index stands along
+    /// the other axes: NumPy's `take_along_axis`.
     ///
     /// The array and `indices` have the same number of axes, and broadcast to each other on all but
     /// `axis`, on which the result is as long as `indices`. A negative index counts from the axis's
@@ -31,8 +31,8 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis or an index lies
-    /// outside it, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the ranks differ or other axes do
-    /// not broadcast, [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows,
+    /// outside it, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the ranks differ or other axes
+    /// do not broadcast, [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows,
     /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn gather(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
@@ -57,8 +57,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// The gradient of what was picked from an array of shape `own` along the axis `at`: that of each result, added where it was
-/// picked.
+/// The gradient of what was picked from an array of shape `own` along the axis `at`: that of each
+/// result, added where it was picked.
 pub(super) fn scattered_back(
     own: Shape,
     indices: Array<i64>,

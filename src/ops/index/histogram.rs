@@ -9,11 +9,12 @@ use crate::ops::derivatives::is_followed;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
-    /// How many of all elements lie in each of `bins` ranges of one width, from the least to the greatest element, and the
-    /// `bins + 1` edges of the ranges: NumPy's `histogram`.
+    /// How many of all elements lie in each of `bins` ranges of one width, from the least to the
+    /// greatest element, and the `bins + 1` edges of the ranges: NumPy's `histogram`.
     ///
-    /// Each range has its lower edge; the last has both. Where all elements are equal, the ranges go from half below them
-    /// to half above, and of an array without elements from 0 to 1. The call waits for the least and the greatest element.
+    /// Each range has its lower edge; the last has both. Where all elements are equal, the ranges
+    /// go from half below them to half above, and of an array without elements from 0 to 1. The
+    /// call waits for the least and the greatest element.
     ///
     /// # Examples
     ///
@@ -121,7 +122,8 @@ fn counted<T: Float>(array: &Array<T>, edges: &Array<T>) -> Result<Array<i64>> {
     occurrences(&places.flatten()?, bins)
 }
 
-/// The number of the bin that a value is in: nearly, as the bins have one width, and then as the edges say.
+/// The number of the bin that a value is in: nearly, as the bins have one width, and then as the
+/// edges say.
 fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
     let last = edges.len() - 2;
     let scale = edges.len().saturating_sub(1) as f64 / (edges[last + 1] - edges[0]);

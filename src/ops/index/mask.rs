@@ -11,8 +11,8 @@ use crate::ops::formula::Formula;
 use crate::ops::precompiled::precompiled;
 
 impl<T: AnyElement> Array<T> {
-    /// Where the elements stand that are not zero, in row-major order: a row for each, of its index along
-    /// every axis, in the shape `[count, rank]`. That is NumPy's `argwhere`; NaN is not zero.
+    /// Where the elements stand that are not zero, in row-major order: a row for each, of its index
+    /// along every axis, in the shape `[count, rank]`. That is NumPy's `argwhere`; NaN is not zero.
     ///
     /// The shape depends on the elements, so the call waits for them.
     ///
@@ -31,8 +31,8 @@ impl<T: AnyElement> Array<T> {
     /// # Errors
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) where the size of the result overflows, and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room for it and for a flag for each
-    /// element (on CUDA devices 9 bytes for each).
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room for it and for a flag
+    /// for each element (on CUDA devices 9 bytes for each).
     #[track_caller]
     pub fn nonzero(&self) -> Result<Array<i64>> {
         let shape = self.layout().shape();
@@ -46,9 +46,9 @@ impl<T: AnyElement> Array<T> {
 
     /// The elements at which `mask` holds, in row-major order: NumPy's `x[mask]`.
     ///
-    /// The mask has the lengths of this array's leading axes. Where it has all of them, the result has one
-    /// axis. Where it has fewer, each place of the mask stands for a part of the array: a mask of one axis picks
-    /// rows. The shape depends on the mask, so the call waits for it.
+    /// The mask has the lengths of this array's leading axes. Where it has all of them, the result
+    /// has one axis. Where it has fewer, each place of the mask stands for a part of the array: a
+    /// mask of one axis picks rows. The shape depends on the mask, so the call waits for it.
     ///
     /// # Examples
     ///
@@ -67,23 +67,23 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the mask's shape is not that of the leading axes,
-    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the mask is on another device,
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows, and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory); on CUDA devices it takes room for 8 bytes for each element of
-    /// the mask meanwhile.
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the mask's shape is not that of the
+    /// leading axes, [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the mask is on another
+    /// device, [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows, and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory); on CUDA devices it takes room for 8 bytes for each
+    /// element of the mask meanwhile.
     #[track_caller]
     pub fn select_by(&self, mask: &Array<bool>) -> Result<Self> {
         let array = self;
         precompiled!(select_by::<T>([array]; mask: &Array<bool>))
     }
 
-    /// Sets the elements at which `mask` holds to those of `value`, and leaves the others as they are: NumPy's
-    /// `np.copyto(x, value, where=mask)`. Both broadcast to this array's shape; `x[mask] = values`, which counts the
-    /// values one after another, is another thing.
+    /// Sets the elements at which `mask` holds to those of `value`, and leaves the others as they
+    /// are: NumPy's `np.copyto(x, value, where=mask)`. Both broadcast to this array's shape;
+    /// `x[mask] = values`, which counts the values one after another, is another thing.
     ///
-    /// It is [`assign`](Self::assign) of [`select`](crate::select): elements are written where they stand,
-    /// unless other arrays or expressions share the memory.
+    /// It is [`assign`](Self::assign) of [`select`](crate::select): elements are written where they
+    /// stand, unless other arrays or expressions share the memory.
     ///
     /// # Examples
     ///
@@ -103,8 +103,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`assign`](Self::assign), and [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the mask's shape
-    /// does not broadcast to this array's. Nothing has been written then.
+    /// Those of [`assign`](Self::assign), and [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the
+    /// mask's shape does not broadcast to this array's. Nothing has been written then.
     #[track_caller]
     pub fn masked_assign<R: IntoExpr<T>>(&mut self, mask: &Array<bool>, value: R) -> Result<()> {
         same_device("masked_assign", ("the array", self), ("the mask", mask))?;
@@ -136,7 +136,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Whether `shape`, that of a `what` of `masked_assign`, broadcasts to that of the array, which is `own`.
+/// Whether `shape`, that of a `what` of `masked_assign`, broadcasts to that of the array, which is
+/// `own`.
 #[track_caller]
 fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
     if broadcast_shapes("masked_assign", &[own, shape]).is_ok_and(|to| to == *own) {
@@ -148,7 +149,8 @@ fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
     ))
 }
 
-/// Where in an array of `shape` the flags hold, which are packed and as many as it has elements: a row for each.
+/// Where in an array of `shape` the flags hold, which are packed and as many as it has elements: a
+/// row for each.
 #[track_caller]
 fn positions(flags: &Array<bool>, shape: &Shape) -> Result<Array<i64>> {
     on_device!(flags.device(), touching flags.buffer(), positions(flags, shape))

@@ -1,7 +1,8 @@
 //! Copies by position and by order: what is at some indices, one array beside another, sorted.
 //!
-//! What checks the operands stands here, an operation a file; the kernels are in [`host`](super::host) and
-//! [`cuda`](super::cuda). They move what [`copies`] and [`picks`] say, and touch nothing else.
+//! What checks the operands stands here, an operation a file; the kernels are in
+//! [`host`](super::host) and [`cuda`](super::cuda). They move what [`copies`] and [`picks`] say,
+//! and touch nothing else.
 
 mod bincount;
 mod classes;
@@ -52,8 +53,8 @@ pub(super) fn counted(index: i64, length: usize) -> Option<usize> {
     ((counted as u64) < length as u64).then_some(counted as usize)
 }
 
-/// Waits until the indices are known, and looks whether the axis `at` of `array` has them all; on a CUDA
-/// device, where the kernel looks, only whether the axis has any.
+/// Waits until the indices are known, and looks whether the axis `at` of `array` has them all; on a
+/// CUDA device, where the kernel looks, only whether the axis has any.
 ///
 /// # Errors
 ///
@@ -147,8 +148,8 @@ impl<T: AnyElement> Array<T> {
 
 /// # Errors
 ///
-/// [`InvalidShape`](ErrorKind::InvalidShape), naming `operation`, where its result of `shape` would have
-/// a rank above 8 or a size that overflows.
+/// [`InvalidShape`](ErrorKind::InvalidShape), naming `operation`, where its result of `shape` would
+/// have a rank above 8 or a size that overflows.
 #[track_caller]
 pub(super) fn check_size<T>(operation: &str, shape: &Shape) -> Result<()> {
     match shape.size_bytes::<T>() {

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Integer> Array<T> {
-    /// For each element a row of `classes` zeros with a one at the place that the element says, along
-    /// a new last axis.
+    /// For each element a row of `classes` zeros with a one at the place that the element says,
+    /// along a new last axis.
     ///
     /// # Examples
     ///
@@ -23,9 +23,10 @@ impl<T: Integer> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an element is no class: negative, or
-    /// `classes` or more; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the result's rank is
-    /// above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an element is no class:
+    /// negative, or `classes` or more; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the
+    /// result's rank is above 8 or its size overflows; and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn one_hot<U: AnyElement>(&self, classes: usize) -> Result<Array<U>> {
         if const { T::DTYPE as u8 == DType::I64 as u8 } {
@@ -35,8 +36,8 @@ impl<T: Integer> Array<T> {
         one_hot(self, classes)
     }
 
-    /// Waits until the elements are known, and looks whether all are classes; on a CUDA device, where the
-    /// kernel looks, only whether there are any classes.
+    /// Waits until the elements are known, and looks whether all are classes; on a CUDA device,
+    /// where the kernel looks, only whether there are any classes.
     #[track_caller]
     fn check_classes(&self, classes: usize) -> Result<()> {
         let own = self.layout().shape();

@@ -7,7 +7,8 @@ use crate::ops::derivatives::{AnyArray, Ruled};
 
 impl<T: AnyElement> Array<T> {
     /// The array with elements of `value` around it: for each axis, as many before and after it as
-    /// `margins` says; NumPy's `pad` in its mode `constant`. [`pad_with`](Self::pad_with) has the other modes.
+    /// `margins` says; NumPy's `pad` in its mode `constant`. [`pad_with`](Self::pad_with) has the
+    /// other modes.
     ///
     /// # Examples
     ///

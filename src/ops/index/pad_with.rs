@@ -13,8 +13,8 @@ use crate::ops::derivatives::is_followed;
 pub enum PadMode<T> {
     /// This value.
     Constant(T),
-    /// The elements as in mirrors that stand on the first and on the last one, which are not repeated: `2 1 | 0 1 2 |
-    /// 1 0 1`. Of a single element, that element.
+    /// The elements as in mirrors that stand on the first and on the last one, which are not
+    /// repeated: `2 1 | 0 1 2 | 1 0 1`. Of a single element, that element.
     Reflect,
     /// The element of the edge: `0 0 | 0 1 2 | 2 2 2`.
     Edge,
@@ -31,7 +31,8 @@ enum Extension {
 }
 
 impl Extension {
-    /// Which of `length` elements stands at `position`, which is counted from the first and may lie outside.
+    /// Which of `length` elements stands at `position`, which is counted from the first and may lie
+    /// outside.
     fn source(self, position: isize, length: usize) -> usize {
         let last = length as isize - 1;
         let source = match self {
@@ -39,7 +40,8 @@ impl Extension {
             Self::Wrap => position.rem_euclid(length as isize),
             Self::Reflect if last == 0 => 0,
             Self::Reflect => {
-                // There and back. Of an axis that fits memory with its margins, this does not overflow.
+                // There and back. Of an axis that fits memory with its margins, this does not
+                // overflow.
                 let period = 2 * last;
                 let place = position.rem_euclid(period);
                 place.min(period - place)
@@ -50,11 +52,11 @@ impl Extension {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// The array with margins around it: for each axis, as many elements before and after it as `margins` says,
-    /// which the mode chooses; NumPy's `pad`.
+    /// The array with margins around it: for each axis, as many elements before and after it as
+    /// `margins` says, which the mode chooses; NumPy's `pad`.
     ///
-    /// A margin may be longer than its axis. Beside the result this takes room for one margin at a time, and its
-    /// indices.
+    /// A margin may be longer than its axis. Beside the result this takes room for one margin at a
+    /// time, and its indices.
     ///
     /// # Examples
     ///
@@ -72,8 +74,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`pad`](Self::pad), and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an axis without
-    /// elements is to have a margin of them.
+    /// Those of [`pad`](Self::pad), and [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
+    /// where an axis without elements is to have a margin of them.
     #[track_caller]
     pub fn pad_with(&self, margins: &[(usize, usize)], mode: PadMode<T>) -> Result<Self> {
         match mode {
@@ -109,7 +111,8 @@ impl<T: AnyElement> Array<T> {
         Ok(padded)
     }
 
-    /// The same where gradients pass through: an axis after the other, as what stands at the sources.
+    /// The same where gradients pass through: an axis after the other, as what stands at the
+    /// sources.
     #[track_caller]
     fn extended_by_takes(&self, margins: &[(usize, usize)], extension: Extension) -> Result<Self> {
         let mut padded = self.clone();
@@ -131,8 +134,8 @@ impl<T: AnyElement> Array<T> {
         Ok(padded)
     }
 
-    /// Writes the `count` elements from `start` on along `axis`, where `length` that are there already begin at
-    /// `first`.
+    /// Writes the `count` elements from `start` on along `axis`, where `length` that are there
+    /// already begin at `first`.
     #[track_caller]
     fn extend_axis(
         &mut self,

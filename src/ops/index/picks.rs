@@ -1,5 +1,5 @@
-//! Where elements stand that indices pick, but for the indices themselves, at which only kernels look: what the
-//! devices' picking and adding have in common.
+//! Where elements stand that indices pick, but for the indices themselves, at which only kernels
+//! look: what the devices' picking and adding have in common.
 
 use crate::array::{AnyElement, Array, Layout, Shape, Walk};
 use crate::device::cuda::Indexing;
@@ -39,8 +39,8 @@ pub(in crate::ops) enum Picking {
 }
 
 impl Picking {
-    /// The axis `at` of `layout`, and a walk over the elements at its index 0 and over `indices`, as many as a
-    /// new array of `shape` has elements; who picks checks that.
+    /// The axis `at` of `layout`, and a walk over the elements at its index 0 and over `indices`,
+    /// as many as a new array of `shape` has elements; who picks checks that.
     #[inline(always)]
     #[track_caller]
     pub(in crate::ops) fn walk(
@@ -74,9 +74,9 @@ impl Picking {
     }
 }
 
-/// For an operation that adds each of `values` to the element of `target` that its index picks along the axis
-/// `at`, or writes it there, as all three broadcast to `shape` but for this axis: a walk over the elements of the
-/// target at index 0, the indices and the values.
+/// For an operation that adds each of `values` to the element of `target` that its index picks
+/// along the axis `at`, or writes it there, as all three broadcast to `shape` but for this axis: a
+/// walk over the elements of the target at index 0, the indices and the values.
 ///
 /// # Panics
 ///

@@ -11,8 +11,9 @@ use crate::ops::order::HostOrder;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
-    /// The element in the middle of those along `axis`, which the result does not have, if they were sorted; the mean
-    /// of the two in the middle where their number is even. A negative axis counts from the end.
+    /// The element in the middle of those along `axis`, which the result does not have, if they
+    /// were sorted; the mean of the two in the middle where their number is even. A negative axis
+    /// counts from the end.
     ///
     /// Where one of them is NaN the result is NaN, as in NumPy. The gradient goes to the elements
     /// that [`sort`](Self::sort) puts in the middle. Of all elements it is
@@ -32,21 +33,23 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or it has no elements, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than 256 elements takes room for a copy of it (on
-    /// CUDA devices that of [`sort`](Self::sort)).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or it
+    /// has no elements, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than
+    /// 256 elements takes room for a copy of it (on CUDA devices that of [`sort`](Self::sort)).
     #[track_caller]
     pub fn median(&self, axis: isize) -> Result<Self> {
         let array = self;
         precompiled!(median::<T>([array]; axis: isize))
     }
 
-    /// The value below which the part `q` of the elements along `axis` lies, which the result does not have: for a `q` of 0
-    /// the least element, for 1 the greatest. A negative axis counts from the end.
+    /// The value below which the part `q` of the elements along `axis` lies, which the result does
+    /// not have: for a `q` of 0 the least element, for 1 the greatest. A negative axis counts from
+    /// the end.
     ///
-    /// The sorted elements stand at 0, 1, …, n − 1, and the value is interpolated at q · (n − 1) between the two beside it,
-    /// linearly and in `f64`: NumPy's `quantile`. Where the two are equal it is theirs, also where they are infinite. Where
-    /// an element is NaN the result is NaN. Of all elements it is `x.flatten()?.quantile(q, 0)`.
+    /// The sorted elements stand at 0, 1, …, n − 1, and the value is interpolated at q · (n − 1)
+    /// between the two beside it, linearly and in `f64`: NumPy's `quantile`. Where the two are
+    /// equal it is theirs, also where they are infinite. Where an element is NaN the result is NaN.
+    /// Of all elements it is `x.flatten()?.quantile(q, 0)`.
     ///
     /// # Examples
     ///
@@ -61,8 +64,8 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `q` is not from 0 to 1, and those of
-    /// [`median`](Self::median).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `q` is not from 0 to 1, and
+    /// those of [`median`](Self::median).
     ///
     /// # Source
     ///
@@ -86,8 +89,8 @@ impl<T: Float> Array<T> {
         }
     }
 
-    /// If the elements along the axis `at` were sorted, the one at `nth` and the next one, which is itself where there is
-    /// none; where an element is NaN, both are.
+    /// If the elements along the axis `at` were sorted, the one at `nth` and the next one, which is
+    /// itself where there is none; where an element is NaN, both are.
     #[track_caller]
     fn neighbours(&self, at: usize, nth: usize) -> Result<[Self; 2]> {
         if self.device().backend().cuda().is_some() || is_followed(self)? {

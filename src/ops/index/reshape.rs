@@ -7,8 +7,8 @@ use crate::ops::derivatives::{AnyArray, Ruled};
 
 impl<T: AnyElement> Array<T> {
     /// The same elements, in row-major order, in another shape; a view where strides can express
-    /// it, and a copy on the same device where they cannot. One length may be [`INFER`](crate::INFER): it is what the
-    /// number of elements makes it.
+    /// it, and a copy on the same device where they cannot. One length may be
+    /// [`INFER`](crate::INFER): it is what the number of elements makes it.
     ///
     /// # Examples
     ///
@@ -23,9 +23,10 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has another length, a rank above 8
-    /// or a size that overflows, or where several lengths are to be inferred, or one that no length fits; where a copy is needed,
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has another length, a rank
+    /// above 8 or a size that overflows, or where several lengths are to be inferred, or one that
+    /// no length fits; where a copy is needed, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where
+    /// the device has no room.
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into().inferred(self.layout().shape())?;

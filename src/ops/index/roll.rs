@@ -5,8 +5,8 @@ use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
-    /// A copy in which every element stands `shift` places further along `axis`, and those beyond the last place
-    /// come first: NumPy's `roll`. A negative shift moves them back.
+    /// A copy in which every element stands `shift` places further along `axis`, and those beyond
+    /// the last place come first: NumPy's `roll`. A negative shift moves them back.
     ///
     /// # Examples
     ///

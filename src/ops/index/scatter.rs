@@ -11,12 +11,14 @@ use crate::ops::elementwise::select;
 use crate::ops::eval::same_device;
 use crate::ops::order::Updating;
 
-/// What `scatter_add` passes back: all to what stood there, and to each element of the source what it was added to.
+/// What `scatter_add` passes back: all to what stood there, and to each element of the source what
+/// it was added to.
 fn added_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
     by_gradient!(gradient => [gradient, gradient.gather(places, axis)?])(gradient)
 }
 
-/// What `scatter` passes back: nothing to what was overwritten, be it by a later element of the source.
+/// What `scatter` passes back: nothing to what was overwritten, be it by a later element of the
+/// source.
 fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
     let _device = places.device().enter();
     let own = *gradient.layout.shape();
@@ -34,13 +36,13 @@ fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<
 }
 
 impl<T: Number> Array<T> {
-    /// Adds each element of `source` to the one of this array that its index picks along `axis`, and
-    /// where it stands along the other axes: the opposite of [`gather`](Self::gather).
+    /// Adds each element of `source` to the one of this array that its index picks along `axis`,
+    /// and where it stands along the other axes: the opposite of [`gather`](Self::gather).
     ///
-    /// Indices that repeat add up, in row-major order, so that the result is always the same. Integers
-    /// wrap. The array and `indices` broadcast as for `gather`, and `source` broadcasts to the shape
-    /// that comes of it. Where other arrays or expressions share the memory, they keep their values,
-    /// and this array gets memory of its own.
+    /// Indices that repeat add up, in row-major order, so that the result is always the same.
+    /// Integers wrap. The array and `indices` broadcast as for `gather`, and `source` broadcasts to
+    /// the shape that comes of it. Where other arrays or expressions share the memory, they keep
+    /// their values, and this array gets memory of its own.
     ///
     /// # Examples
     ///
@@ -93,12 +95,14 @@ impl<T: Number> Array<T> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Writes each element of `source` over the one of this array that its index picks along `axis`, and where it
-    /// stands along the other axes: NumPy's `put_along_axis`, PyTorch's `scatter_`.
+    /// Writes each element of `source` over the one of this array that its index picks along
+    /// `axis`, and where it stands along the other axes: NumPy's `put_along_axis`, PyTorch's
+    /// `scatter_`.
     ///
-    /// Of indices that repeat the last one counts, in row-major order, on every device. The array and `indices`
-    /// broadcast as for [`gather`](Self::gather), and `source` broadcasts to the shape that comes of it. Where other
-    /// arrays or expressions share the memory, they keep their values, and this array gets memory of its own.
+    /// Of indices that repeat the last one counts, in row-major order, on every device. The array
+    /// and `indices` broadcast as for [`gather`](Self::gather), and `source` broadcasts to the
+    /// shape that comes of it. Where other arrays or expressions share the memory, they keep their
+    /// values, and this array gets memory of its own.
     ///
     /// # Examples
     ///
@@ -154,8 +158,9 @@ impl<T: AnyElement> Array<T> {
         )
     }
 
-    /// Checks the operands of `operation`, which writes at `indices`, and sees to it that nobody shares the memory:
-    /// then it is for the elements of this shape, of which there are some, along this axis.
+    /// Checks the operands of `operation`, which writes at `indices`, and sees to it that nobody
+    /// shares the memory: then it is for the elements of this shape, of which there are some, along
+    /// this axis.
     #[track_caller]
     fn scattered(
         &mut self,

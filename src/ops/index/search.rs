@@ -17,11 +17,12 @@ pub(in crate::ops) enum Side {
 }
 
 impl<T: Element> Array<T> {
-    /// For each of `values` where it belongs in this array, which has one axis and is sorted: how many of its
-    /// elements are less. That is NumPy's `searchsorted` on the left side, in the shape of the values.
+    /// For each of `values` where it belongs in this array, which has one axis and is sorted: how
+    /// many of its elements are less. That is NumPy's `searchsorted` on the left side, in the shape
+    /// of the values.
     ///
-    /// The order is that of [`sort`](Self::sort): NaN comes last, and is equal to itself. Of an array that is not
-    /// sorted the results say nothing.
+    /// The order is that of [`sort`](Self::sort): NaN comes last, and is equal to itself. Of an
+    /// array that is not sorted the results say nothing.
     ///
     /// # Examples
     ///
@@ -36,9 +37,9 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where this array does not have one axis,
-    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where the values are on another device,
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where this array does not have one
+    /// axis, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where the values are on another
+    /// device, [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn searchsorted(&self, values: &Self) -> Result<Array<i64>> {

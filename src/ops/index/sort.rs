@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::ops::derivatives::{constant, is_followed};
 use crate::ops::precompiled::precompiled;
 
-/// Elements far apart from which on it is faster to bring them together, sort, and spread them again.
+/// Elements far apart from which on it is faster to bring them together, sort, and spread them
+/// again.
 const APART: usize = 128;
 
 /// Which elements come first.
@@ -19,7 +20,8 @@ pub(in crate::ops) enum Direction {
 }
 
 impl<T: Element> Array<T> {
-    /// The elements along `axis` from the least to the greatest, and NaN after them, as NumPy has it.
+    /// The elements along `axis` from the least to the greatest, and NaN after them, as NumPy has
+    /// it.
     ///
     /// Equal elements stay in their order: of both zeros, which are equal, and of NaN there may be
     /// several. The gradient of each goes to the position that [`argsort`](Self::argsort) gives.
@@ -63,8 +65,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// As for [`sort`](Self::sort), and [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size
-    /// of the indices overflows.
+    /// As for [`sort`](Self::sort), and [`InvalidShape`](crate::ErrorKind::InvalidShape) where the
+    /// size of the indices overflows.
     #[track_caller]
     pub fn argsort(&self, axis: isize) -> Result<Array<i64>> {
         let shape = self.layout().shape();
@@ -73,7 +75,8 @@ impl<T: Element> Array<T> {
         self.in_order(at, Direction::Ascending, shape)
     }
 
-    /// The positions along the axis `at` of the elements that come first, as many as that of `shape` has.
+    /// The positions along the axis `at` of the elements that come first, as many as that of
+    /// `shape` has.
     #[track_caller]
     pub(super) fn in_order(
         &self,

@@ -33,11 +33,11 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or an index
-    /// lies outside it, [`InvalidShape`](crate::ErrorKind::InvalidShape) where the result's rank is
-    /// above 8 or its size overflows, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where
-    /// `indices` is on another device, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device
-    /// has no room.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or an
+    /// index lies outside it, [`InvalidShape`](crate::ErrorKind::InvalidShape) where the result's
+    /// rank is above 8 or its size overflows, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch)
+    /// where `indices` is on another device, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where
+    /// the device has no room.
     #[track_caller]
     pub fn take(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
         let at = self.layout().shape().axis("take", axis)?;
@@ -57,7 +57,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// The gradient of what was taken: as that of elements, of which the indices of the axis are as many as its results along it.
+/// The gradient of what was taken: as that of elements, of which the indices of the axis are as
+/// many as its results along it.
 fn taken_back(
     own: Shape,
     indices: Array<i64>,

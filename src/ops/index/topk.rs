@@ -35,8 +35,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or it has
-    /// fewer than `k` elements, and those of [`argsort`](Self::argsort).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or it
+    /// has fewer than `k` elements, and those of [`argsort`](Self::argsort).
     #[track_caller]
     pub fn topk(&self, k: usize, axis: isize) -> Result<(Self, Array<i64>)> {
         let shape = self.layout().shape();
@@ -83,8 +83,8 @@ impl<T: Element> Array<T> {
     }
 }
 
-/// See [`Array::leading`]: those that come first of each part of the axis, and then of these. What is equal stays in its
-/// order, since parts do.
+/// See [`Array::leading`]: those that come first of each part of the axis, and then of these. What
+/// is equal stays in its order, since parts do.
 #[track_caller]
 fn by_parts<T: Element>(array: &Array<T>, at: usize, shape: &Shape) -> Result<Array<i64>> {
     let _device = array.device().enter();

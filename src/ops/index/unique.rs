@@ -7,10 +7,11 @@ use crate::ops::derivatives::is_followed;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Element> Array<T> {
-    /// The different elements of all, from the least to the greatest, along one axis: NumPy's `unique`.
+    /// The different elements of all, from the least to the greatest, along one axis: NumPy's
+    /// `unique`.
     ///
-    /// NaN comes last, and once. The two zeros are equal; which of them stays is not said. The shape depends on the
-    /// elements, so the call waits for them.
+    /// NaN comes last, and once. The two zeros are equal; which of them stays is not said. The
+    /// shape depends on the elements, so the call waits for them.
     ///
     /// # Examples
     ///
@@ -24,8 +25,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`sort`](Self::sort); it takes room for the sorted elements and a flag for each (on CUDA devices 9
-    /// bytes for each).
+    /// Those of [`sort`](Self::sort); it takes room for the sorted elements and a flag for each (on
+    /// CUDA devices 9 bytes for each).
     #[track_caller]
     pub fn unique(&self) -> Result<Self> {
         let array = self;

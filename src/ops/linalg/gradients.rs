@@ -1,5 +1,6 @@
-//! The gradients of factorizations: those of Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
-//! differentiation" (2008); of Cholesky's as Murray (2016), of QR as Walter and Lehmann (2010).
+//! The gradients of factorizations: those of Giles, "Collected matrix derivative results for
+//! forward and reverse mode algorithmic differentiation" (2008); of Cholesky's as Murray (2016), of
+//! QR as Walter and Lehmann (2010).
 //!
 //! What has several solutions, as the vectors of equal eigenvalues, has infinite gradients.
 
@@ -35,7 +36,8 @@ fn untyped<T: Factorized>(array: &Array<T>) -> Vec<AnyArray> {
     vec![AnyArray::of(array)]
 }
 
-/// Of x = A⁻¹ b: that of b is A⁻ᵀ g, that of A −(A⁻ᵀ g) xᵀ. Where b is a vector, x is one for each matrix.
+/// Of x = A⁻¹ b: that of b is A⁻ᵀ g, that of A −(A⁻ᵀ g) xᵀ. Where b is a vector, x is one for each
+/// matrix.
 #[track_caller]
 pub(super) fn of_solution<T: Factorized>(
     a: &Array<T>,
@@ -67,8 +69,8 @@ pub(super) fn of_inverse<T: Factorized>(
     Ok(untyped(&(-product).eval()?))
 }
 
-/// Of the determinant: g times the cofactors, which are those of the singular value decomposition and so exist for singular
-/// matrices, too.
+/// Of the determinant: g times the cofactors, which are those of the singular value decomposition
+/// and so exist for singular matrices, too.
 #[track_caller]
 pub(super) fn of_determinant<T: Factorized>(
     a: &Array<T>,
@@ -98,7 +100,8 @@ fn identity<T: Factorized>(like: &Array<T>, n: usize) -> Result<Array<T>> {
     filled("identity", like, &n.into(), T::one())?.diag(0)
 }
 
-/// Of the factor L of A = L Lᵀ: the symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹, where Φ takes the lower triangle and half of the diagonal.
+/// Of the factor L of A = L Lᵀ: the symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹, where Φ takes the lower
+/// triangle and half of the diagonal.
 #[track_caller]
 pub(super) fn of_cholesky<T: Factorized>(
     lower: &Array<T>,
@@ -112,8 +115,9 @@ pub(super) fn of_cholesky<T: Factorized>(
     Ok(untyped(&symmetric(&t(&both)?)?))
 }
 
-/// Of the factors of A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q, where copy mirrors the lower triangle. The columns of
-/// wide matrices that have no place in the square part are Q times those of R.
+/// Of the factors of A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q, where copy mirrors
+/// the lower triangle. The columns of wide matrices that have no place in the square part are Q
+/// times those of R.
 #[track_caller]
 pub(super) fn of_qr<T: Factorized>(
     a: &Array<T>,
@@ -160,7 +164,8 @@ fn inverse_gaps<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
     (select(diagonal.gt(T::zero()), T::zero(), T::one()) / gaps).eval()
 }
 
-/// Of the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) + F ∘ (Vᵀ g_V)) Vᵀ, with F the inverse gaps of w.
+/// Of the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) + F ∘ (Vᵀ g_V)) Vᵀ, with
+/// F the inverse gaps of w.
 #[track_caller]
 pub(super) fn of_eigen<T: Factorized>(
     [w, v]: [&Array<T>; 2],
@@ -177,8 +182,8 @@ pub(super) fn of_eigen<T: Factorized>(
     Ok(untyped(&symmetric(&whole)?))
 }
 
-/// Of the shortest x that minimizes |A x − b|, with P = A⁺ the pseudoinverse (Golub and Pereyra 1973): that of b is Pᵀ g, that of A
-/// −Pᵀ g xᵀ + (b − A x) (P Pᵀ g)ᵀ + Pᵀ x ((I − P A) g)ᵀ.
+/// Of the shortest x that minimizes |A x − b|, with P = A⁺ the pseudoinverse (Golub and Pereyra
+/// 1973): that of b is Pᵀ g, that of A −Pᵀ g xᵀ + (b − A x) (P Pᵀ g)ᵀ + Pᵀ x ((I − P A) g)ᵀ.
 #[track_caller]
 pub(super) fn of_least_squares<T: Factorized>(
     a: &Array<T>,
@@ -196,8 +201,9 @@ pub(super) fn of_least_squares<T: Factorized>(
     Ok([(outside + shortest - own).eval()?, of_right])
 }
 
-/// Of U, s and Vᵀ of A = U diag(s) Vᵀ: U ((F ∘ (X − Xᵀ)) S + S (F ∘ (Y − Yᵀ)) + diag(g_s)) Vᵀ, with X = Uᵀ g_U, Y = Vᵀ g_V and F the
-/// inverse gaps of s², and what leaves the spaces that U and V span.
+/// Of U, s and Vᵀ of A = U diag(s) Vᵀ: U ((F ∘ (X − Xᵀ)) S + S (F ∘ (Y − Yᵀ)) + diag(g_s)) Vᵀ, with
+/// X = Uᵀ g_U, Y = Vᵀ g_V and F the inverse gaps of s², and what leaves the spaces that U and V
+/// span.
 #[track_caller]
 pub(super) fn of_singular<T: Factorized>(
     [u, s, vt]: [&Array<T>; 3],

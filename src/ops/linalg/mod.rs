@@ -1,8 +1,9 @@
-//! Linear algebra by factorizations: what checks the operands stands here; the factorizations are in
-//! [`host`](super::host) and in [`cuda`](super::cuda).
+//! Linear algebra by factorizations: what checks the operands stands here; the factorizations are
+//! in [`host`](super::host) and in [`cuda`](super::cuda).
 //!
-//! Both devices have functions of the same names, which take any strides, and return the factors with a status for
-//! each matrix ([`status`]). Least squares and norms are made of those and of other operations.
+//! Both devices have functions of the same names, which take any strides, and return the factors
+//! with a status for each matrix ([`status`]). Least squares and norms are made of those and of
+//! other operations.
 
 mod declare;
 mod factors;
@@ -35,7 +36,8 @@ pub trait Real: precompiled::Functions {}
 impl Real for f32 {}
 impl Real for f64 {}
 
-/// What the bodies are generic over. Programs do not name it, so that these are compiled with the library alone.
+/// What the bodies are generic over. Programs do not name it, so that these are compiled with the
+/// library alone.
 pub(in crate::ops) trait Factorized:
     Float + cachescope_factorizations::Real
 {

@@ -40,7 +40,8 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     }))
 }
 
-/// The right-hand sides as matrices, of as many rows as `a` has, and the shape that they and `a` broadcast to.
+/// The right-hand sides as matrices, of as many rows as `a` has, and the shape that they and `a`
+/// broadcast to.
 ///
 /// # Errors
 ///

@@ -74,8 +74,8 @@ pub(super) fn singular<T: Factorized>(
     Ok((s, Some([u, vt])))
 }
 
-/// Refuses `elements` of the matrices of `a` that are not finite, on a CUDA device: on the host the factorization does.
-/// cuSOLVER says nothing of what it does with them.
+/// Refuses `elements` of the matrices of `a` that are not finite, on a CUDA device: on the host the
+/// factorization does. cuSOLVER says nothing of what it does with them.
 #[track_caller]
 fn check_finite<T: Factorized>(operation: &str, a: &Array<T>, elements: &Array<T>) -> Result<()> {
     if a.device().backend().cuda().is_none() {

@@ -4,8 +4,8 @@ use super::batch_of;
 use crate::array::{Array, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
-/// The status of a factorization whose workspace found no memory. 0 is that of one that came to an end; others are
-/// LAPACK's `info`.
+/// The status of a factorization whose workspace found no memory. 0 is that of one that came to an
+/// end; others are LAPACK's `info`.
 pub(in crate::ops) const OUT_OF_MEMORY: i32 = i32::MIN;
 
 /// What it means that a factorization came to no end.
@@ -21,7 +21,8 @@ pub(super) enum Meaning {
     NotConverged,
 }
 
-/// Waits for the statuses of the matrices of `shape`, and turns the first that is not 0 into an error.
+/// Waits for the statuses of the matrices of `shape`, and turns the first that is not 0 into an
+/// error.
 #[track_caller]
 pub(super) fn check(
     operation: &str,

@@ -178,7 +178,8 @@ impl Digits {
         format!("{value:.decimals$e}")
     }
 
-    /// The fewest digits, but no more than `decimals` of them behind the point, which always stands.
+    /// The fewest digits, but no more than `decimals` of them behind the point, which always
+    /// stands.
     fn positional(self, value: f64, decimals: usize) -> String {
         let shortest = self.shortest(value);
         let (_, fraction, exponent) = split(&shortest);

@@ -1,6 +1,7 @@
 //! What elements are made of the words at their positions.
 //!
-//! Each type here computes a part of an array, on the host and in the text beside it on a GPU; all it needs of what comes before is the part's position.
+//! Each type here computes a part of an array, on the host and in the text beside it on a GPU; all
+//! it needs of what comes before is the part's position.
 
 use super::philox::{Draws, number};
 use super::{normal, single};
@@ -141,9 +142,9 @@ fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
     (step + 0.5) * (1.0 / (1u64 << digits) as f64)
 }
 
-/// A number below `bound`, each as likely as the others (Lemire, "Fast random integer generation in an
-/// interval", 2019), of the two words that are drawn at `place`. A draw that would favour some is refused,
-/// and the words at the same place are drawn anew.
+/// A number below `bound`, each as likely as the others (Lemire, "Fast random integer generation in
+/// an interval", 2019), of the two words that are drawn at `place`. A draw that would favour some
+/// is refused, and the words at the same place are drawn anew.
 #[inline(always)]
 pub(super) fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 {
     let (steps, low) = product(number(words[0], words[1]), bound);
@@ -153,8 +154,8 @@ pub(super) fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) 
     steps
 }
 
-/// The product's upper half, which is a number below `bound`, and its lower half, which says whether the
-/// draw may be one that favours it.
+/// The product's upper half, which is a number below `bound`, and its lower half, which says
+/// whether the draw may be one that favours it.
 #[inline(always)]
 fn product(draw: u64, bound: u64) -> (u64, u64) {
     let product = u128::from(draw) * u128::from(bound);

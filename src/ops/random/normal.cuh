@@ -5,8 +5,8 @@ struct Operands {
 
 #define CS_BLOCK cs_digits<I>::elements
 
-// The natural logarithm of a positive, normal number; this and `turn` are those of `normal.rs`, operation by
-// operation, of which none is contracted with another.
+// The natural logarithm of a positive, normal number; this and `turn` are those of `normal.rs`,
+// operation by operation, of which none is contracted with another.
 CS_FN double ln(double x) {
     const u64 root_half = 0x3FE6A09E667F3BCDull, one = 0x3FF0000000000000ull;
     u64 shifted = cs_bits<u64>(x) + (one - root_half);

@@ -1,13 +1,15 @@
-//! Normal numbers in `f64` from uniform ones (Box and Muller, 1958); shorter ones are made in [`single`](super::single).
+//! Normal numbers in `f64` from uniform ones (Box and Muller, 1958); shorter ones are made in
+//! [`single`](super::single).
 //!
-//! Everything here is computed in `f64` by additions, multiplications, divisions and square roots, each
-//! rounded as IEEE 754 says and none contracted with another. So every processor and every GPU gives the
-//! same bits, which no library's logarithm and sine do. The polynomials are those of FDLIBM (Sun
-//! Microsystems, 1993), within one unit in the last place.
+//! Everything here is computed in `f64` by additions, multiplications, divisions and square roots,
+//! each rounded as IEEE 754 says and none contracted with another. So every processor and every GPU
+//! gives the same bits, which no library's logarithm and sine do. The polynomials are those of
+//! FDLIBM (Sun Microsystems, 1993), within one unit in the last place.
 
 use std::f64::consts::FRAC_PI_2;
 
-/// Two independent standard normal numbers from two numbers between 0 and 1, neither of them included.
+/// Two independent standard normal numbers from two numbers between 0 and 1, neither of them
+/// included.
 #[inline(always)]
 pub(super) fn normals(first: f64, second: f64) -> [f64; 2] {
     let radius = (-2.0 * ln(first)).sqrt();
@@ -29,8 +31,8 @@ fn ln(x: f64) -> f64 {
         1.531_383_769_920_937_3e-1,
         1.479_819_860_511_658_6e-1,
     ];
-    // x = 2^k (1 + f), where 1 + f is between √½ and √2: the bits of √½ are taken off before the exponent
-    // is read, and put back after.
+    // x = 2^k (1 + f), where 1 + f is between √½ and √2: the bits of √½ are taken off before the
+    // exponent is read, and put back after.
     const ROOT_HALF: u64 = 0x3FE6_A09E_667F_3BCD;
     const ONE: u64 = 0x3FF0_0000_0000_0000;
     let shifted = x.to_bits() + (ONE - ROOT_HALF);

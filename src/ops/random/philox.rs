@@ -1,7 +1,7 @@
 //! The words of a seed: Philox 4x32-10 over a counter.
 //!
-//! The counter is the number of a block of four words, the sequence that the block belongs to, and how
-//! often the words at this place have been refused.
+//! The counter is the number of a block of four words, the sequence that the block belongs to, and
+//! how often the words at this place have been refused.
 
 /// Words that one application of the cipher yields.
 const BLOCK_WORDS: usize = 4;

@@ -5,8 +5,8 @@ struct Operands {
 
 #define CS_BLOCK cs_digits<I>::elements
 
-// This and `turn` are those of `single.rs`, operation by operation: what is rounded once is an `__fmaf_rn`, and no
-// product is an operand of a plain sum, so that nothing is contracted besides.
+// This and `turn` are those of `single.rs`, operation by operation: what is rounded once is an
+// `__fmaf_rn`, and no product is an operand of a plain sum, so that nothing is contracted besides.
 
 // -ln((word + 1/2) / 2^32).
 CS_FN float minus_ln(u32 word) {

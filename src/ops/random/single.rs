@@ -1,12 +1,14 @@
 //! Normal numbers in `f32` (Box and Muller, 1958), for elements of 24 binary digits or fewer.
 //!
-//! As in [`normal`](super::normal) every step has one result: additions, multiplications, square roots, and
-//! multiplications with an addition that are rounded once because they say so. No product is an operand of a plain
-//! sum, so nothing is left for a compiler to contract. `f64` would cost a GPU for consumers 32 or 64 times as much.
+//! As in [`normal`](super::normal) every step has one result: additions, multiplications, square
+//! roots, and multiplications with an addition that are rounded once because they say so. No
+//! product is an operand of a plain sum, so nothing is left for a compiler to contract. `f64` would
+//! cost a GPU for consumers 32 or 64 times as much.
 //!
-//! What 32 bits tell is reckoned with as an integer where it would be lost: how far a number is below one, and which
-//! eighth of a turn an angle stands in. So the numbers have a relative error below 2^-21, the smallest and the
-//! largest too: they reach from 6.76 down to 0. The polynomials are those of Cephes (Moshier, 1992).
+//! What 32 bits tell is reckoned with as an integer where it would be lost: how far a number is
+//! below one, and which eighth of a turn an angle stands in. So the numbers have a relative error
+//! below 2^-21, the smallest and the largest too: they reach from 6.76 down to 0. The polynomials
+//! are those of Cephes (Moshier, 1992).
 
 use std::f32::consts::LN_2;
 
@@ -34,8 +36,8 @@ fn minus_ln(word: u32) -> f32 {
         -2.499_999_4e-1,
         3.333_333e-1,
     ];
-    // 2^-n (1 + f), where 1 + f is between √½ and √2: the bits of √½ are taken off before the exponent is read, and
-    // put back after.
+    // 2^-n (1 + f), where 1 + f is between √½ and √2: the bits of √½ are taken off before the
+    // exponent is read, and put back after.
     const ROOT_HALF: u32 = 0x3F35_04F3;
     const ONE: u32 = 0x3F80_0000;
     let shifted = (word as f32 + 0.5).to_bits() + (ONE - ROOT_HALF);

@@ -11,12 +11,14 @@ use crate::ops::index::of_classes;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
-    /// The mean of −ln softmax(logits)\[class\] over the rows of these logits, of shape `[N, C]`, with a class of
-    /// `0..C` for each in `classes`, of shape `[N]`: PyTorch's `cross_entropy`. The result has rank 0.
+    /// The mean of −ln softmax(logits)\[class\] over the rows of these logits, of shape `[N, C]`,
+    /// with a class of `0..C` for each in `classes`, of shape `[N]`: PyTorch's `cross_entropy`. The
+    /// result has rank 0.
     ///
-    /// The logits are read once and no softmax is stored. What a row comes to is computed as the logarithm of the sum of
-    /// its exponentials, without overflow, less the logit of its class, in `f64`: so a loss near 0 keeps its digits where
-    /// logits are large. The mean over no rows is NaN, as [`mean`](Self::mean) is.
+    /// The logits are read once and no softmax is stored. What a row comes to is computed as the
+    /// logarithm of the sum of its exponentials, without overflow, less the logit of its class, in
+    /// `f64`: so a loss near 0 keeps its digits where logits are large. The mean over no rows is
+    /// NaN, as [`mean`](Self::mean) is.
     ///
     /// # Examples
     ///
@@ -32,9 +34,9 @@ impl<T: Float> Array<T> {
     /// # Errors
     ///
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) unless the shapes are `[N, C]` and `[N]`,
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where a class is negative, or `C` or more: on a CUDA device with
-    /// the next call that waits for it; [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where a class is negative, or `C` or more:
+    /// on a CUDA device with the next call that waits for it;
+    /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Array<i64>) -> Result<Self> {
         let logits = self;

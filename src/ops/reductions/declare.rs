@@ -1,8 +1,8 @@
-//! What the row of a reduction becomes: methods on arrays and on expressions, whole and along an axis,
-//! each with its documentation and a tested example.
+//! What the row of a reduction becomes: methods on arrays and on expressions, whole and along an
+//! axis, each with its documentation and a tested example.
 
-/// Rows `/// Sentences. name, name_axis, name_keepdims: Reducer over Bound -> Output, element [2 × 2 elements] =>
-/// whole, along axis 0;`, for the elements that are `Bound`.
+/// Rows `/// Sentences. name, name_axis, name_keepdims: Reducer over Bound -> Output, element [2 ×
+/// 2 elements] => whole, along axis 0;`, for the elements that are `Bound`.
 macro_rules! reductions {
     ($(
         $(#[doc = $doc:literal])+

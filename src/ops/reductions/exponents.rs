@@ -8,15 +8,17 @@ use crate::array::{AnyElement, Element, Float};
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
-    /// The logarithm of the sum of the exponentials, without overflow on the way: in the elements' own
-    /// type, of `f16` and `bf16` computed in `f32`. That of nothing is −∞, as the logarithm of 0.
+    /// The logarithm of the sum of the exponentials, without overflow on the way: in the elements'
+    /// own type, of `f16` and `bf16` computed in `f32`. That of nothing is −∞, as the logarithm of
+    /// 0.
     logsumexp, logsumexp_axis, logsumexp_keepdims: Logsumexp over Float -> T,
         f32 [1000.0, f32::NEG_INFINITY, 900.0, 0.0] => 1000.0, [1000.0, 0.0];
 }
 
 /// exp(x − `scale`), summed over several x.
 ///
-/// The scale is the largest x, which may be infinite: where x equals it, their distance is taken as 0.
+/// The scale is the largest x, which may be infinite: where x equals it, their distance is taken as
+/// 0.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Exponents<A> {
     scale: A,

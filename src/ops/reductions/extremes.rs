@@ -21,8 +21,8 @@ reductions! {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     argmax, argmax_axis, argmax_keepdims: Argmax over Element -> i64, f32 [1.0, 4.0, 3.0, 4.0] => 1, [1, 0];
 
-    /// The position of the smallest element, in row-major order: the first of several, and the first
-    /// NaN where there is one. Of nothing there is none, which is
+    /// The position of the smallest element, in row-major order: the first of several, and the
+    /// first NaN where there is one. Of nothing there is none, which is
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     argmin, argmin_axis, argmin_keepdims: Argmin over Element -> i64, f32 [1.0, 4.0, 3.0, 2.0] => 0, [0, 1];
 }
@@ -52,8 +52,8 @@ fn position<T: Element>(values: &[T], wanted: T) -> usize {
 /// Elements of which the accumulators take two each.
 const BLOCK: usize = 2 * ACCUMULATORS;
 
-/// The best of `blocks`, or the first NaN among them. NaN is looked for beside the accumulators, by two elements in
-/// one instruction, since NaN compares with nothing.
+/// The best of `blocks`, or the first NaN among them. NaN is looked for beside the accumulators, by
+/// two elements in one instruction, since NaN compares with nothing.
 #[inline(always)]
 fn best_of<T: Element>(blocks: &[[T; BLOCK]], best: impl Fn(T, T) -> T + Copy) -> Option<T> {
     let first = blocks.first()?;

@@ -1,15 +1,15 @@
 //! Reductions: what folds the elements of arrays and of expressions, whole and along an axis.
 //!
-//! Each is one type in one of the files here: its fold on the host, the same as CUDA C, and the row that
-//! makes its methods stand side by side.
+//! Each is one type in one of the files here: its fold on the host, the same as CUDA C, and the row
+//! that makes its methods stand side by side.
 //!
 //! Elements are folded in blocks: within a block into several partial results side by side, which
-//! the compiler makes vector code of, and from block to block into a total. Totals of long chunks are
-//! merged two by two. The order depends on the shape and on how the operands stand in memory, so a
-//! result is the same on every run and for any number of threads. CUDA devices fold in the same two steps, in an
-//! order that depends on the same alone (`ops/cuda/fold.rs`), so that theirs is the same on every run and every
-//! such device. What rounds is within a few units in the last place of the host's; what does not, integers,
-//! extremes, positions and truth, is equal.
+//! the compiler makes vector code of, and from block to block into a total. Totals of long chunks
+//! are merged two by two. The order depends on the shape and on how the operands stand in memory,
+//! so a result is the same on every run and for any number of threads. CUDA devices fold in the
+//! same two steps, in an order that depends on the same alone (`ops/cuda/fold.rs`), so that theirs
+//! is the same on every run and every such device. What rounds is within a few units in the last
+//! place of the host's; what does not, integers, extremes, positions and truth, is equal.
 
 mod cross_entropy;
 mod declare;
@@ -46,8 +46,8 @@ pub(super) const ACCUMULATORS: usize = 32;
 
 /// A way of folding elements of `T`, as a type without values.
 ///
-/// `index` counts elements along the folded axis, or in row-major order of all. `FMA` is whether the
-/// processor multiplies and adds in one instruction. Everything is to be inlined, see
+/// `index` counts elements along the folded axis, or in row-major order of all. `FMA` is whether
+/// the processor multiplies and adds in one instruction. Everything is to be inlined, see
 /// [`host`](super::host).
 pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// What error messages call it.
@@ -98,9 +98,9 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     fn finish(total: Self::Total, count: usize) -> Self::Output;
 }
 
-/// A reducer in CUDA C++, as types and expressions. `T` is what elements are computed in, `A` what their
-/// sums are and `M` what their means are, `R` the stored type of the result; names with `cs_` are those of
-/// the prelude and of `ops/cuda/states.cuh`.
+/// A reducer in CUDA C++, as types and expressions. `T` is what elements are computed in, `A` what
+/// their sums are and `M` what their means are, `R` the stored type of the result; names with `cs_`
+/// are those of the prelude and of `ops/cuda/states.cuh`.
 #[derive(Clone, Copy)]
 pub(super) struct CudaFold {
     /// The type of a partial result, of a few elements that follow one another in steps.
@@ -121,8 +121,8 @@ pub(super) struct CudaFold {
     pub(super) finish: &'static str,
 }
 
-/// A reducer that takes elements in any order and grouping, so that each of several accumulators may fold
-/// its own.
+/// A reducer that takes elements in any order and grouping, so that each of several accumulators
+/// may fold its own.
 pub(super) trait Unordered<T: AnyElement>: Reducer<T> {
     /// Two partial results of one block as one.
     fn join(left: Self::Partial, right: Self::Partial) -> Self::Partial;
@@ -183,9 +183,10 @@ const FEW: usize = ACCUMULATORS / 4;
 
 /// All accumulators as one, those first that are far apart.
 ///
-/// The last of them out of line, so that accumulators are whole vectors where they end: else the compiler splits
-/// them in pairs from the beginning, as they are needed there. But only the last: what is handed to a
-/// function stands in memory, and the accumulators of a loop would be written there in each of its turns.
+/// The last of them out of line, so that accumulators are whole vectors where they end: else the
+/// compiler splits them in pairs from the beginning, as they are needed there. But only the last:
+/// what is handed to a function stands in memory, and the accumulators of a loop would be written
+/// there in each of its turns.
 #[inline(always)]
 fn join_accumulators<P: Copy>(accumulators: [P; ACCUMULATORS], join: impl Fn(P, P) -> P) -> P {
     let few = std::array::from_fn(|at| {
@@ -207,7 +208,8 @@ fn join_few<P: Copy>(mut accumulators: [P; FEW], join: impl Fn(P, P) -> P) -> P 
     accumulators[0]
 }
 
-/// A reducer of elements of one type as a value, so that nothing but its loops is compiled for each.
+/// A reducer of elements of one type as a value, so that nothing but its loops is compiled for
+/// each.
 #[derive(Clone, Copy)]
 pub(super) struct Fold {
     /// See [`Reducer::NAME`].
@@ -240,8 +242,8 @@ impl Fold {
 /// What to fold, in which order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// The elements are numbered along the outputs' slower axes, then along the fold, then along the
-    /// outputs' faster axes.
+    /// The elements are numbered along the outputs' slower axes, then along the fold, then along
+    /// the outputs' faster axes.
     pub(super) frame: Frame,
     /// The elements of each output.
     pub(super) lanes: Lanes,
@@ -270,9 +272,10 @@ impl Plan {
         })
     }
 
-    /// One output for each position on the axes that are not `folded`; the result keeps these with a length of 1, or
-    /// does not have them. The fold takes the fastest place where its elements stand closer together than those of the
-    /// last of the other axes, and the place of its own last axis otherwise.
+    /// One output for each position on the axes that are not `folded`; the result keeps these with
+    /// a length of 1, or does not have them. The fold takes the fastest place where its elements
+    /// stand closer together than those of the last of the other axes, and the place of its own
+    /// last axis otherwise.
     fn along(formula: &Formula<'_>, folded: AxisSet, keeps: bool, is_positional: bool) -> Self {
         let shape = &formula.first().shape;
         let (dims, reach) = (shape.dims(), formula.reach_of_axes(shape));
@@ -341,8 +344,8 @@ impl Plan {
     }
 }
 
-/// How many of the `kept` axes are slower than the `folded` ones. Outputs stand in the order of the kept axes, so this
-/// is the only choice.
+/// How many of the `kept` axes are slower than the `folded` ones. Outputs stand in the order of the
+/// kept axes, so this is the only choice.
 fn split_outputs(
     dims: &[usize],
     reach: &[usize; MAX_RANK],
@@ -383,8 +386,8 @@ fn fold_all(fold: &Fold, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     Ok((folding.finish(buffer, &layout), layout))
 }
 
-/// The sums of `formula`, of floats or complex numbers, along `axes` of `shape`, to which it broadcasts and which the result keeps with a length
-/// of 1.
+/// The sums of `formula`, of floats or complex numbers, along `axes` of `shape`, to which it
+/// broadcasts and which the result keeps with a length of 1.
 #[track_caller]
 pub(super) fn sum_of(formula: &Formula<'_>, shape: &Shape, axes: AxisSet) -> Result<AnyArray> {
     let dtype = formula.first().dtype;

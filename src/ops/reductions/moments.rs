@@ -8,20 +8,20 @@ use crate::array::{AnyElement, Element};
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
-    /// The variance of the elements, the mean square of their distance from the mean: of integers and
-    /// `bool` in `f64`, of floats in their own type (of `f16` and `bf16` computed in `f32`). Blocks
-    /// of elements are merged as Chan, Golub and LeVeque do it ("Updating Formulae and a Pairwise
-    /// Algorithm for Computing Sample Variances", 1979), so that a large mean costs no digits. The
-    /// variance of nothing is NaN.
+    /// The variance of the elements, the mean square of their distance from the mean: of integers
+    /// and `bool` in `f64`, of floats in their own type (of `f16` and `bf16` computed in `f32`).
+    /// Blocks of elements are merged as Chan, Golub and LeVeque do it ("Updating Formulae and a
+    /// Pairwise Algorithm for Computing Sample Variances", 1979), so that a large mean costs no
+    /// digits. The variance of nothing is NaN.
     var, var_axis, var_keepdims: Var over Element -> T::Average, f32 [1.0, 2.0, 3.0, 6.0] => 3.5, [1.0, 4.0];
 
-    /// The standard deviation of the elements, the square root of [`var`](Self::var). That of nothing
-    /// is NaN.
+    /// The standard deviation of the elements, the square root of [`var`](Self::var). That of
+    /// nothing is NaN.
     std, std_axis, std_keepdims: Std over Element -> T::Average, f32 [1.0, 5.0, 1.0, 5.0] => 2.0, [0.0, 0.0];
 }
 
-/// Sums of how far elements of one block are from `shift`, which is among them or near: that keeps the
-/// squares small.
+/// Sums of how far elements of one block are from `shift`, which is among them or near: that keeps
+/// the squares small.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<A> {
     shift: A,

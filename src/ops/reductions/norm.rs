@@ -9,10 +9,10 @@ use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
     /// The Euclidean norm, the square root of the sum of squares, which is an `f64` on the way: of
-    /// integers and `bool` in `f64`, of floats in their own type. It overflows only where the result
-    /// does: for `f64`, elements that are too large or too small to be squared are scaled and summed
-    /// apart, as Anderson describes it ("Algorithm 978: Safe Scaling in the Level 1 BLAS", 2017). The
-    /// norm of nothing is 0.
+    /// integers and `bool` in `f64`, of floats in their own type. It overflows only where the
+    /// result does: for `f64`, elements that are too large or too small to be squared are scaled
+    /// and summed apart, as Anderson describes it ("Algorithm 978: Safe Scaling in the Level 1
+    /// BLAS", 2017). The norm of nothing is 0.
     norm, norm_axis, norm_keepdims: Norm over Element -> T::Average, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
 }
 

@@ -17,8 +17,8 @@ reductions! {
     mean, mean_axis, mean_keepdims: Mean over AnyElement -> T::Average, f32 [1.0, 2.0, 3.0, 4.0] => 2.5, [2.0, 3.0];
 
     /// The product of the elements: of signed integers and `bool` in `i64` and of unsigned integers
-    /// in `u64`, which wrap; of floats in their own type (of `f16` and `bf16` computed in `f32`). The
-    /// product of nothing is 1.
+    /// in `u64`, which wrap; of floats in their own type (of `f16` and `bf16` computed in `f32`).
+    /// The product of nothing is 1.
     prod, prod_axis, prod_keepdims: Prod over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 24.0, [3.0, 8.0];
 }
 
@@ -94,9 +94,9 @@ macro_rules! sums {
                 const NAME: &'static str = $name;
                 const CUDA: CudaFold = {
                     const TOTAL: &str = concat!("cs_sum<", $sums, ">");
-                    // A thread's elements stand far apart, so that large ones of both signs may meet there;
-                    // a GPU has the time to carry errors along. Of what is wider than `T` there is room
-                    // for what a few elements lose.
+                    // A thread's elements stand far apart, so that large ones of both signs may
+                    // meet there; a GPU has the time to carry errors along. Of what is wider than
+                    // `T` there is room for what a few elements lose.
                     let [partial, open, step, whole] = if size_of::<T>() < size_of::<$accumulator>() {
                         [
                             $sums,

@@ -1,8 +1,8 @@
-//! The bodies of written functions as terms, of which derivatives are derived: the third form, beside that for the host and the
-//! text for a GPU.
+//! The bodies of written functions as terms, of which derivatives are derived: the third form,
+//! beside that for the host and the text for a GPU.
 //!
-//! Terms know their types when the program runs, not when it is compiled: what is wrong with a body the compiler says once, of the
-//! host's form. A literal takes the type of what it meets.
+//! Terms know their types when the program runs, not when it is compiled: what is wrong with a body
+//! the compiler says once, of the host's form. A literal takes the type of what it meets.
 
 use smallvec::SmallVec;
 
@@ -130,8 +130,8 @@ impl Terms {
         self.own[term.number as usize].dtype
     }
 
-    /// A literal as an element of that type. *Invariant:* functions are called with what this gave, so that the types of operands are
-    /// theirs.
+    /// A literal as an element of that type. *Invariant:* functions are called with what this gave,
+    /// so that the types of operands are theirs.
     fn typed(&mut self, term: Term, dtype: DType) -> Term {
         if !term.is_literal {
             self.is_opaque |= self.dtype(term) != dtype;
@@ -232,7 +232,8 @@ macro_rules! elements {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// The functions of single elements. The terms come last, because they are lent to the arguments before.
+        /// The functions of single elements. The terms come last, because they are lent to the
+        /// arguments before.
         pub mod element {
             use super::{Term, Terms};
             use crate::array::DType;

@@ -100,8 +100,8 @@ impl Control {
         unsafe { fail(c_name(name).as_ptr(), n, error) }
     }
 
-    /// Lets the next compilations of kernels wait for each other until so many are under way. Where one waits for
-    /// half a minute, nothing lets the others begin: it fails.
+    /// Lets the next compilations of kernels wait for each other until so many are under way. Where
+    /// one waits for half a minute, nothing lets the others begin: it fails.
     pub fn meet_compilations(&self, count: u32) {
         let meet = self.function::<unsafe extern "C" fn(u32)>(c"emulator_meet");
         // SAFETY: takes a plain number.
@@ -116,7 +116,8 @@ impl Control {
         unsafe { failed() }
     }
 
-    /// How many misuses were seen: faults of kernels, calls with handles that are gone, and the like.
+    /// How many misuses were seen: faults of kernels, calls with handles that are gone, and the
+    /// like.
     #[must_use]
     pub fn complaints(&self) -> u64 {
         let complaints = self.function::<unsafe extern "C" fn() -> u64>(c"emulator_complaints");
@@ -146,7 +147,8 @@ impl Control {
         )
     }
 
-    /// Lets the virtual clock run from now on: kernels that are compiled later count what they move.
+    /// Lets the virtual clock run from now on: kernels that are compiled later count what they
+    /// move.
     pub fn run_clock(&self) {
         let run = self.function::<unsafe extern "C" fn()>(c"emulator_run_clock");
         // SAFETY: takes nothing.

@@ -1,8 +1,8 @@
-//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER, cuFFT and NCCL into a test, before anybody asks for the real
-//! ones.
+//! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER, cuFFT and NCCL into a test, before
+//! anybody asks for the real ones.
 //!
-//! The libraries are C++ in `native/`, compiled by g++ when the first test starts. Their SONAMEs are the
-//! names that cudarc tries first, so its `dlopen` finds what is loaded already.
+//! The libraries are C++ in `native/`, compiled by g++ when the first test starts. Their SONAMEs
+//! are the names that cudarc tries first, so its `dlopen` finds what is loaded already.
 
 mod build;
 mod control;
@@ -125,8 +125,8 @@ pub fn default_target() -> PathBuf {
     target.join("tmp")
 }
 
-/// The program on a CUDA device: the real one where there is one, else the emulated one. `None`, after a line
-/// that says why, where there is neither.
+/// The program on a CUDA device: the real one where there is one, else the emulated one. `None`,
+/// after a line that says why, where there is neither.
 #[must_use]
 pub fn command_on_cuda(program: &Path, target: &Path) -> Option<Command> {
     let mut command = Command::new(program);

@@ -1,4 +1,5 @@
-//! Runs a program with the emulated CUDA loaded first: `cuda-emulator target/debug/deps/arrays-… --list`.
+//! Runs a program with the emulated CUDA loaded first: `cuda-emulator target/debug/deps/arrays-…
+//! --list`.
 //!
 //! With no program, prints what the environment needs.
 

@@ -1,5 +1,5 @@
-//! Expressions over all kinds of operands, assignments, random numbers and comparisons on the emulator, or on
-//! a real device where there is one: bit for bit what the host gives.
+//! Expressions over all kinds of operands, assignments, random numbers and comparisons on the
+//! emulator, or on a real device where there is one: bit for bit what the host gives.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Complex, Device, Element, Generator, Number, Result, elementwise};
@@ -239,8 +239,8 @@ fn arrays_are_written_where_they_stand() -> Result<()> {
     })
 }
 
-/// Every sign, exponent and seven digits, with what may follow them: less than a half of the last one, just that,
-/// and more. NaN keeps its sign and its upper digits.
+/// Every sign, exponent and seven digits, with what may follow them: less than a half of the last
+/// one, just that, and more. NaN keeps its sign and its upper digits.
 #[test]
 fn halves_are_rounded_as_on_the_host() -> Result<()> {
     let ends = [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff];

@@ -1,5 +1,5 @@
-//! Copies by position and products on the emulator, or on a real device where there is one: bit for bit what
-//! the host gives. Elements are small whole numbers, so that no order of a sum rounds.
+//! Copies by position and products on the emulator, or on a real device where there is one: bit for
+//! bit what the host gives. Elements are small whole numbers, so that no order of a sum rounds.
 
 use cachescope::ndarray::s;
 use cachescope::{
@@ -211,8 +211,8 @@ fn values_are_added_at_indices() -> Result<()> {
     adds::<i64>()
 }
 
-/// Integers are added by atomics, in any order: many targets for one value and one for many, with sums that wrap beside
-/// neighbours of the same word.
+/// Integers are added by atomics, in any order: many targets for one value and one for many, with
+/// sums that wrap beside neighbours of the same word.
 #[test]
 fn integers_are_added_beside_their_neighbours() -> Result<()> {
     fn of<T: Numeric>() -> Result<()> {

@@ -1,4 +1,5 @@
-//! Other people's kernels and copies, through cudarc, on exported arrays; and imported memory of cudarc's.
+//! Other people's kernels and copies, through cudarc, on exported arrays; and imported memory of
+//! cudarc's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,7 +22,8 @@ extern "C" __global__ void saxpy(float* y, const float* x, float a, unsigned lon
 }
 "#;
 
-/// A device of the test's own, with nobody else beside it: what is alive is counted for the process.
+/// A device of the test's own, with nobody else beside it: what is alive is counted for the
+/// process.
 struct Place {
     device: Device,
     complaints: u64,
@@ -96,7 +98,8 @@ fn a_kernel_runs_between_operations() -> Result<()> {
     Ok(())
 }
 
-/// Between the lending and the launch somebody asked where the stream was: that place is not behind the kernel.
+/// Between the lending and the launch somebody asked where the stream was: that place is not behind
+/// the kernel.
 #[test]
 fn a_kernel_that_is_launched_late_is_waited_for_all_the_same() -> Result<()> {
     let place = Place::new()?;
@@ -291,7 +294,8 @@ fn a_view_that_is_held_over_a_graphs_launch_comes_after_it() -> Result<()> {
     Ok(())
 }
 
-/// Between a view's address and the work on it nothing of ours is held: a launch could come between.
+/// Between a view's address and the work on it nothing of ours is held: a launch could come
+/// between.
 #[test]
 fn a_launch_that_collides_with_a_view_is_refused_to_other_threads() -> Result<()> {
     let place = Place::new()?;
@@ -379,8 +383,8 @@ fn memory_of_others_is_given_back_after_the_last_kernel() -> Result<()> {
         drop(slice);
         counted.fetch_add(1, Ordering::SeqCst);
     };
-    // SAFETY: the slice owns the memory and is not touched until the destructor drops it; the stream that
-    // wrote to it is the current one.
+    // SAFETY: the slice owns the memory and is not touched until the destructor drops it; the
+    // stream that wrote to it is the current one.
     let x = unsafe { Array::<f32>::from_raw_parts(&device, address, N, give_back)? };
     let mut y = Array::full(N, 0.0f32)?;
     launch(&stream, &saxpy, &mut y, 2.0, &x)?;

@@ -1,5 +1,6 @@
-//! The two evaluators of the host, and boxed expressions: one meaning, down to the bits. A build with debug assertions has
-//! the blocked one alone; an optimised one compares it with the fused one.
+//! The two evaluators of the host, and boxed expressions: one meaning, down to the bits. A build
+//! with debug assertions has the blocked one alone; an optimised one compares it with the fused
+//! one.
 
 use cachescope::{
     AnyElement, Array, Bitwise, BoxedLazy, Complex, Element, Expr, Float, Integer, IntoExpr, Lazy,
@@ -9,7 +10,8 @@ use half::{bf16, f16};
 use ndarray::s;
 use proptest::prelude::*;
 
-/// The elements with all their digits, all NaN as one: which of two NaN an operation keeps is not said.
+/// The elements with all their digits, all NaN as one: which of two NaN an operation keeps is not
+/// said.
 fn digits<T: AnyElement>(array: &Array<T>) -> Vec<String> {
     let values = array.to_vec().unwrap().into_iter();
     values.map(|value| format!("{value:?}")).collect()

@@ -11,7 +11,8 @@ mod together;
 
 use cuda_emulator::{Run, Suite};
 
-/// Thousands of kernels, each of which takes g++ a quarter of a second. Comparisons of the host's evaluators are left out.
+/// Thousands of kernels, each of which takes g++ a quarter of a second. Comparisons of the host's
+/// evaluators are left out.
 const LONG: Run = Run::cuda()
     .with(&[("CACHESCOPE_EMULATOR_MEMORY", "17179869184")])
     .without(&[("agreement::", "between the evaluators of the host")])

@@ -1,10 +1,11 @@
 //! candle's side, with the layers of candle-nn where these have gradients.
 //!
-//! Three of them have none, by their own account: `LayerNorm` (its fused operation stops the gradient without a word),
-//! `softmax_last_dim` and the flash attention for the processor. `layer_norm_slow`, `softmax` and attention in single
-//! operations stand for them. Max-pooling's gradient is candle's own, which multiplies by the mean of the mask of
-//! maxima: a quarter of the right one for each pooling of two by two. AdamW hides that, as its steps hardly depend
-//! on the scale of gradients.
+//! Three of them have none, by their own account: `LayerNorm` (its fused operation stops the
+//! gradient without a word), `softmax_last_dim` and the flash attention for the processor.
+//! `layer_norm_slow`, `softmax` and attention in single operations stand for them. Max-pooling's
+//! gradient is candle's own, which multiplies by the mean of the mask of maxima: a quarter of the
+//! right one for each pooling of two by two. AdamW hides that, as its steps hardly depend on the
+//! scale of gradients.
 
 use candle_core::{D, Device, Result, Tensor, Var};
 use candle_nn::ops::{layer_norm_slow, softmax};

@@ -1,5 +1,6 @@
-//! Training with gradients: the peak, the time of a step and the growth of two networks of three sizes, as frameworks
-//! train them on one thread. `benches/peers/python/training.py` trains the same with PyTorch.
+//! Training with gradients: the peak, the time of a step and the growth of two networks of three
+//! sizes, as frameworks train them on one thread. `benches/peers/python/training.py` trains the
+//! same with PyTorch.
 //!
 //! ```text
 //! cargo build --profile bench --manifest-path benches/peers/Cargo.toml --example training
@@ -7,11 +8,12 @@
 //! benches/peers/target/release/examples/training all
 //! ```
 //!
-//! Rows are `framework,network,size,peak_bytes,step_ms,growth_bytes`, two for each case: one by bytes that are live
-//! on the heap, counted by the global allocator, and one (`_resident`) by the resident set. Peaks are above what was
-//! live before inputs and network were made, and include both, the optimizer's state, activations and gradients.
-//! Growth is what is live after the last step above what was after the third. Times are medians of the steps after
-//! the second. The first losses and the processor's time go to stderr.
+//! Rows are `framework,network,size,peak_bytes,step_ms,growth_bytes`, two for each case: one by
+//! bytes that are live on the heap, counted by the global allocator, and one (`_resident`) by the
+//! resident set. Peaks are above what was live before inputs and network were made, and include
+//! both, the optimizer's state, activations and gradients. Growth is what is live after the last
+//! step above what was after the third. Times are medians of the steps after the second. The first
+//! losses and the processor's time go to stderr.
 
 mod cachescope;
 mod candle;
@@ -38,7 +40,8 @@ const FRAMEWORKS: [Framework; 3] = [
     ("cachescope-plan", cachescope::start_planned),
 ];
 
-/// What says to pools of threads that they are of one thread; it has to stand before the first of them starts.
+/// What says to pools of threads that they are of one thread; it has to stand before the first of
+/// them starts.
 const THREADS: [&str; 2] = ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"];
 
 const USAGE: &str = "usage: training all | training FRAMEWORK [NETWORK SIZE]";

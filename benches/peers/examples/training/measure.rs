@@ -12,11 +12,12 @@ pub type Error = Box<dyn std::error::Error>;
 
 /// A network with its optimizer and its inputs, as one framework has them.
 pub trait Training {
-    /// One step on all inputs, and the loss before it. What only the step needs is gone when it returns, gradients
-    /// included.
+    /// One step on all inputs, and the loss before it. What only the step needs is gone when it
+    /// returns, gradients included.
     fn step(&mut self) -> Result<f32, Error>;
 
-    /// Bytes in a device's memory, which the count of the heap does not see: live, and the most that ever were.
+    /// Bytes in a device's memory, which the count of the heap does not see: live, and the most
+    /// that ever were.
     fn device_bytes(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -85,14 +86,16 @@ fn status_bytes(name: &str) -> Result<i64, Error> {
 #[derive(Debug)]
 pub struct Measured {
     peak: Bytes,
-    /// Of a device's memory alone, which holds the arrays and nothing else; 0 where the heap holds them.
+    /// Of a device's memory alone, which holds the arrays and nothing else; 0 where the heap holds
+    /// them.
     peak_of_arrays: i64,
     step_ms: f64,
     growth: Bytes,
 }
 
 impl Measured {
-    /// The rows of a table: by the count of the heap, by resident pages, and by arrays alone, which is what PyTorch's events tell.
+    /// The rows of a table: by the count of the heap, by resident pages, and by arrays alone, which
+    /// is what PyTorch's events tell.
     pub fn rows(&self, framework: &str, case: Case) -> String {
         let Self {
             peak,
@@ -172,8 +175,8 @@ fn median(times: &mut [Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// Of all threads of this process so far, to see that one is at work at a time. (`/proc/self/stat`: fields 14 and 15, in
-/// hundredths of a second.)
+/// Of all threads of this process so far, to see that one is at work at a time. (`/proc/self/stat`:
+/// fields 14 and 15, in hundredths of a second.)
 fn cpu_time() -> Result<Duration, Error> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(") ").ok_or("no name in the stat")?;

@@ -1,11 +1,14 @@
-//! Initial values and inputs that are the same for everybody, so that losses of frameworks can be compared.
+//! Initial values and inputs that are the same for everybody, so that losses of frameworks can be
+//! compared.
 //!
-//! Element `i` of tensor `t` is a mix (splitmix64's finalizer; Steele, Lea, Flood 2014) of `t * 2^32 + i`. Tensors
-//! are numbered in the order in which they are asked for, which is this, with weights of linear layers as
-//! `[outputs, inputs]` and those of convolutions as `[outputs, inputs, rows, columns]`:
+//! Element `i` of tensor `t` is a mix (splitmix64's finalizer; Steele, Lea, Flood 2014) of `t *
+//! 2^32 + i`. Tensors are numbered in the order in which they are asked for, which is this, with
+//! weights of linear layers as `[outputs, inputs]` and those of convolutions as `[outputs, inputs,
+//! rows, columns]`:
 //!
-//! - GPT: embedding of tokens, embedding of positions; of each block the weight and bias of `qkv`, `out`, `wide` and
-//!   `narrow`; weight of the head; the tokens, one more to each sequence than its length.
+//! - GPT: embedding of tokens, embedding of positions; of each block the weight and bias of `qkv`,
+//!   `out`, `wide` and `narrow`; weight of the head; the tokens, one more to each sequence than its
+//!   length.
 //! - CNN: weight and bias of both convolutions and both linear layers; images; classes.
 //!
 //! Normalizations start at weight 1 and bias 0, and have no number.

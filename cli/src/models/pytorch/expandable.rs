@@ -6,9 +6,11 @@ use super::super::driver::Driver;
 use super::super::parts::Parts;
 use super::{Class, LARGE_SEGMENT_BYTES, Pool, RANGE_BYTES, SMALL_SEGMENT_BYTES};
 
-/// One range of addresses, whose pages are mapped as they are needed and unmapped where memory is short.
+/// One range of addresses, whose pages are mapped as they are needed and unmapped where memory is
+/// short.
 ///
-/// Invariant: gaps between parts are unmapped pages, so they begin and end at multiples of `page_bytes`.
+/// Invariant: gaps between parts are unmapped pages, so they begin and end at multiples of
+/// `page_bytes`.
 #[derive(Debug)]
 pub(super) struct ExpandablePool {
     page_bytes: u64,
@@ -39,8 +41,8 @@ impl ExpandablePool {
         }
     }
 
-    /// The free part for a request. One with unmapped pages behind it counts as large as it can get, so that the end of the
-    /// range is kept for what fits nowhere else.
+    /// The free part for a request. One with unmapped pages behind it counts as large as it can
+    /// get, so that the end of the range is kept for what fits nowhere else.
     fn best_fit(&self, bytes: u64) -> Option<u64> {
         let mut best = None;
         for (part_bytes, start) in self.parts.fitting(bytes) {
@@ -74,7 +76,8 @@ impl ExpandablePool {
         Some(growth)
     }
 
-    /// What to map for a request: at the lowest gap that has room, with the free part before it and what is free behind.
+    /// What to map for a request: at the lowest gap that has room, with the free part before it and
+    /// what is free behind.
     fn growth(&self, bytes: u64) -> Option<Growth> {
         self.parts.gaps().find_map(|(gap, _)| {
             let start = self.parts.free_before(gap).unwrap_or(gap);

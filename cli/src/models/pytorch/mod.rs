@@ -3,20 +3,21 @@
 //! - Sizes are rounded up to multiples of 512 bytes.
 //! - Requests of at most 1 MiB are met from the small pool, larger ones from the large pool.
 //! - A pool gives its smallest free block that fits, of several that of the lowest address.
-//! - Where none fits, a segment is reserved: 2 MiB in the small pool; 20 MiB in the large one for requests below 10 MiB; above,
-//!   the request rounded up to 2 MiB. Expandable segments grow at their end instead, in pages of 2 and 20 MiB.
-//! - What a block has too much is split off: where that is at least 512 bytes in the small pool and in expandable segments, more
-//!   than 1 MiB in the large pool.
+//! - Where none fits, a segment is reserved: 2 MiB in the small pool; 20 MiB in the large one for
+//!   requests below 10 MiB; above, the request rounded up to 2 MiB. Expandable segments grow at
+//!   their end instead, in pages of 2 and 20 MiB.
+//! - What a block has too much is split off: where that is at least 512 bytes in the small pool and
+//!   in expandable segments, more than 1 MiB in the large pool.
 //! - Freed blocks merge with free neighbours of their segment.
-//! - Nothing goes back to the device until it has no more memory; then all that is wholly free does, segments or, of expandable
-//!   ones, pages, and the request is tried once more.
+//! - Nothing goes back to the device until it has no more memory; then all that is wholly free
+//!   does, segments or, of expandable ones, pages, and the request is tried once more.
 //!
-//! There is one stream, and a range has no end; PyTorch's ends an eighth behind the device's memory, which shows below tight
-//! limits only. Rules that are off by default (a largest size to split, rounding to powers of two, garbage collection)
-//! are left out.
+//! There is one stream, and a range has no end; PyTorch's ends an eighth behind the device's
+//! memory, which shows below tight limits only. Rules that are off by default (a largest size to
+//! split, rounding to powers of two, garbage collection) are left out.
 //!
-//! Sources: PyTorch's notes on CUDA semantics ("Memory management", "Optimizing memory usage with `PYTORCH_CUDA_ALLOC_CONF`");
-//! Z. DeVito, "A guide to PyTorch's CUDA caching allocator".
+//! Sources: PyTorch's notes on CUDA semantics ("Memory management", "Optimizing memory usage with
+//! `PYTORCH_CUDA_ALLOC_CONF`"); Z. DeVito, "A guide to PyTorch's CUDA caching allocator".
 //! `benches/peers/pytorch/allocator.py` holds this to PyTorch's own library.
 
 mod expandable;
@@ -65,7 +66,8 @@ impl Class {
 trait Pool: Debug {
     /// Takes a block from what is free.
     fn take(&mut self, bytes: u64) -> Option<u64>;
-    /// Reserves what a block needs beside what is free, as far as `room_bytes` go; returns how much that was.
+    /// Reserves what a block needs beside what is free, as far as `room_bytes` go; returns how much
+    /// that was.
     fn grow(&mut self, bytes: u64, room_bytes: u64, driver: &mut Driver) -> u64;
     /// Takes a block back.
     fn release(&mut self, start: u64);

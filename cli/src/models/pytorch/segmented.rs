@@ -11,7 +11,8 @@ use super::{
     SMALL_REQUEST_BYTES, SMALL_SEGMENT_BYTES, UNIT_BYTES,
 };
 
-/// Segments in the order of their making, with a gap behind each: parts of two segments never touch, so they never merge.
+/// Segments in the order of their making, with a gap behind each: parts of two segments never
+/// touch, so they never merge.
 #[derive(Debug)]
 pub(super) struct SegmentedPool {
     class: Class,
@@ -38,7 +39,8 @@ impl SegmentedPool {
         }
     }
 
-    /// Adds a free segment; returns its size, or 0 where no addresses are left: giants came and went below a limit.
+    /// Adds a free segment; returns its size, or 0 where no addresses are left: giants came and
+    /// went below a limit.
     fn add_segment(&mut self, segment_bytes: u64) -> u64 {
         let last = self.segments.last_key_value();
         let start = last.map_or(0, |(start, bytes)| start + bytes + UNIT_BYTES);

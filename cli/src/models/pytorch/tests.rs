@@ -1,4 +1,5 @@
-//! The model against its rules written anew, without order or merging done in place: every step scans everything.
+//! The model against its rules written anew, without order or merging done in place: every step
+//! scans everything.
 
 use super::{Block, Driver, MIB, Model, PyTorch};
 

@@ -35,8 +35,8 @@ impl SharedAt {
         }
     }
 
-    /// Of another handle on the block that is at `block`, made from the one of this. What the library copies, as where
-    /// an expression is cloned, keeps the line.
+    /// Of another handle on the block that is at `block`, made from the one of this. What the
+    /// library copies, as where an expression is cloned, keeps the line.
     #[track_caller]
     pub(in crate::buffer) fn share(&self, block: usize) -> Self {
         self.shared(block, self.is_view)
@@ -61,8 +61,8 @@ impl SharedAt {
         }
     }
 
-    /// Returns whether the handle belongs to a view, or to a clone of a view, and one of the block's
-    /// `holders` does not.
+    /// Returns whether the handle belongs to a view, or to a clone of a view, and one of the
+    /// block's `holders` does not.
     pub(in crate::buffer) fn is_view(&self, holders: usize) -> bool {
         let Some(block) = self.block.filter(|_| self.is_view) else {
             return false;
@@ -76,8 +76,9 @@ impl SharedAt {
         views.count() < holders
     }
 
-    /// The line that made a handle on the block at `block`, other than these and the one of this; the last, where there
-    /// are several. Where only the first handle is left, the line that made this one from it.
+    /// The line that made a handle on the block at `block`, other than these and the one of this;
+    /// the last, where there are several. Where only the first handle is left, the line that made
+    /// this one from it.
     pub(in crate::buffer) fn other<'a>(
         &'a self,
         block: usize,

@@ -1,5 +1,5 @@
-//! Which idle blocks have gone unused for too long. Plain arithmetic over a shard's epoch, which moves
-//! on as its scope is left, and over the time where one is set.
+//! Which idle blocks have gone unused for too long. Plain arithmetic over a shard's epoch, which
+//! moves on as its scope is left, and over the time where one is set.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ const SAMPLES: u32 = 8;
 
 /// When a shard's idle blocks are to be looked through, and which of them are too old then.
 ///
-/// Invariant: clocks and times of `signals` rise, and but for the first each is at least an eighth of
-/// `idle` after the one before.
+/// Invariant: clocks and times of `signals` rise, and but for the first each is at least an eighth
+/// of `idle` after the one before.
 #[derive(Debug, Default)]
 pub(super) struct Aging {
     keep_entries: Option<u64>,

@@ -1,8 +1,8 @@
-//! The allocator of a shard: its store and its active policy, for one thread at a time. Which thread that is, and what
-//! others ask of it meanwhile, is [`shard`](super::shard)'s.
+//! The allocator of a shard: its store and its active policy, for one thread at a time. Which
+//! thread that is, and what others ask of it meanwhile, is [`shard`](super::shard)'s.
 //!
-//! Architecture invariant: nothing here calls foreign code or drops a handle on a block, so nothing comes back here
-//! while this is borrowed.
+//! Architecture invariant: nothing here calls foreign code or drops a handle on a block, so nothing
+//! comes back here while this is borrowed.
 
 mod aging;
 #[cfg(test)]
@@ -30,16 +30,20 @@ const UNCACHED_EPOCH: u64 = 0;
 /// The epoch of a header without a block, for arrays of no bytes.
 pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 
-/// Invariant: what the shard owns is live, idle in the store or in the active policy, pending, or to be released.
+/// Invariant: what the shard owns is live, idle in the store or in the active policy, pending, or
+/// to be released.
 pub(super) struct Allocator<H: Home> {
     pub(super) store: Store<H>,
     policies: Policies<H>,
-    /// Whose `allocate` serves requests. `None` where each takes the slow path: it is recorded, or its block filled.
+    /// Whose `allocate` serves requests. `None` where each takes the slow path: it is recorded, or
+    /// its block filled.
     hot: Option<Policy>,
     fills: bool,
-    /// Whether the device's recorder hears of every request and free, which take the slow path then.
+    /// Whether the device's recorder hears of every request and free, which take the slow path
+    /// then.
     is_observed: bool,
-    /// The epoch of the blocks that [`free`](Self::free) takes back: the present one, or no block's while observed.
+    /// The epoch of the blocks that [`free`](Self::free) takes back: the present one, or no block's
+    /// while observed.
     free_epoch: u64,
     /// Whether the policy, or the record, has something to do as an entry begins, and as it ends.
     begins: bool,
@@ -60,8 +64,8 @@ pub(super) struct Allocator<H: Home> {
 }
 
 impl<H: Home> Allocator<H> {
-    /// Of a cache, or (`is_uncached`) of the blocks that belong to none. On a device that fills every block, no request
-    /// is a hit.
+    /// Of a cache, or (`is_uncached`) of the blocks that belong to none. On a device that fills
+    /// every block, no request is a hit.
     pub(super) fn new(home: NonNull<H>, is_uncached: bool, fills: bool) -> Self {
         let mut store = Store::new(home);
         store.invalidation_epoch = u64::from(is_uncached);
@@ -129,7 +133,8 @@ impl<H: Home> Allocator<H> {
         self.depth == 0
     }
 
-    /// The outermost entry ends for the blocks: what is live now has escaped. Answers the record of the entry.
+    /// The outermost entry ends for the blocks: what is live now has escaped. Answers the record of
+    /// the entry.
     #[inline]
     pub(super) fn end(&mut self, counters: &Counters) -> Option<Vec<Recorded>> {
         let live_blocks = counters.live_blocks.get();
@@ -164,7 +169,8 @@ impl<H: Home> Allocator<H> {
         let config = settings.config();
         if self.policies.active != config.policy {
             self.release_all();
-            // Arenas with live suballocations were detached at the last exit, so nothing is left in the policy.
+            // Arenas with live suballocations were detached at the last exit, so nothing is left in
+            // the policy.
             let left = dispatch!(self.policies, policy => policy.idle_and_arenas());
             debug_assert_eq!(left, (0, 0), "the policy before keeps something");
             self.policies.activate(config.policy);
@@ -196,8 +202,8 @@ impl<H: Home> Allocator<H> {
         self.fills || self.store.is_recording()
     }
 
-    /// The hit. Rounds to 512 B; an exact fit is valid under every pool, and where one rounds further, `refill` finds
-    /// the others.
+    /// The hit. Rounds to 512 B; an exact fit is valid under every pool, and where one rounds
+    /// further, `refill` finds the others.
     #[inline]
     pub(super) fn allocate<P: Hot<H>>(
         &mut self,
@@ -236,8 +242,8 @@ impl<H: Home> Allocator<H> {
         self.update_hot();
     }
 
-    /// Serves a request from a new arena. Gives the arena back where it is not of use any more: a callback of the memory
-    /// may have left the scope, or have entered it with another policy.
+    /// Serves a request from a new arena. Gives the arena back where it is not of use any more: a
+    /// callback of the memory may have left the scope, or have entered it with another policy.
     pub(super) fn refill_from(
         &mut self,
         counters: &Counters,
@@ -280,8 +286,8 @@ impl<H: Home> Allocator<H> {
         self.hand_out(counters, header, request)
     }
 
-    /// The same for a block that the memory did not grow for: a hit, where with it the shard owns what it had before,
-    /// in other sizes.
+    /// The same for a block that the memory did not grow for: a hit, where with it the shard owns
+    /// what it had before, in other sizes.
     pub(super) fn adopt_free(
         &mut self,
         counters: &Counters,
@@ -336,8 +342,8 @@ impl<H: Home> Allocator<H> {
         header.hand_out(requested_bytes, epoch)
     }
 
-    /// Takes a block back that nobody holds any more, if it is of this epoch, and neither recorded nor used by another
-    /// stream. Hands others back, for [`free_slowly`](Self::free_slowly).
+    /// Takes a block back that nobody holds any more, if it is of this epoch, and neither recorded
+    /// nor used by another stream. Hands others back, for [`free_slowly`](Self::free_slowly).
     #[inline]
     pub(super) fn free(
         &mut self,
@@ -417,7 +423,8 @@ impl<H: Home> Allocator<H> {
         counters.arenas.set(arenas as u64);
     }
 
-    /// Hands out a slab as a whole, detached, so that nothing else is served from it; what is out of it stays valid.
+    /// Hands out a slab as a whole, detached, so that nothing else is served from it; what is out
+    /// of it stays valid.
     pub(super) fn export_slab(
         &mut self,
         counters: &Counters,

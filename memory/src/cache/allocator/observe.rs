@@ -1,4 +1,5 @@
-//! An allocator whose every request and free the device's recorder hears of: both take the slow path then.
+//! An allocator whose every request and free the device's recorder hears of: both take the slow
+//! path then.
 
 use super::Allocator;
 use crate::cache::policy::{CachePolicy, Policy, dispatch};
@@ -32,7 +33,8 @@ impl<H: Home> Allocator<H> {
         self.is_observed
     }
 
-    /// What [`allocate`](Allocator::allocate) would have answered to a request that came the slow way for the recorder alone.
+    /// What [`allocate`](Allocator::allocate) would have answered to a request that came the slow
+    /// way for the recorder alone.
     pub(in crate::cache) fn observed_hit(
         &mut self,
         counters: &Counters,

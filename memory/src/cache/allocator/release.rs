@@ -10,19 +10,20 @@ use crate::memory::ExchangeCost;
 use crate::memory::header::{Header, Home, List};
 
 impl<H: Home> Allocator<H> {
-    /// Evicts idle blocks of other sizes, by way of the pool, for a request that none of them fits. All at once, so that
-    /// neighbours coalesce.
+    /// Evicts idle blocks of other sizes, by way of the pool, for a request that none of them fits.
+    /// All at once, so that neighbours coalesce.
     ///
-    /// Where the cache would own more than was ever out at once, or the memory would have to grow (`to_grow`), it evicts
-    /// blocks that served nothing since the entry. Where the memory would have to grow, and the cache would own more
-    /// than the peak too (twice the peak, in a first entry), it evicts the others as well, and the slab where no plan is
-    /// followed. So an entry that repeats finds a block for each of its requests, and one that varies takes what it
-    /// needs out of what it does not.
+    /// Where the cache would own more than was ever out at once, or the memory would have to grow
+    /// (`to_grow`), it evicts blocks that served nothing since the entry. Where the memory would
+    /// have to grow, and the cache would own more than the peak too (twice the peak, in a first
+    /// entry), it evicts the others as well, and the slab where no plan is followed. So an entry
+    /// that repeats finds a block for each of its requests, and one that varies takes what it needs
+    /// out of what it does not.
     ///
-    /// What an exchange costs is told by the memory below. Where nothing there keeps idle memory, each would be two calls
-    /// of the driver: there the cache may own twice the peak before it evicts anything. Where growth costs much and an
-    /// exchange does not, each miss evicts what served nothing since the entry: what coalesces early leaves no gaps to
-    /// grow around.
+    /// What an exchange costs is told by the memory below. Where nothing there keeps idle memory,
+    /// each would be two calls of the driver: there the cache may own twice the peak before it
+    /// evicts anything. Where growth costs much and an exchange does not, each miss evicts what
+    /// served nothing since the entry: what coalesces early leaves no gaps to grow around.
     ///
     /// Streams are looked at one by one: another's idle block would make this one wait for it.
     pub(in crate::cache) fn evict(
@@ -69,7 +70,8 @@ impl<H: Home> Allocator<H> {
         dispatch!(self.policies, policy => policy.trim(&mut self.store, trim));
     }
 
-    /// Between two entries: releases what the policy does not keep, and what has gone unused for too long.
+    /// Between two entries: releases what the policy does not keep, and what has gone unused for
+    /// too long.
     pub(in crate::cache) fn trim_between_entries(&mut self, counters: &Counters) {
         if self.is_entered() || self.store.epoch < self.due_epoch {
             return;

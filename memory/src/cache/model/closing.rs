@@ -4,8 +4,8 @@ use loom::thread;
 
 use super::*;
 
-/// Drops the last handle of the device while other threads drop blocks that escaped, or were never in a
-/// cache.
+/// Drops the last handle of the device while other threads drop blocks that escaped, or were never
+/// in a cache.
 fn close_while(blocks: impl Fn(&Bench) -> Vec<BlockHandle>) {
     let bench = Arc::into_inner(Bench::new()).unwrap();
     let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));

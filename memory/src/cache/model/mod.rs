@@ -1,11 +1,11 @@
-//! What threads do to each other by way of the caches, in every order of their steps and with every value
-//! that the memory model lets a load see. `RUSTFLAGS="--cfg loom" cargo test --profile loom --lib cache::model`
-//! runs it; `docs/internals/architecture.md` says what it covers.
+//! What threads do to each other by way of the caches, in every order of their steps and with every
+//! value that the memory model lets a load see. `RUSTFLAGS="--cfg loom" cargo test --profile loom
+//! --lib cache::model` runs it; `docs/internals/architecture.md` says what it covers.
 //!
-//! Each model is a program of two or three threads over the real types, small enough to be run in all ways
-//! that differ in at most so many preemptions. It fails by itself where no order stands between two
-//! accesses to the inside of a shard or to a header, and where threads wait for each other; what else is to
-//! hold it asserts.
+//! Each model is a program of two or three threads over the real types, small enough to be run in
+//! all ways that differ in at most so many preemptions. It fails by itself where no order stands
+//! between two accesses to the inside of a shard or to a header, and where threads wait for each
+//! other; what else is to hold it asserts.
 
 mod bindings;
 mod closing;
@@ -24,8 +24,8 @@ use crate::memory::{DeviceMemory, MemoryConfig, Reclaim};
 use crate::pool::PoolKind;
 use crate::sync::Arc;
 
-/// How often a thread is stopped in the middle of something, at most, unless `LOOM_MAX_PREEMPTIONS` says
-/// otherwise.
+/// How often a thread is stopped in the middle of something, at most, unless `LOOM_MAX_PREEMPTIONS`
+/// says otherwise.
 const PREEMPTIONS: usize = 3;
 
 /// Runs a model in all its ways.
@@ -95,8 +95,8 @@ impl Bench {
         }
     }
 
-    /// Asserts that the device ends here, where nobody has a handle or a block any more, with nothing left
-    /// over.
+    /// Asserts that the device ends here, where nobody has a handle or a block any more, with
+    /// nothing left over.
     fn end(self: Arc<Self>) {
         let bench = Arc::into_inner(self).expect("the threads were joined");
         let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));

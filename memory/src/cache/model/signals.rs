@@ -5,8 +5,8 @@ use loom::thread;
 use super::*;
 use crate::sync::barrier;
 
-/// Runs `ask` on another thread while this one leaves a scope that has an idle block, with a heavy barrier
-/// and without.
+/// Runs `ask` on another thread while this one leaves a scope that has an idle block, with a heavy
+/// barrier and without.
 fn leave_while(
     ask: impl Fn(&Bench) + Copy + Send + Sync + 'static,
     verify: impl Fn(&Bench) + Copy + Send + Sync + 'static,

@@ -1,5 +1,5 @@
-//! Bump: requests advance a cursor through an arena, nothing is used twice in an entry, and the exit sets the cursor
-//! back. What a first entry needed in several arenas, the next one has in one.
+//! Bump: requests advance a cursor through an arena, nothing is used twice in an entry, and the
+//! exit sets the cursor back. What a first entry needed in several arenas, the next one has in one.
 //!
 //! The header of a suballocation that dropped serves the next request.
 
@@ -24,8 +24,8 @@ fn about(bytes: u64) -> u64 {
 }
 
 /// Invariants:
-/// - `ends` are where the suballocations of the present epoch end, in their order, and `cursor` is the highest of
-///   them in the first arena, or its beginning, and at most `limit`;
+/// - `ends` are where the suballocations of the present epoch end, in their order, and `cursor` is
+///   the highest of them in the first arena, or its beginning, and at most `limit`;
 /// - an idle header of the present epoch stands for the end of its index, which is not [`FREED`].
 pub(in crate::cache) struct Bump<H: Home> {
     /// The cursor is in the first.
@@ -36,7 +36,8 @@ pub(in crate::cache) struct Bump<H: Home> {
     ends: Vec<u64>,
     /// How many ends there were as each nested entry began.
     nested: Vec<usize>,
-    /// The most that an entry handed out, and the epoch of the last one that handed out about as much.
+    /// The most that an entry handed out, and the epoch of the last one that handed out about as
+    /// much.
     high_water: (u64, u64),
     /// The most since.
     later_bytes: u64,
@@ -132,7 +133,8 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         header.ok_or(Need::Block)
     }
 
-    /// Moves the cursor to the arena; after the request, back to the one before, where that has more room.
+    /// Moves the cursor to the arena; after the request, back to the one before, where that has
+    /// more room.
     fn add_arena(
         &mut self,
         store: &mut Store<H>,
@@ -157,7 +159,8 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         self.arenas.share(suballocation);
     }
 
-    /// The cursor goes back. Arenas that somebody still uses are detached; several, or shared ones, are released.
+    /// The cursor goes back. Arenas that somebody still uses are detached; several, or shared ones,
+    /// are released.
     fn end(
         &mut self,
         store: &mut Store<H>,
@@ -243,8 +246,9 @@ impl<H: Home> Bump<H> {
         rounded_bytes <= self.limit - self.cursor
     }
 
-    /// How long an arena a request that has no room should get. The first of an entry is to serve all of it. Beyond
-    /// that, or before it is known, requests get their own size, but small ones share an arena.
+    /// How long an arena a request that has no room should get. The first of an entry is to serve
+    /// all of it. Beyond that, or before it is known, requests get their own size, but small ones
+    /// share an arena.
     fn arena_bytes(&self, rounded_bytes: u64) -> u64 {
         let is_small = rounded_bytes <= SHARED_ARENA_BYTES / 4;
         let bytes = if is_small {
@@ -259,7 +263,8 @@ impl<H: Home> Bump<H> {
         }
     }
 
-    /// Nothing that was handed out is live, and the epoch is about to move on: the cursor goes back.
+    /// Nothing that was handed out is live, and the epoch is about to move on: the cursor goes
+    /// back.
     #[inline]
     fn reset(&mut self, epoch: u64) {
         self.note_high_water(epoch);
@@ -293,7 +298,8 @@ impl<H: Home> Bump<H> {
         store.release(headers);
     }
 
-    /// Between two entries: releases an arena that is much longer than what an entry since `epoch` handed out.
+    /// Between two entries: releases an arena that is much longer than what an entry since `epoch`
+    /// handed out.
     fn expire(&mut self, store: &mut Store<H>, epoch: u64) {
         if self.high_water.1 >= epoch {
             return;

@@ -1,7 +1,9 @@
-//! What a policy decides: where a request is served from, and what is kept from one entry to the next.
+//! What a policy decides: where a request is served from, and what is kept from one entry to the
+//! next.
 //!
-//! A policy is a file here, a variant of [`Policy`], and a line of [`Policies`]. It works on the free lists and arenas of
-//! one shard, names neither the shard nor a thread, and asks nothing of the memory below: what it lacks, it answers.
+//! A policy is a file here, a variant of [`Policy`], and a line of [`Policies`]. It works on the
+//! free lists and arenas of one shard, names neither the shard nor a thread, and asks nothing of
+//! the memory below: what it lacks, it answers.
 
 pub(super) mod bump;
 pub(super) mod plan;
@@ -43,15 +45,16 @@ pub enum Policy {
     /// Leaving the scope gives every idle block back to the pool in one step; what escaped goes
     /// there when it drops.
     Release,
-    /// Requests advance a pointer in an arena, and nothing is used twice before the exit sets it back;
-    /// after the first entry, one arena of the high-water mark serves everything.
-    /// An arena with an array that outlives its entry is detached until that array drops.
+    /// Requests advance a pointer in an arena, and nothing is used twice before the exit sets it
+    /// back; after the first entry, one arena of the high-water mark serves everything. An arena
+    /// with an array that outlives its entry is detached until that array drops.
     Bump,
-    /// The first entry is recorded and packed into one slab. Later entries are served from the slab at the same
-    /// addresses, as long as they allocate and drop the same in the same order. An entry that differs goes on in
-    /// what is free of the slab, or else as under [`Recycle`](Self::Recycle), and is planned anew; a few sequences
-    /// that alternate are planned together, in one slab. An entry of more than 32,768 requests is not planned; it
-    /// goes on as under `Recycle`.
+    /// The first entry is recorded and packed into one slab. Later entries are served from the slab
+    /// at the same addresses, as long as they allocate and drop the same in the same order. An
+    /// entry that differs goes on in what is free of the slab, or else as under
+    /// [`Recycle`](Self::Recycle), and is planned anew; a few sequences that alternate are planned
+    /// together, in one slab. An entry of more than 32,768 requests is not planned; it goes on as
+    /// under `Recycle`.
     Plan,
 }
 
@@ -111,7 +114,8 @@ pub(super) trait CachePolicy<H: Home> {
     /// It ends.
     fn end_nested(&mut self, _store: &mut Store<H>) {}
 
-    /// The hit: by default, the block of exactly that size that came back last. Allocates and releases nothing.
+    /// The hit: by default, the block of exactly that size that came back last. Allocates and
+    /// releases nothing.
     #[inline]
     fn allocate(
         &mut self,
@@ -134,7 +138,8 @@ pub(super) trait CachePolicy<H: Home> {
         fit.ok_or(Need::Block)
     }
 
-    /// Takes an arena that [`refill`](Self::refill) has just asked for, and serves the request from it.
+    /// Takes an arena that [`refill`](Self::refill) has just asked for, and serves the request from
+    /// it.
     fn add_arena(
         &mut self,
         store: &mut Store<H>,
@@ -156,7 +161,8 @@ pub(super) trait CachePolicy<H: Home> {
     /// A suballocation was freed that other streams may still use.
     fn share(&mut self, _suballocation: &mut Header<H>) {}
 
-    /// An outermost entry ends, in which something is still live (`escapes`) or not. Answers its record.
+    /// An outermost entry ends, in which something is still live (`escapes`) or not. Answers its
+    /// record.
     fn end(
         &mut self,
         store: &mut Store<H>,
@@ -167,8 +173,8 @@ pub(super) trait CachePolicy<H: Home> {
         Some(recorded)
     }
 
-    /// Detaches arenas with live suballocations: the epoch is about to move on. Where they escape from an entry, the
-    /// next one serves them elsewhere.
+    /// Detaches arenas with live suballocations: the epoch is about to move on. Where they escape
+    /// from an entry, the next one serves them elsewhere.
     fn detach(&mut self, _store: &mut Store<H>, _escape: bool) {}
 
     /// Detaches the arena that holds `address`, live or not; false where none does.

@@ -1,4 +1,5 @@
-//! The policies by themselves: without a shard, a thread or a memory. Blocks from below are fresh addresses.
+//! The policies by themselves: without a shard, a thread or a memory. Blocks from below are fresh
+//! addresses.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -149,7 +150,8 @@ fn requests() -> impl Strategy<Value = Requests> {
 }
 
 proptest! {
-    /// Entries that repeat need nothing from below after the second, and live blocks never overlap, whatever comes.
+    /// Entries that repeat need nothing from below after the second, and live blocks never overlap,
+    /// whatever comes.
     #[test]
     fn repeated_entries_need_nothing(
         first in requests(), other in requests(), policy in 0usize..3,

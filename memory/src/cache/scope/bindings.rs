@@ -30,8 +30,8 @@ impl ThreadBindings {
         self.shards.get(&Arc::as_ptr(settings))
     }
 
-    /// Keeps a shard; answers those that were closed meanwhile, as their caches were removed or their
-    /// devices ended.
+    /// Keeps a shard; answers those that were closed meanwhile, as their caches were removed or
+    /// their devices ended.
     #[must_use = "dropping them is for who has let go of the bindings"]
     pub(super) fn insert(&mut self, shard: &LocalShard) -> Vec<LocalShard> {
         let settings = shard.settings.as_ref().map_or(ptr::null(), Arc::as_ptr);

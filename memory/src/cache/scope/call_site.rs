@@ -1,5 +1,5 @@
-//! The call-site cache: at a `cache_scope!` with a literal name, a thread finds its shard again without a look-up by
-//! name.
+//! The call-site cache: at a `cache_scope!` with a literal name, a thread finds its shard again
+//! without a look-up by name.
 
 use std::ptr;
 use std::rc::Rc;
@@ -48,8 +48,9 @@ impl CallSiteEntry {
     }
 }
 
-/// A thread's call_sites, by site and device. A shard of a device that is gone, or of a cache that was
-/// removed, cannot be entered; so a entry may outlast what it names, and be taken for another's.
+/// A thread's call_sites, by site and device. A shard of a device that is gone, or of a cache that
+/// was removed, cannot be entered; so a entry may outlast what it names, and be taken for
+/// another's.
 pub(super) struct CallSiteCache([Option<CallSiteEntry>; SLOTS]);
 
 impl CallSiteCache {

@@ -1,7 +1,8 @@
-//! The current shard, that of this thread's innermost scope: what every request and every drop looks at.
+//! The current shard, that of this thread's innermost scope: what every request and every drop
+//! looks at.
 //!
-//! Architecture invariant: a thread is inside of its current shard. It enters a shard before that is current, and makes
-//! the next one current before it leaves.
+//! Architecture invariant: a thread is inside of its current shard. It enters a shard before that
+//! is current, and makes the next one current before it leaves.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};

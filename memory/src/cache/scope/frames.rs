@@ -19,8 +19,9 @@ pub(super) enum FrameKind {
 /// The device that a frame made current.
 pub(crate) struct CurrentDevice {
     device: CachesRef,
-    /// The stream that work on it goes to, where the frame changed that. Kept for as long as the frame
-    /// stands, which may be longer than its guard: a guard that is dropped out of order leaves its frame.
+    /// The stream that work on it goes to, where the frame changed that. Kept for as long as the
+    /// frame stands, which may be longer than its guard: a guard that is dropped out of order
+    /// leaves its frame.
     pub(super) stream: Option<Arc<KeptStream>>,
 }
 

@@ -2,8 +2,8 @@
 //! which stream work goes to.
 //!
 //! Frames leave the way they came. A guard that is dropped out of order marks its frame, which then
-//! leaves when it reaches the top; a guard that is forgotten leaves its frame, and what is below it,
-//! to the end of the thread.
+//! leaves when it reaches the top; a guard that is forgotten leaves its frame, and what is below
+//! it, to the end of the thread.
 //!
 //! Architecture invariant: a frame is taken off the stack, and the stack let go of, before what it
 //! held is dropped: that may run anything, this module included.
@@ -33,8 +33,8 @@ use frames::{CurrentDevice, Frame, FrameKind, Frames};
 pub(crate) use stream::KeptStream;
 use stream::{entered_stream, note_stream};
 
-/// What a frame held, once it is off the stack; dropping it leaves the scope, and then lets go of the
-/// device. Two words, which travel in registers: a frame as a whole does not.
+/// What a frame held, once it is off the stack; dropping it leaves the scope, and then lets go of
+/// the device. Two words, which travel in registers: a frame as a whole does not.
 #[derive(Default)]
 struct Popped {
     shard: Option<LocalShard>,
@@ -55,7 +55,8 @@ impl Drop for Popped {
 /// - each frame that changed the current shard holds the one before it: none, the lowest frame;
 /// - `current` is [`current_device`](Self::current_device), or null;
 /// - the stream that [`note_stream`] was last given is that of
-///   [`innermost_stream`](Self::innermost_stream), and [`set_current_stream`] that of the current shard's device.
+///   [`innermost_stream`](Self::innermost_stream), and [`set_current_stream`] that of the current
+///   shard's device.
 struct Stack {
     frames: Frames,
     /// The device that a frame made current, or null.
@@ -187,8 +188,8 @@ impl Stack {
         self.frames.push(kind, device, before)
     }
 
-    /// Takes the frame of `serial` off the top, or marks it where it is not there. Answers what the frame
-    /// held, and whether the one below is to follow.
+    /// Takes the frame of `serial` off the top, or marks it where it is not there. Answers what the
+    /// frame held, and whether the one below is to follow.
     #[inline]
     fn leave(&mut self, serial: u64) -> (Popped, bool) {
         if self.frames.is_on_top(serial) {
@@ -221,7 +222,8 @@ impl Stack {
         self.pop()
     }
 
-    /// Takes the top frame off. Answers what it held, and whether the guard of the one below is gone.
+    /// Takes the top frame off. Answers what it held, and whether the guard of the one below is
+    /// gone.
     #[inline]
     fn pop(&mut self) -> (Popped, bool) {
         let Some(frame) = self.frames.pop() else {
@@ -306,7 +308,8 @@ impl Entered {
         Self::new(serial.unwrap_or(0))
     }
 
-    /// Binds requests to a shard that was entered; where there is none, at most makes a device current.
+    /// Binds requests to a shard that was entered; where there is none, at most makes a device
+    /// current.
     fn bound_to(device: Option<Rc<CurrentDevice>>, shard: Option<LocalShard>) -> Self {
         match shard {
             Some(shard) => Self::by(|stack| stack.push(device, Some(shard))),
@@ -330,8 +333,8 @@ impl Drop for Entered {
     }
 }
 
-/// Enters the scope at `site` again, on the device that was current at the last time, with the options
-/// of then; `None` where that cannot be done without looking things up.
+/// Enters the scope at `site` again, on the device that was current at the last time, with the
+/// options of then; `None` where that cannot be done without looking things up.
 #[inline]
 pub(crate) fn reenter(site: &'static CallSite, options: &EntryOptions) -> Option<Entered> {
     let serial = STACK

@@ -7,8 +7,8 @@ use crate::cache::caches::{Caches, CachesRef};
 use crate::device::StreamId;
 use crate::sync::thread_local;
 
-/// A stream's number, which is no other stream's while somebody holds this: a handle, or a thread that
-/// is inside of the stream.
+/// A stream's number, which is no other stream's while somebody holds this: a handle, or a thread
+/// that is inside of the stream.
 #[derive(Debug)]
 pub(crate) struct KeptStream {
     device: CachesRef,

@@ -1,9 +1,9 @@
 //! Which thread a shard is kept for, from its first entry to the end of the thread; the next thread
 //! that enters the cache for the first time takes it over then, and uses what is idle in it.
 //!
-//! A binding says where a thread enters, not what it may do: that is `state` alone. So nothing is wrong,
-//! but that a shard waits for rung 3 with its idle blocks, where the destructor never runs that tells
-//! of a thread's end: where the system ends a thread by force.
+//! A binding says where a thread enters, not what it may do: that is `state` alone. So nothing is
+//! wrong, but that a shard waits for rung 3 with its idle blocks, where the destructor never runs
+//! that tells of a thread's end: where the system ends a thread by force.
 
 use super::{Owner, Shard};
 use crate::sync::{Ordering, thread_token};
@@ -16,7 +16,8 @@ impl<D: Owner> Shard<D> {
         self.bound_thread.load(Ordering::Relaxed) != NO_THREAD
     }
 
-    /// Keeps the shard for this thread, if it is nobody's. What the thread before did to it is done.
+    /// Keeps the shard for this thread, if it is nobody's. What the thread before did to it is
+    /// done.
     pub(in crate::cache) fn bind_to_thread(&self) -> bool {
         self.bound_thread
             .compare_exchange(

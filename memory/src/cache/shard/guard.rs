@@ -1,4 +1,5 @@
-//! What the holder of a shard may do with it: its allocator, and the shard's counters and totals beside it.
+//! What the holder of a shard may do with it: its allocator, and the shard's counters and totals
+//! beside it.
 
 use std::panic::Location;
 
@@ -85,8 +86,8 @@ impl<'a, D: Owner> Guard<'a, D> {
         self.inside.allocator.observed_hit(counters, request)
     }
 
-    /// Whether an exit has nothing to do but to end the entry: no block to bring home or to release,
-    /// and nothing that the device's totals do not know.
+    /// Whether an exit has nothing to do but to end the entry: no block to bring home or to
+    /// release, and nothing that the device's totals do not know.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         let counters = &self.shard.counters;
@@ -102,7 +103,8 @@ impl<'a, D: Owner> Guard<'a, D> {
         self.inside.allocator.refill(counters, request)
     }
 
-    /// Serves a request, which missed, from a new arena; gives back an arena that is not of use any more.
+    /// Serves a request, which missed, from a new arena; gives back an arena that is not of use any
+    /// more.
     pub(in crate::cache) fn refill_from(
         &mut self,
         arena: Block,
@@ -113,7 +115,8 @@ impl<'a, D: Owner> Guard<'a, D> {
         (served.ok(), surplus)
     }
 
-    /// There is no room for the arena that [`refill`](Self::refill) asked for; looks for a free block once more.
+    /// There is no room for the arena that [`refill`](Self::refill) asked for; looks for a free
+    /// block once more.
     pub(in crate::cache) fn without_arena(
         &mut self,
         request: &Request,

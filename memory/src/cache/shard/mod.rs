@@ -1,12 +1,14 @@
-//! A shard: what one thread has of a named cache. Its idle blocks, and the way back for those handed out.
+//! A shard: what one thread has of a named cache. Its idle blocks, and the way back for those
+//! handed out.
 //!
 //! Who may touch what:
 //! - `state` says who holds the shard: nobody, a thread inside its scope, a visitor for a moment,
 //!   or nobody ever again. Only the holder reaches `inside` and writes `counters`, through
 //!   [`Guard`] or, for the current shard of its thread, at once; anyone may read the counters.
-//! - `bound_thread` says whom it is kept for; nothing depends on it but which shard a thread enters.
-//! - A block dropped by the holding thread goes straight to its free list; dropped anywhere else, or
-//!   while the shard is not held, it goes to `remote`.
+//! - `bound_thread` says whom it is kept for; nothing depends on it but which shard a thread
+//!   enters.
+//! - A block dropped by the holding thread goes straight to its free list; dropped anywhere else,
+//!   or while the shard is not held, it goes to `remote`.
 //! - A closed shard is empty. Each block of it that is still out is an orphan: it goes down to the
 //!   memory when it drops, and the last one lets go of what kept shard and device alive.
 //!
@@ -57,7 +59,8 @@ const VISIT: u64 = 1 << 63;
 /// `state`: nobody will hold the shard again.
 const CLOSED: u64 = u64::MAX;
 
-/// What a shard needs of its device. Implemented above, so that a shard names neither the caches nor the scopes.
+/// What a shard needs of its device. Implemented above, so that a shard names neither the caches
+/// nor the scopes.
 pub(crate) trait Owner: Sized + Send + Sync + 'static {
     /// Keeps the device's caches alive.
     type KeepAlive: Send;
@@ -108,7 +111,8 @@ pub(crate) struct Shard<D: Owner> {
     orphaned: Mutex<DetachedArenas<Self>>,
     /// Of the entry that was recorded last.
     record: Mutex<FinishedRecord>,
-    /// Whether every request and free takes the slow path, so that the device's recorder hears of all of them.
+    /// Whether every request and free takes the slow path, so that the device's recorder hears of
+    /// all of them.
     follows_recording: plain::AtomicBool,
 }
 
@@ -129,7 +133,8 @@ unsafe impl<D: Owner> Send for Shard<D> {}
 type Keep<D> = (<D as Owner>::KeepAlive, Arc<Shard<D>>);
 
 impl<D: Owner> Shard<D> {
-    /// A shard of the cache `settings`, or of no cache. On a device that `fills` every block, no request is a hit.
+    /// A shard of the cache `settings`, or of no cache. On a device that `fills` every block, no
+    /// request is a hit.
     pub(super) fn new(
         device: ManuallyDrop<D>,
         settings: Option<Arc<CacheSettings>>,
@@ -411,8 +416,8 @@ impl<D: Owner> fmt::Debug for Shard<D> {
 
 /// A handle that is not counted, for what a device owns itself.
 pub(super) fn uncounted<T>(this: &Weak<T>) -> ManuallyDrop<Arc<T>> {
-    // SAFETY: the pointer is that of a living `Arc`, since somebody calls through it; the count that
-    // `from_raw` assumes is never given back, because nobody drops a `ManuallyDrop`.
+    // SAFETY: the pointer is that of a living `Arc`, since somebody calls through it; the count
+    // that `from_raw` assumes is never given back, because nobody drops a `ManuallyDrop`.
     ManuallyDrop::new(unsafe { Arc::from_raw(this.as_ptr()) })
 }
 

@@ -25,8 +25,8 @@ impl<D: Owner> Shard<D> {
         self.follows_recording.store(follows, Ordering::Relaxed);
     }
 
-    /// Whether the recorder hears of every request and free of this shard. Of a scope that a thread entered before the
-    /// recording began it would hear of some.
+    /// Whether the recorder hears of every request and free of this shard. Of a scope that a thread
+    /// entered before the recording began it would hear of some.
     pub(in crate::cache) fn is_recorded(&self) -> bool {
         self.settings.is_none() || self.follows_recording.load(Ordering::Relaxed)
     }
@@ -39,8 +39,8 @@ impl<D: Owner> Shard<D> {
         }
     }
 
-    /// Records that nobody holds the block any more. Not for imported memory, exported slabs and arrays of no bytes, of
-    /// whose headers, without a block, the recorder did not hear before.
+    /// Records that nobody holds the block any more. Not for imported memory, exported slabs and
+    /// arrays of no bytes, of whose headers, without a block, the recorder did not hear before.
     pub(super) fn record_free(&self, header: &Header<Self>) {
         let block = &header.block;
         if block.bytes() == 0 || !self.is_recorded() {
@@ -62,7 +62,8 @@ impl<D: Owner> Shard<D> {
         });
     }
 
-    /// Says on standard error, in builds with debug assertions, that the cache's live bytes keep rising.
+    /// Says on standard error, in builds with debug assertions, that the cache's live bytes keep
+    /// rising.
     #[cold]
     #[inline(never)]
     pub(super) fn warn_of_growth(&self) {

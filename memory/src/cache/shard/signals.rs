@@ -1,9 +1,10 @@
 //! Signals to a shard's holder: what only it can do.
 //!
-//! Invariant: once the sender has returned and the holder has left, the signal was followed. The sender sets
-//! the signal and then reads the state; the holder sets the state and then reads the signals. So one of
-//! the two sees the other, if the processor keeps both in order: it may delay a store beyond a load.
-//! The sender's heavy barrier orders both sides; the exit pays only where there is none.
+//! Invariant: once the sender has returned and the holder has left, the signal was followed. The
+//! sender sets the signal and then reads the state; the holder sets the state and then reads the
+//! signals. So one of the two sees the other, if the processor keeps both in order: it may delay a
+//! store beyond a load. The sender's heavy barrier orders both sides; the exit pays only where
+//! there is none.
 
 use super::{Owner, Shard};
 use crate::memory::header::List;
@@ -26,8 +27,8 @@ pub(super) fn no_signals() -> u64 {
     if barrier::is_asymmetric() { 0 } else { FENCE }
 }
 
-/// Signals shards one after the other, as long as `take` wants more of what they release at once. Those that a thread
-/// is inside of follow as it leaves.
+/// Signals shards one after the other, as long as `take` wants more of what they release at once.
+/// Those that a thread is inside of follow as it leaves.
 pub(in crate::cache) fn signal_each<D: Owner>(
     shards: &[Arc<Shard<D>>],
     signals: u64,
@@ -57,8 +58,8 @@ pub(in crate::cache) fn signal_each<D: Owner>(
 }
 
 impl<D: Owner> Shard<D> {
-    /// Sends a signal. Where nobody is inside, or the calling thread is, follows it now, and answers what goes to the
-    /// pool for it.
+    /// Sends a signal. Where nobody is inside, or the calling thread is, follows it now, and
+    /// answers what goes to the pool for it.
     pub(in crate::cache) fn signal(&self, signals: u64) -> Option<List<Self>> {
         self.signals.fetch_or(signals, Ordering::AcqRel);
         self.drain_from_outside()
@@ -75,8 +76,8 @@ impl<D: Owner> Shard<D> {
         Some(idle)
     }
 
-    /// Follows signals that came while the holder was on its way out: its look back finds them, unless the sender finds
-    /// the shard idle.
+    /// Follows signals that came while the holder was on its way out: its look back finds them,
+    /// unless the sender finds the shard idle.
     #[cold]
     #[inline(never)]
     pub(super) fn follow_late_signals(&self, mut signals: u64) {

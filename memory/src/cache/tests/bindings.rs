@@ -1,5 +1,5 @@
-//! Which thread gets which shard: its own as long as it lives, one that an ended thread left, or a new
-//! one.
+//! Which thread gets which shard: its own as long as it lives, one that an ended thread left, or a
+//! new one.
 
 use std::sync::mpsc;
 use std::thread;

@@ -1,6 +1,6 @@
-//! Entries of one scope that are alike but for a few steps, or alternate between a few bodies that begin
-//! alike, so that plans are followed, left and lost in the middle, while a memory-pressure callback
-//! drops and allocates as well.
+//! Entries of one scope that are alike but for a few steps, or alternate between a few bodies that
+//! begin alike, so that plans are followed, left and lost in the middle, while a memory-pressure
+//! callback drops and allocates as well.
 
 use proptest::prelude::*;
 
@@ -149,9 +149,10 @@ impl Entries {
         })
     }
 
-    /// Whatever is alive holds what was written there and overlaps with nothing, the figures add up,
-    /// and what is reserved stays in proportion to `entry_bytes`, which an entry may allocate: an entry or so
-    /// of idle blocks and slabs, and a slab or arena around each array that outlived its entry.
+    /// Whatever is alive holds what was written there and overlaps with nothing, the figures add
+    /// up, and what is reserved stays in proportion to `entry_bytes`, which an entry may allocate:
+    /// an entry or so of idle blocks and slabs, and a slab or arena around each array that outlived
+    /// its entry.
     fn check(&self, caches: &Caches, entry_bytes: u64) {
         let spare = self.spare.lock();
         let mut ranges = Vec::new();

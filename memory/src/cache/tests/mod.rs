@@ -42,8 +42,8 @@ fn caches_over(pool: PoolKind, limit_bytes: Option<u64>, fault: Option<FaultPlan
 }
 
 impl Caches {
-    /// Asserts the invariants of every shard that can be looked into, and of the memory; answers the
-    /// bytes of all arenas.
+    /// Asserts the invariants of every shard that can be looked into, and of the memory; answers
+    /// the bytes of all arenas.
     fn check(&self) -> u64 {
         self.memory.check();
         let shards = self.all().into_iter().flat_map(|cache| cache.shards());

@@ -1,5 +1,5 @@
-//! Random programs on a device that delays its work, where blocks change hands while streams have yet
-//! to read them. What a stream reads is looked at when it comes to that.
+//! Random programs on a device that delays its work, where blocks change hands while streams have
+//! yet to read them. What a stream reads is looked at when it comes to that.
 
 use proptest::prelude::*;
 

@@ -8,8 +8,8 @@ pub struct FftPlan {
     pub kind: FftKind,
     /// Whether the numbers are of `f64`; else they are of `f32`.
     pub is_wide: bool,
-    /// The rows of a matrix and the numbers of a row: real ones where either side is real. One row is transformed
-    /// alone, several along both axes.
+    /// The rows of a matrix and the numbers of a row: real ones where either side is real. One row
+    /// is transformed alone, several along both axes.
     pub lengths: [i64; 2],
     /// How many rows, or matrices, there are.
     pub count: i64,
@@ -28,8 +28,8 @@ pub enum FftKind {
     Inverse,
 }
 
-/// Where the numbers of one side stand, in numbers of its type. The rows of a matrix are `stride` times as far apart as
-/// they are long.
+/// Where the numbers of one side stand, in numbers of its type. The rows of a matrix are `stride`
+/// times as far apart as they are long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FftPlaces {
     /// From one number of a row to the next.

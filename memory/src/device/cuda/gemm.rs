@@ -68,8 +68,8 @@ pub struct Gemm {
     pub count: usize,
 }
 
-/// The arguments of one call of cuBLAS, which is column-major: the operands are swapped, because the transpose
-/// of a product is the product of the transposes in reverse order.
+/// The arguments of one call of cuBLAS, which is column-major: the operands are swapped, because
+/// the transpose of a product is the product of the transposes in reverse order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmCall {
     /// Whether each operand is transposed.

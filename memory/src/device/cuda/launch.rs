@@ -85,7 +85,8 @@ impl Arguments {
     }
 }
 
-/// The operations that read indices from memory, by the number that their kernels report with a bad index.
+/// The operations that read indices from memory, by the number that their kernels report with a bad
+/// index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Indexing {
@@ -123,7 +124,8 @@ impl Indexing {
         self as u64
     }
 
-    /// The error for a reported bad index: the operation of `number` met `index` on an axis of `length`.
+    /// The error for a reported bad index: the operation of `number` met `index` on an axis of
+    /// `length`.
     pub(super) fn error(number: u64, index: i64, length: u64) -> Error {
         let known = Self::ALL
             .iter()

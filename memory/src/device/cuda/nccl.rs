@@ -31,7 +31,8 @@ pub enum NcclReduce {
     Mean,
 }
 
-/// What ranks do together. All ranks of a communicator ask for the same, in one order; of a message its two ranks do.
+/// What ranks do together. All ranks of a communicator ask for the same, in one order; of a message
+/// its two ranks do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NcclOperation {
     /// Every target gets the reduction of all sources.
@@ -42,10 +43,11 @@ pub enum NcclOperation {
     Broadcast(usize),
     /// Every target gets all sources, in the order of the ranks.
     AllGather,
-    /// Every target gets its part of the reduction of all sources, which are as long as all targets.
+    /// Every target gets its part of the reduction of all sources, which are as long as all
+    /// targets.
     ReduceScatter(NcclReduce),
-    /// Every target gets a part of each source, in the order of the ranks: that which stands there in the place of
-    /// its own rank.
+    /// Every target gets a part of each source, in the order of the ranks: that which stands there
+    /// in the place of its own rank.
     AllToAll,
     /// The source goes to that rank.
     Send(usize),
@@ -69,8 +71,8 @@ impl NcclOperation {
     }
 }
 
-/// A rank's part of an operation. Source and target may be the same address, or that of the rank's own part in the longer
-/// one; of an all-to-all they stand apart.
+/// A rank's part of an operation. Source and target may be the same address, or that of the rank's
+/// own part in the longer one; of an all-to-all they stand apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NcclCall {
     pub operation: NcclOperation,
@@ -79,6 +81,7 @@ pub struct NcclCall {
     pub source: DevicePtr,
     /// Not written by a send, nor by a reduction to another rank.
     pub target: DevicePtr,
-    /// The elements of the source; of a reduce-scatter those of the target, of an all-to-all those for each rank.
+    /// The elements of the source; of a reduce-scatter those of the target, of an all-to-all those
+    /// for each rank.
     pub count: usize,
 }

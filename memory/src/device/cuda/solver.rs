@@ -21,7 +21,8 @@ pub struct SolverCall {
 pub enum Factorization {
     /// `getrf`: to both factors; `pivots` takes an `i32` a row.
     Lu { pivots: DevicePtr },
-    /// `getrs`: solves equations for `count` columns of `right`, where the matrix has been factorized by `Lu`.
+    /// `getrs`: solves equations for `count` columns of `right`, where the matrix has been
+    /// factorized by `Lu`.
     Solve {
         pivots: DevicePtr,
         right: DevicePtr,
@@ -33,13 +34,14 @@ pub enum Factorization {
     Qr { factors: DevicePtr },
     /// `orgqr`: the reflections to the first `columns` columns of their product.
     Reflections { factors: DevicePtr },
-    /// `gesvd` of a matrix with at least as many rows as columns. `vectors` are for the columns of both sides', the
-    /// right ones transposed.
+    /// `gesvd` of a matrix with at least as many rows as columns. `vectors` are for the columns of
+    /// both sides', the right ones transposed.
     Svd {
         values: DevicePtr,
         vectors: Option<[DevicePtr; 2]>,
     },
-    /// `syevd` of the upper triangle; the matrix becomes the columns of vectors where they are `wanted`.
+    /// `syevd` of the upper triangle; the matrix becomes the columns of vectors where they are
+    /// `wanted`.
     Eigen { values: DevicePtr, wanted: bool },
 }
 

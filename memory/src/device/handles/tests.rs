@@ -321,7 +321,8 @@ fn random_programs_hold_what_they_committed_at_every_step() {
     }
 }
 
-/// Whichever call fails, the end of the range gives everything back, and no handle is lost on the way.
+/// Whichever call fails, the end of the range gives everything back, and no handle is lost on the
+/// way.
 #[test]
 fn a_call_that_fails_loses_nothing() {
     let mut pair = Pair::new(30);
@@ -344,7 +345,8 @@ fn a_call_that_fails_loses_nothing() {
     assert!(errors > 100, "{errors}");
 }
 
-/// What the driver failed to unmap is used as it is by the next commit over it, whatever its bounds.
+/// What the driver failed to unmap is used as it is by the next commit over it, whatever its
+/// bounds.
 #[test]
 fn a_commit_over_what_stayed_mapped_fills_the_rest() {
     let mut pair = Pair::new(PAGES);
@@ -367,7 +369,8 @@ fn a_commit_over_what_stayed_mapped_fills_the_rest() {
     assert_eq!(pair.state().held_bytes(), 14 * PAGE);
 }
 
-/// A release that fails is no failure of the unmap before it: what was unmapped is no longer committed, and counted once.
+/// A release that fails is no failure of the unmap before it: what was unmapped is no longer
+/// committed, and counted once.
 #[test]
 fn what_cannot_be_released_is_kept() {
     for recycles in [false, true] {
@@ -387,8 +390,8 @@ fn what_cannot_be_released_is_kept() {
     }
 }
 
-/// What kernels may not use after a failure, and what stayed mapped because its unmap failed too, they may use
-/// after the next commit over it.
+/// What kernels may not use after a failure, and what stayed mapped because its unmap failed too,
+/// they may use after the next commit over it.
 #[test]
 fn a_commit_lets_kernels_at_what_stayed_mapped() {
     let mut pair = Pair::new(PAGES);

@@ -2,10 +2,11 @@
 
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// At most the machine's memory: an overcommitting kernel would grant more, and kill the process later.
+/// At most the machine's memory: an overcommitting kernel would grant more, and kill the process
+/// later.
 ///
-/// Invariant: `held_bytes`, with reservations and commits in progress, never exceeds `total_bytes`. It
-/// publishes no other memory, so its order is relaxed.
+/// Invariant: `held_bytes`, with reservations and commits in progress, never exceeds `total_bytes`.
+/// It publishes no other memory, so its order is relaxed.
 #[derive(Debug)]
 pub(super) struct Budget {
     total_bytes: u64,

@@ -1,5 +1,5 @@
-//! The host device: the reference backend on the process's memory. Its streams run work at once on the calling
-//! thread or, in a test mode, as late as possible.
+//! The host device: the reference backend on the process's memory. Its streams run work at once on
+//! the calling thread or, in a test mode, as late as possible.
 
 mod budget;
 mod ranges;
@@ -118,13 +118,13 @@ impl Backend for HostBackend {
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
         if let Some(delayed) = &self.delayed {
             let copy: Box<[u8]> = source.into();
-            // SAFETY: `target` points to as many bytes by this function's contract, which the stream's
-            // order extends to the time when this runs; nothing else refers to the copy.
+            // SAFETY: `target` points to as many bytes by this function's contract, which the
+            // stream's order extends to the time when this runs; nothing else refers to the copy.
             delayed.push(stream, move || unsafe { write_bytes(target, &copy) });
             return Ok(());
         }
-        // SAFETY: `target` points to `source.len()` writable bytes, and `source` cannot overlap them
-        // because nothing else refers to them: both by this function's contract.
+        // SAFETY: `target` points to `source.len()` writable bytes, and `source` cannot overlap
+        // them because nothing else refers to them: both by this function's contract.
         unsafe { write_bytes(target, source) };
         Ok(())
     }
@@ -136,8 +136,8 @@ impl Backend for HostBackend {
         target: &mut [u8],
     ) -> Result<()> {
         self.synchronize(stream)?;
-        // SAFETY: `source` points to `target.len()` initialised bytes by this function's contract, and
-        // a `&mut` overlaps nothing.
+        // SAFETY: `source` points to `target.len()` initialised bytes by this function's contract,
+        // and a `&mut` overlaps nothing.
         unsafe {
             target
                 .as_mut_ptr()
@@ -157,8 +157,8 @@ impl Backend for HostBackend {
         let bytes = bytes as usize;
         if let Some(delayed) = &self.delayed {
             let pattern: Box<[u8]> = pattern.into();
-            // SAFETY: by this function's contract, which the stream's order extends to the time when
-            // this runs.
+            // SAFETY: by this function's contract, which the stream's order extends to the time
+            // when this runs.
             delayed.push(stream, move || unsafe {
                 fill_bytes(target, bytes, &pattern);
             });
@@ -268,10 +268,12 @@ unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
 ///
 /// # Safety
 ///
-/// As for [`fill`](Backend::fill): `target` points to `bytes` writable bytes, a multiple of the pattern's length.
+/// As for [`fill`](Backend::fill): `target` points to `bytes` writable bytes, a multiple of the
+/// pattern's length.
 unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
     let pointer = host_pointer(target);
-    // SAFETY: by this function's contract, an address that is a multiple of the pattern's length included.
+    // SAFETY: by this function's contract, an address that is a multiple of the pattern's length
+    // included.
     unsafe {
         match *pattern {
             [value, ref others @ ..] if others.iter().all(|&other| other == value) => {

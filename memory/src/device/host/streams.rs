@@ -1,5 +1,5 @@
-//! The streams of a host device: their numbers, and a test mode that delays work as long as stream order
-//! allows, so that a missing wait shows as wrong data.
+//! The streams of a host device: their numbers, and a test mode that delays work as long as stream
+//! order allows, so that a missing wait shows as wrong data.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -90,14 +90,15 @@ struct Queue {
 ///
 /// DelayedWork runs under the lock, on the waiting thread, and must not use a stream.
 ///
-/// The memory that work was to write was handed out long before. So after a panic nothing runs on the device
-/// any more, and every wait returns an error: nobody reads unwritten memory.
+/// The memory that work was to write was handed out long before. So after a panic nothing runs on
+/// the device any more, and every wait returns an error: nobody reads unwritten memory.
 #[derive(Default)]
 pub struct DelayedStreams {
     queues: Mutex<StreamQueues>,
 }
 
-/// Invariant: an event is recorded before a queue waits for it, so queues never wait for each other in a cycle.
+/// Invariant: an event is recorded before a queue waits for it, so queues never wait for each other
+/// in a cycle.
 #[derive(Default)]
 struct StreamQueues {
     streams: Vec<Queue>,
@@ -170,8 +171,8 @@ impl StreamQueues {
         self.of(event.stream).done >= event.position
     }
 
-    /// Runs what comes before `event`, and what that waits for. Pending events are on an explicit stack,
-    /// because a chain of waits may exceed the thread's stack.
+    /// Runs what comes before `event`, and what that waits for. Pending events are on an explicit
+    /// stack, because a chain of waits may exceed the thread's stack.
     fn run_until(&mut self, event: Event) {
         let mut goals = vec![event];
         while let Some(&goal) = goals.last() {

@@ -172,8 +172,8 @@ fn what_falls_idle_goes_to_the_device_and_what_was_idle_stays() {
     assert_eq!(memory.idle_bytes(), 2 * PAGE);
 }
 
-/// Obstacles to long blocks: a range has twice as many addresses as the device has bytes, and yet all its free
-/// parts may be too short.
+/// Obstacles to long blocks: a range has twice as many addresses as the device has bytes, and yet
+/// all its free parts may be too short.
 #[test]
 fn a_range_that_is_used_up_is_followed_by_another() {
     let host = HostBackend::of(8 * PAGE);

@@ -8,11 +8,11 @@ const RECENT: usize = 4;
 
 /// Looks for a section whose unplaced items do not fit.
 ///
-/// Most choices fail in the same section as the ones before. So a choice is first checked against the sections
-/// that failed last, at a fraction of the cost of placing it and checking all.
+/// Most choices fail in the same section as the ones before. So a choice is first checked against
+/// the sections that failed last, at a fraction of the cost of placing it and checking all.
 ///
-/// Invariants: `members[s]` are the items alive in section `s`; bit `s` of an item's mask is set where it is
-/// alive in section `s`.
+/// Invariants: `members[s]` are the items alive in section `s`; bit `s` of an item's mask is set
+/// where it is alive in section `s`.
 #[derive(Debug)]
 pub(super) struct SectionBounds {
     capacity: u64,
@@ -27,8 +27,8 @@ pub(super) struct SectionBounds {
     failures: Vec<u64>,
 }
 
-/// The unplaced items of a range of sections, sorted by their lowest offset, and the offset below which nothing
-/// more is placed.
+/// The unplaced items of a range of sections, sorted by their lowest offset, and the offset below
+/// which nothing more is placed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unplaced<'a> {
     pub(super) first: u32,
@@ -122,7 +122,8 @@ impl SectionBounds {
         true
     }
 
-    /// A section whose unplaced items exceed the capacity even when stacked from their lowest offset.
+    /// A section whose unplaced items exceed the capacity even when stacked from their lowest
+    /// offset.
     fn full_section(&mut self, state: &SearchState, rest: &Unplaced<'_>) -> Option<u32> {
         self.unseen[rest.first as usize / 64..(rest.end as usize).div_ceil(64)].fill(u64::MAX);
         let left = &state.left[rest.first as usize..rest.end as usize];
@@ -158,7 +159,8 @@ impl SectionBounds {
     }
 }
 
-/// The lowest end that any of these items can have, and that item. The items are sorted by their lowest offset.
+/// The lowest end that any of these items can have, and that item. The items are sorted by their
+/// lowest offset.
 pub(super) fn ceiling(state: &SearchState, items: &[u32]) -> (u64, u32) {
     let mut ceiling = (u64::MAX, NONE);
     for &item in items {

@@ -1,13 +1,15 @@
 //! One run of the search: depth first, with a node budget.
 //!
-//! Items are placed at non-decreasing offsets, at equal offsets by rising rank, so each plan is reached in one
-//! way only. Each item lies directly above one that it meets: any other plan can be pushed down. A node is
-//! pruned
+//! Items are placed at non-decreasing offsets, at equal offsets by rising rank, so each plan is
+//! reached in one way only. Each item lies directly above one that it meets: any other plan can be
+//! pushed down. A node is pruned
 //! - where an unplaced item would fit below everything that follows: the plan could be pushed down;
-//! - where the unplaced items of a section exceed the capacity even when stacked from their lowest offset.
+//! - where the unplaced items of a section exceed the capacity even when stacked from their lowest
+//!   offset.
 //!
-//! Where no unplaced item crosses from one section into the next, the two sides are independent subproblems. If
-//! one has no plan, the choice that made it fails, whatever was tried for the other.
+//! Where no unplaced item crosses from one section into the next, the two sides are independent
+//! subproblems. If one has no plan, the choice that made it fails, whatever was tried for the
+//! other.
 
 use super::bounds::{SectionBounds, Unplaced, ceiling};
 use super::state::{NONE, SearchState};
@@ -196,9 +198,9 @@ impl Search {
         found
     }
 
-    /// Leaves the last choice point, whose candidates are exhausted. If it was the root of its subproblem, the
-    /// subproblem is infeasible: jump back to the choice that created it, past the subproblems solved in
-    /// between.
+    /// Leaves the last choice point, whose candidates are exhausted. If it was the root of its
+    /// subproblem, the subproblem is infeasible: jump back to the choice that created it, past the
+    /// subproblems solved in between.
     fn backjump(&mut self) {
         let Some(choice) = self.choices.pop() else {
             return;

@@ -56,7 +56,8 @@ impl SearchState {
         self.lowest_trail.len() as u32
     }
 
-    /// Places an item at its lowest offset. The caller [raises](Self::raise) the items that meet it.
+    /// Places an item at its lowest offset. The caller [raises](Self::raise) the items that meet
+    /// it.
     pub(super) fn place(&mut self, item: u32) {
         let index = item as usize;
         let Item { size, .. } = self.items[index];
@@ -101,8 +102,8 @@ impl SearchState {
         }
     }
 
-    /// Whether the item and the one directly below it are in the dominated order of two that are equivalent:
-    /// both live in the same sections, so they can be swapped.
+    /// Whether the item and the one directly below it are in the dominated order of two that are
+    /// equivalent: both live in the same sections, so they can be swapped.
     ///
     /// The larger lies below; of identical ones, the lower rank.
     pub(super) fn is_dominated(&self, item: u32) -> bool {

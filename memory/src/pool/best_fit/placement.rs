@@ -1,17 +1,18 @@
 //! Placement: from which end of a free block a request is cut.
 //!
-//! Blocks of the same size, and blocks handed out close together, tend to be freed together: a network
-//! allocates temporaries one after another and frees them one after another while the data around them stays.
-//! Neighbours that are freed together leave one hole instead of two. So a block is cut from the end whose
-//! neighbour has the same size; if both or neither have, from the end whose neighbour was handed out recently;
-//! else from the front. The wilderness of a range is used last, and from its front. Compared with always
-//! cutting from the front, this lowers the peak of synthetic training graphs by 1.5 % (the mean of 76, half of
-//! which cannot improve), and changes nothing where lifetimes have no pattern.
+//! Blocks of the same size, and blocks handed out close together, tend to be freed together: a
+//! network allocates temporaries one after another and frees them one after another while the data
+//! around them stays. Neighbours that are freed together leave one hole instead of two. So a block
+//! is cut from the end whose neighbour has the same size; if both or neither have, from the end
+//! whose neighbour was handed out recently; else from the front. The wilderness of a range is used
+//! last, and from its front. Compared with always cutting from the front, this lowers the peak of
+//! synthetic training graphs by 1.5 % (the mean of 76, half of which cannot improve), and changes
+//! nothing where lifetimes have no pattern.
 
 use crate::pool::blocks::{BlockState, BlockTable};
 
-/// A neighbour is recent if it was among this many takes: some operations of a network. Values between 100 and
-/// 250 differ little.
+/// A neighbour is recent if it was among this many takes: some operations of a network. Values
+/// between 100 and 250 differ little.
 const RECENT_TAKES: u32 = 120;
 
 /// Whether a block of `bytes`, the `take`th of all, is cut from the front of the free block `hole`.

@@ -1,8 +1,8 @@
 //! Ranges (expandable segments): address ranges whose pages are committed and decommitted.
 //!
-//! Uncommitted addresses are an uncommitted block between its neighbours. Commit turns its pages into a free
-//! block, decommit turns them back. So a range grows behind its used part, and an idle page in the middle can
-//! be released to the device.
+//! Uncommitted addresses are an uncommitted block between its neighbours. Commit turns its pages
+//! into a free block, decommit turns them back. So a range grows behind its used part, and an idle
+//! page in the middle can be released to the device.
 
 use super::{BestFit, Partition, SegmentEntry};
 use crate::pool::blocks::{BlockNode, BlockState, NONE};
@@ -99,8 +99,8 @@ impl BestFit {
         owner
     }
 
-    /// Moves a free block to the right bin after its follower changed: it may have become wilderness, or
-    /// stopped being so.
+    /// Moves a free block to the right bin after its follower changed: it may have become
+    /// wilderness, or stopped being so.
     fn rebin(&mut self, node: u32) {
         if !self.blocks.is_free(node) {
             return;

@@ -1,4 +1,5 @@
-//! A pool next to an oracle of plain byte ranges with their streams, and the steps of a random program.
+//! A pool next to an oracle of plain byte ranges with their streams, and the steps of a random
+//! program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -350,8 +351,8 @@ pub(super) enum PoolStep {
     Remove(u32),
 }
 
-/// Requests of every kind that a pool may treat differently; more small ones, which fill a segment, than large
-/// ones.
+/// Requests of every kind that a pool may treat differently; more small ones, which fill a segment,
+/// than large ones.
 fn request() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 1..8 * UNIT,

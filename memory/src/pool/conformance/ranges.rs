@@ -91,8 +91,8 @@ impl Tested {
         id
     }
 
-    /// Takes; on refusal commits what the pool asks for and takes again. The choice is compared with all
-    /// sequences of uncommitted pages.
+    /// Takes; on refusal commits what the pool asks for and takes again. The choice is compared
+    /// with all sequences of uncommitted pages.
     pub(super) fn take_expanding(&mut self, request_bytes: u64) -> bool {
         if self.try_take(request_bytes).is_some() {
             return true;

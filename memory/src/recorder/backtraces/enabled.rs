@@ -77,8 +77,8 @@ impl Stacks {
     }
 }
 
-/// Where the frame of a line is. A call from the tail of a function leaves none, and without debug information no frame has
-/// a line.
+/// Where the frame of a line is. A call from the tail of a function leaves none, and without debug
+/// information no frame has a line.
 fn position(frames: &[Frame], line: &Location<'_>) -> Option<usize> {
     let is_of_line = |own: &Frame| own.line == line.line() && own.file.ends_with(line.file());
     frames.iter().position(is_of_line)

@@ -1,7 +1,7 @@
 //! Who called whom, for each allocation of a recording that asks for it.
 //!
-//! Architecture invariant: this module compiles with and without the feature `backtraces`, with the same signatures. So
-//! the layers above need no `cfg`.
+//! Architecture invariant: this module compiles with and without the feature `backtraces`, with the
+//! same signatures. So the layers above need no `cfg`.
 
 #[cfg(not(feature = "backtraces"))]
 mod disabled;

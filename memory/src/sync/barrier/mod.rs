@@ -1,9 +1,10 @@
-//! Asymmetric barriers: of two threads that each store one value, pass a barrier and load the other's value, at
-//! least one sees the other's store. The frequent side uses the light barrier, which only restrains the
-//! compiler. The rare side uses the heavy one, which orders all processors of the process at that moment.
+//! Asymmetric barriers: of two threads that each store one value, pass a barrier and load the
+//! other's value, at least one sees the other's store. The frequent side uses the light barrier,
+//! which only restrains the compiler. The rare side uses the heavy one, which orders all processors
+//! of the process at that moment.
 //!
-//! Where the system has none, [`is_asymmetric`] is false, the heavy barrier is a fence, and both sides must use
-//! it.
+//! Where the system has none, [`is_asymmetric`] is false, the heavy barrier is a fence, and both
+//! sides must use it.
 
 #[cfg_attr(
     all(any(target_os = "linux", target_os = "android"), not(miri)),

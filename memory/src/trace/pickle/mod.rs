@@ -1,4 +1,5 @@
-//! Reads Python's pickles of plain data, protocols 2 to 5: numbers, texts, lists, tuples and dictionaries.
+//! Reads Python's pickles of plain data, protocols 2 to 5: numbers, texts, lists, tuples and
+//! dictionaries.
 //!
 //! Nothing is executed: an opcode that names or calls a function is refused by its name. Texts
 //! and wide numbers are read from the file in place. Containers are ranges of one arena, so

@@ -90,7 +90,8 @@ impl Opcode {
     }
 }
 
-/// Opcodes that call functions, name what the file does not hold, or stand in older protocols alone.
+/// Opcodes that call functions, name what the file does not hold, or stand in older protocols
+/// alone.
 const REFUSED: [(u8, &str); 29] = [
     (b'c', "GLOBAL"),
     (0x93, "STACK_GLOBAL"),

@@ -45,8 +45,8 @@ impl ProfileBuilder {
         self.stacks.number(&mut self.profile.stacks, stack)
     }
 
-    /// Adds what happened next. The order is the file's: clocks differ from thread to thread, and an earlier time than that
-    /// of the event before counts as that.
+    /// Adds what happened next. The order is the file's: clocks differ from thread to thread, and
+    /// an earlier time than that of the event before counts as that.
     pub(super) fn push(&mut self, mut event: Event) {
         let last = self.profile.events.last();
         event.time_ns = event.time_ns.max(last.map_or(0, |last| last.time_ns));

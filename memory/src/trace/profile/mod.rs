@@ -1,4 +1,5 @@
-//! Recorded programs as profiles, the input of every report: snapshots of PyTorch, logs of RMM, lifetimes and plans.
+//! Recorded programs as profiles, the input of every report: snapshots of PyTorch, logs of RMM,
+//! lifetimes and plans.
 
 mod builder;
 mod snapshot;
@@ -17,14 +18,15 @@ use super::reader::is_log;
 use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Reads a recorded program, of any format that is known, as a profile for each of its devices. Errors refer to the input
-/// as `name`.
+/// Reads a recorded program, of any format that is known, as a profile for each of its devices.
+/// Errors refer to the input as `name`.
 ///
-/// - A snapshot of PyTorch, or of [`Recording::write`](crate::record::Recording::write): with its lines, backtraces and
-///   categories, which stand for scopes. What it has no event of, and is alive at the end, is allocated first.
+/// - A snapshot of PyTorch, or of [`Recording::write`](crate::record::Recording::write): with its
+///   lines, backtraces and categories, which stand for scopes. What it has no event of, and is
+///   alive at the end, is allocated first.
 /// - A log of RMM: with its times, threads and streams.
-/// - Lifetimes in MiniMalloc's format, a step being a microsecond; with the column `offset`, as `cachescope plan` writes it,
-///   at these addresses, else one beside the other.
+/// - Lifetimes in MiniMalloc's format, a step being a microsecond; with the column `offset`, as
+///   `cachescope plan` writes it, at these addresses, else one beside the other.
 ///
 /// # Examples
 ///

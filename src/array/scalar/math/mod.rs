@@ -3,8 +3,8 @@
 //! For that nothing here branches but on constants, loops, or calls what is not inlined into the
 //! loop: a closure or a library function would be compiled without the instructions that the loop
 //! is compiled for. What depends on the argument is computed both ways and selected. Rare arguments
-//! that this cannot serve are left to the careful [`Pass`](super::pass::Pass). Files are families; in
-//! `f64`, which is the second type here, what is seldom used comes from the standard library.
+//! that this cannot serve are left to the careful [`Pass`](super::pass::Pass). Files are families;
+//! in `f64`, which is the second type here, what is seldom used comes from the standard library.
 
 mod erf;
 mod exp;

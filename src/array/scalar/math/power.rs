@@ -49,8 +49,8 @@ pub(super) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
 }
 
-/// What powers with whole exponents are computed in: what functions of [`Real`] numbers are, and of integers the type of
-/// their sums.
+/// What powers with whole exponents are computed in: what functions of [`Real`] numbers are, and of
+/// integers the type of their sums.
 pub trait Powers: Copy {
     /// `self` to the power of `exponent`; of integers its whole part, modulo the range of the type.
     fn powi<L: Pass>(pass: &mut L, x: Self, exponent: i32) -> Self;
@@ -76,8 +76,8 @@ powers! {
     u64: whole_power;
 }
 
-/// Each element to the power of an integer. Integers are multiplied in their own type, of which a vector holds more than
-/// of 64 bits: the lowest digits of a product are those of its factors.
+/// Each element to the power of an integer. Integers are multiplied in their own type, of which a
+/// vector holds more than of 64 bits: the lowest digits of a product are those of its factors.
 #[inline(always)]
 pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     if const { T::DTYPE as u8 > DType::Bf16 as u8 } {
@@ -86,12 +86,12 @@ pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     convert(<T::Accumulator as Powers>::powi(pass, convert(x), exponent))
 }
 
-/// Binary digits of the exponents that need no loop: from 2^6 on every power wraps in every type, but for those of 0, 1
-/// and −1.
+/// Binary digits of the exponents that need no loop: from 2^6 on every power wraps in every type,
+/// but for those of 0, 1 and −1.
 const DIGITS: u32 = 6;
 
-/// By squaring (Knuth, "The Art of Computer Programming", volume 2, section 4.6.3). Exponents that are negative or have
-/// more than a few digits are rare.
+/// By squaring (Knuth, "The Art of Computer Programming", volume 2, section 4.6.3). Exponents that
+/// are negative or have more than a few digits are rare.
 #[inline(always)]
 fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     if L::CAREFUL {
@@ -120,7 +120,8 @@ fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
 fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
     let (one, zero) = (T::one(), T::zero());
     let (mut rest, mut square, mut product) = (exponent.unsigned_abs(), x, one);
-    // By branches, which are foreseen where the exponent is the same for all elements: nothing waits for the product.
+    // By branches, which are foreseen where the exponent is the same for all elements: nothing
+    // waits for the product.
     while rest != 0 {
         while rest & 1 == 0 {
             square = square.times(square);
@@ -129,7 +130,8 @@ fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
         product = product.times(square);
         rest -= 1;
     }
-    // The inverse of 1 and of −1 is the number itself, and that of no other is whole. What has no sign has no −1.
+    // The inverse of 1 and of −1 is the number itself, and that of no other is whole. What has no
+    // sign has no −1.
     let is_unit = x == one || (x < zero && x == zero.minus(one));
     if exponent >= 0 || is_unit {
         product
@@ -138,8 +140,9 @@ fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
     }
 }
 
-/// The cube root of a positive normal number to 5 bits: a third of its exponent, with the digits behind it, and a
-/// constant for the bias (W. Kahan; the constant and [`cbrt_f64`] are those of FreeBSD's msun, by B. D. Evans).
+/// The cube root of a positive normal number to 5 bits: a third of its exponent, with the digits
+/// behind it, and a constant for the bias (W. Kahan; the constant and [`cbrt_f64`] are those of
+/// FreeBSD's msun, by B. D. Evans).
 #[inline(always)]
 fn nearly_cbrt(size: f64) -> f64 {
     /// (1023 − 1023 / 3 − 0.033 067 06) · 2^20
@@ -173,8 +176,8 @@ fn halley<L: Pass>(x: f64, t: f64) -> f64 {
     t * (multiply_add::<L, _>(2.0, x, cube) / multiply_add::<L, _>(2.0, cube, x))
 }
 
-/// A polynomial takes the estimate to 23 bits, rounding makes its square exact, and a step of Newton's iteration
-/// ends within 0.67 units in the last place.
+/// A polynomial takes the estimate to 23 bits, rounding makes its square exact, and a step of
+/// Newton's iteration ends within 0.67 units in the last place.
 #[inline(always)]
 pub(super) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// 2^54, whose cube root is 2^18.

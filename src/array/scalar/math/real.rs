@@ -1,11 +1,12 @@
-//! The functions of a real number, each told by which [`Pass`] it is computed: what the rows of the kind `float` say
-//! of the host.
+//! The functions of a real number, each told by which [`Pass`] it is computed: what the rows of the
+//! kind `float` say of the host.
 
 use super::super::Arithmetic;
 use super::super::pass::Pass;
 use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
 
-/// Declares the trait, what it is of `f32` and `f64`, and beside it a free function for each of its functions.
+/// Declares the trait, what it is of `f32` and `f64`, and beside it a free function for each of its
+/// functions.
 macro_rules! real {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
@@ -13,9 +14,9 @@ macro_rules! real {
     )+) => {
         /// What elementwise functions compute in: `f32` or `f64`.
         ///
-        /// The functions take the pass first, so they are not methods: `math::exp(pass, x)`. They are right for every
-        /// argument, NaN, infinities and subnormal numbers included, within the bound of their row, whichever the
-        /// pass.
+        /// The functions take the pass first, so they are not methods: `math::exp(pass, x)`. They
+        /// are right for every argument, NaN, infinities and subnormal numbers included, within the
+        /// bound of their row, whichever the pass.
         pub trait Real: num_traits::Float + Arithmetic + Send + Sync + 'static {
             $(real! { @declare $kind $pass $name $arguments [$($doc)+] })+
         }

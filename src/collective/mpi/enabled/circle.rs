@@ -1,8 +1,9 @@
 //! Ranks that wait for each other in a circle, each in another call: none of them will ever go on.
 //!
-//! A rank that has waited for a while tells those that it waits for, which pass it on to those that they wait for, as long as they wait
-//! themselves. Where a rank hears of its own wait, there is a circle: each in it has said that it has not come to the call that the
-//! one before waits in, and does not, because it waits.
+//! A rank that has waited for a while tells those that it waits for, which pass it on to those that
+//! they wait for, as long as they wait themselves. Where a rank hears of its own wait, there is a
+//! circle: each in it has said that it has not come to the call that the one before waits in, and
+//! does not, because it waits.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

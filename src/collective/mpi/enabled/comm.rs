@@ -8,7 +8,8 @@ use mpi::ffi;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What kind of message it is. Between two ranks, messages of a kind arrive in the order in which they were sent.
+/// What kind of message it is. Between two ranks, messages of a kind arrive in the order in which
+/// they were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
     /// That a rank takes part no longer.
@@ -33,12 +34,14 @@ pub(super) struct Comm {
     size: usize,
 }
 
-// SAFETY: it is a handle, which any thread may use: MPI was asked for threads that take turns, and they do: one of a rank has it at a time.
+// SAFETY: it is a handle, which any thread may use: MPI was asked for threads that take turns, and
+// they do: one of a rank has it at a time.
 unsafe impl Send for Comm {}
 
 /// A message in flight.
 ///
-/// Dropped, it is in flight nevertheless: who has its memory keeps that until `arrived` says so, or for good.
+/// Dropped, it is in flight nevertheless: who has its memory keeps that until `arrived` says so, or
+/// for good.
 #[derive(Debug)]
 pub(super) struct Request {
     raw: ffi::MPI_Request,
@@ -163,10 +166,12 @@ impl Comm {
 }
 
 impl Request {
-    /// Looks whether it has arrived, and lets MPI go on with everything. Gives how many bytes were received.
+    /// Looks whether it has arrived, and lets MPI go on with everything. Gives how many bytes were
+    /// received.
     pub(super) fn arrived(&mut self) -> Result<Option<usize>> {
         let (mut is_done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-        // SAFETY: the request is one that MPI gave, or null, which it accepts; a status is written where it is done.
+        // SAFETY: the request is one that MPI gave, or null, which it accepts; a status is written
+        // where it is done.
         unsafe {
             let code = ffi::MPI_Test(&mut self.raw, &mut is_done, status.as_mut_ptr());
             check("MPI_Test", code)?;
@@ -178,12 +183,14 @@ impl Request {
         }
     }
 
-    /// Takes it back, if that can be done. Answers whether MPI is through with its memory for certain.
+    /// Takes it back, if that can be done. Answers whether MPI is through with its memory for
+    /// certain.
     pub(super) fn take_back(&mut self) -> bool {
         /// What was cancelled is done as soon as MPI looks.
         const LOOKS: usize = 100;
         if self.receives && !self.is_null() {
-            // SAFETY: the request is one that MPI gave, and not done. Whether this succeeds, the looks below tell.
+            // SAFETY: the request is one that MPI gave, and not done. Whether this succeeds, the
+            // looks below tell.
             unsafe { ffi::MPI_Cancel(&mut self.raw) };
         }
         for _ in 0..LOOKS {
@@ -202,8 +209,8 @@ impl Request {
     }
 }
 
-/// Looks at many messages in one call: each call lets MPI go on with everything, and may give away the core. Gives the places of those
-/// that are done, and how many bytes were received.
+/// Looks at many messages in one call: each call lets MPI go on with everything, and may give away
+/// the core. Gives the places of those that are done, and how many bytes were received.
 pub(super) fn arrived_of<'a>(
     requests: impl Iterator<Item = &'a mut Request>,
 ) -> Result<Vec<(usize, usize)>> {
@@ -215,7 +222,8 @@ pub(super) fn arrived_of<'a>(
     let mut places: Vec<c_int> = vec![0; raw.len()];
     let mut statuses = vec![MaybeUninit::<ffi::MPI_Status>::zeroed(); raw.len()];
     let mut done = 0;
-    // SAFETY: the requests are those that MPI gave, or null, which it passes over; the other places are this function's, as many.
+    // SAFETY: the requests are those that MPI gave, or null, which it passes over; the other places
+    // are this function's, as many.
     let code = unsafe {
         ffi::MPI_Testsome(
             raw.len() as c_int,

@@ -1,4 +1,5 @@
-//! The end of a rank: it takes leave of the others, so that MPI can be finalised, or is ended with all of them.
+//! The end of a rank: it takes leave of the others, so that MPI can be finalised, or is ended with
+//! all of them.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -72,8 +73,8 @@ pub(super) fn is_finalised() -> bool {
 }
 
 impl MpiEngine {
-    /// Tells the others that this process ends, and waits until theirs do: who finalises MPI waits for them without hearing of any
-    /// failure.
+    /// Tells the others that this process ends, and waits until theirs do: who finalises MPI waits
+    /// for them without hearing of any failure.
     pub(super) fn take_leave(&mut self) -> Result<End> {
         if self.ending.is_over() {
             return Ok(End::Leave);

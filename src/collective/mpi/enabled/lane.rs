@@ -17,7 +17,8 @@ pub(super) enum Way {
 
 /// A row of bytes between this rank and another, in pieces of one length, which both ranks know.
 ///
-/// Invariant: done ≤ begun ≤ ready ≤ bytes, and `flight` has the pieces from done to begun, in order.
+/// Invariant: done ≤ begun ≤ ready ≤ bytes, and `flight` has the pieces from done to begun, in
+/// order.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) peer: usize,
@@ -58,8 +59,9 @@ impl Lane {
     ///
     /// # Safety
     ///
-    /// The memory, of `bytes` bytes, or of `wrap` where that is less, is readable, and writable where it comes in. From when a piece
-    /// is ready until it is done, nothing else changes it, nor uses it where it comes in. It stays until all is done or taken back.
+    /// The memory, of `bytes` bytes, or of `wrap` where that is less, is readable, and writable
+    /// where it comes in. From when a piece is ready until it is done, nothing else changes it, nor
+    /// uses it where it comes in. It stays until all is done or taken back.
     pub(super) unsafe fn new(peer: usize, (tag, way): (Tag, Way), load: Load) -> Self {
         let Load {
             memory,
@@ -106,7 +108,8 @@ impl Lane {
         self.bytes
     }
 
-    /// Begins what is ready of all lanes, and looks what is done. Answers whether there was any of it.
+    /// Begins what is ready of all lanes, and looks what is done. Answers whether there was any of
+    /// it.
     pub(super) fn turn(lanes: &mut [Self], comm: &Comm) -> Result<bool> {
         let mut has_moved = false;
         for lane in lanes.iter_mut() {
@@ -150,7 +153,8 @@ impl Lane {
             if self.begun + length > self.ready {
                 break;
             }
-            // SAFETY: the place lies in the memory, and by the contract of `new` it is this lane's while the piece is in flight.
+            // SAFETY: the place lies in the memory, and by the contract of `new` it is this lane's
+            // while the piece is in flight.
             let request = unsafe {
                 let place = self.memory.add(self.begun % self.wrap);
                 match self.way {

@@ -112,7 +112,8 @@ impl MpiEngine {
             words: words(HEAD_BYTES + bytes),
         };
         letter.words[..HEAD].copy_from_slice(&head.words());
-        // SAFETY: the source has as many bytes as the call says, and so has the letter after its head.
+        // SAFETY: the source has as many bytes as the call says, and so has the letter after its
+        // head.
         unsafe {
             let data = letter.words[HEAD..].as_mut_ptr().cast::<u8>();
             data.copy_from_nonoverlapping(memory.source, bytes);
@@ -123,7 +124,8 @@ impl MpiEngine {
         outcome
     }
 
-    /// Receives the next letter of a member. Gives whether it is what was to come; another one is lost.
+    /// Receives the next letter of a member. Gives whether it is what was to come; another one is
+    /// lost.
     ///
     /// # Safety
     ///
@@ -151,7 +153,8 @@ impl MpiEngine {
             let is_expected = head.group == group && work.call.check_received(&call, from).is_ok();
             if is_expected && bytes > INLINE {
                 let place = memory.target;
-                // SAFETY: by this function's contract: the target has as many bytes as the call says, which are the letter's.
+                // SAFETY: by this function's contract: the target has as many bytes as the call
+                // says, which are the letter's.
                 unsafe { self.receive_body(work, from, (place, bytes)) }?;
                 return Ok(Ok(()));
             }
@@ -159,7 +162,8 @@ impl MpiEngine {
             if bytes > INLINE {
                 letter.words = words(bytes);
                 let place = letter.words.as_mut_ptr().cast();
-                // SAFETY: the words are the letter's, which is kept for good where something may still write to it.
+                // SAFETY: the words are the letter's, which is kept for good where something may
+                // still write to it.
                 let outcome = unsafe { self.receive_body(work, from, (place, bytes)) };
                 if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
                     std::mem::forget(letter);
@@ -210,7 +214,8 @@ impl MpiEngine {
 
     /// # Safety
     ///
-    /// The place has so many bytes, which nothing else uses until this returns, and for good where the failure keeps them.
+    /// The place has so many bytes, which nothing else uses until this returns, and for good where
+    /// the failure keeps them.
     unsafe fn receive_body(
         &mut self,
         work: &Work,
@@ -238,7 +243,8 @@ impl Letter {
     unsafe fn deliver(&self, work: &Work, memory: Memory, from: usize) -> Result<()> {
         work.call.check_received(&self.call, from)?;
         let data = self.words.as_ptr().cast();
-        // SAFETY: the target has as many bytes as the call says, which are those of the letter, as checked.
+        // SAFETY: the target has as many bytes as the call says, which are those of the letter, as
+        // checked.
         unsafe {
             memory
                 .target

@@ -1,7 +1,8 @@
 //! Ranks that are processes, over the MPI library that the program was built with.
 //!
-//! Architecture invariant: one thread of a process at a time, which has the engine, makes calls of MPI from the beginning of the world
-//! to its end, and none of them waits. A wait is a loop that lets MPI go on, hears of ranks that are gone, and has a deadline.
+//! Architecture invariant: one thread of a process at a time, which has the engine, makes calls of
+//! MPI from the beginning of the world to its end, and none of them waits. A wait is a loop that
+//! lets MPI go on, hears of ranks that are gone, and has a deadline.
 
 mod circle;
 mod comm;
@@ -95,7 +96,8 @@ impl MpiEngine {
         outcome.inspect_err(|failure| self.fail(&failure.error))
     }
 
-    /// Carries all lanes. After each turn, `step` makes more of them ready, and answers whether it did anything.
+    /// Carries all lanes. After each turn, `step` makes more of them ready, and answers whether it
+    /// did anything.
     ///
     /// # Errors
     ///

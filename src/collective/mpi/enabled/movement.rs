@@ -8,8 +8,8 @@ use crate::collective::call::Operation;
 use crate::collective::engine::{Memory, Work};
 use crate::device::host_streams::HostFailure;
 
-/// Bytes that go at a time: so many that a message costs nothing beside them, so few that a rank that still gives is not taken for one
-/// that does not.
+/// Bytes that go at a time: so many that a message costs nothing beside them, so few that a rank
+/// that still gives is not taken for one that does not.
 pub(super) const PIECE: usize = 4 << 20;
 
 /// The same where ranks pass on what they get, which they do with whole pieces.
@@ -40,7 +40,8 @@ impl MpiEngine {
         let bytes = given(work, memory, own).1;
         let taken = |from: usize| memory.target.wrapping_add(from * bytes);
         let mut lanes = Vec::with_capacity(2 * size);
-        // SAFETY: by this function's contract: each place is a part of the target that is one member's, and the source is another memory.
+        // SAFETY: by this function's contract: each place is a part of the target that is one
+        // member's, and the source is another memory.
         unsafe {
             for step in (1..size).filter(|_| bytes > INLINE) {
                 let (from, to) = ((own + size - step) % size, (own + step) % size);
@@ -72,7 +73,8 @@ impl MpiEngine {
         self.carry(work, &mut lanes, &mut copy_own)
     }
 
-    /// The root gives all others something, along a tree of which each rank has two branches at most.
+    /// The root gives all others something, along a tree of which each rank has two branches at
+    /// most.
     ///
     /// # Safety
     ///
@@ -87,7 +89,8 @@ impl MpiEngine {
         let (own, size, bytes) = (work.members.own, work.members.size(), work.call.bytes());
         if bytes <= INLINE {
             if own != root {
-                // SAFETY: the target is as long as the call says, and so is what came along, as the opening checked.
+                // SAFETY: the target is as long as the call says, and so is what came along, as the
+                // opening checked.
                 unsafe {
                     memory
                         .target
@@ -104,7 +107,8 @@ impl MpiEngine {
         };
         let load = whole(data, bytes, PASSED_ON);
         let mut lanes = Vec::with_capacity(3);
-        // SAFETY: by this function's contract; a piece is passed on when it has come, and not changed any more.
+        // SAFETY: by this function's contract; a piece is passed on when it has come, and not
+        // changed any more.
         unsafe {
             if place > 0 {
                 let from = peer((place - 1) / 2);

@@ -1,7 +1,7 @@
 //! How members come to a call: each tells each other which it is.
 //!
-//! Small data comes along. So a small call takes one message from each rank to each other, and a large one begins when all ranks
-//! have room for it.
+//! Small data comes along. So a small call takes one message from each rank to each other, and a
+//! large one begins when all ranks have room for it.
 
 use super::MpiEngine;
 use super::comm::{Request, Tag, arrived_of};
@@ -12,7 +12,8 @@ use crate::collective::engine::{Memory, Work};
 use crate::collective::head::{HEAD, Head};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Data of so many bytes at most comes along with the head: both fit in what MPI libraries send at once.
+/// Data of so many bytes at most comes along with the head: both fit in what MPI libraries send at
+/// once.
 pub(super) const INLINE: usize = 3584;
 
 /// The words of a message.
@@ -36,7 +37,8 @@ impl Rooms {
         self.words[index * ROOM..][..ROOM].as_mut_ptr().cast()
     }
 
-    /// The data that came along from a member, of the call that all members are in; aligned for every element.
+    /// The data that came along from a member, of the call that all members are in; aligned for
+    /// every element.
     pub(super) fn data(&self, from: usize) -> *const u8 {
         self.words[from * ROOM + HEAD..].as_ptr().cast()
     }
@@ -78,7 +80,8 @@ impl MpiEngine {
         let mut rooms = std::mem::take(&mut self.rooms);
         rooms.fit(work.members.size());
         let mut flight = Flight::default();
-        // SAFETY: by this function's contract; the rooms stay until nothing is in flight, or for good.
+        // SAFETY: by this function's contract; the rooms stay until nothing is in flight, or for
+        // good.
         let calls = unsafe { self.exchange_heads(work, memory, head, &mut rooms, &mut flight) };
         self.peers.circle.go_on();
         if calls.is_err() && !flight.take_back() {
@@ -96,7 +99,8 @@ impl MpiEngine {
         Ok(agreed)
     }
 
-    /// Sends a head to each member, receives one of each, and gives their calls, in the order of the group, and how often MPI looked.
+    /// Sends a head to each member, receives one of each, and gives their calls, in the order of
+    /// the group, and how often MPI looked.
     ///
     /// # Safety
     ///
@@ -124,7 +128,8 @@ impl MpiEngine {
             let place = rooms.place(size + to);
             let (data, length) = given(work, memory, to);
             let length = if length <= INLINE { length } else { 0 };
-            // SAFETY: the room is this message's, and has `HEAD` words and `INLINE` bytes; the data is readable by `open`'s contract.
+            // SAFETY: the room is this message's, and has `HEAD` words and `INLINE` bytes; the data
+            // is readable by `open`'s contract.
             let request = unsafe {
                 place.copy_from_nonoverlapping(words.as_ptr().cast(), HEAD_BYTES);
                 place.add(HEAD_BYTES).copy_from_nonoverlapping(data, length);
@@ -199,7 +204,8 @@ impl Flight {
         self.incoming.is_empty() && self.outgoing.is_empty()
     }
 
-    /// Lets go of what is done. Answers whether there was anything, and from whom something came, and how many bytes.
+    /// Lets go of what is done. Answers whether there was anything, and from whom something came,
+    /// and how many bytes.
     fn turn(&mut self) -> Result<(bool, Vec<(usize, usize)>)> {
         let all = self.incoming.iter_mut().chain(&mut self.outgoing);
         let mut arrived = arrived_of(all.map(|(_, request)| request))?;

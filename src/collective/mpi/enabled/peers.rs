@@ -191,11 +191,12 @@ impl Peers {
         }
     }
 
-    /// Hears what came in before the members' calls had all come, for which MPI looked so many times. A member that failed has not come,
-    /// whatever it sent before.
+    /// Hears what came in before the members' calls had all come, for which MPI looked so many
+    /// times. A member that failed has not come, whatever it sent before.
     pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, looks: usize) -> Result<()> {
-        /// So many looks without news are the last. MPI may take in a message or two in each; where ranks share cores, each gives the
-        /// core away. What the last look of the opening took in, the next one tells, and takes in what the one after that tells.
+        /// So many looks without news are the last. MPI may take in a message or two in each; where
+        /// ranks share cores, each gives the core away. What the last look of the opening took in,
+        /// the next one tells, and takes in what the one after that tells.
         const QUIET: usize = 4;
         let mut quiet = looks.min(QUIET - 2);
         while quiet < QUIET {

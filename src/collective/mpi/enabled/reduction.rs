@@ -1,6 +1,8 @@
-//! Reductions: each member reduces its part of what all give, in the order of the ranks, and gives away the result.
+//! Reductions: each member reduces its part of what all give, in the order of the ranks, and gives
+//! away the result.
 //!
-//! Parts are cut into pieces. While one is reduced, the next ones arrive, and the results of those before are on their way.
+//! Parts are cut into pieces. While one is reduced, the next ones arrive, and the results of those
+//! before are on their way.
 
 use super::MpiEngine;
 use super::comm::Tag;
@@ -11,10 +13,12 @@ use crate::collective::engine::{Memory, Work};
 use crate::collective::fold::fold;
 use crate::device::host_streams::HostFailure;
 
-/// A part of so many bytes goes as one piece, if the ring has room: its pieces would wait for each other for longer than they overlap.
+/// A part of so many bytes goes as one piece, if the ring has room: its pieces would wait for each
+/// other for longer than they overlap.
 const WHOLE: usize = 2 << 20;
 
-/// The longest and the shortest piece of longer parts, and what pieces of all members that have arrived take together at most, in bytes.
+/// The longest and the shortest piece of longer parts, and what pieces of all members that have
+/// arrived take together at most, in bytes.
 const LONGEST: usize = 1 << 20;
 const SHORTEST: usize = 16 << 10;
 const RING: usize = 8 << 20;
@@ -33,7 +37,8 @@ struct Part<'a> {
     result: Row,
 }
 
-/// Memory of a part, or of its latest pieces, each in the place of the one that is so many bytes before.
+/// Memory of a part, or of its latest pieces, each in the place of the one that is so many bytes
+/// before.
 #[derive(Clone, Copy)]
 struct Row {
     memory: *mut u8,
@@ -53,7 +58,8 @@ struct Roles {
     takes: Vec<usize>,
     /// This rank's results.
     passes: Vec<usize>,
-    /// Results of others, each with what this rank gave in its place, where that is the same memory.
+    /// Results of others, each with what this rank gave in its place, where that is the same
+    /// memory.
     gets: Vec<(usize, Option<usize>)>,
 }
 
@@ -78,7 +84,8 @@ impl MpiEngine {
             // Pages that nothing touches take no memory.
             ring = vec![0; words];
         }
-        // SAFETY: by this function's contract; the ring stays until nothing is in flight, or for good.
+        // SAFETY: by this function's contract; the ring stays until nothing is in flight, or for
+        // good.
         let outcome = unsafe { self.reduce_in(work, memory, (reduce, piece), &mut ring) };
         match outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
             true => std::mem::forget(ring),
@@ -129,7 +136,8 @@ impl MpiEngine {
             rows: rows.collect(),
             result,
         };
-        // SAFETY: by this function's contract: rows and result are as long as the part, or rings of that many pieces.
+        // SAFETY: by this function's contract: rows and result are as long as the part, or rings of
+        // that many pieces.
         let (mut lanes, roles) = unsafe { lanes(work, memory, &part) };
         let mut step = |lanes: &mut [Lane]| {
             // SAFETY: as before; the lanes tell what has arrived and what is not read any more.
@@ -190,7 +198,8 @@ unsafe fn lanes(work: &Work, memory: Memory, part: &Part<'_>) -> (Vec<Lane>, Rol
     for step in 1..size {
         let (from, to) = ((own + size - step) % size, (own + step) % size);
         let (from_peer, to_peer) = (work.members.ranks[from], work.members.ranks[to]);
-        // SAFETY: by this function's contract. Pieces are ready when they are written, and when nothing reads what is in their place.
+        // SAFETY: by this function's contract. Pieces are ready when they are written, and when
+        // nothing reads what is in their place.
         unsafe {
             if part.bytes > INLINE {
                 roles.takes.push(lanes.len());
@@ -228,7 +237,8 @@ unsafe fn lanes(work: &Work, memory: Memory, part: &Part<'_>) -> (Vec<Lane>, Rol
 }
 
 impl Part<'_> {
-    /// Reduces the next piece, if all have given it, and makes ready what can be. Answers whether it reduced any.
+    /// Reduces the next piece, if all have given it, and makes ready what can be. Answers whether
+    /// it reduced any.
     ///
     /// # Safety
     ///
@@ -251,8 +261,8 @@ impl Part<'_> {
                 .map(|row| row.at(self.folded).cast_const())
                 .collect();
             let (target, count) = (self.result.at(self.folded), (end - self.folded) / width);
-            // SAFETY: all rows have arrived up to the end; pieces are whole elements, aligned, because rings and parts are. Nothing uses
-            // the target: what was sent from it is gone.
+            // SAFETY: all rows have arrived up to the end; pieces are whole elements, aligned,
+            // because rings and parts are. Nothing uses the target: what was sent from it is gone.
             unsafe { fold((self.reduce, self.call.dtype), &rows, &[target], count) };
             self.folded = end;
         }

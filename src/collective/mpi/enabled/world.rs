@@ -32,7 +32,8 @@ static WORLD: Mutex<Option<World>> = Mutex::new(None);
 /// Whether the library initialised MPI, perhaps for a world that then failed to begin.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
-/// The group of all ranks. If nothing says whether the library takes memory of CUDA devices, it is asked.
+/// The group of all ranks. If nothing says whether the library takes memory of CUDA devices, it is
+/// asked.
 #[track_caller]
 pub(in crate::collective) fn world(takes_device_memory: Option<bool>) -> Result<HostCarrier> {
     let mut world = WORLD.lock();
@@ -74,7 +75,8 @@ fn initialise() -> Result<bool> {
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     let (mut is_initialised, mut threads): (c_int, c_int) = (0, 0);
-    // SAFETY: MPI allows the first call at any time, and the others as it is or is not initialised; the places are this function's.
+    // SAFETY: MPI allows the first call at any time, and the others as it is or is not initialised;
+    // the places are this function's.
     unsafe {
         check("MPI_Initialized", ffi::MPI_Initialized(&mut is_initialised))?;
         let code = match is_initialised != 0 {

@@ -1,5 +1,6 @@
-// The arithmetic of elements as the host does it: integers wrap, their division by zero gives 0, and of
-// floats each operation is rounded. Values of f16 and bf16 that come as `float` are rounded by the caller.
+// The arithmetic of elements as the host does it: integers wrap, their division by zero gives 0,
+// and of floats each operation is rounded. Values of f16 and bf16 that come as `float` are rounded
+// by the caller.
 
 // `U` has at least 32 bits and no sign, so that nothing overflows on the way.
 #define CS_INTEGER(T, U)                                                                  \

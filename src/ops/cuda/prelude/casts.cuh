@@ -1,8 +1,8 @@
-// Conversions as Rust's `as` does them: integers wrap, floats saturate, NaN becomes 0, what becomes a float
-// is rounded once, and anything but zero is true.
+// Conversions as Rust's `as` does them: integers wrap, floats saturate, NaN becomes 0, what becomes
+// a float is rounded once, and anything but zero is true.
 
-// The value as a `float`, inexact ones rounded to the neighbour whose last bit is 1: a second rounding, to
-// half the bits, then goes as if it were the only one (Boldo and Melquiond, 2008).
+// The value as a `float`, inexact ones rounded to the neighbour whose last bit is 1: a second
+// rounding, to half the bits, then goes as if it were the only one (Boldo and Melquiond, 2008).
 CS_FN float cs_odd(double value) {
     float near = (float)value;
     double back = cs_abs((double)near), size = cs_abs(value);
@@ -11,8 +11,8 @@ CS_FN float cs_odd(double value) {
     return cs_bits<float>((cs_bits<u32>(near) - (u32)beyond) | (u32)inexact);
 }
 
-// Exact as a `double`, and of the same roundings to 24 bits or fewer: the lowest bits stand for whether
-// any of them is set.
+// Exact as a `double`, and of the same roundings to 24 bits or fewer: the lowest bits stand for
+// whether any of them is set.
 CS_FN double cs_sticky(u64 value) {
     u64 brief = (value & ~0xffffull) | ((value & 0xffff) != 0 ? 0x10000ull : 0ull);
     return (double)(value < (1ull << 48) ? value : brief);

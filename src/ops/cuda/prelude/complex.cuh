@@ -1,5 +1,5 @@
-// Complex numbers, for the texts that name them: their arithmetic as the host does it, but that the compiler may join
-// a product and a sum.
+// Complex numbers, for the texts that name them: their arithmetic as the host does it, but that the
+// compiler may join a product and a sum.
 
 #define CS_COMPLEX(C, R)                                                                  \
     struct C {                                                                            \

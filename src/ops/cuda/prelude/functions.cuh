@@ -7,7 +7,8 @@ CS_FN T cs_sigmoid(T x) {
     return (x < 0 ? small : (T)1) / ((T)1 + small);
 }
 
-// x · sigmoid(x). Far below 0, where the exponential alone is subnormal or 0, it is taken in two steps.
+// x · sigmoid(x). Far below 0, where the exponential alone is subnormal or 0, it is taken in two
+// steps.
 template <class T>
 CS_FN T cs_silu_beyond(T x, T far, T least) {
     if (x < far) {
@@ -21,8 +22,9 @@ CS_FN T cs_silu_beyond(T x, T far, T least) {
 CS_FN float cs_silu(float x) { return cs_silu_beyond(x, -80.0f, -150.0f); }
 CS_FN double cs_silu(double x) { return cs_silu_beyond(x, -700.0, -1100.0); }
 
-// x · erfc(-x / √2) / 2. The relative slope of erfc at `a` is about -2a, so that what the rounding of `a`
-// lost counts for a² units in the last place far up, and is made good; `rest` is 1 / √2 less `root`.
+// x · erfc(-x / √2) / 2. The relative slope of erfc at `a` is about -2a, so that what the rounding
+// of `a` lost counts for a² units in the last place far up, and is made good; `rest` is 1 / √2 less
+// `root`.
 CS_FN double cs_gelu(double x) {
     const double root = 0.70710678118654757, rest = -4.833646656726457e-17;
     // Below, the result is less than the least subnormal number.

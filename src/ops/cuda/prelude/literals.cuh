@@ -1,7 +1,8 @@
-// Numbers without a type, as functions that users write have them: each takes the type of what it meets.
+// Numbers without a type, as functions that users write have them: each takes the type of what it
+// meets.
 
-// A real number as it is in each type, so that what literals make among themselves is rounded as in the
-// type that they take.
+// A real number as it is in each type, so that what literals make among themselves is rounded as in
+// the type that they take.
 struct cs_real {
     float single;
     double wide;

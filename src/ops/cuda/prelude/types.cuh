@@ -1,4 +1,5 @@
-// The element types by their names in Rust. NVRTC has no headers, so that everything is declared here.
+// The element types by their names in Rust. NVRTC has no headers, so that everything is declared
+// here.
 
 #define CS_FN __device__ __forceinline__
 
@@ -28,8 +29,8 @@ CS_FN To cs_bits(From value) {
 struct cs_real;
 struct cs_integer;
 
-// Numbers of 16 bits are stored, and computed with as `float`. The conversion from `float` rounds to the
-// nearest, of two that are equally near to the even one; that to `float` is exact.
+// Numbers of 16 bits are stored, and computed with as `float`. The conversion from `float` rounds
+// to the nearest, of two that are equally near to the even one; that to `float` is exact.
 struct f16 {
     u16 bits;
     f16() = default;
@@ -66,7 +67,8 @@ CS_FN f16::f16(float value) {
 #else
     u32 wide = cs_bits<u32>(value);
     u32 size = wide & 0x7fffffff;
-    // Beyond 2^16 all is infinite; below 2^-14 the last bit of 0.5 counts for as much as that of the least f16.
+    // Beyond 2^16 all is infinite; below 2^-14 the last bit of 0.5 counts for as much as that of
+    // the least f16.
     u32 narrow = (size - ((127 - 15) << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
     if (size < ((127 - 14) << 23)) {
         narrow = cs_bits<u32>(cs_bits<float>(size) + 0.5f) - cs_bits<u32>(0.5f);
@@ -105,8 +107,8 @@ CS_FN bf16::bf16(float value) {
 #else
     bits = (u16)((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
 #endif
-    // The instruction has one NaN for all, and the sum carries out of others: on the host each keeps its sign
-    // and its upper digits.
+    // The instruction has one NaN for all, and the sum carries out of others: on the host each
+    // keeps its sign and its upper digits.
     if (value != value) bits = (u16)((wide | (1 << 22)) >> 16);
 }
 
@@ -147,8 +149,8 @@ struct alignas(sizeof(S) * N < 16 ? sizeof(S) * N : 16) cs_pack {
     S at[N];
 };
 
-// `number / divisor` for both below 2^31, where `multiplier` and `shift` are those of the divisor: by
-// multiplication with its inverse (Granlund and Montgomery, 1994).
+// `number / divisor` for both below 2^31, where `multiplier` and `shift` are those of the divisor:
+// by multiplication with its inverse (Granlund and Montgomery, 1994).
 CS_FN u32 cs_quotient(u32 number, u32 divisor, u32 multiplier, u32 shift) {
     (void)divisor;
     return (__umulhi(number, multiplier) + number) >> shift;

@@ -1,5 +1,5 @@
-// Products of matrices of integers, tile by tile. They wrap, so that sums are of unsigned numbers of no fewer
-// bits than the elements.
+// Products of matrices of integers, tile by tile. They wrap, so that sums are of unsigned numbers
+// of no fewer bits than the elements.
 
 /// Both operands of a product. The left one's rows and the right one's columns are the result's.
 struct Operands {

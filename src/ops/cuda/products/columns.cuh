@@ -1,8 +1,8 @@
-// Products of matrices and vectors where the elements of a column stand side by side: a thread sums a chunk of
-// a row, and its neighbours their parts of the same columns.
+// Products of matrices and vectors where the elements of a column stand side by side: a thread sums
+// a chunk of a row, and its neighbours their parts of the same columns.
 //
-// Where `PACK` is more than 1, rows are neighbours, and every column begins where a pack of so many elements may
-// be read at once: a thread then has as many rows, and sums each as it would alone.
+// Where `PACK` is more than 1, rows are neighbours, and every column begins where a pack of so many
+// elements may be read at once: a thread then has as many rows, and sums each as it would alone.
 
 /// As in rows.cuh.
 struct Matrix {
@@ -20,7 +20,8 @@ CS_FN out_t stored(const Sums& sums) {
     return stored((sums.of[0] + sums.of[1]) + (sums.of[2] + sums.of[3]));
 }
 
-/// The product of the chunk of a row that begins at `line` with the factors, each a step from the next.
+/// The product of the chunk of a row that begins at `line` with the factors, each a step from the
+/// next.
 CS_FN Sums of_row(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, const Matrix& matrix,
                   index_t line, index_t factors, index_t length) {
     Sums sums = {{0, 0, 0, 0}};
@@ -40,7 +41,8 @@ CS_FN Sums of_row(const item_t* __restrict__ matrices, const item_t* __restrict_
 }
 
 #if PACK > 1
-/// The same of `PACK` rows, the first of which begins at `line`; each in the order in which it is summed alone.
+/// The same of `PACK` rows, the first of which begins at `line`; each in the order in which it is
+/// summed alone.
 CS_FN void of_rows(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, const Matrix& matrix,
                    index_t line, index_t factors, index_t length, Sums (&sums)[PACK]) {
 #pragma unroll

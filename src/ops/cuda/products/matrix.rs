@@ -36,7 +36,8 @@ impl Matrix {
         }
     }
 
-    /// The step from one row to the next where each row is without gaps and begins after the one before.
+    /// The step from one row to the next where each row is without gaps and begins after the one
+    /// before.
     fn leading(self) -> Option<usize> {
         let least = self.columns.max(1);
         let is_dense = self.columns <= 1 || self.column_step == 1;
@@ -48,8 +49,8 @@ impl Matrix {
         }
     }
 
-    /// Whether the matrix is to be read as one whose rows are its columns, and the step between its rows or
-    /// columns; `None` where neither of both are without gaps.
+    /// Whether the matrix is to be read as one whose rows are its columns, and the step between its
+    /// rows or columns; `None` where neither of both are without gaps.
     pub(super) fn standing(self) -> Option<(bool, usize)> {
         let rows = self.leading().map(|leading| (false, leading));
         rows.or_else(|| self.transposed().leading().map(|leading| (true, leading)))
@@ -68,7 +69,8 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// The last two axes of the layouts are those of matrices, the others count them, and are equally long.
+    /// The last two axes of the layouts are those of matrices, the others count them, and are
+    /// equally long.
     pub(super) fn new(left: &Layout, right: &Layout) -> Self {
         let (places, others) = (places(left), places(right));
         let pairs = Self {
@@ -111,7 +113,8 @@ impl Pairs {
         Some(self.places.count() / count.max(1))
     }
 
-    /// The axis of most pairs among those along which cuBLAS can count: its place, its length and its steps.
+    /// The axis of most pairs among those along which cuBLAS can count: its place, its length and
+    /// its steps.
     fn longest(&self) -> (Option<usize>, usize, [isize; 2]) {
         let axes = self.places.axes().enumerate();
         let forwards = axes.filter(|(_, (_, steps))| steps.iter().all(|&step| step >= 0));
@@ -121,9 +124,9 @@ impl Pairs {
         })
     }
 
-    /// What cuBLAS is to multiply, from operands that begin at these addresses to `target`, which each
-    /// product follows the other in; in as many parts as [`calls`](Self::calls) says, to be called one after
-    /// another.
+    /// What cuBLAS is to multiply, from operands that begin at these addresses to `target`, which
+    /// each product follows the other in; in as many parts as [`calls`](Self::calls) says, to be
+    /// called one after another.
     pub(super) fn gemms(
         &self,
         element: GemmType,
@@ -146,7 +149,8 @@ impl Pairs {
             factor(right, self.right, right_step)?,
         );
         let [rows, inner, columns] = self.lengths();
-        // Along the chosen axis, products stand as far apart as those of the axes inside it are many.
+        // Along the chosen axis, products stand as far apart as those of the axes inside it are
+        // many.
         let steps = numbers_of(&self.places);
         let size = rows * columns;
         let others = self.places.axes().enumerate().zip(steps);

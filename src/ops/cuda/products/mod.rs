@@ -1,7 +1,7 @@
 //! Products of matrices in the memory of a CUDA device.
 //!
-//! Floats are multiplied by cuBLAS, which sums `f16` and `bf16` in `f32`; integers and products with a vector by
-//! kernels of our own, the latter summing as the host does in chunks.
+//! Floats are multiplied by cuBLAS, which sums `f16` and `bf16` in `f32`; integers and products
+//! with a vector by kernels of our own, the latter summing as the host does in chunks.
 
 mod matrix;
 mod vectors;
@@ -21,8 +21,8 @@ use crate::ops::index::Copying;
 use crate::ops::order::CudaOrder;
 use crate::ops::products::as_matrices;
 
-/// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
-/// vector is a row on the left and a column on the right.
+/// The product of two arrays of one or two axes as an array of `shape`, which has as many elements.
+/// A vector is a row on the left and a column on the right.
 #[track_caller]
 pub(in crate::ops) fn multiply<T: Number>(
     order: CudaOrder<'_>,
@@ -70,8 +70,8 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
     }
 }
 
-/// Writes the product of two matrices of floats to `place`, whose elements are the product's and nobody's else, where cuBLAS reads both
-/// where they stand. Answers whether it did.
+/// Writes the product of two matrices of floats to `place`, whose elements are the product's and
+/// nobody's else, where cuBLAS reads both where they stand. Answers whether it did.
 #[track_caller]
 pub(in crate::ops) fn multiply_into<T: Number>(
     order: CudaOrder<'_>,
@@ -91,8 +91,9 @@ pub(in crate::ops) fn multiply_into<T: Number>(
     let operands = [left, right].map(|array| Words::of(array).address);
     let gemms = pairs.gemms(element, operands, DevicePtr(place.address()));
     for gemm in gemms.expect("both stand in rows or columns") {
-        // SAFETY: the operands hold what their layouts reach, the place has as many elements as the product, as the caller checked,
-        // and they are nobody's else; the stream is ordered after who uses the memory.
+        // SAFETY: the operands hold what their layouts reach, the place has as many elements as the
+        // product, as the caller checked, and they are nobody's else; the stream is ordered after
+        // who uses the memory.
         order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
     }
     Ok(true)
@@ -158,8 +159,8 @@ fn by_cublas<T: Number>(
     computed(order.device, shape, |output: Output| {
         let gemms = pairs.gemms(element, operands, output.address);
         for gemm in gemms.expect("both stand in rows or columns, or were copied") {
-            // SAFETY: the operands hold what their layouts reach, the output is new and has all products;
-            // the stream is ordered after who writes to the operands.
+            // SAFETY: the operands hold what their layouts reach, the output is new and has all
+            // products; the stream is ordered after who writes to the operands.
             order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
         }
         Ok(())

@@ -1,7 +1,8 @@
 // Products of matrices and vectors along rows: a group of threads sums a chunk of a row.
 //
-// Where `PACK` is more than 1, the elements of a row stand side by side, as the factors do, and every row, and
-// the factors, begin where a pack of so many may be read at once. So does each chunk.
+// Where `PACK` is more than 1, the elements of a row stand side by side, as the factors do, and
+// every row, and the factors, begin where a pack of so many may be read at once. So does each
+// chunk.
 
 /// A matrix, of which a vector has a factor for each column; how rows are divided into chunks.
 struct Matrix {
@@ -15,7 +16,8 @@ kernel(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, 
        Walk<RANK, 2> places, Axis<1> rows, Axis<1> chunks, Matrix matrix, u64 count) {
     const index_t lane = threadIdx.x % GROUP;
     const index_t groups = all_threads() / GROUP;
-    // All threads of a group, and of a block where a group is one, go through this loop equally often.
+    // All threads of a group, and of a block where a group is one, go through this loop equally
+    // often.
     for (index_t start = thread_number() / GROUP; start < count; start += groups) {
         index_t number = start;
         const index_t chunk = divided(number, chunks);

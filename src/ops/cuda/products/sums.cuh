@@ -17,8 +17,8 @@ CS_FN pack_t pack_at(const item_t* __restrict__ items, index_t index) {
 }
 #endif
 
-/// The sum over the threads of a group, 32 or all 256 of a block, for the first of them; in an order that
-/// depends on nothing.
+/// The sum over the threads of a group, 32 or all 256 of a block, for the first of them; in an
+/// order that depends on nothing.
 template <int THREADS>
 CS_FN sum_t group_sum(sum_t sum) {
     if (THREADS > 1) {

@@ -37,7 +37,8 @@ fn number(operand: usize, index: usize) -> i64 {
     ((index * 7 + operand * 3) % 11) as i64 - 5
 }
 
-/// What cuBLAS writes for the calls that the pairs take; in memory of its own that it must fill to the end.
+/// What cuBLAS writes for the calls that the pairs take; in memory of its own that it must fill to
+/// the end.
 fn by_calls(pairs: &Pairs) -> Vec<i64> {
     let [left, right, target] = PLACES.map(DevicePtr);
     let element = GemmType::F32;
@@ -116,7 +117,8 @@ fn by_sums(left: &Layout, right: &Layout) -> Vec<i64> {
     product
 }
 
-/// Ways for matrices of this shape to stand in memory, three of them or one for all where that is so.
+/// Ways for matrices of this shape to stand in memory, three of them or one for all where that is
+/// so.
 fn layouts(rows: usize, columns: usize) -> Vec<Layout> {
     let dense = |dims: &[usize]| Layout::contiguous(&dims.into()).unwrap();
     let every_other = |layout: Layout| {

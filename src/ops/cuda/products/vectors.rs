@@ -37,8 +37,8 @@ pub(super) struct Vectors {
     limit: usize,
 }
 
-/// Elements of a row in one chunk: enough for the threads of a block, few enough that a single long row
-/// keeps the device busy.
+/// Elements of a row in one chunk: enough for the threads of a block, few enough that a single long
+/// row keeps the device busy.
 const ROW_CHUNK: usize = 1 << 14;
 
 /// The same where each thread sums a chunk alone.
@@ -190,8 +190,9 @@ const CHUNKS: &str = include_str!("chunks.cuh");
 /// The bytes that a thread reads at once where it can.
 const PACK_BYTES: usize = 16;
 
-/// How many elements of a matrix are read at once: several of the short types, of which one each is a small part
-/// of what a thread could ask for, where all of them begin at a multiple of so many bytes; else 1.
+/// How many elements of a matrix are read at once: several of the short types, of which one each is
+/// a small part of what a thread could ask for, where all of them begin at a multiple of so many
+/// bytes; else 1.
 fn pack(kind: Kind, pairs: &Pairs, [matrices, vectors]: [Words; 2], by_columns: bool) -> usize {
     let (Kind::F16 | Kind::Bf16) = kind else {
         return 1;
@@ -224,8 +225,8 @@ fn pack(kind: Kind, pairs: &Pairs, [matrices, vectors]: [Words; 2], by_columns: 
     }
 }
 
-/// The kernel that `text` is, of groups of so many threads and packs of so many elements; `partly` where it gives
-/// sums of chunks.
+/// The kernel that `text` is, of groups of so many threads and packs of so many elements; `partly`
+/// where it gives sums of chunks.
 fn source(
     kind: Kind,
     numbering: Numbering,

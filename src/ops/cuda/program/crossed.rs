@@ -12,11 +12,13 @@ const TILE: usize = 32;
 /// Lines of fewer elements than this are not worth a tile.
 const SHORT: usize = 8;
 
-/// The bytes of a block's own memory that tiles may take: so few that several blocks run side by side.
+/// The bytes of a block's own memory that tiles may take: so few that several blocks run side by
+/// side.
 const ROOM_BYTES: usize = 32 << 10;
 
-/// A program that is walked by tiles of two axes. Along the last one its target has no gaps; along the one before, the
-/// operands `staged`, as bits, have none, which step further along the last. These are read by tiles.
+/// A program that is walked by tiles of two axes. Along the last one its target has no gaps; along
+/// the one before, the operands `staged`, as bits, have none, which step further along the last.
+/// These are read by tiles.
 ///
 /// Invariant: the program has one target, and an operand for each bit.
 #[derive(Clone, Debug)]
@@ -123,8 +125,9 @@ impl Crossed<'_> {
         }
     }
 
-    /// Writes what the program is, the structures `Staged`, an operand's part of a tile, and `Places`, where a plane of
-    /// both axes begins, and the functions `places`, `stage` and `finish`.
+    /// Writes what the program is, the structures `Staged`, an operand's part of a tile, and
+    /// `Places`, where a plane of both axes begins, and the functions `places`, `stage` and
+    /// `finish`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let program = &self.program;
         let (code, value) = program.code();

@@ -36,8 +36,8 @@ impl Program<'_> {
         (code, values[self.formula.results()[0]])
     }
 
-    /// Writes the types `T`, `I` and `index_t`, `Operands`, and the function `element`; where several elements
-    /// are read at once, `CS_WIDTH` and `elements` too.
+    /// Writes the types `T`, `I` and `index_t`, `Operands`, and the function `element`; where
+    /// several elements are read at once, `CS_WIDTH` and `elements` too.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let (code, value) = self.code();
         self.write_types(text);
@@ -65,8 +65,8 @@ impl Program<'_> {
         );
     }
 
-    /// Writes the types and `Operands`, and the function `store_all`, which writes the element of each result to its
-    /// target.
+    /// Writes the types and `Operands`, and the function `store_all`, which writes the element of
+    /// each result to its target.
     pub(in crate::ops::cuda) fn text_of_all(&self, text: &mut String) {
         let (code, _) = self.code();
         self.write_types(text);
@@ -96,8 +96,8 @@ impl Program<'_> {
         text.push_str("}\n");
     }
 
-    /// Writes the function `place`, which tells where the element number `i` goes: to its place in the target, or
-    /// where there is none, after those before it to `out`.
+    /// Writes the function `place`, which tells where the element number `i` goes: to its place in
+    /// the target, or where there is none, after those before it to `out`.
     pub(in crate::ops::cuda) fn write_place(&self, text: &mut String) {
         text.push_str("CS_FN I* place(const Operands& o, I* const out, const index_t i) {\n");
         let target = self.places.len().saturating_sub(1);
@@ -157,8 +157,9 @@ impl Program<'_> {
         );
     }
 
-    /// Where the places of `range` are, for the element number `i`, as `at` and their numbers. Where
-    /// several elements are read at once, an operand that repeats one does not move along the last axis.
+    /// Where the places of `range` are, for the element number `i`, as `at` and their numbers.
+    /// Where several elements are read at once, an operand that repeats one does not move along the
+    /// last axis.
     fn write_offsets(&self, range: Range<usize>, text: &mut String) {
         self.write_offsets_along(0..self.form.rank, range, text);
     }

@@ -1,7 +1,8 @@
 //! Sorting longer lanes digit by digit.
 //!
-//! One launch counts all digits of all lanes. Then there is a launch for each digit, which reads and writes each
-//! element once: where a tile's elements go is told from tile to tile while it runs.
+//! One launch counts all digits of all lanes. Then there is a launch for each digit, which reads
+//! and writes each element once: where a tile's elements go is told from tile to tile while it
+//! runs.
 
 use super::*;
 use crate::array::Buffer;
@@ -62,8 +63,8 @@ struct Passes {
     widths: Widths,
     /// Of each lane.
     tiles: usize,
-    /// For each pass the tickets of its tiles, then the counts of all digits, then the words of the tiles for the
-    /// first pass, and every other after it.
+    /// For each pass the tickets of its tiles, then the counts of all digits, then the words of the
+    /// tiles for the first pass, and every other after it.
     control: Buffer,
     /// The words for the passes between.
     between: Option<Buffer>,
@@ -75,8 +76,8 @@ struct Passes {
 type PassTarget = (Target, u64);
 
 impl<T: Element> Sort<'_, T> {
-    /// Sorts longer lanes, from the least digit of keys to the greatest. Each pass but the last one writes
-    /// to one of two rows by turns.
+    /// Sorts longer lanes, from the least digit of keys to the greatest. Each pass but the last one
+    /// writes to one of two rows by turns.
     #[track_caller]
     pub(super) fn by_digits(&self, lanes: Lanes, target: Target) -> Result<()> {
         let last = size_of::<T>() - 1;
@@ -155,8 +156,8 @@ impl<T: Element> Sort<'_, T> {
         self.workspace.launch(key, &source, grid, &arguments)
     }
 
-    /// Orders lanes, whose elements come from places where these are not 0, by the digit of their keys that has
-    /// this number.
+    /// Orders lanes, whose elements come from places where these are not 0, by the digit of their
+    /// keys that has this number.
     #[track_caller]
     fn pass(
         &self,
@@ -206,7 +207,8 @@ pub(super) fn digits_source<T: Element>(widths: Widths, counts: bool) -> KernelS
     source(format!("sort by a digit of {}", T::DTYPE.in_cuda()), &text)
 }
 
-/// The elements that a thread moves in one pass: so many that a block has room for them, and few counts.
+/// The elements that a thread moves in one pass: so many that a block has room for them, and few
+/// counts.
 pub(super) fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
     if element_bytes + place_bytes <= 8 {
         16

@@ -11,8 +11,8 @@ use crate::ops::host::source::Outs;
 
 /// A program with one result, of elements of `T`, that may be read.
 ///
-/// Invariant: as long as there is one, the memory of the operands is alive, and nothing writes to what the
-/// program reads.
+/// Invariant: as long as there is one, the memory of the operands is alive, and nothing writes to
+/// what the program reads.
 #[derive(Clone, Copy)]
 pub(in crate::ops::host) struct Readable<'a, T> {
     program: &'a Program,
@@ -22,7 +22,8 @@ pub(in crate::ops::host) struct Readable<'a, T> {
 impl<'a, T: AnyElement> Readable<'a, T> {
     /// # Safety
     ///
-    /// The invariant must hold for as long as the answer lives, and the program's result be of elements of `T`.
+    /// The invariant must hold for as long as the answer lives, and the program's result be of
+    /// elements of `T`.
     pub(in crate::ops::host) unsafe fn new(program: &'a Program) -> Self {
         assert_eq!(program.results[0].element_bytes, size_of::<T>());
         Self {
@@ -68,7 +69,8 @@ enum Standing<'a, 'b, T> {
 }
 
 impl<T: AnyElement> Blocks<'_, '_, T> {
-    /// Whether all elements stand in memory one after another, so that any number of them can be read at once.
+    /// Whether all elements stand in memory one after another, so that any number of them can be
+    /// read at once.
     #[inline(always)]
     pub(in crate::ops::host) fn stands(&self) -> bool {
         matches!(self.standing, Standing::InMemory(_))
@@ -83,9 +85,10 @@ impl<T: AnyElement> Blocks<'_, '_, T> {
             Standing::InMemory(base) => base.wrapping_add(start),
             Standing::Made(reader) => reader.first_block(start, count).cast(),
         };
-        // SAFETY: there are `count` elements from `first` on, of `T` by the contract of `Readable::new`. They stand in
-        // the room, which is not written to as long as the reader is borrowed, or with the operands, which are alive
-        // and not written to, by the invariant of `Readable`; the range lies in the frame, as just checked.
+        // SAFETY: there are `count` elements from `first` on, of `T` by the contract of
+        // `Readable::new`. They stand in the room, which is not written to as long as the reader is
+        // borrowed, or with the operands, which are alive and not written to, by the invariant of
+        // `Readable`; the range lies in the frame, as just checked.
         unsafe { std::slice::from_raw_parts(first, count) }
     }
 
@@ -102,9 +105,10 @@ impl<T: AnyElement> Blocks<'_, '_, T> {
             },
             Standing::Made(reader) => {
                 let base = out.as_mut_ptr().wrapping_sub(start).cast();
-                // SAFETY: the range lies in the frame, as just checked, and the operands may be read, by the
-                // invariant of `Readable`. `out` is borrowed exclusively, so it is not theirs; counted from its
-                // beginning as the element number `start`, it has room for the range.
+                // SAFETY: the range lies in the frame, as just checked, and the operands may be
+                // read, by the invariant of `Readable`. `out` is borrowed exclusively, so it is not
+                // theirs; counted from its beginning as the element number `start`, it has room for
+                // the range.
                 unsafe { reader.write(start..start + count, &Outs::new([base])) };
             }
         }

@@ -1,4 +1,5 @@
-//! Loops over blocks of elements: one for each function and element type, compiled with the library.
+//! Loops over blocks of elements: one for each function and element type, compiled with the
+//! library.
 
 use super::widened::widened_loop;
 use crate::array::{AnyElement, DType};
@@ -6,8 +7,8 @@ use crate::ops::host::fused::{InMemory, Runs, fill};
 use crate::ops::node::{Apply, Function};
 use crate::ops::tree::MOST_OPERANDS;
 
-/// Applies a function to as many elements as are asked for, which stand one after another at an address for
-/// each operand, and writes the results to another one.
+/// Applies a function to as many elements as are asked for, which stand one after another at an
+/// address for each operand, and writes the results to another one.
 pub type BlockLoop = unsafe fn(&[*const u8; MOST_OPERANDS], *mut u8, usize);
 
 /// The loops of a function for each type of elements, by the number of [`DType`].
@@ -133,7 +134,8 @@ where
 /// # Safety
 ///
 /// As many elements of each of the types of `Args` must be readable at its address, aligned and not
-/// written to meanwhile; `to` must have room for as many results, aligned, that nobody reads meanwhile.
+/// written to meanwhile; `to` must have room for as many results, aligned, that nobody reads
+/// meanwhile.
 pub unsafe fn block_loop<F: Function<Args>, Args: Arguments>(
     from: &[*const u8; MOST_OPERANDS],
     to: *mut u8,

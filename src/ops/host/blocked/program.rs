@@ -17,16 +17,17 @@ use crate::ops::tree::MOST_OPERANDS;
 
 /// How the elements of a formula over a frame are computed.
 ///
-/// Invariants: a step's operands stand before it; what a step writes to in the room overlaps no other step's
-/// place as long as that is read; the memory that `Memory` and `View` name is that of the formula's arrays, and
-/// reaches over the frame.
+/// Invariants: a step's operands stand before it; what a step writes to in the room overlaps no
+/// other step's place as long as that is read; the memory that `Memory` and `View` name is that of
+/// the formula's arrays, and reaches over the frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(super) steps: SmallVec<[Step; 3]>,
     pub(super) results: SmallVec<[Answer; 1]>,
     pub(super) count: usize,
     pub(super) room_bytes: usize,
-    // Whether nothing is gathered, and at most one function is computed: then a block may be of any length.
+    // Whether nothing is gathered, and at most one function is computed: then a block may be of any
+    // length.
     pub(super) is_flat: bool,
     pub(super) rows: Option<Rows>,
 }
@@ -66,8 +67,8 @@ pub(super) struct Answer {
     pub(super) stage: Option<usize>,
 }
 
-// SAFETY: a program has addresses, which only unsafe functions follow; what they read is plain data that nothing
-// writes to meanwhile, by their contracts.
+// SAFETY: a program has addresses, which only unsafe functions follow; what they read is plain data
+// that nothing writes to meanwhile, by their contracts.
 unsafe impl Send for Program {}
 // SAFETY: as above.
 unsafe impl Sync for Program {}

@@ -17,8 +17,8 @@ impl Program {
     ///
     /// # Safety
     ///
-    /// As long as there is the reader, the memory of the operands must be alive, and nothing may write to what
-    /// it is asked to read.
+    /// As long as there is the reader, the memory of the operands must be alive, and nothing may
+    /// write to what it is asked to read.
     pub(super) unsafe fn with_reader(&self, read: &mut dyn FnMut(&mut Reader<'_>)) {
         Room::with(self.room_bytes, &mut |room| {
             let mut reader = Reader {
@@ -26,7 +26,8 @@ impl Program {
                 room,
             };
             if self.count > 0 {
-                // SAFETY: the room is as large as the program asks for, and the caller keeps the rest.
+                // SAFETY: the room is as large as the program asks for, and the caller keeps the
+                // rest.
                 unsafe { reader.prepare() };
             }
             read(&mut reader);
@@ -55,7 +56,8 @@ impl Source for Program {
                     let mut from = reader.address(answer.step);
                     if let Some(stage) = answer.stage {
                         let to = reader.room.wrapping_add(stage);
-                        // SAFETY: the block has as many elements, and the registers keep room for a block.
+                        // SAFETY: the block has as many elements, and the registers keep room for a
+                        // block.
                         unsafe { to.copy_from_nonoverlapping(from, count * answer.element_bytes) };
                         from = to;
                     }
@@ -137,8 +139,8 @@ impl Reader<'_> {
     ///
     /// # Safety
     ///
-    /// The range must lie within the frame, and be of at most [`BLOCK`] elements unless the program is flat and
-    /// its results are written elsewhere than to the room.
+    /// The range must lie within the frame, and be of at most [`BLOCK`] elements unless the program
+    /// is flat and its results are written elsewhere than to the room.
     #[inline]
     unsafe fn block(&mut self, start: usize, count: usize) {
         let program = self.program;
@@ -150,28 +152,30 @@ impl Reader<'_> {
                 } => self.set_address(number, base.wrapping_add(start * element_bytes)),
                 Step::View { view, at } => {
                     let scratch = self.scratch(view, *at);
-                    // SAFETY: the range lies within the frame, and by the contract of `with_reader` the
-                    // memory may be read; `prepare` prepared the scratch.
+                    // SAFETY: the range lies within the frame, and by the contract of `with_reader`
+                    // the memory may be read; `prepare` prepared the scratch.
                     let block = unsafe { view.block(start, count, scratch) };
                     self.set_address(number, block);
                 }
                 Step::Value { .. } => {}
                 Step::Call { run, operands, .. } => {
                     let from = operands.map(|operand| self.address(operand as usize));
-                    // SAFETY: each operand's block has as many elements, aligned as blocks and arrays are; the
-                    // step's own place overlaps none of them, by the invariant, and results that are written
-                    // elsewhere are no part of what is read.
+                    // SAFETY: each operand's block has as many elements, aligned as blocks and
+                    // arrays are; the step's own place overlaps none of them, by the invariant, and
+                    // results that are written elsewhere are no part of what is read.
                     unsafe { run(&from, self.address(number).cast_mut(), count) };
                 }
             }
         }
     }
 
-    /// Where the block of the first result for the `count` elements from number `start` on is, which lie in the frame.
+    /// Where the block of the first result for the `count` elements from number `start` on is,
+    /// which lie in the frame.
     pub(super) fn first_block(&mut self, start: usize, count: usize) -> *const u8 {
         assert!(count <= BLOCK, "read {count} elements at once");
         if count > 0 {
-            // SAFETY: the range lies in the frame, and by the contract of `with_reader` it may be read.
+            // SAFETY: the range lies in the frame, and by the contract of `with_reader` it may be
+            // read.
             unsafe { self.block(start, count) };
             return self.address(self.program.results[0].step);
         }
@@ -233,7 +237,8 @@ impl Reader<'_> {
             if !answer.is_direct {
                 let to = out.wrapping_add(start * answer.element_bytes);
                 let from = self.address(answer.step);
-                // SAFETY: the block has as many elements, and there is room for them, which nobody reads.
+                // SAFETY: the block has as many elements, and there is room for them, which nobody
+                // reads.
                 unsafe { to.copy_from_nonoverlapping(from, count * answer.element_bytes) };
             }
         }
@@ -263,7 +268,8 @@ impl Reader<'_> {
         unsafe { self.write_blocks(first..range.end, outs) };
     }
 
-    /// The same for `height` whole rows, few enough for a tile, the first element of which has number `first`.
+    /// The same for `height` whole rows, few enough for a tile, the first element of which has
+    /// number `first`.
     ///
     /// # Safety
     ///

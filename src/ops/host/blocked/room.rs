@@ -1,4 +1,5 @@
-//! The memory that a program computes its blocks in: which step has which register, and where it comes from.
+//! The memory that a program computes its blocks in: which step has which register, and where it
+//! comes from.
 
 use std::mem::MaybeUninit;
 
@@ -71,7 +72,8 @@ const LINES: usize = 384;
 impl Room {
     pub(super) const ALIGNMENT: usize = 64;
 
-    /// Calls `work` with the address of `bytes` bytes, aligned, that it may write to until it returns.
+    /// Calls `work` with the address of `bytes` bytes, aligned, that it may write to until it
+    /// returns.
     pub(super) fn with(bytes: usize, work: &mut dyn FnMut(*mut u8)) {
         let lines = bytes.div_ceil(Self::ALIGNMENT);
         if lines <= LINES {

@@ -1,8 +1,8 @@
 //! Tiles, in which operands are read whose elements stand close along another axis than the last.
 //!
 //! A row of a transposed matrix takes one element of each line of memory, and the next row the next
-//! one; before the lines are used up, the cache has lost them. So several rows are gathered at once, a
-//! few columns of each, and then served from there row by row.
+//! one; before the lines are used up, the cache has lost them. So several rows are gathered at
+//! once, a few columns of each, and then served from there row by row.
 
 use std::mem::MaybeUninit;
 
@@ -15,7 +15,8 @@ pub(super) struct Tile {
     pub(super) columns: usize,
 }
 
-/// Of `f32` a line of memory in one direction, and enough in the other to make a run worth its while.
+/// Of `f32` a line of memory in one direction, and enough in the other to make a run worth its
+/// while.
 pub(super) const TILE: Tile = Tile {
     rows: 16,
     columns: 64,
@@ -30,7 +31,8 @@ impl Tile {
     }
 }
 
-/// The rows of a matrix, or of each of many that follow one another: by their length and their number.
+/// The rows of a matrix, or of each of many that follow one another: by their length and their
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
     pub(super) length: usize,
@@ -38,8 +40,8 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The rows of `layout`, if elements stand closer together across them than along them, there are
-    /// enough for a tile, and the lines of a row are more than stay in the cache anyway.
+    /// The rows of `layout`, if elements stand closer together across them than along them, there
+    /// are enough for a tile, and the lines of a row are more than stay in the cache anyway.
     #[inline]
     pub(super) fn transposed(layout: &Layout) -> Option<Self> {
         let [.., count, length] = *layout.dims() else {
@@ -94,7 +96,8 @@ impl Open {
         }
     }
 
-    /// Where in the tile the `count` elements from number `start` on stand, if they are its next row.
+    /// Where in the tile the `count` elements from number `start` on stand, if they are its next
+    /// row.
     #[inline]
     pub(super) fn row_at(&mut self, start: usize, count: usize) -> Option<usize> {
         if self.served == self.height || start != self.next || count != self.width {
@@ -107,13 +110,13 @@ impl Open {
     }
 }
 
-/// Copies the elements of `part`, whose first one stands at `first`, to `tile`, each row to a place of
-/// its own.
+/// Copies the elements of `part`, whose first one stands at `first`, to `tile`, each row to a place
+/// of its own.
 ///
 /// # Safety
 ///
-/// What the last two axes of `layout` reach from `first` within the part must be readable, alive and
-/// not written to.
+/// What the last two axes of `layout` reach from `first` within the part must be readable, alive
+/// and not written to.
 pub(super) unsafe fn gather_tile<T: Copy>(
     first: *const T,
     layout: &Layout,

@@ -1,5 +1,5 @@
-//! The leaves of a program that do not stand in memory one element after another in the frame's order: their
-//! elements are gathered, block by block.
+//! The leaves of a program that do not stand in memory one element after another in the frame's
+//! order: their elements are gathered, block by block.
 
 use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
@@ -12,8 +12,8 @@ use crate::ops::host::by_bytes;
 
 /// The elements of an array in the host's memory, in the order of a frame.
 ///
-/// Invariant: the elements that `layout` reaches from `base` lie in the array's buffer and have been written,
-/// by the invariants of [`Array`](crate::Array).
+/// Invariant: the elements that `layout` reaches from `base` lie in the array's buffer and have
+/// been written, by the invariants of [`Array`](crate::Array).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     base: *const u8,
@@ -24,8 +24,9 @@ pub(super) struct View {
     period: Option<usize>,
 }
 
-/// Where a view's elements are gathered, as [`View::room_bytes`] asks for: those of one block, what all blocks
-/// of a periodic view share, or those of a tile. After what of a tile is yet to be served.
+/// Where a view's elements are gathered, as [`View::room_bytes`] asks for: those of one block, what
+/// all blocks of a periodic view share, or those of a tile. After what of a tile is yet to be
+/// served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scratch {
     open: *mut Open,
@@ -72,8 +73,8 @@ impl View {
     ///
     /// # Safety
     ///
-    /// The scratch must be of this view, in room that is the caller's to write to; the memory of the array must
-    /// be alive, and nothing may write to it meanwhile.
+    /// The scratch must be of this view, in room that is the caller's to write to; the memory of
+    /// the array must be alive, and nothing may write to it meanwhile.
     pub(super) unsafe fn prepare(&self, scratch: Scratch) {
         // SAFETY: by this function's contract there is room, aligned for it.
         unsafe { scratch.open.write(Open::NONE) };
@@ -88,16 +89,16 @@ impl View {
                 let more = done.min(shared - done);
                 let bytes = self.element_bytes;
                 let to = scratch.elements.wrapping_add(done * bytes);
-                // SAFETY: there is room for `shared` elements, of which the first `done` have been written; they end
-                // where the others begin.
+                // SAFETY: there is room for `shared` elements, of which the first `done` have been
+                // written; they end where the others begin.
                 unsafe { to.copy_from_nonoverlapping(scratch.elements, more * bytes) };
                 done += more;
             }
         }
     }
 
-    /// Gathers what is best read in tiles of `part`, whose first element has number `start`; the next blocks are
-    /// to be its rows, from the first to the last.
+    /// Gathers what is best read in tiles of `part`, whose first element has number `start`; the
+    /// next blocks are to be its rows, from the first to the last.
     ///
     /// # Safety
     ///
@@ -118,12 +119,14 @@ impl View {
         }
     }
 
-    /// The address of the `count` elements from number `start` on, readable until the scratch is used again.
+    /// The address of the `count` elements from number `start` on, readable until the scratch is
+    /// used again.
     ///
     /// # Safety
     ///
-    /// The scratch must have been [prepared](Self::prepare); the range must lie within the frame, of at most
-    /// [`BLOCK`] elements; the memory of the array must be alive, and nothing may write to it meanwhile.
+    /// The scratch must have been [prepared](Self::prepare); the range must lie within the frame,
+    /// of at most [`BLOCK`] elements; the memory of the array must be alive, and nothing may write
+    /// to it meanwhile.
     pub(super) unsafe fn block(&self, start: usize, count: usize, scratch: Scratch) -> *const u8 {
         let bytes = self.element_bytes;
         if let Some(period) = self.period {

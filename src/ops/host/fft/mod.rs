@@ -1,12 +1,14 @@
-//! Fourier transforms, by the crates `rustfft` and `realfft`, which `cachescope-transforms` has compiled.
+//! Fourier transforms, by the crates `rustfft` and `realfft`, which `cachescope-transforms` has
+//! compiled.
 //!
-//! They transform rows without gaps. Where a row is one in the operand and in the result, it goes from the one to the
-//! other at once; along other axes, a few rows that stand side by side are gathered, transformed in the cache and put
-//! where they belong. So each element is read and written once, and no array is made but the result. The scratch memory
-//! of each thread is the device's; the tables of roots of unity are the crates' own.
+//! They transform rows without gaps. Where a row is one in the operand and in the result, it goes
+//! from the one to the other at once; along other axes, a few rows that stand side by side are
+//! gathered, transformed in the cache and put where they belong. So each element is read and
+//! written once, and no array is made but the result. The scratch memory of each thread is the
+//! device's; the tables of roots of unity are the crates' own.
 //!
-//! A row is transformed by one thread, the same way wherever it stands beside others. So results do not depend on the
-//! number of threads.
+//! A row is transformed by one thread, the same way wherever it stands beside others. So results do
+//! not depend on the number of threads.
 
 mod rows;
 mod space;
@@ -65,12 +67,14 @@ where
     let columns = ComplexRows { plan, factor: None };
     let lanes = Lanes::new(rows.layout(), rows.layout(), last - 1);
     let to = WritePtr::over(host_pointer(DevicePtr(rows.buffer().address())).cast());
-    // SAFETY: both are all lanes of one new array, which has been begun to be written on this stream.
+    // SAFETY: both are all lanes of one new array, which has been begun to be written on this
+    // stream.
     unsafe { transform(order, &columns, &lanes, ReadPtr::of(&rows), to, false) }?;
     Ok(rows)
 }
 
-/// The first halves of the spectra of the real numbers along the axis `at` of `x`, an array of `shape`.
+/// The first halves of the spectra of the real numbers along the axis `at` of `x`, an array of
+/// `shape`.
 #[track_caller]
 pub(in crate::ops) fn spectra_of<T: Sample>(
     order: HostOrder<'_>,
@@ -85,8 +89,8 @@ where
     along(order, x, at, shape, &ForwardRows { plan })
 }
 
-/// The real numbers of an array of `shape` whose spectra begin with the numbers along the axis `at` of `x`, times
-/// `factor`.
+/// The real numbers of an array of `shape` whose spectra begin with the numbers along the axis `at`
+/// of `x`, times `factor`.
 #[track_caller]
 pub(in crate::ops) fn reals_of<T: Sample>(
     order: HostOrder<'_>,
@@ -162,12 +166,13 @@ impl Lanes {
     }
 }
 
-/// Launches the transforms of all rows; `is_apart` says whether what is read is not what is written.
+/// Launches the transforms of all rows; `is_apart` says whether what is read is not what is
+/// written.
 ///
 /// # Safety
 ///
-/// `lanes` must be within both arrays, whose elements are read before they are written to where they are the same, and
-/// reach each that is written once; nobody else may be about to write there.
+/// `lanes` must be within both arrays, whose elements are read before they are written to where
+/// they are the same, and reach each that is written once; nobody else may be about to write there.
 #[track_caller]
 unsafe fn transform<R: Rows>(
     order: HostOrder<'_>,
@@ -195,8 +200,8 @@ unsafe fn transform<R: Rows>(
         (&reads, &writes),
         move |(rows, lanes, from), (to, slots), parts| {
             let range = parts.start * each..count.min(parts.end * each);
-            // SAFETY: the memory is alive while a launch runs, whose ranges do not overlap, so that each has the slot
-            // of its first part to itself; the caller keeps the rest.
+            // SAFETY: the memory is alive while a launch runs, whose ranges do not overlap, so that
+            // each has the slot of its first part to itself; the caller keeps the rest.
             unsafe {
                 if is_direct {
                     transform_direct(rows, lanes, range, (*from, *to), slots.scratch(parts.start));
@@ -210,7 +215,8 @@ unsafe fn transform<R: Rows>(
     Ok(())
 }
 
-/// Transforms the rows of the numbers `range`, whose elements stand one after another in both arrays.
+/// Transforms the rows of the numbers `range`, whose elements stand one after another in both
+/// arrays.
 ///
 /// # Safety
 ///
@@ -242,8 +248,8 @@ unsafe fn transform_direct<R: Rows>(
     }
 }
 
-/// Transforms the rows of the numbers `range`, several at a time, which are gathered in one tile, and put from another one
-/// where they belong.
+/// Transforms the rows of the numbers `range`, several at a time, which are gathered in one tile,
+/// and put from another one where they belong.
 ///
 /// # Safety
 ///
@@ -276,8 +282,8 @@ unsafe fn transform_by_tiles<R: Rows>(
             };
             let scattered = Walk::over([0, target], axes);
             let sizes = lengths.map(|length| length * height);
-            // SAFETY: so many rows stand in both arrays and in the tiles, by this function's contract, and each tile is
-            // written before it is read.
+            // SAFETY: so many rows stand in both arrays and in the tiles, by this function's
+            // contract, and each tile is written before it is read.
             unsafe {
                 copy_here(from, WritePtr::over(tiles.from.cast()), &gathered);
                 rows.transform(

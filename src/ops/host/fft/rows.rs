@@ -65,7 +65,8 @@ where
     ) {
         assert_eq!(from.len(), to.len(), "as many numbers as there were");
         for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
-            // SAFETY: both are as long, a mutable slice overlaps no other, and then all of it is written.
+            // SAFETY: both are as long, a mutable slice overlaps no other, and then all of it is
+            // written.
             let piece = unsafe {
                 copy_run(from.as_ptr(), to.as_mut_ptr(), from.len(), [1, 1]);
                 initialised(to)

@@ -1,4 +1,5 @@
-//! The memory that threads transform in: scratch memory for each, and tiles for rows that are gathered.
+//! The memory that threads transform in: scratch memory for each, and tiles for rows that are
+//! gathered.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -24,7 +25,8 @@ pub(super) struct Tiles<R: Rows> {
 /// What the tiles of a thread take, so that they stay in its cache.
 const TILES_BYTES: usize = 512 << 10;
 
-/// Rows of a tile: as many as a line of the cache has numbers of, if that is not too much memory, and no more than pay.
+/// Rows of a tile: as many as a line of the cache has numbers of, if that is not too much memory,
+/// and no more than pay.
 fn tile_rows(row_bytes: usize) -> usize {
     let line = (SPACE_BYTES / row_bytes).clamp(1, 8);
     (TILES_BYTES / row_bytes).clamp(line, 64)
@@ -64,7 +66,8 @@ impl<R: Rows> Clone for Slots<R> {
 
 impl<R: Rows> Copy for Slots<R> {}
 
-// SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contracts of what lends it.
+// SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contracts of
+// what lends it.
 unsafe impl<R: Rows> Send for Slots<R> {}
 // SAFETY: as above.
 unsafe impl<R: Rows> Sync for Slots<R> {}
@@ -89,7 +92,8 @@ impl<R: Rows> Space<R> {
         let first = section(size_of::<Complex<R::Sample>>(), scratch_length);
         let second = first.saturating_add(section(lengths_bytes[0], tile_rows));
         let slot_bytes = second.saturating_add(section(lengths_bytes[1], tile_rows));
-        // More parts than threads, so that nobody waits long for the last one, unless that takes much memory.
+        // More parts than threads, so that nobody waits long for the last one, unless that takes
+        // much memory.
         let many = 4 * threads();
         let parts = match slot_bytes.saturating_mul(many) <= SPACE_BYTES {
             true => many,
@@ -129,8 +133,8 @@ impl<R: Rows> Slots<R> {
     pub(super) unsafe fn scratch<'a>(self, number: usize) -> &'a mut [Complex<R::Sample>] {
         let base = self.base.wrapping_add(number * self.slot_bytes);
         let numbers: *mut MaybeUninit<R::Sample> = base.cast();
-        // SAFETY: a slot begins with so many complex numbers, each of two real ones, by this function's contract; what
-        // there is none of, is nowhere.
+        // SAFETY: a slot begins with so many complex numbers, each of two real ones, by this
+        // function's contract; what there is none of, is nowhere.
         unsafe {
             zeroed(from_raw_parts_mut(numbers, 2 * self.scratch_length));
             from_raw_parts_mut(numbers.cast(), self.scratch_length)

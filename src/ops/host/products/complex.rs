@@ -1,5 +1,5 @@
-//! Products of complex matrices as four of real ones: of their real and imaginary parts, which stand in the same memory
-//! at twice the strides, so that nothing is copied.
+//! Products of complex matrices as four of real ones: of their real and imaginary parts, which
+//! stand in the same memory at twice the strides, so that nothing is copied.
 
 use std::mem::MaybeUninit;
 
@@ -13,7 +13,8 @@ pub(super) const LEAST: usize = 1000;
 ///
 /// # Safety
 ///
-/// `T` must be `Complex<U>`, where `U` is `f32` or `f64`, and the memory of both matrices alive and not written to.
+/// `T` must be `Complex<U>`, where `U` is `f32` or `f64`, and the memory of both matrices alive and
+/// not written to.
 pub(super) unsafe fn multiply<T: Copy, U: Packed>(
     left: &Matrix<T>,
     right: &Matrix<T>,
@@ -32,8 +33,8 @@ pub(super) unsafe fn multiply<T: Copy, U: Packed>(
             is_begun,
             factor,
         };
-        // SAFETY: a complex number is its real part and behind it the imaginary one, so that the parts lie where the
-        // numbers do; the caller keeps the rest.
+        // SAFETY: a complex number is its real part and behind it the imaginary one, so that the
+        // parts lie where the numbers do; the caller keeps the rest.
         unsafe { gemm_to::<U>(left, right, result, threads) };
     };
     add(&left_re, &right_re, out_re, false, U::one());

@@ -1,9 +1,10 @@
 //! Products of matrices in the host's memory.
 //!
-//! Which way a product goes depends on its type and on its operands' layouts alone, so that it has the
-//! same bits on every run and for any number of threads: sums along rows or columns where one operand is a vector
-//! ([`vectors`]), many small products one after another ([`tiny`]), the `gemm` crate for `f32` and `f64` ([`packed`]), the same by way of `f32` for the
-//! shorter floats ([`widened`]), and blocks for integers ([`blocks`]).
+//! Which way a product goes depends on its type and on its operands' layouts alone, so that it has
+//! the same bits on every run and for any number of threads: sums along rows or columns where one
+//! operand is a vector ([`vectors`]), many small products one after another ([`tiny`]), the `gemm`
+//! crate for `f32` and `f64` ([`packed`]), the same by way of `f32` for the shorter floats
+//! ([`widened`]), and blocks for integers ([`blocks`]).
 
 mod blocks;
 mod complex;
@@ -24,8 +25,8 @@ use crate::array::{AnyElement, Array, DType, Layout, Number, Shape};
 use crate::error::Result;
 use crate::ops::order::HostOrder;
 
-/// The product of two arrays of one or two axes as an array of `shape`, which has as many elements. A
-/// vector is a row on the left and a column on the right.
+/// The product of two arrays of one or two axes as an array of `shape`, which has as many elements.
+/// A vector is a row on the left and a column on the right.
 #[track_caller]
 pub(in crate::ops) fn multiply<T: Number>(
     order: HostOrder<'_>,
@@ -53,7 +54,8 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
     write_products(order, pairs, shape)
 }
 
-/// Writes the product of two matrices to `place`, whose elements are the product's and nobody's else.
+/// Writes the product of two matrices to `place`, whose elements are the product's and nobody's
+/// else.
 #[track_caller]
 pub(in crate::ops) fn multiply_into<T: Number>(
     order: HostOrder<'_>,
@@ -81,7 +83,8 @@ fn write_products<T: Number>(
         "{shape} does not hold the products"
     );
     let write = |output: Output<T>| launch_products(order, &products, output);
-    // SAFETY: the ranges of a launch cover all jobs, and `launch_products` writes all elements of each.
+    // SAFETY: the ranges of a launch cover all jobs, and `launch_products` writes all elements of
+    // each.
     unsafe { computed(order.device, shape, write) }
 }
 
@@ -158,8 +161,9 @@ impl<T: Number> Products<T> {
         self.pairs.count() * rows * columns
     }
 
-    /// Rows of a product that are computed at once. That there are no more in one job makes jobs for
-    /// many threads; that they do not depend on the number of these makes results independent of it.
+    /// Rows of a product that are computed at once. That there are no more in one job makes jobs
+    /// for many threads; that they do not depend on the number of these makes results independent
+    /// of it.
     fn job_rows(&self) -> usize {
         match self.way {
             Way::Vector => vectors::HEIGHT,
@@ -196,8 +200,8 @@ impl<T: Number> Products<T> {
     ///
     /// # Safety
     ///
-    /// The memory of the operands must be alive and not written to, and that of the output alive; nobody
-    /// else may hold what is written.
+    /// The memory of the operands must be alive and not written to, and that of the output alive;
+    /// nobody else may hold what is written.
     unsafe fn write(&self, range: Range<usize>, output: &Output<T>) {
         let (all_rows, _, columns) = self.pairs.lengths();
         let (jobs_each, job_rows) = (self.jobs_each(), self.job_rows());

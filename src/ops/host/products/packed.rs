@@ -1,5 +1,5 @@
-//! Products of `f32` and `f64` by the crates [`gemm_f32`] and [`gemm_f64`]. The crate `gemm` above them would
-//! bring those of complex numbers too, which take longer to compile than all the rest.
+//! Products of `f32` and `f64` by the crates [`gemm_f32`] and [`gemm_f64`]. The crate `gemm` above
+//! them would bring those of complex numbers too, which take longer to compile than all the rest.
 
 use std::mem::MaybeUninit;
 
@@ -39,8 +39,8 @@ macro_rules! packed {
                     result: Block<Self>,
                     threads: Parallelism,
                 ) {
-                    // The kernels want the elements of a column of the result to stand together, and those
-                    // of a row do: so this is the product of the transposed matrices.
+                    // The kernels want the elements of a column of the result to stand together,
+                    // and those of a row do: so this is the product of the transposed matrices.
                     let (rows, inner, columns) = (right.columns, right.rows, left.rows);
                     // SAFETY: by this function's contract.
                     unsafe {
@@ -136,8 +136,8 @@ pub(super) struct Block<U> {
 ///
 /// # Safety
 ///
-/// `U` must be `f32` or `f64`; the memory of both matrices must be alive and not written to, and that
-/// of the result be the caller's to write to, or to read too where it is begun.
+/// `U` must be `f32` or `f64`; the memory of both matrices must be alive and not written to, and
+/// that of the result be the caller's to write to, or to read too where it is begun.
 pub(super) unsafe fn gemm_to<U: Packed>(
     left: &Matrix<U>,
     right: &Matrix<U>,
@@ -147,12 +147,13 @@ pub(super) unsafe fn gemm_to<U: Packed>(
     debug_assert_eq!(left.columns, right.rows);
     let (mut left, mut right) = (*left, *right);
     if right.row_stride < 0 {
-        // From the last term of each sum to the first, so that the steps of the right matrix are forward.
+        // From the last term of each sum to the first, so that the steps of the right matrix are
+        // forward.
         left = left.transposed().reversed().transposed();
         right = right.reversed();
     }
-    // SAFETY: every element that the lengths and strides reach is one of a matrix, by its invariant,
-    // or of the result, by this function's contract.
+    // SAFETY: every element that the lengths and strides reach is one of a matrix, by its
+    // invariant, or of the result, by this function's contract.
     unsafe { U::gemm(&left, &right, result, threads) };
 }
 

@@ -1,4 +1,5 @@
-//! Many products of small matrices, one after another: what is done once a product counts as much as the product.
+//! Many products of small matrices, one after another: what is done once a product counts as much
+//! as the product.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -13,7 +14,8 @@ use crate::ops::host::vector::{Loop, vectorised};
 /// The most multiplications of one product.
 pub(super) const MOST: usize = 100;
 
-/// Writes the products of the numbers in `range`, of which there are several, to all of `out`, one after another.
+/// Writes the products of the numbers in `range`, of which there are several, to all of `out`, one
+/// after another.
 ///
 /// # Safety
 ///
@@ -98,7 +100,8 @@ fn multiply_fixed<T: Number, A: Number, const K: usize, const N: usize>(
     out: &mut [MaybeUninit<T>],
 ) {
     let (lines, _) = out.as_chunks_mut::<N>();
-    // SAFETY: the indices are within the matrices, as `Tiny` chose the lengths, and the rest is its invariant.
+    // SAFETY: the indices are within the matrices, as `Tiny` chose the lengths, and the rest is its
+    // invariant.
     unsafe {
         let at = |step: usize, column: usize| convert::<A, T>(right.at(step, column));
         let factors: [[A; N]; K] =
@@ -129,7 +132,8 @@ fn multiply_any<T: Number, A: Number>(
         for (column, slot) in line.iter_mut().enumerate() {
             let mut sum = A::zero();
             for step in 0..left.columns {
-                // SAFETY: the indices are within the matrices, and the rest is the invariant of `Tiny`.
+                // SAFETY: the indices are within the matrices, and the rest is the invariant of
+                // `Tiny`.
                 let (x, y): (A, A) =
                     unsafe { (convert(left.at(row, step)), convert(right.at(step, column))) };
                 sum = sum.plus(x.times(y));

@@ -175,8 +175,8 @@ unsafe fn factor_and_values<'a, T: Number, A: Number>(
     }
 }
 
-/// Sets `sums` to the product of `matrix` and `vector`, row by row; what there is of the vector as `A`
-/// is made a part at a time.
+/// Sets `sums` to the product of `matrix` and `vector`, row by row; what there is of the vector as
+/// `A` is made a part at a time.
 ///
 /// # Safety
 ///

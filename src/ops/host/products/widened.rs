@@ -52,8 +52,8 @@ pub(super) unsafe fn multiply<T: AnyElement>(
                 is_begun: step > 0,
                 factor: 1.0,
             };
-            // SAFETY: both parts lie within their matrices, whose memory is as the caller's contract
-            // says, and the sums have room for a product of them.
+            // SAFETY: both parts lie within their matrices, whose memory is as the caller's
+            // contract says, and the sums have room for a product of them.
             unsafe {
                 let left = widen(&left.part(0, step, left.rows, depth), &mut room.left);
                 let right = widen(&right.part(step, column, depth, width), &mut room.right);

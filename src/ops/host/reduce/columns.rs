@@ -17,11 +17,13 @@ const BLOCK_ROWS: usize = 16;
 /// Rows that are added to the partial results in one pass.
 const GROUP: usize = 4;
 
-/// The outputs that are made side by side, at most: so many that long parts of rows are read at once.
+/// The outputs that are made side by side, at most: so many that long parts of rows are read at
+/// once.
 const WIDTH: usize = BLOCK;
 
-/// How many of `inner` outputs side by side stay on one thread at least. They are made from blocks as wide as they are, and a
-/// block of a few elements costs more than these. Of fewer outputs than `WIDTH` the rows are shared among threads instead.
+/// How many of `inner` outputs side by side stay on one thread at least. They are made from blocks
+/// as wide as they are, and a block of a few elements costs more than these. Of fewer outputs than
+/// `WIDTH` the rows are shared among threads instead.
 pub(super) fn together(inner: usize) -> usize {
     if inner < WIDTH { RUN } else { RUN / 2 }
 }
@@ -211,8 +213,8 @@ impl<F: Reducer<T>, T: AnyElement> Side<'_, F, T> {
         let width = self.totals.len();
         let inner = folds.inner;
         let stands = elements.stands();
-        // Whole rows of outputs stand together, so that short ones are read many at once; of elements that
-        // all do, parts of rows are read with what stands between them.
+        // Whole rows of outputs stand together, so that short ones are read many at once; of
+        // elements that all do, parts of rows are read with what stands between them.
         let together = match (width == inner, stands) {
             (_, true) => BLOCK_ROWS,
             (true, false) => (BLOCK / width).max(1),

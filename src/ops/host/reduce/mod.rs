@@ -25,12 +25,12 @@ use crate::ops::reductions::{Fold, Plan, Reducer};
 /// chunks, merged two by two, by several threads where there are.
 const CHUNK: usize = 1 << 16;
 
-/// Folds the elements of a program, of one type, to as many outputs as are asked for, the first of which has the number
-/// given and the address given.
+/// Folds the elements of a program, of one type, to as many outputs as are asked for, the first of
+/// which has the number given and the address given.
 pub(in crate::ops) type FoldLoop = unsafe fn(&Program, Lanes, usize, *mut u8, usize);
 
-/// The loops of a reducer for the types that most programs fold, by the number of [`DType`]. The others are compiled
-/// where they are used.
+/// The loops of a reducer for the types that most programs fold, by the number of [`DType`]. The
+/// others are compiled where they are used.
 pub(in crate::ops) type FoldTable = [FoldLoop; 2];
 
 /// The table of a reducer.
@@ -45,8 +45,8 @@ macro_rules! fold_table {
 
 pub(in crate::ops) use fold_table;
 
-/// The loop of `F` for elements of `T`. A reference, because a constant that has the address of a function makes the
-/// compiler compile the function where the constant is.
+/// The loop of `F` for elements of `T`. A reference, because a constant that has the address of a
+/// function makes the compiler compile the function where the constant is.
 pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: AnyElement>() -> &'static FoldLoop {
     // A constant, so that no loop is compiled where there is one in the table.
     if const { (T::DTYPE as usize) < size_of::<FoldTable>() / size_of::<FoldLoop>() } {
@@ -56,8 +56,8 @@ pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: AnyElement>() -> &'st
     }
 }
 
-/// The results of folding `formula`, whose elements are of the type that `fold` is for, as `plan` says; they have
-/// `layout`, which is dense from index 0.
+/// The results of folding `formula`, whose elements are of the type that `fold` is for, as `plan`
+/// says; they have `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn fold(
     order: HostOrder<'_>,
@@ -82,10 +82,11 @@ pub(in crate::ops) fn fold(
         (&program, &writes),
         |program, &(run, outs, output_bytes, folds), range| {
             let to = outs.all()[0].wrapping_add(range.start * output_bytes);
-            // SAFETY: the loop is for elements of the program's type, which `Fold` was made for. The memory is alive while a
-            // launch runs, and its ranges do not overlap. The stream is ordered after what other streams wrote, so a
-            // launch on it may read the operands; the output is no part of them, because it is new, and has room for
-            // the results of the layout.
+            // SAFETY: the loop is for elements of the program's type, which `Fold` was made for.
+            // The memory is alive while a launch runs, and its ranges do not overlap. The stream is
+            // ordered after what other streams wrote, so a launch on it may read the operands; the
+            // output is no part of them, because it is new, and has room for the results of the
+            // layout.
             unsafe { run(program, folds, range.start, to, range.len()) };
         },
     );
@@ -96,8 +97,8 @@ pub(in crate::ops) fn fold(
 ///
 /// # Safety
 ///
-/// The program's result must be of elements of `T`, and its operands alive and not written to; there must be room for
-/// `count` results from `to` on, which nobody else reads or writes.
+/// The program's result must be of elements of `T`, and its operands alive and not written to;
+/// there must be room for `count` results from `to` on, which nobody else reads or writes.
 pub(in crate::ops) unsafe fn fold_loop<F: Reducer<T>, T: AnyElement>(
     program: &Program,
     folds: Lanes,
@@ -165,8 +166,8 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for Results<'_
     }
 }
 
-/// The totals of parts of `0..length` of at most `chunk`, merged two by two. Where a part ends depends
-/// on the lengths alone.
+/// The totals of parts of `0..length` of at most `chunk`, merged two by two. Where a part ends
+/// depends on the lengths alone.
 fn merged<R: Send>(
     length: usize,
     chunk: usize,

@@ -11,9 +11,9 @@ use crate::ops::index::Direction;
 /// Elements that are passed by together where none of them may be among the first.
 const TOGETHER: usize = 128;
 
-/// The ranks of the elements that come first, in order, where they are few of many: those that may be among them are
-/// held until there is no more room, and then the first of these. So nearly all are passed by after one comparison, and
-/// in the worst order each is moved a few times.
+/// The ranks of the elements that come first, in order, where they are few of many: those that may
+/// be among them are held until there is no more room, and then the first of these. So nearly all
+/// are passed by after one comparison, and in the worst order each is moved a few times.
 ///
 /// # Safety
 ///
@@ -65,7 +65,8 @@ pub(super) unsafe fn first_ranks<'a, T: Element, O: AnyElement, R: Rank>(
     &items[..kept]
 }
 
-/// Whether one of some elements comes before another one. What is equal to it does not, as it stands behind.
+/// Whether one of some elements comes before another one. What is equal to it does not, as it
+/// stands behind.
 struct AnyBefore<'a, T> {
     values: &'a [T],
     direction: Direction,
@@ -88,7 +89,8 @@ impl<T: Element> Loop<()> for AnyBefore<'_, T> {
     }
 }
 
-/// Writes the element of a lane that is at its task's place in their order, and the next one; NaN where one is.
+/// Writes the element of a lane that is at its task's place in their order, and the next one; NaN
+/// where one is.
 ///
 /// # Safety
 ///

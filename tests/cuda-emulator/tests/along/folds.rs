@@ -3,7 +3,8 @@ use half::{bf16, f16};
 
 use crate::along::{both, floats, near, numbers, same};
 
-/// Shapes and what they stand for: outputs of short rows, of long ones, of rows in parts; columns likewise.
+/// Shapes and what they stand for: outputs of short rows, of long ones, of rows in parts; columns
+/// likewise.
 const SHAPES: [&[usize]; 12] = [
     &[1],
     &[7],
@@ -133,8 +134,8 @@ fn halves_are_computed_in_f32() -> Result<()> {
     of_floats::<bf16>(bf16::from_f32, 8e-3)
 }
 
-/// A sum whose error grew with the number of elements would be far off: of 2^20 times 0.1, one after
-/// another, it is off by more than a hundred.
+/// A sum whose error grew with the number of elements would be far off: of 2^20 times 0.1, one
+/// after another, it is off by more than a hundred.
 #[test]
 fn the_error_of_a_sum_does_not_grow() -> Result<()> {
     let values = vec![0.1_f32; 1 << 20];

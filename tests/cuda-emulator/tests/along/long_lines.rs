@@ -1,5 +1,5 @@
-//! Softmax and its logarithm of lanes that fit a block's own memory, in packs or not, and of those that do not: by the
-//! host's, and by what must hold of any.
+//! Softmax and its logarithm of lanes that fit a block's own memory, in packs or not, and of those
+//! that do not: by the host's, and by what must hold of any.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Float, Result};

@@ -1,4 +1,5 @@
-//! Folds, scans, softmax, sorting and products with vectors by CUDA kernels, against what the host makes of the same elements.
+//! Folds, scans, softmax, sorting and products with vectors by CUDA kernels, against what the host
+//! makes of the same elements.
 
 mod folds;
 mod gradients;

@@ -45,7 +45,8 @@ fn special(number: u64) -> f32 {
     }
 }
 
-/// Lines that a block sorts at once: with few different values, so that ties show whether it is stable.
+/// Lines that a block sorts at once: with few different values, so that ties show whether it is
+/// stable.
 #[test]
 fn short_lines_are_sorted_as_on_the_host() -> Result<()> {
     for shape in [&[1][..], &[2], &[100], &[2048], &[30, 7], &[3, 4, 5]] {
@@ -66,8 +67,8 @@ fn long_lines_are_sorted_as_on_the_host() -> Result<()> {
     check::<i16>(&[3, 2100], |number| number as i16)
 }
 
-/// Lengths around those of one and several tiles, of both lengths that tiles have; several lines, each with tiles of
-/// its own, and more blocks than count.
+/// Lengths around those of one and several tiles, of both lengths that tiles have; several lines,
+/// each with tiles of its own, and more blocks than count.
 #[test]
 fn tiles_end_anywhere() -> Result<()> {
     for length in [2049, 4095, 4096, 4097, 8191, 8193, 12_289, 16_384, 20_481] {
@@ -90,8 +91,8 @@ fn many_long_lines_are_sorted() -> Result<()> {
     Ok(())
 }
 
-/// All bits of every type; few values, so that a tile has runs of each; and one value, so that all stand in one
-/// digit.
+/// All bits of every type; few values, so that a tile has runs of each; and one value, so that all
+/// stand in one digit.
 #[test]
 fn long_lines_of_every_type_are_sorted_by_all_digits() -> Result<()> {
     fn of<T: Element>(from: fn(u64) -> T) -> Result<()> {

@@ -153,7 +153,8 @@ fn tiles_of_complex_numbers() -> Result<()> {
     Ok(())
 }
 
-/// The sums of a tile are merged with those of all before it, from the first on: the same bits as one after another.
+/// The sums of a tile are merged with those of all before it, from the first on: the same bits as
+/// one after another.
 #[test]
 fn the_grouping_is_that_of_the_shape() -> Result<()> {
     let length = 40 * TILE + 3;
@@ -179,7 +180,8 @@ fn the_grouping_is_that_of_the_shape() -> Result<()> {
     Ok(())
 }
 
-/// What tiles tell each other is of one launch, on whatever stream it runs, and of each launch of a graph.
+/// What tiles tell each other is of one launch, on whatever stream it runs, and of each launch of a
+/// graph.
 #[test]
 fn launches_share_nothing() -> Result<()> {
     // A capture on a device that other tests use would stop them.

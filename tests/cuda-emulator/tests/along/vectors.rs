@@ -17,8 +17,9 @@ fn whole<T: Element>(count: usize, offset: usize) -> Vec<T> {
         .collect()
 }
 
-/// A matrix of so many rows and columns in a larger one: its first element stands `shift` after one that
-/// begins a pack, and its rows, or where it is `turned` its columns, `gap` further apart than they are long.
+/// A matrix of so many rows and columns in a larger one: its first element stands `shift` after one
+/// that begins a pack, and its rows, or where it is `turned` its columns, `gap` further apart than
+/// they are long.
 fn part<T: Element>(
     host_and_cuda: &[Array<T>; 2],
     [rows, columns]: [usize; 2],
@@ -92,8 +93,8 @@ fn stacks_of_matrices_are_multiplied_each_by_its_vector() -> Result<()> {
     )
 }
 
-/// In columns every row is summed in the same order, in packs or alone. What is added is taken away again, so that
-/// nothing is left but the roundings, which tell the order.
+/// In columns every row is summed in the same order, in packs or alone. What is added is taken away
+/// again, so that nothing is left but the roundings, which tell the order.
 #[test]
 fn columns_have_the_same_bits_in_packs() -> Result<()> {
     let (rows, columns) = (37, 2 * 350);

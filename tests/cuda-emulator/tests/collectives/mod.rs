@@ -1,4 +1,5 @@
-//! Groups of CUDA devices: NCCL on emulated ones, streams as late as they may be; and threads that carry arrays of a device.
+//! Groups of CUDA devices: NCCL on emulated ones, streams as late as they may be; and threads that
+//! carry arrays of a device.
 
 mod calls;
 mod failures;
@@ -12,7 +13,8 @@ use cachescope::{Device, DeviceConfig, Result};
 /// As many as the process has, by the table of suites.
 const DEVICES: usize = 4;
 
-/// The emulator counts calls for the whole process, and runs the work of all devices, so the tests take turns.
+/// The emulator counts calls for the whole process, and runs the work of all devices, so the tests
+/// take turns.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

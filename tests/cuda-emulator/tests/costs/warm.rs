@@ -1,4 +1,5 @@
-//! A warm step makes no call for memory and waits for nothing but its result, under every policy and with pools alone.
+//! A warm step makes no call for memory and waits for nothing but its result, under every policy
+//! and with pools alone.
 
 use std::collections::VecDeque;
 
@@ -18,8 +19,8 @@ const BATCH: usize = 24;
 /// A pool, and the policy of the scope that steps run in, if any.
 type Way = (PoolKind, Option<Policy>);
 
-/// Plans of steps without a pattern rarely need another slab, however long they run; that is a segment of its own where
-/// the pool does not split any.
+/// Plans of steps without a pattern rarely need another slab, however long they run; that is a
+/// segment of its own where the pool does not split any.
 const NEVER_QUIET: Way = (PoolKind::Binned, Some(Policy::Plan));
 
 const POLICIES: [Option<Policy>; 5] = [
@@ -176,7 +177,8 @@ const LAYERS: [usize; 30] = [
 fn drifting_lengths_of_large_blocks_ask_for_nothing_after_a_hundred_turns() -> Result<()> {
     for (alive, share) in [(3, 1), (8, 1), (30, 1), (3, 4), (8, 4), (30, 4), (8, 16)] {
         everywhere(|turn, device, way| {
-            // While few pages are reserved they give way until the bound has risen; under Plan that takes longer.
+            // While few pages are reserved they give way until the bound has risen; under Plan that
+            // takes longer.
             let learns_long = share > 1 && way.1 == Some(Policy::Plan);
             if way == NEVER_QUIET || learns_long {
                 return Ok(());

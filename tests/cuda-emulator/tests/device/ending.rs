@@ -25,7 +25,8 @@ fn arrays_outlive_their_device_s_handles() {
     }
 }
 
-/// The handle of each stream that multiplied, and the room that it worked in; and what was captured.
+/// The handle of each stream that multiplied, and the room that it worked in; and what was
+/// captured.
 #[test]
 fn what_products_and_graphs_took_is_given_back() {
     let turn = Turn::take();
@@ -92,8 +93,8 @@ fn the_end_of_the_process_is_quiet() {
 /// A device and an array of its own, which the end of the process finds.
 static KEPT: Mutex<Option<(Device, Array<u32>)>> = Mutex::new(None);
 
-/// Destructors of C run in the reverse order of their registration: this one before `main`, before the
-/// driver was loaded, so it finds the driver gone.
+/// Destructors of C run in the reverse order of their registration: this one before `main`, before
+/// the driver was loaded, so it finds the driver gone.
 pub(crate) fn drop_after_the_driver() {
     extern "C" fn drop_late() {
         let late = KEPT.lock().map(|mut kept| kept.take());

@@ -89,7 +89,8 @@ fn each_call_that_fails_is_an_error_or_is_made_good() {
                     assert_honest(&error);
                 }
                 let after = turn.control.report();
-                // A free that fails leaves its memory in the pool, of which the driver tells at its end.
+                // A free that fails leaves its memory in the pool, of which the driver tells at its
+                // end.
                 turn.forgive_pools(after.pool_allocations - alive.pool_allocations);
                 let left = leaks(after, alive);
                 kept += left;

@@ -56,7 +56,8 @@ fn a_compiler_beyond_the_driver_is_told_with_both_versions() {
     let _ = fs::remove_dir_all(cache);
 }
 
-/// Two threads with a kernel each, which begin to compile before either ends; then four with one kernel.
+/// Two threads with a kernel each, which begin to compile before either ends; then four with one
+/// kernel.
 #[test]
 fn child_compiles_by_threads() {
     if !is_child() {

@@ -124,7 +124,8 @@ fn the_driver_s_pool_keeps_what_it_got_back_until_it_is_trimmed() {
     turn.end();
 }
 
-/// Blocks go from stream to stream: what one writes, the next one must not see too early or too late.
+/// Blocks go from stream to stream: what one writes, the next one must not see too early or too
+/// late.
 #[test]
 fn memory_that_changes_streams_is_ordered() {
     for pool in POOLS {

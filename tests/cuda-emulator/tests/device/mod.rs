@@ -1,5 +1,5 @@
-//! CUDA devices as the library's users see them, on the emulator: opening, memory, transfers, streams, kernels
-//! on disk, the driver's failures, and the end.
+//! CUDA devices as the library's users see them, on the emulator: opening, memory, transfers,
+//! streams, kernels on disk, the driver's failures, and the end.
 
 mod ending;
 mod failures;
@@ -20,7 +20,8 @@ use cuda_emulator::{Control, Report};
 const DEVICE_BYTES: usize = 64 << 20;
 const DEVICES: usize = 3;
 
-/// Before `main`: the emulator, whether there is a real device or not, because these count its calls.
+/// Before `main`: the emulator, whether there is a real device or not, because these count its
+/// calls.
 pub(super) fn prepare() {
     let settings = [
         ("CACHESCOPE_CUDA_EMULATOR", "1".to_owned()),
@@ -83,8 +84,8 @@ impl Turn {
         self.assert_no_misuse();
     }
 
-    /// Asserts that as many pools were destroyed with memory in them as this says, whose frees a test made
-    /// fail, and that nothing else was misused.
+    /// Asserts that as many pools were destroyed with memory in them as this says, whose frees a
+    /// test made fail, and that nothing else was misused.
     #[track_caller]
     fn forgive_pools(&self, count: u64) {
         let complaints = self.control.complaints() - self.complaints;

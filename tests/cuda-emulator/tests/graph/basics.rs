@@ -80,7 +80,8 @@ fn what_it_uses_stays_reserved() -> Result<()> {
     Ok(())
 }
 
-/// A sum in parts, whose totals stand in memory that nobody has a handle of by the end of the capture.
+/// A sum in parts, whose totals stand in memory that nobody has a handle of by the end of the
+/// capture.
 #[test]
 fn room_that_is_taken_on_the_way_stays_reserved_too() -> Result<()> {
     let device = device();
@@ -126,7 +127,8 @@ fn other_streams_are_ordered_around_a_launch() -> Result<()> {
     Ok(())
 }
 
-/// Where the stream was before a launch is not behind it, though nothing else was given to it since.
+/// Where the stream was before a launch is not behind it, though nothing else was given to it
+/// since.
 #[test]
 fn a_launch_is_waited_for_by_who_looked_before() -> Result<()> {
     let device = device();

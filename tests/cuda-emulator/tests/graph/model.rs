@@ -1,8 +1,8 @@
-//! Random programs that capture and launch graphs on several streams and threads, against what the same
-//! program computes in order.
+//! Random programs that capture and launch graphs on several streams and threads, against what the
+//! same program computes in order.
 //!
-//! The model knows memory by cells: one for each block that arrays share. A graph is a list of what it does
-//! with cells, which a launch does once more, whoever has an array there by then.
+//! The model knows memory by cells: one for each block that arrays share. A graph is a list of what
+//! it does with cells, which a launch does once more, whoever has an array there by then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,8 +41,8 @@ enum Step {
     Work(Work),
     /// By another thread, which is done before the program goes on.
     Elsewhere(usize, Work),
-    /// On a stream, in a scope or in none. What the body makes first may escape; it is done twice before, with
-    /// or without the same escaping, or not at all.
+    /// On a stream, in a scope or in none. What the body makes first may escape; it is done twice
+    /// before, with or without the same escaping, or not at all.
     Capture {
         stream: usize,
         scope: Option<usize>,

@@ -1,8 +1,8 @@
 //! Launches beside other threads that use the same arrays.
 //!
-//! What a launch and an operation do to one array has one of two outcomes. A third one means that either did
-//! not see the other, which the emulator shows, because a stream that nobody waits for does nothing.
-//! `CACHESCOPE_GRAPH_ROUNDS` says how many rounds there are.
+//! What a launch and an operation do to one array has one of two outcomes. A third one means that
+//! either did not see the other, which the emulator shows, because a stream that nobody waits for
+//! does nothing. `CACHESCOPE_GRAPH_ROUNDS` says how many rounds there are.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -200,7 +200,8 @@ fn a_launch_and_a_read_see_each_other() -> Result<()> {
             for round in 0..rounds() {
                 shared.write().unwrap().prepare(before)?;
                 beside.together(|| shared.read().unwrap().graph.launch())?;
-                // The next launch comes after the read, and is done before anybody looks what was read.
+                // The next launch comes after the read, and is done before anybody looks what was
+                // read.
                 let after = tripled(before);
                 shared.write().unwrap().prepare(after)?;
                 shared.read().unwrap().graph.launch()?;

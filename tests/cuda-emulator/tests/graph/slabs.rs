@@ -1,4 +1,5 @@
-//! Arrays that lie in a planned slab which a graph uses: they are ordered with its launches as any other.
+//! Arrays that lie in a planned slab which a graph uses: they are ordered with its launches as any
+//! other.
 
 use cachescope::graph::{Graph, capture};
 use cachescope::{Array, Device, DeviceConfig, Policy, Result, Stream, cache_scope};

@@ -1,5 +1,5 @@
-//! Whole programs: a training step whose every call of the driver fails in turn, and threads on streams of
-//! their own that share arrays.
+//! Whole programs: a training step whose every call of the driver fails in turn, and threads on
+//! streams of their own that share arrays.
 
 mod sharing;
 mod training;

@@ -60,8 +60,8 @@ fn a_model_learns_what_it_does_on_the_host() -> Result<()> {
     Ok(())
 }
 
-/// Whatever fails, and by whatever code, the run ends in an error that says so or with its result, and
-/// leaves next to nothing: what the driver does not take back cannot be given back.
+/// Whatever fails, and by whatever code, the run ends in an error that says so or with its result,
+/// and leaves next to nothing: what the driver does not take back cannot be given back.
 #[test]
 fn each_call_that_fails_is_told_or_made_good() -> Result<()> {
     let Some(control) = Control::of_process() else {

@@ -1,5 +1,5 @@
-//! How tiles tell each other what stands before them, by the library's own text: over words as tiles leave them that
-//! run at the same time, which here they never do.
+//! How tiles tell each other what stands before them, by the library's own text: over words as
+//! tiles leave them that run at the same time, which here they never do.
 
 use crate::rules::device::{Device, ok};
 
@@ -22,7 +22,8 @@ kernel(told_t* words, u64* befores, u64 tile, u64 count) {
 const TILES: usize = 6;
 const DIGITS: usize = 256;
 
-/// What a tile has of a digit; the first one so much that with the rest it fills the number to its mark.
+/// What a tile has of a digit; the first one so much that with the rest it fills the number to its
+/// mark.
 fn own(tile: usize, digit: usize, bits: u32) -> u64 {
     match tile {
         0 => (1 << (bits - 2)) - 20_000,
@@ -38,7 +39,8 @@ fn check(told: &str, bits: u32) {
     let device = Device::new();
     let stream = device.stream();
     let kernel = device.kernel(&TEXT.replace("TOLD", told));
-    // Of each digit, other tiles know already what stands in all before them; the first one does at once.
+    // Of each digit, other tiles know already what stands in all before them; the first one does at
+    // once.
     let word = |tile: usize, digit: usize| {
         let is_all = tile == 0 || digit >> (tile - 1) & 1 != 0;
         match is_all {

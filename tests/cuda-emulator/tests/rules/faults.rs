@@ -4,8 +4,8 @@ use cudarc::driver::sys;
 
 use crate::rules::device::{Code, Device, ok};
 
-/// Runs a kernel of one pointer on a fresh device, over two blocks of 64 threads; answers the error of
-/// waiting for it, and what was told.
+/// Runs a kernel of one pointer on a fresh device, over two blocks of 64 threads; answers the error
+/// of waiting for it, and what was told.
 fn outcome(body: &str) -> (Code, String) {
     let device = Device::new();
     let (stream, memory) = (device.stream(), device.memory(1 << 16));
@@ -87,8 +87,8 @@ fn faults_of_kernels_are_told_with_the_thread() {
     assert_eq!(outcome(within), (Code::CUDA_SUCCESS, String::new()));
 }
 
-/// Without its barrier, a kernel that reads what a neighbour writes finds garbage in one of two launches,
-/// whichever neighbour it is.
+/// Without its barrier, a kernel that reads what a neighbour writes finds garbage in one of two
+/// launches, whichever neighbour it is.
 #[test]
 fn a_missing_barrier_shows() {
     for (step, end) in [(1, 63), (-1, 0)] {

@@ -1,6 +1,6 @@
-//! How a tile of a running sum learns what is before it (`look_back.cuh`), while others tell what they know in any
-//! order. The emulator runs blocks one after another, so that in a whole scan all is known when a tile looks;
-//! here threads of another warp stand for the other tiles.
+//! How a tile of a running sum learns what is before it (`look_back.cuh`), while others tell what
+//! they know in any order. The emulator runs blocks one after another, so that in a whole scan all
+//! is known when a tile looks; here threads of another warp stand for the other tiles.
 
 use std::iter;
 
@@ -20,7 +20,8 @@ CS_FN S cs_merge(S a, S b) { return S{a.sum * 31 + b.sum, a.rest * 33 + b.sum + 
 CS_FN S own_of(u64 tile) { return S{5 * tile + 1, 7 * tile}; }
 ";
 
-/// The first warp looks back from `tile`. The second one tells by the script, whose first steps come `ahead`.
+/// The first warp looks back from `tile`. The second one tells by the script, whose first steps
+/// come `ahead`.
 const KERNEL: &str = r#"
 CS_FN void told(u64 step, u32* told, S* own, S* all) {
     const u64 tile = step / 4;

@@ -64,7 +64,8 @@ fn freeing_waits_for_work_and_freeing_pinned_memory_does_not() {
     assert_eq!(device.control.report().pending, 0);
     assert_eq!(device.words(b, 1024, stream), [7; 1024]);
     let mut pinned = null_mut();
-    // SAFETY: nothing reads the memory once it is freed but the emulator, which sees that it is gone.
+    // SAFETY: nothing reads the memory once it is freed but the emulator, which sees that it is
+    // gone.
     unsafe {
         ok(sys::cuMemHostAlloc(&raw mut pinned, 4096, 0));
         ok(sys::cuMemcpyHtoDAsync_v2(b, pinned, 4096, stream));
@@ -168,7 +169,8 @@ fn a_pool_gives_back_in_the_order_of_streams() {
         ok(sys::cuMemFreeAsync(first, a));
         let twice = sys::cuMemFreeAsync(first, a);
         assert_eq!(twice, Code::CUDA_ERROR_INVALID_VALUE);
-        // The other stream's request cannot have what this one has not freed yet; the stream itself can.
+        // The other stream's request cannot have what this one has not freed yet; the stream itself
+        // can.
         let other = take(MIB, b);
         assert_ne!(other, first);
         assert_eq!(take(MIB, a), first);

@@ -1,5 +1,5 @@
-//! Whole kernels of running sums by tiles, where tiles before have told their own sums and no more: as it is on a
-//! device that runs them side by side. The emulator would run each to its end first.
+//! Whole kernels of running sums by tiles, where tiles before have told their own sums and no more:
+//! as it is on a device that runs them side by side. The emulator would run each to its end first.
 
 use cudarc::driver::sys;
 
@@ -11,8 +11,8 @@ macro_rules! text {
     };
 }
 
-/// What an expression and its sums are elsewhere. The sum of all up to an element is 31 times that before it, and the
-/// element: it depends on the order, and any grouping gives the same.
+/// What an expression and its sums are elsewhere. The sum of all up to an element is 31 times that
+/// before it, and the element: it depends on the order, and any grouping gives the same.
 const SUMS: &str = r"
 #define CS_THREADS 256
 #define CS_ROWS 4
@@ -66,7 +66,8 @@ fn merged([sum, factor]: Sum, [more, other]: Sum) -> Sum {
 
 const NOTHING: Sum = [0, 1u64.wrapping_sub(31)];
 
-/// Lines of `length` elements, `inner` apart, whose tiles have `tile` each; `lanes` threads have a line of a tile.
+/// Lines of `length` elements, `inner` apart, whose tiles have `tile` each; `lanes` threads have a
+/// line of a tile.
 struct Scan {
     way: u32,
     length: usize,
@@ -76,8 +77,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// All results, where the sums of all up to the tile `known` are told, and from there up to `first` those of each
-    /// tile. The tiles from `first` on are summed.
+    /// All results, where the sums of all up to the tile `known` are told, and from there up to
+    /// `first` those of each tile. The tiles from `first` on are summed.
     fn check(&self, device: &Device, kernel: sys::CUfunction, [known, first]: [usize; 2]) {
         let stream = device.stream();
         let (inner, parts) = (self.inner, self.length.div_ceil(self.tile));
@@ -150,8 +151,8 @@ impl Scan {
     }
 }
 
-/// Tiles before that know all, and tiles that go on: next to each other, and as far apart as a warp looks at once
-/// and further.
+/// Tiles before that know all, and tiles that go on: next to each other, and as far apart as a warp
+/// looks at once and further.
 const STATES: [[usize; 2]; 8] = [
     [0, 1],
     [0, 2],

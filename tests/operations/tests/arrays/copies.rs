@@ -1,4 +1,5 @@
-//! The marks of copies on write in the record of a scope: their lines, and those of the handles that forced them.
+//! The marks of copies on write in the record of a scope: their lines, and those of the handles
+//! that forced them.
 
 use cachescope::ndarray::s;
 use cachescope::{AllocationRecord, Array, CacheConfig, Device, Result, cache_scope};

@@ -55,7 +55,8 @@ pub(crate) fn some_dims() -> impl Strategy<Value = Vec<usize>> {
     dims().prop_map(|dims| if dims.is_empty() { vec![3] } else { dims })
 }
 
-/// An array of one axis or more, anyhow placed, and one of the axes, which may be counted from the end.
+/// An array of one axis or more, anyhow placed, and one of the axes, which may be counted from the
+/// end.
 pub(crate) fn with_axis() -> impl Strategy<Value = (Placement, isize)> {
     let axis = |dims: Vec<usize>| {
         let rank = dims.len() as isize;

@@ -1,5 +1,5 @@
-//! Sums of products by subscripts, losses, normalizations and attention: what is no input for them, and what memory
-//! they take.
+//! Sums of products by subscripts, losses, normalizations and attention: what is no input for them,
+//! and what memory they take.
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, attention, einsum};
 

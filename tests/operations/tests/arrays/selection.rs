@@ -289,7 +289,8 @@ fn operators_of_bits_take_every_mix() -> Result<()> {
     Ok(())
 }
 
-/// One result of each operation that waits, on the device that its array is on, whichever is current.
+/// One result of each operation that waits, on the device that its array is on, whichever is
+/// current.
 fn elsewhere<T: Element>(x: &Array<T>) -> Result<()> {
     let own = x.device();
     assert_ne!(*own, Device::current());

@@ -156,7 +156,8 @@ proptest! {
         let z = Array::from_vec(values, shape).unwrap();
         let spectrum = fft::fft(&z, axis).unwrap();
         let back = fft::ifft(&spectrum, axis).unwrap();
-        // Relative to elements of about 1, where single frequencies are as large as there are elements.
+        // Relative to elements of about 1, where single frequencies are as large as there are
+        // elements.
         assert_close(&wide(&back), &wide(&z), 2e-13);
         let energy = |z: &Array<C64>| wide(z).iter().map(C64::norm_sqr).sum::<f64>();
         let (one, other) = (energy(&z), energy(&spectrum) / n as f64);

@@ -6,7 +6,8 @@ use cachescope::{Array, ErrorKind, Result};
 /// Optimal for central differences in `f64`: the error of rounding is that of curvature.
 const STEP: f64 = 6e-6;
 
-/// Holds the gradient of `function` at `x` to its differences, and its derivatives along a direction to those of the gradient.
+/// Holds the gradient of `function` at `x` to its differences, and its derivatives along a
+/// direction to those of the gradient.
 #[track_caller]
 pub(crate) fn check(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array<f64>>) {
     check_gradient(x, &function);

@@ -62,7 +62,8 @@ fn cross_entropy() -> Result<()> {
     check(&numbers(&[4, 3], 2.0), |x| {
         (x * x).eval()?.cross_entropy(&classes)
     });
-    // What is certain and right has no gradient, however narrow the floats and however many the rows.
+    // What is certain and right has no gradient, however narrow the floats and however many the
+    // rows.
     let rows = 5000;
     let logits: Vec<f32> = (0..2 * rows)
         .map(|at| if at % 2 == 0 { 30.0 } else { -30.0 })

@@ -1,4 +1,5 @@
-//! Which lines a recording tells of a training step: the program's, of forward and backward passes alike.
+//! Which lines a recording tells of a training step: the program's, of forward and backward passes
+//! alike.
 
 use cachescope::grad::nn::{Attention, Conv2d, Embedding, LayerNorm, Linear, dropout};
 use cachescope::grad::optim::AdamW;

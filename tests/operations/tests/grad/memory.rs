@@ -1,5 +1,5 @@
-//! What a backward pass asks of the allocator: gradients take the memory of what they are computed from, where nothing else
-//! has it.
+//! What a backward pass asks of the allocator: gradients take the memory of what they are computed
+//! from, where nothing else has it.
 
 use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::testing::peak_of;
@@ -84,7 +84,8 @@ fn logits_make_way_for_their_gradient() -> Result<()> {
     Ok(())
 }
 
-/// A followed array that is written to is a value of its own, for which the old one makes way if nothing needs it.
+/// A followed array that is written to is a value of its own, for which the old one makes way if
+/// nothing needs it.
 #[test]
 fn what_is_added_in_place_is_in_place() -> Result<()> {
     let (x, bias) = (numbers(&[5, 4], 1.0), numbers(&[3], 1.0));

@@ -108,7 +108,8 @@ fn exponentials_of_many() {
 
 #[test]
 fn functions_whose_factors_have_no_room() {
-    // A difference of nearly equal numbers, a square beyond `f16`, and a product that is divided again.
+    // A difference of nearly equal numbers, a square beyond `f16`, and a product that is divided
+    // again.
     agrees!([0.996_093_75, 0.5], |x: T| x.asin().sum());
     agrees!([-0.996_093_75, 0.5], |x: T| x.atanh().sum());
     agrees!([59_904.0, 2.0], |x: T| (x.square()

@@ -354,7 +354,8 @@ const CONSTANT: &[&str] = &[
 /// Whose gradients have no derivatives.
 const ONCE: &[&str] = &["lstsq"];
 
-/// What computes nothing itself, or has its tests elsewhere: expressions (`elementwise`) and reductions (`folds`).
+/// What computes nothing itself, or has its tests elsewhere: expressions (`elementwise`) and
+/// reductions (`folds`).
 const ELSEWHERE: &[&str] = &[
     "add",
     "binary",

@@ -1,5 +1,5 @@
-//! Functions of real numbers over whole arrays, against the same functions of single `f64`: in every
-//! float type, through arrays and through expressions, wherever an element stands.
+//! Functions of real numbers over whole arrays, against the same functions of single `f64`: in
+//! every float type, through arrays and through expressions, wherever an element stands.
 //!
 //! On CUDA they are those of CUDA's library; the bounds are those of the rows.
 
@@ -76,7 +76,8 @@ fn assert_close<T: Float>(name: &str, x: &[T], y: &[T], exact: impl Fn(usize) ->
     assert!(off <= bound, "{told}");
 }
 
-/// The callback of `functions!`: each of one argument and of two in `f32`, through arrays and through expressions.
+/// The callback of `functions!`: each of one argument and of two in `f32`, through arrays and
+/// through expressions.
 macro_rules! singles {
     ($lane:ident $(
         $(#[doc = $doc:literal])+
@@ -119,8 +120,8 @@ macro_rules! singles {
 
 functions! { singles }
 
-/// Rows of a function, its bounds in units in the last place, on the host and on CUDA, and the function in
-/// `f64`.
+/// Rows of a function, its bounds in units in the last place, on the host and on CUDA, and the
+/// function in `f64`.
 macro_rules! check {
     (
         $test:ident of $values:expr;

@@ -79,7 +79,8 @@ fn a_function_gives_the_bits_of_the_same_built_in_ones() -> Result<()> {
     Ok(())
 }
 
-/// Whether each of `x.name(…)` is the built-in function `name`, or another one, of the same operands.
+/// Whether each of `x.name(…)` is the built-in function `name`, or another one, of the same
+/// operands.
 macro_rules! same_as_built_in {
     ($x:ident: $name:ident($($more:literal),*)) => { same_as_built_in!($x: $name $name($($more),*)) };
     ($x:ident: $name:ident $of:ident($($more:literal),*)) => {{

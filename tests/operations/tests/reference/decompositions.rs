@@ -1,4 +1,5 @@
-//! The factorizations by their names; a new one is a row. Factors with free signs are multiplied again.
+//! The factorizations by their names; a new one is a row. Factors with free signs are multiplied
+//! again.
 
 use cachescope::linalg::{self, MatrixNorm, Real};
 use cachescope::{Array, Result};

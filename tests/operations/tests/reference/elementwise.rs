@@ -1,4 +1,5 @@
-//! The elementwise operations by their names: the rows of the library's table, the operators, `cast` and `select`.
+//! The elementwise operations by their names: the rows of the library's table, the operators,
+//! `cast` and `select`.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Every operation against NumPy, by cases that `make.py` wrote to the files here: once as they
 //! are, and under every policy in memory that holds what nobody may rely on.
 
-/// Calls a function of the table for the type of that name. The lists are those of `values.py`: each
-/// operation and type is a kernel to compile, so some types stand for the others.
+/// Calls a function of the table for the type of that name. The lists are those of `values.py`:
+/// each operation and type is a kernel to compile, so some types stand for the others.
 macro_rules! by_type {
     ($trial:ident, $element:expr, $function:ident: floats) => {
         by_type!($trial, $element, $function: f32 f64 f16 bf16)

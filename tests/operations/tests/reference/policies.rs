@@ -12,7 +12,8 @@ use crate::under_test::device_with;
 const PATTERN: u8 = 0xff;
 /// Cases of one entry.
 const CASES: usize = 300;
-/// A plan is made after the first entry, and the chunk of Bump is as long as it need be in the third.
+/// A plan is made after the first entry, and the chunk of Bump is as long as it need be in the
+/// third.
 const ENTRIES: usize = 3;
 
 fn check(policy: Policy) {

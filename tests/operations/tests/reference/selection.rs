@@ -1,4 +1,5 @@
-//! Masks, places, counts, order statistics, running products and the operations on bits by their names.
+//! Masks, places, counts, order statistics, running products and the operations on bits by their
+//! names.
 
 use cachescope::{Element, Float, Integer};
 use half::{bf16, f16};

@@ -1,4 +1,5 @@
-//! The Fourier transforms by their names; a new one is a row. Complex numbers are two arrays there, of their parts.
+//! The Fourier transforms by their names; a new one is a row. Complex numbers are two arrays there,
+//! of their parts.
 
 use cachescope::fft::{self, Spectrum};
 use cachescope::{Array, Complex, Result, complex};

@@ -150,10 +150,11 @@ impl Trial<'_> {
             || (self.case.slack > 0.0 && distance <= self.case.slack)
     }
 
-    /// By how many units in the last place the device's own functions may let a result be off, where that is more than
-    /// the host's: the CUDA programming guide, "Mathematical functions", gives `expf` 2, `erfcf` 4 and `erfc` 5 of them.
-    /// A factor that is off by one is up to two of the product, and every rounding up to one more. (All other bounds are
-    /// those of one function of the guide's table, or above them.)
+    /// By how many units in the last place the device's own functions may let a result be off,
+    /// where that is more than the host's: the CUDA programming guide, "Mathematical functions",
+    /// gives `expf` 2, `erfcf` 4 and `erfc` 5 of them. A factor that is off by one is up to two of
+    /// the product, and every rounding up to one more. (All other bounds are those of one function
+    /// of the guide's table, or above them.)
     fn ulps_of_device(&self, element: &str) -> u64 {
         if !Device::current().to_string().starts_with("cuda") {
             return 0;

@@ -9,8 +9,8 @@ use crate::cache::store::Store;
 use crate::memory::header::Home;
 
 impl<H: Home> Plan<H> {
-    /// Whether an entry that follows no plan is recorded: where those before it were too long to be planned, less and
-    /// less often.
+    /// Whether an entry that follows no plan is recorded: where those before it were too long to be
+    /// planned, less and less often.
     pub(super) fn learns(&self) -> bool {
         self.too_long == 0 || (self.too_long + 1).is_power_of_two()
     }
@@ -38,7 +38,8 @@ impl<H: Home> Plan<H> {
         }
     }
 
-    /// Adds what an entry did to the sequences that are planned together; the oldest are forgotten for it.
+    /// Adds what an entry did to the sequences that are planned together; the oldest are forgotten
+    /// for it.
     pub(super) fn add_sequence(&mut self, recorded: &[Recorded], epoch: u64) {
         self.differed += 1;
         let is_eager = self.differed <= EAGER_REPLANS || self.differed.is_power_of_two();
@@ -82,8 +83,8 @@ impl<H: Home> Plan<H> {
         self.root = self.tree.root_of(self.cursor);
     }
 
-    /// Between two entries: plans anew, if there is anything new to plan. Releases the suballocations, and the slab
-    /// where it is too short by now, or another stream's.
+    /// Between two entries: plans anew, if there is anything new to plan. Releases the
+    /// suballocations, and the slab where it is too short by now, or another stream's.
     pub(super) fn replan(&mut self, store: &mut Store<H>) {
         if !std::mem::take(&mut self.is_outdated) {
             return;
@@ -118,8 +119,9 @@ impl<H: Home> Plan<H> {
         }
     }
 
-    /// Between two entries: releases a slab that is much longer than what those sequences need that an entry since
-    /// `epoch` followed, and forgets the others. They are kept where they cost nothing.
+    /// Between two entries: releases a slab that is much longer than what those sequences need that
+    /// an entry since `epoch` followed, and forgets the others. They are kept where they cost
+    /// nothing.
     pub(super) fn expire(&mut self, store: &mut Store<H>, epoch: u64) {
         let is_used = |known: &Sequence| known.used_epoch >= epoch;
         let used = self.sequences.iter().filter(|known| is_used(known));

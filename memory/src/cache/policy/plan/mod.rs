@@ -1,5 +1,5 @@
-//! Plan: what entries allocated is packed into one slab, and later entries are served from it, request by request, as
-//! long as they do the same.
+//! Plan: what entries allocated is packed into one slab, and later entries are served from it,
+//! request by request, as long as they do the same.
 
 mod gaps;
 mod learn;
@@ -20,7 +20,8 @@ use gaps::Gaps;
 use sequence::Sequence;
 use tree::{PlanTree, PlannedRequest};
 
-/// How many sequences a scope may alternate between; of one more, that not followed for longest is forgotten.
+/// How many sequences a scope may alternate between; of one more, that not followed for longest is
+/// forgotten.
 const SEQUENCES: usize = 4;
 
 /// The index of a suballocation of an entry that follows no plan.
@@ -35,9 +36,11 @@ const EAGER_REPLANS: u32 = 8;
 /// - the `sequences` have [`MAX_PLANNED`] requests at most;
 /// - but for `is_outdated`, `tree` is that of the `sequences`;
 /// - while `following`, the present entry's requests are those on the tree's path to `cursor`;
-/// - there is at most one slab, at least as long as the plan's and of its stream. Its suballocations are handed out, in
-///   the store's idle list, in `blocks`, or `unplanned`; where there are no `blocks`, none of the plan's is out;
-/// - `gaps` are those between all that is out and in the idle list, once an entry follows no plan any more.
+/// - there is at most one slab, at least as long as the plan's and of its stream. Its
+///   suballocations are handed out, in the store's idle list, in `blocks`, or `unplanned`; where
+///   there are no `blocks`, none of the plan's is out;
+/// - `gaps` are those between all that is out and in the idle list, once an entry follows no plan
+///   any more.
 pub(in crate::cache) struct Plan<H: Home> {
     sequences: Vec<Sequence>,
     tree: PlanTree,
@@ -181,8 +184,9 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         self.following = false;
     }
 
-    /// A request outside of the slab. It leaves the plan where that has the request inside by now, or another one here:
-    /// what a callback allocated meanwhile came before it, and a request that was passed over must not count as idle.
+    /// A request outside of the slab. It leaves the plan where that has the request inside by now,
+    /// or another one here: what a callback allocated meanwhile came before it, and a request that
+    /// was passed over must not count as idle.
     fn note_block(&mut self, request: &Request) {
         let next = self.tree.requests().get(self.cursor);
         let is_planned = next.is_some_and(|next| {
@@ -337,8 +341,8 @@ impl<H: Home> Plan<H> {
         header.ok_or(Need::Block)
     }
 
-    /// Brings idle suballocations to their places. The recording of an entry that left the plan hears of those which
-    /// it was handed out by it.
+    /// Brings idle suballocations to their places. The recording of an entry that left the plan
+    /// hears of those which it was handed out by it.
     fn sort_in(&mut self, store: &mut Store<H>) {
         let (idle, mut recording) = store.idle_and_recording();
         if self.slab.is_empty() {
@@ -434,7 +438,8 @@ impl<H: Home> Plan<H> {
         let blocks = requests.map(|(index, request)| PlannedBlock {
             request: *request,
             header: Slot::new(lay(index, request)),
-            // Those before were served from a slab that was lost, and were idle by now at the earliest.
+            // Those before were served from a slab that was lost, and were idle by now at the
+            // earliest.
             idle_since: self.cursor,
         });
         self.blocks = blocks.collect();

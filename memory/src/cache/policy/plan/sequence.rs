@@ -12,7 +12,8 @@ pub(super) struct SequenceRequest {
     pub(super) stream: StreamId,
     requested_bytes: u64,
     call_site: &'static Location<'static>,
-    /// The index of the first later request that may reuse its bytes; `None` where it outlives the entry.
+    /// The index of the first later request that may reuse its bytes; `None` where it outlives the
+    /// entry.
     pub(super) upper: Option<usize>,
 }
 

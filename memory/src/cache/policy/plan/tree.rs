@@ -47,15 +47,15 @@ struct Run {
     start: usize,
 }
 
-/// A plan of several sequences, a tree of requests: where some begin alike they have these in common,
-/// at one place. An entry follows one path from a root.
+/// A plan of several sequences, a tree of requests: where some begin alike they have these in
+/// common, at one place. An entry follows one path from a root.
 ///
 /// Invariants:
 /// - a run begins where the one before it ended, with what no other child of its parent is for;
 /// - wherever two requests on a path overlap in the slab, the later of which is `i`, one of the
-///   [`before`](Self::before) of `i` overlaps too, the earlier request itself or one between the two.
-///   So where all of these are idle, and each request was handed out only while its own were, whatever
-///   overlaps with `i` is idle.
+///   [`before`](Self::before) of `i` overlaps too, the earlier request itself or one between the
+///   two. So where all of these are idle, and each request was handed out only while its own were,
+///   whatever overlaps with `i` is idle.
 #[derive(Debug, Default)]
 pub(super) struct PlanTree {
     requests: Vec<PlannedRequest>,
@@ -65,8 +65,8 @@ pub(super) struct PlanTree {
 }
 
 impl PlanTree {
-    /// Packs sequences, no two of which are alike. The one that needs the most is packed as tight as it
-    /// can be, the others around what they have in common with one before.
+    /// Packs sequences, no two of which are alike. The one that needs the most is packed as tight
+    /// as it can be, the others around what they have in common with one before.
     pub(super) fn new(sequences: &[Sequence]) -> Self {
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by_cached_key(|&index| Reverse(sequences[index].load_bytes()));
@@ -303,8 +303,8 @@ mod tests {
         prop::option::weighted(0.9, 0usize..12)
     }
 
-    /// Sequences that begin alike: each is the first with other lifetimes, cut somewhere, and goes on
-    /// otherwise.
+    /// Sequences that begin alike: each is the first with other lifetimes, cut somewhere, and goes
+    /// on otherwise.
     fn sequences() -> impl Strategy<Value = Vec<Requests>> {
         let requests = |count| prop::collection::vec((1u64..20, steps()), 1..count);
         let others = (
@@ -335,8 +335,8 @@ mod tests {
     }
 
     proptest! {
-        /// On every path, whoever overlaps in space lives apart in time, by every sequence that goes
-        /// that way, and is found by following `before`.
+        /// On every path, whoever overlaps in space lives apart in time, by every sequence that
+        /// goes that way, and is found by following `before`.
         #[test]
         fn what_overlaps_lies_before_at_some_remove(all in sequences()) {
             let sequences = distinct(&all);
@@ -420,7 +420,8 @@ mod tests {
         assert_eq!((long.load_bytes(), other.load_bytes()), (1024, 1536));
     }
 
-    /// Where two sequences begin alike, neither costs the other anything but what they have in common.
+    /// Where two sequences begin alike, neither costs the other anything but what they have in
+    /// common.
     #[test]
     fn the_slab_is_as_long_as_the_longest_sequence() {
         let train = sequence(&[

@@ -52,7 +52,8 @@ impl BadIndex {
         self.address
     }
 
-    /// Returns and clears the reported error. A concurrent report may be combined with the previous numbers.
+    /// Returns and clears the reported error. A concurrent report may be combined with the previous
+    /// numbers.
     pub(super) fn take_error(&self) -> Result<()> {
         // SAFETY: the words live as long as this, and both sides access them atomically.
         let [operation, index, length] = unsafe { &*self.words.0 };

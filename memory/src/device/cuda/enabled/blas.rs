@@ -20,11 +20,12 @@ use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// NVIDIA's recommended workspace size, since Hopper and before. A handle without a workspace works too.
+/// NVIDIA's recommended workspace size, since Hopper and before. A handle without a workspace works
+/// too.
 const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 
-/// The cuBLAS handles of a device, one per stream, created at the stream's first product. Each has its own
-/// workspace, so results are reproducible.
+/// The cuBLAS handles of a device, one per stream, created at the stream's first product. Each has
+/// its own workspace, so results are reproducible.
 #[derive(Debug)]
 pub(super) struct Blas {
     context: Arc<Context>,
@@ -53,8 +54,9 @@ impl Blas {
     ///
     /// # Safety
     ///
-    /// The lengths and steps must stay within memory of this device. Outside the stream's order nothing else
-    /// may write the operands or use the product. `raw` is the handle of `stream`, and lives as long as this.
+    /// The lengths and steps must stay within memory of this device. Outside the stream's order
+    /// nothing else may write the operands or use the product. `raw` is the handle of `stream`, and
+    /// lives as long as this.
     pub(super) unsafe fn gemm(&self, stream: StreamId, raw: CUstream, gemm: &Gemm) -> Result<()> {
         let calls = gemm.calls()?;
         let functions = Functions::get()?;
@@ -125,8 +127,8 @@ impl Blas {
         // Sums of `f16` and `bf16` stay in `f32`, also where partial sums are combined.
         let mode = MathMode::CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION as c_uint;
         // The stream first: setting it resets the workspace.
-        // SAFETY: the handle was just created, the stream lives longer than it by the contract of `gemm`,
-        // and the workspace is its own until it is destroyed.
+        // SAFETY: the handle was just created, the stream lives longer than it by the contract of
+        // `gemm`, and the workspace is its own until it is destroyed.
         unsafe {
             functions
                 .set_stream(raw, stream)

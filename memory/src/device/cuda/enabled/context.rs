@@ -31,8 +31,8 @@ unsafe impl<T> Send for RawHandle<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for RawHandle<T> {}
 
-/// A primary context, retained until the process ends: other libraries share it, and loaded kernels serve every
-/// later device of the ordinal.
+/// A primary context, retained until the process ends: other libraries share it, and loaded kernels
+/// serve every later device of the ordinal.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) driver: &'static Driver,
@@ -132,7 +132,8 @@ impl Context {
         Ok(self.driver)
     }
 
-    /// Runs a driver call in this context. An error begins with the device and what was `attempting`.
+    /// Runs a driver call in this context. An error begins with the device and what was
+    /// `attempting`.
     #[inline]
     pub(super) fn run<T>(
         &self,

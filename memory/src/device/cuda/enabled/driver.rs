@@ -1,8 +1,8 @@
 //! The driver's function table, looked up once.
 //!
-//! cudarc looks up each function at its first call and panics where it is missing, and it converts results to a
-//! Rust enum, which results of a newer driver need not match. So the table is our own and a result is a number.
-//! cudarc locates the library and declares the types.
+//! cudarc looks up each function at its first call and panics where it is missing, and it converts
+//! results to a Rust enum, which results of a newer driver need not match. So the table is our own
+//! and a result is a number. cudarc locates the library and declares the types.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
@@ -143,7 +143,8 @@ impl Driver {
         Ok(driver)
     }
 
-    /// The newest CUDA that it supports, as the driver counts: 12040 for 12.4; 0 where it cannot tell.
+    /// The newest CUDA that it supports, as the driver counts: 12040 for 12.4; 0 where it cannot
+    /// tell.
     pub(super) fn version(&self) -> c_int {
         let mut version = 0;
         // SAFETY: `version` is writable, and this may be called at any time.
@@ -161,7 +162,8 @@ impl Driver {
         if let Some(driver) = *loaded {
             return Ok(driver);
         }
-        // SAFETY: loading the driver's library runs its initialisers, which NVIDIA supports at any time.
+        // SAFETY: loading the driver's library runs its initialisers, which NVIDIA supports at any
+        // time.
         if !unsafe { sys::is_culib_present() } {
             let text =
                 "no CUDA driver was found: install NVIDIA's driver (libcuda.so.1, nvcuda.dll)";

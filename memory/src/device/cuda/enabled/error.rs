@@ -19,8 +19,9 @@ pub(super) struct DriverError {
     code: c_uint,
 }
 
-/// Errors after which the context is unusable: those for which the driver's documentation requires a new
-/// process or context, and the two uncorrectable hardware errors, after which memory contents are undefined.
+/// Errors after which the context is unusable: those for which the driver's documentation requires
+/// a new process or context, and the two uncorrectable hardware errors, after which memory contents
+/// are undefined.
 const FATAL: [CUresult; 16] = [
     CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
     CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
@@ -61,7 +62,8 @@ impl DriverError {
         self.is(CUresult::CUDA_ERROR_DEINITIALIZED)
     }
 
-    /// The error of a call made while `attempting` something, with the driver's name and description.
+    /// The error of a call made while `attempting` something, with the driver's name and
+    /// description.
     #[cold]
     pub(super) fn error(self, attempting: impl fmt::Display) -> Error {
         let mut text = format!("{attempting}: {self}");

@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// The plans that are kept at most, beside those of graphs. Each has tables in the device's memory that are cuFFT's own.
+/// The plans that are kept at most, beside those of graphs. Each has tables in the device's memory
+/// that are cuFFT's own.
 const MOST_PLANS: usize = 64;
 
 /// `CUFFT_C2C`, `CUFFT_R2C` and `CUFFT_C2R`, and those of doubles.
@@ -23,8 +24,8 @@ const DIRECTIONS: [c_int; 2] = [-1, 1];
 
 /// The cuFFT plans of a device that were used last.
 ///
-/// The stream and the work area are a plan's state: the lock is held from where they are set until the work is queued,
-/// so that threads may use one plan on several streams.
+/// The stream and the work area are a plan's state: the lock is held from where they are set until
+/// the work is queued, so that threads may use one plan on several streams.
 #[derive(Debug)]
 pub(super) struct Fft {
     context: Arc<Context>,
@@ -57,13 +58,14 @@ impl Fft {
         Ok(self.get(functions, &mut plans, plan)?.workspace_bytes)
     }
 
-    /// Transforms in the order of a stream, with as much work area as asked for. `is_captured` says whether a graph
-    /// comes of it.
+    /// Transforms in the order of a stream, with as much work area as asked for. `is_captured` says
+    /// whether a graph comes of it.
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that reaches as far as the plan says. Outside the stream's order
-    /// nothing else may use the work area or what is written. `raw` is the stream, and lives as long as this.
+    /// The addresses must be of memory of this device that reaches as far as the plan says. Outside
+    /// the stream's order nothing else may use the work area or what is written. `raw` is the
+    /// stream, and lives as long as this.
     pub(super) unsafe fn run(
         &self,
         (raw, is_captured): (CUstream, bool),
@@ -76,8 +78,8 @@ impl Fft {
         made.is_captured |= is_captured;
         let handle = made.handle;
         self.enter()?;
-        // SAFETY: the handle is that of the plan, which nobody else uses as long as the lock is held; the rest by this
-        // function's contract.
+        // SAFETY: the handle is that of the plan, which nobody else uses as long as the lock is
+        // held; the rest by this function's contract.
         unsafe {
             functions
                 .set_stream(handle, raw)
@@ -107,8 +109,8 @@ impl Fft {
         Ok(plans.last_mut().expect("one was found or added"))
     }
 
-    /// Makes a plan in place of the one that was used longest ago, or where there is no memory for its tables of all
-    /// others.
+    /// Makes a plan in place of the one that was used longest ago, or where there is no memory for
+    /// its tables of all others.
     fn make_room(
         &self,
         functions: &Functions,
@@ -127,8 +129,8 @@ impl Fft {
         made.map_err(|failure| self.error(failure))
     }
 
-    /// Destroys all plans but those of graphs and `count` others. What they do on a stream is done before: cuFFT gives
-    /// their memory back by `cudaFree`, which waits for that.
+    /// Destroys all plans but those of graphs and `count` others. What they do on a stream is done
+    /// before: cuFFT gives their memory back by `cudaFree`, which waits for that.
     fn keep(&self, functions: &Functions, plans: &mut Vec<Made>, count: usize) {
         let others = plans.iter().filter(|made| !made.is_captured).count();
         let mut surplus = others.saturating_sub(count);
@@ -258,7 +260,8 @@ impl Functions {
             .map(|lengths| lengths[2 - rank..].as_mut_ptr());
         let kind = TYPES[plan.kind as usize][usize::from(plan.is_wide)];
         let mut workspace_bytes = 0;
-        // SAFETY: by this function's contract; the lengths are as many as the rank, and what is written is writable.
+        // SAFETY: by this function's contract; the lengths are as many as the rank, and what is
+        // written is writable.
         unsafe {
             self.set_auto_allocation(handle, 0)?;
             self.make_plan(

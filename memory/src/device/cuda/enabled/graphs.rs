@@ -1,8 +1,9 @@
 //! Graphs: stream capture and launches.
 //!
-//! The driver captures in relaxed mode, which forbids nothing to other threads and streams. This module rejects
-//! what would be wrong in a graph: work on another stream, another thread's work on this one, waiting for
-//! captured work, and copies from and to the host, whose bytes would have changed when the graph runs.
+//! The driver captures in relaxed mode, which forbids nothing to other threads and streams. This
+//! module rejects what would be wrong in a graph: work on another stream, another thread's work on
+//! this one, waiting for captured work, and copies from and to the host, whose bytes would have
+//! changed when the graph runs.
 
 use std::ops::Range;
 use std::ptr;
@@ -48,7 +49,8 @@ impl CaptureState {
     /// The capturing thread and its stream.
     #[inline]
     fn current(&self) -> Option<(u64, StreamId)> {
-        // Sequentially consistent with the counts of active calls: see `StreamTable::begin_capture`.
+        // Sequentially consistent with the counts of active calls: see
+        // `StreamTable::begin_capture`.
         match self.0.load(Ordering::SeqCst) {
             NO_CAPTURE => None,
             both => Some((both >> TOKEN, StreamId(both as u16))),
@@ -108,9 +110,9 @@ fn refused(why: &str) -> Error {
 
 /// Separates graph launches from other work on the memory that graphs use.
 ///
-/// Arrays are borrowed while work on them is submitted, so that nobody else writes to them. A graph borrows
-/// none: it writes by address. This lock replaces the borrow: whoever submits work on such memory holds it
-/// shared, a launch holds it exclusively.
+/// Arrays are borrowed while work on them is submitted, so that nobody else writes to them. A graph
+/// borrows none: it writes by address. This lock replaces the borrow: whoever submits work on such
+/// memory holds it shared, a launch holds it exclusively.
 #[derive(Debug, Default)]
 pub(super) struct LaunchLock {
     order: RwLock<()>,
@@ -169,8 +171,8 @@ impl ExclusiveLaunchGuard<'_> {
 /// An executable graph.
 ///
 /// The driver does not synchronise its graph objects: calls on one must not overlap. Only
-/// [`launch_graph`](Cuda::launch_graph) and `drop` pass the handle on. A launch holds the device's launch lock
-/// exclusively, so that no two overlap, and borrows this, so that `drop` comes after.
+/// [`launch_graph`](Cuda::launch_graph) and `drop` pass the handle on. A launch holds the device's
+/// launch lock exclusively, so that no two overlap, and borrows this, so that `drop` comes after.
 #[derive(Debug)]
 pub struct Executable {
     context: Arc<Context>,
@@ -204,8 +206,8 @@ impl Cuda {
         let ended = self.context.run("instantiating a graph", |driver| {
             let mut graph = ptr::null_mut();
             let mut made = RawHandle(ptr::null_mut());
-            // SAFETY: both are writable, this thread began to capture the stream, and the graph that
-            // comes of that is destroyed once.
+            // SAFETY: both are writable, this thread began to capture the stream, and the graph
+            // that comes of that is destroyed once.
             let (instantiated, destroyed) = unsafe {
                 driver.stream_end_capture(raw, &mut graph)?;
                 let instantiated = driver.graph_instantiate(&mut made.0, graph, 0);
@@ -225,9 +227,9 @@ impl Cuda {
         ended
     }
 
-    /// Blocks graph launches until the guard drops. Hold it while submitting work on memory that graphs use:
-    /// from reading who used it until the work is submitted. Allocate nothing meanwhile, because that may call
-    /// back code that launches.
+    /// Blocks graph launches until the guard drops. Hold it while submitting work on memory that
+    /// graphs use: from reading who used it until the work is submitted. Allocate nothing
+    /// meanwhile, because that may call back code that launches.
     pub fn lock_launches_shared(&self) -> SharedLaunchGuard<'_> {
         SharedLaunchGuard(self.launch_lock.order.read())
     }
@@ -236,7 +238,8 @@ impl Cuda {
     ///
     /// # Errors
     ///
-    /// Where the stream is being captured: the outer graph would launch this one without keeping its memory.
+    /// Where the stream is being captured: the outer graph would launch this one without keeping
+    /// its memory.
     pub fn lock_launches_exclusive(&self, stream: StreamId) -> Result<ExclusiveLaunchGuard<'_>> {
         let guard = ExclusiveLaunchGuard {
             order: self.launch_lock.order.write(),
@@ -247,8 +250,8 @@ impl Cuda {
         Ok(guard)
     }
 
-    /// Exports memory to foreign code of the calling thread, until [`end_export`](Self::end_export) with the
-    /// returned number.
+    /// Exports memory to foreign code of the calling thread, until [`end_export`](Self::end_export)
+    /// with the returned number.
     pub fn begin_export(&self, range: Range<u64>, used: Use) -> u64 {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -270,8 +273,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The memory that the graph reads and writes must be reserved memory of this device, and nobody else may use
-    /// it outside the stream's order.
+    /// The memory that the graph reads and writes must be reserved memory of this device, and
+    /// nobody else may use it outside the stream's order.
     pub unsafe fn launch_graph(
         &self,
         graph: &Executable,

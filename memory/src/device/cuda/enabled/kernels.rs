@@ -41,8 +41,8 @@ impl Kernels {
         }
     }
 
-    /// The kernel of `key`. Threads that request the same kernel compile it once, and do not block other
-    /// kernels. A failed compilation is retried by the next request.
+    /// The kernel of `key`. Threads that request the same kernel compile it once, and do not block
+    /// other kernels. A failed compilation is retried by the next request.
     pub(super) fn get(
         &self,
         context: &Context,
@@ -72,10 +72,11 @@ impl Kernels {
 pub(crate) type KernelSources<'a> = [(KernelKey, &'a dyn Fn() -> KernelSource)];
 
 impl Kernels {
-    /// Compiles those of `wanted` that nobody has asked for yet, all of them at the same time, and waits for them: an
-    /// operation of several launches would else compile one after another.
+    /// Compiles those of `wanted` that nobody has asked for yet, all of them at the same time, and
+    /// waits for them: an operation of several launches would else compile one after another.
     ///
-    /// Nothing fails here: what did not compile is compiled again by whoever launches it, and told there.
+    /// Nothing fails here: what did not compile is compiled again by whoever launches it, and told
+    /// there.
     pub(super) fn prepare(&self, context: &Context, wanted: &KernelSources<'_>) {
         let is_missing = {
             let known = self.known.lock();

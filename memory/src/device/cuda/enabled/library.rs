@@ -1,4 +1,5 @@
-//! Libraries of NVIDIA's that are loaded at their first use: the table of the functions in use, and what errors say.
+//! Libraries of NVIDIA's that are loaded at their first use: the table of the functions in use, and
+//! what errors say.
 //!
 //! The tables are our own: cudarc panics where a function is missing.
 
@@ -94,9 +95,9 @@ impl Display for LibraryError {
     }
 }
 
-/// The functions of the library that `$library` describes and that cudarc's `sys` loads, as methods of `Functions`. A row
-/// is `method = symbol(arguments);`, or `method = [symbol for f32, symbol for f64](arguments);`, whose method takes as
-/// `width` which of the two.
+/// The functions of the library that `$library` describes and that cudarc's `sys` loads, as methods
+/// of `Functions`. A row is `method = symbol(arguments);`, or `method = [symbol for f32, symbol for
+/// f64](arguments);`, whose method takes as `width` which of the two.
 macro_rules! library_functions {
     ($library:ident: $($method:ident = $symbols:tt($($argument:ident: $type:ty),* $(,)?);)+) => {
         /// The functions that are called.
@@ -115,7 +116,8 @@ macro_rules! library_functions {
                 if let Some(functions) = *loaded {
                     return Ok(functions);
                 }
-                // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any time.
+                // SAFETY: loading the library runs its initialisers, which NVIDIA supports at any
+                // time.
                 if !unsafe { sys::is_culib_present() } {
                     return Err($library.missing());
                 }

@@ -1,7 +1,7 @@
 //! The CUDA backend, over the driver, which is loaded at run time.
 //!
-//! `driver` is the driver's function table, `context` the state shared by all devices of an ordinal. A [`Cuda`]
-//! has streams and events, ranges, staging and bad-index reports of its own.
+//! `driver` is the driver's function table, `context` the state shared by all devices of an
+//! ordinal. A [`Cuda`] has streams and events, ranges, staging and bad-index reports of its own.
 
 mod backend;
 mod bad_index;
@@ -82,7 +82,8 @@ pub struct Cuda {
     bad_index: BadIndex,
     launch_lock: LaunchLock,
     host_streams: HostStreams,
-    /// What whoever waits for the device is to hear of groups whose exchanges were aborted, by the keys of these.
+    /// What whoever waits for the device is to hear of groups whose exchanges were aborted, by the
+    /// keys of these.
     aborted: Mutex<Vec<(u64, Error)>>,
 }
 
@@ -127,8 +128,9 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The arguments must match the kernel's parameters. The kernel must access only memory of this device;
-    /// outside the stream's order nothing else may write what it reads, or use what it writes.
+    /// The arguments must match the kernel's parameters. The kernel must access only memory of this
+    /// device; outside the stream's order nothing else may write what it reads, or use what it
+    /// writes.
     pub unsafe fn launch(
         &self,
         stream: StreamId,
@@ -152,8 +154,8 @@ impl Cuda {
                     unsafe { driver.func_set_attribute(function, attribute as c_uint, bytes) }?;
                 }
                 let [x, y] = grid.blocks;
-                // SAFETY: function and stream belong to this context and live; the driver copies the arguments,
-                // which match the kernel's parameters by this function's contract.
+                // SAFETY: function and stream belong to this context and live; the driver copies
+                // the arguments, which match the kernel's parameters by this function's contract.
                 unsafe {
                     driver.launch_kernel(
                         function,
@@ -176,8 +178,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// Both must point to `bytes` bytes of this device's reserved memory that do not overlap. Outside the
-    /// stream's order nothing else may write the source or use the target.
+    /// Both must point to `bytes` bytes of this device's reserved memory that do not overlap.
+    /// Outside the stream's order nothing else may write the source or use the target.
     pub unsafe fn copy(
         &self,
         stream: StreamId,
@@ -204,8 +206,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The lengths and steps must stay within memory of this device. Outside the stream's order nothing else
-    /// may write the operands or use the product.
+    /// The lengths and steps must stay within memory of this device. Outside the stream's order
+    /// nothing else may write the operands or use the product.
     pub unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
         let submission = self.streams.submit_to(stream)?;
         let raw = submission.raw();
@@ -229,8 +231,9 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that is as long as the call says, and the workspace as long as
-    /// asked for. Outside the stream's order nothing else may use what is written.
+    /// The addresses must be of memory of this device that is as long as the call says, and the
+    /// workspace as long as asked for. Outside the stream's order nothing else may use what is
+    /// written.
     #[cfg(feature = "linalg")]
     pub unsafe fn factorize(
         &self,
@@ -253,8 +256,9 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that reaches as far as the plan says, and the work area as long
-    /// as asked for. Outside the stream's order nothing else may use what is written.
+    /// The addresses must be of memory of this device that reaches as far as the plan says, and the
+    /// work area as long as asked for. Outside the stream's order nothing else may use what is
+    /// written.
     #[cfg(feature = "fft")]
     pub unsafe fn transform(
         &self,
@@ -273,8 +277,8 @@ impl Cuda {
         nccl::new_id()
     }
 
-    /// Joins a communicator as a rank on this device, and waits until all ranks have come, for `timeout` at most. Every
-    /// later call of it has as much time.
+    /// Joins a communicator as a rank on this device, and waits until all ranks have come, for
+    /// `timeout` at most. Every later call of it has as much time.
     pub fn join(
         &self,
         id: &NcclId,
@@ -285,13 +289,13 @@ impl Cuda {
         Communicator::join(&self.context, id, rank, size, timeout)
     }
 
-    /// Does this rank's part of an operation in the order of `stream`, once all ranks have come to theirs. A failure ends
-    /// the communicator.
+    /// Does this rank's part of an operation in the order of `stream`, once all ranks have come to
+    /// theirs. A failure ends the communicator.
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that is as long as the call says. Outside the stream's order
-    /// nothing else may write what is read, or use what is written.
+    /// The addresses must be of memory of this device that is as long as the call says. Outside the
+    /// stream's order nothing else may write what is read, or use what is written.
     pub unsafe fn communicate(
         &self,
         communicator: &Communicator,
@@ -313,8 +317,8 @@ impl Cuda {
         self.streams.export(stream)
     }
 
-    /// An exchange is about to be aborted: what it was to write is not written. Whoever waits for the device hears why, as long as
-    /// somebody has the group.
+    /// An exchange is about to be aborted: what it was to write is not written. Whoever waits for
+    /// the device hears why, as long as somebody has the group.
     pub fn fail_communication(&self, key: u64, error: Error) {
         self.aborted.lock().push((key, error));
     }
@@ -337,10 +341,10 @@ impl Cuda {
         self.context.multiprocessors
     }
 
-    /// Where kernels report an index out of range: three 64-bit words that the host can read. The first is 0,
-    /// or the number of the operation, an [`Indexing`](super::Indexing), set by compare-and-swap so that the
-    /// first report stays; then the index, then the length of the axis. Synchronising calls check it and return
-    /// the error.
+    /// Where kernels report an index out of range: three 64-bit words that the host can read. The
+    /// first is 0, or the number of the operation, an [`Indexing`](super::Indexing), set by
+    /// compare-and-swap so that the first report stays; then the index, then the length of the
+    /// axis. Synchronising calls check it and return the error.
     pub fn bad_index_address(&self) -> DevicePtr {
         self.bad_index.address()
     }

@@ -17,8 +17,8 @@ pub use communicator::Communicator;
 #[cfg(test)]
 use communicator::Registration;
 
-/// What [`library_functions!`] asks of cudarc's module of this name, which looks for `libnccl.so` alone: without the
-/// headers, NCCL is installed as `libnccl.so.2`.
+/// What [`library_functions!`] asks of cudarc's module of this name, which looks for `libnccl.so`
+/// alone: without the headers, NCCL is installed as `libnccl.so.2`.
 mod sys {
     pub(super) use cudarc::nccl::sys::{
         ncclComm, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclUniqueId,
@@ -80,8 +80,8 @@ const IN_PROGRESS: c_uint = 7;
 /// `NCCL_CONFIG_UNDEF_INT` and `NCCL_API_MAGIC`.
 const UNDEFINED: c_int = c_int::MIN;
 const MAGIC: c_uint = 0xcafe_beef;
-/// `NCCL_VERSION(2, 30, 0)`: that of the structure which cudarc declares. An older library reads the fields that it
-/// knows.
+/// `NCCL_VERSION(2, 30, 0)`: that of the structure which cudarc declares. An older library reads
+/// the fields that it knows.
 const CONFIG_VERSION: c_uint = 23_000;
 /// `NCCL_SPLIT_NOCOLOR`.
 const NO_COLOR: c_int = -1;
@@ -119,7 +119,8 @@ impl Functions {
     #[cold]
     fn last_error(&self) -> String {
         type Called = unsafe extern "C" fn(Handle) -> *const c_char;
-        // SAFETY: the library is present, as this table is; the type is what its header declares for the name.
+        // SAFETY: the library is present, as this table is; the type is what its header declares
+        // for the name.
         let found = unsafe { sys::culib().get::<Called>(b"ncclGetLastError") };
         // SAFETY: the handle is not used, as the library's documentation states.
         let text = found.map_or(std::ptr::null(), |function| unsafe {

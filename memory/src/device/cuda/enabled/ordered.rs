@@ -23,8 +23,8 @@ pub struct OrderedPool {
 }
 
 impl Cuda {
-    /// A pool that keeps released memory until it is trimmed. By default the driver would release all of it at
-    /// every synchronisation.
+    /// A pool that keeps released memory until it is trimmed. By default the driver would release
+    /// all of it at every synchronisation.
     pub fn new_pool(&self) -> Result<OrderedPool> {
         let context = &self.context;
         if !context.has_pools {
@@ -92,7 +92,8 @@ impl Cuda {
         })
     }
 
-    /// Releases memory of [`reserve_ordered`](Self::reserve_ordered) once `stream` has done its work so far.
+    /// Releases memory of [`reserve_ordered`](Self::reserve_ordered) once `stream` has done its
+    /// work so far.
     pub fn release_ordered(&self, address: DevicePtr, stream: StreamId) -> Result<()> {
         let submission = self.streams.submit_to(stream)?;
         // SAFETY: the caller passes back an address of a pool, and submits no more work on it.

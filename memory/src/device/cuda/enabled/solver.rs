@@ -58,12 +58,14 @@ impl Solver {
         Ok(usize::try_from(length).unwrap_or(0))
     }
 
-    /// Factorizes a matrix in the order of a stream, with as many elements of workspace as asked for.
+    /// Factorizes a matrix in the order of a stream, with as many elements of workspace as asked
+    /// for.
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that is as long as the call says. Outside the stream's order
-    /// nothing else may use what is written. `raw` is the handle of `stream`, and lives as long as this.
+    /// The addresses must be of memory of this device that is as long as the call says. Outside the
+    /// stream's order nothing else may use what is written. `raw` is the handle of `stream`, and
+    /// lives as long as this.
     pub(super) unsafe fn run(
         &self,
         stream: StreamId,

@@ -1,4 +1,5 @@
-//! Pinned staging buffers for copies between host and device, which the device reads and writes by itself.
+//! Pinned staging buffers for copies between host and device, which the device reads and writes by
+//! itself.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -13,8 +14,8 @@ use crate::error::Result;
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// The size of a buffer. Longer copies use several, so that the host fills one while the device empties
-/// another.
+/// The size of a buffer. Longer copies use several, so that the host fills one while the device
+/// empties another.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 /// The maximum number of buffers.
 const MAX_BUFFERS: usize = 8;
@@ -25,8 +26,8 @@ const MIN_ROOM_BYTES: usize = 4 << 10;
 
 /// A buffer of pinned memory.
 ///
-/// Invariant: the streams that may still use the first `used` bytes are in `users`, or covered by `events`; the
-/// rest is unused.
+/// Invariant: the streams that may still use the first `used` bytes are in `users`, or covered by
+/// `events`; the rest is unused.
 #[derive(Debug)]
 pub(super) struct StagingBuffer {
     memory: RawHandle<u8>,
@@ -94,7 +95,8 @@ impl StagingBuffer {
     }
 }
 
-/// The buffers of a device. Whoever uses a buffer takes it out, so that nobody copies under the lock.
+/// The buffers of a device. Whoever uses a buffer takes it out, so that nobody copies under the
+/// lock.
 #[derive(Debug)]
 pub(super) struct StagingPool {
     context: Arc<Context>,
@@ -132,8 +134,8 @@ impl StagingPool {
         }
     }
 
-    /// A buffer with room for `bytes`, at most [`BUFFER_BYTES`]; `None` where all are taken, and where the
-    /// driver cannot pin memory.
+    /// A buffer with room for `bytes`, at most [`BUFFER_BYTES`]; `None` where all are taken, and
+    /// where the driver cannot pin memory.
     pub(super) fn take(
         &self,
         streams: &StreamTable,
@@ -211,7 +213,8 @@ impl Drop for StagingPool {
     fn drop(&mut self) {
         let Buffers { open, full, .. } = std::mem::take(&mut *self.buffers.lock());
         for buffer in open.into_iter().chain(full) {
-            // SAFETY: `pin` allocated the memory, and no stream uses it: the device is being dropped.
+            // SAFETY: `pin` allocated the memory, and no stream uses it: the device is being
+            // dropped.
             self.context
                 .discard(|driver| unsafe { driver.mem_free_host(buffer.memory.0.cast()) });
         }

@@ -21,8 +21,8 @@ use timing::Timing;
 
 /// The streams of a device.
 ///
-/// A stream is created when its number is first handed out, and destroyed with the device. A number without a
-/// stream is one whose creation failed: nothing was ever submitted to it.
+/// A stream is created when its number is first handed out, and destroyed with the device. A number
+/// without a stream is one whose creation failed: nothing was ever submitted to it.
 #[derive(Debug)]
 pub(super) struct StreamTable {
     context: Arc<Context>,
@@ -57,8 +57,8 @@ impl StreamEntry {
 
 /// A submission in progress: a driver handle, valid as long as the streams.
 ///
-/// It is counted on drop, after the driver has the work: an event recorded earlier gets at most the position
-/// before it.
+/// It is counted on drop, after the driver has the work: an event recorded earlier gets at most the
+/// position before it.
 #[derive(Debug)]
 pub(super) struct Submission<'a>(
     &'a StreamEntry,
@@ -71,8 +71,8 @@ impl Submission<'_> {
     }
 }
 
-/// Counts a thread that is about to call the driver for a stream. Its holder may check for a capture: until
-/// this drops, no other thread's capture of the stream begins.
+/// Counts a thread that is about to call the driver for a stream. Its holder may check for a
+/// capture: until this drops, no other thread's capture of the stream begins.
 #[derive(Debug)]
 struct CallGuard<'a>(&'a AtomicU64);
 
@@ -173,8 +173,8 @@ impl StreamTable {
         })
     }
 
-    /// Submits work by driver calls. An error begins with what was `attempting`. Later positions include the
-    /// work.
+    /// Submits work by driver calls. An error begins with what was `attempting`. Later positions
+    /// include the work.
     #[inline]
     pub(super) fn run<T>(
         &self,
@@ -195,8 +195,8 @@ impl StreamTable {
         Ok(Submission(entry, call))
     }
 
-    /// Exports the handle to foreign code, until the process ends: when the device is dropped, the next device
-    /// of its ordinal reuses the stream.
+    /// Exports the handle to foreign code, until the process ends: when the device is dropped, the
+    /// next device of its ordinal reuses the stream.
     pub(super) fn export(&self, stream: StreamId) -> Result<CUstream> {
         let submission = self.submit_to(stream)?;
         submission.0.is_exported.store(true, Ordering::Release);
@@ -315,8 +315,8 @@ impl StreamTable {
             return Ok(());
         };
         self.capture.check_not_captured("waiting", event.stream)?;
-        // SAFETY: the event is destroyed with its stream. Where others found it done meanwhile, and it was
-        // recorded again, that was on the same stream: this waits for more then.
+        // SAFETY: the event is destroyed with its stream. Where others found it done meanwhile, and
+        // it was recorded again, that was on the same stream: this waits for more then.
         self.context.run("waiting for an event", |driver| unsafe {
             driver.event_synchronize(recorded.0)
         })?;

@@ -51,8 +51,8 @@ impl Cuda {
     ) -> Result<()> {
         let length = source.len();
         let Some(mut buffer) = self.staging.take(&self.streams, length)? else {
-            // SAFETY: `target` points to as many bytes by this function's contract; the stream is done with
-            // `source` before this returns.
+            // SAFETY: `target` points to as many bytes by this function's contract; the stream is
+            // done with `source` before this returns.
             return self
                 .streams
                 .run(stream, "copying to the device", |driver, raw| unsafe {
@@ -63,8 +63,8 @@ impl Cuda {
         let staged = buffer.suballocate(stream, length);
         // SAFETY: the part is as long, and exclusive while we hold the buffer.
         unsafe { staged.copy_from_nonoverlapping(source.as_ptr(), length) };
-        // SAFETY: `target` points to as many bytes by this function's contract; the buffer keeps what is staged
-        // until the stream has passed this.
+        // SAFETY: `target` points to as many bytes by this function's contract; the buffer keeps
+        // what is staged until the stream has passed this.
         let outcome = self
             .streams
             .run(stream, "copying to the device", |driver, raw| unsafe {
@@ -74,8 +74,8 @@ impl Cuda {
         outcome
     }
 
-    /// Copies from `source` into `target`; returns when the bytes are there. The host empties one buffer while
-    /// the device fills the next.
+    /// Copies from `source` into `target`; returns when the bytes are there. The host empties one
+    /// buffer while the device fills the next.
     ///
     /// # Safety
     ///
@@ -116,8 +116,8 @@ impl Cuda {
         outcome
     }
 
-    /// Submits the copy of what fits in a buffer; `None` where there was no buffer, and the copy is done. The
-    /// last part needs no event: the whole stream is waited for.
+    /// Submits the copy of what fits in a buffer; `None` where there was no buffer, and the copy is
+    /// done. The last part needs no event: the whole stream is waited for.
     ///
     /// # Safety
     ///
@@ -134,8 +134,8 @@ impl Cuda {
             self.streams
                 .run(stream, "copying from the device", |driver, raw| {
                     let pointer = target.as_mut_ptr().cast();
-                    // SAFETY: `source` points to as many bytes by this function's contract; the stream is done
-                    // with `target` before this returns.
+                    // SAFETY: `source` points to as many bytes by this function's contract; the
+                    // stream is done with `target` before this returns.
                     unsafe {
                         driver.copy_to_host(pointer, source.0, length, raw)?;
                         driver.stream_synchronize(raw)
@@ -144,8 +144,8 @@ impl Cuda {
             return Ok(None);
         };
         let staged = buffer.suballocate(stream, length);
-        // SAFETY: `source` points to as many bytes by this function's contract; the buffer keeps the part until
-        // the stream has passed this.
+        // SAFETY: `source` points to as many bytes by this function's contract; the buffer keeps
+        // the part until the stream has passed this.
         let copied = self
             .streams
             .run(stream, "copying from the device", |driver, raw| unsafe {
@@ -183,8 +183,8 @@ impl Cuda {
             Completion::End(stream) => self.streams.synchronize(stream),
         };
         if outcome.is_ok() {
-            // SAFETY: the part of the buffer is as long, the device has written all of it, and nobody else
-            // has the buffer.
+            // SAFETY: the part of the buffer is as long, the device has written all of it, and
+            // nobody else has the buffer.
             unsafe {
                 target
                     .as_mut_ptr()
@@ -261,8 +261,8 @@ unsafe fn set(
     }
 }
 
-/// Fills with a pattern of several words. The driver can set every second word, or fourth, but strided writes are slow; so the
-/// rest is copied from the filled part, which doubles each time.
+/// Fills with a pattern of several words. The driver can set every second word, or fourth, but
+/// strided writes are slow; so the rest is copied from the filled part, which doubles each time.
 ///
 /// # Safety
 ///
@@ -283,8 +283,8 @@ unsafe fn set_words(
     }
     while done < bytes {
         let length = done.min(bytes - done);
-        // SAFETY: both parts lie in the memory to fill, and the first `done` bytes do not reach into what
-        // follows them.
+        // SAFETY: both parts lie in the memory to fill, and the first `done` bytes do not reach
+        // into what follows them.
         unsafe { driver.copy_within_device(target + done as u64, target, length, stream) }?;
         done += length;
     }

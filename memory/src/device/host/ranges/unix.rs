@@ -1,4 +1,5 @@
-//! Ranges by `mmap`: a mapping without access reserves addresses; lifting the protection commits a page.
+//! Ranges by `mmap`: a mapping without access reserves addresses; lifting the protection commits a
+//! page.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -62,8 +63,8 @@ impl VirtualMemory for Ranges {
         // The kernel aligns to its own pages: unmap what is outside of ours.
         let before = begin.align_offset(PAGE_BYTES as usize);
         let range = begin.wrapping_byte_add(before);
-        // SAFETY: both parts lie in the new mapping, of which nothing is in use: `before` is less than
-        // the page by which it is longer than the range.
+        // SAFETY: both parts lie in the new mapping, of which nothing is in use: `before` is less
+        // than the page by which it is longer than the range.
         unsafe {
             unmap(begin, before)?;
             unmap(
@@ -90,8 +91,8 @@ impl VirtualMemory for Ranges {
         }
         let pages = host_pointer(address).cast();
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: the part lies in a mapping of ours and is not committed, hence not in use, by this
-        // function's contract.
+        // SAFETY: the part lies in a mapping of ours and is not committed, hence not in use, by
+        // this function's contract.
         let committed = unless_exhausted(unsafe { mprotect(pages, bytes as usize, access) });
         if !matches!(committed, Ok(Some(()))) {
             self.budget.unclaim(bytes);
@@ -107,9 +108,10 @@ impl VirtualMemory for Ranges {
 
     unsafe fn decommit(&self, address: DevicePtr, bytes: u64) -> Result<()> {
         let flags = ADDRESSES_ONLY | MapFlags::FIXED;
-        // A new mapping in place releases the pages and, under strict accounting, their commit charge, in one
-        // step.
-        // SAFETY: what it replaces lies in a mapping of ours that nothing uses, by this function's contract.
+        // A new mapping in place releases the pages and, under strict accounting, their commit
+        // charge, in one step.
+        // SAFETY: what it replaces lies in a mapping of ours that nothing uses, by this function's
+        // contract.
         let replaced = unsafe {
             mmap_anonymous(
                 host_pointer(address).cast(),
@@ -124,8 +126,8 @@ impl VirtualMemory for Ranges {
     }
 }
 
-/// Filling new memory is five times as fast with one fault for 2 MiB instead of 512. Where the kernel has no
-/// huge page, it uses small ones.
+/// Filling new memory is five times as fast with one fault for 2 MiB instead of 512. Where the
+/// kernel has no huge page, it uses small ones.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn prefer_huge_pages(pages: *mut c_void, bytes: usize) {
     // SAFETY: this advice has no visible effect.

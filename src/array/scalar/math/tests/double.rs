@@ -35,7 +35,8 @@ fn arguments(limit: f64) -> impl Iterator<Item = f64> {
     })
 }
 
-/// The callback of `functions!`: compares with the standard library, whose own error the bounds have room for.
+/// The callback of `functions!`: compares with the standard library, whose own error the bounds
+/// have room for.
 macro_rules! compare {
     ($pass:ident $(
         $(#[doc = $doc:literal])+

@@ -5,7 +5,8 @@ use crate::device::cuda::{compile_for_all, ptx_of};
 use crate::ops::cuda::copy::tests::numberings;
 use crate::ops::cuda::walk::limit_of;
 
-/// The forms of the kernels that sum elements: of which text, in groups of how many, in packs or not.
+/// The forms of the kernels that sum elements: of which text, in groups of how many, in packs or
+/// not.
 const FORMS: [(&str, usize, bool); 7] = [
     (ROWS, 256, true),
     (ROWS, 32, false),

@@ -59,7 +59,8 @@ fn every_type_is_reduced_by_every_reduction() {
 fn half_precision_is_summed_in_floats_and_rounded_once() {
     let device = Device::new();
     let ranks = ranks(&device, 3);
-    // In half precision itself, 1 would be lost twice; and numbers of all sizes come back as they were.
+    // In half precision itself, 1 would be lost twice; and numbers of all sizes come back as they
+    // were.
     let sizes = [
         2048.0, 65504.0, 6.1e-5, 3.0e-7, 5.96e-8, -1.5, 0.0, 1023.0e-7,
     ];

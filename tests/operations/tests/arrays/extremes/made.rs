@@ -79,8 +79,8 @@ fn sizes_within_scopes() -> Result<()> {
     })
 }
 
-/// Holds ranges from every number to every other one at every step against the same computed with wide
-/// ones.
+/// Holds ranges from every number to every other one at every step against the same computed with
+/// wide ones.
 macro_rules! check_ranges {
     ($failures:ident, $($type:ident)+) => {
         $(

@@ -1,5 +1,5 @@
-//! Extreme lengths, steps, counts and numbers: every operation gives the shape that NumPy would, or the
-//! error that the contract names, and computes with them without overflowing.
+//! Extreme lengths, steps, counts and numbers: every operation gives the shape that NumPy would, or
+//! the error that the contract names, and computes with them without overflowing.
 //!
 //! What is expected is computed here with numbers of twice the width.
 
@@ -22,7 +22,8 @@ const MAX: usize = isize::MAX as usize;
 /// What the device of these tests may reserve: enough for every result that is small.
 const LIMIT_BYTES: u128 = 64 << 20;
 
-/// Arrays of no elements whose other lengths multiply to what just fits, and a few of some elements.
+/// Arrays of no elements whose other lengths multiply to what just fits, and a few of some
+/// elements.
 const SHAPES: &[&[usize]] = &[
     &[],
     &[0],
@@ -68,8 +69,8 @@ const NUMBERS: &[isize] = &[
 /// What an operation must answer.
 #[derive(Debug)]
 enum Expected {
-    /// An array of these lengths, or `InvalidShape` where no array can have them, or `OutOfMemory` where
-    /// the device cannot.
+    /// An array of these lengths, or `InvalidShape` where no array can have them, or `OutOfMemory`
+    /// where the device cannot.
     Shape(Vec<u128>),
     /// The same for a view, which takes no memory.
     View(Vec<u128>),
@@ -101,7 +102,8 @@ fn without(shape: &[usize], axis: usize) -> Vec<u128> {
     shape
 }
 
-/// Whether an array of elements of so many bytes may have these lengths, and how many bytes it takes.
+/// Whether an array of elements of so many bytes may have these lengths, and how many bytes it
+/// takes.
 fn size_bytes(shape: &[u128], element_bytes: usize) -> Option<u128> {
     let most = MAX as u128;
     let mut lengths = shape.iter().filter(|&&length| length > 0);

@@ -1,8 +1,8 @@
 //! The disk cache of compiled kernels, so that a second run compiles none.
 //!
-//! A file is named by a digest of everything that its image depends on, and begins with a digest of the image:
-//! a damaged file counts as missing. Files are written under a temporary name and renamed, so no reader sees a
-//! partial one. Errors of the cache are ignored: they only cost time.
+//! A file is named by a digest of everything that its image depends on, and begins with a digest of
+//! the image: a damaged file counts as missing. Files are written under a temporary name and
+//! renamed, so no reader sees a partial one. Errors of the cache are ignored: they only cost time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,8 @@ const DIGEST_BYTES: usize = 32;
 const FORMAT: &str = "cachescope kernel 1";
 
 impl CacheKey {
-    /// The key of `text`, compiled by this version with these options. The compiler gets no other input.
+    /// The key of `text`, compiled by this version with these options. The compiler gets no other
+    /// input.
     pub(super) fn of_kernel(version: &str, options: &[String], text: &str) -> Self {
         let options = options.iter().map(String::as_str);
         let parts = [FORMAT, version].into_iter().chain(options).chain([text]);
@@ -50,8 +51,8 @@ impl CacheKey {
 }
 
 impl DiskCache {
-    /// `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's cache directory; an empty variable disables
-    /// the cache.
+    /// `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's cache directory; an empty
+    /// variable disables the cache.
     pub(super) fn of_environment() -> Self {
         let folder = match std::env::var_os("CACHESCOPE_KERNEL_CACHE") {
             Some(folder) if folder.is_empty() => None,

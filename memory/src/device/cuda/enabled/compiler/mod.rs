@@ -45,8 +45,8 @@ impl Compiler {
         Ok(image)
     }
 
-    /// Why a driver for CUDA `driver` (as it counts, 12040 for 12.4) may not load what was compiled: it takes the code of
-    /// compilers of its own major version, and no later one's.
+    /// Why a driver for CUDA `driver` (as it counts, 12040 for 12.4) may not load what was
+    /// compiled: it takes the code of compilers of its own major version, and no later one's.
     pub(super) fn mismatch(&self, driver: i32) -> Option<String> {
         let nvrtc = self.nvrtc.get()?;
         nvrtc.is_beyond(driver).then(|| {
@@ -74,7 +74,8 @@ fn has_compiler() -> bool {
     told.is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Compiles `sources` for every supported architecture, if the compiler is installed; needs no GPU. For tests.
+/// Compiles `sources` for every supported architecture, if the compiler is installed; needs no GPU.
+/// For tests.
 ///
 /// # Panics
 ///
@@ -103,7 +104,8 @@ pub fn compile_for_all(sources: &[KernelSource]) {
     }
 }
 
-/// The PTX of `source` for the virtual architecture of that number, if the compiler is installed; needs no GPU. For tests.
+/// The PTX of `source` for the virtual architecture of that number, if the compiler is installed;
+/// needs no GPU. For tests.
 ///
 /// # Panics
 ///

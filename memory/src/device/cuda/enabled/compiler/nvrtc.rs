@@ -45,7 +45,8 @@ pub(super) enum CompileTarget {
 }
 
 impl CompileTarget {
-    /// All compiler options. The key of the disk cache contains them, so options must be set only here.
+    /// All compiler options. The key of the disk cache contains them, so options must be set only
+    /// here.
     pub(super) fn options(self) -> [String; 4] {
         [
             self.architecture(),
@@ -65,8 +66,8 @@ impl CompileTarget {
     }
 }
 
-/// The target for `capability`: its own code if it is one of `architectures`, else PTX of the latest earlier
-/// one.
+/// The target for `capability`: its own code if it is one of `architectures`, else PTX of the
+/// latest earlier one.
 fn target(architectures: &[i32], (major, minor): (u32, u32)) -> CompileTarget {
     let own = (major * 10 + minor) as i32;
     if architectures.contains(&own) {
@@ -86,7 +87,8 @@ impl Nvrtc {
             return Err(missing("it was not found"));
         }
         for symbol in SYMBOLS {
-            // SAFETY: the library is there, as checked above; only the address of the symbol is used.
+            // SAFETY: the library is there, as checked above; only the address of the symbol is
+            // used.
             if unsafe { sys::culib().get::<*const ()>(symbol) }.is_err() {
                 let symbol = String::from_utf8_lossy(&symbol[..symbol.len() - 1]);
                 return Err(missing(&format!(

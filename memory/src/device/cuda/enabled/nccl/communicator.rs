@@ -1,4 +1,5 @@
-//! A communicator whose calls do not block: each is asked for until it is no longer in progress, or for too long.
+//! A communicator whose calls do not block: each is asked for until it is no longer in progress, or
+//! for too long.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fmt;
@@ -26,12 +27,13 @@ const PAUSE: Duration = Duration::from_micros(100);
 
 /// One rank of a communicator, on its device.
 ///
-/// Whatever fails ends it, by an abort: its peers would wait for this rank for ever, and what was asked for might still
-/// begin when its memory is another's. So every later call fails, with the reason.
+/// Whatever fails ends it, by an abort: its peers would wait for this rank for ever, and what was
+/// asked for might still begin when its memory is another's. So every later call fails, with the
+/// reason.
 ///
-/// A drop does not wait. It destroys the communicator where the streams are done with its calls, and aborts it where they
-/// are not: to wait for peers is for whoever synchronises the streams. Of what graphs
-/// run it does not know.
+/// A drop does not wait. It destroys the communicator where the streams are done with its calls,
+/// and aborts it where they are not: to wait for peers is for whoever synchronises the streams. Of
+/// what graphs run it does not know.
 pub struct Communicator {
     shared: Arc<Shared>,
 }
@@ -54,7 +56,8 @@ struct Shared {
     timeout: Duration,
     /// Held from a call until it is no longer in progress: NCCL takes no other one meanwhile.
     calls: Mutex<()>,
-    /// Held for one function of the library at a time, so that an abort comes between two questions.
+    /// Held for one function of the library at a time, so that an abort comes between two
+    /// questions.
     state: Mutex<State>,
     /// Behind the last call on each stream.
     marks: Mutex<Vec<Mark>>,
@@ -134,13 +137,14 @@ impl Communicator {
         Arc::ptr_eq(&self.shared.context, context)
     }
 
-    /// Gives a call to a stream, and waits until the stream has it. `is_captured` says whether a graph gets it instead.
+    /// Gives a call to a stream, and waits until the stream has it. `is_captured` says whether a
+    /// graph gets it instead.
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this communicator's device that is as long as the call says. Outside the
-    /// stream's order nothing else may write what is read, or use what is written. The stream is of that device too, and
-    /// lives as long as this.
+    /// The addresses must be of memory of this communicator's device that is as long as the call
+    /// says. Outside the stream's order nothing else may write what is read, or use what is
+    /// written. The stream is of that device too, and lives as long as this.
     pub(in super::super) unsafe fn run(
         &self,
         (stream, is_captured): (CUstream, bool),
@@ -163,8 +167,8 @@ impl Communicator {
         marked.inspect_err(|failure| shared.end(&failure.to_string()))
     }
 
-    /// Makes communicators of those ranks that name one color, which are ordered by their keys, then as they were. All
-    /// ranks must call it; those that name no color get none.
+    /// Makes communicators of those ranks that name one color, which are ordered by their keys,
+    /// then as they were. All ranks must call it; those that name no color get none.
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Self>> {
         let (shared, attempting) = (&*self.shared, "splitting the communicator");
         let numbers = (
@@ -180,12 +184,14 @@ impl Communicator {
         };
         let _calls = shared.calls.lock();
         shared.context.run(attempting, |_| Ok(()))?;
-        // The library may write the handle as long as the call is in progress: where that does not end, it is never freed.
+        // The library may write the handle as long as the call is in progress: where that does not
+        // end, it is never freed.
         let made: &'static mut RawHandle<sys::ncclComm> =
             Box::leak(Box::new(RawHandle(ptr::null_mut())));
         let place: *mut RawHandle<sys::ncclComm> = made;
         shared.call(attempting, |functions, handle| {
-            // SAFETY: the place lives for ever, and its type is that of a handle; the configuration is writable.
+            // SAFETY: the place lives for ever, and its type is that of a handle; the configuration
+            // is writable.
             unsafe { functions.split(handle, color_number, key, place.cast(), &mut config()) }
         })?;
         shared.settle(attempting)?;
@@ -238,13 +244,14 @@ impl Communicator {
         })
     }
 
-    /// Ends the communicator: the streams of all ranks go on without what has not been done, and every later call fails.
+    /// Ends the communicator: the streams of all ranks go on without what has not been done, and
+    /// every later call fails.
     pub fn abort(&self) {
         self.shared.end("it was aborted");
     }
 
-    /// Registers memory, so that peers read and write it where it stands. It must be of one allocation, and stay until
-    /// the registration is dropped.
+    /// Registers memory, so that peers read and write it where it stands. It must be of one
+    /// allocation, and stay until the registration is dropped.
     pub fn register(&self, address: DevicePtr, bytes: u64) -> Result<Registration> {
         let (shared, attempting) = (&*self.shared, "registering memory");
         let _calls = shared.calls.lock();
@@ -320,7 +327,8 @@ impl Shared {
     fn ask(&self, attempting: &str) -> Result<LibraryResult> {
         self.with_handle(attempting, |functions, handle| {
             let mut status: c_uint = 0;
-            // SAFETY: `status` is writable and as large as the library's enumeration, and the handle is a communicator's.
+            // SAFETY: `status` is writable and as large as the library's enumeration, and the
+            // handle is a communicator's.
             unsafe { functions.async_error(handle, &mut status) }?;
             match status {
                 0 => Ok(()),
@@ -348,7 +356,8 @@ impl Shared {
             return;
         };
         self.context.discard(|_| {
-            // SAFETY: the handle is a communicator's, and nobody uses it from here on, as the state is locked.
+            // SAFETY: the handle is a communicator's, and nobody uses it from here on, as the state
+            // is locked.
             let _ = unsafe { self.functions.abort(handle.0) };
             Ok(())
         });
@@ -398,7 +407,8 @@ impl Drop for Communicator {
         }
         let mut state = shared.state.lock();
         if let State::Alive(handle) = &*state {
-            // SAFETY: the handle is a communicator's, and nobody uses it from here on, as the state is locked.
+            // SAFETY: the handle is a communicator's, and nobody uses it from here on, as the state
+            // is locked.
             let _ = unsafe { shared.functions.destroy(handle.0) };
             *state = State::Ended("it was dropped".to_owned());
         }

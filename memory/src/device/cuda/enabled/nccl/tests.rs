@@ -12,7 +12,8 @@ use crate::error::ErrorKind;
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(50);
 
-/// Runs a function on so many ranks at once; returns nothing where there are not so many devices, or no NCCL.
+/// Runs a function on so many ranks at once; returns nothing where there are not so many devices,
+/// or no NCCL.
 fn on_ranks<T: Send>(
     count: usize,
     run: impl Fn(&Cuda, Communicator) -> Result<T> + Sync,
@@ -21,7 +22,8 @@ fn on_ranks<T: Send>(
         println!("skipped: there are no {count} CUDA devices, or there is no NCCL");
         return None;
     }
-    // One test at a time: to release memory waits for a device's streams, those that other ranks wait on among them.
+    // One test at a time: to release memory waits for a device's streams, those that other ranks
+    // wait on among them.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock();
     let id = Cuda::new_nccl_id().unwrap();
@@ -73,7 +75,8 @@ fn communicate(
         target,
         count,
     };
-    // SAFETY: the tests' memory is as long as the call says, and used in the order of stream 0 alone.
+    // SAFETY: the tests' memory is as long as the call says, and used in the order of stream 0
+    // alone.
     unsafe { cuda.communicate(communicator, StreamId(0), &call) }
 }
 

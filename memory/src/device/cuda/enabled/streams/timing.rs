@@ -12,7 +12,8 @@ use crate::device::cuda::enabled::error::DriverResult;
 use crate::device::{StreamId, TimeMark, TimeSpan};
 use crate::error::Result;
 
-/// The driver tells times as `f32` of milliseconds: within this time it is exact to less than its own step of 0.5 µs.
+/// The driver tells times as `f32` of milliseconds: within this time it is exact to less than its
+/// own step of 0.5 µs.
 const LONGEST_FROM_BASE: Duration = Duration::from_secs(4);
 
 type TimedEvent = RawHandle<CUevent_st>;
@@ -81,7 +82,8 @@ impl Timing {
 }
 
 impl StreamTable {
-    /// Begins to tell times, from one that the device is asked for now. Waits for a new stream, with nothing before it.
+    /// Begins to tell times, from one that the device is asked for now. Waits for a new stream,
+    /// with nothing before it.
     pub(in crate::device::cuda::enabled) fn begin_timing(&self) -> Result<()> {
         if self.capture.is_by_this_thread() {
             return Ok(());
@@ -145,8 +147,8 @@ impl StreamTable {
         Ok(Some(mark))
     }
 
-    /// When the device came from one mark to the other; `None` where it did not yet. After anything else the marks are
-    /// given back.
+    /// When the device came from one mark to the other; `None` where it did not yet. After anything
+    /// else the marks are given back.
     pub(in crate::device::cuda::enabled) fn take_times(
         &self,
         [begin, end]: [TimeMark; 2],
