@@ -67,7 +67,8 @@ pub mod prelude {
 }
 
 /// The node types of expressions, as they appear in compiler errors; not for direct use.
-#[doc(hidden)]
+// Hidden from rustdoc alone: the compiler would write the types of a hidden module with their paths.
+#[cfg_attr(doc, doc(hidden))]
 pub mod nodes {
     #[doc(hidden)]
     pub use crate::ops::nodes::*;

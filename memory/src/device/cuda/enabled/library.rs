@@ -234,7 +234,7 @@ mod tests {
         let error = failure(2).of("cuda:0", "this");
         assert_eq!(
             error.to_string(),
-            "cuda:0: this: cuthisRun failed with CUTHIS_ALLOC_FAILED"
+            "cuda:0: this: cuthisRun failed with CUTHIS_ALLOC_FAILED [CS0700]"
         );
     }
 }
