@@ -39,7 +39,11 @@ const DEFERRED: &str =
 const LATER: &str = "there, a bad index is told by the next call that waits";
 const EARLY: &str = "a real device may have done the work before anybody looks whether it has";
 
-const POOLS: Run = CUDA.without(&[
+/// One test at a time: all share one context, and a release waits for all of its streams, those that
+/// another test holds back among them.
+const ALONE: Run = CUDA.serial();
+
+const POOLS: Run = ALONE.without(&[
     (
         "kinds::a_stream_ordered_pool_is_the_drivers_own",
         "the host has no such pool",
@@ -51,10 +55,8 @@ const POOLS: Run = CUDA.without(&[
     ("blocks::used_and_free_are_the_total_at_all_times", DEFERRED),
 ]);
 
-/// One test at a time: all share one context, and a release waits for all of its streams, those
-/// that another test holds back among them.
-const STREAMS: Run = GUARDED
-    .serial()
+const STREAMS: Run = ALONE
+    .with(&[MEMORY, GUARD])
     .without(&[("panics::", "a kernel does not panic")])
     .without_on_hardware(&[
         ("pending::a_block_is_pending_while", EARLY),
