@@ -1,16 +1,16 @@
-//! The elementwise functions of arrays, one row each; whatever there is of a function follows from
+//! The elementwise functions of arrays, one row each. Everything about a function is generated from
 //! its row.
 //!
 //! `functions!(callback …)` calls the macro `callback` with `…`, the name of the pass, and all
-//! rows. The callbacks declare the mathematics (`Real`), the operations and their methods
-//! ([`ops::elementwise`](crate::ops)), and what `elementwise!` accepts; the tests of accuracy, of
-//! the two evaluators of the host, of the CUDA text and of the agreement with NumPy include this
-//! file and are callbacks too.
+//! rows. Callbacks declare the mathematics (`Real`), the operations and their methods
+//! ([`ops::elementwise`](crate::ops)), and the functions that `elementwise!` accepts. Tests include
+//! this file as well. Their callbacks check the accuracy, the two evaluators of the host, the CUDA
+//! text and the agreement with NumPy.
 //!
-//! A row is `/// sentence  name Type(arguments) kind as [aliases] { … }`. An argument is of the
-//! array's element type unless it names another. `elementwise!` knows a function by its name and
-//! its aliases. The kind says for which elements the function is, what it is computed in, and what
-//! it gives:
+//! A row is `/// sentence name Type(arguments) kind as [aliases] { … }`. An argument has the
+//! array's element type unless it names another. `elementwise!` accepts the name of a function and
+//! its aliases. The kind determines the element types, the type of the computation and the type of
+//! the result:
 //!
 //! | kind | elements | computed in | result |
 //! |---|---|---|---|
@@ -26,461 +26,469 @@
 //! | `compare` | `Element` | their own type | `bool` |
 //! | `equality` | `AnyElement` | their own type | `bool` |
 //!
-//! Inside stand, in this order:
+//! The body of a row contains, in this order:
 //!
-//! - `host`: the host form; of a `float` or a `power`, those of `f32` and `f64`, by the functions
-//!   of [`math`](crate::array::scalar::math) and of the standard library;
-//! - `rare`, of a `float`: from which size on an argument is rare, see
+//! - `host`: the host form. A `float` or a `power` has one for `f32` and one for `f64`, written
+//!   with the functions of [`math`](crate::array::scalar::math) and of the standard library;
+//! - `rare`, of a `float`: the size from which on an argument is rare, see
 //!   [`Pass`](crate::array::scalar::pass::Pass);
-//! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`; where it names another function than
-//!   CUDA's own, that one stands in `ops/cuda/prelude/functions.cuh`;
+//! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`; any function that it names is CUDA's
+//!   own or defined in `ops/cuda/prelude/functions.cuh`;
 //! - `example`: the operands and the result of the documentation's example; an operand in
-//!   parentheses is one value;
-//! - `exact`, of a `float` or a `power`: the function in `f64`, precise enough to hold `f32`
-//!   against;
-//! - `ulps`, of a `float` or a `power`: the largest error in units in the last place: of `f32` on
-//!   the host; of `f64` there, for arguments up to a size, unless the standard library computes it;
-//!   of `f32` on CUDA. That is what the CUDA programming guide states ("Mathematical Functions",
-//!   CUDA 12), which counts from the number that is nearest to the exact one: half a unit more from
-//!   that.
+//!   parentheses is a scalar;
+//! - `exact`, of a `float` or a `power`: the function in `f64`, as the reference for the errors of
+//!   `f32`;
+//! - `ulps`, of a `float` or a `power`: the largest errors in units in the last place. `f32` is the
+//!   error on the host. `f64` is the error on the host for arguments up to a size; it is left out
+//!   where the standard library computes the function. `cuda` is the error of `f32` on CUDA. The
+//!   CUDA programming guide ("Mathematical Functions", CUDA 12) counts from the number nearest to
+//!   the exact result; `cuda` counts from the exact result, and is half a unit more.
 //!
-//! Operators, `cast` and `select`, which are no methods or have other signatures, are declared in
-//! `ops/elementwise`.
+//! Operators, `cast` and `select` are declared in `ops/elementwise`, because they are no methods or
+//! have other signatures.
 
 macro_rules! functions {
     ($callback:ident $($given:tt)*) => { $callback! { $($given)* pass
 
-        /// The negative of each element; integers wrap.
+        /// Returns the negative of each element; integers wrap.
         neg Negated(x) number {
             host: x.negated(); cuda: "cs_neg(a)";
             example: i32 [1, -2] => [-1, 2];
         }
 
-        /// The absolute value of each element; of the lowest integer, itself. Of −0 that is 0. Of
-        /// complex numbers it is real, and does not overflow on the way.
+        /// Returns the absolute value of each element. The lowest integer stays itself, and −0
+        /// becomes 0. The absolute value of a complex number is real; its computation does not
+        /// overflow unless the result does.
         abs Abs(x) part {
             host: x.magnitude(); cuda: "cs_abs(a)";
             example: i32 [3, -2] => [3, 2];
         }
 
-        /// The real part of each element; of real numbers, the number.
+        /// Returns the real part of each element. A real number stays as it is.
         re Re(x) part {
             host: x.re(); cuda: "cs_re(a)";
             example: f32 [1.5, -2.0] => [1.5, -2.0];
         }
 
-        /// The imaginary part of each element; of real numbers, 0.
+        /// Returns the imaginary part of each element. For a real number it is 0.
         im Im(x) part {
             host: x.im(); cuda: "cs_im(a)";
             example: f32 [1.5, -2.0] => [0.0, 0.0];
         }
 
-        /// The complex conjugate of each element, with the negative imaginary part; of real
-        /// numbers, the number.
+        /// Returns the complex conjugate of each element, which has the negative imaginary part. A
+        /// real number stays as it is.
         conj Conj(x) number {
             host: x.conjugate(); cuda: "cs_conj(a)";
             example: f32 [1.5, -2.0] => [1.5, -2.0];
         }
 
-        /// 1 where an element is above 0, −1 where it is below, and 0 where it is 0 or −0; NaN
-        /// stays.
+        /// Returns 1 for each element above 0, −1 for each below 0, and 0 for 0 and −0. NaN stays
+        /// NaN.
         sign Sign(x) real {
             host: x.sign(); cuda: "cs_sign(a)";
             example: f32 [-2.5, 3.0] => [-1.0, 1.0];
         }
 
-        /// The square of each element.
+        /// Returns the square of each element.
         square Square(x) number {
             host: x.times(x); cuda: "cs_mul(a, a)";
             example: i32 [3, -2] => [9, 4];
         }
 
-        /// Each element times the second one plus the third. It is rounded once, whatever the
-        /// processor, and `f16` and `bf16` go by way of `f32`; integers wrap.
+        /// Multiplies each element by the second operand and adds the third. The result is rounded
+        /// once on every processor; `f16` and `bf16` are computed in `f32`. Integers wrap.
         mul_add MulAdd(x, factor, addend) number {
             host: x.times_plus(factor, addend); cuda: "cs_mul_add(a, b, c)";
             example: f32 [2.0, 3.0], [4.0, 5.0], [0.5, 1.0] => [8.5, 16.0];
         }
 
-        /// Each element where it is above 0, and 0 elsewhere; NaN stays.
+        /// Returns each element that is above 0, and 0 for the others. NaN stays NaN.
         relu Relu(x) real {
             host: if x < T::zero() { T::zero() } else { x }; cuda: "a < 0 ? 0 : a";
             example: f32 [-1.5, 2.0] => [0.0, 2.0];
         }
 
-        /// The larger of each pair of elements; NaN where either is NaN, as NumPy's `maximum`. Of
-        /// two that are equal each gets half of the gradient.
+        /// Returns the larger of each pair of elements, or NaN if either is NaN, like NumPy's
+        /// `maximum`. If the two are equal, each gets half of the gradient.
         maximum Maximum(x, y) ordered as [max] {
             host: math::maximum(x, y); cuda: "(a >= b || a != a) ? a : b";
             example: f32 [1.0, 5.0], [4.0, 2.0] => [4.0, 5.0];
         }
 
-        /// The smaller of each pair of elements; NaN where either is NaN, as NumPy's `minimum`. Of
-        /// two that are equal each gets half of the gradient.
+        /// Returns the smaller of each pair of elements, or NaN if either is NaN, like NumPy's
+        /// `minimum`. If the two are equal, each gets half of the gradient.
         minimum Minimum(x, y) ordered as [min] {
             host: math::minimum(x, y); cuda: "(a <= b || a != a) ? a : b";
             example: f32 [1.0, 5.0], [4.0, 2.0] => [1.0, 2.0];
         }
 
-        /// Each element, or the bound that it lies beyond: first no less than the low one, then no
-        /// more than the high one, which wins where they cross. NaN in any of the three gives NaN,
-        /// as NumPy's `clip`. The gradient of an element that equals a bound goes to the element.
+        /// Limits each element to the range between a low and a high bound. The low bound is
+        /// applied first, so the high one wins where they cross. If any of the three is NaN, the
+        /// result is NaN, like NumPy's `clip`. If an element equals a bound, the element gets the
+        /// gradient.
         clamp Clamp(x, low, high) real {
             host: math::minimum(math::maximum(x, low), high); cuda: "cs_min(cs_max(a, b), c)";
             example: f32 [-3.0, 0.5], (-1.0), (1.0) => [-1.0, 0.5];
         }
 
-        /// Whether the elements of each pair are equal; `==` between arrays gives one `bool`
-        /// instead.
+        /// Returns whether the elements of each pair are equal. Unlike this function, `==` between
+        /// arrays gives one `bool`.
         eq Equal(x, y) equality {
             host: x == y; cuda: "a == b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, true];
         }
 
-        /// Whether the elements of each pair differ.
+        /// Returns whether the elements of each pair differ.
         ne NotEqual(x, y) equality {
             host: x != y; cuda: "a != b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, false];
         }
 
-        /// Whether the left element of each pair is less.
+        /// Returns whether the left element of each pair is less than the right one.
         lt Less(x, y) compare {
             host: x < y; cuda: "a < b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, false];
         }
 
-        /// Whether the left element of each pair is less, or both are equal.
+        /// Returns whether the left element of each pair is less than or equal to the right one.
         le LessEqual(x, y) compare {
             host: x <= y; cuda: "a <= b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [true, true];
         }
 
-        /// Whether the left element of each pair is greater.
+        /// Returns whether the left element of each pair is greater than the right one.
         gt Greater(x, y) compare {
             host: x > y; cuda: "a > b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, false];
         }
 
-        /// Whether the left element of each pair is greater, or both are equal.
+        /// Returns whether the left element of each pair is greater than or equal to the right one.
         ge GreaterEqual(x, y) compare {
             host: x >= y; cuda: "a >= b";
             example: f32 [1.0, 5.0], [4.0, 5.0] => [false, true];
         }
 
-        /// Whether both elements of each pair hold; of integers, the bits that both have, as
-        /// NumPy's `bitwise_and`. The operator `&` is the same.
+        /// Returns the logical AND of each pair of `bool`s, or the bitwise AND of each pair of
+        /// integers, like NumPy's `bitwise_and`. The operator `&` does this too.
         and And(x, y) bits {
             host: x & y; cuda: "a & b";
             example: bool [true, true], [true, false] => [true, false];
         }
 
-        /// Whether any element of each pair holds; of integers, the bits that any has, as NumPy's
-        /// `bitwise_or`. The operator `|` is the same.
+        /// Returns the logical OR of each pair of `bool`s, or the bitwise OR of each pair of
+        /// integers, like NumPy's `bitwise_or`. The operator `|` does this too.
         or Or(x, y) bits {
             host: x | y; cuda: "a | b";
             example: bool [true, false], [true, false] => [true, false];
         }
 
-        /// Whether one element of each pair holds and the other does not; of integers, the bits
-        /// that one of them has, as NumPy's `bitwise_xor`. The operator `^` is the same.
+        /// Returns the logical XOR of each pair of `bool`s, or the bitwise XOR of each pair of
+        /// integers, like NumPy's `bitwise_xor`. The operator `^` does this too.
         xor Xor(x, y) bits {
             host: x ^ y; cuda: "a ^ b";
             example: bool [true, true], [true, false] => [false, true];
         }
 
-        /// Whether each element does not hold; of integers, the bits that it lacks, as NumPy's
-        /// `invert`: −1 − x where they are signed. The operator `!` is the same.
+        /// Returns the logical NOT of each `bool`, or the bitwise NOT of each integer, like NumPy's
+        /// `invert`. For a signed integer x that is −1 − x. The operator `!` does this too.
         not Not(x) bits {
             host: !x; cuda: "cs_not(a)";
             example: bool [true, false] => [false, true];
         }
 
-        /// The bits of each element, so many places higher; 0 where that is as many as it has bits,
-        /// or more, or a negative number, as NumPy's `left_shift`. The operator `<<` is the same.
+        /// Shifts the bits of each element left by a number of places, like NumPy's `left_shift`.
+        /// If that number is negative, or not less than the number of bits, the result is 0. The
+        /// operator `<<` does this too.
         shl Shl(x, places) integer {
             host: x.left_shift(places); cuda: "cs_left_shift(a, b)";
             example: i32 [1, 3], [4, 40] => [16, 0];
         }
 
-        /// The bits of each element, so many places lower, with the sign; where that is as many as
-        /// it has bits, or more, or a negative number, 0 of positive elements and −1 of negative
-        /// ones, as NumPy's `right_shift`. The operator `>>` is the same.
+        /// Shifts the bits of each element right by a number of places and keeps the sign, like
+        /// NumPy's `right_shift`. If that number is negative, or not less than the number of bits,
+        /// the result is −1 for a negative element and 0 for any other. The operator `>>` does this
+        /// too.
         shr Shr(x, places) integer {
             host: x.right_shift(places); cuda: "cs_right_shift(a, b)";
             example: i32 [-16, 3], [2, 40] => [-4, 0];
         }
 
-        /// Each integer to the power of the other one. It wraps; a negative exponent, which NumPy
-        /// refuses, gives the whole part: 0, but of 1 and −1, whose powers are 1 and −1.
-        /// [`powi`](Self::powi) takes an `i32` for all elements, and [`powf`](Self::powf) is for
-        /// floats.
+        /// Raises each integer to the power of the other one; the result wraps. NumPy rejects
+        /// negative exponents; here they give the integer part, which is 0 except for the bases 1
+        /// and −1, whose powers are 1 and −1. [`powi`](Self::powi) takes `i32` exponents, and
+        /// [`powf`](Self::powf) is for floats.
         pow Pow(x, exponent) integer {
             host: x.power(exponent); cuda: "cs_pow(a, b)";
             example: i32 [2, -3], [10, 3] => [1024, -27];
         }
 
-        /// Whether each element is NaN.
+        /// Returns whether each element is NaN.
         is_nan IsNan(x) test {
             host: num_traits::Float::is_nan(x); cuda: "a != a";
             example: f32 [f32::NAN, 1.0] => [true, false];
         }
 
-        /// One divided by each element.
+        /// Returns the reciprocal of each element.
         recip Recip(x) float {
             host: x.recip(), x.recip(); cuda: "1 / a";
             example: f32 [2.0, -4.0] => [0.5, -0.25];
             exact: 1.0 / x; ulps: f32 0.5, cuda 0.5;
         }
 
-        /// The square root of each element; NaN below 0.
+        /// Returns the square root of each element; NaN below 0.
         sqrt Sqrt(x) float {
             host: x.sqrt(), x.sqrt(); cuda: "sqrt(a)";
             example: f32 [4.0, 2.25] => [2.0, 1.5];
             exact: x.sqrt(); ulps: f32 0.5, cuda 0.5;
         }
 
-        /// One divided by the square root of each element; NaN below 0.
+        /// Returns the reciprocal of the square root of each element; NaN below 0.
         rsqrt Rsqrt(x) float {
             host: 1.0 / x.sqrt(), 1.0 / x.sqrt(); cuda: "rsqrt(a)";
             example: f32 [4.0, 0.25] => [0.5, 2.0];
             exact: 1.0 / x.sqrt(); ulps: f32 1.5, cuda 2.5;
         }
 
-        /// The cube root of each element, which has its sign.
+        /// Returns the cube root of each element, which has the element's sign.
         cbrt Cbrt(x) float {
             host: power::cbrt_f32(pass, x), power::cbrt_f64(pass, x); cuda: "cbrt(a)";
             example: f32 [27.0, -0.125] => [3.0, -0.5];
             exact: x.cbrt(); ulps: f32 0.51, f64 1.5 up to 1e300, cuda 1.5;
         }
 
-        /// *e* to the power of each element.
+        /// Returns *e* to the power of each element.
         exp Exp(x) float {
             host: exp::exp_f32(pass, x), exp::exp_f64(pass, x); cuda: "exp(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [1.0, 0.0];
             exact: x.exp(); ulps: f32 1.1, f64 1.5 up to 750.0, cuda 2.5;
         }
 
-        /// 2 to the power of each element.
+        /// Returns 2 to the power of each element.
         exp2 Exp2(x) float {
             host: exp::exp2_f32(pass, x), exp::exp2_f64(pass, x); cuda: "exp2(a)";
             example: f32 [3.0, -0.5] => [8.0, std::f32::consts::FRAC_1_SQRT_2];
             exact: x.exp2(); ulps: f32 1.0, f64 1.5 up to 1100.0, cuda 2.5;
         }
 
-        /// *e* to the power of each element, less 1; accurate near 0 too.
+        /// Returns *e* to the power of each element, minus 1; accurate near 0 too.
         exp_m1 ExpM1(x) float {
             host: exp::exp_m1_f32(pass, x), exp::exp_m1_f64(pass, x); cuda: "expm1(a)";
             example: f32 [1e-10, f32::NEG_INFINITY] => [1e-10, -1.0];
             exact: x.exp_m1(); ulps: f32 0.51, f64 2.0 up to 750.0, cuda 1.5;
         }
 
-        /// The natural logarithm of each element; NaN below 0.
+        /// Returns the natural logarithm of each element; NaN below 0.
         ln Ln(x) float {
             host: log::ln_f32(pass, x), log::ln_f64(pass, x); cuda: "log(a)";
             example: f32 [1.0, 0.0] => [0.0, f32::NEG_INFINITY];
             exact: x.ln(); ulps: f32 1.0, f64 1.5 up to 1e300, cuda 1.5;
         }
 
-        /// The natural logarithm of 1 plus each element; accurate near 0 too, NaN below −1.
+        /// Returns the natural logarithm of 1 plus each element; accurate near 0 too, NaN below −1.
         log1p Log1p(x) float as [ln_1p] {
             host: log::log1p_f32(pass, x), log::log1p_f64(pass, x); cuda: "log1p(a)";
             example: f32 [1e-10, -1.0] => [1e-10, f32::NEG_INFINITY];
             exact: x.ln_1p(); ulps: f32 0.51, f64 2.0 up to 100.0, cuda 1.5;
         }
 
-        /// The logarithm of each element to base 2; NaN below 0.
+        /// Returns the logarithm of each element to base 2; NaN below 0.
         log2 Log2(x) float {
             host: log::log2_f32(pass, x), x.log2(); cuda: "log2(a)";
             example: f32 [8.0, 0.5] => [3.0, -1.0];
             exact: x.log2(); ulps: f32 0.51, cuda 1.5;
         }
 
-        /// The logarithm of each element to base 10; NaN below 0.
+        /// Returns the logarithm of each element to base 10; NaN below 0.
         log10 Log10(x) float {
             host: log::log10_f32(pass, x), x.log10(); cuda: "log10(a)";
             example: f32 [1000.0, 0.1] => [3.0, -1.0];
             exact: x.log10(); ulps: f32 0.51, cuda 2.5;
         }
 
-        /// Each element to the power of an integer, or of those of an array of `i32`. Powers of
-        /// integers wrap; those with a negative exponent, which NumPy refuses, are the whole part:
-        /// 0, but of 1 and −1, whose powers are 1 and −1.
+        /// Raises each element to the power of an `i32`, or of the matching element of an array of
+        /// `i32`. Powers of integers wrap. NumPy rejects negative exponents of integers; here they
+        /// give the integer part, which is 0 except for the bases 1 and −1, whose powers are 1 and
+        /// −1.
         powi Powi(x, exponent: i32) power {
             host: power::powi_f32(pass, x, exponent), power::powi_f64(x, exponent); rare: 64.0; cuda: "cs_powi(a, b)";
             example: f32 [2.0, -10.0], (3) => [8.0, -1000.0];
             exact: x.powf(f64::from(exponent)); ulps: f32 0.52, cuda 4.5;
         }
 
-        /// Each element to the power of the other one, as C's `pow`: NaN where a negative number
-        /// has an exponent that is not whole, and 1 where the exponent is 0.
+        /// Raises each element to the power of the other one, like C's `pow`. If a negative number
+        /// has an exponent that is not whole, the result is NaN; if the exponent is 0, it is 1.
         powf Powf(x, exponent) float {
             host: power::powf_f32(pass, x, exponent), x.powf(exponent); cuda: "pow(a, b)";
             example: f32 [2.0, 9.0], [10.0, 0.5] => [1024.0, 3.0];
             exact: x.powf(exponent); ulps: f32 0.52, cuda 4.5;
         }
 
-        /// The sine of each element, in radians.
+        /// Returns the sine of each element, in radians.
         sin Sin(x) float {
             host: trig::sin_f32(pass, x), trig::sin_f64(pass, x); rare: 1e5; cuda: "sin(a)";
             example: f32 [0.0, std::f32::consts::FRAC_PI_2] => [0.0, 1.0];
             exact: x.sin(); ulps: f32 1.6, f64 1.5 up to 1e6, cuda 2.5;
         }
 
-        /// The cosine of each element, in radians.
+        /// Returns the cosine of each element, in radians.
         cos Cos(x) float {
             host: trig::cos_f32(pass, x), trig::cos_f64(pass, x); rare: 1e5; cuda: "cos(a)";
             example: f32 [0.0, std::f32::consts::PI] => [1.0, -1.0];
             exact: x.cos(); ulps: f32 1.6, f64 1.5 up to 1e6, cuda 2.5;
         }
 
-        /// The tangent of each element, in radians.
+        /// Returns the tangent of each element, in radians.
         tan Tan(x) float {
             host: trig::tan_f32(pass, x), trig::tan_f64(pass, x); rare: 1e5; cuda: "tan(a)";
             example: f32 [0.0, -1.0] => [0.0, -1.5574077];
             exact: x.tan(); ulps: f32 3.9, f64 3.0 up to 1e6, cuda 4.5;
         }
 
-        /// The angle in radians whose sine is each element, from −π/2 to π/2; NaN beyond ±1.
+        /// Returns the angle in radians whose sine is each element, from −π/2 to π/2; NaN beyond
+        /// ±1.
         asin Asin(x) float {
             host: inverse::asin_f32(pass, x), x.asin(); cuda: "asin(a)";
             example: f32 [0.0, 1.0] => [0.0, std::f32::consts::FRAC_PI_2];
             exact: x.asin(); ulps: f32 0.51, cuda 2.5;
         }
 
-        /// The angle in radians whose cosine is each element, from 0 to π; NaN beyond ±1.
+        /// Returns the angle in radians whose cosine is each element, from 0 to π; NaN beyond ±1.
         acos Acos(x) float {
             host: inverse::acos_f32(pass, x), x.acos(); cuda: "acos(a)";
             example: f32 [1.0, -1.0] => [0.0, std::f32::consts::PI];
             exact: x.acos(); ulps: f32 0.51, cuda 2.5;
         }
 
-        /// The angle in radians whose tangent is each element, from −π/2 to π/2.
+        /// Returns the angle in radians whose tangent is each element, from −π/2 to π/2.
         atan Atan(x) float {
             host: inverse::atan_f32(pass, x), x.atan(); cuda: "atan(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, std::f32::consts::FRAC_PI_2];
             exact: x.atan(); ulps: f32 0.51, cuda 2.5;
         }
 
-        /// The angle in radians of the point (second, first), seen from the origin, from −π to π.
+        /// Returns the angle in radians of the point (second, first), seen from the origin, from −π
+        /// to π.
         atan2 Atan2(y, x) float {
             host: inverse::atan2_f32(pass, y, x), y.atan2(x); cuda: "atan2(a, b)";
             example: f32 [0.0, 1.0], [-1.0, 0.0] => [std::f32::consts::PI, std::f32::consts::FRAC_PI_2];
             exact: y.atan2(x); ulps: f32 0.52, cuda 3.5;
         }
 
-        /// The hyperbolic sine of each element.
+        /// Returns the hyperbolic sine of each element.
         sinh Sinh(x) float {
             host: hyperbolic::sinh_f32(pass, x), hyperbolic::sinh_f64(pass, x); cuda: "sinh(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [0.0, f32::NEG_INFINITY];
             exact: x.sinh(); ulps: f32 0.51, f64 3.0 up to 712.0, cuda 3.5;
         }
 
-        /// The hyperbolic cosine of each element.
+        /// Returns the hyperbolic cosine of each element.
         cosh Cosh(x) float {
             host: hyperbolic::cosh_f32(pass, x), hyperbolic::cosh_f64(pass, x); cuda: "cosh(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [1.0, f32::INFINITY];
             exact: x.cosh(); ulps: f32 0.51, f64 2.5 up to 712.0, cuda 2.5;
         }
 
-        /// The hyperbolic tangent of each element.
+        /// Returns the hyperbolic tangent of each element.
         tanh Tanh(x) float {
             host: hyperbolic::tanh_f32(pass, x), hyperbolic::tanh_f64(pass, x); cuda: "tanh(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, 1.0];
             exact: x.tanh(); ulps: f32 1.5, f64 3.0 up to 25.0, cuda 2.5;
         }
 
-        /// The number whose hyperbolic sine is each element.
+        /// Returns the number whose hyperbolic sine is each element.
         asinh Asinh(x) float {
             host: hyperbolic::asinh_f32(pass, x), hyperbolic::asinh_f64(pass, x); cuda: "asinh(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, f32::INFINITY];
-            // Near 0 the standard library's loses digits.
+            // Near 0 the function of the standard library loses digits.
             exact: if x.abs() < 1e-5 { x * (1.0 - x * x / 6.0) } else { x.asinh() }; ulps: f32 0.51, cuda 3.5;
         }
 
-        /// The number from 0 on whose hyperbolic cosine is each element; NaN below 1.
+        /// Returns the number, not below 0, whose hyperbolic cosine is each element; NaN below 1.
         acosh Acosh(x) float {
             host: hyperbolic::acosh_f32(pass, x), hyperbolic::acosh_f64(pass, x); cuda: "acosh(a)";
             example: f32 [1.0, f32::INFINITY] => [0.0, f32::INFINITY];
-            // Near 1 too.
+            // Near 1 the function of the standard library loses digits.
             exact: if x.abs() < 1.001 { (x - 1.0 + ((x - 1.0) * (x + 1.0)).sqrt()).ln_1p() } else { x.acosh() };
             ulps: f32 0.51, cuda 4.5;
         }
 
-        /// The number whose hyperbolic tangent is each element; NaN beyond ±1.
+        /// Returns the number whose hyperbolic tangent is each element; NaN beyond ±1.
         atanh Atanh(x) float {
             host: hyperbolic::atanh_f32(pass, x), hyperbolic::atanh_f64(pass, x); cuda: "atanh(a)";
             example: f32 [0.0, -1.0] => [0.0, f32::NEG_INFINITY];
             exact: if x.abs() < 1e-5 { x * (1.0 + x * x / 3.0) } else { x.atanh() }; ulps: f32 0.51, cuda 3.5;
         }
 
-        /// The largest whole number that is not above each element; the type stays, and −0 keeps
-        /// its sign.
+        /// Rounds each element down to a whole number. The type stays, and −0 keeps its sign.
         floor Floor(x) float {
             host: rounding::floor_f32(pass, x), rounding::floor_f64(pass, x); cuda: "floor(a)";
             example: f32 [1.5, -1.5] => [1.0, -2.0];
             exact: x.floor(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// The smallest whole number that is not below each element; the type stays, and −0 keeps
-        /// its sign.
+        /// Rounds each element up to a whole number. The type stays, and −0 keeps its sign.
         ceil Ceil(x) float {
             host: rounding::ceil_f32(pass, x), rounding::ceil_f64(pass, x); cuda: "ceil(a)";
             example: f32 [1.5, -1.5] => [2.0, -1.0];
             exact: x.ceil(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// The whole number nearest to each element, halves to the even one, as NumPy's `round`;
-        /// Rust's rounds them away from 0. The type stays, and −0 keeps its sign.
+        /// Rounds each element to the nearest whole number, and halves to the even one, like
+        /// NumPy's `round`; Rust's `round` rounds halves away from 0. The type stays, and −0 keeps
+        /// its sign.
         round Round(x) float {
             host: rounding::round_f32(pass, x), rounding::round_f64(pass, x); cuda: "rint(a)";
             example: f32 [2.5, -1.5] => [2.0, -2.0];
             exact: x.round_ties_even(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// The whole part of each element; the type stays, and −0 keeps its sign.
+        /// Rounds each element toward 0 to a whole number. The type stays, and −0 keeps its sign.
         trunc Trunc(x) float {
             host: rounding::trunc_f32(pass, x), rounding::trunc_f64(pass, x); cuda: "trunc(a)";
             example: f32 [1.5, -1.5] => [1.0, -1.0];
             exact: x.trunc(); ulps: f32 0.0, f64 0.0 up to 1e6, cuda 0.0;
         }
 
-        /// The error function of each element.
+        /// Returns the error function of each element.
         erf Erf(x) float {
             host: erf::erf_f32(pass, x), libm::erf(x); cuda: "erf(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, 1.0];
             exact: libm::erf(x); ulps: f32 0.52, cuda 2.5;
         }
 
-        /// The logistic function 1 / (1 + exp(−x)) of each element, without overflow on either
-        /// side.
+        /// Returns the logistic function 1 / (1 + exp(−x)) of each element, without overflow for
+        /// large elements of either sign.
         sigmoid Sigmoid(x) float {
             host: exp::sigmoid_f32(pass, x), exp::sigmoid_f64(pass, x); cuda: "cs_sigmoid(a)";
             example: f32 [0.0, f32::NEG_INFINITY] => [0.5, 0.0];
             exact: (if x < 0.0 { x.exp() } else { 1.0 }) / (1.0 + (-x.abs()).exp());
-            // On CUDA it is made of exp: products double what their factors' last places are off.
+            // On CUDA it is computed with exp; products double the errors of their factors in the
+            // last place.
             ulps: f32 2.7, f64 3.0 up to 750.0, cuda 6.0;
         }
 
-        /// Each element times the share of the normal distribution below it, x · (1 + erf(x / √2))
-        /// / 2: the exact form of Hendrycks and Gimpel (2016), not its approximation by tanh. Far
-        /// below 0 it keeps its relative accuracy and ends in −0.
+        /// Multiplies each element by the standard normal distribution function, which gives x · (1
+        /// + erf(x / √2)) / 2. This is the exact form of Hendrycks and Gimpel (2016), not its
+        /// approximation by tanh. Far below 0 the result keeps its relative accuracy, until it
+        /// becomes −0.
         gelu Gelu(x) float {
             host: erf::gelu_f32(pass, x), erf::gelu_f64(pass, x); cuda: "cs_gelu(a)";
             example: f32 [0.0, 20.0] => [0.0, 20.0];
             exact: if x < -40.0 {
                 -0.0
             } else {
-                // The slope of erfc makes good what the rounding of its argument lost.
+                // The slope of erfc corrects the rounding error of its argument.
                 let quotient = -x * std::f64::consts::FRAC_1_SQRT_2;
                 let lost = (-x).mul_add(std::f64::consts::FRAC_1_SQRT_2, -quotient) + x * 4.833_646_656_726_457e-17;
                 let slope = if quotient > 1.0 { -2.0 * quotient } else { 0.0 };
                 if x > 40.0 { x } else { 0.5 * x * libm::erfc(quotient) * (1.0 + slope * lost) }
             };
-            // On CUDA erfc alone is 4 off.
+            // On CUDA the error of erfc alone is 4 units.
             ulps: f32 0.52, cuda 11.0;
         }
 
-        /// Each element times its `sigmoid`; at −∞ the limit, −0.
+        /// Multiplies each element by its `sigmoid`. At −∞ the result is the limit, −0.
         silu Silu(x) float {
             host: exp::silu_f32(pass, x), exp::silu_f64(pass, x); cuda: "cs_silu(a)";
             example: f32 [0.0, f32::INFINITY] => [0.0, f32::INFINITY];

@@ -11,14 +11,14 @@ use crate::ops::index::of_classes;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
-    /// The mean of −ln softmax(logits)\[class\] over the rows of these logits, of shape `[N, C]`,
-    /// with a class of `0..C` for each in `classes`, of shape `[N]`: PyTorch's `cross_entropy`. The
-    /// result has rank 0.
+    /// Returns the mean of −ln softmax(logits)\[class\] over the rows of these logits, like
+    /// PyTorch's `cross_entropy`. The logits have shape `[N, C]`. `classes` has shape `[N]` and a
+    /// class of `0..C` for each row. The result has rank 0.
     ///
-    /// The logits are read once and no softmax is stored. What a row comes to is computed as the
-    /// logarithm of the sum of its exponentials, without overflow, less the logit of its class, in
-    /// `f64`: so a loss near 0 keeps its digits where logits are large. The mean over no rows is
-    /// NaN, as [`mean`](Self::mean) is.
+    /// The logits are read once and no softmax is stored. The loss of a row is the logarithm of the
+    /// sum of its exponentials, minus the logit of its class. It is computed in `f64` without
+    /// overflow, so a loss near 0 keeps its digits when logits are large. The mean over no rows is
+    /// NaN, like [`mean`](Self::mean).
     ///
     /// # Examples
     ///
@@ -56,8 +56,8 @@ impl<T: Float> Array<T> {
     }
 }
 
-/// Returns the gradient of the logits: the probability of each, less one for the class of its row,
-/// times the gradient of the mean over their number. It is rounded once.
+/// Returns the gradient of the logits. It is the probability of each logit, minus 1 for the class
+/// of its row, times the gradient of the mean, divided by the number of rows. It is rounded once.
 #[track_caller]
 fn back<T: Float>(
     logits: Array<T>,
@@ -80,9 +80,9 @@ fn back<T: Float>(
     weighted::<T, f32>(logits, (&sums, &classes), &weight)
 }
 
-/// Returns the probability of each logit, given the logarithms of its row's sum of exponentials,
-/// less one at the class of the row, times `weight`. It is computed in `A`, and in the memory of
-/// the logits where nothing else has it.
+/// Returns the probability of each logit, minus 1 for the class of its row, times `weight`. `sums`
+/// are the logarithms of the rows' sums of exponentials. The result is computed in `A`. It
+/// overwrites the logits if nothing else has their memory.
 #[track_caller]
 fn weighted<T: Float, A: Float>(
     mut logits: Array<T>,
@@ -90,7 +90,7 @@ fn weighted<T: Float, A: Float>(
     weight: &Array<A>,
 ) -> Result<Array<T>> {
     let logarithm = |logits: &Array<T>| (logits.cast::<f64>() - sums).cast::<A>();
-    // Computed apart: the difference of a rounded probability and one has few digits.
+    // Computed apart, because the difference of a rounded probability and 1 has few digits.
     let of_class = logits.gather(classes, 1)?;
     let of_class = (logarithm(&of_class).exp_m1() * weight)
         .cast::<T>()
@@ -147,7 +147,7 @@ fn mismatch(logits: &Shape, classes: &Shape) -> Error {
     )
 }
 
-/// [`Logsumexp`] in `f64`, so that what remains when a logit is subtracted has its digits.
+/// [`Logsumexp`] with results in `f64`, which keep their digits when a logit is subtracted.
 #[derive(Clone, Copy, Debug)]
 struct CrossEntropy;
 

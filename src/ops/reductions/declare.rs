@@ -1,8 +1,9 @@
-//! What the row of a reduction becomes: methods on arrays and on expressions, whole and along an
-//! axis, each with its documentation and a tested example.
+//! The expansion of a reduction's row: methods on arrays and on expressions, for all elements and
+//! along an axis, each with its documentation and a tested example.
 
-/// Rows `/// Sentences. name, name_axis, name_keepdims: Reducer over Bound -> Output, element [2 ×
-/// 2 elements] => whole, along axis 0;`, for the elements that are `Bound`.
+/// Expands rows of the form `/// Sentences. name, name_axis, name_keepdims: Reducer over Bound ->
+/// Output, element [2 × 2 elements] => whole, along axis 0;`, for the element types that are
+/// `Bound`.
 macro_rules! reductions {
     ($(
         $(#[doc = $doc:literal])+

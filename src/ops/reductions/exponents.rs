@@ -8,17 +8,16 @@ use crate::array::{AnyElement, Element, Float};
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
-    /// The logarithm of the sum of the exponentials, without overflow on the way: in the elements'
-    /// own type, of `f16` and `bf16` computed in `f32`. That of nothing is −∞, as the logarithm of
-    /// 0.
+    /// Returns the logarithm of the sum of the exponentials, which does not overflow on the way.
+    /// The result has the elements' own type (`f16` and `bf16` are computed in `f32`). The result
+    /// for nothing is −∞, the logarithm of 0.
     logsumexp, logsumexp_axis, logsumexp_keepdims: Logsumexp over Float -> T,
         f32 [1000.0, f32::NEG_INFINITY, 900.0, 0.0] => 1000.0, [1000.0, 0.0];
 }
 
 /// exp(x − `scale`), summed over several x.
 ///
-/// The scale is the largest x, which may be infinite: where x equals it, their distance is taken as
-/// 0.
+/// The scale is the largest x. It may be infinite: if x equals it, their difference is taken as 0.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Exponents<A> {
     scale: A,
@@ -26,7 +25,7 @@ pub(in crate::ops) struct Exponents<A> {
 }
 
 impl<A: Real> Exponents<A> {
-    /// Both sums as one.
+    /// Returns the sum over the elements of both.
     #[inline(always)]
     fn merge<const FMA: bool>(self, other: Self) -> Self {
         let apart = if other.scale == self.scale {
@@ -35,7 +34,7 @@ impl<A: Real> Exponents<A> {
             other.scale - self.scale
         };
         let ratio = math::exp(&mut Fast::<FMA>::default(), -apart.abs());
-        // The one with the smaller scale shrinks.
+        // The sum with the smaller scale is multiplied by the ratio.
         let (own, others) = (self.sum * ratio, other.sum * ratio);
         if other.scale > self.scale {
             Self {
@@ -50,7 +49,8 @@ impl<A: Real> Exponents<A> {
         }
     }
 
-    /// Of all `values`, of which there is at least one: the largest first, and then the sum.
+    /// Returns the sum over `values`, of which there is at least one. Finds the largest value
+    /// first.
     #[inline(always)]
     fn of_all<const FMA: bool, T: Element>(values: &[T]) -> Self
     where
@@ -58,7 +58,7 @@ impl<A: Real> Exponents<A> {
     {
         let zero = <A as AnyElement>::zero();
         let most: A = convert(largest::<T, FMA>(values));
-        // Where the largest is infinite or NaN, each exponential is what it is without a scale.
+        // If the largest is infinite or NaN, the exponentials are summed without a scale.
         let scale = if most.is_finite() { most } else { zero };
         let mut pass = Fast::<FMA>::default();
         let mut accumulators = [zero; ACCUMULATORS];
@@ -104,7 +104,7 @@ impl<T: Float> Reducer<T> for Logsumexp {
     type Folded = Self;
     type Output = T;
     type Partial = Exponents<T::Accumulator>;
-    // In `f64` for every type, because there may be many of them.
+    // In `f64` for every type, because the partial results may be many.
     type Total = Exponents<f64>;
 
     fn nothing() -> Option<T> {

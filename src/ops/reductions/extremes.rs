@@ -1,4 +1,4 @@
-//! The largest and the smallest element, and where it stands.
+//! The largest and the smallest element, and their positions.
 
 use super::declare::reductions;
 use super::sums::is_nan;
@@ -7,28 +7,30 @@ use crate::array::Element;
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
-    /// The largest element; NaN where there is one. Its gradient goes in equal parts to all
-    /// elements that equal it; that of NaN is NaN for all elements. Of nothing there is none, which
-    /// is [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// Returns the largest element, or NaN if an element is NaN. The gradient is divided equally
+    /// among all elements that equal the largest one; if that is NaN, the gradient of every element
+    /// is NaN. The largest element of nothing is the error
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     max, max_axis, max_keepdims: Max over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 4.0, [3.0, 4.0];
 
-    /// The smallest element; NaN where there is one. Its gradient is that of [`max`](Self::max). Of
-    /// nothing there is none, which is [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// Returns the smallest element, or NaN if an element is NaN. The gradient is divided as by
+    /// [`max`](Self::max). The smallest element of nothing is the error
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     min, min_axis, min_keepdims: Min over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 1.0, [1.0, 2.0];
 
-    /// The position of the largest element, in row-major order: the first of several, and the first
-    /// NaN where there is one. Of nothing there is none, which is
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// Returns the position of the largest element in row-major order: the first position if
+    /// several elements are equal, or the position of the first NaN if an element is NaN. The
+    /// position in nothing is the error [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     argmax, argmax_axis, argmax_keepdims: Argmax over Element -> i64, f32 [1.0, 4.0, 3.0, 4.0] => 1, [1, 0];
 
-    /// The position of the smallest element, in row-major order: the first of several, and the
-    /// first NaN where there is one. Of nothing there is none, which is
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// Returns the position of the smallest element in row-major order: the first position if
+    /// several elements are equal, or the position of the first NaN if an element is NaN. The
+    /// position in nothing is the error [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     argmin, argmin_axis, argmin_keepdims: Argmin over Element -> i64, f32 [1.0, 4.0, 3.0, 2.0] => 0, [0, 1];
 }
 
-/// Where the first of `values` that equals `wanted` stands, which there must be; NaN equals NaN. A
-/// block of them is looked at whole, without a branch.
+/// Returns the index of the first of `values` that equals `wanted`, where NaN equals NaN. There
+/// must be one. A block of values is compared as a whole, without a branch.
 #[inline(always)]
 fn position<T: Element>(values: &[T], wanted: T) -> usize {
     let (blocks, _) = values.as_chunks::<ACCUMULATORS>();
@@ -49,11 +51,11 @@ fn position<T: Element>(values: &[T], wanted: T) -> usize {
     skipped
 }
 
-/// Elements of which the accumulators take two each.
+/// Elements of a block: two for each accumulator.
 const BLOCK: usize = 2 * ACCUMULATORS;
 
-/// The best of `blocks`, or the first NaN among them. NaN is looked for beside the accumulators, by
-/// two elements in one instruction, since NaN compares with nothing.
+/// Returns the best element of `blocks`, or the first NaN among them. NaN compares with nothing, so
+/// it is searched for separately from the accumulators, two elements in one instruction.
 #[inline(always)]
 fn best_of<T: Element>(blocks: &[[T; BLOCK]], best: impl Fn(T, T) -> T + Copy) -> Option<T> {
     let first = blocks.first()?;
@@ -81,8 +83,7 @@ fn is_same<T: Element>(left: T, right: T) -> bool {
     (left == right) | (is_nan(&left) & is_nan(&right))
 }
 
-/// The reducers that keep the one element which is better than all others; the first NaN is better
-/// than everything.
+/// The reducers that keep the best element. The first NaN is better than everything.
 macro_rules! extreme {
     ($(
         $name:literal $value:ident, $index_name:literal $index:ident: $better:tt,
@@ -134,7 +135,7 @@ macro_rules! extreme {
                     Self::of(partial, value)
                 }
 
-                /// By [`best_of`] where elements compare in one instruction.
+                /// Uses [`best_of`] where elements compare in one instruction.
                 #[inline(always)]
                 fn fold<const FMA: bool>(values: &[T], first: usize) -> T {
                     let is_computed = size_of::<T>() == size_of::<T::Accumulator>();
@@ -220,7 +221,7 @@ macro_rules! extreme {
                     if better { (value, index as i64) } else { partial }
                 }
 
-                /// Finds the value first, which takes vector code, and then where it stands.
+                /// Finds the value first, in vector code, and then its position.
                 #[inline(always)]
                 fn fold<const FMA: bool>(values: &[T], first: usize) -> (T, i64) {
                     let best = $value::fold::<FMA>(values, first);
@@ -232,7 +233,7 @@ macro_rules! extreme {
                     partial
                 }
 
-                // `left` has the lower numbers, and keeps a tie.
+                // `left` has the lower positions, so it wins a tie.
                 #[inline(always)]
                 fn merge<const FMA: bool>(left: (T, i64), right: (T, i64)) -> (T, i64) {
                     Self::step::<FMA>(left, right.0, right.1 as usize)

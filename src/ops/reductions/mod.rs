@@ -1,15 +1,17 @@
-//! Reductions: what folds the elements of arrays and of expressions, whole and along an axis.
+//! Reductions of the elements of arrays and of expressions, over all elements or along axes.
 //!
-//! Each is one type in one of the files here: its fold on the host, the same as CUDA C, and the row
-//! that makes its methods stand side by side.
+//! Each reduction is one type in one of the files here. The file has its fold on the host, its fold
+//! in CUDA C, and the row that declares its methods.
 //!
-//! Elements are folded in blocks: within a block into several partial results side by side, which
-//! the compiler makes vector code of, and from block to block into a total. Totals of long chunks
-//! are merged two by two. The order depends on the shape and on how the operands stand in memory,
-//! so a result is the same on every run and for any number of threads. CUDA devices fold in the
-//! same two steps, in an order that depends on the same alone (`ops/cuda/fold.rs`), so that theirs
-//! is the same on every run and every such device. What rounds is within a few units in the last
-//! place of the host's; what does not, integers, extremes, positions and truth, is equal.
+//! Elements are folded in blocks. Within a block they are folded into several partial results side
+//! by side, which the compiler turns into vector code; from block to block they are folded into a
+//! total. Totals of long chunks are merged in pairs. The order depends only on the shape and on the
+//! memory layout of the operands, so a result is equal on every run and for any number of threads.
+//!
+//! CUDA devices fold in these two steps too, in an order that also depends only on shape and layout
+//! (`ops/cuda/fold.rs`), so a result is equal on every run and on every CUDA device. Results that
+//! are rounded are within a few units in the last place of the host's. Results that are not rounded
+//! are equal to the host's: integers, extremes, positions and truth.
 
 mod cross_entropy;
 mod declare;
@@ -41,73 +43,74 @@ use crate::array::{
 };
 use crate::error::{Error, ErrorKind, Result};
 
-/// Partial results side by side: enough to keep several adders of the longest vectors busy.
+/// The number of partial results side by side: enough to keep several adders of the longest vectors
+/// busy.
 pub(super) const ACCUMULATORS: usize = 32;
 
 /// A way of folding elements of `T`, as a type without values.
 ///
-/// `index` counts elements along the folded axis, or in row-major order of all. `FMA` is whether
-/// the processor multiplies and adds in one instruction. Everything is to be inlined, see
-/// [`host`](super::host).
+/// `index` counts elements along the folded axis, or in row-major order of all elements. `FMA` is
+/// whether the processor multiplies and adds in one instruction. Every function must be inlined,
+/// see [`host`](super::host).
 pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
-    /// What error messages call it.
+    /// The name in error messages.
     const NAME: &'static str;
 
-    /// Whether the result depends on where elements stand.
+    /// `true` if the result depends on the positions of elements.
     const POSITIONAL: bool = false;
 
-    /// The same in CUDA C.
+    /// The reducer in CUDA C.
     const CUDA: CudaFold;
 
     /// The host's loops for some types, compiled with the library.
     const LOOPS: &'static FoldTable;
 
-    /// The reducer whose loops fold the elements: for several that differ in
-    /// [`finish`](Self::finish) alone, one of them.
+    /// The reducer whose loops fold the elements. Reducers that differ in [`finish`](Self::finish)
+    /// alone share one of them.
     type Folded: Reducer<T, Partial = Self::Partial, Total = Self::Total>;
 
     /// The type of the result.
     type Output: AnyElement;
 
-    /// A result within a block.
+    /// The result of a part of a block.
     type Partial: Copy + Send;
 
-    /// A result over blocks.
+    /// The result of several blocks.
     type Total: Copy + Send;
 
-    /// The result for no elements, if there is one.
+    /// Returns the result for no elements, if there is one.
     fn nothing() -> Option<Self::Output>;
 
-    /// The partial result for one element.
+    /// Returns the partial result for one element.
     fn open(value: T, index: usize) -> Self::Partial;
 
-    /// `partial` with one more element.
+    /// Adds one element to `partial`.
     fn step<const FMA: bool>(partial: Self::Partial, value: T, index: usize) -> Self::Partial;
 
-    /// The partial result for `values`, of which there is at least one; the first has number
+    /// Returns the partial result for `values`, of which there is at least one; the first has index
     /// `first`.
     fn fold<const FMA: bool>(values: &[T], first: usize) -> Self::Partial;
 
-    /// The total of one block of `count` elements.
+    /// Returns the total of one block of `count` elements.
     fn total(partial: Self::Partial, count: usize) -> Self::Total;
 
-    /// Two totals as one; the elements of `left` stand before those of `right`.
+    /// Merges two totals; all elements of `left` precede all of `right`.
     fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total;
 
-    /// The result for `count` elements.
+    /// Returns the result for `count` elements.
     fn finish(total: Self::Total, count: usize) -> Self::Output;
 }
 
-/// A reducer in CUDA C++, as types and expressions. `T` is what elements are computed in, `A` what
-/// their sums are and `M` what their means are, `R` the stored type of the result; names with `cs_`
-/// are those of the prelude and of `ops/cuda/states.cuh`.
+/// A reducer in CUDA C++, as types and expressions. `T` is the type in which elements are computed,
+/// `A` the type of their sums, `M` the type of their means, and `R` the stored type of the result.
+/// Names with `cs_` are defined in the prelude and in `ops/cuda/states.cuh`.
 #[derive(Clone, Copy)]
 pub(super) struct CudaFold {
-    /// The type of a partial result, of a few elements that follow one another in steps.
+    /// The type of a partial result, which takes in a few elements one by one.
     pub(super) partial: &'static str,
     /// The type of a total.
     pub(super) total: &'static str,
-    /// The room for one, whatever the types; the text asserts that it suffices.
+    /// The size of a total for any types; the text asserts that it suffices.
     pub(super) total_bytes: usize,
     /// The partial result for the element `x` with the number `i`.
     pub(super) open: &'static str,
@@ -115,20 +118,20 @@ pub(super) struct CudaFold {
     pub(super) step: &'static str,
     /// The total of the partial result `a` of `n` elements.
     pub(super) whole: &'static str,
-    /// The totals `a` and `b` as one. Their elements may stand in any order.
+    /// The merged totals `a` and `b`. Their elements may be in any order.
     pub(super) join: &'static str,
     /// The result of the total `a` of `n` elements.
     pub(super) finish: &'static str,
 }
 
-/// A reducer that takes elements in any order and grouping, so that each of several accumulators
-/// may fold its own.
+/// A reducer that takes elements in any order and grouping, so that several accumulators can each
+/// fold some of them.
 pub(super) trait Unordered<T: AnyElement>: Reducer<T> {
-    /// Two partial results of one block as one.
+    /// Merges two partial results of one block.
     fn join(left: Self::Partial, right: Self::Partial) -> Self::Partial;
 }
 
-/// [`Reducer::fold`] by several accumulators.
+/// Does [`Reducer::fold`] with several accumulators.
 #[inline(always)]
 fn fold_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
     values: &[T],
@@ -166,27 +169,27 @@ fn fold_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
     }
 }
 
-/// The largest of `values`, of which there is at least one; NaN where there is one.
+/// Returns the largest of `values`, of which there is at least one, or NaN if one is NaN.
 #[inline(always)]
 pub(super) fn largest<T: Element, const FMA: bool>(values: &[T]) -> T {
     <extremes::Max as Reducer<T>>::fold::<FMA>(values, 0)
 }
 
-/// The sum of all accumulators.
+/// Returns the sum of all accumulators.
 #[inline(always)]
 pub(super) fn add_accumulators<A: Arithmetic>(accumulators: [A; ACCUMULATORS]) -> A {
     join_accumulators(accumulators, A::plus)
 }
 
-/// A vector's worth of accumulators.
+/// The accumulators of one vector.
 const FEW: usize = ACCUMULATORS / 4;
 
-/// All accumulators as one, those first that are far apart.
+/// Merges all accumulators, starting with accumulators that are far apart.
 ///
-/// The last of them out of line, so that accumulators are whole vectors where they end: else the
-/// compiler splits them in pairs from the beginning, as they are needed there. But only the last:
-/// what is handed to a function stands in memory, and the accumulators of a loop would be written
-/// there in each of its turns.
+/// The last [`FEW`] are merged out of line. Inline, the compiler would split the accumulators into
+/// pairs from the beginning, as the end needs them; out of line, they stay whole vectors up to the
+/// call. Only the last are merged there, because a function's arguments are passed in memory: else
+/// every iteration of a loop would write its accumulators to memory.
 #[inline(always)]
 fn join_accumulators<P: Copy>(accumulators: [P; ACCUMULATORS], join: impl Fn(P, P) -> P) -> P {
     let few = std::array::from_fn(|at| {
@@ -208,21 +211,21 @@ fn join_few<P: Copy>(mut accumulators: [P; FEW], join: impl Fn(P, P) -> P) -> P 
     accumulators[0]
 }
 
-/// A reducer of elements of one type as a value, so that nothing but its loops is compiled for
-/// each.
+/// A reducer of elements of one type as a value, so that only its loops are compiled for each
+/// reducer and type.
 #[derive(Clone, Copy)]
 pub(super) struct Fold {
     /// See [`Reducer::NAME`].
     name: &'static str,
     /// See [`Reducer::POSITIONAL`].
     is_positional: bool,
-    /// The bits of the result for no elements, if there is one.
+    /// Returns the bits of the result for no elements, if there is one.
     pub(super) nothing: fn() -> Option<Bits>,
     /// The type of the results.
     pub(super) output: DType,
     /// The host's loop.
     pub(super) host: &'static FoldLoop,
-    /// The same for a CUDA device.
+    /// Returns the reduction for a CUDA device.
     pub(super) cuda: fn() -> Reduction,
 }
 
@@ -239,7 +242,7 @@ impl Fold {
     }
 }
 
-/// What to fold, in which order.
+/// The elements to fold, and their order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     /// The elements are numbered along the outputs' slower axes, then along the fold, then along
@@ -252,7 +255,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Everything becomes one output, in the order of memory unless positions count.
+    /// Returns the plan that folds all elements into one output, in memory order unless positions
+    /// count.
     #[track_caller]
     fn all(formula: &Formula<'_>, is_positional: bool) -> Result<Self> {
         let shape = &formula.first().shape;
@@ -272,10 +276,11 @@ impl Plan {
         })
     }
 
-    /// One output for each position on the axes that are not `folded`; the result keeps these with
-    /// a length of 1, or does not have them. The fold takes the fastest place where its elements
-    /// stand closer together than those of the last of the other axes, and the place of its own
-    /// last axis otherwise.
+    /// Returns the plan with one output for each position on the axes that are not `folded`. The
+    /// result `keeps` the folded axes with a length of 1, or does not have them. If the folded
+    /// elements are closer together in memory than the elements along the last of the other axes,
+    /// the folded axes vary fastest. Otherwise the fold takes the position of its last axis, or of
+    /// its first axis if its last axis comes after all kept axes that are longer than 1.
     fn along(formula: &Formula<'_>, folded: AxisSet, keeps: bool, is_positional: bool) -> Self {
         let shape = &formula.first().shape;
         let (dims, reach) = (shape.dims(), formula.reach_of_axes(shape));
@@ -321,7 +326,7 @@ impl Plan {
         }
     }
 
-    /// The results of folding `formula` by `fold`, whose elements are of its type.
+    /// Folds `formula` by `fold`, whose elements have the type of the formula.
     #[track_caller]
     fn run(&self, fold: &Fold, formula: &Formula<'_>) -> Result<(Buffer, Layout)> {
         let shape = &formula.first().shape;
@@ -344,8 +349,8 @@ impl Plan {
     }
 }
 
-/// How many of the `kept` axes are slower than the `folded` ones. Outputs stand in the order of the
-/// kept axes, so this is the only choice.
+/// Returns how many of the `kept` axes vary slower than the `folded` ones. Outputs are in the order
+/// of the kept axes, so nothing else is to be chosen.
 fn split_outputs(
     dims: &[usize],
     reach: &[usize; MAX_RANK],
@@ -369,7 +374,7 @@ fn split_outputs(
     }
 }
 
-/// Folds all elements of `tree`, which are of type `T`, to an array of rank 0.
+/// Folds all elements of `tree`, which have type `T`, to an array of rank 0.
 #[track_caller]
 fn all<F: Reducer<T>, T: AnyElement>(tree: &dyn Tree) -> Result<Array<F::Output>> {
     let (buffer, layout) = fold_all(const { &Fold::of::<F, T>() }, tree)?;
@@ -386,8 +391,8 @@ fn fold_all(fold: &Fold, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     Ok((folding.finish(buffer, &layout), layout))
 }
 
-/// The sums of `formula`, of floats or complex numbers, along `axes` of `shape`, to which it
-/// broadcasts and which the result keeps with a length of 1.
+/// Returns the sums of `formula`, of floats or complex numbers, along `axes`, which the result
+/// keeps with a length of 1. The formula has the shape `shape`.
 #[track_caller]
 pub(super) fn sum_of(formula: &Formula<'_>, shape: &Shape, axes: AxisSet) -> Result<AnyArray> {
     let dtype = formula.first().dtype;
@@ -424,13 +429,13 @@ fn fold_along(fold: &Fold, tree: &dyn Tree, axes: &Axes, keeps: bool) -> Result<
     Ok((folding.finish(buffer, &layout), layout))
 }
 
-/// What is to be done with each reducer of elements of `T`.
+/// A visitor of the reducers of elements of `T`.
 #[cfg(test)]
 pub(super) trait Visit<T: AnyElement> {
     fn visit<F: Reducer<T>>(&mut self);
 }
 
-/// Shows the reducers of every type.
+/// Visits the reducers that every element type has.
 #[cfg(test)]
 pub(super) fn visit_sums<T: AnyElement>(visitor: &mut impl Visit<T>) {
     visitor.visit::<sums::Sum>();
@@ -438,7 +443,7 @@ pub(super) fn visit_sums<T: AnyElement>(visitor: &mut impl Visit<T>) {
     visitor.visit::<sums::Prod>();
 }
 
-/// Shows every reducer, but for that of floats alone, [`Logsumexp`].
+/// Visits every reducer except [`Logsumexp`], which is for floats alone.
 #[cfg(test)]
 pub(super) fn visit_reducers<T: Element>(visitor: &mut impl Visit<T>) {
     visit_sums(visitor);
@@ -457,7 +462,7 @@ pub(super) fn visit_reducers<T: Element>(visitor: &mut impl Visit<T>) {
 mod tests {
     use super::*;
 
-    /// The names that an expression of CUDA C uses.
+    /// Returns the names that an expression of CUDA C uses.
     fn names(text: &str) -> Vec<&str> {
         text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
             .filter(|word| word.starts_with(|c: char| c.is_alphabetic()))

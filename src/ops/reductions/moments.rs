@@ -8,20 +8,20 @@ use crate::array::{AnyElement, Element};
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
-    /// The variance of the elements, the mean square of their distance from the mean: of integers
-    /// and `bool` in `f64`, of floats in their own type (of `f16` and `bf16` computed in `f32`).
-    /// Blocks of elements are merged as Chan, Golub and LeVeque do it ("Updating Formulae and a
-    /// Pairwise Algorithm for Computing Sample Variances", 1979), so that a large mean costs no
-    /// digits. The variance of nothing is NaN.
+    /// Returns the variance of the elements, the mean of their squared distances from the mean. The
+    /// variance of integers and `bool` is an `f64`, the variance of floats has their own type
+    /// (`f16` and `bf16` are computed in `f32`). Blocks of elements are merged as Chan, Golub and
+    /// LeVeque do it ("Updating Formulae and a Pairwise Algorithm for Computing Sample Variances",
+    /// 1979), so a large mean costs no digits. The variance of nothing is NaN.
     var, var_axis, var_keepdims: Var over Element -> T::Average, f32 [1.0, 2.0, 3.0, 6.0] => 3.5, [1.0, 4.0];
 
-    /// The standard deviation of the elements, the square root of [`var`](Self::var). That of
-    /// nothing is NaN.
+    /// Returns the standard deviation of the elements, the square root of [`var`](Self::var). The
+    /// standard deviation of nothing is NaN.
     std, std_axis, std_keepdims: Std over Element -> T::Average, f32 [1.0, 5.0, 1.0, 5.0] => 2.0, [0.0, 0.0];
 }
 
-/// Sums of how far elements of one block are from `shift`, which is among them or near: that keeps
-/// the squares small.
+/// The sums of the distances of a block's elements from `shift`, and of the squares of the
+/// distances. `shift` is one of the elements or near them, which keeps the squares small.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<A> {
     shift: A,
@@ -40,7 +40,7 @@ impl<A: AnyElement + Arithmetic> Block<A> {
         }
     }
 
-    /// The sums around the mean of `values`, found first.
+    /// Returns the sums of `values` around `shift`, their mean.
     #[inline(always)]
     fn around<T: AnyElement>(shift: A, values: &[T]) -> Self {
         let zero = A::zero();
@@ -68,9 +68,10 @@ impl<A: AnyElement + Arithmetic> Block<A> {
     }
 }
 
-/// How many elements there were, their mean, and the sum of the squares of their distances from it.
+/// The number of elements, their mean, and the sum of their squared distances from it.
 ///
-/// In `f64` for every type: the means of blocks differ by little, and that little counts.
+/// In `f64` for every type: the means of blocks differ by little, and those small differences
+/// count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moments {
     count: f64,
@@ -86,7 +87,7 @@ impl Moments {
         Self {
             count,
             mean: block.shift.to_f64() + mean,
-            // Not below 0 by rounding; NaN stays.
+            // Rounding must not make it negative; NaN stays.
             squares: not_negative(block.squares.to_f64() - sum * mean),
         }
     }
@@ -148,7 +149,7 @@ macro_rules! moments {
                 #[inline(always)]
                 fn open(value: T, _index: usize) -> Self::Partial {
                     let shift: MeanOf<T> = convert(value);
-                    // Not 0 where the element is infinite or NaN.
+                    // 0, or NaN if the element is infinite or NaN.
                     let distance = shift.minus(shift);
                     Block {
                         shift,

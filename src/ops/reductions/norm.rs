@@ -8,24 +8,24 @@ use crate::array::{AnyElement, Element};
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
-    /// The Euclidean norm, the square root of the sum of squares, which is an `f64` on the way: of
-    /// integers and `bool` in `f64`, of floats in their own type. It overflows only where the
-    /// result does: for `f64`, elements that are too large or too small to be squared are scaled
-    /// and summed apart, as Anderson describes it ("Algorithm 978: Safe Scaling in the Level 1
-    /// BLAS", 2017). The norm of nothing is 0.
+    /// Returns the Euclidean norm, the square root of the sum of squares. The sum is computed in
+    /// `f64`. The norm of integers and `bool` is an `f64`, the norm of floats has their own type.
+    /// It overflows only if the result does: for `f64`, elements that are too large or too small to
+    /// be squared are scaled and summed apart, as Anderson describes it ("Algorithm 978: Safe
+    /// Scaling in the Level 1 BLAS", 2017). The norm of nothing is 0.
     norm, norm_axis, norm_keepdims: Norm over Element -> T::Average, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
 }
 
-/// Elements above are scaled down before they are squared.
+/// Elements above this are scaled down before they are squared.
 const LARGE: f64 = f64::from_bits((1023 + 486) << 52);
-/// Elements below are scaled up before they are squared.
+/// Elements below this are scaled up before they are squared.
 const SMALL: f64 = f64::from_bits((1023 - 511) << 52);
-/// By what the large ones are multiplied.
+/// The scale of the elements above [`LARGE`].
 const DOWN: f64 = f64::from_bits((1023 - 538) << 52);
-/// By what the small ones are multiplied.
+/// The scale of the elements below [`SMALL`].
 const UP: f64 = f64::from_bits((1023 + 537) << 52);
 
-/// Sums of squares of the elements of each size.
+/// The sums of squares of the large, the middle and the small elements, each at its own scale.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Squares {
     large: f64,
@@ -34,13 +34,14 @@ pub(super) struct Squares {
 }
 
 impl Squares {
-    /// Whether there are values of `T` whose squares do not fit `f64`: no other type has them.
+    /// Returns whether squares of values of `T` may not fit `f64`. That is true of `f64` alone.
     #[inline(always)]
     fn are_scaled<T: Element>() -> bool {
         TypeId::of::<T>() == TypeId::of::<f64>()
     }
 
-    /// Whether `x`, which was a `T`, is not one of the middle.
+    /// Returns whether `x`, converted from a `T`, must be scaled, so that it does not belong to
+    /// `middle`.
     #[inline(always)]
     fn is_scaled<T: Element>(x: f64) -> bool {
         let is_extreme = (x.abs() > LARGE) | ((x.abs() < SMALL) & (x != 0.0));
@@ -56,7 +57,7 @@ impl Squares {
                 ..self
             };
         }
-        // NaN is neither, so it goes to the middle.
+        // NaN is neither large nor small, so `middle` gets it.
         let large = if x > LARGE { x * DOWN } else { 0.0 };
         let small = if x < SMALL { x * UP } else { 0.0 };
         let middle = if (large == 0.0) & (small == 0.0) {
@@ -81,9 +82,9 @@ impl Squares {
     }
 
     fn root(self) -> f64 {
-        // `!=` holds of NaN too.
+        // `!=` is true for NaN too.
         if self.large != 0.0 {
-            // Beside the large ones, the small ones do not count.
+            // Next to the large elements, the small ones do not change the result.
             return (self.large + self.middle * DOWN * DOWN).sqrt() / DOWN;
         }
         let middle = self.middle.sqrt();
@@ -139,7 +140,7 @@ impl<T: Element> Reducer<T> for Norm {
         partial.and(value)
     }
 
-    /// As if all elements were of the middle, until one is not.
+    /// Sums the squares without scaling, until an element must be scaled.
     #[inline(always)]
     fn fold<const FMA: bool>(values: &[T], first: usize) -> Squares {
         let (chunks, rest) = values.as_chunks::<ACCUMULATORS>();

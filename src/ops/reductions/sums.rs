@@ -7,25 +7,27 @@ use crate::array::scalar::{Arithmetic, convert};
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
-    /// The sum of the elements: of signed integers and `bool` in `i64` and of unsigned integers in
-    /// `u64`, which wrap; of floats in their own type (of `f16` and `bf16` computed in `f32`), with
-    /// an error that does not grow with their number. The sum of nothing is 0.
+    /// Returns the sum of the elements. Signed integers and `bool` are summed in `i64` and unsigned
+    /// integers in `u64`, which wrap. Floats are summed in their own type (`f16` and `bf16` are
+    /// computed in `f32`), with an error that does not grow with their number. The sum of nothing
+    /// is 0.
     sum, sum_axis, sum_keepdims: Sum over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 10.0, [4.0, 6.0];
 
-    /// The mean of the elements: of integers and `bool` in `f64`, of floats in their own type. The
-    /// mean of nothing is NaN.
+    /// Returns the mean of the elements. The mean of integers and `bool` is an `f64`, the mean of
+    /// floats has their own type. The mean of nothing is NaN.
     mean, mean_axis, mean_keepdims: Mean over AnyElement -> T::Average, f32 [1.0, 2.0, 3.0, 4.0] => 2.5, [2.0, 3.0];
 
-    /// The product of the elements: of signed integers and `bool` in `i64` and of unsigned integers
-    /// in `u64`, which wrap; of floats in their own type (of `f16` and `bf16` computed in `f32`).
-    /// The product of nothing is 1.
+    /// Returns the product of the elements. Signed integers and `bool` are multiplied in `i64` and
+    /// unsigned integers in `u64`, which wrap. Floats are multiplied in their own type (`f16` and
+    /// `bf16` are computed in `f32`). The product of nothing is 1.
     prod, prod_axis, prod_keepdims: Prod over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 24.0, [3.0, 8.0];
 }
 
-/// A sum and what rounding took from it.
+/// A sum and its rounding error.
 ///
-/// Within a block at most a few tens of elements follow one another, and from block to block the
-/// error is carried along (Knuth's TwoSum), so the error of a sum does not grow with its length.
+/// Within a block, an accumulator adds at most a few tens of elements. From block to block the
+/// rounding error is carried along (Knuth's TwoSum). So the error of a sum does not grow with its
+/// length.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Compensated<A> {
     sum: A,
@@ -58,7 +60,7 @@ impl<A: AnyElement + Arithmetic> Compensated<A> {
     #[inline(always)]
     pub(in crate::ops) fn value(self) -> A {
         let corrected = self.sum.plus(self.error);
-        // An infinite sum makes the error NaN, which says nothing of the sum.
+        // If the sum is infinite, the error is NaN and must not be added.
         if is_nan(&self.error) {
             self.sum
         } else {
@@ -73,10 +75,10 @@ pub(super) fn is_nan<T: PartialEq>(value: &T) -> bool {
     value != value
 }
 
-/// What the mean of a `T` is computed in.
+/// The type in which the mean of elements of `T` is computed.
 pub(super) type MeanOf<T> = <<T as AnyElement>::Average as AnyElement>::Accumulator;
 
-/// The reducers that add up, in which type, and what they make of the sum.
+/// The reducers that add elements: the type of the sum, and the result of it.
 macro_rules! sums {
     ($(
         $name:literal $reducer:ident in $accumulator:ty as $output:ty:
@@ -94,9 +96,10 @@ macro_rules! sums {
                 const NAME: &'static str = $name;
                 const CUDA: CudaFold = {
                     const TOTAL: &str = concat!("cs_sum<", $sums, ">");
-                    // A thread's elements stand far apart, so that large ones of both signs may
-                    // meet there; a GPU has the time to carry errors along. Of what is wider than
-                    // `T` there is room for what a few elements lose.
+                    // A thread's elements are far apart in memory, so large elements of both signs
+                    // may cancel in its sum; a GPU has the time to carry errors along. If the
+                    // accumulator is wider than `T`, its extra digits hold the rounding errors of a
+                    // few elements.
                     let [partial, open, step, whole] = if size_of::<T>() < size_of::<$accumulator>() {
                         [
                             $sums,

@@ -1,4 +1,4 @@
-//! Whether all elements hold, or any.
+//! Reductions by logical AND and OR.
 
 use super::declare::reductions;
 use super::{CudaFold, Reducer, Unordered, fold_unordered};
@@ -7,11 +7,12 @@ use crate::array::scalar::convert;
 use crate::ops::host::{FoldTable, fold_table};
 
 reductions! {
-    /// Whether every element is true; a number is unless it is 0, so NaN is. That holds of nothing.
+    /// Returns whether every element is true. A number is true unless it is 0, so NaN is true. The
+    /// result for nothing is true.
     all, all_axis, all_keepdims: All over Element -> bool, f32 [1.0, 0.0, 3.0, 4.0] => false, [true, false];
 
-    /// Whether an element is true; a number is unless it is 0, so NaN is. That does not hold of
-    /// nothing.
+    /// Returns whether any element is true. A number is true unless it is 0, so NaN is true. The
+    /// result for nothing is false.
     any, any_axis, any_keepdims: Any over Element -> bool, f32 [1.0, 0.0, 3.0, 0.0] => true, [true, false];
 }
 
