@@ -24,11 +24,11 @@ pub(super) struct ReadPtr<T>(*const T);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WritePtr<T>(*mut MaybeUninit<T>);
 
-// SAFETY: an address of plain data; who reads there sees to it that nobody writes meanwhile.
+// SAFETY: an address of plain data; the code that reads there ensures that nobody writes meanwhile.
 unsafe impl<T: Sync> Send for ReadPtr<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for ReadPtr<T> {}
-// SAFETY: an address of plain data; who writes there sees to it that nobody else does.
+// SAFETY: an address of plain data; the code that writes there ensures that nobody else does.
 unsafe impl<T: Send> Send for WritePtr<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for WritePtr<T> {}
@@ -38,13 +38,13 @@ impl<T: AnyElement> ReadPtr<T> {
         Self(host_pointer(DevicePtr(array.buffer().address())).cast())
     }
 
-    /// What stands from an address on.
+    /// Returns a pointer to the elements from `first` on.
     #[cfg(feature = "fft")]
     pub(super) fn over(first: *const T) -> Self {
         Self(first)
     }
 
-    /// The address of the element at `index`.
+    /// Returns the address of the element at `index`.
     #[inline(always)]
     pub(super) fn at(self, index: usize) -> *const T {
         self.0.wrapping_add(index)
@@ -57,20 +57,20 @@ impl<T: AnyElement> WritePtr<T> {
         Self(unsafe { output.part(0..output.count()) }.as_mut_ptr())
     }
 
-    /// What stands from an address on.
+    /// Returns a pointer to the elements from `first` on.
     #[cfg(feature = "fft")]
     pub(super) fn over(first: *mut MaybeUninit<T>) -> Self {
         Self(first)
     }
 
-    /// The address of the element at `index`.
+    /// Returns the address of the element at `index`.
     #[inline(always)]
     pub(super) fn at(self, index: usize) -> *mut MaybeUninit<T> {
         self.0.wrapping_add(index)
     }
 }
 
-/// The elements of `array` that `copying` names, in a new array of `shape`.
+/// Copies the elements of `array` that `copying` selects to a new array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn copied<T: AnyElement>(
     order: HostOrder<'_>,
@@ -88,7 +88,8 @@ pub(in crate::ops) fn copied<T: AnyElement>(
     unsafe { computed(order.device, shape, write) }
 }
 
-/// The same, and the memory of the new array, which later launches on the stream may overwrite.
+/// Like [`copied`] with [`Copying::All`], but also returns the memory of the new array, which later
+/// launches on the stream may overwrite.
 #[cfg(feature = "linalg")]
 #[track_caller]
 pub(super) fn copied_to_overwrite<T: AnyElement>(
@@ -105,8 +106,8 @@ pub(super) fn copied_to_overwrite<T: AnyElement>(
     Ok((copy_of, output))
 }
 
-/// The arrays one after another along the axis `at` of a new array of `shape`, which is that of
-/// each but for the length of this axis.
+/// Concatenates `arrays` along the axis `at` into a new array of `shape`. Each has this shape
+/// except for the length of the axis.
 #[track_caller]
 pub(in crate::ops) fn joined<T: AnyElement>(
     order: HostOrder<'_>,
@@ -119,7 +120,7 @@ pub(in crate::ops) fn joined<T: AnyElement>(
         let to = WritePtr::of(&output);
         for (array, walk) in parts {
             // SAFETY: the walk goes over the array, and over elements of the output that no other
-            // has.
+            // walk reaches.
             unsafe { copy(order, ReadPtr::of(array), to, &walk) };
         }
     };
@@ -127,12 +128,13 @@ pub(in crate::ops) fn joined<T: AnyElement>(
     unsafe { computed(order.device, shape, write) }
 }
 
-/// Launches the copying of what `walk` reaches of `from` to what it reaches of `to`.
+/// Launches the copy of the elements of `from` that `walk` reaches to the elements of `to` that it
+/// reaches.
 ///
 /// # Safety
 ///
-/// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else
-/// may be about to write there, and `order` be that of who writes to `from`.
+/// The walk must stay within the memory of both, and reach no element of `to` twice. Nobody else
+/// may be about to write there. The stream of `order` must be ordered after the writes to `from`.
 pub(super) unsafe fn copy<T: AnyElement>(
     order: HostOrder<'_>,
     from: ReadPtr<T>,
@@ -170,8 +172,8 @@ pub(super) unsafe fn copy<T: AnyElement>(
     launch(order, work, (&(from, *walk), &to), body);
 }
 
-/// Copies what `walk` reaches of `from` to what it reaches of `to`, on this thread, within a
-/// launch.
+/// Copies the elements of `from` that `walk` reaches to the elements of `to` that it reaches. Runs
+/// on this thread, within a launch.
 ///
 /// # Safety
 ///
@@ -192,7 +194,8 @@ pub(super) unsafe fn copy_here<T: AnyElement>(from: ReadPtr<T>, to: WritePtr<T>,
 /// Rows up to this length are copied as they are; longer ones may be divided among threads.
 pub(super) const SHORT_ROW: usize = 1 << 12;
 
-/// Where rows are read, their first elements, and their length and steps.
+/// The memory that rows are read from, the walk over their first elements, and their length and
+/// steps.
 type Rows<T> = (ReadPtr<T>, Walk<2>, (usize, [isize; 2]));
 
 /// Copies the rows of the numbers `range`.
@@ -207,7 +210,7 @@ unsafe fn copy_rows<T: AnyElement>(
     from: ReadPtr<T>,
     to: WritePtr<T>,
 ) {
-    // SAFETY: in each case the rows are the caller's, which have this length.
+    // SAFETY: in each case the rows have this length and are the caller's.
     unsafe {
         match length {
             2 => copy_few::<T, 2>(firsts, strides, range, from, to),
@@ -222,7 +225,8 @@ unsafe fn copy_rows<T: AnyElement>(
     }
 }
 
-/// The same for rows of a length that the compiler knows, where a loop is most of the work.
+/// Like [`copy_rows`], for a length that the compiler knows. In short rows, the overhead of a loop
+/// would be most of the work.
 ///
 /// # Safety
 ///
@@ -240,7 +244,7 @@ unsafe fn copy_few<T: AnyElement, const LENGTH: usize>(
     }
 }
 
-/// Launches the writing of `value` to what `walk` reaches of `to`.
+/// Launches writes of `value` to the elements of `to` that `walk` reaches.
 ///
 /// # Safety
 ///
@@ -263,12 +267,13 @@ pub(super) unsafe fn fill<T: AnyElement>(
     launch(order, work, (&(value, *walk), &to), body);
 }
 
-/// Copies `count` elements that stand as far apart as `strides` says.
+/// Copies `count` elements. `strides` are the distances between elements of the source and of the
+/// target.
 ///
 /// # Safety
 ///
-/// What is read must hold elements, and what is written be the caller's alone; the two must not
-/// overlap.
+/// The memory that is read must hold elements, and the memory that is written must be the caller's
+/// alone; the two must not overlap.
 #[inline]
 pub(super) unsafe fn copy_run<T: Copy>(
     from: *const T,
@@ -276,15 +281,15 @@ pub(super) unsafe fn copy_run<T: Copy>(
     count: usize,
     strides: [isize; 2],
 ) {
-    // SAFETY: in each case every element that is touched is one of the run's, which are the
-    // caller's to read and to write.
+    // SAFETY: in each case only elements of the run are accessed, which are the caller's to read
+    // and to write.
     unsafe {
         match strides {
             [1, 1] => copy_dense(from, to, count),
             [0, 1] if count > 0 => {
                 from_raw_parts_mut(to, count).fill(MaybeUninit::new(from.read()));
             }
-            // With a step that the compiler knows, it makes vector code.
+            // If the compiler knows the step, it makes vector code.
             [-1, 1] => strided(from, to, count, [-1, 1]),
             [2, 1] => strided(from, to, count, [2, 1]),
             [stride, 1] => strided(from, to, count, [stride, 1]),
@@ -293,17 +298,17 @@ pub(super) unsafe fn copy_run<T: Copy>(
     }
 }
 
-/// Bytes by which the target of a copy may be further into its page than the source, so that the
-/// processor takes them for overlapping.
+/// If the target of a copy is further into its page than the source by fewer bytes than this, the
+/// processor mistakes the two for overlapping.
 const NEAR_BYTES: usize = 64;
 
-/// Addresses that differ by a multiple of this look alike to it.
+/// The processor compares addresses modulo this to detect overlap.
 const PAGE_BYTES: usize = 4096;
 
-/// What is copied at once then: too little for the instruction that copies whole runs.
+/// The bytes that are then copied at once: too few for the instruction that copies whole runs.
 const PIECE_BYTES: usize = 512;
 
-/// The same where neither has gaps.
+/// Like [`copy_run`], but neither the source nor the target has gaps.
 ///
 /// # Safety
 ///
@@ -316,8 +321,8 @@ unsafe fn copy_dense<T: Copy>(from: *const T, to: *mut MaybeUninit<T>, count: us
         // SAFETY: by this function's contract.
         return unsafe { copy_nonoverlapping(from, to.cast(), count) };
     }
-    // The C library copies long runs by `rep movsb`, which would go byte by byte here and take ten
-    // times as long.
+    // The C library copies long runs by `rep movsb`, which would copy byte by byte here and take
+    // ten times as long.
     for start in (0..count).step_by(each) {
         let piece = each.min(count - start);
         // SAFETY: the piece is part of the run.
@@ -325,7 +330,7 @@ unsafe fn copy_dense<T: Copy>(from: *const T, to: *mut MaybeUninit<T>, count: us
     }
 }
 
-/// The same for any strides.
+/// Like [`copy_run`], for any strides.
 ///
 /// # Safety
 ///
@@ -347,16 +352,18 @@ unsafe fn strided<T: Copy>(
     }
 }
 
-/// Elements along each side of a tile: what it reads and what it writes fit the first-level cache
-/// together.
+/// The number of elements along each side of a tile. The elements that a tile reads and those that
+/// it writes fit the first-level cache together.
 const TILE: usize = 32;
 
-/// A walk by tiles of two axes: along one the target is without gaps, along the other the source.
+/// A walk by tiles of two axes: along one axis the target has no gaps, along the other the source
+/// has none.
 #[derive(Clone, Copy)]
 struct Tiles {
-    /// Goes over the first elements of all strips of [`TILE`] by a whole axis.
+    /// Goes over the first elements of all strips. A strip has up to [`TILE`] elements of the
+    /// divided axis, and all of the other axis.
     strips: Walk<2>,
-    /// Strips along the axis that they divide.
+    /// The number of strips along the axis that they divide.
     in_axis: usize,
     /// The axis that the strips divide: its length, and its steps.
     across: (usize, [isize; 2]),
@@ -365,7 +372,8 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// How to copy `walk` by tiles, where rows would read a little of every line of the cache.
+    /// Returns the tiles of `walk` if a copy by rows would use only a little of every cache line
+    /// that it reads.
     fn of(walk: &Walk<2>) -> Option<Self> {
         let along = walk.row();
         let (length, [read, _]) = along;

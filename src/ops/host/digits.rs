@@ -1,39 +1,40 @@
-//! Sorting by digits, the lowest first, each time into the other of two rows (Knuth, "The Art of
-//! Computer Programming", volume 3, section 5.2.5, algorithm R). Few items, and those of many
-//! digits, are sorted by comparisons instead.
+//! Radix sort from the lowest digit on; each pass moves the items from one of two rows to the other
+//! (Knuth, "The Art of Computer Programming", volume 3, section 5.2.5, algorithm R). Few items, and
+//! items with many digits, are sorted by comparisons instead.
 
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
 
 use crate::array::scalar::Digits;
 
-/// Up to so many, comparisons are faster, and no second row is needed.
+/// Rows up to this length are sorted by comparisons, which are faster then and need no second row.
 pub(super) const SHORT: usize = 256;
 
-/// From so many on, digits have more bits: sorting by fewer of them is worth the larger tables.
+/// Rows from this length on are sorted by digits of more bits: fewer passes are worth the larger
+/// tables.
 const LONG: usize = 1 << 13;
 
-/// The bits of a digit then.
+/// The bits of a digit in a row of [`LONG`] items or more.
 const LONG_BITS: u32 = 11;
 
-/// A row that is longer is divided by its keys' highest bits first: the parts stay in the cache
-/// while they are sorted.
+/// A row of more bytes is divided by its keys' highest bits first, so that the parts stay in the
+/// cache while they are sorted.
 const CACHED_BYTES: usize = 1 << 19;
 
-/// So many bits.
+/// The number of highest bits that divide a row of more than [`CACHED_BYTES`].
 const PART_BITS: u32 = 8;
 
-/// Bytes of an item that sorting by digits moves in all; where there are more, comparisons are
+/// The most bytes that all passes of a radix sort move for each item. Above this, comparisons are
 /// faster.
 const MOVED_BYTES: usize = 64;
 
-/// Items whose digits are counted together, one digit after another.
+/// The number of items whose digits are counted together, one digit after another.
 const TOGETHER: usize = 4096;
 
-/// A key, and below it the position that it comes from: so that no two are equal, and whatever
-/// sorts them is stable.
+/// A key, and below it the position of its element. So no two ranks are equal, and every sort of
+/// ranks is stable.
 pub(super) trait Rank: Digits + Send + Sync {
-    /// Where the key begins.
+    /// The lowest bit of the key.
     const KEY: u32;
 
     fn new(key: u64, position: usize) -> Self;
@@ -69,12 +70,12 @@ impl Rank for u128 {
     }
 }
 
-/// Sorts `items`, in whose bits there is a key from `first` on; by what is below it they must be in
-/// order already. Answers the row that they are in then.
+/// Sorts `items` by their bits from `first` on, the key. They must already be in order of the bits
+/// below. Returns the row that holds the sorted items.
 ///
 /// # Safety
 ///
-/// All of `items` must have been written; `spare` must be as long, or the items few.
+/// All of `items` must have been written. `spare` must be as long, unless the items are few.
 pub(super) unsafe fn by_digits<'a, D: Digits>(
     items: &'a mut [MaybeUninit<D>],
     spare: &'a mut [MaybeUninit<D>],
@@ -87,7 +88,7 @@ pub(super) unsafe fn by_digits<'a, D: Digits>(
     }
     // SAFETY: as above.
     let values = unsafe { initialised(items) };
-    // Keys that are near each other have few digits, counted from the least one.
+    // Keys that are near each other have few digits relative to the least one.
     let ends = values
         .iter()
         .fold((values[0], values[0]), |(least, greatest), &value| {
@@ -97,7 +98,7 @@ pub(super) unsafe fn by_digits<'a, D: Digits>(
     let bits = greatest.bits_above(least).saturating_sub(first);
     let keys = Keys { least, first, bits };
     if length * size_of::<D>() > CACHED_BYTES && bits > LONG_BITS {
-        // SAFETY: as above; the lengths are the same.
+        // SAFETY: as above; both rows have `length` items.
         return unsafe { keys.sort_parts(items, &mut spare[..length]) };
     }
     let moved_bytes = bits.div_ceil(8) as usize * size_of::<D>();
@@ -105,7 +106,7 @@ pub(super) unsafe fn by_digits<'a, D: Digits>(
         // SAFETY: as above.
         return unsafe { compared(items) };
     }
-    // SAFETY: as above; the lengths are the same.
+    // SAFETY: as above; both rows have `length` items.
     unsafe {
         if length < LONG {
             keys.sort::<8, 256, 8>(items, &mut spare[..length])
@@ -115,8 +116,7 @@ pub(super) unsafe fn by_digits<'a, D: Digits>(
     }
 }
 
-/// Where the keys of items stand: in so many bits from the bit `first` on, counted from the least
-/// item.
+/// The keys of items: the `bits` bits from the bit `first` on, relative to the least item.
 struct Keys<D> {
     least: D,
     first: u32,
@@ -124,11 +124,12 @@ struct Keys<D> {
 }
 
 impl<D: Digits> Keys<D> {
-    /// Divides the items into parts by their highest bits, and sorts each part: in `items` again.
+    /// Divides the items into parts by their highest bits, and sorts each part. The sorted items
+    /// are in `items`.
     ///
     /// # Safety
     ///
-    /// All of `items` must have been written, and `spare` be as long.
+    /// All of `items` must have been written, and `spare` must be as long.
     unsafe fn sort_parts<'a>(
         &self,
         items: &'a mut [MaybeUninit<D>],
@@ -148,8 +149,8 @@ impl<D: Digits> Keys<D> {
         // SAFETY: as above.
         for &item in unsafe { &*initialised(items) } {
             let place = &mut ends[part(item)];
-            // Every place is written once, because the parts were counted; then each part is at its
-            // end.
+            // Every position is written once, because the parts were counted. In the end, each
+            // entry is the end of its part.
             spare[*place].write(item);
             *place += 1;
         }
@@ -168,12 +169,12 @@ impl<D: Digits> Keys<D> {
         unsafe { initialised(items) }
     }
 
-    /// Sorts by digits of `BITS` bits, of which there are `VALUES`, and at most `MOST` digits.
-    /// Answers the row that the items are in then.
+    /// Sorts by at most `MOST` digits of `BITS` bits, each of which has one of `VALUES` values.
+    /// Returns the row that holds the sorted items.
     ///
     /// # Safety
     ///
-    /// All of `items` must have been written, and `spare` be as long.
+    /// All of `items` must have been written, and `spare` must be as long.
     unsafe fn sort<'a, const BITS: u32, const VALUES: usize, const MOST: usize>(
         &self,
         items: &'a mut [MaybeUninit<D>],
@@ -197,7 +198,7 @@ impl<D: Digits> Keys<D> {
         }
         let (mut from, mut to) = (items, spare);
         for (index, counts) in counts.iter_mut().enumerate() {
-            // Where all have the same digit, there is nothing to do.
+            // If the digit is equal in all items, this pass changes nothing.
             if counts.contains(&(length as u32)) {
                 continue;
             }
@@ -205,10 +206,10 @@ impl<D: Digits> Keys<D> {
             for count in counts.iter_mut() {
                 next += std::mem::replace(count, next);
             }
-            // SAFETY: `from` is what was given, or was written by the pass before.
+            // SAFETY: `from` is `items`, or was written by the pass before.
             for &item in unsafe { &*initialised(from) } {
                 let place = &mut counts[digit(item, index)];
-                // Every place is written once, because the digits were counted.
+                // Every position is written once, because the digits were counted.
                 to[*place as usize].write(item);
                 *place += 1;
             }
@@ -235,15 +236,16 @@ unsafe fn compared<D: Ord>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
 ///
 /// All of `items` must have been written.
 pub(super) unsafe fn initialised<D>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
-    // SAFETY: the layout is the same, and by this function's contract.
+    // SAFETY: `MaybeUninit<D>` has the layout of `D`, and the items are initialised by this
+    // function's contract.
     unsafe { &mut *(std::ptr::from_mut(items) as *mut [D]) }
 }
 
-/// A row of ranks as one of as many keys as have room there.
+/// Returns the memory of a row of ranks as a row of as many keys as fit.
 pub(super) fn as_keys<K: Digits, R: Rank>(row: &mut [MaybeUninit<R>]) -> &mut [MaybeUninit<K>] {
     const { assert!(size_of::<K>() <= size_of::<R>() && align_of::<K>() <= align_of::<R>()) };
     let count = row.len() * (size_of::<R>() / size_of::<K>());
-    // SAFETY: they take no more room than the row, whose beginning suits them (checked), and it
-    // need not have been written.
+    // SAFETY: the keys take no more memory than the row, and the alignment of the row suits them
+    // (checked). They need not have been written.
     unsafe { from_raw_parts_mut(row.as_mut_ptr().cast(), count) }
 }

@@ -1,4 +1,4 @@
-//! Evaluating expressions into new memory.
+//! Evaluation of expressions into new memory.
 
 use smallvec::SmallVec;
 
@@ -15,11 +15,11 @@ use crate::ops::formula::Formula;
 use crate::ops::order::{HostOrder, Reading};
 use crate::ops::tree::Tree;
 
-/// The results of a pass, each in memory of its own.
+/// The results of a pass, each in its own allocation.
 pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 
-/// The elements of each result of `formula` over the shape of `layout`, which is dense from index
-/// 0, in one pass into one allocation a result.
+/// Computes the elements of each result of `formula` over the shape of `layout`, which is dense
+/// from index 0. It takes one pass, and one allocation for each result.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: HostOrder<'_>,
@@ -41,9 +41,9 @@ pub(in crate::ops) fn evaluate(
     Ok(results)
 }
 
-/// The elements of an expression by the loop that it was compiled to, `fused`; its operands are
-/// those of `tree`, dense and of the shape of `layout`. An element is of so many bytes, and reads
-/// so many.
+/// Computes the elements of an expression by `fused`, the loop that it was compiled to. Its
+/// operands are the operands of `tree`, dense and of the shape of `layout`. An element has
+/// `element_bytes`, and reads `bytes_read`.
 #[track_caller]
 pub(in crate::ops) fn evaluate_fused(
     fused: &dyn Source,
@@ -62,7 +62,7 @@ pub(in crate::ops) fn evaluate_fused(
     Ok(buffer)
 }
 
-/// Memory for the elements of `layout`.
+/// Allocates memory for the elements of `layout`.
 #[inline]
 #[track_caller]
 pub(super) fn allocate_for(
@@ -77,8 +77,8 @@ pub(super) fn allocate_for(
 ///
 /// # Safety
 ///
-/// There must be one for each result of the source, with room for its elements, which nobody else
-/// has; the stream must be ordered after what others do with the operands.
+/// There must be a buffer for each result of the source, with room for its elements, which nobody
+/// else has. The stream must be ordered after other uses of the operands.
 #[inline]
 unsafe fn write(source: &dyn Source, results: &[Buffer], work: Work, order: HostOrder<'_>) {
     let bases = results

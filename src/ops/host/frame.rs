@@ -12,7 +12,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Row-major order of `shape`.
+    /// Returns the row-major order of `shape`.
     pub(crate) fn row_major(shape: &Shape) -> Self {
         Self {
             shape: *shape,
@@ -21,7 +21,8 @@ impl Frame {
         }
     }
 
-    /// Row-major order of the axes of `shape` in the order of `axes`, which names each once.
+    /// Returns the row-major order of `shape` with its axes in the order of `axes`, which names
+    /// each once.
     pub(crate) fn reordered(shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
         Self {
             shape: *shape,
@@ -30,26 +31,26 @@ impl Frame {
         }
     }
 
-    /// The shape whose axes are put in order.
+    /// Returns the shape whose axes are ordered.
     pub(in crate::ops) fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The axes of the shape, slowest first, before others that say nothing.
+    /// Returns the axes of the shape, slowest first, and then entries without a meaning.
     pub(in crate::ops) fn axes(&self) -> [usize; MAX_RANK] {
         self.axes
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub(super) fn count(&self) -> usize {
         self.shape.dims().iter().product()
     }
 
-    /// Where the elements of an operand stand, in the order of this frame, over the fewest axes.
+    /// Returns the layout of an operand in the order of this frame, over the fewest axes.
     ///
     /// # Panics
     ///
-    /// Where the operand does not broadcast to the frame, which the expression's shape excludes.
+    /// If the operand does not broadcast to the frame, which the expression's shape excludes.
     pub(super) fn place(&self, operand: &Layout) -> Layout {
         let placed = operand.broadcast_to(&self.shape);
         let ordered = placed.and_then(|layout| layout.permute(&self.axes[..self.shape.ndim()]));
@@ -59,7 +60,7 @@ impl Frame {
         }
     }
 
-    /// Whether the elements of an operand stand one after another in the order of this frame.
+    /// Returns whether an operand's elements are consecutive in memory in the order of this frame.
     pub(super) fn is_order_of(&self, operand: &Layout) -> bool {
         self.is_row_major && operand.is_contiguous() && operand.shape() == &self.shape
     }

@@ -1,4 +1,4 @@
-//! Computing an array from the positions of its elements alone.
+//! Arrays computed from the positions of their elements alone.
 
 use std::mem::MaybeUninit;
 
@@ -10,29 +10,30 @@ use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::order::HostOrder;
 
-/// A random number takes as long as so many bytes that are read or written.
+/// The cost of a random number, in bytes read or written.
 const BYTES_OF_TIME: usize = 16;
 
 /// A function from positions to elements.
 pub(in crate::ops) trait Fill<T>: Copy + Send + Sync + 'static {
-    /// Writes the elements from position `start` on to `part`, of at most [`RUN`] of them. To be
-    /// marked `#[inline(always)]`, with all that it calls, so that it is compiled for vectors.
+    /// Writes the elements from position `start` on to `part`, of at most [`RUN`] of them. This
+    /// function and all that it calls must be marked `#[inline(always)]`, so that they are compiled
+    /// for vectors.
     fn fill(&self, start: usize, part: &mut [T]);
 
-    /// What error messages call it.
+    /// The name in error messages.
     const NAME: &'static str;
 
-    /// The same in CUDA C++, in parts: the structure `Operands`, of which `draws` is the first
-    /// member, and the function `fill`, which makes `CS_BLOCK` elements of the stored type `I` of a
-    /// block of words.
+    /// The function in CUDA C++, in parts: the structure `Operands`, whose first member is `draws`,
+    /// and the function `fill`, which makes `CS_BLOCK` elements of the stored type `I` from a block
+    /// of words.
     const CUDA: &'static [&'static str];
 
-    /// Shows the bits of every member of `Operands`, of which each takes eight bytes.
+    /// Calls `visit` with the bits of every member of `Operands`, each of which takes eight bytes.
     fn operands(&self, visit: &mut dyn FnMut(u64));
 }
 
-/// A new array of `shape`. Once it has memory, `draw` is told the number of
-/// elements, and says what they are.
+/// Returns a new array of `shape`. After its memory is allocated, `draw` gets the number of
+/// elements, and returns the function that computes them.
 #[track_caller]
 pub(in crate::ops) fn generate<T: AnyElement, F: Fill<T>>(
     order: HostOrder<'_>,
@@ -71,7 +72,7 @@ impl<T: AnyElement, F: Fill<T>> Loop<[MaybeUninit<T>]> for Filling<'_, F> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
-        // Computed aside, so that `fill` cannot read what was not written.
+        // Computed in a buffer, so that `fill` cannot read memory that was not written.
         let mut stage = [T::zero(); RUN];
         let mut start = self.start;
         for part in out.chunks_mut(RUN) {

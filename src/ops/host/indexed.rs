@@ -1,7 +1,7 @@
-//! Reading, adding, writing and marking at indices that stand in an array.
+//! Gather, scatter-add, scatter and one-hot encoding by the indices of an array.
 //!
-//! The indices were checked before anything is launched. The kernels check them again, so that what
-//! they touch depends on nothing that another part of the program saw.
+//! The indices are checked before anything is launched. The kernels check them again, so that their
+//! memory safety does not depend on what another part of the program saw.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::ops::index::{Axis, Picking, counted, reached};
 use crate::ops::order::HostOrder;
 
 impl Axis {
-    /// How far `index` is from index 0.
+    /// Returns the distance of `index` from index 0 in memory.
     #[inline(always)]
     fn offset(self, index: i64) -> isize {
         match counted(index, self.length) {
@@ -31,14 +31,15 @@ impl Axis {
     }
 }
 
-/// Not where it is called: to print a length, a loop would keep it in memory.
+/// Out of line: inline, a loop would keep the length in memory to print it.
 #[cold]
 #[inline(never)]
 fn never(index: i64, length: usize) -> ! {
     unreachable!("the index {index} of {length} was checked");
 }
 
-/// What `indices` pick along the axis `at` of `array`, in a new array of `shape`.
+/// Returns the elements that `indices` pick along the axis `at` of `array`, in a new array of
+/// `shape`.
 #[track_caller]
 pub(in crate::ops) fn picked<T: AnyElement>(
     order: HostOrder<'_>,
@@ -63,7 +64,7 @@ pub(in crate::ops) fn picked<T: AnyElement>(
             let work = Work::of_bytes(firsts.count(), row.0 * bytes);
             let body = |&(pick, firsts, row): &Rows<T>, to: &WritePtr<T>, range: Range<usize>| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                // The stream is ordered after who wrote to the operands.
+                // The stream is ordered after the writes to the operands.
                 unsafe { pick.write_rows(&firsts, row, range, *to) };
             };
             return launch(order, work, (&(pick, firsts, row), &to), body);
@@ -75,12 +76,12 @@ pub(in crate::ops) fn picked<T: AnyElement>(
         };
         launch(order, work, (&(pick, walk), &to), body);
     };
-    // SAFETY: the ranges of a launch cover all elements or rows, and each of the two ways writes
-    // those of its own.
+    // SAFETY: the ranges of a launch cover all elements or rows, and each of the two bodies writes
+    // everything in its range.
     unsafe { computed(order.device, shape, write) }
 }
 
-/// What [`picked`] reads.
+/// The operands of [`picked`].
 #[derive(Clone, Copy)]
 struct Pick<T> {
     from: ReadPtr<T>,
@@ -88,11 +89,12 @@ struct Pick<T> {
     axis: Axis,
 }
 
-/// Rows of which each has one index: their first elements, and their length and steps.
+/// Rows that have one index each: their operands, the walk over their first elements, and their
+/// length and steps.
 type Rows<T> = (Pick<T>, Walk<2>, (usize, [isize; 2]));
 
 impl<T: AnyElement> Pick<T> {
-    /// Writes the rows of the numbers `range` where these stand in `to`.
+    /// Writes the rows of the numbers `range` to their positions in `to`.
     ///
     /// # Safety
     ///
@@ -116,12 +118,12 @@ impl<T: AnyElement> Pick<T> {
         }
     }
 
-    /// Writes the elements of the numbers `range` where these stand in `to`.
+    /// Writes the elements of the numbers `range` to their positions in `to`.
     ///
     /// # Safety
     ///
-    /// The walk must be that of [`picked`], the operands alive and not written to, and these
-    /// elements of `to` the caller's alone.
+    /// The walk must be the one that [`picked`] makes. The operands must be alive and not written
+    /// to, and these elements of `to` must be the caller's alone.
     unsafe fn write(&self, walk: &Walk<2>, range: Range<usize>, to: WritePtr<T>) {
         let (_, [step, index_step]) = walk.row();
         let axis = self.axis;
@@ -129,8 +131,8 @@ impl<T: AnyElement> Pick<T> {
         for ([at, index_at], count) in walk.runs(range) {
             let (from, indices, out) = (self.from.at(at), self.indices.at(index_at), to.at(number));
             // SAFETY: the walk stays within the indices, and within the elements at index 0 of the
-            // array's axis; `offset` goes on to an index that the axis has. What is written are
-            // elements of the range.
+            // array's axis; `offset` leads from there to an index that the axis has. Only elements
+            // of the range are written.
             unsafe {
                 match (step, index_step) {
                     (_, 0) => {
@@ -159,12 +161,12 @@ impl<T: AnyElement> Pick<T> {
     }
 }
 
-/// What two threads must not both write to, or each waits for the other.
+/// The size of a cache line. Two threads that write to one line wait for each other.
 const LINE_BYTES: usize = 64;
 
-/// Adds each element of `values` to the one of `target` that its index picks along the axis `at`,
-/// in order: for each element of `shape`, of which there are some, and which all three broadcast to
-/// elsewhere.
+/// Adds each element of `values` to the element of `target` that its index picks along the axis
+/// `at`, in order. Does so for each element of `shape`, which is not empty. Along the other axes,
+/// all three arrays broadcast to `shape`.
 #[track_caller]
 pub(in crate::ops) fn add_at<T: Number>(
     order: HostOrder<'_>,
@@ -177,7 +179,8 @@ pub(in crate::ops) fn add_at<T: Number>(
     scatter::<T, Adding>(order, target, indices, values, (at, operation), shape)
 }
 
-/// The same for writing in place of adding: of several values for one element, the last stays.
+/// Like [`add_at`], but writes instead of adding. If several values have the same index, the last
+/// one stays.
 #[track_caller]
 pub(in crate::ops) fn put_at<T: AnyElement>(
     order: HostOrder<'_>,
@@ -190,7 +193,7 @@ pub(in crate::ops) fn put_at<T: AnyElement>(
     scatter::<T, Writing>(order, target, indices, values, (at, operation), shape)
 }
 
-/// What becomes of an element that an index picks.
+/// An update of an element that an index picks.
 trait Scatter<T>: Copy + Send + Sync + 'static {
     fn with(old: T, value: T) -> T;
 }
@@ -226,8 +229,8 @@ fn scatter<T: AnyElement, S: Scatter<T>>(
     shape: &Shape,
 ) -> Result<()> {
     let walk = reached(&target, indices, values, at, shape)?;
-    // Whatever the indices are, two positions along an axis on which the target steps are different
-    // elements of it, so these may be given to several threads.
+    // Along an axis on which the target has a stride, different positions are different elements of
+    // the target, for any indices. So such an axis may be divided among threads.
     let steps = walk.axes().enumerate();
     let steps = steps.filter(|(_, (_, [step, ..]))| *step != 0);
     let (divided, length) = steps
@@ -235,8 +238,8 @@ fn scatter<T: AnyElement, S: Scatter<T>>(
         .max_by_key(|&(_, length)| length)
         .unzip();
     let length = length.unwrap_or(1);
-    // Each thread walks over all indices, so there are no more blocks than threads, and each of
-    // them has whole lines of the cache.
+    // Each thread walks over all indices, so there are no more blocks than threads. Each block has
+    // whole cache lines.
     let block = length.div_ceil(threads());
     let block = block.max(LINE_BYTES / size_of::<T>());
     let scattered = Scattered {
@@ -254,9 +257,10 @@ fn scatter<T: AnyElement, S: Scatter<T>>(
     let work = Work::of_bytes(blocks, bytes / blocks);
     let to = TargetPtr(host_pointer(DevicePtr(target.buffer().address())).cast::<T>());
     launch(order, work, (&scattered, &to), |scattered, to, range| {
-        // SAFETY: the memory is alive while a launch runs, and the stream is ordered after who uses
-        // it. The target is nobody else's (checked), so neither of the others is in it, and it
-        // reaches none of its elements twice (checked), so different ranges are of different ones.
+        // SAFETY: the memory is alive while a launch runs, and the stream is ordered after its
+        // other users. Nobody else has the target's memory (checked), so neither operand lies in
+        // it. The target reaches none of its elements twice (checked), so different ranges have
+        // different elements.
         unsafe { scattered.run::<S>(range, *to) };
     });
     Ok(())
@@ -266,12 +270,13 @@ fn scatter<T: AnyElement, S: Scatter<T>>(
 #[derive(Clone, Copy)]
 struct TargetPtr<T>(*mut T);
 
-// SAFETY: an address of plain data; who writes there sees to it that nobody else uses it meanwhile.
+// SAFETY: an address of plain data; the code that writes there ensures that nobody else uses the
+// memory meanwhile.
 unsafe impl<T: Send> Send for TargetPtr<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for TargetPtr<T> {}
 
-/// What [`scatter`] reads. Invariant: the walk stays within the elements of the target at index 0
+/// The operands of [`scatter`]. Invariant: the walk stays within the target's elements at index 0
 /// of the axis, within the indices, and within the values.
 #[derive(Clone, Copy)]
 struct Scattered<T> {
@@ -279,19 +284,20 @@ struct Scattered<T> {
     values: ReadPtr<T>,
     axis: Axis,
     walk: Walk<3>,
-    /// The axis of the walk that the launch divides into blocks; all is one block otherwise.
+    /// The axis of the walk that the launch divides into blocks. `None` makes one block of
+    /// everything.
     divided: Option<usize>,
-    /// Positions of a block.
+    /// The number of positions of a block.
     block: usize,
 }
 
 impl<T: AnyElement> Scattered<T> {
-    /// Adds or writes what the blocks of `range` are of, in the order of the walk.
+    /// Adds or writes the elements of the blocks of `range`, in the order of the walk.
     ///
     /// # Safety
     ///
     /// The operands must be alive and not written to, and the elements of `to` at the positions of
-    /// these blocks the caller's alone.
+    /// these blocks must be the caller's alone.
     unsafe fn run<S: Scatter<T>>(&self, range: Range<usize>, to: TargetPtr<T>) {
         let walk = match self.divided {
             Some(axis) => {
@@ -302,13 +308,13 @@ impl<T: AnyElement> Scattered<T> {
             None => self.walk,
         };
         let (_, strides @ [step, index_step, value_step]) = walk.row();
-        // Copies, which the compiler knows that no write changes.
+        // A copy: the compiler knows that no write changes it.
         let axis = self.axis;
         for ([at, index_at, value_at], count) in walk.runs(0..walk.count()) {
             let (to, indices) = (to.0.wrapping_add(at), self.indices.at(index_at));
             let values = self.values.at(value_at);
             // SAFETY: the walk stays within the indices, the values, and the target's elements at
-            // index 0 of the axis; `offset` goes on to an index that the axis has.
+            // index 0 of the axis; `offset` leads from there to an index that the axis has.
             unsafe {
                 match strides {
                     [1, 0, 1] => {
@@ -340,8 +346,8 @@ impl<T: AnyElement> Scattered<T> {
     }
 }
 
-/// For each of the classes in `array` a row of zeros with a one at its place, in a new array of
-/// `shape`, whose last axis is that of the `classes`.
+/// Returns a row for each class in `array`, in a new array of `shape`: a one at the position of the
+/// class, and zeros elsewhere. The last axis of `shape` has one position for each of the `classes`.
 #[track_caller]
 pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
     order: HostOrder<'_>,

@@ -1,4 +1,4 @@
-//! How lanes are divided among threads.
+//! The division of lanes among threads.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use crate::ops::lanes::Lanes;
 
 /// A job is one lane where its elements are contiguous, and up to [`RUN`] adjacent lanes otherwise.
 impl Lanes {
-    /// All jobs that make one element of `bytes` for each of `formula`, `effort` times as long as
-    /// it takes to read and write them.
+    /// Returns the work of all jobs, which make an element of `bytes` from each element of
+    /// `formula`. It takes `effort` times as long as to read and write the elements.
     pub(in crate::ops::host) fn work(
         &self,
         formula: &Formula<'_>,
@@ -26,7 +26,7 @@ impl Lanes {
         Work::of_bytes(self.outer * self.inner.div_ceil(RUN), job_bytes)
     }
 
-    /// What a job of [`work`](Self::work) is about.
+    /// Returns the lanes of a job of [`work`](Self::work).
     #[inline(always)]
     pub(in crate::ops::host) fn job(&self, number: usize) -> Job {
         let blocks = self.inner.div_ceil(RUN);
@@ -39,23 +39,23 @@ impl Lanes {
     }
 }
 
-/// Lanes side by side.
+/// Adjacent lanes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     start: usize,
-    /// How many lanes.
+    /// The number of lanes.
     pub(super) width: usize,
     lanes: Lanes,
 }
 
 impl Job {
-    /// The numbers of all elements of the lane, where they stand together.
+    /// Returns the numbers of all elements of the lane, if they are contiguous.
     #[inline(always)]
     pub(super) fn whole(&self) -> Option<Range<usize>> {
         (self.lanes.inner == 1).then(|| self.start..self.start + self.lanes.length)
     }
 
-    /// The numbers of the elements at `index` of each lane.
+    /// Returns the numbers of the elements at `index` of each lane.
     #[inline(always)]
     pub(super) fn at(&self, index: usize) -> Range<usize> {
         let start = self.start + index * self.lanes.inner;

@@ -1,4 +1,4 @@
-//! The one door through which every kernel of the host runs.
+//! The launch function, which runs every kernel of the host.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -8,7 +8,8 @@ use crate::device::StreamId;
 use crate::device::host::streams::DelayedStreams;
 use crate::ops::order::HostOrder;
 
-/// How many things a kernel makes, and how many of them are worth another thread.
+/// The number of items that a kernel computes, and the number of items that is worth another
+/// thread.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Work {
     count: usize,
@@ -17,12 +18,12 @@ pub(in crate::ops) struct Work {
     unit: usize,
 }
 
-/// What one thread does before a second one pays, in bytes read and written: some 20 µs, which is
-/// about what it takes to wake one and to wait for it.
+/// The work of one thread from which a second one pays, in bytes read and written. It takes some 20
+/// µs, about as long as it takes to wake a thread and to wait for it.
 const GRAIN_BYTES: usize = 1 << 20;
 
 impl Work {
-    /// `count` things that read and write `bytes_each`.
+    /// Returns the work of `count` items, each of which reads and writes `bytes_each`.
     pub(in crate::ops) fn of_bytes(count: usize, bytes_each: usize) -> Self {
         let grain = (GRAIN_BYTES / bytes_each.max(1)).max(1);
         Self {
@@ -32,7 +33,7 @@ impl Work {
         }
     }
 
-    /// The same in ranges of whole units, which are of `unit` things.
+    /// Divides the work into ranges of whole units of `unit` items.
     pub(in crate::ops) fn in_units_of(self, unit: usize) -> Self {
         Self {
             grain: self.grain.max(unit),
@@ -41,7 +42,7 @@ impl Work {
         }
     }
 
-    /// `count` elements, each of which reads and writes `bytes_each`.
+    /// Returns the work of `count` elements, each of which reads and writes `bytes_each`.
     #[inline]
     pub(super) fn of_elements(count: usize, bytes_each: usize) -> Self {
         if count < ALWAYS_ALONE {
@@ -50,7 +51,8 @@ impl Work {
         Self::of_bytes(count, bytes_each)
     }
 
-    /// `count` results, each folded from `length` elements, of which each reads `bytes_each`.
+    /// Returns the work of `count` results, each folded from `length` elements, of which each reads
+    /// `bytes_each`.
     pub(in crate::ops) fn of_folds(bytes_each: usize, count: usize, length: usize) -> Self {
         if count.saturating_mul(length) < ALWAYS_ALONE {
             return Self::on_one_thread(count);
@@ -58,7 +60,7 @@ impl Work {
         Self::of_bytes(count, bytes_each.saturating_mul(length))
     }
 
-    /// `count` things that stay on one thread.
+    /// Returns the work of `count` items that stay on one thread.
     pub(in crate::ops) fn on_one_thread(count: usize) -> Self {
         Self {
             count,
@@ -68,23 +70,29 @@ impl Work {
     }
 }
 
-/// Fewer elements than this are not worth adding up what each of them takes.
+/// Always single-threaded below this many elements.
 const ALWAYS_ALONE: usize = 1 << 12;
 
-/// As many elements take whole cache lines, so that no two threads write to one.
+/// The default unit in elements: whole cache lines, so that no two threads write to one line.
 const UNIT: usize = 128;
 
-/// Runs `body` with what it reads and what it writes over `0..work.count`, in ranges that do not
-/// overlap and together cover it, in the order of `stream`: at once on the calling thread and those
-/// of rayon's current pool, or later and on one thread where the device delays its work.
+/// Runs `body` over `0..work.count`, in ranges that do not overlap and together cover it, in the
+/// order of `stream`. `body` gets the data that it reads and the data that it writes. It runs at
+/// once, on the calling thread and the threads of rayon's current pool. If the device delays its
+/// work, it runs later and on one thread.
 ///
-/// So both are plain data, which is copied where it is needed later. Of memory they have addresses,
-/// not handles: a handle would keep the block from being reused, which no kernel of a real device
-/// does. The body may rely on three things until it has run. The memory under the addresses stays
-/// reserved, because segments are released only once the streams are done that used their blocks.
-/// What it reads was written before, and nothing else writes there meanwhile, because the caller
-/// ordered `stream` after the other streams that use its operands, and whoever gets the memory next
-/// is ordered after `stream`.
+/// So both arguments are plain data, which is copied where it is needed later. They hold addresses
+/// of memory, not handles: a handle would keep the block from being reused, which no kernel of a
+/// real device does. The body may rely on three things until it has run:
+///
+/// - The memory under the addresses stays reserved, because a segment is released only when the
+///   streams that used its blocks are done.
+///
+/// - What it reads was written before, because the caller ordered `stream` after the other streams
+///   that use its operands.
+///
+/// - Nothing else writes to what it reads meanwhile, because of this order, and because the next
+///   user of the memory is ordered after `stream`.
 #[inline(always)]
 pub(in crate::ops) fn launch<R, W>(
     HostOrder { device, stream }: HostOrder<'_>,
@@ -109,7 +117,7 @@ pub(in crate::ops) fn launch<R, W>(
     }
 }
 
-/// The same of what reads an expression, of any type.
+/// Like [`launch`], for a type-erased source.
 #[inline(always)]
 pub(super) fn launch_source<W: Copy + Send + Sync + 'static>(
     HostOrder { device, stream }: HostOrder<'_>,
@@ -132,31 +140,32 @@ pub(super) fn launch_source<W: Copy + Send + Sync + 'static>(
 }
 
 thread_local! {
-    /// Whether this thread runs delayed work.
+    /// `true` while this thread runs delayed work.
     static IS_ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Gives work to a stream for later; compiled once, not for every kernel.
+/// Enqueues work on a stream for later. It is compiled once, not for every kernel.
 #[cold]
 fn push(delayed: &DelayedStreams, stream: StreamId, work: Box<dyn FnOnce() + Send>) {
     delayed.push(stream, move || alone(work));
 }
 
-/// Runs delayed work on this thread alone. It runs under the lock of its device, and who waits for
-/// another thread of the pool may meanwhile take on a task of the user's, which takes that lock.
+/// Runs delayed work on this thread alone. The work runs under the lock of its device. If this
+/// thread waited for another thread of the pool, it could meanwhile run a task of the user, which
+/// takes that lock.
 fn alone(work: impl FnOnce()) {
     let before = IS_ALONE.replace(true);
     scopeguard::defer!(IS_ALONE.set(before));
     work();
 }
 
-/// Whether work stays on this thread. Under ThreadSanitizer it does: how rayon's threads wait for
-/// one another happens inside the standard library, which is not built for it.
+/// Returns whether work stays on this thread. Under ThreadSanitizer it does, because rayon's
+/// threads synchronise inside the standard library, which is not built for ThreadSanitizer.
 pub(super) fn is_alone() -> bool {
     cfg!(tsan) || IS_ALONE.get()
 }
 
-/// The threads that work may be shared among here.
+/// Returns the number of threads that may share work here.
 pub(super) fn threads() -> usize {
     if is_alone() {
         return 1;
@@ -164,13 +173,13 @@ pub(super) fn threads() -> usize {
     rayon::current_num_threads()
 }
 
-/// Whether there are other threads to share work with.
+/// Returns whether there are other threads to share work with.
 pub(super) fn has_other_threads() -> bool {
     threads() > 1
 }
 
-/// Runs `body` over `range`, on several threads where it is longer than a grain. What hands work to
-/// threads is compiled once, not for every kernel.
+/// Runs `body` over `range`, on several threads if it is longer than a grain. The code that
+/// distributes work to threads is compiled once, not for every kernel.
 fn share(range: Range<usize>, work: Work, body: &(dyn Fn(Range<usize>) + Sync)) {
     if range.len() <= work.grain || !has_other_threads() {
         return body(range);
@@ -184,7 +193,7 @@ fn share(range: Range<usize>, work: Work, body: &(dyn Fn(Range<usize>) + Sync)) 
     );
 }
 
-/// Runs two parts of a launch, on two threads where there are.
+/// Runs two parts of a launch, on two threads if the pool has more than one.
 pub(super) fn both<R: Send>(
     left: &(dyn Fn() -> R + Sync),
     right: &(dyn Fn() -> R + Sync),
@@ -200,7 +209,7 @@ pub(super) fn both<R: Send>(
     }
 }
 
-/// Runs both on two threads; compiled once, as `share` is.
+/// Runs both functions on two threads. Like [`share`], it is compiled once.
 fn join(left: &mut (dyn FnMut() + Send), right: &mut (dyn FnMut() + Send)) {
     rayon::join(left, right);
 }

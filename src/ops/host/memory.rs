@@ -1,4 +1,4 @@
-//! Where kernels write.
+//! The memory that kernels write.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -20,13 +20,13 @@ pub(crate) struct Output<T> {
     count: usize,
 }
 
-// SAFETY: an output is plain memory that nobody else had when it was made; `part` lends each
-// element to one thread at a time, by its contract.
+// SAFETY: an output is plain memory that nobody else had when the output was made; `part` lends
+// each element to one thread at a time, by its contract.
 unsafe impl<T: Send> Send for Output<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Output<T> {}
 
-/// An output without its type.
+/// A type-erased [`Output`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Untyped {
     base: *mut u8,
@@ -41,7 +41,7 @@ unsafe impl Sync for Untyped {}
 impl Untyped {
     /// # Safety
     ///
-    /// It must have been one of elements of `T`.
+    /// It must have been made from an output of elements of `T`.
     pub(super) unsafe fn typed<T: AnyElement>(self) -> Output<T> {
         Output {
             base: self.base.cast(),
@@ -58,11 +58,11 @@ impl<T: AnyElement> Output<T> {
         }
     }
 
-    /// The first `count` elements of `buffer`.
+    /// Returns the first `count` elements of `buffer`.
     ///
     /// # Panics
     ///
-    /// Where they do not fit, or another handle shares the memory.
+    /// If they do not fit, or another handle shares the memory.
     fn new(buffer: &mut Buffer, count: usize) -> Self {
         let fits = count <= buffer.size_bytes() / size_of::<T>();
         let alone = count == 0 || buffer.holders() == 1;
@@ -73,9 +73,9 @@ impl<T: AnyElement> Output<T> {
         }
     }
 
-    /// The elements of `place`, which stand without gaps. Of the memory around them others may have
-    /// handles: that nothing else reads or writes the elements is the caller's word, as it is of
-    /// those who write to an [`Output`] that others wait for.
+    /// Returns the elements of `place`, which has no gaps. The memory around them may have other
+    /// handles. The caller guarantees that nothing else reads or writes the elements; so do the
+    /// writers of an [`Output`] that others wait for.
     pub(super) fn at(place: &Array<T>) -> Self {
         assert!(place.layout().is_contiguous(), "a place has no gaps");
         Self {
@@ -88,11 +88,11 @@ impl<T: AnyElement> Output<T> {
         self.count
     }
 
-    /// The elements of `range`, not yet written.
+    /// Returns the elements of `range`, not yet written.
     ///
     /// # Safety
     ///
-    /// The memory must be alive, and what reads it come later; nobody else may hold a part that
+    /// The memory must be alive, and its readers must run later. Nobody else may hold a part that
     /// overlaps `range`.
     #[expect(
         clippy::mut_from_ref,
@@ -109,12 +109,12 @@ impl<T: AnyElement> Output<T> {
     }
 }
 
-/// A new array of `shape` on `device`, whose elements `write` launches the writing of, on the
+/// Returns a new array of `shape` on `device`. `write` launches the writes of its elements, on the
 /// thread's current stream.
 ///
 /// # Safety
 ///
-/// What `write` launches must write every element of the output.
+/// The launches of `write` must write every element of the output.
 #[inline(always)]
 #[track_caller]
 pub(crate) unsafe fn computed<T: AnyElement>(
@@ -127,7 +127,7 @@ pub(crate) unsafe fn computed<T: AnyElement>(
     unsafe { laid_out(device, layout, write) }
 }
 
-/// The same with `layout`, which is dense from index 0.
+/// Like [`computed`], but with a `layout`, which is dense from index 0.
 ///
 /// # Safety
 ///
@@ -147,11 +147,12 @@ pub(super) unsafe fn laid_out<T: AnyElement>(
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// A new array of `shape` on `device`, and its memory, for launches that write several arrays.
+/// Returns a new array of `shape` on `device`, and its memory, for launches that write several
+/// arrays.
 ///
 /// # Safety
 ///
-/// Launches on the thread's current stream must write every element before somebody else has the
+/// Launches on the thread's current stream must write every element before anybody else has the
 /// array.
 #[cfg(any(feature = "fft", feature = "linalg"))]
 #[track_caller]
@@ -165,13 +166,13 @@ pub(super) unsafe fn begun<T: AnyElement>(
     Ok((Array::from_parts(buffer, layout), output))
 }
 
-/// The elements of an array that is overwritten where it stands.
+/// The elements of an array that is overwritten in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Elements {
     base: *mut u8,
     element_bytes: usize,
     layout: Layout,
-    // Whether they stand one after another.
+    // `true` if the elements are consecutive in memory.
     is_dense: bool,
 }
 
@@ -190,13 +191,13 @@ impl Elements {
         }
     }
 
-    /// Writes the `count` elements from `values` on to those from number `start` on, in row-major
-    /// order.
+    /// Writes the `count` elements from `values` on to the array's elements from number `start` on,
+    /// in row-major order.
     ///
     /// # Safety
     ///
-    /// The array must be alive; nobody may read or write these elements meanwhile, which `values`
-    /// must not be part of, and may be read.
+    /// The array must be alive. Nobody may read or write these elements meanwhile. `values` must be
+    /// readable, and must not be part of them.
     pub(super) unsafe fn write(&self, start: usize, values: *const u8, count: usize) {
         let all = self.layout.len();
         assert!(start <= all && count <= all - start);
@@ -205,7 +206,8 @@ impl Elements {
             let to = self
                 .base
                 .wrapping_add((self.layout.offset() + start) * bytes);
-            // SAFETY: so many elements stand there, and the rest is this function's contract.
+            // SAFETY: the array has `count` elements there, and the rest is this function's
+            // contract.
             unsafe { to.copy_from_nonoverlapping(values, count * bytes) };
             return;
         }
@@ -230,7 +232,7 @@ impl Elements {
     }
 }
 
-/// Writes `count` values to elements that stand `stride` apart.
+/// Writes `count` values to elements that are `stride` apart.
 ///
 /// # Safety
 ///

@@ -1,15 +1,16 @@
 //! The host device's execution of expressions.
 //!
 //! The elements of an expression are numbered in row-major order of its [frame](frame). There are
-//! two evaluators with one meaning, down to the bits. The [fused](fused) one is a loop of the
-//! expression's own, for operands that are dense and of one shape, in builds without debug
-//! assertions. The [blocked](blocked) one runs the library's loops, one a function, over blocks
-//! that stay in the first-level cache; it serves everything else. Both are a [`Source`](source) of
-//! elements to who writes them; folds, scans and softmax read blocks.
+//! two evaluators with equal results, down to the bits. The [fused](fused) one is a loop that is
+//! compiled for the expression; it takes operands that are dense and of one shape, in builds
+//! without debug assertions. The [blocked](blocked) one evaluates everything else: it runs the
+//! library's loops, one for each function, over blocks that stay in the first-level cache. Both
+//! implement [`Source`](source) for the code that writes elements; folds, scans and softmax read
+//! blocks.
 //!
-//! Architecture invariant: every kernel goes through [`launch`], and no module but those here reads
-//! or writes the elements of arrays for an operation. But for the fused loop nothing is generic
-//! over an expression's type.
+//! Architecture invariant: every kernel is run by [`launch`], and only the modules here read or
+//! write the elements of arrays for an operation. Except for the fused loop, nothing is generic
+//! over the type of an expression.
 
 mod blocked;
 mod compact;
@@ -38,8 +39,8 @@ mod source;
 mod store;
 mod vector;
 
-/// Calls the function with as many bytes in place of `$bits`: elements are moved, whatever
-/// they mean.
+/// Calls the function with a type of as many bytes in place of `$bits`: elements are moved,
+/// whatever they mean.
 macro_rules! by_bytes {
     ($bytes:expr, $name:ident::<$bits:ident>($($argument:expr),*)) => {
         match $bytes {

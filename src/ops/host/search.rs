@@ -1,5 +1,5 @@
-//! Where values belong among sorted ones, by halving (Knuth, "The Art of Computer Programming",
-//! volume 3, section 6.2.1).
+//! Binary search for the positions of values among sorted elements (Knuth, "The Art of Computer
+//! Programming", volume 3, section 6.2.1).
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -12,10 +12,12 @@ use crate::error::Result;
 use crate::ops::index::Side;
 use crate::ops::order::HostOrder;
 
-/// Values that are searched for together: the steps of one do not wait for those of another.
+/// The number of values that are searched for together: the steps of one do not wait for the steps
+/// of another.
 const TOGETHER: usize = 8;
 
-/// How many elements of `array`, which has one axis and is sorted, come before each of `values`.
+/// Returns, for each of `values`, the number of elements of `array` that come before it. `array`
+/// has one axis and is sorted.
 #[track_caller]
 pub(in crate::ops) fn search<T: Element>(
     order: HostOrder<'_>,
@@ -41,8 +43,8 @@ pub(in crate::ops) fn search<T: Element>(
             let &(sorted, from, walk, side) = reads;
             // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
             let out = unsafe { output.part(range.clone()) };
-            // SAFETY: the walk goes over the values, and nobody writes to either array meanwhile:
-            // the stream is ordered after who did.
+            // SAFETY: the walk goes over the values, and nobody writes to either array meanwhile,
+            // because the stream is ordered after the writes.
             unsafe {
                 match side {
                     Side::Left => sorted.write::<false>(from, &walk, range, out),
@@ -55,7 +57,7 @@ pub(in crate::ops) fn search<T: Element>(
     unsafe { computed(order.device, values.layout().shape(), write) }
 }
 
-/// Elements in their order.
+/// Sorted elements.
 #[derive(Clone, Copy)]
 struct Sorted<T> {
     elements: ReadPtr<T>,
@@ -65,8 +67,8 @@ struct Sorted<T> {
 }
 
 impl<T: Element> Sorted<T> {
-    /// Writes where the values of the numbers `range` belong; after what is equal to them if
-    /// `AFTER`.
+    /// Writes the positions at which the values of the numbers `range` belong: after equal elements
+    /// if `AFTER`, else before them.
     ///
     /// # Safety
     ///
@@ -83,11 +85,12 @@ impl<T: Element> Sorted<T> {
         for ([at], count) in walk.runs(range) {
             for (part, slots) in out[done..done + count].chunks_mut(TOGETHER).enumerate() {
                 let place = |number: usize| {
-                    // What is too much is searched for again, and not written.
+                    // If there are fewer values, the last one is searched for again, and not
+                    // written.
                     let number = part * TOGETHER + number.min(slots.len() - 1);
                     values.at(at).wrapping_offset(number as isize * step)
                 };
-                // SAFETY: the walk has so many values from there on, by this function's contract.
+                // SAFETY: the walk has this many values from there on, by this function's contract.
                 let values = std::array::from_fn(|number| unsafe { place(number).read() });
                 // SAFETY: by this function's contract.
                 let places = unsafe { self.places::<AFTER>(values) };
@@ -99,14 +102,14 @@ impl<T: Element> Sorted<T> {
         }
     }
 
-    /// Where these values belong.
+    /// Returns the positions at which these values belong.
     ///
     /// # Safety
     ///
     /// The elements must be readable.
     #[inline(always)]
     unsafe fn places<const AFTER: bool>(&self, values: [T; TOGETHER]) -> [usize; TOGETHER] {
-        // 1 or 0, and without branches: which it is, is not foreseen.
+        // 1 or 0, computed without branches, because the outcome cannot be predicted.
         let comes_before = |place: usize, value: T| {
             let at = self.elements.at(self.first);
             let at = at.wrapping_offset(place as isize * self.step);

@@ -1,4 +1,4 @@
-//! Sorting along an axis, by the keys of the elements, and choosing by their order.
+//! Sorting along an axis by the keys of the elements, and selection by rank.
 
 mod choose;
 mod lanes;
@@ -22,13 +22,13 @@ use crate::error::Result;
 use crate::ops::index::{Direction, pairs};
 use crate::ops::order::HostOrder;
 
-/// What the rows of several lanes that are sorted by one launch may take together.
+/// The most memory that the rows of several lanes may take together in one launch.
 const SPACE_BYTES: usize = 16 << 20;
 
-/// Sorting takes as long as going over the elements so many times.
+/// The cost of sorting, in passes over the elements.
 const ROUNDS: usize = 16;
 
-/// The elements of `array` along its axis `at`, sorted; equal ones stay in their order.
+/// Returns `array` with its elements sorted along the axis `at`. Equal elements keep their order.
 #[track_caller]
 pub(in crate::ops) fn sorted<T: Element>(
     order: HostOrder<'_>,
@@ -49,8 +49,9 @@ pub(in crate::ops) fn sorted<T: Element>(
     }
 }
 
-/// The positions of the elements along the axis `at` of `array` in order, equal ones in their own,
-/// of those that come first: as many as this axis of `shape` is long.
+/// Returns the positions of the elements along the axis `at` of `array` in sorted order; equal
+/// elements keep their order. Only the first positions are returned, as many as this axis of
+/// `shape` is long.
 #[track_caller]
 pub(in crate::ops) fn ranked<T: Element>(
     order: HostOrder<'_>,
@@ -83,9 +84,10 @@ pub(in crate::ops) fn ranked<T: Element>(
     }
 }
 
-/// Of the elements along the axis `at` of `array`, as if they were sorted, the one at `nth` and the
-/// next one, which is itself where there is none: in an array of `shape`, in which this axis has a
-/// length of 2. Where an element is NaN, both are.
+/// Returns two elements of each lane along the axis `at` of `array`: the one at position `nth` of
+/// the sorted lane, and the one after it. If there is none after it, the second equals the first.
+/// If an element of the lane is NaN, both are NaN. The result has `shape`, in which this axis has a
+/// length of 2.
 #[track_caller]
 pub(in crate::ops) fn neighbours<T: Float>(
     order: HostOrder<'_>,
@@ -103,48 +105,48 @@ pub(in crate::ops) fn neighbours<T: Float>(
         direction: Direction::Ascending,
         nth,
         rows: 1,
-        // As items are counted, of which a key takes half or all.
+        // In items; a key takes half of an item or all of it.
         room: (length * size_of::<T::Key>()).div_ceil(size_of::<u64>()),
     };
     along::<T, T, u64>(order, array, at, shape, task, choose_lane)
 }
 
-/// Items that are held at once where `kept` come first of many: so many more, that most are passed
-/// by before what has come is sorted out.
+/// Returns the number of items that are held at once if only `kept` of many are wanted. It is well
+/// above `kept`, so that most elements are skipped before the held ones are reduced to `kept`.
 fn room_for_few(kept: usize) -> usize {
     kept.saturating_mul(4).max(SHORT)
 }
 
-/// What is done with each lane.
+/// The task for each lane.
 #[derive(Clone, Copy)]
 struct Task {
     direction: Direction,
-    /// The place in the order that is asked for.
+    /// The wanted position in sorted order.
     nth: usize,
-    /// The rows of items that it takes, one or two, and how long they are.
+    /// The rows of items that the task needs, one or two, and their length.
     rows: usize,
     room: usize,
 }
 
-/// Whether a key and a position below `length` go into 64 bits.
+/// Returns whether a key and a position below `length` fit 64 bits.
 fn is_narrow<T: Element>(length: usize) -> bool {
     size_of::<T>() <= 4 && u32::try_from(length).is_ok()
 }
 
-/// Two rows as long as a task wants; of the second there is none where it wants one, or where they
-/// are short.
+/// Two rows of the length that a task needs. The second is empty if the task needs one, or if the
+/// rows are short.
 type Rows<'a, R> = (&'a mut [MaybeUninit<R>], &'a mut [MaybeUninit<R>]);
 
-/// Room for the rows of lanes that are sorted by one launch.
+/// Memory for the rows of the lanes that one launch sorts.
 struct Space<R> {
-    /// How many there are.
+    /// The number of lanes.
     lanes: usize,
     slots: Slots<R>,
-    /// Keeps the memory; whoever gets it next is ordered after the launches.
+    /// Keeps the memory allocated. Its next user is ordered after the launches.
     _memory: Option<Buffer>,
 }
 
-/// The rows of lane after lane; none where all are short.
+/// The rows of all lanes, lane after lane; `None` if they are short.
 #[derive(Clone, Copy)]
 struct Slots<R>(Option<*mut MaybeUninit<R>>);
 
@@ -155,7 +157,7 @@ unsafe impl<R: Send> Send for Slots<R> {}
 unsafe impl<R: Send> Sync for Slots<R> {}
 
 impl<R: Rank> Space<R> {
-    /// For some of `count` lanes.
+    /// Allocates rows for as many of the `count` lanes as one launch sorts.
     #[track_caller]
     fn new(device: &Device, count: usize, Task { rows, room, .. }: Task) -> Result<Self> {
         if room <= SHORT || count == 0 {
@@ -178,11 +180,11 @@ impl<R: Rank> Space<R> {
 }
 
 impl<R: Rank> Slots<R> {
-    /// The rows of a lane.
+    /// Returns the rows of a lane.
     ///
     /// # Safety
     ///
-    /// There must be such a lane in the space, whose memory is alive and nobody else's.
+    /// The space must have this lane, and its memory must be alive and nobody else's.
     unsafe fn of<'a>(self, lane: usize, Task { rows, room, .. }: Task) -> Option<Rows<'a, R>> {
         let first = self.0?.wrapping_add(rows * lane * room);
         // SAFETY: the rows of the lane, by this function's contract.
@@ -193,8 +195,8 @@ impl<R: Rank> Slots<R> {
     }
 }
 
-/// Makes an array of `shape` out of each lane along the axis `at` of `array` by `write`, which must
-/// write as many elements as this axis of `shape` has.
+/// Makes an array of `shape`: `write` computes each of its lanes from a lane along the axis `at` of
+/// `array`. It must write as many elements as this axis of `shape` has.
 #[track_caller]
 fn along<T: Element, O: AnyElement, R: Rank>(
     order: HostOrder<'_>,
@@ -246,7 +248,8 @@ fn along<T: Element, O: AnyElement, R: Rank>(
                     let (lanes, first, write) = reads;
                     let mut stack = [const { MaybeUninit::uninit() }; SHORT];
                     // SAFETY: the space is alive while a launch runs, and its ranges do not
-                    // overlap; a launch on the same stream that uses it comes before or after.
+                    // overlap; other launches that use it are on the same stream, so they run
+                    // before or after.
                     let (items, spare) = match unsafe { slots.of(range.start, lanes.task) } {
                         Some(rows) => rows,
                         None => (&mut stack[..lanes.task.room], &mut [][..]),
@@ -262,8 +265,8 @@ fn along<T: Element, O: AnyElement, R: Rank>(
                                 to: to.at(target).wrapping_offset(part * to_step),
                             };
                             // SAFETY: the walk goes over the lanes of both arrays; the stream is
-                            // ordered after who wrote to the one, and the other is new. The rows
-                            // are long enough.
+                            // ordered after the writes to `array`, and the other one is new. The
+                            // rows are long enough.
                             unsafe { write(lane, (items, spare)) };
                         }
                     }
@@ -275,12 +278,12 @@ fn along<T: Element, O: AnyElement, R: Rank>(
     unsafe { computed(order.device, shape, start) }
 }
 
-/// Writes a lane with its elements sorted.
+/// Writes the sorted elements of a lane.
 ///
 /// # Safety
 ///
-/// The lane must be readable and the caller's to write to, and what is written as long as it; so
-/// must be the rows.
+/// The lane must be readable. The lane that is written must be the caller's to write to, and as
+/// long. The rows must be as long as the lane.
 unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): Rows<'_, R>) {
     let keys = &mut as_keys::<T::Key, R>(items)[..lane.lanes.length];
     // SAFETY: by this function's contract.
@@ -299,7 +302,7 @@ unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): R
         }
         return;
     }
-    // A value that its key does not tell is found by where it stands.
+    // If one key belongs to several values, each value is read at the position in its rank.
     // SAFETY: by this function's contract.
     for (position, rank) in unsafe { ranks(lane, (items, spare)) }.iter().enumerate() {
         // SAFETY: as above, and the positions are of this lane.
@@ -307,11 +310,11 @@ unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): R
     }
 }
 
-/// Writes the positions of a lane's elements in order, of those that come first.
+/// Writes the positions of the elements that come first in a lane, in sorted order.
 ///
 /// # Safety
 ///
-/// As for [`sort_lane`], but for that what is written may be shorter.
+/// As for [`sort_lane`], except that the lane that is written may be shorter.
 unsafe fn rank_lane<T: Element, R: Rank>(lane: Lane<'_, T, i64>, rows: Rows<'_, R>) {
     // SAFETY: by this function's contract.
     for (position, rank) in unsafe { ranks(lane, rows) }.iter().enumerate() {
@@ -320,7 +323,7 @@ unsafe fn rank_lane<T: Element, R: Rank>(lane: Lane<'_, T, i64>, rows: Rows<'_, 
     }
 }
 
-/// The ranks of the elements that come first, in order, in one of the two rows.
+/// Returns the ranks of the elements that come first, in order, in one of the two rows.
 ///
 /// # Safety
 ///
@@ -347,8 +350,8 @@ unsafe fn ranks<'a, T: Element, O: AnyElement, R: Rank>(
         let key: u64 = unsafe { lane.get(position) }.key().into();
         slot.write(R::new(key ^ turned, position));
     }
-    // Keys of few digits are sorted sooner than they are divided, where those that come first are
-    // many.
+    // If many elements are wanted and the keys have few digits, a full sort is faster than a
+    // partition.
     if kept == length || size_of::<R>() == size_of::<u64>() {
         // SAFETY: the loop has written all of them.
         return unsafe { &by_digits(items, spare, R::KEY)[..kept] };

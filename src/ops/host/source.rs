@@ -1,11 +1,11 @@
-//! What a launch reads.
+//! The data that a launch reads.
 
 use std::ops::Range;
 
 /// The most results that are computed in one pass.
 pub(crate) const MOST_RESULTS: usize = 8;
 
-/// Where the elements of each result stand, from its first one on.
+/// The address of each result's first element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outs {
     bases: [*mut u8; MOST_RESULTS],
@@ -20,7 +20,7 @@ unsafe impl Sync for Outs {}
 impl Outs {
     /// # Panics
     ///
-    /// Where there are more than [`MOST_RESULTS`].
+    /// If there are more than [`MOST_RESULTS`].
     pub(super) fn new(bases: impl IntoIterator<Item = *mut u8>) -> Self {
         let mut outs = Self {
             bases: [std::ptr::null_mut(); MOST_RESULTS],
@@ -38,21 +38,21 @@ impl Outs {
     }
 }
 
-/// The elements of one or several expressions over a frame, by their numbers: of plain data, as
-/// what a launch reads must be.
+/// The elements of one or several expressions over a frame, by their numbers. A source is plain
+/// data, as everything that a launch reads must be.
 pub(crate) trait Source: Send + Sync {
-    /// Writes the elements of `range` to where those of each result stand.
+    /// Writes the elements of `range` to their positions in each result.
     ///
     /// # Safety
     ///
     /// The range must lie within the frame. The memory of the operands must be alive, and nothing
-    /// may write to what is read there meanwhile. `outs` must have an address for each result,
-    /// where all elements of the frame have room; nobody else may read or write those of `range`.
+    /// may write meanwhile to the elements that are read. `outs` must have an address for each
+    /// result, with room for all elements of the frame. Nobody else may read or write the elements
+    /// of `range` there.
     unsafe fn write(&self, range: Range<usize>, outs: &Outs);
 
-    /// Shows the elements of `range` block by block, each by the numbers of its elements and where
-    /// they stand, a place for each result. What the operands hold there has been read by then, and
-    /// is not read again.
+    /// Calls `see` with each block of `range`: the numbers of its elements, and their address for
+    /// each result. The operands of the block have been read by then, and are not read again.
     ///
     /// # Safety
     ///
@@ -63,6 +63,6 @@ pub(crate) trait Source: Send + Sync {
         see: &mut dyn FnMut(Range<usize>, &[*const u8]),
     );
 
-    /// A copy, for who reads later.
+    /// Returns a copy for a launch that runs later.
     fn boxed(&self) -> Box<dyn Source>;
 }

@@ -15,8 +15,8 @@ use crate::ops::formula::Formula;
 use crate::ops::order::{HostOrder, Reading, Updating};
 use crate::ops::tree::{Fusing, Tree, operands};
 
-/// Writes the elements of each result of `formula` over those of its target. The targets have one
-/// shape, to which the results broadcast.
+/// Overwrites the elements of each target with a result of `formula`. The targets have one shape,
+/// to which the results broadcast.
 #[track_caller]
 pub(in crate::ops) fn store(
     order: HostOrder<'_>,
@@ -31,15 +31,15 @@ pub(in crate::ops) fn store(
         .map(|target| target.dtype().size_bytes())
         .sum();
     let work = Work::of_elements(layout.len(), written + formula.bytes_read());
-    // SAFETY: each target can be overwritten, by its type. The stream is ordered after what others
-    // do with the memory.
+    // SAFETY: each target can be overwritten, by its type. The stream is ordered after other uses
+    // of the memory.
     unsafe { write(&program, work, targets, order) };
     Ok(())
 }
 
-/// Writes the elements of `tree` over those of `target` by the loop that it was compiled to, and
-/// tells whether it did: if there is such a loop, the target can be overwritten, and it and every
-/// operand are dense and of one shape.
+/// Overwrites the elements of `target` with `tree`, by the loop that `tree` was compiled to.
+/// Returns whether it did. It does so if there is such a loop, the target can be overwritten, and
+/// the target and every operand are dense and of one shape.
 #[track_caller]
 pub(in crate::ops) fn store_fused(
     tree: &dyn Fusing,
@@ -63,8 +63,8 @@ pub(in crate::ops) fn store_fused(
                 bytes_each += operand.dtype.size_bytes();
             });
             let work = Work::of_elements(target.layout().len(), bytes_each);
-            // SAFETY: the target can be overwritten, as just seen; the rest as in `store`. The loop
-            // has as many elements.
+            // SAFETY: the target can be overwritten, as just checked; the rest as in `store`. The
+            // loop has as many elements.
             unsafe { write(fused, work, &[target], order) };
             true
         });
@@ -72,12 +72,12 @@ pub(in crate::ops) fn store_fused(
     outcome
 }
 
-/// Writes the elements of `source` over those of the targets.
+/// Overwrites the elements of the targets with the elements of `source`.
 ///
 /// # Safety
 ///
-/// Each target must be one that can be overwritten while the source is read, as [`Aliasing`] says,
-/// and stay so; the stream must be ordered after what others do with the memory.
+/// Each target must be one that can be overwritten while the source is read, according to
+/// [`Aliasing`], and must stay so. The stream must be ordered after other uses of the memory.
 unsafe fn write(source: &dyn Source, work: Work, targets: &[Target<'_>], order: HostOrder<'_>) {
     let mut writes = [None; MOST_RESULTS];
     for (write, target) in writes.iter_mut().zip(targets) {
@@ -87,8 +87,8 @@ unsafe fn write(source: &dyn Source, work: Work, targets: &[Target<'_>], order: 
         let mut see = |range: Range<usize>, values: &[*const u8]| {
             for (target, &values) in writes.iter().flatten().zip(values) {
                 // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not
-                // overlap; every operand's elements of this block have been read, and other blocks
-                // read only their own, by what `Aliasing` says. `values` are on this thread's stack
+                // overlap. Every operand's elements of this block have been read, and other blocks
+                // read only their own, according to `Aliasing`. `values` are on this thread's stack
                 // or in its room.
                 unsafe { target.write(range.start, values, range.len()) };
             }

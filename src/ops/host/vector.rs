@@ -1,25 +1,27 @@
-//! The door to vector code.
+//! Run-time dispatch to AVX2 and FMA code.
 //!
-//! The library is compiled for the least processor of its architecture. A loop that goes through
-//! here is compiled a second time for today's ones, and runs there. The loop is plain code over
-//! single elements, which the compiler makes vectors of; it must be inlined whole, because what is
-//! called out of line, closures included, is compiled for the least processor only.
+//! The library is compiled for the baseline of its architecture. A loop that is dispatched here is
+//! compiled a second time for AVX2, FMA and F16C, and runs this code where they are available. The
+//! loop is plain code over single elements, which the compiler vectorises. The loop must be inlined
+//! as a whole, because functions that are called out of line, closures included, are compiled for
+//! the baseline only.
 
 /// A loop that writes to `Out`.
 pub(in crate::ops) trait Loop<Out: ?Sized> {
-    /// What it tells.
+    /// The result of the loop.
     type Result;
 
-    /// Runs it; `FMA` is whether the processor multiplies and adds in one instruction. To be marked
-    /// `#[inline(always)]`.
+    /// Runs the loop; `FMA` is whether the processor multiplies and adds in one instruction. It
+    /// must be marked `#[inline(always)]`.
     ///
-    /// What it writes to is an argument of its own, so that the compiler knows that nothing else
-    /// reaches it.
+    /// The output is an argument of its own, so that the compiler knows that nothing else points to
+    /// it.
     #[track_caller]
     fn run<const FMA: bool>(self, out: &mut Out) -> Self::Result;
 }
 
-/// Whether the processor is one of today's.
+/// Returns whether AVX2, FMA and F16C are available. It is always `true` on other architectures
+/// than x86-64.
 #[inline(always)]
 pub(super) fn has_vectors() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -30,26 +32,26 @@ pub(super) fn has_vectors() -> bool {
     true
 }
 
-/// Runs `work` by the best instructions that the processor has.
+/// Runs `work` with the best instructions that the processor has.
 #[inline(always)]
 #[track_caller]
 pub(in crate::ops) fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
     if cfg!(target_arch = "x86_64") && has_vectors() {
-        // SAFETY: the processor has the features, as just seen.
+        // SAFETY: the processor has the features, as just checked.
         return unsafe { vectorised_for_certain(work, out) };
     }
     as_compiled(work, out)
 }
 
-/// Runs `work` by the instructions that the library is compiled for. Out of line, so that several
-/// calls with one kind of work share the code.
+/// Runs `work` with the instructions that the library is compiled for. It is out of line, so that
+/// several calls with one type of work share the code.
 #[inline(never)]
 #[track_caller]
 fn as_compiled<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
     work.run::<{ cfg!(target_arch = "aarch64") || cfg!(target_feature = "fma") }>(out)
 }
 
-/// The same on one of today's processors.
+/// Like [`vectorised`], on a processor that is known to have the instructions.
 ///
 /// # Safety
 ///
