@@ -88,10 +88,10 @@ const UNIT: usize = 128;
 /// - The memory under the addresses stays reserved, because a segment is released only when the
 ///   streams that used its blocks are done.
 ///
-/// - What it reads was written before, because the caller ordered `stream` after the other streams
-///   that use its operands.
+/// - Its operands were written before, because the caller ordered `stream` after the other streams
+///   that use them.
 ///
-/// - Nothing else writes to what it reads meanwhile, because of this order, and because the next
+/// - Nothing else writes to its operands meanwhile, because of this order, and because the next
 ///   user of the memory is ordered after `stream`.
 #[inline(always)]
 pub(in crate::ops) fn launch<R, W>(

@@ -1,4 +1,4 @@
-//! What feeds folds, scans and softmax: the elements of a program as slices.
+//! The elements of a program as slices, for folds, scans and softmax.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -11,8 +11,8 @@ use crate::ops::host::source::Outs;
 
 /// A program with one result, of elements of `T`, that may be read.
 ///
-/// Invariant: as long as there is one, the memory of the operands is alive, and nothing writes to
-/// what the program reads.
+/// Invariant: while a value of this type exists, the memory of the operands is alive, and nothing
+/// writes to the elements that the program reads.
 #[derive(Clone, Copy)]
 pub(in crate::ops::host) struct Readable<'a, T> {
     program: &'a Program,
@@ -22,8 +22,8 @@ pub(in crate::ops::host) struct Readable<'a, T> {
 impl<'a, T: AnyElement> Readable<'a, T> {
     /// # Safety
     ///
-    /// The invariant must hold for as long as the answer lives, and the program's result be of
-    /// elements of `T`.
+    /// The invariant must hold for as long as the returned value lives, and the program's result
+    /// must have elements of `T`.
     pub(in crate::ops::host) unsafe fn new(program: &'a Program) -> Self {
         assert_eq!(program.results[0].element_bytes, size_of::<T>());
         Self {
@@ -32,11 +32,11 @@ impl<'a, T: AnyElement> Readable<'a, T> {
         }
     }
 
-    /// Calls `read` with what reads the elements; each thread has its own.
+    /// Calls `read` with a reader of the elements; each thread has its own.
     pub(in crate::ops::host) fn read<R>(self, read: impl FnOnce(&mut Blocks<'_, '_, T>) -> R) -> R {
         let program = self.program;
         let count = program.count;
-        // Elements that stand in memory need no room.
+        // Consecutive elements in memory need no scratch memory.
         if let (Some(base), true) = (program.standing(), count > 0) {
             let standing = Standing::InMemory(base.cast());
             return read(&mut Blocks { count, standing });
@@ -54,29 +54,30 @@ impl<'a, T: AnyElement> Readable<'a, T> {
     }
 }
 
-/// Elements that are read by their numbers.
+/// A reader of elements by their numbers.
 pub(in crate::ops::host) struct Blocks<'a, 'b, T> {
     count: usize,
     standing: Standing<'a, 'b, T>,
 }
 
-/// Where elements are.
+/// The location of elements.
 enum Standing<'a, 'b, T> {
-    /// One after another from an address on.
+    /// Consecutive elements from an address on.
     InMemory(*const T),
-    /// Nowhere, until a block of them is made.
+    /// Elements that do not exist until a block of them is computed.
     Made(&'a mut Reader<'b>),
 }
 
 impl<T: AnyElement> Blocks<'_, '_, T> {
-    /// Whether all elements stand in memory one after another, so that any number of them can be
+    /// Returns whether all elements are consecutive in memory, so that any number of them can be
     /// read at once.
     #[inline(always)]
     pub(in crate::ops::host) fn stands(&self) -> bool {
         matches!(self.standing, Standing::InMemory(_))
     }
 
-    /// The elements of `range`, of at most [`BLOCK`] unless all [stand in memory](Self::stands).
+    /// Returns the elements of `range`, of at most [`BLOCK`](super::BLOCK) unless all are
+    /// [consecutive in memory](Self::stands).
     #[inline(always)]
     pub(in crate::ops::host) fn values(&mut self, range: Range<usize>) -> &[T] {
         let (start, count) = (range.start, range.len());
@@ -86,13 +87,14 @@ impl<T: AnyElement> Blocks<'_, '_, T> {
             Standing::Made(reader) => reader.first_block(start, count).cast(),
         };
         // SAFETY: there are `count` elements from `first` on, of `T` by the contract of
-        // `Readable::new`. They stand in the room, which is not written to as long as the reader is
-        // borrowed, or with the operands, which are alive and not written to, by the invariant of
-        // `Readable`; the range lies in the frame, as just checked.
+        // `Readable::new`. They are in the room, which is not written to while the reader is
+        // borrowed; or they are in an operand, which is alive and not written to, by the invariant
+        // of `Readable`. The range lies in the frame, as just checked.
         unsafe { std::slice::from_raw_parts(first, count) }
     }
 
-    /// Writes the elements from number `start` on to all of `out`, however many.
+    /// Writes the elements from number `start` on to all of `out`, which may be longer than a
+    /// block.
     #[inline]
     pub(in crate::ops::host) fn write(&mut self, start: usize, out: &mut [MaybeUninit<T>]) {
         let count = out.len();
@@ -107,8 +109,8 @@ impl<T: AnyElement> Blocks<'_, '_, T> {
                 let base = out.as_mut_ptr().wrapping_sub(start).cast();
                 // SAFETY: the range lies in the frame, as just checked, and the operands may be
                 // read, by the invariant of `Readable`. `out` is borrowed exclusively, so it is not
-                // theirs; counted from its beginning as the element number `start`, it has room for
-                // the range.
+                // part of an operand; counted from its beginning as the element number `start`, it
+                // has room for the range.
                 unsafe { reader.write(start..start + count, &Outs::new([base])) };
             }
         }

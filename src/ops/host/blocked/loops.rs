@@ -7,25 +7,25 @@ use crate::ops::host::fused::{InMemory, Runs, fill};
 use crate::ops::node::{Apply, Function};
 use crate::ops::tree::MOST_OPERANDS;
 
-/// Applies a function to as many elements as are asked for, which stand one after another at an
-/// address for each operand, and writes the results to another one.
+/// A loop that applies a function to a number of elements. The elements of each operand are
+/// consecutive from an address on; the results are written to another address.
 pub type BlockLoop = unsafe fn(&[*const u8; MOST_OPERANDS], *mut u8, usize);
 
-/// The loops of a function for each type of elements, by the number of [`DType`].
+/// The loops of a function for each element type, by the number of [`DType`].
 pub(crate) type Table = [Option<BlockLoop>; DType::COUNT];
 
-/// Where the loop of a function of certain types is.
+/// The location of a function's loop for certain types.
 #[derive(Clone, Copy, Debug)]
 pub enum Loops {
-    /// In a table of the library, under a type that it has an entry for.
+    /// In a table of the library, at a type for which it has an entry.
     #[doc(hidden)]
     Table(&'static Table, DType),
-    /// Here: compiled with what the function is written in.
+    /// In the variant itself: the loop is compiled with the crate that defines the function.
     Own(BlockLoop),
 }
 
 impl Loops {
-    /// The loop.
+    /// Returns the loop.
     #[inline]
     pub(super) fn get(self) -> BlockLoop {
         match self {
@@ -38,7 +38,7 @@ impl Loops {
     }
 }
 
-/// The table of `Op::block_loop::<T>()` for each `T` of a kind of rows.
+/// Makes the table of `Op::block_loop::<T>()` for each `T` of a kind of rows.
 macro_rules! table {
     (@each $op:tt: $($of:tt)+) => { [$($crate::ops::host::table!(@one $op $of)),+] };
     (@one $op:tt -) => { None };
@@ -82,15 +82,15 @@ macro_rules! table {
 
 pub(crate) use table;
 
-/// Elements of several types, one of each.
+/// One element of each of several types.
 pub trait Arguments: Copy + 'static {
-    /// Runs of elements in memory.
+    /// The runs of such elements in memory.
     type InMemory: Runs<Items = Self>;
 
-    /// Their types.
+    /// The types of the elements.
     const DTYPES: &'static [DType];
 
-    /// The runs at these addresses.
+    /// Returns the runs at these addresses.
     fn runs(from: &[*const u8; MOST_OPERANDS]) -> Self::InMemory;
 }
 
@@ -129,12 +129,12 @@ where
     }
 }
 
-/// The function `F` of `count` elements of each operand.
+/// Applies the function `F` to `count` elements of each operand.
 ///
 /// # Safety
 ///
-/// As many elements of each of the types of `Args` must be readable at its address, aligned and not
-/// written to meanwhile; `to` must have room for as many results, aligned, that nobody reads
+/// For each of the types of `Args`, `count` elements must be readable at its address, aligned and
+/// not written to meanwhile. `to` must have room for `count` results, aligned, that nobody reads
 /// meanwhile.
 pub unsafe fn block_loop<F: Function<Args>, Args: Arguments>(
     from: &[*const u8; MOST_OPERANDS],

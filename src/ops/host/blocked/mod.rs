@@ -1,10 +1,11 @@
 //! The blocked evaluator: a program of precompiled loops, run over blocks of elements that stay in
 //! the first-level cache.
 //!
-//! A formula becomes a list of steps, one for each of its terms. An operand that stands in memory
-//! one element after another is read where it stands, and every other one is gathered; a function
-//! reads the blocks of its operands and writes its own to a register, which is a part of the room
-//! that each thread has. All of it is compiled with the library, none for an expression.
+//! A formula becomes a list of steps, one for each of its terms. If the elements of an operand are
+//! consecutive in memory, they are read in place. The elements of any other operand are gathered. A
+//! function reads the blocks of its operands and writes its own block to a register, which is a
+//! part of each thread's scratch memory. All of this is compiled with the library, and nothing for
+//! a single expression.
 
 mod blocks;
 mod loops;
@@ -21,9 +22,9 @@ pub(crate) use loops::{Table, loop_of, table};
 pub(crate) use program::Program;
 pub(super) use view::coordinates;
 
-/// The elements of a block: 4 KiB of `f32`, so that the blocks of several terms fit the first-level
-/// cache together, and so many that what a step takes beside its loop counts for little.
+/// The number of elements of a block: 4 KiB of `f32`, so that the blocks of several terms fit the
+/// first-level cache together, and enough that the overhead of a step beside its loop is small.
 pub(crate) const BLOCK: usize = 1024;
 
-/// The lines that are worked on side by side, at most.
+/// The most lines that are processed side by side.
 pub(crate) const RUN: usize = 256;

@@ -1,4 +1,4 @@
-//! What a formula becomes: a list of steps, and where the block of each is.
+//! A formula as a program: a list of steps, and the location of each step's block.
 
 use smallvec::SmallVec;
 
@@ -15,40 +15,40 @@ use crate::ops::host::frame::Frame;
 use crate::ops::host::launch::Work;
 use crate::ops::tree::MOST_OPERANDS;
 
-/// How the elements of a formula over a frame are computed.
+/// A program that computes the elements of a formula over a frame.
 ///
-/// Invariants: a step's operands stand before it; what a step writes to in the room overlaps no
-/// other step's place as long as that is read; the memory that `Memory` and `View` name is that of
-/// the formula's arrays, and reaches over the frame.
+/// Invariants: the operands of a step are earlier steps. The memory that a step writes to in the
+/// room overlaps no other step's block while that block is read. `Memory` and `View` point to
+/// memory of the formula's arrays, which reaches over the frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(super) steps: SmallVec<[Step; 3]>,
     pub(super) results: SmallVec<[Answer; 1]>,
     pub(super) count: usize,
     pub(super) room_bytes: usize,
-    // Whether nothing is gathered, and at most one function is computed: then a block may be of any
-    // length.
+    // `true` if nothing is gathered, and at most one function is computed: then a block may have
+    // any length.
     pub(super) is_flat: bool,
     pub(super) rows: Option<Rows>,
 }
 
-/// How one term's block is made. Places are in bytes from the beginning of the room.
+/// The computation of one term's block. Offsets are in bytes from the beginning of the room.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// It stands in memory, from `base` on.
+    /// The block is in memory, from `base` on.
     Memory {
         base: *const u8,
         element_bytes: usize,
     },
-    /// It is gathered.
+    /// The block is gathered.
     View { view: View, at: usize },
-    /// It is the same value everywhere, and made once.
+    /// The block repeats one value, and is made once.
     Value {
         bits: Bits,
         element_bytes: usize,
         at: usize,
     },
-    /// It is computed of the blocks of `operands`.
+    /// The block is computed from the blocks of `operands`.
     Call {
         run: BlockLoop,
         operands: [u32; MOST_OPERANDS],
@@ -61,20 +61,20 @@ pub(super) enum Step {
 pub(super) struct Answer {
     pub(super) step: usize,
     pub(super) element_bytes: usize,
-    // Whether the step can write to where the result is wanted.
+    // `true` if the step can write directly to the result's memory.
     pub(super) is_direct: bool,
-    // Where a block that no step wrote is put before anything is overwritten.
+    // The offset to which a block that no step wrote is copied before anything is overwritten.
     pub(super) stage: Option<usize>,
 }
 
-// SAFETY: a program has addresses, which only unsafe functions follow; what they read is plain data
+// SAFETY: a program has addresses, which only unsafe functions dereference. These read plain data
 // that nothing writes to meanwhile, by their contracts.
 unsafe impl Send for Program {}
 // SAFETY: as above.
 unsafe impl Sync for Program {}
 
 impl Program {
-    /// The program of `formula` over `frame`, to whose shape each of its terms broadcasts.
+    /// Returns the program of `formula` over `frame`, to whose shape each of its terms broadcasts.
     pub(in crate::ops::host) fn new(formula: &Formula<'_>, frame: &Frame) -> Self {
         let terms = formula.terms();
         let widest = terms
@@ -128,7 +128,7 @@ impl Program {
         }
     }
 
-    /// What it takes to store its elements, of which each reads and writes `bytes_each`.
+    /// Returns the work of storing the elements, each of which reads and writes `bytes_each`.
     pub(in crate::ops::host) fn work(&self, bytes_each: usize) -> Work {
         let work = Work::of_elements(self.count, bytes_each);
         match self.rows {
@@ -137,7 +137,8 @@ impl Program {
         }
     }
 
-    /// The address of the first result's first element, if all stand in memory one after another.
+    /// Returns the address of the first result's first element, if all its elements are consecutive
+    /// in memory.
     #[inline]
     pub(super) fn standing(&self) -> Option<*const u8> {
         match self.steps[self.results[0].step] {
@@ -148,7 +149,7 @@ impl Program {
 }
 
 impl Step {
-    /// What makes the block of `term`.
+    /// Returns the step that makes the block of `term`.
     fn of(term: &Term<'_>, frame: &Frame, registers: &mut Registers) -> Self {
         let element_bytes = term.dtype.size_bytes();
         match term.of {

@@ -1,4 +1,4 @@
-//! Running a program, block by block or tile by tile.
+//! Evaluation of a program, block by block or tile by tile.
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ use crate::array::Bits;
 use crate::ops::host::source::{Outs, Source};
 
 impl Program {
-    /// Calls `read` with what reads the elements, in room of its own.
+    /// Calls `read` with a reader of the elements, which has its own scratch memory.
     ///
     /// # Safety
     ///
-    /// As long as there is the reader, the memory of the operands must be alive, and nothing may
-    /// write to what it is asked to read.
+    /// While the reader exists, the memory of the operands must be alive, and nothing may write to
+    /// the elements that the reader reads.
     pub(super) unsafe fn with_reader(&self, read: &mut dyn FnMut(&mut Reader<'_>)) {
         Room::with(self.room_bytes, &mut |room| {
             let mut reader = Reader {
@@ -26,8 +26,8 @@ impl Program {
                 room,
             };
             if self.count > 0 {
-                // SAFETY: the room is as large as the program asks for, and the caller keeps the
-                // rest.
+                // SAFETY: the room is as large as the program needs, and the rest is this
+                // function's contract.
                 unsafe { reader.prepare() };
             }
             read(&mut reader);
@@ -56,7 +56,7 @@ impl Source for Program {
                     let mut from = reader.address(answer.step);
                     if let Some(stage) = answer.stage {
                         let to = reader.room.wrapping_add(stage);
-                        // SAFETY: the block has as many elements, and the registers keep room for a
+                        // SAFETY: the block has `count` elements, and the registers keep room for a
                         // block.
                         unsafe { to.copy_from_nonoverlapping(from, count * answer.element_bytes) };
                         from = to;
@@ -75,16 +75,16 @@ impl Source for Program {
     }
 }
 
-/// Reads the elements of a program, whose operands are alive and not written to: the contract of
-/// [`Program::with_reader`], which alone makes one.
+/// A reader of a program's elements. The operands are alive and not written to, by the contract of
+/// [`Program::with_reader`], which alone makes a reader.
 pub(super) struct Reader<'a> {
     program: &'a Program,
-    // As large as the program asks for. It begins with the addresses of the steps' blocks.
+    // As large as the program needs. It begins with the addresses of the steps' blocks.
     room: *mut u8,
 }
 
 impl Reader<'_> {
-    /// Makes what all blocks share.
+    /// Computes the elements that all blocks share.
     ///
     /// # Safety
     ///
@@ -119,7 +119,8 @@ impl Reader<'_> {
         view.scratch(self.room.wrapping_add(at))
     }
 
-    /// Where the block of the step `number` stands, or is to be written to.
+    /// Returns the address of the block of the step `number`, or the address that it is to be
+    /// written to.
     #[inline]
     fn address(&self, number: usize) -> *const u8 {
         debug_assert!(number < self.program.steps.len());
@@ -134,13 +135,13 @@ impl Reader<'_> {
         unsafe { self.room.cast::<*const u8>().add(number).write(block) };
     }
 
-    /// Makes the blocks of the `count` elements from number `start` on, which stand at their
-    /// [addresses](Self::address) until the next ones are made.
+    /// Computes the blocks of the `count` elements from number `start` on. They are at their
+    /// [addresses](Self::address) until the next blocks are computed.
     ///
     /// # Safety
     ///
-    /// The range must lie within the frame, and be of at most [`BLOCK`] elements unless the program
-    /// is flat and its results are written elsewhere than to the room.
+    /// The range must lie within the frame. It must have at most [`BLOCK`] elements, unless the
+    /// program is flat and its results are written elsewhere than to the room.
     #[inline]
     unsafe fn block(&mut self, start: usize, count: usize) {
         let program = self.program;
@@ -160,17 +161,17 @@ impl Reader<'_> {
                 Step::Value { .. } => {}
                 Step::Call { run, operands, .. } => {
                     let from = operands.map(|operand| self.address(operand as usize));
-                    // SAFETY: each operand's block has as many elements, aligned as blocks and
-                    // arrays are; the step's own place overlaps none of them, by the invariant, and
-                    // results that are written elsewhere are no part of what is read.
+                    // SAFETY: each operand's block has `count` elements, aligned as blocks and
+                    // arrays are. The step's own block overlaps none of them, by the invariant, and
+                    // results that are written elsewhere are not part of the operands.
                     unsafe { run(&from, self.address(number).cast_mut(), count) };
                 }
             }
         }
     }
 
-    /// Where the block of the first result for the `count` elements from number `start` on is,
-    /// which lie in the frame.
+    /// Returns the address of the first result's block for the `count` elements from number `start`
+    /// on, which lie in the frame.
     pub(super) fn first_block(&mut self, start: usize, count: usize) -> *const u8 {
         assert!(count <= BLOCK, "read {count} elements at once");
         if count > 0 {
@@ -183,7 +184,7 @@ impl Reader<'_> {
         self.room
     }
 
-    /// Writes the elements of `range` to those of `outs`.
+    /// Writes the elements of `range` to each of `outs`.
     ///
     /// # Safety
     ///
@@ -198,7 +199,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The same block by block.
+    /// Writes the elements of `range` to each of `outs`, block by block.
     ///
     /// # Safety
     ///
@@ -216,7 +217,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One block of it.
+    /// Writes one block to each of `outs`.
     ///
     /// # Safety
     ///
@@ -237,14 +238,15 @@ impl Reader<'_> {
             if !answer.is_direct {
                 let to = out.wrapping_add(start * answer.element_bytes);
                 let from = self.address(answer.step);
-                // SAFETY: the block has as many elements, and there is room for them, which nobody
-                // reads.
+                // SAFETY: the block has `count` elements, and there is room for them in memory that
+                // nobody reads.
                 unsafe { to.copy_from_nonoverlapping(from, count * answer.element_bytes) };
             }
         }
     }
 
-    /// The same in tiles of the rows that lie in the range as a whole.
+    /// Writes the elements of `range` to each of `outs`, by tiles where whole rows lie in the
+    /// range.
     ///
     /// # Safety
     ///
@@ -268,8 +270,8 @@ impl Reader<'_> {
         unsafe { self.write_blocks(first..range.end, outs) };
     }
 
-    /// The same for `height` whole rows, few enough for a tile, the first element of which has
-    /// number `first`.
+    /// Writes `height` whole rows to each of `outs`, by tiles. The rows fit one tile; their first
+    /// element has number `first`.
     ///
     /// # Safety
     ///
@@ -298,11 +300,11 @@ impl Reader<'_> {
     }
 }
 
-/// Writes `count` times the value of `bits`.
+/// Writes the value of `bits` `count` times.
 ///
 /// # Safety
 ///
-/// There must be room for them at `to`, which is aligned.
+/// There must be room for the values at `to`, which is aligned.
 unsafe fn repeat(bits: Bits, element_bytes: usize, to: *mut u8, count: usize) {
     let low = bits.low();
     // SAFETY: by this function's contract.

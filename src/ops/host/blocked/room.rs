@@ -1,24 +1,25 @@
-//! The memory that a program computes its blocks in: which step has which register, and where it
-//! comes from.
+//! The scratch memory that a program computes its blocks in: its allocation, and its division into
+//! registers.
 
 use std::mem::MaybeUninit;
 
 use smallvec::SmallVec;
 
-/// Which part of the memory is whose. Offsets are in bytes from its beginning, at multiples of
-/// [`Room::ALIGNMENT`].
+/// The division of scratch memory among steps. Offsets are in bytes from its beginning, at
+/// multiples of [`Room::ALIGNMENT`].
 #[derive(Debug)]
 pub(super) struct Registers {
     end: usize,
     register_bytes: usize,
-    // How often each step is yet to be read.
+    // For each step, the number of reads that are still to come.
     pub(super) uses: SmallVec<[u32; 8]>,
-    // Registers that nobody reads any more.
+    // Registers that are not read any more.
     idle: SmallVec<[usize; 4]>,
 }
 
 impl Registers {
-    /// For so many steps, whose addresses come first, and blocks of at most `register_bytes`.
+    /// Returns registers for the given number of steps, whose addresses come first, and for blocks
+    /// of at most `register_bytes`.
     pub(super) fn new(steps: usize, register_bytes: usize) -> Self {
         let mut registers = Self {
             end: 0,
@@ -30,21 +31,22 @@ impl Registers {
         registers
     }
 
-    /// A part that stays its owner's.
+    /// Reserves a part for the whole run, and returns its offset.
     pub(super) fn keep(&mut self, bytes: usize) -> usize {
         let at = self.end;
         self.end += bytes.next_multiple_of(Room::ALIGNMENT);
         at
     }
 
-    /// A register, until its step has been read as often as it is used.
+    /// Reserves a register until its step has been read as often as it is used, and returns its
+    /// offset.
     pub(super) fn take(&mut self) -> usize {
         self.idle
             .pop()
             .unwrap_or_else(|| self.keep(self.register_bytes))
     }
 
-    /// Takes note that the step `number`, whose register is at `at`, was read once.
+    /// Records one read of the step `number`, whose register is at `at`.
     pub(super) fn was_read(&mut self, number: usize, at: usize) {
         self.uses[number] -= 1;
         if self.uses[number] == 0 {
@@ -57,7 +59,7 @@ impl Registers {
     }
 }
 
-/// Memory that one thread computes in, never initialised as a whole.
+/// The scratch memory of one thread, never initialised as a whole.
 #[derive(Debug)]
 pub(super) struct Room;
 
@@ -66,13 +68,13 @@ pub(super) struct Room;
 #[repr(align(64))]
 struct Line(#[expect(dead_code, reason = "it is room")] [MaybeUninit<u8>; Room::ALIGNMENT]);
 
-/// Room on the stack: enough for most programs.
+/// The cache lines on the stack: enough for most programs.
 const LINES: usize = 384;
 
 impl Room {
     pub(super) const ALIGNMENT: usize = 64;
 
-    /// Calls `work` with the address of `bytes` bytes, aligned, that it may write to until it
+    /// Calls `work` with the address of `bytes` aligned bytes, which `work` may write to until it
     /// returns.
     pub(super) fn with(bytes: usize, work: &mut dyn FnMut(*mut u8)) {
         let lines = bytes.div_ceil(Self::ALIGNMENT);
@@ -85,7 +87,8 @@ impl Room {
     }
 }
 
-/// Out of line, so that no other frame is as large.
+/// Calls `work` with memory on the stack. It is out of line, so that no other stack frame is as
+/// large.
 #[inline(never)]
 fn on_stack(work: &mut dyn FnMut(*mut u8)) {
     let mut room = [const { MaybeUninit::<Line>::uninit() }; LINES];

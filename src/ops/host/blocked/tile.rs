@@ -1,8 +1,8 @@
-//! Tiles, in which operands are read whose elements stand close along another axis than the last.
+//! Tiles for operands whose elements are closer in memory along another axis than along the last.
 //!
-//! A row of a transposed matrix takes one element of each line of memory, and the next row the next
-//! one; before the lines are used up, the cache has lost them. So several rows are gathered at
-//! once, a few columns of each, and then served from there row by row.
+//! A row of a transposed matrix uses one element of each cache line, and the next row uses the next
+//! element of each. Before the lines are used up, the cache has evicted them. So a few columns of
+//! several rows are gathered at once, and then served from the tile row by row.
 
 use std::mem::MaybeUninit;
 
@@ -15,14 +15,15 @@ pub(super) struct Tile {
     pub(super) columns: usize,
 }
 
-/// Of `f32` a line of memory in one direction, and enough in the other to make a run worth its
-/// while.
+/// The size of all tiles: 16 rows of `f32` are a cache line, and 64 columns are enough to make a
+/// run worth its overhead.
 pub(super) const TILE: Tile = Tile {
     rows: 16,
     columns: 64,
 };
 
-/// So many elements from the first to the last of a row stay in the first-level cache.
+/// If the first and the last element of a row are at most this many elements apart, the row's lines
+/// stay in the first-level cache.
 const NEAR: usize = 1 << 13;
 
 impl Tile {
@@ -31,8 +32,7 @@ impl Tile {
     }
 }
 
-/// The rows of a matrix, or of each of many that follow one another: by their length and their
-/// number.
+/// The rows of a matrix, or of each of many consecutive matrices: their length and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
     pub(super) length: usize,
@@ -40,8 +40,9 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The rows of `layout`, if elements stand closer together across them than along them, there
-    /// are enough for a tile, and the lines of a row are more than stay in the cache anyway.
+    /// Returns the rows of `layout` if tiles pay: elements are closer together across rows than
+    /// along them, there are enough rows and columns for a tile, and the lines of a row do not stay
+    /// in the cache anyway.
     #[inline]
     pub(super) fn transposed(layout: &Layout) -> Option<Self> {
         let [.., count, length] = *layout.dims() else {
@@ -57,16 +58,16 @@ impl Rows {
     }
 }
 
-/// Some columns of some rows that follow one another: at most a tile.
+/// Some columns of some consecutive rows: at most a tile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// The rows that it is of.
+    /// The rows that the part belongs to.
     pub(super) rows: Rows,
     pub(super) height: usize,
     pub(super) width: usize,
 }
 
-/// What of a tile is yet to be served.
+/// The part of a tile that is yet to be served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     // The number of the next row's first element.
@@ -96,8 +97,8 @@ impl Open {
         }
     }
 
-    /// Where in the tile the `count` elements from number `start` on stand, if they are its next
-    /// row.
+    /// Returns the position in the tile of the `count` elements from number `start` on, if they are
+    /// its next row.
     #[inline]
     pub(super) fn row_at(&mut self, start: usize, count: usize) -> Option<usize> {
         if self.served == self.height || start != self.next || count != self.width {
@@ -110,13 +111,13 @@ impl Open {
     }
 }
 
-/// Copies the elements of `part`, whose first one stands at `first`, to `tile`, each row to a place
-/// of its own.
+/// Copies the elements of `part` to `tile`, each row to its own row of the tile. The first element
+/// is at `first`.
 ///
 /// # Safety
 ///
-/// What the last two axes of `layout` reach from `first` within the part must be readable, alive
-/// and not written to.
+/// The elements that the last two axes of `layout` reach from `first` within the part must be
+/// readable, alive and not written to.
 pub(super) unsafe fn gather_tile<T: Copy>(
     first: *const T,
     layout: &Layout,

@@ -1,5 +1,5 @@
-//! The leaves of a program that do not stand in memory one element after another in the frame's
-//! order: their elements are gathered, block by block.
+//! The leaves of a program whose elements are not consecutive in memory in the frame's order. Their
+//! elements are gathered, block by block.
 
 use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
@@ -20,13 +20,14 @@ pub(super) struct View {
     element_bytes: usize,
     // Over the fewest axes.
     layout: Layout,
-    // The first so many elements come over and over, as where a row is broadcast; at most `BLOCK`.
+    // The number of elements after which the elements repeat, such as the length of a broadcast
+    // row; at most `BLOCK`.
     period: Option<usize>,
 }
 
-/// Where a view's elements are gathered, as [`View::room_bytes`] asks for: those of one block, what
-/// all blocks of a periodic view share, or those of a tile. After what of a tile is yet to be
-/// served.
+/// The memory that a view's elements are gathered in, of [`View::room_bytes`]: the elements of one
+/// block, the elements that all blocks of a periodic view share, or the elements of a tile. Before
+/// them is the record of the tile's rows that are yet to be served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scratch {
     open: *mut Open,
@@ -34,7 +35,8 @@ pub(super) struct Scratch {
 }
 
 impl View {
-    /// What `layout`, over the fewest axes, reaches from `base`.
+    /// Returns the view of the elements that `layout`, which has the fewest axes, reaches from
+    /// `base`.
     pub(super) fn new(base: *const u8, element_bytes: usize, layout: Layout) -> Self {
         let period: usize = layout.dims()[1..].iter().product();
         let is_periodic = layout.strides()[0] == 0 && period <= BLOCK;
@@ -46,13 +48,13 @@ impl View {
         }
     }
 
-    /// The room that its scratch takes.
+    /// Returns the size of the view's scratch.
     pub(super) fn room_bytes(&self) -> usize {
         let gathered = self.period.unwrap_or(0) + BLOCK.max(TILE.elements());
         Room::ALIGNMENT + gathered * self.element_bytes
     }
 
-    /// The scratch in the room from `at` on.
+    /// Returns the scratch in the memory from `at` on.
     pub(super) fn scratch(&self, at: *mut u8) -> Scratch {
         const { assert!(size_of::<Open>() <= Room::ALIGNMENT && align_of::<Open>() <= Room::ALIGNMENT) };
         Scratch {
@@ -61,7 +63,7 @@ impl View {
         }
     }
 
-    /// The rows that are best read in tiles, if there are such.
+    /// Returns the rows that are best read in tiles, if there are any.
     pub(super) fn transposed(&self) -> Option<Rows> {
         match self.period {
             None => Rows::transposed(&self.layout),
@@ -69,11 +71,11 @@ impl View {
         }
     }
 
-    /// Gathers what all blocks share.
+    /// Gathers the elements that all blocks share.
     ///
     /// # Safety
     ///
-    /// The scratch must be of this view, in room that is the caller's to write to; the memory of
+    /// The scratch must be of this view, in memory that is the caller's to write to. The memory of
     /// the array must be alive, and nothing may write to it meanwhile.
     pub(super) unsafe fn prepare(&self, scratch: Scratch) {
         // SAFETY: by this function's contract there is room, aligned for it.
@@ -82,9 +84,10 @@ impl View {
             // A block begins within the first period and has at most `BLOCK` elements.
             let shared = self.layout.len().min(period + BLOCK);
             let mut done = period.min(shared);
-            // SAFETY: by this function's contract, and there is room for so many.
+            // SAFETY: by this function's contract, and there is room for `done` elements.
             unsafe { self.gather(0, done, scratch) };
-            // What stands there is copied behind itself, whole periods each time but the last.
+            // The gathered elements are copied behind themselves, whole periods each time except
+            // the last.
             while done < shared {
                 let more = done.min(shared - done);
                 let bytes = self.element_bytes;
@@ -97,14 +100,14 @@ impl View {
         }
     }
 
-    /// Gathers what is best read in tiles of `part`, whose first element has number `start`; the
-    /// next blocks are to be its rows, from the first to the last.
+    /// Gathers `part`, whose first element has number `start`, if this view is best read in tiles.
+    /// The next blocks must be its rows, from the first to the last.
     ///
     /// # Safety
     ///
     /// As for [`block`](Self::block), for each row of the part.
     pub(super) unsafe fn open(&self, start: usize, part: Part, scratch: Scratch) {
-        // Another operand's rows may not be this one's.
+        // The rows of the part may be another operand's.
         if self.transposed() != Some(part.rows) {
             return;
         }
@@ -119,8 +122,8 @@ impl View {
         }
     }
 
-    /// The address of the `count` elements from number `start` on, readable until the scratch is
-    /// used again.
+    /// Returns the address of the `count` elements from number `start` on, readable until the
+    /// scratch is used again.
     ///
     /// # Safety
     ///
@@ -151,7 +154,7 @@ impl View {
 
     /// # Safety
     ///
-    /// As for [`block`](Self::block), but of as many elements as there is room for.
+    /// As for [`block`](Self::block), except that `count` is limited by the room of the scratch.
     unsafe fn gather(&self, start: usize, count: usize, scratch: Scratch) {
         // SAFETY: by this function's contract.
         unsafe {
@@ -195,8 +198,8 @@ unsafe fn open_tile<T: Copy>(base: *const u8, at: usize, layout: &Layout, part: 
 ///
 /// # Safety
 ///
-/// What `layout` reaches from `base` must be readable, alive and not written to, and hold as many
-/// elements.
+/// The elements that `layout` reaches from `base` must be readable, alive and not written to. From
+/// number `start` on there must be one for each element of `out`.
 unsafe fn gather<T: Copy>(
     base: *const T,
     layout: &Layout,
@@ -236,7 +239,8 @@ unsafe fn gather<T: Copy>(
     }
 }
 
-/// The coordinates of the element of number `number` in row-major order, and where it stands.
+/// Returns the coordinates of the element with this number in row-major order, and its index in
+/// memory.
 pub(in crate::ops::host) fn coordinates(
     layout: &Layout,
     number: usize,
@@ -253,7 +257,7 @@ pub(in crate::ops::host) fn coordinates(
     (index, at)
 }
 
-/// Copies elements that stand `stride` apart.
+/// Copies elements that are `stride` apart to all of `to`.
 ///
 /// # Safety
 ///

@@ -1,8 +1,8 @@
-//! Loops for `f16` and `bf16`: elements are widened to `f32`, computed by its loop, and rounded
-//! once.
+//! Loops for `f16` and `bf16`: elements are widened to `f32`, computed by the loop of `f32`, and
+//! rounded once.
 //!
-//! Each function computes in `f32` for them anyway. So the loop of `f32` is the only one that is
-//! compiled, and the conversions are compiled once for all functions.
+//! Each function computes these types in `f32` anyway. So only the loop of `f32` is compiled for
+//! each function, and the conversions are compiled once for all functions.
 
 use std::mem::MaybeUninit;
 
@@ -15,14 +15,14 @@ use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::node::Function;
 use crate::ops::tree::MOST_OPERANDS;
 
-/// Elements that are widened at once. The widened operands and results stay in the first-level
-/// cache.
+/// The number of elements that are widened at once. The widened operands and results stay in the
+/// first-level cache.
 const AT_ONCE: usize = 256;
 
 type Wide = [MaybeUninit<f32>; AT_ONCE];
 
-/// Applies `F`, whose arguments are `Own`, by its loop for the arguments `Widened`. Like
-/// [`block_loop`].
+/// Applies `F`, whose arguments are `Own`, by its loop for the arguments `Widened`. It has the
+/// signature of [`block_loop`].
 ///
 /// # Safety
 ///
@@ -41,8 +41,8 @@ pub(super) unsafe fn widened_loop<F, Own, Widened>(
         result: <<F as Function<Own>>::Output as AnyElement>::DTYPE,
         result_of_loop: <<F as Function<Widened>>::Output as AnyElement>::DTYPE,
     };
-    // SAFETY: by this function's contract; the types are those of the loop, with narrow floats in
-    // place of `f32`.
+    // SAFETY: by this function's contract; the types match the loop, with narrow floats in place of
+    // `f32`.
     unsafe { run_widened(block_loop::<F, Widened>, types, from, to, count) };
 }
 
@@ -51,7 +51,7 @@ pub(super) unsafe fn widened_loop<F, Own, Widened>(
 struct Types {
     operands: &'static [DType],
     result: DType,
-    /// The type of the results of the loop that computes it.
+    /// The type of the results of the loop that computes the function.
     result_of_loop: DType,
 }
 
@@ -59,8 +59,8 @@ struct Types {
 ///
 /// # Safety
 ///
-/// `run` must be a loop for these types. As many elements of each type must be readable at its
-/// address, aligned and not written to meanwhile; `to` must have room for the results, aligned,
+/// `run` must be a loop for these types. For each type, `count` elements must be readable at its
+/// address, aligned and not written to meanwhile. `to` must have room for the results, aligned,
 /// that nobody else reads or writes.
 unsafe fn run_widened(
     run: BlockLoop,
@@ -90,7 +90,7 @@ unsafe fn run_widened(
         let rounds = types.result != types.result_of_loop;
         let results = wide_results.as_mut_ptr().cast();
         // SAFETY: the operands of narrow floats have just been widened, and the others are as the
-        // loop wants them. There is room for the results: `wide_results`, which the loop has
+        // loop requires them. There is room for the results: `wide_results`, which the loop has
         // written before they are rounded, or `to`, by this function's contract.
         unsafe {
             match types.result {
@@ -114,7 +114,8 @@ unsafe fn run_widened(
 ///
 /// # Safety
 ///
-/// As many elements must be readable from `first` on, aligned and not written to meanwhile.
+/// For each element of `out`, an element must be readable from `first` on, aligned and not written
+/// to meanwhile.
 unsafe fn convert_all<T: AnyElement, U: AnyElement>(
     first: *const T,
     out: &mut [MaybeUninit<U>],
