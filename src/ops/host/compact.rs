@@ -1,7 +1,7 @@
-//! Elements that flags pick, one after another, and where they stand.
+//! Stream compaction: the elements whose flags are true, and their positions.
 //!
 //! The flags are counted in blocks before the first element is written, because the size of the
-//! result depends on them. Then each block knows where its elements go.
+//! result depends on them. The counts determine where each block writes its elements.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -15,23 +15,23 @@ use crate::array::{AnyElement, Array, Elements, MAX_RANK, Shape};
 use crate::error::Result;
 use crate::ops::order::HostOrder;
 
-/// Flags that are counted together.
+/// The number of flags that are counted together.
 const BLOCK: usize = 1 << 16;
 
-/// Flags whose elements are written together: to a place that has room for all of them, which most
-/// take none of.
+/// The number of flags whose elements are written together. The output has room for all of them,
+/// although most may be false.
 const CHUNK: usize = 256;
 
-/// Flags that are passed by together where none holds.
+/// The number of flags that are skipped together if none is true.
 const WORD: usize = size_of::<u64>();
 
-/// Blocks of flags, and how many hold.
+/// Blocks of flags, and the number of true flags in each.
 #[derive(Clone)]
 struct Blocks {
     flags: ReadPtr<bool>,
     first: usize,
     length: usize,
-    /// For each block, how many hold before it, and then how many in all.
+    /// For each block, the number of true flags before it, and at the end the number of all.
     starts: Arc<[usize]>,
 }
 
@@ -42,7 +42,7 @@ impl Blocks {
         assert!(flags.layout().is_contiguous(), "flags that stand apart");
         let (elements, length) = (Elements::of(flags)?, flags.len());
         let count = |first: usize, end: usize| -> usize {
-            // So few that a byte can count them.
+            // Few enough that a byte can count them.
             let parts = (first..end).step_by(CHUNK - 1).map(|part| {
                 let flags = elements.run(part, (end - part).min(CHUNK - 1));
                 flags.fold(0_u8, |sum, flag| sum.wrapping_add(u8::from(flag)))
@@ -63,7 +63,7 @@ impl Blocks {
         })
     }
 
-    /// How many flags hold.
+    /// Returns the number of true flags.
     fn count(&self) -> usize {
         self.starts[self.starts.len() - 1]
     }
@@ -72,7 +72,7 @@ impl Blocks {
         Work::of_bytes(self.starts.len() - 1, BLOCK * bytes_each)
     }
 
-    /// The numbers of the flags of a block, and which of the elements that are written are its.
+    /// Returns the numbers of a block's flags, and the positions of its elements in the output.
     fn block(&self, number: usize) -> (Range<usize>, Range<usize>) {
         let first = number * BLOCK;
         let numbers = first..self.length.min(first + BLOCK);
@@ -81,16 +81,16 @@ impl Blocks {
 
     /// # Safety
     ///
-    /// The flags must be alive, and not written to; these numbers must be of flags.
+    /// The flags must be alive and not written to, and `numbers` must be numbers of flags.
     #[inline(always)]
     unsafe fn flags(&self, numbers: Range<usize>) -> &[bool] {
-        // SAFETY: by this function's contract; they stand one after another.
+        // SAFETY: by this function's contract; the flags are contiguous, as `of` has checked.
         unsafe { from_raw_parts(self.flags.at(self.first + numbers.start), numbers.len()) }
     }
 }
 
-/// Writes to the first of `slots` what `value` makes of the places of the flags that hold, and
-/// tells how many do.
+/// Writes `value` of the positions of the true flags to the first of `slots`. Returns the number of
+/// true flags.
 #[inline(always)]
 fn gather<V: Copy>(
     flags: &[bool],
@@ -104,8 +104,8 @@ fn gather<V: Copy>(
             continue;
         }
         for (bit, &flag) in flags.iter().enumerate() {
-            // No branch: what is not kept is written over by the next. The mask never takes effect,
-            // since no more are kept than there were flags before.
+            // No branch: an element that is not kept is overwritten by the next. The mask never
+            // takes effect, because fewer elements are kept than there are slots.
             slots[kept % CHUNK].write(value(word * WORD + bit));
             kept += usize::from(flag);
         }
@@ -117,8 +117,7 @@ fn gather<V: Copy>(
     kept
 }
 
-/// Writes what `value` makes of the numbers in `numbers` whose flags hold: as many as `out` is
-/// long.
+/// Writes `value` of the positions of the true flags, which are as many as `out` has elements.
 #[inline(always)]
 fn write_kept<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl Fn(usize) -> V) {
     let mut done = 0;
@@ -136,7 +135,8 @@ fn write_kept<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl F
     assert_eq!(done, out.len(), "other flags than were counted");
 }
 
-/// The elements of `array` at which `flags` hold. Both stand one after another, and are as many.
+/// Returns the elements of `array` whose flags are true. Both arrays are contiguous and have equal
+/// lengths.
 #[track_caller]
 pub(in crate::ops) fn compacted<T: AnyElement>(
     order: HostOrder<'_>,
@@ -155,7 +155,7 @@ pub(in crate::ops) fn compacted<T: AnyElement>(
             for block in range {
                 let (numbers, places) = blocks.block(block);
                 // SAFETY: the memory is alive while a launch runs, and its ranges, and so their
-                // blocks' places, do not overlap. The stream is ordered after who wrote to the
+                // blocks' positions, do not overlap. The stream is ordered after the writes to the
                 // operands, which have these elements.
                 let (flags, values, out) = unsafe {
                     let values = from_raw_parts(from.at(offset + numbers.start), numbers.len());
@@ -165,13 +165,13 @@ pub(in crate::ops) fn compacted<T: AnyElement>(
             }
         });
     };
-    // SAFETY: the blocks cover all flags, and each writes as many elements as it has places, or
+    // SAFETY: the blocks cover all flags, and each writes an element to each of its positions, or
     // panics.
     unsafe { computed(order.device, &shape, write) }
 }
 
-/// Where in an array of `shape` the flags hold: for each a row of the indices along the axes. The
-/// flags stand one after another, and are as many as the shape has elements.
+/// Returns the positions of the true flags in an array of `shape`, each as a row of indices along
+/// the axes. The flags are contiguous, and as many as the shape has elements.
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: HostOrder<'_>,
@@ -190,7 +190,7 @@ pub(in crate::ops) fn positions(
             let rank = shape.ndim();
             for block in range {
                 let (numbers, places) = blocks.block(block);
-                // SAFETY: as above; each place is a row.
+                // SAFETY: as above; each position is a row.
                 let (flags, out) = unsafe {
                     let out = output.part(places.start * rank..places.end * rank);
                     (blocks.flags(numbers.clone()), out)
@@ -203,12 +203,12 @@ pub(in crate::ops) fn positions(
             }
         });
     };
-    // SAFETY: as above, rows for elements.
+    // SAFETY: as above, with rows in place of elements.
     unsafe { computed(order.device, &rows, write) }
 }
 
-/// Writes the indices along the axes of `shape` of the elements whose flags hold; the first has the
-/// number `first`.
+/// Writes the indices along the axes of `shape` of the elements whose flags are true. The first
+/// flag is of the element with number `first`.
 fn write_rows(flags: &[bool], first: usize, shape: &Shape, out: &mut [MaybeUninit<i64>]) {
     let mut line = Line::of(first, shape);
     let mut rows = out.chunks_exact_mut(shape.ndim());
@@ -216,7 +216,7 @@ fn write_rows(flags: &[bool], first: usize, shape: &Shape, out: &mut [MaybeUnini
         let mut room = [const { MaybeUninit::uninit() }; CHUNK];
         let kept = gather(flags, &mut room, |at| at as u32);
         for (at, row) in room[..kept].iter().zip(&mut rows) {
-            // SAFETY: as many have been written as are kept.
+            // SAFETY: `gather` has written all that are kept.
             let at = unsafe { at.assume_init() } as usize;
             line.write(first + chunk * CHUNK + at, shape, row);
         }
@@ -224,7 +224,7 @@ fn write_rows(flags: &[bool], first: usize, shape: &Shape, out: &mut [MaybeUnini
     assert!(rows.next().is_none(), "other flags than were counted");
 }
 
-/// The elements along the last axis that are at the same place on the others.
+/// The elements along the last axis at one position on the other axes.
 struct Line {
     /// The indices along the other axes.
     index: [i64; MAX_RANK],
@@ -233,7 +233,7 @@ struct Line {
 }
 
 impl Line {
-    /// That of the element with this number.
+    /// Returns the line of the element with this number.
     fn of(number: usize, shape: &Shape) -> Self {
         let [others @ .., length] = shape.dims() else {
             unreachable!("an array of rank 0 has no rows to write");
@@ -251,7 +251,7 @@ impl Line {
         }
     }
 
-    /// Goes on to the element with this number, and writes its indices.
+    /// Advances to the element with this number, and writes its indices.
     #[inline(always)]
     fn write(&mut self, number: usize, shape: &Shape, row: &mut [MaybeUninit<i64>]) {
         let others = row.len() - 1;

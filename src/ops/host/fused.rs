@@ -1,7 +1,7 @@
 //! The fused evaluator: one loop for an expression, over operands that are dense and of one shape.
 //!
-//! It is the only code of the library that is compiled for each expression. The loop is contiguous,
-//! without a branch an element, so that the compiler makes vector code of it.
+//! It is the only code of the library that is compiled for each expression. The loop is contiguous
+//! and has no branch for each element, so that the compiler vectorises it.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -20,19 +20,19 @@ use crate::ops::formula::Formula;
 use crate::ops::node::{Apply, Function, Scalar};
 use crate::ops::tree::Tree;
 
-/// The elements of operands that stand one after another, and what is computed of them.
+/// The contiguous elements of operands, and the values computed from them.
 pub trait Run: Copy + Send + Sync + 'static {
     /// The type of the values.
     type Item: AnyElement;
 
-    /// Whether an element may be noted as rare; see [`Pass`].
+    /// `true` if the pass may record an element as rare; see [`Pass`].
     const RARE: bool = false;
 
-    /// The element at `index`.
+    /// Returns the value at `index`.
     ///
     /// # Safety
     ///
-    /// Each operand must have an element there, which is alive and not written to.
+    /// Each operand must have an element at `index`, which is alive and not written to.
     unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> Self::Item;
 }
 
@@ -48,7 +48,7 @@ pub trait Runs: Copy + Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for [`Run::at`].
     unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> Self::Items;
 }
 
@@ -95,7 +95,7 @@ impl<T: AnyElement> Run for Scalar<T> {
     }
 }
 
-/// The run of what does not fuse: there is none.
+/// The run of an expression that does not fuse. It has no values.
 #[derive(Clone, Copy, Debug)]
 pub enum Unfused<T> {
     #[doc(hidden)]
@@ -112,25 +112,25 @@ impl<T: AnyElement> Run for Unfused<T> {
     }
 }
 
-/// Elements that stand one after another.
+/// Contiguous elements in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct InMemory<T>(*const T);
 
-// SAFETY: a run is an address, which is only read from by `Run::at`, whose contract it is that the
-// elements are there and not written to.
+// SAFETY: a run is an address, which only `Run::at` reads from. By its contract, the elements exist
+// and are not written to.
 unsafe impl<T: Sync> Send for InMemory<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for InMemory<T> {}
 
 impl<T: AnyElement> InMemory<T> {
-    /// The elements of `array`, which must be dense.
+    /// Returns the run of the elements of `array`, which must be dense.
     #[inline(always)]
     pub(crate) fn new(array: &Array<T>) -> Self {
         let base: *const T = host_pointer(DevicePtr(array.buffer().address())).cast();
         Self(base.wrapping_add(array.layout().offset()))
     }
 
-    /// The elements from `first` on.
+    /// Returns the run of the elements from `first` on.
     #[inline(always)]
     pub(super) fn at_address(first: *const T) -> Self {
         Self(first)
@@ -147,19 +147,19 @@ impl<T: AnyElement> Run for InMemory<T> {
     }
 }
 
-/// The elements that are computed aside before they are written over others.
+/// The number of elements that are computed in a buffer before they overwrite others.
 const STAGE: usize = 1024;
 
-/// A run as the source of a launch. Its loop is compiled for today's processors alone, and knows
-/// nothing of rare elements: the library's loops serve the rest, and so it is half, or a quarter,
-/// as long to compile.
+/// A run as the source of a launch. Its loop is compiled for processors with AVX2, FMA and F16C
+/// only, and skips rare elements. The library's loops compute the rest. This halves or quarters the
+/// time to compile it.
 #[derive(Clone, Debug)]
 pub(crate) struct Fused<'a, R> {
     run: R,
     rest: Rest<'a>,
 }
 
-/// What computes a block that has rare elements, when there is one.
+/// The library's evaluator of a block that has rare elements.
 #[derive(Clone, Debug)]
 enum Rest<'a> {
     /// The expression, and the shape over which it is computed.
@@ -168,31 +168,32 @@ enum Rest<'a> {
 }
 
 impl<'a, R: Run> Fused<'a, R> {
-    /// The run of `tree` over `shape`, which is that of its operands, unless the processor is too
-    /// old for its loop.
+    /// Returns the run of `tree` over `shape`, the shape of its operands, if the processor has the
+    /// instructions of its loop.
     #[inline]
     pub(crate) fn new(run: R, tree: &'a dyn Tree, shape: &'a Shape) -> Option<Self> {
         let rest = Rest::Tree(tree, shape);
         has_vectors().then_some(Self { run, rest })
     }
 
-    /// Writes the elements from number `start` on to all of `out`, which are as many as are
-    /// computed again where one of them is rare.
+    /// Writes the elements from number `start` on to all of `out`. If one of them is rare, all of
+    /// them are computed again.
     ///
     /// # Safety
     ///
-    /// The run must have them, and `out` be no part of what it reads.
+    /// The run must have these elements, and `out` must be no part of its operands.
     unsafe fn fill(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) {
         // SAFETY: by this function's contract.
         if unsafe { self.fill_fast(start, out) } {
             let count = out.len();
             let base = out.as_mut_ptr().wrapping_sub(start).cast();
-            // SAFETY: as above; counted from the first element of all, `out` has room for these.
+            // SAFETY: as above; counted from the run's first element, `out` has room for these.
             unsafe { self.rest.write(start..start + count, base) };
         }
     }
 
-    /// The same but for rare elements; tells whether there are some. The only copy of the loop.
+    /// Like [`fill`](Self::fill), but writes wrong values for rare elements, and returns whether
+    /// there are some. It has the only copy of the loop.
     ///
     /// # Safety
     ///
@@ -200,7 +201,7 @@ impl<'a, R: Run> Fused<'a, R> {
     #[inline(never)]
     unsafe fn fill_fast(&self, start: usize, out: &mut [MaybeUninit<R::Item>]) -> bool {
         let run = self.run;
-        // SAFETY: the processor has the features, as `new` has seen; the rest is this function's
+        // SAFETY: the processor has the features, as `new` has checked; the rest is this function's
         // contract.
         unsafe { vectorised_for_certain(FillFast { run, start }, out) }
     }
@@ -221,7 +222,7 @@ impl Rest<'_> {
     fn program(&self) -> Program {
         match self {
             Self::Program(program) => Program::clone(program),
-            // Not over the formula's own shape: where there are single values alone, it has but one
+            // Not over the formula's own shape: if all operands are single values, it has only one
             // element.
             Self::Tree(tree, shape) => match Formula::of(*tree) {
                 Ok(formula) => Program::new(&formula, &Frame::row_major(shape)),
@@ -235,7 +236,7 @@ impl<R: Run> Source for Fused<'_, R> {
     unsafe fn write(&self, range: Range<usize>, outs: &Outs) {
         let base: *mut MaybeUninit<R::Item> = outs.all()[0].cast();
         // SAFETY: by this function's contract there is room for the elements of the range, which
-        // nobody else reads or writes, and the operands are there to be read.
+        // nobody else reads or writes, and the operands are readable.
         let out = unsafe { std::slice::from_raw_parts_mut(base.add(range.start), range.len()) };
         let length = if R::RARE { BLOCK } else { range.len().max(1) };
         for (number, block) in out.chunks_mut(length).enumerate() {
@@ -252,8 +253,8 @@ impl<R: Run> Source for Fused<'_, R> {
         let mut stage = [const { MaybeUninit::uninit() }; STAGE];
         for start in range.clone().step_by(STAGE) {
             let count = STAGE.min(range.end - start);
-            // SAFETY: by this function's contract the run has the elements, and nobody writes to
-            // them but `see` later. The stage is on this thread's stack.
+            // SAFETY: by this function's contract the run has the elements, and only `see` writes
+            // to them, later. The stage is on this thread's stack.
             unsafe { self.fill(start, &mut stage[..count]) };
             see(start..start + count, &[stage.as_ptr().cast()]);
         }
@@ -268,7 +269,7 @@ impl<R: Run> Source for Fused<'_, R> {
     }
 }
 
-/// See [`Fused::fill_fast`], which alone makes one.
+/// The loop of [`Fused::fill_fast`], which alone makes one.
 struct FillFast<R> {
     run: R,
     start: usize,
@@ -290,19 +291,20 @@ impl<R: Run> Loop<[MaybeUninit<R::Item>]> for FillFast<R> {
 ///
 /// # Safety
 ///
-/// The run must have as many, and what [`Run::at`] asks of memory must hold.
+/// The run must have an element for each of `out`, and the contract of [`Run::at`] must hold for
+/// them.
 #[inline(always)]
 pub(super) unsafe fn fill<R: Run>(run: R, start: usize, out: &mut [MaybeUninit<R::Item>]) {
     vectorised(Fill { run, start }, out);
 }
 
-/// See [`fill`](fn@fill), which alone makes one.
+/// The loop of [`fill`](fn@fill), which alone makes one.
 struct Fill<R> {
     run: R,
     start: usize,
 }
 
-/// As many elements as are computed again where one of them is rare.
+/// The number of elements that are computed again if one of them is rare.
 const BLOCK: usize = 1024;
 
 impl<R: Run> Loop<[MaybeUninit<R::Item>]> for Fill<R> {
@@ -329,7 +331,7 @@ impl<R: Run> Loop<[MaybeUninit<R::Item>]> for Fill<R> {
 ///
 /// # Safety
 ///
-/// The run must have that many.
+/// The run must have an element for each of `out`.
 #[inline(always)]
 unsafe fn fill_block<R: Run, L: Pass>(
     run: R,
@@ -343,8 +345,9 @@ unsafe fn fill_block<R: Run, L: Pass>(
     }
 }
 
-/// The same out of the way. The passes are told what the processor has, so that every element but
-/// the rare ones comes out as before.
+/// Like [`fill_block`], with correct values for rare elements, and out of line. Each pass uses FMA
+/// if the processor has it, so that every element except the rare ones is equal to the one of the
+/// fast pass.
 ///
 /// # Safety
 ///

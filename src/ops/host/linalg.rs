@@ -1,14 +1,14 @@
 //! Factorizations, by the crate `faer`, which `cachescope-factorizations` has compiled.
 //!
-//! What is overwritten is a copy in the device's memory, as results are. The workspace of a
-//! factorization is faer's own, from the system's allocator: how much it is depends on who runs it,
-//! one thread a matrix or several, which is known only as the launch runs. So are the packed blocks
-//! of products.
+//! faer overwrites a copy in the device's memory, and results are in the device's memory too. The
+//! workspace of a factorization is faer's own, from the system's allocator. Its size depends on
+//! whether one thread or several factorize a matrix, which is known only when the launch runs. The
+//! packed blocks of products are faer's own, too.
 //!
-//! faer shares a matrix of many elements among threads; of many matrices, a thread takes some at a
-//! time. Sums depend on how many threads faer counts on. So that is a constant, whatever the pool
-//! has, and results depend on shapes and elements alone, but for work that is delayed, which stays
-//! on one thread.
+//! faer divides a large matrix among threads; if there are many matrices, a thread takes some at a
+//! time. The order of sums depends on the thread count that faer gets. So this count is a constant,
+//! whatever the pool has, and results depend on shapes and elements alone. An exception is delayed
+//! work, which stays on one thread.
 
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts;
@@ -25,11 +25,11 @@ use crate::ops::index::Copying;
 use crate::ops::linalg::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
 use crate::ops::order::HostOrder;
 
-/// The product of the lengths of a matrix and the smaller one from which threads pay, even where
-/// the pool has but one: up to there, to count on several would take a third longer.
+/// The product of a matrix's lengths and the smaller of them from which threads pay, even if the
+/// pool has only one. Below it, a thread count above 1 would take a third longer.
 const SHARED: usize = 1 << 29;
 
-/// The threads that faer counts on there.
+/// The thread count that faer gets for a matrix of [`SHARED`] or more.
 const THREADS: usize = 4;
 
 /// Matrices of equal shapes that one operation factorizes.
@@ -38,15 +38,15 @@ struct Matrices {
     count: usize,
     rows: usize,
     columns: usize,
-    /// Multiplications for each, about.
+    /// The approximate number of multiplications for each matrix.
     steps: usize,
-    /// Whether faer shares each among threads.
+    /// `true` if faer divides each matrix among threads.
     is_shared: bool,
 }
 
 impl Matrices {
-    /// Those of the last two axes, each of which takes `cubes` times the product of its lengths and
-    /// the smaller one.
+    /// Returns the matrices of the last two axes of `array`. Each takes `cubes` times the product
+    /// of its lengths and the smaller of them in multiplications.
     fn of<T: AnyElement>(array: &Array<T>, cubes: usize) -> Self {
         let [batch @ .., rows, columns] = array.shape() else {
             unreachable!("the array has been found to have matrices");
@@ -62,8 +62,8 @@ impl Matrices {
         }
     }
 
-    /// Launches `factorize` for the number of each matrix and the threads that it may use, and
-    /// notes what comes of it. It must write all of its part of every output.
+    /// Launches `factorize` with the number of each matrix and the threads that it may use, and
+    /// returns the status of each. `factorize` must write all of its part of every output.
     #[track_caller]
     fn launch(
         self,
@@ -92,7 +92,7 @@ impl Matrices {
         Ok(status)
     }
 
-    /// The columns of the matrices of `array`, one after another, to be overwritten.
+    /// Returns a copy of the matrices of `array` in column-major order, to be overwritten.
     #[track_caller]
     fn columns_of<T: AnyElement>(
         order: HostOrder<'_>,
@@ -103,7 +103,7 @@ impl Matrices {
         copied_to_overwrite(order, &turned, &shape)
     }
 
-    /// The array, or a copy where its elements do not stand one after another in row-major order.
+    /// Returns the array, or a copy in row-major order if it is not contiguous.
     #[track_caller]
     fn rows_of<T: AnyElement>(order: HostOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
         if array.layout().is_contiguous() {
@@ -113,7 +113,7 @@ impl Matrices {
     }
 }
 
-/// A status, as LAPACK has it.
+/// Returns the status code of LAPACK.
 fn code_of(outcome: Outcome) -> i32 {
     let number = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     match outcome {
@@ -125,12 +125,12 @@ fn code_of(outcome: Outcome) -> i32 {
     }
 }
 
-/// The elements of the part `number` of an output, of `count` each, that a launch has written
-/// before.
+/// Returns the part `number` of an output whose parts have `count` elements and were written by an
+/// earlier launch.
 ///
 /// # Safety
 ///
-/// As for [`Output::part`], and they must have been written.
+/// As for [`Output::part`], and the elements must have been written.
 #[expect(
     clippy::mut_from_ref,
     reason = "the parts do not overlap, by the contract"
@@ -140,7 +140,7 @@ unsafe fn written<T: AnyElement>(output: &Output<T>, number: usize, count: usize
     unsafe { initialised(output.part(number * count..(number + 1) * count)) }
 }
 
-/// The same of a part that nobody has written; it is zero.
+/// Returns the part `number` of an output that nobody has written, filled with zeros.
 ///
 /// # Safety
 ///
@@ -150,7 +150,7 @@ unsafe fn written<T: AnyElement>(output: &Output<T>, number: usize, count: usize
     reason = "the parts do not overlap, by the contract"
 )]
 unsafe fn zeros<T: AnyElement>(output: &Output<T>, number: usize, count: usize) -> &mut [T] {
-    // SAFETY: all of them are written here, and the caller keeps the rest.
+    // SAFETY: all of the elements are written here, and the caller keeps the rest.
     unsafe {
         let part = output.part(number * count..(number + 1) * count);
         part.fill(MaybeUninit::new(T::zero()));
@@ -158,12 +158,12 @@ unsafe fn zeros<T: AnyElement>(output: &Output<T>, number: usize, count: usize) 
     }
 }
 
-/// The elements of the part `number` of what stands one after another from `from` on, of `count`
-/// each.
+/// Returns the part `number` of the contiguous elements from `from` on, in parts of `count`
+/// elements.
 ///
 /// # Safety
 ///
-/// They must be in memory that is alive and not written to.
+/// The elements must be in memory that is alive and not written to.
 unsafe fn read<'a, T: AnyElement>(from: *const T, number: usize, count: usize) -> &'a [T] {
     if count == 0 {
         return &[];
@@ -172,8 +172,8 @@ unsafe fn read<'a, T: AnyElement>(from: *const T, number: usize, count: usize) -
     unsafe { from_raw_parts(from.wrapping_add(number * count), count) }
 }
 
-/// The solutions of equations `a x = right`, of arrays that have the same axes before those of the
-/// matrices.
+/// Returns the solutions of the equations `a x = right`. Both arrays have equal axes before the
+/// axes of the matrices.
 #[track_caller]
 pub(in crate::ops) fn solved<T: Factorized>(
     order: HostOrder<'_>,
@@ -199,7 +199,7 @@ pub(in crate::ops) fn solved<T: Factorized>(
     Ok((x, status))
 }
 
-/// The inverses of the matrices of `a`.
+/// Returns the inverses of the matrices of `a`.
 #[track_caller]
 pub(in crate::ops) fn inverted<T: Factorized>(
     order: HostOrder<'_>,
@@ -208,7 +208,7 @@ pub(in crate::ops) fn inverted<T: Factorized>(
     of_each(order, a, 2, T::invert)
 }
 
-/// The determinants of the matrices of `a`.
+/// Returns the determinants of the matrices of `a`.
 #[track_caller]
 pub(in crate::ops) fn determinants<T: Factorized>(
     order: HostOrder<'_>,
@@ -230,7 +230,7 @@ pub(in crate::ops) fn determinants<T: Factorized>(
     Ok((found, Some(status)))
 }
 
-/// The lower Cholesky factors of the matrices of `a`.
+/// Returns the lower Cholesky factors of the matrices of `a`.
 #[track_caller]
 pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     order: HostOrder<'_>,
@@ -239,9 +239,9 @@ pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     of_each(order, a, 1, T::cholesky)
 }
 
-/// What `write` makes of each of the square matrices of `a`, a matrix of the same shape: of the
-/// columns, which it overwrites, the rows, which are zero before, for matrices of so many rows and
-/// with so many threads.
+/// Computes a matrix from each of the square matrices of `a` by `write`, and returns them in the
+/// shape of `a`. `write` gets the columns of a matrix, which it overwrites; the rows of the result,
+/// which are zero before; the number of rows; and the number of threads.
 #[track_caller]
 fn of_each<T: Factorized>(
     order: HostOrder<'_>,
@@ -267,7 +267,7 @@ fn of_each<T: Factorized>(
     Ok((made, status))
 }
 
-/// The factors of the matrices of `a`, of these shapes.
+/// Returns the QR factors of the matrices of `a`, of these shapes.
 #[track_caller]
 pub(in crate::ops) fn qr_factors<T: Factorized>(
     order: HostOrder<'_>,
@@ -297,8 +297,8 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
     Ok(((q, r), Some(status)))
 }
 
-/// The singular values of the matrices of `a`, and their vectors where they are `wanted`: arrays of
-/// these shapes.
+/// Returns the singular values of the matrices of `a`, and their vectors if they are `wanted`, as
+/// arrays of these shapes.
 #[track_caller]
 pub(in crate::ops) fn singular_values<T: Factorized>(
     order: HostOrder<'_>,
@@ -321,7 +321,7 @@ pub(in crate::ops) fn singular_values<T: Factorized>(
     }
     let outputs = (vectors.as_ref()).map(|((_, u), (_, vt))| (*u, *vt));
     let status = matrices.launch(order, move |number, threads| {
-        // SAFETY: as in `solved`; the stream is ordered after who wrote to the operand.
+        // SAFETY: as in `solved`; the stream is ordered after the writes to the operand.
         let (elements, values, vectors) = unsafe {
             (
                 read(from.at(first), number, rows * columns),
@@ -340,8 +340,8 @@ pub(in crate::ops) fn singular_values<T: Factorized>(
     Ok(((values, vectors), status))
 }
 
-/// The eigenvalues of the symmetric matrices of `a`, as an array of this shape, and their vectors
-/// where they are `wanted`.
+/// Returns the eigenvalues of the symmetric matrices of `a`, as an array of this shape, and their
+/// vectors if they are `wanted`.
 #[track_caller]
 pub(in crate::ops) fn eigenvalues<T: Factorized>(
     order: HostOrder<'_>,

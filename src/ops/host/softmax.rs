@@ -20,13 +20,14 @@ use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::{ACCUMULATORS, add_accumulators, largest};
 
-/// Elements whose exponentials are summed in their own type, before the sum goes on in `f64`.
+/// The number of elements whose exponentials are summed in their own type, before the sum is added
+/// to a sum in `f64`.
 const BLOCK: usize = 1024;
 
-/// The same, of a lane whose elements stand apart.
+/// Like [`BLOCK`], for a lane whose elements are not contiguous.
 const BLOCK_ROWS: usize = 32;
 
-/// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
+/// Returns exp(x) / Σ exp(x) along `axis`, or its logarithm if `LOG`.
 #[track_caller]
 pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     order: HostOrder<'_>,
@@ -36,7 +37,7 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
 ) -> Result<Array<T>> {
     let program = Program::new(formula, &Frame::row_major(shape));
     let lanes = Lanes::along(axis, shape);
-    // A constant, so that no loop is compiled where there is one in the table.
+    // A constant, so that no loop is compiled if there is one in the table.
     let run: LaneLoop = if const { (T::DTYPE as usize) < LOOPS[0].len() } {
         LOOPS[usize::from(LOG)][T::DTYPE as usize]
     } else {
@@ -50,9 +51,9 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
             work,
             (&program, &writes),
             |program, (run, output, lanes), jobs| {
-                // SAFETY: the stream of the launch is ordered after what other streams wrote, so
-                // the operands may be read; the output is no part of them, because it is new, and
-                // its elements are of the type that the loop is for, as the program's are.
+                // SAFETY: the stream of the launch is ordered after the writes of other streams, so
+                // the operands may be read. The output is new, so it is no part of them. Its
+                // elements and the program's are of the type that the loop is for.
                 unsafe { run(program, *output, lanes, jobs) };
             },
         );
@@ -61,10 +62,10 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     unsafe { computed(order.device, shape, write) }
 }
 
-/// Normalizes the lanes of some jobs of elements of a program, to an output that is theirs.
+/// Normalizes the lanes of some jobs of a program's elements, to an output that is theirs.
 type LaneLoop = unsafe fn(&Program, Untyped, &Lanes, Range<usize>);
 
-/// Those for the types that most programs compute in, of softmax and of its logarithm, by the
+/// The loops of softmax and of its logarithm for the types that most programs compute in, by the
 /// number of [`DType`](crate::array::DType); compiled with the library.
 static LOOPS: [[LaneLoop; 2]; 2] = [
     [lane_loop::<f32, false>, lane_loop::<f64, false>],
@@ -73,8 +74,8 @@ static LOOPS: [[LaneLoop; 2]; 2] = [
 
 /// # Safety
 ///
-/// The program's result and the output must be of elements of `T`, and the operands alive and not
-/// written to; the jobs' lanes of the output must be nobody else's.
+/// The program's result and the output must be of elements of `T`. The operands must be alive and
+/// not written to. The jobs' lanes of the output must be nobody else's.
 unsafe fn lane_loop<T: Float, const LOG: bool>(
     program: &Program,
     output: Untyped,
@@ -102,7 +103,7 @@ struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
     jobs: Range<usize>,
 }
 
-/// What `T` is computed in.
+/// The type that elements of `T` are computed in.
 type In<T> = <T as AnyElement>::Accumulator;
 
 impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
@@ -125,40 +126,40 @@ impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
 }
 
 impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
-    /// The elements of the numbers in `range`, computed where the results will be.
+    /// Computes the elements of the numbers in `range` where the results will be.
     ///
     /// # Safety
     ///
-    /// They must belong to one job, which borrows one part at a time.
+    /// The elements must belong to one job, which borrows one part at a time.
     #[inline(always)]
     unsafe fn evaluate(&mut self, range: Range<usize>) -> &'a mut [T] {
         // SAFETY: the memory is alive while a launch runs, and jobs do not overlap; the rest is
-        // this contract.
+        // this function's contract.
         let part = unsafe { self.output.part(range.clone()) };
         self.elements.write(range.start, part);
         // SAFETY: `write` wrote all of it.
         unsafe { written(part) }
     }
 
-    /// What [`evaluate`](Self::evaluate) gave.
+    /// Returns the elements that [`evaluate`](Self::evaluate) has computed.
     ///
     /// # Safety
     ///
-    /// It must have, and its contract holds here too.
+    /// `evaluate` must have computed them, and its contract holds here too.
     #[inline(always)]
     unsafe fn evaluated(&self, range: Range<usize>) -> &'a mut [T] {
         // SAFETY: as in `evaluate`, which wrote these elements, by this function's contract.
         unsafe { written(self.output.part(range)) }
     }
 
-    /// The lanes of one job, element after element of all of them.
+    /// Normalizes the lanes of one job side by side: one element of all lanes, and then the next.
     #[inline(always)]
     fn side_by_side<const FMA: bool>(&mut self, job: &Job) {
         let (length, width) = (self.lanes.length, job.width);
         let mut scales = [<In<T>>::default(); RUN];
         let scales = &mut scales[..width];
         for index in 0..length {
-            // SAFETY: they belong to this job, and the last ones are not used any more.
+            // SAFETY: the elements belong to this job, and the previous ones are not used any more.
             let values = unsafe { self.evaluate(job.at(index)) };
             for (scale, &value) in scales.iter_mut().zip(&*values) {
                 let value: In<T> = convert(value);
@@ -174,7 +175,7 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
         for first in (0..length).step_by(BLOCK_ROWS) {
             let mut sums = [<In<T>>::default(); RUN];
             for index in first..length.min(first + BLOCK_ROWS) {
-                // SAFETY: as above, and they have been evaluated.
+                // SAFETY: as above, and the elements have been evaluated.
                 let values = unsafe { self.evaluated(job.at(index)) };
                 for ((value, &scale), sum) in values.iter_mut().zip(&*scales).zip(&mut sums) {
                     *sum = *sum + exponential::<_, LOG, FMA>(value, scale);
@@ -198,7 +199,7 @@ impl<'a, T: Float, const LOG: bool> Softmax<'a, '_, '_, T, LOG> {
     }
 }
 
-/// What exponentials are divided by, or their logarithms are lessened by.
+/// Returns the divisor of the exponentials, or the subtrahend of their logarithms.
 #[inline(always)]
 fn divisor_of<A: AnyElement, const LOG: bool, const FMA: bool>(total: f64) -> A {
     let divisor = if LOG {
@@ -209,13 +210,14 @@ fn divisor_of<A: AnyElement, const LOG: bool, const FMA: bool>(total: f64) -> A 
     <A as AnyElement>::from_f64(divisor)
 }
 
-/// Whether exponentials are left where their sum is made: an element has room for what is computed.
+/// Returns whether the exponentials are stored in place of the elements while they are summed. That
+/// needs elements of the type that is computed in.
 #[inline(always)]
 fn keeps<T: Float, const LOG: bool>() -> bool {
     !LOG && TypeId::of::<T>() == TypeId::of::<In<T>>()
 }
 
-/// The exponential of how far `value` is from `scale`; left in its place where it is to be
+/// Returns the exponential of `value` minus `scale`, and stores it in `value` if it is to be
 /// [kept](keeps).
 #[inline(always)]
 fn exponential<T: Float, const LOG: bool, const FMA: bool>(value: &mut T, scale: In<T>) -> In<T> {
@@ -227,7 +229,7 @@ fn exponential<T: Float, const LOG: bool, const FMA: bool>(value: &mut T, scale:
     exponential
 }
 
-/// One result, from what [`exponential`] left.
+/// Returns one result from the value that [`exponential`] has left.
 #[inline(always)]
 fn normal<T: Float, const LOG: bool, const FMA: bool>(value: T, scale: In<T>, divisor: In<T>) -> T {
     let x: In<T> = convert(value);
@@ -240,7 +242,7 @@ fn normal<T: Float, const LOG: bool, const FMA: bool>(value: T, scale: In<T>, di
     }
 }
 
-/// Changes the elements of one lane, which stand together, to their results.
+/// Replaces the elements of one contiguous lane by their results.
 #[inline(always)]
 fn normalize_lane<T: Float, const LOG: bool, const FMA: bool>(lane: &mut [T]) {
     let scale: In<T> = convert(largest::<T, FMA>(lane));
@@ -254,7 +256,7 @@ fn normalize_lane<T: Float, const LOG: bool, const FMA: bool>(lane: &mut [T]) {
     }
 }
 
-/// The sum of the exponentials of how far `values` are from `scale`.
+/// Returns the sum of the exponentials of `values` minus `scale`.
 #[inline(always)]
 fn sum_block<T: Float, const LOG: bool, const FMA: bool>(values: &mut [T], scale: In<T>) -> In<T> {
     let zero = <In<T>>::default();
@@ -277,13 +279,14 @@ fn sum_block<T: Float, const LOG: bool, const FMA: bool>(values: &mut [T], scale
     sum
 }
 
-/// `values` as what they hold.
+/// Returns `values` as initialised values.
 ///
 /// # Safety
 ///
-/// Every one must have been written.
+/// Every value must have been written.
 #[inline(always)]
 unsafe fn written<T>(values: &mut [MaybeUninit<T>]) -> &mut [T] {
-    // SAFETY: the layout is the same, and the values are initialised by this function's contract.
+    // SAFETY: `MaybeUninit<T>` has the layout of `T`, and the values are initialised by this
+    // function's contract.
     unsafe { &mut *(std::ptr::from_mut(values) as *mut [T]) }
 }

@@ -1,4 +1,4 @@
-//! Choosing by order without sorting.
+//! Selection by rank without sorting.
 
 use std::mem::MaybeUninit;
 
@@ -8,12 +8,13 @@ use crate::ops::host::digits::{Rank, as_keys, initialised};
 use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::index::Direction;
 
-/// Elements that are passed by together where none of them may be among the first.
+/// The number of elements that are skipped together if none of them may be among the first.
 const TOGETHER: usize = 128;
 
-/// The ranks of the elements that come first, in order, where they are few of many: those that may
-/// be among them are held until there is no more room, and then the first of these. So nearly all
-/// are passed by after one comparison, and in the worst order each is moved a few times.
+/// Returns the ranks of the elements that come first, in order, if they are few of many. Elements
+/// that may be among the first are held until there is no more room; then only the first of them
+/// stay. So nearly all elements are skipped after one comparison; in the worst order, each is moved
+/// a few times.
 ///
 /// # Safety
 ///
@@ -58,15 +59,15 @@ pub(super) unsafe fn first_ranks<'a, T: Element, O: AnyElement, R: Rank>(
             }
         }
     }
-    // SAFETY: so many have been written.
+    // SAFETY: the first `held` items have been written.
     let items = unsafe { initialised(&mut items[..held]) };
     items.select_nth_unstable(kept - 1);
     items[..kept].sort_unstable();
     &items[..kept]
 }
 
-/// Whether one of some elements comes before another one. What is equal to it does not, as it
-/// stands behind.
+/// A loop that returns whether one of some elements comes before `limit`. An element that equals
+/// `limit` does not, because its position is later.
 struct AnyBefore<'a, T> {
     values: &'a [T],
     direction: Direction,
@@ -89,8 +90,8 @@ impl<T: Element> Loop<()> for AnyBefore<'_, T> {
     }
 }
 
-/// Writes the element of a lane that is at its task's place in their order, and the next one; NaN
-/// where one is.
+/// Writes the element of a lane at the task's position in sorted order, and the next one, or NaN
+/// for both if an element is NaN.
 ///
 /// # Safety
 ///

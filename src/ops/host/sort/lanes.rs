@@ -8,22 +8,22 @@ use crate::array::{AnyElement, Element, Walk};
 use crate::ops::host::copy::ReadPtr;
 use crate::ops::host::vector::{Loop, vectorised};
 
-/// The lanes of an array along an axis, and those of what is made of them.
+/// The lanes of an array along an axis, and the lanes that are written.
 #[derive(Clone, Copy)]
 pub(super) struct Lanes<T> {
     pub(super) from: ReadPtr<T>,
-    /// Goes over the first elements of the lanes of both.
+    /// Goes over the first elements of the lanes of both arrays.
     pub(super) firsts: Walk<2>,
-    /// Elements of a lane, and the step between them.
+    /// The number of elements of a lane, and the step between them.
     pub(super) length: usize,
     pub(super) step: isize,
-    /// The same of a lane that is written.
+    /// The number of elements of a lane that is written, and the step between them.
     pub(super) kept: usize,
     pub(super) kept_step: isize,
     pub(super) task: Task,
 }
 
-/// One of them.
+/// One lane.
 #[derive(Clone, Copy)]
 pub(super) struct Lane<'a, T, O> {
     pub(super) lanes: &'a Lanes<T>,
@@ -46,7 +46,7 @@ impl<T: Element, O: AnyElement> Lane<'_, T, O> {
 
     /// # Safety
     ///
-    /// What is written of the lane must be the caller's, and have a `position`.
+    /// The lane that is written must be the caller's, and have a `position`.
     #[inline(always)]
     pub(super) unsafe fn set(self, position: usize, value: O) {
         let to = self
@@ -58,32 +58,32 @@ impl<T: Element, O: AnyElement> Lane<'_, T, O> {
 }
 
 impl<'a, T: Element, O: AnyElement> Lane<'a, T, O> {
-    /// The elements, where they stand one after another.
+    /// Returns the elements if they are contiguous.
     ///
     /// # Safety
     ///
-    /// The lane must be readable, and not be written to as long as `'a`.
+    /// The lane must be readable, and must not be written to during `'a`.
     pub(super) unsafe fn run_to_read(self) -> Option<&'a [T]> {
         // SAFETY: by this function's contract.
         (self.lanes.step == 1).then(|| unsafe { from_raw_parts(self.from, self.lanes.length) })
     }
 
-    /// What is written, where it stands one after another.
+    /// Returns the lane that is written, if it is contiguous.
     ///
     /// # Safety
     ///
-    /// It must be the caller's alone as long as `'a`.
+    /// The lane must be the caller's alone during `'a`.
     pub(super) unsafe fn run_to_write(self) -> Option<&'a mut [MaybeUninit<O>]> {
         // SAFETY: by this function's contract.
         (self.lanes.kept_step == 1).then(|| unsafe { from_raw_parts_mut(self.to, self.lanes.kept) })
     }
 }
 
-/// Writes the keys of a lane's elements, and tells whether one of them stands for several values.
+/// Writes the keys of a lane's elements. Returns whether one of the keys belongs to several values.
 ///
 /// # Safety
 ///
-/// As for [`sort_lane`]; the keys must be as many as the elements.
+/// As for [`sort_lane`](super::sort_lane); there must be as many keys as elements.
 pub(super) unsafe fn write_keys<T: Element, O: AnyElement>(
     lane: Lane<'_, T, O>,
     keys: &mut [MaybeUninit<T::Key>],
@@ -102,7 +102,7 @@ pub(super) unsafe fn write_keys<T: Element, O: AnyElement>(
     is_merged
 }
 
-/// See [`write_keys`].
+/// The loop of [`write_keys`].
 struct KeysOf<'a, T> {
     values: &'a [T],
 }
@@ -121,7 +121,7 @@ impl<T: Element> Loop<[MaybeUninit<T::Key>]> for KeysOf<'_, T> {
     }
 }
 
-/// The values of keys, as many as are written.
+/// A loop that writes the values of keys, as many as it has slots.
 pub(super) struct Values<'a, K> {
     pub(super) keys: &'a [K],
 }
