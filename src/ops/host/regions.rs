@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::ops::index::{Triangle, onto_diagonal, pairs};
 use crate::ops::order::HostOrder;
 
-/// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of
-/// `value`.
+/// Returns a new array of `shape` with `array` from the coordinates `before` on, and `value`
+/// elsewhere.
 #[track_caller]
 pub(in crate::ops) fn padded<T: AnyElement>(
     order: HostOrder<'_>,
@@ -31,29 +31,31 @@ pub(in crate::ops) fn padded<T: AnyElement>(
             let (stride, length) = (whole.strides()[axis].unsigned_abs(), shape.dims()[axis]);
             let end = before[axis] + dims[axis];
             assert!(end <= length, "padded to less than the length");
-            // The margins of this axis: inside those of the axes before, over the whole of the
-            // others.
+            // The margins of this axis. Along the axes before, they lie inside the margins; along
+            // the axes behind, they have the whole length.
             for margin in [0..before[axis], end..length] {
                 let outer = dims[..axis].iter().copied();
                 let inner = shape.dims()[axis + 1..].iter().copied();
                 let lengths = outer.chain([margin.len()]).chain(inner);
                 let axes = lengths.zip(whole.strides().iter().map(|&stride| [stride]));
                 let walk = Walk::over([corner + margin.start * stride], axes);
-                // SAFETY: of each axis, the walk reaches elements that the output has, and no
-                // margin reaches into another.
+                // SAFETY: along each axis, the walk reaches elements that the output has, and no
+                // margin overlaps another.
                 unsafe { fill(order, value, to, &walk) };
             }
             corner += before[axis] * stride;
         }
         let walk = Walk::over([layout.offset(), corner], pairs(layout, &whole));
-        // SAFETY: the walk goes over the array, and over elements of the output that no margin has.
+        // SAFETY: the walk goes over the array, and over elements of the output that are in no
+        // margin.
         unsafe { copy(order, ReadPtr::of(array), to, &walk) };
     };
-    // SAFETY: an element that is in no margin of any axis is one of the copied.
+    // SAFETY: an element that is in no margin of any axis is copied.
     unsafe { computed(order.device, shape, write) }
 }
 
-/// The square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros elsewhere.
+/// Returns the square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros
+/// elsewhere.
 #[track_caller]
 pub(in crate::ops) fn on_diagonal<T: AnyElement>(
     order: HostOrder<'_>,
@@ -75,8 +77,8 @@ pub(in crate::ops) fn on_diagonal<T: AnyElement>(
     unsafe { computed(order.device, shape, write) }
 }
 
-/// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`
-/// bounds.
+/// Returns `array` with zeros in its last two axes outside the triangle that the diagonal `k`
+/// bounds. It has two axes or more.
 #[track_caller]
 pub(in crate::ops) fn triangular<T: AnyElement>(
     order: HostOrder<'_>,
@@ -100,7 +102,7 @@ pub(in crate::ops) fn triangular<T: AnyElement>(
         let body =
             |&(rows, triangle, k): &(Rows<T>, Triangle, isize), output: &Output<T>, range| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
-                // The stream is ordered after who wrote to the array.
+                // The stream is ordered after the writes to the array.
                 unsafe { rows.write(triangle, k, range, output) };
             };
         let work = Work::of_bytes(count, 2 * rows.width * size_of::<T>());
@@ -116,9 +118,9 @@ struct Rows<T> {
     from: ReadPtr<T>,
     /// Goes over the first elements of all rows.
     firsts: Walk<1>,
-    /// Rows of a matrix.
+    /// The number of rows of a matrix.
     height: usize,
-    /// Elements of a row, and the step between them.
+    /// The number of elements of a row, and the step between them.
     width: usize,
     stride: isize,
 }
@@ -128,7 +130,8 @@ impl<T: AnyElement> Rows<T> {
     ///
     /// # Safety
     ///
-    /// The array must be alive and not written to, and these rows of `output` the caller's alone.
+    /// The array must be alive and not written to, and these rows of `output` must be the caller's
+    /// alone.
     unsafe fn write(&self, triangle: Triangle, k: isize, range: Range<usize>, output: &Output<T>) {
         let (_, [step]) = self.firsts.row();
         let mut number = range.start;
@@ -155,7 +158,7 @@ impl<T: AnyElement> Rows<T> {
         }
     }
 
-    /// `column` where the row has it, else the nearer end.
+    /// Returns `column` if the row has it, otherwise the nearer end.
     fn bounded(&self, column: isize) -> usize {
         usize::try_from(column).unwrap_or(0).min(self.width)
     }

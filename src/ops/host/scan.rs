@@ -17,7 +17,7 @@ use crate::ops::order::HostOrder;
 use crate::ops::reductions::Compensated;
 use crate::ops::scan::sums_round;
 
-/// The sums of all elements up to each of `formula`, along `axis`.
+/// Returns, for each element of `formula`, the sum of all elements up to it along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_sums<T: AnyElement>(
     order: HostOrder<'_>,
@@ -25,7 +25,7 @@ pub(in crate::ops) fn running_sums<T: AnyElement>(
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Total>> {
-    // A constant, so that no loop is compiled where there is one in the table.
+    // A constant, so that no loop is compiled if there is one in the table.
     let run: ScanLoop = if const { (T::DTYPE as usize) < SUMS.len() } {
         SUMS[T::DTYPE as usize]
     } else {
@@ -34,7 +34,7 @@ pub(in crate::ops) fn running_sums<T: AnyElement>(
     scan::<T>(order, formula, shape, axis, run)
 }
 
-/// The products of all elements up to each of `formula`, along `axis`.
+/// Returns, for each element of `formula`, the product of all elements up to it along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_products<T: AnyElement>(
     order: HostOrder<'_>,
@@ -51,7 +51,7 @@ pub(in crate::ops) fn running_products<T: AnyElement>(
     scan::<T>(order, formula, shape, axis, run)
 }
 
-/// What `run` makes of the elements of `formula` along `axis`.
+/// Scans the elements of `formula` along `axis` with the loop `run`.
 #[track_caller]
 fn scan<T: AnyElement>(
     order: HostOrder<'_>,
@@ -70,9 +70,9 @@ fn scan<T: AnyElement>(
             work,
             (&program, &writes),
             |program, (run, output, lanes), jobs| {
-                // SAFETY: the stream of the launch is ordered after what other streams wrote, so
-                // the operands may be read; the output is no part of them, because it is new, and
-                // both are of the types that the loop is for.
+                // SAFETY: the stream of the launch is ordered after the writes of other streams, so
+                // the operands may be read. The output is new, so it is no part of them. Both are
+                // of the types that the loop is for.
                 unsafe { run(program, *output, lanes, jobs) };
             },
         );
@@ -81,19 +81,19 @@ fn scan<T: AnyElement>(
     unsafe { computed(order.device, shape, write) }
 }
 
-/// Sums or multiplies along the lanes of some jobs of elements of a program, to an output that is
+/// Sums or multiplies along the lanes of some jobs of a program's elements, to an output that is
 /// theirs.
 type ScanLoop = unsafe fn(&Program, Untyped, &Lanes, Range<usize>);
 
-/// Those for the types that most programs compute in, by the number of
+/// The loops for the types that most programs compute in, by the number of
 /// [`DType`](crate::array::DType); compiled with the library.
 static SUMS: [ScanLoop; 2] = [sum_loop::<f32>, sum_loop::<f64>];
 static PRODUCTS: [ScanLoop; 2] = [product_loop::<f32>, product_loop::<f64>];
 
 /// # Safety
 ///
-/// The program's result must be of elements of `T`, the output of its sums, and the operands alive
-/// and not written to; the jobs' lanes of the output must be nobody else's.
+/// The program's result must be of elements of `T`, and the output of elements of its sums. The
+/// operands must be alive and not written to. The jobs' lanes of the output must be nobody else's.
 unsafe fn sum_loop<T: AnyElement>(
     program: &Program,
     output: Untyped,
@@ -133,7 +133,7 @@ fn sum_jobs<T: AnyElement>(
     }
 }
 
-/// A sum that elements are added to, or a product.
+/// A running sum or product.
 trait Running<T: AnyElement>: Copy {
     fn nothing() -> Self;
     fn and(self, value: T) -> Self;
@@ -199,7 +199,7 @@ impl<T: AnyElement, A: Number> Running<T> for Compensated<A> {
     }
 }
 
-/// The same, by an `S`.
+/// Scans the lanes of jobs with an `S`.
 fn run_jobs<T: AnyElement, S: Running<T>>(
     elements: Readable<'_, T>,
     output: &Output<T::Total>,
@@ -218,7 +218,7 @@ fn run_jobs<T: AnyElement, S: Running<T>>(
     });
 }
 
-/// See [`run_jobs`], which alone makes one.
+/// The loop of [`run_jobs`], which alone makes one.
 struct Sums<'a, 'b, 'c, T: AnyElement, S> {
     elements: &'a mut Blocks<'b, 'c, T>,
     output: &'a Output<T::Total>,

@@ -1,14 +1,14 @@
-//! Fourier transforms, by the crates `rustfft` and `realfft`, which `cachescope-transforms` has
-//! compiled.
+//! Fourier transforms by the crates `rustfft` and `realfft`, which `cachescope-transforms`
+//! compiles.
 //!
-//! They transform rows without gaps. Where a row is one in the operand and in the result, it goes
-//! from the one to the other at once; along other axes, a few rows that stand side by side are
-//! gathered, transformed in the cache and put where they belong. So each element is read and
-//! written once, and no array is made but the result. The scratch memory of each thread is the
+//! The crates transform rows without gaps. If a row is contiguous in the operand and in the result,
+//! it is transformed directly from one to the other. Along other axes, a few adjacent rows are
+//! gathered, transformed in the cache and scattered to the result. So each element is read and
+//! written once, and no array is made except the result. The scratch memory of each thread is the
 //! device's; the tables of roots of unity are the crates' own.
 //!
-//! A row is transformed by one thread, the same way wherever it stands beside others. So results do
-//! not depend on the number of threads.
+//! A row is transformed by one thread, in one way whatever rows are beside it. So results do not
+//! depend on the number of threads.
 
 mod rows;
 mod space;
@@ -32,7 +32,7 @@ use crate::ops::fft::Sample;
 use crate::ops::index::pairs;
 use crate::ops::order::HostOrder;
 
-/// The transforms of `x` along its axis `at`, times `factor`.
+/// Returns the transforms of `x` along its axis `at`, times `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed<T: Sample>(
     order: HostOrder<'_>,
@@ -49,7 +49,7 @@ where
     along(order, x, at, shape, &ComplexRows { plan, factor })
 }
 
-/// The transforms of the matrices of `x` along both axes, times `factor`.
+/// Returns the transforms of the matrices of `x` along both axes, times `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed_planes<T: Sample>(
     order: HostOrder<'_>,
@@ -67,14 +67,14 @@ where
     let columns = ComplexRows { plan, factor: None };
     let lanes = Lanes::new(rows.layout(), rows.layout(), last - 1);
     let to = WritePtr::over(host_pointer(DevicePtr(rows.buffer().address())).cast());
-    // SAFETY: both are all lanes of one new array, which has been begun to be written on this
+    // SAFETY: the lanes are all lanes of one new array, whose first writes are launched on this
     // stream.
     unsafe { transform(order, &columns, &lanes, ReadPtr::of(&rows), to, false) }?;
     Ok(rows)
 }
 
-/// The first halves of the spectra of the real numbers along the axis `at` of `x`, an array of
-/// `shape`.
+/// Returns the first halves of the spectra of the real numbers along the axis `at` of `x`, an array
+/// of `shape`.
 #[track_caller]
 pub(in crate::ops) fn spectra_of<T: Sample>(
     order: HostOrder<'_>,
@@ -89,8 +89,8 @@ where
     along(order, x, at, shape, &ForwardRows { plan })
 }
 
-/// The real numbers of an array of `shape` whose spectra begin with the numbers along the axis `at`
-/// of `x`, times `factor`.
+/// Returns the real numbers, an array of `shape`, whose spectra begin with the numbers along the
+/// axis `at` of `x`, times `factor`.
 #[track_caller]
 pub(in crate::ops) fn reals_of<T: Sample>(
     order: HostOrder<'_>,
@@ -120,7 +120,7 @@ fn planned<P>(operation: &str, plan: std::result::Result<P, OutOfMemory>) -> Res
     })
 }
 
-/// A new array of `shape`, of what becomes of the rows along the axis `at` of `x`.
+/// Returns a new array of `shape` with the transforms of the rows along the axis `at` of `x`.
 #[track_caller]
 fn along<R: Rows>(
     order: HostOrder<'_>,
@@ -133,7 +133,7 @@ fn along<R: Rows>(
     let lanes = Lanes::new(x.layout(), &Layout::contiguous(shape)?, at);
     // SAFETY: the lanes are all of the array.
     let (array, output) = unsafe { begun(order.device, shape) }?;
-    // SAFETY: they are within both, of which the one is new.
+    // SAFETY: the lanes are within both arrays, and the one that is written is new.
     unsafe {
         let to = WritePtr::of(&output);
         transform(order, rows, &lanes, ReadPtr::of(x), to, true)
@@ -141,12 +141,12 @@ fn along<R: Rows>(
     Ok(array)
 }
 
-/// The rows along an axis of two arrays that are alike but for the length of this axis.
+/// The rows along an axis of two arrays, whose shapes are equal except for the length of this axis.
 #[derive(Clone, Copy)]
 struct Lanes {
-    /// Goes over the first elements of both's.
+    /// Goes over the first elements of the rows of both arrays.
     firsts: Walk<2>,
-    /// From one element to the next, in both.
+    /// The steps from one element of a row to the next, in both arrays.
     steps: [isize; 2],
 }
 
@@ -166,13 +166,14 @@ impl Lanes {
     }
 }
 
-/// Launches the transforms of all rows; `is_apart` says whether what is read is not what is
-/// written.
+/// Launches the transforms of all rows. `is_apart` is whether the array that is read is not the
+/// array that is written.
 ///
 /// # Safety
 ///
-/// `lanes` must be within both arrays, whose elements are read before they are written to where
-/// they are the same, and reach each that is written once; nobody else may be about to write there.
+/// `lanes` must be within both arrays, and reach each element of the written array once. If the two
+/// arrays are one, its elements are read before they are written. Nobody else may be about to write
+/// there.
 #[track_caller]
 unsafe fn transform<R: Rows>(
     order: HostOrder<'_>,
@@ -187,7 +188,7 @@ unsafe fn transform<R: Rows>(
     let space = Space::new(order.device, rows, count, is_direct)?;
     let [read, written] = rows.lengths();
     let row_bytes = read * size_of::<R::From>() + written * size_of::<R::To>();
-    // About as long as going over the row so many times.
+    // The approximate cost of a transform, in passes over the row.
     let rounds = 2 + row_bytes.ilog2() as usize / 4;
     let each = space.each;
     let part_bytes = each.saturating_mul(row_bytes).saturating_mul(rounds);
@@ -200,8 +201,8 @@ unsafe fn transform<R: Rows>(
         (&reads, &writes),
         move |(rows, lanes, from), (to, slots), parts| {
             let range = parts.start * each..count.min(parts.end * each);
-            // SAFETY: the memory is alive while a launch runs, whose ranges do not overlap, so that
-            // each has the slot of its first part to itself; the caller keeps the rest.
+            // SAFETY: the memory is alive while a launch runs. Its ranges do not overlap, so each
+            // has the slot of its first part to itself; the caller keeps the rest.
             unsafe {
                 if is_direct {
                     transform_direct(rows, lanes, range, (*from, *to), slots.scratch(parts.start));
@@ -215,12 +216,11 @@ unsafe fn transform<R: Rows>(
     Ok(())
 }
 
-/// Transforms the rows of the numbers `range`, whose elements stand one after another in both
-/// arrays.
+/// Transforms the rows of the numbers `range`, which are contiguous in both arrays.
 ///
 /// # Safety
 ///
-/// The rows must be alive, and those that are written the caller's alone.
+/// The rows must be alive, and the rows that are written must be the caller's alone.
 unsafe fn transform_direct<R: Rows>(
     rows: &R,
     lanes: &Lanes,
@@ -229,7 +229,7 @@ unsafe fn transform_direct<R: Rows>(
     scratch: &mut [Complex<R::Sample>],
 ) {
     let [read, written] = rows.lengths();
-    // SAFETY: so many rows stand there, by this function's contract.
+    // SAFETY: both arrays have `count` rows there, by this function's contract.
     let mut transform = |[at, target]: [usize; 2], count: usize| unsafe {
         let from = from_raw_parts(from.at(at), count * read);
         let to = from_raw_parts_mut(to.at(target), count * written);
@@ -237,7 +237,7 @@ unsafe fn transform_direct<R: Rows>(
     };
     let (_, strides) = lanes.firsts.row();
     let is_dense = strides == [read as isize, written as isize];
-    // A call for several rows takes little longer than for one where they are short.
+    // If rows are short, a call for several takes little longer than a call for one.
     let together = (PIECE / read.max(written)).max(1);
     for (first, count) in lanes.firsts.runs(range) {
         let each = if is_dense { together } else { 1 };
@@ -248,8 +248,8 @@ unsafe fn transform_direct<R: Rows>(
     }
 }
 
-/// Transforms the rows of the numbers `range`, several at a time, which are gathered in one tile,
-/// and put from another one where they belong.
+/// Transforms the rows of the numbers `range`, several at a time. They are gathered in one tile,
+/// and scattered from another one to the result.
 ///
 /// # Safety
 ///
@@ -274,7 +274,7 @@ unsafe fn transform_by_tiles<R: Rows>(
             let gathered = Walk::over([at, 0], [(height, [apart, read as isize]), along]);
             let across = (height, [written as isize, to_apart]);
             let along = (written, [1, to_step]);
-            // The axis that has no gaps in the array is the inner one.
+            // The axis without gaps in the array is the inner one.
             let axes = if to_step == 1 {
                 [across, along]
             } else {
@@ -282,8 +282,8 @@ unsafe fn transform_by_tiles<R: Rows>(
             };
             let scattered = Walk::over([0, target], axes);
             let sizes = lengths.map(|length| length * height);
-            // SAFETY: so many rows stand in both arrays and in the tiles, by this function's
-            // contract, and each tile is written before it is read.
+            // SAFETY: both arrays and the tiles have `height` rows, by this function's contract,
+            // and each tile is written before it is read.
             unsafe {
                 copy_here(from, WritePtr::over(tiles.from.cast()), &gathered);
                 rows.transform(

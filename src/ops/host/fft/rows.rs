@@ -1,4 +1,4 @@
-//! What becomes of rows that stand one after another.
+//! Transforms of contiguous rows.
 
 use std::mem::MaybeUninit;
 
@@ -10,19 +10,20 @@ use crate::ops::fft::Sample;
 use crate::ops::host::copy::copy_run;
 use crate::ops::host::digits::initialised;
 
-/// What becomes of rows.
+/// A transform of rows.
 pub(super) trait Rows: Clone + Send + Sync + 'static {
     type From: AnyElement;
     type To: AnyElement;
     type Sample: Sample;
 
-    /// The numbers of a row that is read, and of one that is written.
+    /// Returns the lengths of a row that is read and of a row that is written.
     fn lengths(&self) -> [usize; 2];
 
-    /// How many numbers of scratch memory a thread needs.
+    /// Returns the length of a thread's scratch memory, in complex numbers.
     fn scratch_length(&self) -> usize;
 
-    /// Writes the transforms of rows, which stand one after another, as those that are written.
+    /// Writes the transforms of the rows in `from` to the rows in `to`. The rows follow each other
+    /// without gaps.
     fn transform(
         &self,
         from: &[Self::From],
@@ -31,14 +32,14 @@ pub(super) trait Rows: Clone + Send + Sync + 'static {
     );
 }
 
-/// Complex numbers of complex numbers, times `factor`.
+/// Transforms from complex to complex numbers, times `factor`.
 #[derive(Clone)]
 pub(super) struct ComplexRows<T> {
     pub(super) plan: ComplexPlan<T>,
     pub(super) factor: Option<T>,
 }
 
-/// Numbers that are copied and scaled at once: what the first-level cache holds.
+/// The numbers that are copied and scaled at once; they fit the first-level cache.
 pub(super) const PIECE: usize = 1 << 10;
 
 impl<T: Sample> Rows for ComplexRows<T>
@@ -65,8 +66,8 @@ where
     ) {
         assert_eq!(from.len(), to.len(), "as many numbers as there were");
         for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
-            // SAFETY: both are as long, a mutable slice overlaps no other, and then all of it is
-            // written.
+            // SAFETY: both pieces have one length, a mutable slice overlaps no other, and the copy
+            // writes all of it.
             let piece = unsafe {
                 copy_run(from.as_ptr(), to.as_mut_ptr(), from.len(), [1, 1]);
                 initialised(to)
@@ -75,12 +76,12 @@ where
                 T::scale(piece, factor);
             }
         }
-        // SAFETY: the pieces are all of it.
+        // SAFETY: the pieces cover all of `to`.
         T::transform(&self.plan, unsafe { initialised(to) }, scratch);
     }
 }
 
-/// The first halves of the spectra of real numbers.
+/// Transforms from real numbers to the first halves of their spectra.
 #[derive(Clone)]
 pub(super) struct ForwardRows<T> {
     pub(super) plan: ForwardPlan<T>,
@@ -112,7 +113,7 @@ where
     }
 }
 
-/// The real numbers of spectra whose first `width` numbers there are, times `factor`.
+/// Transforms from the first `width` numbers of spectra to real numbers, times `factor`.
 #[derive(Clone)]
 pub(super) struct InverseRows<T> {
     pub(super) plan: InversePlan<T>,
@@ -147,7 +148,7 @@ where
     }
 }
 
-/// The numbers, which are zero now.
+/// Sets the numbers to zero and returns them.
 pub(super) fn zeroed<T: AnyElement>(numbers: &mut [MaybeUninit<T>]) -> &mut [T] {
     numbers.fill(MaybeUninit::new(T::zero()));
     // SAFETY: all of them have been written.

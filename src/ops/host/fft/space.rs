@@ -1,4 +1,4 @@
-//! The memory that threads transform in: scratch memory for each, and tiles for rows that are
+//! The memory of the transforms: scratch memory for each thread, and tiles for rows that are
 //! gathered.
 
 use std::marker::PhantomData;
@@ -15,44 +15,44 @@ use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::host::launch::threads;
 
-/// Room for some rows that are read, and as many that are written.
+/// Memory for some rows that are read, and for as many that are written.
 pub(super) struct Tiles<R: Rows> {
     pub(super) from: *mut R::From,
     pub(super) to: *mut R::To,
     pub(super) rows: usize,
 }
 
-/// What the tiles of a thread take, so that they stay in its cache.
+/// The bytes that a thread's tiles should take, so that they stay in its cache.
 const TILES_BYTES: usize = 512 << 10;
 
-/// Rows of a tile: as many as a line of the cache has numbers of, if that is not too much memory,
-/// and no more than pay.
+/// Returns the number of rows of a tile: at least as many as a cache line has numbers, unless that
+/// takes too much memory, and not more than pay.
 fn tile_rows(row_bytes: usize) -> usize {
     let line = (SPACE_BYTES / row_bytes).clamp(1, 8);
     (TILES_BYTES / row_bytes).clamp(line, 64)
 }
 
-/// What the slots of more threads than there are may take together.
+/// The most bytes that slots may take together if there are more of them than threads.
 const SPACE_BYTES: usize = 16 << 20;
 
-/// Where each section of a slot begins: at lines of the cache.
+/// The alignment of the sections of a slot: a cache line.
 const LINE_BYTES: usize = 64;
 
-/// The memory that threads transform in.
+/// The memory of one launch of transforms.
 pub(super) struct Space<R: Rows> {
-    /// How many rows a part of the work has.
+    /// The number of rows of a part of the work.
     pub(super) each: usize,
     pub(super) slots: Slots<R>,
-    /// Keeps the memory; whoever gets it next is ordered after the launch.
+    /// Keeps the memory allocated. Its next user is ordered after the launch.
     _memory: Option<Buffer>,
 }
 
-/// A slot for each part: scratch memory, and two tiles where there are any.
+/// A slot for each part of the work: scratch memory, and two tiles if there are any.
 pub(super) struct Slots<R: Rows> {
     base: *mut u8,
     slot_bytes: usize,
     scratch_length: usize,
-    /// Where the tiles begin in a slot.
+    /// The offsets of the tiles in a slot.
     tiles: [usize; 2],
     tile_rows: usize,
     rows: PhantomData<fn() -> R>,
@@ -67,13 +67,13 @@ impl<R: Rows> Clone for Slots<R> {
 impl<R: Rows> Copy for Slots<R> {}
 
 // SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contracts of
-// what lends it.
+// the functions that lend it.
 unsafe impl<R: Rows> Send for Slots<R> {}
 // SAFETY: as above.
 unsafe impl<R: Rows> Sync for Slots<R> {}
 
 impl<R: Rows> Space<R> {
-    /// For `count` rows.
+    /// Allocates the slots for `count` rows.
     #[track_caller]
     pub(super) fn new(device: &Device, rows: &R, count: usize, is_direct: bool) -> Result<Self> {
         let [read, written] = rows.lengths();
@@ -92,8 +92,8 @@ impl<R: Rows> Space<R> {
         let first = section(size_of::<Complex<R::Sample>>(), scratch_length);
         let second = first.saturating_add(section(lengths_bytes[0], tile_rows));
         let slot_bytes = second.saturating_add(section(lengths_bytes[1], tile_rows));
-        // More parts than threads, so that nobody waits long for the last one, unless that takes
-        // much memory.
+        // More parts than threads, so that no thread waits long for the last one, unless that takes
+        // too much memory.
         let many = 4 * threads();
         let parts = match slot_bytes.saturating_mul(many) <= SPACE_BYTES {
             true => many,
@@ -125,23 +125,23 @@ impl<R: Rows> Space<R> {
 }
 
 impl<R: Rows> Slots<R> {
-    /// The scratch memory of a slot.
+    /// Returns the scratch memory of a slot.
     ///
     /// # Safety
     ///
-    /// There must be such a slot, whose memory is alive and nobody else's.
+    /// The slot must exist, and its memory must be alive and nobody else's.
     pub(super) unsafe fn scratch<'a>(self, number: usize) -> &'a mut [Complex<R::Sample>] {
         let base = self.base.wrapping_add(number * self.slot_bytes);
         let numbers: *mut MaybeUninit<R::Sample> = base.cast();
-        // SAFETY: a slot begins with so many complex numbers, each of two real ones, by this
-        // function's contract; what there is none of, is nowhere.
+        // SAFETY: a slot begins with `scratch_length` complex numbers, each of two real ones, by
+        // this function's contract. If there are none, the address need not be of memory.
         unsafe {
             zeroed(from_raw_parts_mut(numbers, 2 * self.scratch_length));
             from_raw_parts_mut(numbers.cast(), self.scratch_length)
         }
     }
 
-    /// The same, and the tiles.
+    /// Returns the scratch memory of a slot and its tiles.
     ///
     /// # Safety
     ///

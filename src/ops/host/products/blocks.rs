@@ -1,5 +1,5 @@
-//! Products of integers, block by block. They wrap, so that neither the order of a sum nor the
-//! number of its digits matters.
+//! Products of integers and of small complex matrices, block by block. Integers wrap, so neither
+//! the order of their sums nor the number of digits matters.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -8,8 +8,8 @@ use super::matrix::Matrix;
 use crate::array::Number;
 use crate::ops::host::vector::{Loop, vectorised};
 
-/// Rows and columns of the result that are summed at once, and how far: a block of the right
-/// operand and the sums together fit the first-level cache.
+/// The number of rows and columns of the result that are summed at once, and the depth of these
+/// sums. A block of the right operand and the sums together fit the first-level cache.
 pub(super) const BLOCK: usize = 32;
 
 /// One block of a product, or of an operand.
@@ -28,9 +28,9 @@ pub(super) unsafe fn multiply<T: Number>(
     vectorised(Blocks { left, right }, out);
 }
 
-/// What [`multiply`] is called with.
+/// The arguments of [`multiply`].
 ///
-/// Invariant: its contract is kept.
+/// Invariant: the contract of [`multiply`] holds.
 struct Blocks<'a, T> {
     left: &'a Matrix<T>,
     right: &'a Matrix<T>,

@@ -1,5 +1,5 @@
-//! Products of complex matrices as four of real ones: of their real and imaginary parts, which
-//! stand in the same memory at twice the strides, so that nothing is copied.
+//! Products of complex matrices as four products of real ones: their real and imaginary parts. The
+//! parts are in the matrices' own memory at twice the strides, so nothing is copied.
 
 use std::mem::MaybeUninit;
 
@@ -33,8 +33,8 @@ pub(super) unsafe fn multiply<T: Copy, U: Packed>(
             is_begun,
             factor,
         };
-        // SAFETY: a complex number is its real part and behind it the imaginary one, so that the
-        // parts lie where the numbers do; the caller keeps the rest.
+        // SAFETY: a complex number is its real part followed by its imaginary part, so the parts
+        // lie in the memory of the numbers; the caller keeps the rest.
         unsafe { gemm_to::<U>(left, right, result, threads) };
     };
     add(&left_re, &right_re, out_re, false, U::one());

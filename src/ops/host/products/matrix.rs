@@ -20,20 +20,20 @@ pub(super) struct Matrix<T> {
     pub(super) column_stride: isize,
 }
 
-// SAFETY: a matrix only reads, and what it reads is plain data that is not written to meanwhile, by
-// the contract of the functions here.
+// SAFETY: a matrix only reads, and it reads plain data that is not written to meanwhile, by the
+// contract of the functions here.
 unsafe impl<T: Sync> Send for Matrix<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Matrix<T> {}
 
 impl<T: Copy> Matrix<T> {
-    /// Some of its rows.
+    /// Returns the rows of the numbers `range`.
     pub(super) fn rows(&self, range: Range<usize>) -> Self {
         self.part(range.start, 0, range.len(), self.columns)
     }
 
-    /// `rows` rows from `row` on and `columns` columns from `column` on, which must lie within the
-    /// matrix.
+    /// Returns `rows` rows from `row` on and `columns` columns from `column` on, which must lie
+    /// within the matrix.
     #[inline(always)]
     pub(super) fn part(&self, row: usize, column: usize, rows: usize, columns: usize) -> Self {
         debug_assert!(row + rows <= self.rows && column + columns <= self.columns);
@@ -45,7 +45,7 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// The same elements under the name of another type, which must be the same one.
+    /// Returns the matrix with elements of `U`, which must be the type `T` under another name.
     pub(super) fn cast<U>(&self) -> Matrix<U> {
         Matrix {
             first: self.first.cast(),
@@ -56,7 +56,7 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// The real and the imaginary parts of elements that are complex numbers of `U`.
+    /// Returns the real and the imaginary parts of elements that are complex numbers of `U`.
     pub(super) fn parts<U>(&self) -> [Matrix<U>; 2] {
         [0, 1].map(|part| Matrix {
             first: self.first.cast::<U>().wrapping_add(part),
@@ -67,7 +67,7 @@ impl<T: Copy> Matrix<T> {
         })
     }
 
-    /// The matrix that begins `offset` elements after this one.
+    /// Returns the matrix that begins `offset` elements after this one.
     #[inline(always)]
     pub(super) fn moved(&self, offset: usize) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// Rows as columns and columns as rows.
+    /// Returns the matrix with rows as columns and columns as rows.
     pub(super) fn transposed(&self) -> Self {
         Self {
             first: self.first,
@@ -87,7 +87,7 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// The rows from the last to the first.
+    /// Returns the matrix with its rows from the last to the first.
     pub(super) fn reversed(&self) -> Self {
         Self {
             first: self.address(self.rows.saturating_sub(1), 0),
@@ -96,15 +96,15 @@ impl<T: Copy> Matrix<T> {
         }
     }
 
-    /// The address of the element at `row` and `column`, which must be within the matrix for it to
-    /// be one.
+    /// Returns the address of the element at `row` and `column`. It is valid only if both are
+    /// within the matrix.
     #[inline(always)]
     pub(super) fn address(&self, row: usize, column: usize) -> *const T {
         let offset = row as isize * self.row_stride + column as isize * self.column_stride;
         self.first.wrapping_offset(offset)
     }
 
-    /// The element at `row` and `column`.
+    /// Returns the element at `row` and `column`.
     ///
     /// # Safety
     ///
@@ -117,7 +117,7 @@ impl<T: Copy> Matrix<T> {
 }
 
 impl<T: AnyElement> Matrix<T> {
-    /// The elements of an array of one or two axes; a vector's other axis is `axis`.
+    /// Returns the elements of an array of one or two axes; a vector's other axis is `axis`.
     pub(super) fn of(array: &Array<T>, axis: usize) -> Self {
         let layout = array.layout();
         let (rows, columns, row_stride, column_stride) =
@@ -137,22 +137,23 @@ impl<T: AnyElement> Matrix<T> {
     }
 }
 
-/// The address that the offsets of an array's layouts count from.
+/// Returns the address that the offsets of an array's layouts count from.
 fn base<T: AnyElement>(array: &Array<T>) -> *const T {
     host_pointer(DevicePtr(array.buffer().address())).cast()
 }
 
-/// Many matrices that stand alike.
+/// Many matrices of equal lengths and strides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stack<T> {
-    /// As if one began where the array does.
+    /// A matrix at the beginning of the array's memory.
     model: Matrix<T>,
-    /// Where each begins.
+    /// The offset of each matrix.
     places: Layout,
 }
 
 impl<T: AnyElement> Stack<T> {
-    /// What `layout` selects from the memory of `array`; its last two axes are those of a matrix.
+    /// Returns the matrices that `layout` selects from the memory of `array`; its last two axes are
+    /// the axes of a matrix.
     pub(super) fn new(array: &Array<T>, layout: &Layout) -> Self {
         let within = layout
             .bounds()
@@ -178,7 +179,7 @@ impl<T: AnyElement> Stack<T> {
 pub(super) struct Pairs<T> {
     left: Matrix<T>,
     right: Matrix<T>,
-    /// Where each begins, counted from these two, if there are several.
+    /// The offsets of each pair from these two, if there are several pairs.
     places: Option<(Layout, Layout)>,
     count: usize,
 }
@@ -204,7 +205,7 @@ impl<T: AnyElement> Pairs<T> {
         }
     }
 
-    /// Each with the right matrix on the left, and both with their rows as columns.
+    /// Returns the pairs with the right matrix on the left, and both matrices transposed.
     pub(super) fn transposed(self) -> Self {
         Self {
             left: self.right.transposed(),
@@ -214,22 +215,23 @@ impl<T: AnyElement> Pairs<T> {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of pairs.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Rows, inner length and columns of each.
+    /// Returns the number of rows, the inner length and the number of columns of each pair.
     pub(super) fn lengths(&self) -> (usize, usize, usize) {
         (self.left.rows, self.left.columns, self.right.columns)
     }
 
-    /// Both as if they began where their arrays do.
+    /// Returns matrices at the beginnings of the arrays' memory, to which the offsets of a pair are
+    /// added.
     pub(super) fn models(&self) -> (Matrix<T>, Matrix<T>) {
         (self.left, self.right)
     }
 
-    /// Where those of each number begin, counted from the [models](Self::models).
+    /// Returns a walk over the offsets of each pair from the [models](Self::models).
     pub(super) fn walk(&self) -> Walk<2> {
         match &self.places {
             None => Walk::over([0; 2], []),
@@ -237,7 +239,7 @@ impl<T: AnyElement> Pairs<T> {
         }
     }
 
-    /// The pair of number `index`, below the count.
+    /// Returns the pair with the number `index`, which must be below the count.
     pub(super) fn get(&self, index: usize) -> (Matrix<T>, Matrix<T>) {
         match &self.places {
             None => (self.left, self.right),

@@ -1,10 +1,12 @@
 //! Products of matrices in the host's memory.
 //!
-//! Which way a product goes depends on its type and on its operands' layouts alone, so that it has
-//! the same bits on every run and for any number of threads: sums along rows or columns where one
-//! operand is a vector ([`vectors`]), many small products one after another ([`tiny`]), the `gemm`
-//! crate for `f32` and `f64` ([`packed`]), the same by way of `f32` for the shorter floats
-//! ([`widened`]), and blocks for integers ([`blocks`]).
+//! The algorithm of a product depends only on its type and on the layouts of its operands. So its
+//! bits are equal on every run and for any number of threads. If one operand is a vector, the
+//! algorithm sums along rows or columns ([`vectors`]). Many small products are computed one after
+//! another ([`tiny`]). Products of `f32` and `f64` use the `gemm` crate ([`packed`]). Shorter
+//! floats use it by way of `f32` ([`widened`]), and complex numbers use it for their real and
+//! imaginary parts ([`complex`]). Integers and small complex matrices are multiplied in blocks
+//! ([`blocks`]).
 
 mod blocks;
 mod complex;
@@ -25,8 +27,8 @@ use crate::array::{AnyElement, Array, DType, Layout, Number, Shape};
 use crate::error::Result;
 use crate::ops::order::HostOrder;
 
-/// The product of two arrays of one or two axes as an array of `shape`, which has as many elements.
-/// A vector is a row on the left and a column on the right.
+/// Returns the product of two arrays of one or two axes as an array of `shape`, which has as many
+/// elements as the product. A vector is a row on the left and a column on the right.
 #[track_caller]
 pub(in crate::ops) fn multiply<T: Number>(
     order: HostOrder<'_>,
@@ -38,8 +40,9 @@ pub(in crate::ops) fn multiply<T: Number>(
     write_products(order, pairs, shape)
 }
 
-/// The products of matrices, those of equal numbers, as an array of `shape`, which has as many
-/// elements. The last two axes of a layout are those of a matrix.
+/// Returns the products of each left matrix and the right matrix of equal number as an array of
+/// `shape`, which has as many elements as the products. The last two axes of a layout are the axes
+/// of a matrix.
 #[track_caller]
 pub(in crate::ops) fn multiply_stacks<T: Number>(
     order: HostOrder<'_>,
@@ -54,8 +57,7 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
     write_products(order, pairs, shape)
 }
 
-/// Writes the product of two matrices to `place`, whose elements are the product's and nobody's
-/// else.
+/// Writes the product of two matrices to `place`, whose elements nobody else uses.
 #[track_caller]
 pub(in crate::ops) fn multiply_into<T: Number>(
     order: HostOrder<'_>,
@@ -102,36 +104,36 @@ fn launch_products<T: Number>(order: HostOrder<'_>, products: &Products<T>, outp
     );
 }
 
-/// Products, and how they are computed.
+/// Products and their algorithm.
 #[derive(Clone, Copy, Debug)]
 struct Products<T> {
     pairs: Pairs<T>,
     way: Way,
 }
 
-/// How a product is computed.
+/// The algorithm of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
-    /// There is nothing to sum.
+    /// All zeros, because there is nothing to sum.
     Zeros,
-    /// Many small ones.
+    /// Many small products one after another.
     Tiny,
     /// The right operand is a vector.
     Vector,
-    /// By the crate `gemm`.
+    /// The crate `gemm`.
     Packed,
-    /// By the same, of the parts of complex numbers.
+    /// The crate `gemm`, applied to the real and imaginary parts of complex numbers.
     Complex,
-    /// By way of `f32`.
+    /// The crate `gemm` by way of `f32`.
     Widened,
-    /// Block by block.
+    /// Blocks of the result.
     Blocks,
 }
 
 impl<T: Number> Products<T> {
     fn new(mut pairs: Pairs<T>) -> Self {
         if pairs.lengths().0 == 1 {
-            // A row is as good as a column.
+            // A row on the left is computed like a column on the right.
             pairs = pairs.transposed();
         }
         let (rows, inner, columns) = pairs.lengths();
@@ -155,15 +157,15 @@ impl<T: Number> Products<T> {
         Self { pairs, way }
     }
 
-    /// How many elements there are in all products.
+    /// Returns the number of elements of all products.
     fn count(&self) -> usize {
         let (rows, _, columns) = self.pairs.lengths();
         self.pairs.count() * rows * columns
     }
 
-    /// Rows of a product that are computed at once. That there are no more in one job makes jobs
-    /// for many threads; that they do not depend on the number of these makes results independent
-    /// of it.
+    /// Returns the number of rows of a product that one job computes. It is limited so that there
+    /// are jobs for many threads. It does not depend on the number of threads, so results do not
+    /// either.
     fn job_rows(&self) -> usize {
         match self.way {
             Way::Vector => vectors::HEIGHT,
@@ -173,12 +175,12 @@ impl<T: Number> Products<T> {
         }
     }
 
-    /// The jobs of one product, which has rows.
+    /// Returns the number of jobs of one product, which has rows.
     fn jobs_each(&self) -> usize {
         self.pairs.lengths().0.div_ceil(self.job_rows())
     }
 
-    /// All jobs, and what one takes: in the time that a byte of memory does, a thread adds about
+    /// Returns the work of all jobs. In the time of reading one byte of memory, a thread adds about
     /// eight products of floats or half a product of integers.
     fn work(&self) -> Work {
         let (rows, inner, columns) = self.pairs.lengths();
@@ -188,7 +190,7 @@ impl<T: Number> Products<T> {
         match self.way {
             Way::Zeros => Work::of_bytes(jobs, elements * size_of::<T>()),
             Way::Tiny | Way::Vector => Work::of_bytes(jobs, steps.saturating_mul(size_of::<T>())),
-            // These are threads of their own.
+            // The crate `gemm` uses several threads for one such product.
             Way::Packed | Way::Complex if steps >= packed::SHARED => Work::on_one_thread(jobs),
             Way::Packed | Way::Widened => Work::of_bytes(jobs, steps / 8),
             Way::Complex => Work::of_bytes(jobs, steps / 2),
@@ -200,8 +202,8 @@ impl<T: Number> Products<T> {
     ///
     /// # Safety
     ///
-    /// The memory of the operands must be alive and not written to, and that of the output alive;
-    /// nobody else may hold what is written.
+    /// The memory of the operands must be alive and not written to. The memory of the output must
+    /// be alive, and nobody else may hold the part that is written.
     unsafe fn write(&self, range: Range<usize>, output: &Output<T>) {
         let (all_rows, _, columns) = self.pairs.lengths();
         let (jobs_each, job_rows) = (self.jobs_each(), self.job_rows());
@@ -234,7 +236,7 @@ impl<T: Number> Products<T> {
     /// The memory of both matrices must be alive and not written to.
     unsafe fn write_rows(&self, left: &Matrix<T>, right: &Matrix<T>, out: &mut [MaybeUninit<T>]) {
         assert_eq!(out.len(), left.rows * right.columns);
-        // SAFETY: the types are what they are found to be, and the caller keeps the rest.
+        // SAFETY: the types have been checked, and the caller keeps the rest.
         unsafe {
             match self.way {
                 Way::Tiny => unreachable!("these are not written by rows"),
@@ -253,7 +255,7 @@ impl<T: Number> Products<T> {
     }
 }
 
-/// Whether two types are one.
+/// Returns whether two types are equal.
 #[inline(always)]
 fn is<T: 'static, U: 'static>() -> bool {
     TypeId::of::<T>() == TypeId::of::<U>()
@@ -263,7 +265,8 @@ fn is_complex<T: AnyElement>() -> bool {
     matches!(T::DTYPE, DType::C32 | DType::C64)
 }
 
-/// Whether `T` is a float or a complex number: only they are their own means.
+/// Returns whether `T` is a float or a complex number: only for these types is the mean of the type
+/// itself.
 #[inline(always)]
 fn is_float<T: AnyElement>() -> bool {
     is::<T, T::Average>()

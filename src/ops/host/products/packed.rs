@@ -1,5 +1,6 @@
-//! Products of `f32` and `f64` by the crates [`gemm_f32`] and [`gemm_f64`]. The crate `gemm` above
-//! them would bring those of complex numbers too, which take longer to compile than all the rest.
+//! Products of `f32` and `f64` by the crates [`gemm_f32`] and [`gemm_f64`]. They are used directly,
+//! because the crate `gemm` also brings products of complex numbers, which take longer to compile
+//! than all the rest.
 
 use std::mem::MaybeUninit;
 
@@ -8,7 +9,7 @@ use gemm_common::Parallelism;
 use super::matrix::Matrix;
 use crate::ops::host::launch::has_other_threads;
 
-/// Multiplications from which threads pay: about 40 µs of one.
+/// The number of multiplications from which threads pay: about 40 µs of one thread.
 pub(super) const SHARED: usize = 1 << 22;
 
 /// Products of fewer multiplications are summed in the order of memory: packing would cost more.
@@ -16,7 +17,7 @@ const TINY: usize = 100;
 
 /// Types whose matrices are multiplied by packing them.
 pub(super) trait Packed: num_traits::Float + 'static {
-    /// `result = left right`, or that added to what stands there.
+    /// Sets `result` to `left right`, or adds the product to it.
     ///
     /// # Safety
     ///
@@ -39,8 +40,9 @@ macro_rules! packed {
                     result: Block<Self>,
                     threads: Parallelism,
                 ) {
-                    // The kernels want the elements of a column of the result to stand together,
-                    // and those of a row do: so this is the product of the transposed matrices.
+                    // The kernels require contiguous columns of the result, but its rows are
+                    // contiguous. So the transposed product is computed from the transposed
+                    // matrices.
                     let (rows, inner, columns) = (right.columns, right.rows, left.rows);
                     // SAFETY: by this function's contract.
                     unsafe {
@@ -81,8 +83,8 @@ packed! {
 ///
 /// # Safety
 ///
-/// `T` must be `U`, which is `f32` or `f64`, and the memory of both matrices alive and not written
-/// to.
+/// `T` must be `U`, which is `f32` or `f64`. The memory of both matrices must be alive and not
+/// written to.
 pub(super) unsafe fn multiply<T: Copy, U: Packed>(
     left: &Matrix<T>,
     right: &Matrix<T>,
@@ -106,12 +108,13 @@ pub(super) unsafe fn multiply<T: Copy, U: Packed>(
     }
 }
 
-/// The multiplications of a product. Operands that are broadcast may be longer than any memory.
+/// Returns the number of multiplications of a product. Operands that are broadcast may be longer
+/// than any memory.
 fn steps_of<T: Copy>(left: &Matrix<T>, right: &Matrix<T>) -> usize {
     (left.rows * right.columns).saturating_mul(left.columns)
 }
 
-/// The threads that a product takes.
+/// Returns the threads of a product.
 pub(super) fn threads_for<T: Copy>(left: &Matrix<T>, right: &Matrix<T>) -> Parallelism {
     if steps_of(left, right) >= SHARED && has_other_threads() {
         Parallelism::Rayon(0)
@@ -120,15 +123,15 @@ pub(super) fn threads_for<T: Copy>(left: &Matrix<T>, right: &Matrix<T>) -> Paral
     }
 }
 
-/// Where a product is written.
+/// The memory that a product is written to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<U> {
     pub(super) first: *mut U,
     pub(super) row_stride: isize,
     pub(super) column_stride: isize,
-    /// Whether the product is added to what stands there; else that is not read.
+    /// `true` if the product is added to the values in memory; otherwise these are not read.
     pub(super) is_begun: bool,
-    /// What the product is multiplied by.
+    /// The factor of the product.
     pub(super) factor: U,
 }
 
@@ -136,8 +139,8 @@ pub(super) struct Block<U> {
 ///
 /// # Safety
 ///
-/// `U` must be `f32` or `f64`; the memory of both matrices must be alive and not written to, and
-/// that of the result be the caller's to write to, or to read too where it is begun.
+/// `U` must be `f32` or `f64`. The memory of both matrices must be alive and not written to. The
+/// memory of the result must be the caller's to write to, and also to read if the result is begun.
 pub(super) unsafe fn gemm_to<U: Packed>(
     left: &Matrix<U>,
     right: &Matrix<U>,
@@ -147,8 +150,8 @@ pub(super) unsafe fn gemm_to<U: Packed>(
     debug_assert_eq!(left.columns, right.rows);
     let (mut left, mut right) = (*left, *right);
     if right.row_stride < 0 {
-        // From the last term of each sum to the first, so that the steps of the right matrix are
-        // forward.
+        // Sums go from the last term to the first, so that the strides of the right matrix are
+        // positive.
         left = left.transposed().reversed().transposed();
         right = right.reversed();
     }
@@ -157,7 +160,7 @@ pub(super) unsafe fn gemm_to<U: Packed>(
     unsafe { U::gemm(&left, &right, result, threads) };
 }
 
-/// As [`multiply`], row by row.
+/// Like [`multiply`], row by row.
 ///
 /// # Safety
 ///

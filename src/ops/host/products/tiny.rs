@@ -1,4 +1,4 @@
-//! Many products of small matrices, one after another: what is done once a product counts as much
+//! Many products of small matrices, one after another. The overhead of each product matters as much
 //! as the product.
 
 use std::marker::PhantomData;
@@ -36,9 +36,9 @@ pub(super) unsafe fn multiply<T: Number>(
     }
 }
 
-/// What [`multiply`] is called with, to be summed in `A`.
+/// The arguments of [`multiply`], to be summed in `A`.
 ///
-/// Invariant: its contract is kept.
+/// Invariant: the contract of [`multiply`] holds.
 struct Tiny<'a, T, A> {
     pairs: &'a Pairs<T>,
     range: Range<usize>,
@@ -68,7 +68,7 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for Tiny<'_, T, A> {
 }
 
 impl<T: Number, A: Number> Tiny<'_, T, A> {
-    /// Calls `multiply` for each product and its place.
+    /// Calls `multiply` for each product and its part of `out`.
     #[inline(always)]
     fn each(
         self,
@@ -92,7 +92,7 @@ impl<T: Number, A: Number> Tiny<'_, T, A> {
     }
 }
 
-/// One product of an inner length `K` and `N` columns. Only [`Tiny`] calls it.
+/// Computes one product of inner length `K` with `N` columns. Only [`Tiny`] calls it.
 #[inline(always)]
 fn multiply_fixed<T: Number, A: Number, const K: usize, const N: usize>(
     left: &Matrix<T>,
@@ -121,7 +121,7 @@ fn multiply_fixed<T: Number, A: Number, const K: usize, const N: usize>(
     }
 }
 
-/// The same of any lengths.
+/// Computes one product of any lengths. Only [`Tiny`] calls it.
 #[inline(always)]
 fn multiply_any<T: Number, A: Number>(
     left: &Matrix<T>,

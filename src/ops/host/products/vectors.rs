@@ -1,5 +1,5 @@
-//! Products of a matrix and a vector: sums along the rows, or of the columns, whichever stand
-//! together.
+//! Products of a matrix and a vector. They sum along the rows or along the columns, whichever are
+//! contiguous.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -11,19 +11,19 @@ use crate::array::scalar::convert;
 use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::reductions::{ACCUMULATORS, add_accumulators};
 
-/// Elements of the vector that are multiplied at once: as `f64` they fit the first-level cache
-/// with a part of the matrix.
+/// The number of elements of the vector that are multiplied at once. As `f64` they fit the
+/// first-level cache with a part of the matrix.
 const DEPTH: usize = 1024;
 
-/// Results that are summed at once, in the first-level cache.
+/// The number of results that are summed at once, in the first-level cache.
 pub(super) const HEIGHT: usize = 256;
 
 /// Writes the product of `matrix` and the row `vector` to all of `out`.
 ///
 /// # Safety
 ///
-/// `vector` must have one row, as long as those of `matrix`, and `out` one element for each of
-/// these; the memory of both must be alive and not written to.
+/// `vector` must have one row, as long as the rows of `matrix`, and `out` must have one element for
+/// each of these rows. The memory of both matrices must be alive and not written to.
 pub(super) unsafe fn matrix_vector<T: Number>(
     matrix: &Matrix<T>,
     vector: &Matrix<T>,
@@ -49,9 +49,9 @@ pub(super) unsafe fn matrix_vector<T: Number>(
     }
 }
 
-/// What [`matrix_vector`] is called with, to be summed in `A`.
+/// The arguments of [`matrix_vector`], to be summed in `A`.
 ///
-/// Invariant: its contract is kept.
+/// Invariant: the contract of [`matrix_vector`] holds.
 struct MatrixVector<'a, T, A> {
     matrix: &'a Matrix<T>,
     vector: &'a Matrix<T>,
@@ -68,7 +68,7 @@ impl<T: Number, A: Number> Loop<[MaybeUninit<T>]> for MatrixVector<'_, T, A> {
     }
 }
 
-/// As [`matrix_vector`], summing in `A`.
+/// Like [`matrix_vector`], with sums in `A`.
 ///
 /// # Safety
 ///
@@ -105,7 +105,7 @@ unsafe fn multiply<T: Number, A: Number>(
     }
 }
 
-/// Whether the elements of a row stand together, as `A`.
+/// Returns whether the elements of a row are contiguous and of type `A`.
 #[inline(always)]
 fn stands_as<T: Number, A: Number>(row: &Matrix<T>) -> bool {
     is::<T, A>() && row.column_stride == 1
@@ -119,7 +119,7 @@ fn write_all<T: Number, A: Number>(sums: &[A], out: &mut [MaybeUninit<T>]) {
     }
 }
 
-/// Sets `sums` to the product of `matrix`, whose columns stand together, and `vector`.
+/// Sets `sums` to the product of `matrix`, whose columns are contiguous, and `vector`.
 ///
 /// # Safety
 ///
@@ -155,11 +155,11 @@ unsafe fn by_columns<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T
     }
 }
 
-/// An element of `vector`, and the column of `matrix` that it multiplies.
+/// Returns an element of `vector`, and the column of `matrix` that it multiplies.
 ///
 /// # Safety
 ///
-/// The column must be within both, and its `rows` elements must stand together; the memory of both
+/// The column must be within both, and its `rows` elements must be contiguous. The memory of both
 /// must be alive and not written to.
 #[inline(always)]
 unsafe fn factor_and_values<'a, T: Number, A: Number>(
@@ -175,8 +175,8 @@ unsafe fn factor_and_values<'a, T: Number, A: Number>(
     }
 }
 
-/// Sets `sums` to the product of `matrix` and `vector`, row by row; what there is of the vector as
-/// `A` is made a part at a time.
+/// Sets `sums` to the product of `matrix` and `vector`, row by row. The vector is converted to `A`
+/// part by part.
 ///
 /// # Safety
 ///
@@ -199,7 +199,7 @@ unsafe fn by_rows<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T>, 
     }
 }
 
-/// The sum of the products of a row's elements and `factors`, of which there are as many.
+/// Returns the sum of the products of a row's elements and `factors`, of which there are as many.
 ///
 /// # Safety
 ///
@@ -208,7 +208,7 @@ unsafe fn by_rows<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T>, 
 unsafe fn sum_row<T: Number, A: Number>(row: &Matrix<T>, factors: &[A]) -> A {
     assert_eq!(row.columns, factors.len());
     if row.column_stride == 1 {
-        // SAFETY: the elements stand together, and the caller keeps the rest.
+        // SAFETY: the elements are contiguous, and the caller keeps the rest.
         return sum_products(
             unsafe { std::slice::from_raw_parts(row.first, row.columns) },
             factors,
@@ -223,7 +223,7 @@ unsafe fn sum_row<T: Number, A: Number>(row: &Matrix<T>, factors: &[A]) -> A {
     sum
 }
 
-/// The sum of the products of elements that stand together.
+/// Returns the sum of the products of `values` and `factors`.
 #[inline(always)]
 fn sum_products<T: Number, A: Number>(values: &[T], factors: &[A]) -> A {
     let (value_blocks, last_values) = values.as_chunks::<ACCUMULATORS>();
@@ -237,7 +237,7 @@ fn sum_products<T: Number, A: Number>(values: &[T], factors: &[A]) -> A {
     add_accumulators(accumulators).plus(sum_last(last_values, last_factors))
 }
 
-/// As [`sum_products`], for fewer elements than it takes at once.
+/// Like [`sum_products`], for fewer elements than it takes at once.
 #[inline(always)]
 fn sum_last<T: Number, A: Number>(values: &[T], factors: &[A]) -> A {
     let (value_blocks, last_values) = values.as_chunks::<8>();

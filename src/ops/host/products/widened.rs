@@ -1,7 +1,7 @@
-//! Products of `f16` and `bf16`, by way of `f32`.
+//! Products of `f16` and `bf16`, computed in `f32`.
 //!
-//! The `gemm` crate has one of its own for `f16`, but rounds to `f16` on the way where the inner
-//! length is large or an operand a vector.
+//! The `gemm` crate has a product for `f16`, but rounds intermediate sums to `f16` if the inner
+//! length is large or an operand is a vector.
 
 use std::mem::MaybeUninit;
 
@@ -13,11 +13,12 @@ use crate::array::AnyElement;
 use crate::array::scalar::convert;
 use crate::ops::host::vector::{Loop, vectorised};
 
-/// Rows of the result that are summed at once, by one thread.
+/// The number of rows of the result that one thread sums at once.
 pub(super) const ROWS: usize = 128;
-/// Columns of the result that are summed at once.
+/// The number of columns of the result that are summed at once.
 const COLUMNS: usize = 512;
-/// How far both are summed at once: the three blocks together fit the second-level cache.
+/// The depth of the sums that are computed at once: the three blocks together fit the second-level
+/// cache.
 const DEPTH: usize = 256;
 
 /// The operands of one step as `f32`, and its sums.
@@ -52,8 +53,8 @@ pub(super) unsafe fn multiply<T: AnyElement>(
                 is_begun: step > 0,
                 factor: 1.0,
             };
-            // SAFETY: both parts lie within their matrices, whose memory is as the caller's
-            // contract says, and the sums have room for a product of them.
+            // SAFETY: both parts lie within their matrices, whose memory is alive and not written
+            // to by the caller's contract, and the sums have room for a product of the parts.
             unsafe {
                 let left = widen(&left.part(0, step, left.rows, depth), &mut room.left);
                 let right = widen(&right.part(step, column, depth, width), &mut room.right);
@@ -67,7 +68,7 @@ pub(super) unsafe fn multiply<T: AnyElement>(
     }
 }
 
-/// The elements of a matrix as `f32` in `room`, in the order of memory.
+/// Returns the elements of a matrix as `f32` in `room`, in the order of memory.
 ///
 /// # Safety
 ///
@@ -102,7 +103,7 @@ impl<T: AnyElement> Loop<[f32]> for Widen<'_, T> {
         let Self(matrix) = self;
         for (row, line) in out.chunks_exact_mut(matrix.columns).enumerate() {
             if matrix.column_stride == 1 {
-                // SAFETY: the elements of the row stand together, in memory that is readable by the
+                // SAFETY: the elements of the row are contiguous, in memory that is readable by the
                 // invariant.
                 let values =
                     unsafe { std::slice::from_raw_parts(matrix.address(row, 0), matrix.columns) };
@@ -119,7 +120,7 @@ impl<T: AnyElement> Loop<[f32]> for Widen<'_, T> {
     }
 }
 
-/// Numbers to be rounded.
+/// Sums to be rounded to the type of the output.
 struct Narrow<'a>(&'a [f32]);
 
 impl<T: AnyElement> Loop<[MaybeUninit<T>]> for Narrow<'_> {
