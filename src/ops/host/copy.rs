@@ -305,7 +305,7 @@ const NEAR_BYTES: usize = 64;
 /// The processor compares addresses modulo this to detect overlap.
 const PAGE_BYTES: usize = 4096;
 
-/// The bytes that are then copied at once: too few for the instruction that copies whole runs.
+/// The pieces in which such a run is copied: too small for the instruction that copies whole runs.
 const PIECE_BYTES: usize = 512;
 
 /// Like [`copy_run`], but neither the source nor the target has gaps.

@@ -7,21 +7,21 @@ use std::slice::from_raw_parts_mut;
 
 use crate::array::scalar::Digits;
 
-/// Rows up to this length are sorted by comparisons, which are faster then and need no second row.
+/// The longest row that is sorted by comparisons, which are faster then and need no second row.
 pub(super) const SHORT: usize = 256;
 
-/// Rows from this length on are sorted by digits of more bits: fewer passes are worth the larger
+/// The length from which a row is sorted by digits of more bits: fewer passes are worth the larger
 /// tables.
 const LONG: usize = 1 << 13;
 
 /// The bits of a digit in a row of [`LONG`] items or more.
 const LONG_BITS: u32 = 11;
 
-/// A row of more bytes is divided by its keys' highest bits first, so that the parts stay in the
-/// cache while they are sorted.
+/// The largest row that is sorted as a whole. A larger one is divided by its keys' highest bits
+/// first, so that the parts stay in the cache while they are sorted.
 const CACHED_BYTES: usize = 1 << 19;
 
-/// The number of highest bits that divide a row of more than [`CACHED_BYTES`].
+/// The number of highest bits by which a row of more than [`CACHED_BYTES`] is divided.
 const PART_BITS: u32 = 8;
 
 /// The most bytes that all passes of a radix sort move for each item. Above this, comparisons are

@@ -187,9 +187,9 @@ const FEW: usize = ACCUMULATORS / 4;
 /// Merges all accumulators, starting with accumulators that are far apart.
 ///
 /// The last [`FEW`] are merged out of line. Inline, the compiler would split the accumulators into
-/// pairs from the beginning, as the end needs them; out of line, they stay whole vectors up to the
-/// call. Only the last are merged there, because a function's arguments are passed in memory: else
-/// every iteration of a loop would write its accumulators to memory.
+/// pairs from the beginning, because the end needs pairs. Out of line, they stay whole vectors up
+/// to the call. The loop that fills the accumulators must stay inline: a function's arguments are
+/// passed in memory, so each of its iterations would write the accumulators to memory.
 #[inline(always)]
 fn join_accumulators<P: Copy>(accumulators: [P; ACCUMULATORS], join: impl Fn(P, P) -> P) -> P {
     let few = std::array::from_fn(|at| {

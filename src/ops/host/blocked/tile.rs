@@ -22,8 +22,8 @@ pub(super) const TILE: Tile = Tile {
     columns: 64,
 };
 
-/// If the first and the last element of a row are at most this many elements apart, the row's lines
-/// stay in the first-level cache.
+/// The longest row, in elements from its first to its last in memory, whose lines stay in the
+/// first-level cache.
 const NEAR: usize = 1 << 13;
 
 impl Tile {
