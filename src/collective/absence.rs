@@ -1,13 +1,13 @@
-//! What a rank says of others that do not take part.
+//! Errors about ranks that do not take part.
 
 use std::time::Duration;
 
 use crate::error::{Error, ErrorCode};
 
-/// A rank that fails drops its groups before it says why: it is given this time.
+/// The time that a failed rank gets to report its reason. It drops its groups before.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
 
-/// Why a rank does not come that has given up a group.
+/// The reason reported for a rank that has dropped the group.
 pub(super) const DROPPED: &str = "it has dropped the group";
 
 #[cold]

@@ -1,4 +1,5 @@
-//! What a rank asks for, as plain data: the ranks of a group must ask for the same.
+//! The description of a collective call, as plain data. All ranks of a group must issue equal
+//! calls.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,7 +7,7 @@ use std::ops::Range;
 use crate::array::{AnyElement, Array, DType, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// How the elements of several ranks become one.
+/// The operation that combines the elements of all ranks into one.
 ///
 /// On threads and over MPI, sums are computed in the order of the ranks, so that they repeat bit by
 /// bit, on any machine and by either engine. `f16` and `bf16` are summed in `f32` and rounded once.
@@ -14,15 +15,15 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reduce {
-    /// Their sum; not of `bool`.
+    /// The sum. Not defined for `bool`.
     Sum,
-    /// Their sum divided by the number of ranks; of floats and complex numbers.
+    /// The sum divided by the number of ranks. Defined for floats and complex numbers.
     Mean,
-    /// The largest; NaN where one is NaN (but by NCCL), true where one is true; not of complex
-    /// numbers.
+    /// The maximum. NaN if any rank's element is NaN (except with NCCL); for `bool`, true if any is
+    /// true. Not defined for complex numbers.
     Max,
-    /// The smallest; NaN where one is NaN (but by NCCL), true where all are true; not of complex
-    /// numbers.
+    /// The minimum. NaN if any rank's element is NaN (except with NCCL); for `bool`, true if all
+    /// are true. Not defined for complex numbers.
     Min,
 }
 
@@ -38,7 +39,7 @@ impl fmt::Display for Reduce {
 }
 
 impl Reduce {
-    /// Refuses what elements of that type cannot become.
+    /// Returns an error if the reduction is not defined for `dtype`.
     #[track_caller]
     pub(super) fn check(self, operation: &str, dtype: DType) -> Result<()> {
         let is_complex = matches!(dtype, DType::C32 | DType::C64);
@@ -56,26 +57,26 @@ impl Reduce {
     }
 }
 
-/// What the ranks do together.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     AllReduce(Reduce),
-    /// To the rank with that number in the group.
+    /// Reduces to the rank with that number in the group.
     Reduce(Reduce, usize),
-    /// From that rank.
+    /// Broadcasts from the rank with that number in the group.
     Broadcast(usize),
     AllGather,
     ReduceScatter(Reduce),
     AllToAll,
     Barrier,
-    /// To that rank: of two ranks, and so no collective.
+    /// Sends to that rank. Point-to-point: only two ranks take part.
     Send(usize),
-    /// From that rank.
+    /// Receives from that rank.
     Receive(usize),
 }
 
 impl Operation {
-    /// What the method is called.
+    /// Returns the name of the public method.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::AllReduce(_) => "all_reduce",
@@ -91,17 +92,17 @@ impl Operation {
     }
 }
 
-/// A call of a rank: what must be the same on all ranks of the group.
+/// A call of a rank. It must be equal on all ranks of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) operation: Operation,
     pub(super) dtype: DType,
-    /// The shape of what the rank gives.
+    /// The shape of the rank's input.
     pub(super) shape: Shape,
 }
 
 impl Call {
-    /// Of an array.
+    /// Describes a call whose input is `x`.
     pub(super) fn of<T: AnyElement>(operation: Operation, x: &Array<T>) -> Self {
         Self {
             operation,
@@ -110,7 +111,7 @@ impl Call {
         }
     }
 
-    /// Of so many words, by which ranks tell each other something of their own.
+    /// Describes a call on `count` words of metadata that the library exchanges itself.
     pub(super) fn of_words(operation: Operation, count: usize) -> Self {
         Self {
             operation,
@@ -119,8 +120,8 @@ impl Call {
         }
     }
 
-    /// What a rank gives itself where all give each other something: from where in the source, to
-    /// where in the target, and how many bytes.
+    /// Returns the part of the input that a rank sends to itself in an all-gather or all-to-all:
+    /// its byte offset in the source, its byte offset in the target, and its length in bytes.
     pub(super) fn own_part(&self, own: usize, size: usize) -> Option<(usize, usize, usize)> {
         let bytes = self.bytes();
         let part = bytes / size;
@@ -131,17 +132,17 @@ impl Call {
         }
     }
 
-    /// How many elements the rank gives.
+    /// Returns the number of elements in the rank's input.
     pub(super) fn count(&self) -> usize {
         self.shape.dims().iter().product()
     }
 
-    /// The same in bytes.
+    /// Returns the size of the rank's input in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.count() * self.dtype.size_bytes()
     }
 
-    /// Refuses calls of other ranks that are not this one; `others` are in the order of the ranks.
+    /// Returns an error if another rank issued a different call. `others` are in rank order.
     pub(super) fn check_same<'a>(
         &self,
         others: impl Iterator<Item = (usize, &'a Self)>,
@@ -164,7 +165,8 @@ impl Call {
         Err(Error::new(kind, text))
     }
 
-    /// Refuses to receive what is not what was sent, by `from`.
+    /// Returns an error if the message that rank `from` sent has another type or shape than this
+    /// call.
     pub(super) fn check_received(&self, sent: &Self, from: usize) -> Result<()> {
         if (sent.dtype, sent.shape) == (self.dtype, self.shape) {
             return Ok(());
@@ -199,11 +201,11 @@ impl fmt::Display for Call {
     }
 }
 
-/// Elements of a range that one rank reduces begin at multiples of this: whole cache lines of any
-/// type.
+/// Alignment, in elements, of the ranges that ranks reduce. Ranges then consist of whole cache
+/// lines for every type.
 const UNIT: usize = 64;
 
-/// The elements of `count` that the rank `part` of `parts` reduces.
+/// Returns the range of `count` elements that rank `part` of `parts` reduces.
 pub(super) fn part_of(count: usize, part: usize, parts: usize) -> Range<usize> {
     let each = count.div_ceil(parts).next_multiple_of(UNIT);
     let bound = |part: usize| (part * each).min(count);

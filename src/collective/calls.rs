@@ -1,4 +1,4 @@
-//! What the ranks of a group do together.
+//! The collective operations of a group, and send and receive.
 
 use std::panic::Location;
 
@@ -10,8 +10,8 @@ use crate::array::{AnyElement, Array, Buffer, Layout, Shape, refuse_followed};
 use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
 
 impl Group {
-    /// Makes each element that of all ranks together, on every rank: in place, in an array or a
-    /// part of one.
+    /// Reduces each element over all ranks, in place. Every rank gets the result. `x` is an array
+    /// or a slice of one.
     ///
     /// # Examples
     ///
@@ -30,10 +30,10 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Those of [`barrier`](Self::barrier), here or where the array is used next;
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a rank has another shape;
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a type that cannot be reduced so;
-    /// [`Unsupported`](ErrorKind::Unsupported) if gradients are computed through the array (pass
+    /// The errors of [`barrier`](Self::barrier), here or where the array is used next;
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a rank has another shape;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the reduction is not defined for the
+    /// type; [`Unsupported`](ErrorKind::Unsupported) if the array is tracked for gradients (pass
     /// [`stop_gradient(&array)`](crate::grad::stop_gradient)).
     #[track_caller]
     pub fn all_reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce) -> Result<()> {
@@ -45,7 +45,7 @@ impl Group {
         .at_caller()
     }
 
-    /// The same for an array of which others have handles: they see the change.
+    /// Reduces in place without copy on write: other handles of the array see the change.
     #[track_caller]
     pub(super) fn all_reduce_shared<T: AnyElement>(
         &self,
@@ -55,24 +55,24 @@ impl Group {
         self.in_place(x, Operation::AllReduce(reduce))
     }
 
-    /// The same as a new array.
+    /// Reduces each element over all ranks, and returns the result as a new array.
     ///
     /// # Errors
     ///
-    /// Those of [`all_reduce`](Self::all_reduce), and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// The errors of [`all_reduce`](Self::all_reduce), and [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn all_reduced<T: AnyElement>(&self, x: &Array<T>, reduce: Reduce) -> Result<Array<T>> {
         reduce.check("all_reduced", T::DTYPE)?;
         self.to_new(x, Operation::AllReduce(reduce), *x.layout().shape())
     }
 
-    /// Makes each element that of all ranks together, on the rank `root`. On the others, the array
-    /// is as it was.
+    /// Reduces each element over all ranks, in place on the rank `root`. The arrays of other ranks
+    /// are unchanged.
     ///
     /// # Errors
     ///
-    /// Those of [`all_reduce`](Self::all_reduce), and
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no rank `root`.
+    /// The errors of [`all_reduce`](Self::all_reduce), and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the group has no rank `root`.
     #[track_caller]
     pub fn reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce, root: usize) -> Result<()> {
         self.check_rank("reduce", root)?;
@@ -84,7 +84,7 @@ impl Group {
         .at_caller()
     }
 
-    /// Makes each element that of the rank `root`.
+    /// Copies the array of the rank `root` to all ranks, in place.
     ///
     /// # Examples
     ///
@@ -103,7 +103,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Those of [`reduce`](Self::reduce).
+    /// The errors of [`reduce`](Self::reduce).
     #[track_caller]
     pub fn broadcast<X: Exchanged>(&self, x: &mut X, root: usize) -> Result<()> {
         self.check_rank("broadcast", root)?;
@@ -114,8 +114,8 @@ impl Group {
         .at_caller()
     }
 
-    /// The arrays of all ranks, one after the other along the first axis; single values become a
-    /// vector.
+    /// Returns the arrays of all ranks, concatenated along the first axis in rank order. Single
+    /// values become a vector.
     ///
     /// # Examples
     ///
@@ -135,8 +135,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Those of [`all_reduced`](Self::all_reduced), and [`InvalidShape`](ErrorKind::InvalidShape)
-    /// for sizes that overflow.
+    /// The errors of [`all_reduced`](Self::all_reduced), and
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if a size overflows.
     #[track_caller]
     pub fn all_gather<T: AnyElement>(&self, x: &Array<T>) -> Result<Array<T>> {
         let mut dims = match x.shape() {
@@ -147,8 +147,8 @@ impl Group {
         self.to_new(x, Operation::AllGather, Shape::from(dims))
     }
 
-    /// The part of this rank of what all ranks are together: of the first axis, which is divided
-    /// among the ranks.
+    /// Reduces each element over all ranks, and returns this rank's part of the result. The first
+    /// axis is divided evenly among the ranks.
     ///
     /// # Examples
     ///
@@ -166,8 +166,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Those of [`all_reduced`](Self::all_reduced), and [`InvalidShape`](ErrorKind::InvalidShape)
-    /// where the first axis does not divide.
+    /// The errors of [`all_reduced`](Self::all_reduced), and
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the length of the first axis is not a multiple
+    /// of the number of ranks.
     #[track_caller]
     pub fn reduce_scatter<T: AnyElement>(&self, x: &Array<T>, reduce: Reduce) -> Result<Array<T>> {
         reduce.check("reduce_scatter", T::DTYPE)?;
@@ -175,8 +176,8 @@ impl Group {
         self.to_new(x, Operation::ReduceScatter(reduce), part)
     }
 
-    /// Of each rank the part for this one, one after the other: parts are those of the first axis,
-    /// which is divided among the ranks.
+    /// Sends one part of the array to each rank, and returns the parts that this rank received,
+    /// concatenated in rank order. The first axis is divided evenly among the ranks.
     ///
     /// # Examples
     ///
@@ -194,18 +195,19 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Those of [`reduce_scatter`](Self::reduce_scatter).
+    /// The errors of [`reduce_scatter`](Self::reduce_scatter).
     #[track_caller]
     pub fn all_to_all<T: AnyElement>(&self, x: &Array<T>) -> Result<Array<T>> {
         self.divided("all_to_all", x)?;
         self.to_new(x, Operation::AllToAll, *x.layout().shape())
     }
 
-    /// Sends an array to the rank `to`, which receives it by [`recv`](Self::recv): of two ranks, in
-    /// the order of the calls.
+    /// Sends an array to the rank `to`, which receives it by [`recv`](Self::recv). Messages between
+    /// two ranks arrive in the order of the calls.
     ///
-    /// On threads and over MPI it is copied, and waits for nobody. NCCL's waits until it is
-    /// received, as whatever uses the array or the group next on this rank.
+    /// On threads and over MPI, the array is copied, and the call waits for no other rank. Over
+    /// NCCL, the send completes when the array is received. This rank's next use of the array or
+    /// the group waits for that.
     ///
     /// # Examples
     ///
@@ -226,7 +228,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Those of [`reduce`](Self::reduce).
+    /// The errors of [`reduce`](Self::reduce).
     #[track_caller]
     pub fn send<T: AnyElement>(&self, x: &Array<T>, to: usize) -> Result<()> {
         self.check_rank("send", to)?;
@@ -239,12 +241,13 @@ impl Group {
         self.carrier.ask(call, spans, self.settings)
     }
 
-    /// Makes each element that of the array that the rank `from` sends, of the same shape and type.
+    /// Receives the array that the rank `from` sends, in place. Both arrays must have the same
+    /// shape and type.
     ///
     /// # Errors
     ///
-    /// Those of [`all_reduce`](Self::all_reduce): the array stays as it was where another one was
-    /// sent.
+    /// The errors of [`all_reduce`](Self::all_reduce). If the shapes or types differ, `x` is
+    /// unchanged.
     #[track_caller]
     pub fn recv<X: Exchanged>(&self, x: &mut X, from: usize) -> Result<()> {
         self.check_rank("recv", from)?;
@@ -260,7 +263,7 @@ impl Group {
         .at_caller()
     }
 
-    /// A call that reads and writes the same memory.
+    /// Issues a call that reads and writes one array.
     #[track_caller]
     fn in_place<T: AnyElement>(&self, x: &mut Array<T>, operation: Operation) -> Result<()> {
         let own = Some(Span::of(x));
@@ -277,7 +280,7 @@ impl Group {
             .ask(Call::of(operation, x), spans, self.settings)
     }
 
-    /// A call whose result, of `shape`, is a new array.
+    /// Issues a call that returns its result as a new array of `shape`.
     #[track_caller]
     fn to_new<T: AnyElement>(
         &self,
@@ -306,7 +309,7 @@ impl Group {
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    /// The shape of one rank's part of an array.
+    /// Returns the shape of one rank's part of an array.
     #[track_caller]
     fn divided<T: AnyElement>(&self, operation: &str, x: &Array<T>) -> Result<Shape> {
         let size = self.size();
@@ -326,7 +329,7 @@ impl Group {
     }
 }
 
-/// The array, or a copy where it has gaps; no gradients pass through.
+/// Returns the array, or a contiguous copy if it has gaps. Gradients do not pass through.
 #[track_caller]
 fn plain<T: AnyElement>(operation: &str, x: &Array<T>) -> Result<Array<T>> {
     refuse_followed(operation, x.buffer().node())?;

@@ -1,4 +1,4 @@
-//! What carries a group's calls: this rank's worker, over memory of the host, or NCCL.
+//! The transport of a group's calls: this rank's worker, over host memory, or NCCL.
 
 use super::call::{Call, Operation};
 use super::engine::{Members, WORLD, Work};
@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// One rank's end of a group.
+/// The transport of one rank of a group.
 #[derive(Debug)]
 pub(super) enum Carrier {
     /// The worker of this rank.
@@ -54,7 +54,8 @@ impl Carrier {
         }
     }
 
-    /// What the first rank has told, on every rank: as many words on all.
+    /// Broadcasts words of metadata from rank 0, and returns them on every rank. All ranks must
+    /// pass the same number of words.
     #[track_caller]
     pub(super) fn told_by_first(&self, words: Vec<u64>, settings: Settings) -> Result<Vec<u64>> {
         match self {
@@ -72,7 +73,7 @@ impl Carrier {
     }
 }
 
-/// A group whose calls a worker carries out.
+/// A group whose calls a worker executes.
 #[derive(Debug)]
 pub(super) struct HostCarrier {
     worker: Arc<Worker>,
@@ -106,15 +107,15 @@ impl HostCarrier {
         Ok(if self.members.own == 0 { own } else { told })
     }
 
-    /// Everybody tells everybody its colour and key, and the number of the group that it would
-    /// lead. The first of a colour leads.
+    /// Divides the group. Every rank sends its color, its key, and a group number to all others.
+    /// The number of the first rank of each color becomes the number of its group.
     #[track_caller]
     fn split(&self, (color, key): (usize, usize), settings: Settings) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let Members { ranks, own, .. } = &*self.members;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Of threads, one process numbers the groups of all ranks; elsewhere the leader's rank
-        // tells them apart.
+        // Threads share `NEXT`, so their numbers differ. Processes do not; there, the world rank in
+        // the upper bits makes numbers unique.
         let group = ((ranks[*own] as u64) << 40) | number;
         let told = vec![color as u64, key as u64, group];
         let work = self.work(Call::of_words(Operation::AllGather, told.len()), settings);
@@ -146,7 +147,7 @@ impl HostCarrier {
 
 impl Drop for HostCarrier {
     fn drop(&mut self) {
-        // The group of all ends with its rank, which says why.
+        // The group of all ranks ends with its rank, which reports the reason.
         if self.members.group != WORLD {
             self.worker.end_group(Arc::clone(&self.members));
         }

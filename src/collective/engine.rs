@@ -1,4 +1,4 @@
-//! What carries bytes between ranks: the interface of threads and MPI.
+//! The interface of the engines, which transfer bytes between ranks: threads and MPI.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ pub(super) const WORLD: u64 = 0;
 /// The ranks of a group.
 #[derive(Debug)]
 pub(super) struct Members {
-    /// The number of the group, which no other group of the world has.
+    /// The number of the group, unique in the world.
     pub(super) group: u64,
-    /// What the world calls them, in the order of the group.
+    /// World ranks of the members, in group order.
     pub(super) ranks: Vec<usize>,
-    /// Which of these this rank is.
+    /// The index of this rank in `ranks`.
     pub(super) own: usize,
 }
 
 impl Members {
-    /// All ranks of a world.
+    /// Returns the group of all ranks of a world.
     pub(super) fn all(own: usize, size: usize) -> Self {
         Self {
             group: WORLD,
@@ -41,41 +41,43 @@ impl Members {
 pub(super) struct Work {
     pub(super) members: Arc<Members>,
     pub(super) call: Call,
-    /// How long it waits for the others.
+    /// The longest time to wait for the other ranks.
     pub(super) timeout: Duration,
-    /// Whether the ranks compare what they call, where that costs time.
+    /// True if the ranks compare their calls, even where the comparison costs time.
     pub(super) checks: bool,
 }
 
-/// Memory that a call is about: the host's, or a device's that the engine takes.
+/// The memory of a call: host memory, or device memory if the engine supports it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
-    /// Whether it is a device's. The rank's own part is in its place then.
+    /// True for device memory. The rank's own part has then been copied to the target already.
     pub(super) is_of_device: bool,
-    /// What the rank gives: so many elements as the call says; nothing where it receives, or does
-    /// not broadcast.
+    /// The rank's input: as many elements as the call has. Unused if the rank receives a message,
+    /// or if it is not the root of a broadcast.
     pub(super) source: *const u8,
-    /// What it gets: of all_gather what all ranks give, of reduce_scatter its part, nothing where
-    /// it sends or is not the one that is reduced to, else as much as it gives. It may be the
-    /// source, but of all_gather, reduce_scatter and all_to_all.
+    /// The rank's output. For all_gather it has the size of all inputs together; for
+    /// reduce_scatter, of the rank's part; otherwise, of the input. Unused if the rank sends a
+    /// message, or if it is not the root of a reduction. It may equal the source, except for
+    /// all_gather, reduce_scatter and all_to_all.
     pub(super) target: *mut u8,
 }
 
-/// Who asked for a piece of work, and may wait to hear whether the ranks agree.
+/// Completion callback of a call: receives the result of the agreement between the ranks.
 pub(super) trait Asker {
-    /// Tells whether all ranks came and agree, before anything is read or written. Answers whether
-    /// somebody hears it.
+    /// Reports whether all ranks issued the call and agree, before anything is read or written.
+    /// Returns true if a thread waits for the report.
     fn tell(&mut self, agreed: Result<()>) -> bool;
 }
 
-/// Carries the bytes of one rank. Its calls are made one after the other, in the order in which the
-/// rank asked for them.
+/// Transfers the bytes of one rank. Its calls are executed one at a time, in the order in which the
+/// rank issued them.
 ///
-/// Invariant: each pair of ranks takes up what it does together in one order. A rank that finds out
-/// that another one does not, or is gone, or does not come in time, fails, and is gone for the
-/// others from then on.
+/// Invariant: every pair of ranks executes its shared calls in one order. A rank fails if it
+/// detects that another rank does not do this, is gone, or does not reach the call in time. After
+/// the failure, it is gone for all other ranks.
 pub(super) trait Engine: Send {
-    /// Takes part in a call. Where the ranks do not agree, all of them hear of it, and may go on.
+    /// Executes a call. If the ranks do not agree, all of them report it, and the group remains
+    /// usable.
     ///
     /// # Safety
     ///
@@ -88,30 +90,29 @@ pub(super) trait Engine: Send {
         asker: &mut dyn Asker,
     ) -> Result<(), HostFailure>;
 
-    /// Whether the call may be made on memory of a device. If not, it is made on a copy of the
-    /// host's.
+    /// Returns true if the call may use device memory. Otherwise it uses a copy in host memory.
     fn takes_device_memory(&self, _work: &Work) -> bool {
         false
     }
 
-    /// This rank could not take part in a call: it takes part in nothing any more, and the others
-    /// hear why.
+    /// Marks this rank as failed, because it could not execute a call. It takes part in nothing
+    /// more, and the others learn why.
     fn fail(&mut self, error: &Error);
 
-    /// This rank has the group no longer.
+    /// Records that this rank has dropped the group.
     fn end(&mut self, members: &Members);
 
-    /// Nothing is asked for: goes on with what other ranks wait for. Answers after what time to go
-    /// on; `None` where there is nothing of the kind.
+    /// Makes progress on work that other ranks wait for, while this rank has no call queued.
+    /// Returns the time after which it should be called again, or `None` if no work is left.
     fn go_on(&mut self) -> Option<Duration> {
         None
     }
 
-    /// The rank asks for nothing any more.
+    /// Shuts down. The rank issues no more calls.
     fn close(&mut self) {}
 }
 
-/// Tells whoever asked what came of a call that is over.
+/// Reports the outcome of a completed call to the caller.
 pub(super) fn told(asker: &mut dyn Asker, outcome: Result<()>) -> Result<(), HostFailure> {
     match outcome {
         Ok(()) => {
@@ -122,8 +123,8 @@ pub(super) fn told(asker: &mut dyn Asker, outcome: Result<()>) -> Result<(), Hos
     }
 }
 
-/// Of what failed before anything was read or written: whoever asked hears it, or else who waits
-/// for the memory.
+/// Reports an error that occurred before anything was read or written. If no caller waits for the
+/// report, returns it as the failure of the stream, so that the next user of the memory gets it.
 pub(super) fn failed(asker: &mut dyn Asker, error: Error) -> Result<(), HostFailure> {
     if asker.tell(Err(error.clone())) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The group that the environment of a process says it is started in.
+//! The group of this process, as described by environment variables of its launcher.
 
 use std::env;
 
@@ -7,51 +7,51 @@ use super::nccl::NcclId;
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How a process was started.
+/// The launcher of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Launch {
-    /// By itself.
+    /// No launcher.
     Alone,
-    /// By MPI, with so many ranks, where that is said.
+    /// MPI. `size` is the number of ranks, if the launcher reports it.
     Mpi { size: Option<usize> },
-    /// As one of several that know each other by NCCL.
+    /// A launcher of several processes, which connect by NCCL.
     Nccl(NcclLaunch),
 }
 
-/// A process of several, each of which has a CUDA device.
+/// One of several processes, each with its own CUDA device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NcclLaunch {
     rank: usize,
     size: usize,
-    /// Its number on its machine, which is that of its device.
+    /// The number of the process on its machine, and of its CUDA device.
     local_rank: usize,
-    /// Where rank 0 listens.
+    /// The host and the port at which rank 0 listens.
     address: (String, u16),
 }
 
-/// What MPI launchers say of the number of ranks: Open MPI, MPICH and whatever speaks PMI, Intel
-/// MPI.
+/// Variables in which MPI launchers set the number of ranks: Open MPI; MPICH and other launchers
+/// with PMI; Intel MPI.
 const MPI_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"];
 
-/// What a launcher that speaks PMIx says, which leaves the number of ranks to the library.
+/// A variable of launchers with PMIx. The number of ranks is then known to the MPI library alone.
 const PMIX: &str = "PMIX_RANK";
 
-/// The port of rank 0 where nothing says another: that of PyTorch.
+/// The default port of rank 0, as in PyTorch.
 const PORT: u16 = 29500;
 
 impl Group {
-    /// The group that this process is started in, as its launcher says by environment variables. In
-    /// this order:
+    /// Returns the group that this process was started in, as described by environment variables of
+    /// its launcher. The first launcher in this list whose variables are set is used:
     ///
     /// - `mpirun`, or another launcher of MPI (`OMPI_COMM_WORLD_SIZE`, `PMI_SIZE`,
-    ///   `MPI_LOCALNRANKS`, `PMIX_RANK`): [`Group::mpi`]. The current device is as it was, whatever
+    ///   `MPI_LOCALNRANKS`, `PMIX_RANK`): [`Group::mpi`]. The current device is unchanged, whatever
     ///   the number of CUDA devices.
     /// - `torchrun` (`RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `MASTER_ADDR`, `MASTER_PORT`): NCCL, on
     ///   the CUDA device of the number `LOCAL_RANK`.
-    /// - `srun` without PMI (`SLURM_PROCID`, `SLURM_NTASKS`, `SLURM_LOCALID`): likewise, on the
-    ///   device `SLURM_LOCALID`. Rank 0 is on the first machine of `SLURM_STEP_NODELIST`, unless
-    ///   `MASTER_ADDR` says another one.
-    /// - Nothing of this, or one process alone: a group of one rank.
+    /// - `srun` without PMI (`SLURM_PROCID`, `SLURM_NTASKS`, `SLURM_LOCALID`): NCCL, on the CUDA
+    ///   device of the number `SLURM_LOCALID`. Rank 0 is on the first machine of
+    ///   `SLURM_STEP_NODELIST`, unless `MASTER_ADDR` names another one.
+    /// - No launcher, or a single process: a group of one rank.
     ///
     /// # Examples
     ///
@@ -66,9 +66,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument), which names the variable, for one that is
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument), with the variable's name, if a variable is
     /// missing or cannot be read; [`Unsupported`](ErrorKind::Unsupported) for several ranks of MPI
-    /// in a build without the feature `mpi`; those of [`Group::mpi`].
+    /// in a build without the feature `mpi`; the errors of [`Group::mpi`].
     #[track_caller]
     pub fn from_environment() -> Result<Self> {
         let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
@@ -81,7 +81,7 @@ impl Group {
     }
 }
 
-/// The group of a process that NCCL connects with the others.
+/// Joins the group of processes that connect by NCCL.
 #[track_caller]
 fn nccl(launch: &NcclLaunch) -> Result<Group> {
     let NcclLaunch {
@@ -90,7 +90,8 @@ fn nccl(launch: &NcclLaunch) -> Result<Group> {
         local_rank,
         address: (host, port),
     } = launch;
-    // Before there is a device, whose driver begins threads.
+    // Must precede the device, because its driver starts threads, and `of_address` may need a
+    // process of one thread.
     let id = NcclId::of_address(host, *port)?;
     let device = Device::cuda(*local_rank).map_err(|error| {
         let text = format!("Group::from_environment: the device of rank {rank} of {size}");
@@ -100,15 +101,15 @@ fn nccl(launch: &NcclLaunch) -> Result<Group> {
     Group::nccl(*rank, *size, id)
 }
 
-/// The value of a variable, where it is set.
+/// Looks up the value of a variable; `None` if it is not set.
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Launch {
-    /// What the variables say.
+    /// Determines the launcher from the variables.
     #[track_caller]
     fn of(variable: Lookup<'_>) -> Result<Self> {
         if let Some(name) = MPI_SIZES.iter().find(|name| variable(name).is_some()) {
-            // Intel MPI says how many ranks there are on this machine alone.
+            // This variable of Intel MPI is the number of ranks on this machine alone.
             let size = number(variable, name)?;
             let is_whole = *name != "MPI_LOCALNRANKS";
             return Ok(Self::Mpi {
@@ -142,7 +143,7 @@ impl Launch {
     }
 }
 
-/// Where rank 0 listens.
+/// Returns the host and the port at which rank 0 listens.
 #[track_caller]
 fn address(variable: Lookup<'_>, is_slurm: bool) -> Result<(String, u16)> {
     let host = match variable("MASTER_ADDR") {
@@ -164,7 +165,7 @@ fn address(variable: Lookup<'_>, is_slurm: bool) -> Result<(String, u16)> {
     Ok((host, port))
 }
 
-/// The first of Slurm's list of nodes: `gpu07` of `gpu[07-09,12],cpu1`.
+/// Returns the first node of Slurm's node list: `gpu07` for `gpu[07-09,12],cpu1`.
 fn first_node(nodes: &str) -> Option<String> {
     let name = nodes.split(['[', ',']).next()?;
     let rest = &nodes[name.len()..];
@@ -243,7 +244,7 @@ mod tests {
         for (variables, expected) in table {
             assert_eq!(launch(variables).unwrap(), expected, "{variables:?}");
         }
-        // Slurm starts MPI's ranks, too, and torchrun in its jobs.
+        // Slurm's variables are also set for ranks of MPI, and for torchrun in a Slurm job.
         let both = [&SRUN[..], &[(PMIX, "3")]].concat();
         assert_eq!(launch(&both).unwrap(), mpi(None));
         let both = [&SRUN[..], &TORCHRUN[..]].concat();

@@ -1,4 +1,4 @@
-//! The reduction of the ranks' elements, in the order of the ranks.
+//! Reduction of the ranks' elements, in rank order.
 
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -6,13 +6,13 @@ use num_complex::Complex;
 use super::call::Reduce;
 use crate::array::DType;
 
-/// Elements that are reduced at a time: their sums stay in registers, from the first row to the
-/// last.
+/// Elements that are reduced at a time. Their accumulators stay in registers from the first row to
+/// the last.
 const BLOCK: usize = 64;
 
-/// How elements of a type are reduced.
+/// Reductions of an element type.
 trait Summand: Copy {
-    /// What sums are computed in.
+    /// The type of the accumulator.
     type Wide: Copy;
 
     fn widened(self) -> Self::Wide;
@@ -23,17 +23,17 @@ trait Summand: Copy {
     fn over(sum: Self::Wide, count: usize) -> Self::Wide;
 }
 
-/// Reduces `count` elements of each of `rows` and writes them to each of `targets`.
+/// Reduces `count` elements of each of `rows`, and writes the results to each of `targets`.
 ///
 /// # Safety
 ///
-/// `rows` point to that many elements of `dtype`, `targets` to room for them, all aligned for it.
-/// Nothing else writes to the rows, or uses the targets, meanwhile. A target may be a row;
-/// otherwise they do not overlap.
+/// `rows` point to `count` elements of `dtype`, and `targets` to memory for `count` elements; all
+/// are aligned for `dtype`. Until this returns, nothing else writes to the rows or uses the
+/// targets. A target may be a row; otherwise they do not overlap.
 ///
 /// # Panics
 ///
-/// Where [`Reduce::check`] refuses the type, or there is no row.
+/// If [`Reduce::check`] refuses the type, or if there is no row.
 pub(super) unsafe fn fold(
     what: (Reduce, DType),
     rows: &[*const u8],
@@ -42,14 +42,15 @@ pub(super) unsafe fn fold(
 ) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: by this function's contract, on a processor that has what it needs.
+        // SAFETY: by this function's contract; the processor has AVX2.
         return unsafe { fold_with_avx2(what, rows, targets, count) };
     }
     // SAFETY: by this function's contract.
     unsafe { fold_any(what, rows, targets, count) }
 }
 
-/// The same in wider registers: each element is computed as before, only more of them at once.
+/// Like [`fold`], compiled for AVX2. Each element is computed in the same order, so results are
+/// equal.
 ///
 /// # Safety
 ///
@@ -66,7 +67,8 @@ unsafe fn fold_with_avx2(
     unsafe { fold_any(what, rows, targets, count) }
 }
 
-/// The same for any processor; inlined, so that it takes the registers of its caller.
+/// Like [`fold`], for any processor. Inlined, so that it is compiled for the features of its
+/// caller.
 ///
 /// # Safety
 ///
@@ -105,7 +107,7 @@ unsafe fn fold_any(
     }
 }
 
-/// The same for a type.
+/// Like [`fold`], for the element type `T`.
 ///
 /// # Safety
 ///
@@ -129,7 +131,7 @@ unsafe fn fold_as<T: Summand>(
     }
 }
 
-/// The same for a way to combine two elements, and one to finish.
+/// Like [`fold_as`], with `combine` applied to two elements, and `finish` to each result.
 ///
 /// # Safety
 ///
@@ -144,20 +146,20 @@ unsafe fn fold_by<T: Summand>(
 ) {
     let blocks = count - count % BLOCK;
     for start in (0..blocks).step_by(BLOCK) {
-        // SAFETY: by this function's contract, of `BLOCK` elements of the `count`.
+        // SAFETY: by this function's contract; the `BLOCK` elements are among the `count`.
         unsafe { fold_block::<T, BLOCK>(rows, targets, start, &combine, &finish) };
     }
     for start in blocks..count {
-        // SAFETY: as before, of one element.
+        // SAFETY: by this function's contract; the element is among the `count`.
         unsafe { fold_block::<T, 1>(rows, targets, start, &combine, &finish) };
     }
 }
 
-/// The same for `N` elements from `start` on.
+/// Reduces `N` elements from `start` on.
 ///
 /// # Safety
 ///
-/// As for [`fold`], where `count` is what stands before the end of these.
+/// As for [`fold`], for the first `start + N` elements.
 #[inline(always)]
 unsafe fn fold_block<T: Summand, const N: usize>(
     rows: &[*const u8],
@@ -167,7 +169,8 @@ unsafe fn fold_block<T: Summand, const N: usize>(
     finish: &impl Fn(T::Wide) -> T::Wide,
 ) {
     let row = |row: &*const u8| -> [T; N] {
-        // SAFETY: the row has so many elements, aligned, which nothing writes to meanwhile.
+        // SAFETY: the row has `N` aligned elements from `start` on, which nothing writes to
+        // meanwhile.
         unsafe { row.cast::<T>().add(start).cast::<[T; N]>().read() }
     };
     let (first, others) = rows.split_first().expect("a group has a rank");
@@ -180,8 +183,8 @@ unsafe fn fold_block<T: Summand, const N: usize>(
     }
     let results = sums.map(|sum| T::narrowed(finish(sum)));
     for target in targets {
-        // SAFETY: the target has room for so many elements, which nothing else uses; all rows have
-        // been read.
+        // SAFETY: the target has memory for `N` elements from `start` on, which nothing else uses;
+        // all rows have been read.
         unsafe {
             let place = target.cast::<T>().add(start).cast::<[T; N]>();
             place.write(results);
@@ -189,7 +192,7 @@ unsafe fn fold_block<T: Summand, const N: usize>(
     }
 }
 
-/// Floats, which are summed in the type `$Wide`.
+/// Implements [`Summand`] for floats, with `$Wide` as the accumulator.
 macro_rules! floats {
     ($($T:ty: $Wide:ty, $widened:expr, $narrowed:expr;)+) => {
         $(
@@ -352,15 +355,15 @@ mod tests {
         let mut result = vec![T::default(); rows[0].len()];
         let pointers: Vec<*const u8> = rows.iter().map(|row| row.as_ptr().cast()).collect();
         let target = result.as_mut_ptr().cast();
-        // SAFETY: rows and result are vectors of their own, of one length, whose elements are of
-        // the type.
+        // SAFETY: rows and result are separate vectors of one length, whose elements are of the
+        // type.
         unsafe { fold((reduce, dtype), &pointers, &[target], result.len()) };
         result
     }
 
     #[test]
     fn sums_are_in_the_order_of_the_ranks() {
-        // From left to right, and in no other order, this is 2.
+        // The sum is 2 only if computed from left to right.
         let rows: Vec<Vec<f32>> = [1e8, -1e8, 1.0, 1.0].map(|own| vec![own; 3000]).into();
         assert_eq!(folded(Reduce::Sum, DType::F32, &rows), vec![2.0; 3000]);
         assert_eq!(folded(Reduce::Mean, DType::F32, &rows), vec![0.5; 3000]);

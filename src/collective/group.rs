@@ -8,28 +8,28 @@ use crate::context::Device;
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// How long a rank waits for the others, unless [`Group::with_timeout`] says otherwise: as in
-/// PyTorch.
+/// The default timeout of calls, as in PyTorch. [`Group::with_timeout`] sets another.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Ranks that compute together, seen from one of them. A clone is another handle of the same rank.
+/// A group of ranks that compute together, as one of its ranks sees it. A clone is another handle
+/// of the same rank.
 ///
-/// All ranks of a group call the same methods, in one order, with arrays of the same shape and
-/// type. A call begins the exchange and returns; whatever uses the array next waits for it, as it
-/// does for work on another stream. With [checks](Self::with_checks), which builds with debug
-/// assertions make, a call waits until all ranks have come, and returns an error on all of them
-/// where they do not agree.
+/// All ranks of a group call the same methods in the same order, with arrays of the same shape and
+/// type. A call begins the exchange and returns. The next use of the array waits for the exchange,
+/// as it does for work on another stream. With [checks](Self::with_checks), a call waits until all
+/// ranks have reached it; if their calls differ, it returns an error on all of them. Checks are on
+/// by default in builds with debug assertions.
 ///
-/// Arrays may be views, of any strides, on the host and on CUDA devices. Groups of threads carry
-/// those of CUDA devices through pinned memory of the host; so do those of MPI, unless the library
-/// knows CUDA and need not sum.
+/// Arrays may be views with any strides, on the host and on CUDA devices. For CUDA arrays, groups
+/// of threads copy the data through page-locked host memory. Groups of MPI do so, too, unless the
+/// MPI library is CUDA-aware and the call is no reduction.
 #[derive(Clone)]
 pub struct Group {
     pub(super) carrier: Arc<Carrier>,
     pub(super) settings: Settings,
 }
 
-/// How calls are made; the same on all ranks.
+/// The settings of calls, which must be equal on all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) timeout: Duration,
@@ -47,18 +47,18 @@ impl Group {
         }
     }
 
-    /// The number of this rank in the group, from 0 on.
+    /// Returns the number of this rank in the group, from 0 on.
     pub fn rank(&self) -> usize {
         self.carrier.rank()
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.carrier.size()
     }
 
-    /// The device of this rank: of NCCL's groups the one that they were made on, else the current
-    /// one.
+    /// Returns the device of this rank. For a group of NCCL, this is the device that it was made
+    /// on; otherwise, the current one.
     pub fn device(&self) -> Device {
         match &*self.carrier {
             Carrier::Nccl(nccl) => nccl.device().clone(),
@@ -66,8 +66,8 @@ impl Group {
         }
     }
 
-    /// The same ranks, whose calls wait for the others so long at most; ten minutes unless it is
-    /// set. A rank that does not come by then is named in an error.
+    /// Sets the timeout of calls (default: 10 minutes). The error of a call that times out names
+    /// the ranks that are missing.
     ///
     /// # Examples
     ///
@@ -95,9 +95,9 @@ impl Group {
         Self { settings, ..self }
     }
 
-    /// The same ranks, whose calls compare what they are about, or do not; it is to be the same on
-    /// all ranks. Builds with debug assertions compare unless told otherwise. A call that compares
-    /// waits for the other ranks to come, though not for the data.
+    /// Turns checks on or off; all ranks must choose alike. With checks, a collective call compares
+    /// its operation, shape and type on all ranks. By default, checks are on in builds with debug
+    /// assertions. A checked call waits for the other ranks to reach it, but not for the data.
     #[must_use]
     pub fn with_checks(self, checks: bool) -> Self {
         let settings = Settings {
@@ -107,9 +107,8 @@ impl Group {
         Self { settings, ..self }
     }
 
-    /// The ranks that give the same `color`, as a group of their own, in the order of their `key`,
-    /// and among equals of their ranks: what MPI calls `MPI_Comm_split`. Every rank of this group
-    /// calls it.
+    /// Divides the group, like `MPI_Comm_split`: ranks with equal `color` form a new group, ordered
+    /// by `key`, then by rank in this group. All ranks of this group must call it.
     ///
     /// # Examples
     ///
@@ -129,7 +128,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// Those of [`barrier`](Self::barrier).
+    /// The errors of [`barrier`](Self::barrier).
     #[track_caller]
     pub fn split(&self, color: usize, key: usize) -> Result<Self> {
         Ok(Self {
@@ -138,20 +137,21 @@ impl Group {
         })
     }
 
-    /// Waits until all ranks have come here, and for what they began before.
+    /// Waits until all ranks have reached the barrier, and until their earlier exchanges have
+    /// ended.
     ///
     /// # Errors
     ///
-    /// [`Communication`](crate::ErrorKind::Communication), which names the rank, where another one
-    /// ended, failed, did not come in time, or waits for this one in another call;
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the ranks do not agree, and
+    /// [`Communication`](crate::ErrorKind::Communication), with the number of the rank, if another
+    /// rank ended, failed, timed out, or waits for this one in another call;
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the calls of the ranks differ, and
     /// after the end of the group.
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
         self.carrier.barrier(self.settings)
     }
 
-    /// What the first rank has told, on every rank.
+    /// Broadcasts words of metadata from rank 0, and returns them on every rank.
     #[track_caller]
     pub(super) fn told_by_first(&self, words: Vec<u64>) -> Result<Vec<u64>> {
         self.carrier.told_by_first(words, self.settings)

@@ -1,16 +1,16 @@
-//! The head of a message: which call it belongs to.
+//! The header of a message, which identifies its call.
 
 use crate::array::{DType, Shape};
 use crate::collective::call::{Call, Operation, Reduce};
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many words a head has, of which the last tell the lengths of the axes.
+/// Words of a header. The last ones are the lengths of the axes.
 pub(super) const HEAD: usize = 16;
 
-/// Axes of a shape.
+/// The maximum number of axes of a shape.
 const AXES: usize = 8;
 
-/// What a rank comes to, or sends.
+/// The group, number and description of a call that a rank reaches or sends for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) group: u64,
@@ -19,7 +19,7 @@ pub(super) struct Head {
     pub(super) call: Call,
 }
 
-/// Each as a number.
+/// The types, indexed by their number in a header.
 const TYPES: [DType; DType::COUNT] = [
     DType::F32,
     DType::F64,
@@ -38,7 +38,7 @@ const TYPES: [DType; DType::COUNT] = [
     DType::C64,
 ];
 
-/// Likewise.
+/// The reductions, indexed by their number in a header.
 const REDUCTIONS: [Reduce; 4] = [Reduce::Sum, Reduce::Mean, Reduce::Max, Reduce::Min];
 
 impl Head {
@@ -69,7 +69,7 @@ impl Head {
         words
     }
 
-    /// What another rank's words say.
+    /// Decodes the header of another rank.
     pub(super) fn of(words: &[u64]) -> Result<Self> {
         Self::read(words).ok_or_else(|| {
             let text = "a rank sends what this one cannot read: it runs another version";

@@ -1,5 +1,5 @@
-//! The memory of a call: ordered like that of any operation, and on the host when the engine gets
-//! it.
+//! The memory of a call: ordered like the memory of any operation, and copied to the host for
+//! engines that need it there.
 
 use std::ptr::NonNull;
 
@@ -22,7 +22,7 @@ pub(super) struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
-    /// An array's elements, which have no gaps.
+    /// Returns the memory of an array, which must be contiguous.
     pub(super) fn of<T: AnyElement>(x: &'a Array<T>) -> Self {
         Self {
             buffer: x.buffer(),
@@ -32,7 +32,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// What a call reads, and what it writes, on one device. One of them is there.
+/// The memory that a call reads and writes, on one device. At least one of the two is present.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spans<'a> {
     pub(super) source: Option<Span<'a>>,
@@ -68,8 +68,9 @@ impl<'a> Spans<'a> {
         Ok(())
     }
 
-    /// The addresses alone, for the thread of `stream`: a handle would keep the memory from its
-    /// next user. The device stays until then.
+    /// Returns the addresses without handles, for the thread that serves `stream`. A handle would
+    /// keep the memory from being freed and reused before the call ends. The device lives until the
+    /// call ends.
     pub(super) fn detached(&self, stream: StreamId) -> Detached {
         let place = |span: Span<'_>| (DevicePtr(span.address), span.bytes);
         Detached {
@@ -90,18 +91,18 @@ pub(super) struct Detached {
     target: Option<(DevicePtr, usize)>,
 }
 
-/// Memory of the host that stands for a device's, aligned for every element.
+/// Allocates a host buffer for a copy of device memory, aligned for every element type.
 fn staging(bytes: usize) -> Vec<u128> {
     vec![0; bytes.div_ceil(size_of::<u128>())]
 }
 
 impl Detached {
-    /// Lets the engine make the call, on memory of the host: its own, or a copy of the device's.
+    /// Executes the call by the engine, on the call's own memory or on a copy in host memory.
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of the device of those lengths, or of the host; until this
-    /// returns, nothing uses it but by the stream's order.
+    /// The addresses must be valid, with those lengths: of memory of the device, or of the host.
+    /// Until this returns, nothing may use the memory except in the stream's order.
     pub(super) unsafe fn carry(
         &self,
         engine: &mut dyn Engine,
@@ -124,7 +125,7 @@ impl Detached {
         outcome
     }
 
-    /// The device never ends, and so never gives back memory that something may still use.
+    /// Leaks a handle of the device, so that it never releases memory that may still be in use.
     pub(super) fn keep_for_ever(&self) {
         std::mem::forget(self.device.clone());
     }
@@ -144,7 +145,7 @@ impl Detached {
     ) -> Result<(), HostFailure> {
         let pointer = |place: Option<(DevicePtr, usize)>| match place {
             Some((address, bytes)) if bytes > 0 => host_pointer(address),
-            // Nothing is read or written there.
+            // Never accessed.
             _ => NonNull::<u128>::dangling().as_ptr().cast(),
         };
         let memory = Memory {
@@ -153,11 +154,11 @@ impl Detached {
             target: pointer(self.target),
         };
         // SAFETY: by this function's contract; elements are aligned, because blocks are, and views
-        // begin with whole ones.
+        // start at element boundaries.
         unsafe { engine.run(work, memory, asker) }
     }
 
-    /// On the device's own memory, which the engine hands to a library that knows such.
+    /// Executes the call on device memory, which the engine passes to a CUDA-aware library.
     ///
     /// # Safety
     ///
@@ -178,22 +179,22 @@ impl Detached {
                     DevicePtr(source + from as u64),
                     DevicePtr(target + to as u64),
                 );
-                // SAFETY: the parts lie in the source and the target, as long as the call says, by
-                // this function's contract.
+                // SAFETY: the parts are inside of the source and the target, which have the lengths
+                // that the call says, by this function's contract.
                 unsafe { gpu.copy(self.stream, from, to, bytes as u64) }?;
             }
-            // The library knows of no stream.
+            // The library does not order its work with streams.
             gpu.synchronize(self.stream)
         };
-        // The others have a call that this rank does not come to.
+        // The other ranks have a call that this rank will not reach.
         ready().inspect_err(|error| engine.fail(error))?;
         let memory = Memory {
             is_of_device: true,
             source: std::ptr::without_provenance(source as usize),
             target: std::ptr::without_provenance_mut(target as usize),
         };
-        // SAFETY: by this function's contract; the engine takes memory of a device for the call, as
-        // the caller asked.
+        // SAFETY: by this function's contract; the engine takes device memory for this call, as the
+        // caller checked.
         unsafe { engine.run(work, memory, asker) }
     }
 
@@ -215,7 +216,7 @@ impl Detached {
             let bytes = &mut bytemuck::cast_slice_mut(&mut source)[..bytes];
             // SAFETY: by this function's contract.
             let downloaded = unsafe { backend.download(self.stream, address, bytes) };
-            // The others have a call that this rank does not come to.
+            // The other ranks have a call that this rank will not reach.
             downloaded.inspect_err(|error| engine.fail(error))?;
         }
         let first = source.as_mut_ptr().cast();
@@ -237,7 +238,8 @@ impl Detached {
         if let Some((address, bytes)) = self.target {
             let written = if in_place { &source } else { &target };
             let bytes = &bytemuck::cast_slice(written)[..bytes];
-            // SAFETY: by this function's contract. To this thread the stream is one of the device.
+            // SAFETY: by this function's contract. On this thread, the host stream acts as a stream
+            // of the device.
             unsafe { backend.upload(self.stream, address, bytes) }?;
             backend.synchronize(self.stream)?;
         }

@@ -1,5 +1,5 @@
-//! What threads hand to each other: a queue, and an answer. They are std's channels over this
-//! crate's locks, whose order a sanitizer sees.
+//! A queue and a one-shot channel between threads. They are std's channels over this crate's locks,
+//! so that a sanitizer sees the order of those locks.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ struct Shared<T> {
 #[derive(Debug)]
 struct State<T> {
     waiting: VecDeque<T>,
-    /// Nothing is pushed any more.
+    /// No more values are accepted.
     is_closed: bool,
 }
 
@@ -35,12 +35,12 @@ impl<T> Queue<T> {
         }))
     }
 
-    /// Another handle of the same queue.
+    /// Returns another handle of this queue.
     pub(super) fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 
-    /// Appends something; gives it back where the queue is closed.
+    /// Appends a value. Returns it as the error if the queue is closed.
     pub(super) fn push(&self, next: T) -> Result<(), T> {
         let mut state = self.0.state.lock();
         if state.is_closed {
@@ -52,8 +52,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// What was pushed first; waits for it. `None` where nothing will come: what was pushed before
-    /// the queue was closed is still there.
+    /// Waits for the oldest value and removes it. Returns `None` when the queue is closed and
+    /// empty.
     pub(super) fn pop(&self) -> Option<T> {
         let Shared { state, changed } = &*self.0;
         let mut own = state.lock();
@@ -68,32 +68,32 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Nothing is pushed any more.
+    /// Accepts no more values. Those in the queue can still be popped.
     pub(super) fn close(&self) {
         self.0.state.lock().is_closed = true;
         self.0.changed.notify_all();
     }
 }
 
-/// One value that one thread waits for and another gives, or does not.
+/// The receiving end of a one-shot channel.
 pub(super) struct Answer<T>(Queue<T>);
 
-/// The other end. Where it drops, there is no answer.
+/// The sending end of a one-shot channel. If it drops unused, the receiver gets `None`.
 pub(super) struct Answering<T>(Queue<T>);
 
-/// Both ends.
+/// Creates a one-shot channel.
 pub(super) fn answer<T>() -> (Answering<T>, Answer<T>) {
     let queue = Queue::new();
     (Answering(queue.share()), Answer(queue))
 }
 
 impl<T> Answer<T> {
-    /// Waits for it; `None` where it will not come.
+    /// Waits for the value. Returns `None` if the sender dropped without one.
     pub(super) fn wait(self) -> Option<T> {
         self.0.pop()
     }
 
-    /// Whether the wait for it is over.
+    /// Returns true if `wait` would return without waiting.
     pub(super) fn has_come(&self) -> bool {
         let state = self.0.0.state.lock();
         state.is_closed || !state.waiting.is_empty()
@@ -107,7 +107,7 @@ impl<T> Drop for Answer<T> {
 }
 
 impl<T> Answering<T> {
-    /// Gives it; answers whether somebody may hear it.
+    /// Sends the value. Returns true if the receiver still exists.
     pub(super) fn give(self, value: T) -> bool {
         self.0.push(value).is_ok()
     }

@@ -1,16 +1,16 @@
-//! What a call may change: an array, or a part of one.
+//! The argument of calls that write in place: an array, or a slice of one.
 
 use crate::array::{AnyElement, Array, refuse_followed};
 use crate::error::Result;
 use crate::ops::ArrayViewMut;
 
-/// What ranks exchange in place: an [`Array`], or a part of one, from [`Array::slice_mut`].
+/// Arguments of in-place collectives: an [`Array`], or a part of one, from [`Array::slice_mut`].
 pub trait Exchanged {
     /// The type of the elements.
     type Item: AnyElement;
 
-    /// Lets `call` change the elements: in their memory, where nothing else has it and they stand
-    /// without gaps.
+    /// Lets `call` change the elements: in place if their memory is contiguous and not shared;
+    /// otherwise in a copy, which replaces them.
     #[doc(hidden)]
     fn exchange(
         &mut self,

@@ -1,8 +1,8 @@
-//! The calls that a rank has asked for, and the engine that makes them.
+//! The call queue of a rank, and the engine that executes the calls.
 //!
-//! The rank's own thread makes them, so that exchanges go on while the rank computes. A thread that
-//! waits for a call makes it itself if no thread has begun it: waking another thread, and being
-//! woken by it, takes longer than a small exchange.
+//! The rank's own thread executes them, so that exchanges overlap with the rank's computation. A
+//! thread that waits for a call executes it itself if no thread has begun it. To wake another
+//! thread, and to be woken by it, takes longer than a small exchange.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,19 +15,20 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{Condvar, Mutex};
 
-/// What a job does. It returns its failure.
+/// The work of a job. It returns its failure.
 type Do = dyn FnOnce(&mut dyn Engine) -> Option<Failed> + Send;
 
-/// A failure, and the stream on which those who wait are told.
+/// A failure, and the stream that reports it to waiting threads.
 pub(super) struct Failed {
     pub(super) error: Error,
     pub(super) stream: Arc<HostStream>,
 }
 
-/// Something that a rank was asked for.
+/// A unit of work in the queue.
 pub(super) struct Job {
     work: Box<Do>,
-    /// Whether any thread may do it, or the rank's own alone.
+    /// True if a waiting thread may steal the job; false if only the rank's own thread may execute
+    /// it.
     by_any_thread: bool,
 }
 
@@ -49,7 +50,7 @@ impl Job {
     }
 }
 
-/// Invariant: jobs are done one at a time, in the order in which they were asked for.
+/// Call queue. Invariant: jobs are executed one at a time, in the order in which they were queued.
 pub(super) struct Turns {
     state: Mutex<State>,
     changed: Condvar,
@@ -57,13 +58,13 @@ pub(super) struct Turns {
 
 struct State {
     waiting: VecDeque<Job>,
-    /// Away while a thread has its turn; for good after a panic, or the end.
+    /// `None` while a thread executes a job, and for good after a panic or at the end.
     engine: Option<Box<dyn Engine>>,
-    /// Nothing is asked for any more.
+    /// No more jobs are accepted.
     is_closed: bool,
-    /// Nor is anything done.
+    /// No more jobs are executed.
     is_over: bool,
-    /// The first failure: others follow from it.
+    /// The first failure, which later ones follow from.
     failed: Option<Failed>,
 }
 
@@ -88,12 +89,12 @@ impl Turns {
         }
     }
 
-    /// Asks for something more.
+    /// Queues a job.
     pub(super) fn ask(&self, job: Job) -> Result<()> {
         let mut state = self.state.lock();
         if state.is_closed {
             drop(state);
-            // Whoever waits for it hears that it is not done.
+            // Dropping the job notifies the threads that wait for it.
             drop(job);
             return Err(ended());
         }
@@ -103,7 +104,7 @@ impl Turns {
         Ok(())
     }
 
-    /// Nothing is asked for any more. What was, is done.
+    /// Stops accepting jobs. Queued jobs are still executed.
     pub(super) fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_all();
@@ -113,10 +114,10 @@ impl Turns {
         self.state.lock().is_closed
     }
 
-    /// Does the jobs, on the rank's own thread, until there will be none. Gives the first failure,
-    /// unless somebody has heard of it.
+    /// Executes jobs on the rank's own thread until the queue is closed and empty. Returns the
+    /// first failure, unless it was reported before.
     pub(super) fn serve(&self) -> Option<Error> {
-        // Also where the engine panics.
+        // Also runs if the engine panics.
         let _over = scopeguard::guard((), |()| self.abandon());
         while let Some((engine, job)) = self.next() {
             self.run(engine, job);
@@ -131,7 +132,8 @@ impl Turns {
         unheard.map(|failed| failed.error)
     }
 
-    /// The next job of the rank's own thread, and the engine; `None` where there will be none.
+    /// Waits for the next job of the rank's own thread, and returns it with the engine. Returns
+    /// `None` at the end.
     fn next(&self) -> Option<(Box<dyn Engine>, Job)> {
         let mut state = self.state.lock();
         let mut has_slept = false;
@@ -145,7 +147,8 @@ impl Turns {
                 state = self.state.lock();
             }
             let Some(mut engine) = state.engine.take() else {
-                // The thread that has it wakes this one afterwards, if there is anything to do.
+                // The thread that has the engine notifies this one afterwards, if anything is left
+                // to do.
                 state = self.changed.wait(&self.state, state);
                 continue;
             };
@@ -170,7 +173,7 @@ impl Turns {
         }
     }
 
-    /// Does a job on the calling thread, and puts the engine back.
+    /// Executes a job on the calling thread, then returns the engine to the queue.
     fn run(&self, mut engine: Box<dyn Engine>, job: Job) {
         let done = catch_unwind(AssertUnwindSafe(move || {
             let failed = (job.work)(&mut *engine);
@@ -190,14 +193,14 @@ impl Turns {
         }
     }
 
-    /// Nothing is done any more: the engine is lost, or closed.
+    /// Drops all jobs and accepts no more, because the engine is lost or closed.
     fn abandon(&self) {
         let mut state = self.state.lock();
         (state.is_closed, state.is_over) = (true, true);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         self.changed.notify_all();
-        // Without the lock: whoever waits for them hears that they are not done.
+        // Without the lock: dropping the jobs notifies the threads that wait for them.
         drop(waiting);
     }
 }
@@ -205,7 +208,7 @@ impl Turns {
 impl Help for Turns {
     fn help(&self, is_over: &dyn Fn() -> bool) -> bool {
         let mut state = self.state.lock();
-        // While the engine is here, no job ends.
+        // While the engine is in the state, no job runs, so `is_over` cannot change.
         if state.engine.is_none() || !state.may_be_helped() || is_over() {
             return false;
         }
@@ -216,7 +219,7 @@ impl Help for Turns {
     }
 }
 
-/// A thread that waits right after it has asked begins the job itself within this time, and need
+/// Gives a thread that queues a job and then waits for it the time to begin the job itself. It need
 /// not be woken then.
 fn let_waiters_go_first() {
     const PATIENCE: Duration = Duration::from_micros(5);

@@ -1,5 +1,5 @@
-//! What carries out the calls that a rank asks for, one after the other: a thread, or whoever waits
-//! for one of them.
+//! The worker of a rank: executes the calls that the rank issues, in order, on its own thread or on
+//! a thread that waits for one of them.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::thread::{Builder, JoinHandle};
@@ -16,23 +16,24 @@ use crate::memory::uses::StreamUse;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, Weak};
 
-/// The asking side of a rank. Its thread ends with what was asked for when this drops.
+/// A rank's handle of its call queue. When it drops, the thread executes the queued calls and ends.
 pub(super) struct Worker {
-    /// Closed when the rank has ended.
+    /// The call queue; closed when the rank has ended.
     turns: Arc<Turns>,
-    /// On each device whose memory the rank's calls were about, the stream that stands for them.
-    /// Calls are asked for under the lock: their order on the stream is that of the turns.
+    /// The host streams of the rank's calls, one for each device whose memory they use. Calls are
+    /// queued under this lock, so that their order on the stream is their order in the queue.
     streams: Mutex<Vec<(Device, Arc<HostStream>)>>,
 }
 
-/// A call, and the memory of a device that it is about.
+/// A call, and its memory on a device.
 pub(super) struct Asked<'a> {
     pub(super) work: Work,
     pub(super) spans: Spans<'a>,
 }
 
 impl Worker {
-    /// Starts the thread of a rank. It gives the first failure, unless somebody has heard of it.
+    /// Starts the thread of a rank. The thread returns the first failure, unless it was reported
+    /// before.
     pub(super) fn start(
         rank: usize,
         engine: Box<dyn Engine>,
@@ -51,8 +52,8 @@ impl Worker {
         Ok((Arc::new(worker), thread))
     }
 
-    /// Asks for a call on memory of a device, in stream order. Where the ranks check what they
-    /// call, waits until they agree.
+    /// Queues a call on device memory, in stream order. If the ranks compare their calls, waits
+    /// until they agree.
     #[track_caller]
     pub(super) fn ask(&self, asked: Asked<'_>) -> Result<()> {
         let Asked { work, spans } = asked;
@@ -60,8 +61,8 @@ impl Worker {
         let verdict = work.checks.then_some(hears);
         let (device, call_site) = (spans.device(), asked_at(Location::caller()));
         let is_recorded = device.memory().recorder().is_active();
-        // The thread that waits may be capturing work of the device, or be inside of an operation
-        // that is recorded itself.
+        // The waiting thread may be capturing work of the device, or be inside of an operation that
+        // is itself recorded.
         let by_any_thread = device.backend().cuda().is_none() && !is_recorded;
         {
             let mut streams = self.streams.lock();
@@ -77,12 +78,12 @@ impl Worker {
                 let timed = is_recorded.then(begin);
                 let mut asker = Hearing(verdict);
                 let carried = catch_unwind(AssertUnwindSafe(|| {
-                    // SAFETY: the stream's order gives the call its memory until `finish`: it
-                    // waited for all uses before, and all later ones wait for it.
+                    // SAFETY: by the stream's order, the call alone uses its memory until `finish`:
+                    // it waited for all earlier uses, and all later ones wait for it.
                     unsafe { memory.carry(engine, &work, &mut asker) }
                 }));
                 let outcome = carried.unwrap_or_else(|_| {
-                    // Whether others are through with the memory, nobody knows.
+                    // Other ranks may still use the memory.
                     memory.keep_for_ever();
                     Err(panicked(work.call.operation.name()))
                 });
@@ -91,9 +92,11 @@ impl Worker {
                     error: failure.error.clone(),
                     stream: Arc::clone(&begun.stream),
                 });
-                // What nobody has heard of yet: nothing that comes after may pass for done.
+                // This failure is not reported yet. Later calls must fail, too, so that none of
+                // them appears to have succeeded.
                 failed.iter().for_each(|failed| engine.fail(&failed.error));
-                // Who waits for the exchange finds its end recorded.
+                // The recorded end must precede `finish`, which wakes the threads that wait for the
+                // call.
                 drop(timed);
                 drop(serving);
                 begun.finish(outcome);
@@ -103,13 +106,13 @@ impl Worker {
         }
         match heard.wait() {
             Some(agreed) => agreed.at_caller(),
-            // Nobody was to hear it, or the thread failed, which the stream tells.
+            // No verdict was requested, or the thread failed, which the stream reports.
             None => Ok(()),
         }
     }
 
-    /// Makes a call on memory of the host that is nobody else's, and waits for its end. Gives what
-    /// the rank gets.
+    /// Executes a call on host memory that it owns, waits for its end, and returns the rank's
+    /// output.
     #[track_caller]
     pub(super) fn ask_now(
         &self,
@@ -141,7 +144,7 @@ impl Worker {
                     Err(failure.error)
                 }
             };
-            // Whoever asked waits for it.
+            // The caller waits for the outcome, so it is always received.
             hears.give(outcome);
             None
         };
@@ -150,21 +153,21 @@ impl Worker {
         heard.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
 
-    /// The rank has the group no longer, after what it asked for.
+    /// Drops the group after the calls that are queued.
     pub(super) fn end_group(&self, members: Arc<Members>) {
         let job = move |engine: &mut dyn Engine| {
             engine.end(&members);
             None
         };
-        // An ended rank has no groups.
+        // After the queue is closed, the rank has no groups.
         let _ = self.turns.ask(Job::of_any_thread(job));
     }
 
-    /// The rank asks for nothing any more. The thread ends after what it was asked for.
+    /// Closes the queue. The thread ends after the queued calls.
     pub(super) fn close(&self) {
         let mut streams = self.streams.lock();
         for (_, stream) in std::mem::take(&mut *streams) {
-            // Also if the job is dropped because the rank's thread has ended.
+            // Also runs if the job is dropped because the rank's thread has ended.
             let left = scopeguard::guard(stream, |stream| stream.leave());
             let job = move |_: &mut dyn Engine| {
                 drop(left);
@@ -175,7 +178,7 @@ impl Worker {
         self.turns.close();
     }
 
-    /// The stream of a device that stands for the rank's calls.
+    /// Returns the host stream of the rank's calls on `device`, and creates it at the first use.
     fn stream(
         &self,
         streams: &mut Vec<(Device, Arc<HostStream>)>,
@@ -216,7 +219,7 @@ fn panicked(operation: &str) -> HostFailure {
     }
 }
 
-/// A piece of work of a stream, which ends in any case: as a failure where it drops.
+/// One operation of a host stream. It always finishes: with a failure if it drops early.
 struct Begun {
     stream: Arc<HostStream>,
     operation: &'static str,
@@ -253,7 +256,7 @@ impl Drop for Begun {
     }
 }
 
-/// Tells who waits, once.
+/// Reports once to the thread that waits.
 struct Hearing(Option<Answering<Result<()>>>);
 
 impl Asker for Hearing {

@@ -12,13 +12,13 @@ use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl Group {
-    /// Calls `body` on `size` threads at once, each of which is one rank of a group, and gives what
-    /// they give, in the order of the ranks. It needs nothing but this process: for tests, and for
-    /// machines of one device.
+    /// Runs `body` on `size` threads at once, each of which is one rank of a group. Returns their
+    /// results in rank order. Needs this process alone: for tests, and for machines with one
+    /// device.
     ///
-    /// The threads have the caller's current device. A rank that is to have its own enters it. Each
-    /// has its own scopes and random numbers. The group ends as this returns; a clone that is used
-    /// later says so.
+    /// Every thread starts with the caller's current device; a rank that needs another device
+    /// enters it. Every thread has its own scopes and random numbers. The group ends when this
+    /// function returns. A clone that is used later returns an error.
     ///
     /// # Examples
     ///
@@ -37,13 +37,13 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The error of a rank: one that is about something else than another rank's end, where there
-    /// is one. An exchange that failed is an error of the rank that asked for it, unless somebody
-    /// who waited for it was told. [`InvalidArgument`](ErrorKind::InvalidArgument) for no ranks.
+    /// The error of one rank, and preferably not one that only reports the end of another rank. A
+    /// failed exchange is an error of the rank that issued it, unless a thread that waited for the
+    /// exchange got the error. [`InvalidArgument`](ErrorKind::InvalidArgument) if `size` is 0.
     ///
     /// # Panics
     ///
-    /// Where a rank does, once all have ended.
+    /// If a rank panics; the panic resumes when all ranks have ended.
     #[track_caller]
     pub fn threads<R: Send>(
         size: usize,
@@ -75,7 +75,7 @@ impl Group {
         all_or_first(outcomes.collect()).at_caller()
     }
 
-    /// A group of this process alone.
+    /// Returns a group whose only rank is this process.
     #[track_caller]
     pub(super) fn alone() -> Result<Self> {
         let engine = ThreadEngine::world(1).pop().expect("it has one rank");
@@ -87,7 +87,8 @@ impl Group {
     }
 }
 
-/// One rank: its thread for exchanges lives as long as the body, and completes what that began.
+/// Runs one rank. Its thread for exchanges lives as long as the body, and completes the exchanges
+/// that the body began.
 fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Result<R>) -> Result<R> {
     let presence = engine.presence();
     let rank = presence.rank();
@@ -97,7 +98,7 @@ fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Resul
     match catch_unwind(AssertUnwindSafe(|| body(group))) {
         Ok(Ok(result)) => {
             worker.close();
-            // A panic on that thread is told to who waits for its streams.
+            // The stream reports a panic on that thread to the threads that wait for it.
             let unheard = thread.join().ok().flatten();
             presence.leave("it has ended");
             unheard.map_or(Ok(result), Err)
@@ -115,7 +116,7 @@ fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Resul
     }
 }
 
-/// What all ranks give, or the error that the others follow from.
+/// Returns the results of all ranks, or the error that caused the others.
 fn all_or_first<R>(outcomes: Vec<Result<R>>) -> Result<Vec<R>> {
     let is_cause = |outcome: &Result<R>| {
         let error = outcome.as_ref().err();
