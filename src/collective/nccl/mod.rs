@@ -1,4 +1,4 @@
-//! Groups of CUDA devices: NCCL's calls, on a stream of each device.
+//! Groups of CUDA devices: NCCL calls, on a stream of each device.
 
 mod watch;
 
@@ -19,8 +19,8 @@ use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 use watch::Watch;
 
-/// What the ranks of a group know each other by: one of them makes it, and passes it to the others,
-/// by whatever channel there is.
+/// The id by which the ranks of a group find each other. One rank creates it, and passes it to the
+/// others by any channel.
 ///
 /// # Examples
 ///
@@ -45,7 +45,7 @@ use watch::Watch;
 pub struct NcclId(nccl::NcclId);
 
 impl NcclId {
-    /// A new one.
+    /// Creates a new id.
     ///
     /// # Errors
     ///
@@ -56,8 +56,8 @@ impl NcclId {
         Cuda::new_nccl_id().map(Self).at_caller()
     }
 
-    /// The one of ranks that find each other at an address, by what NCCL does where its variable
-    /// `NCCL_COMM_ID` is set. The launcher listens at the port itself, so that it is the next one.
+    /// Creates the id of ranks that find each other at an address, by NCCL's variable
+    /// `NCCL_COMM_ID`. The launcher itself listens at `port`, so that NCCL uses the next one.
     #[track_caller]
     pub(super) fn of_address(host: &str, port: u16) -> Result<Self> {
         if env::var_os(COMM_ID).is_none() {
@@ -69,19 +69,19 @@ impl NcclId {
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
             let address = format!("{host}:{}", port.saturating_add(1));
-            // SAFETY: there is no other thread to read the environment, as checked.
+            // SAFETY: no other thread exists that could read the environment, as checked.
             unsafe { env::set_var(COMM_ID, address) };
         }
         Self::new()
     }
 
-    /// One that another process has made.
+    /// Returns the id that another process has created.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 128]) -> Self {
         Self(nccl::NcclId(bytes))
     }
 
-    /// What to tell the other processes.
+    /// Returns the bytes of the id, to send to the other processes.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 128] {
         self.0.0
@@ -90,25 +90,25 @@ impl NcclId {
 
 const COMM_ID: &str = "NCCL_COMM_ID";
 
-/// Whether the process is known to have one thread.
+/// Returns true if the process is known to have only one thread.
 fn is_the_only_thread() -> bool {
     let threads = std::fs::read_dir("/proc/self/task");
     threads.is_ok_and(|threads| threads.count() == 1)
 }
 
 impl Group {
-    /// The rank `rank` of a group of `size` CUDA devices, this one being the current device; waits
-    /// until all ranks have come. Each rank has a device of its own, and all have the same `id`.
+    /// Joins a group of `size` CUDA devices as the rank `rank`, with the current device. Waits
+    /// until all ranks have joined. Each rank needs its own device, and all pass the same `id`.
     ///
-    /// Exchanges are work on a stream of the device. NCCL knows no 16-bit integers, which are moved
-    /// and not reduced; it sums in an order of its own.
+    /// Exchanges are work on a stream of the device. NCCL has no 16-bit integers: they are
+    /// transferred, but not reduced. The order of NCCL's sums is unspecified.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) where the current device is the host,
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such rank,
-    /// [`Driver`](ErrorKind::Driver) where NCCL is missing or fails, for two ranks on one device,
-    /// and where not all ranks come in time.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the current device is the host,
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `rank` is not below `size`,
+    /// [`Driver`](ErrorKind::Driver) if NCCL is missing or fails, if two ranks use one device, or
+    /// if not all ranks join in time.
     #[track_caller]
     pub fn nccl(rank: usize, size: usize, id: NcclId) -> Result<Self> {
         if rank >= size {
@@ -127,18 +127,18 @@ impl Group {
     }
 }
 
-/// One rank's end of a group of CUDA devices.
+/// The transport of one rank of a group of CUDA devices.
 #[derive(Debug)]
 pub(super) struct NcclCarrier {
     device: Device,
-    /// What the calls are given to, in their order.
+    /// The stream that calls are enqueued on, in order.
     stream: Stream,
     communicator: Arc<Communicator>,
     rank: usize,
     size: usize,
-    /// What the registrations of this communicator are known by.
+    /// The key of this communicator's memory registrations.
     key: u64,
-    /// How many calls of checks were made; held while a call is given to the stream.
+    /// The number of enqueued calls, which checks compare. Locked while a call is enqueued.
     calls: Mutex<u64>,
     watch: Watch,
 }
@@ -190,7 +190,7 @@ impl NcclCarrier {
         self.give(call, spans, settings)
     }
 
-    /// Gives a call to the stream.
+    /// Enqueues a call on the stream.
     #[track_caller]
     fn give(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
         let given = self.translated(call, spans)?;
@@ -210,8 +210,9 @@ impl NcclCarrier {
             .cuda()
             .expect("the group is of CUDA devices");
         let ready = self.device.backend().record_event(stream)?;
-        // SAFETY: the spans are as long as the call says, by those who made both; the stream is
-        // ordered after all uses of the memory, and who uses it next is ordered after the stream.
+        // SAFETY: the spans are as long as the call says, because its caller made both. The stream
+        // is ordered after all uses of the memory, and the next user of the memory is ordered after
+        // the stream.
         let asked = unsafe { gpu.communicate(&self.communicator, stream, &given) };
         asked.at_caller()?;
         let given = (call.operation.name(), ready);
@@ -219,8 +220,8 @@ impl NcclCarrier {
             .expect(given, &self.communicator, settings.timeout)
     }
 
-    /// Registers the segment that memory lies in, once, where that is one allocation. NCCL copies
-    /// what it does not take.
+    /// Registers the memory's segment once, if the segment is one allocation. NCCL copies through
+    /// its own buffers if it does not accept a registration.
     fn register(&self, span: Span<'_>) {
         let memory = self.device.memory();
         let register = |first, bytes| {
@@ -230,7 +231,7 @@ impl NcclCarrier {
         let _ = memory.attach(DevicePtr(span.address), self.key, register);
     }
 
-    /// Waits until all ranks have said what they call, and refuses what they do not agree on.
+    /// Gathers the calls of all ranks, and returns an error if they differ.
     #[track_caller]
     fn agree(&self, call: Call, settings: Settings) -> Result<()> {
         let head = Head {
@@ -244,7 +245,7 @@ impl NcclCarrier {
         call.check_same(heads.iter().map(|own| &own.call).enumerate())
     }
 
-    /// What each rank tells all, as many words as each.
+    /// All-gathers words of metadata. All ranks must pass the same number of words.
     #[track_caller]
     fn gathered(&self, words: &[u64], settings: Settings) -> Result<Vec<u64>> {
         let own = self.words(words)?;
@@ -254,8 +255,8 @@ impl NcclCarrier {
         all.to_vec()
     }
 
-    /// Words in memory that no cache owns: what a program asks for is not changed by what ranks
-    /// tell each other.
+    /// Returns an array in memory that no cache owns, so that the library's own exchanges do not
+    /// change the requests that the program's caches see.
     #[track_caller]
     fn words(&self, words: &[u64]) -> Result<Array<u64>> {
         let shape = Shape::from(words.len());
@@ -280,8 +281,8 @@ impl NcclCarrier {
         own.to_vec()
     }
 
-    /// The part of this rank. NCCL makes communicators in no stream, and with nothing under way:
-    /// what was asked for before is waited for.
+    /// Divides the group. NCCL creates communicators outside of streams, and while no call is in
+    /// flight, so this waits for all enqueued calls first.
     #[track_caller]
     pub(super) fn split(&self, (color, key): (usize, usize)) -> Result<Self> {
         let _calls = self.calls.lock();
@@ -295,7 +296,7 @@ impl NcclCarrier {
         carrier.expect("a rank has its own color")
     }
 
-    /// The call as NCCL knows it.
+    /// Translates a call to NCCL's parameters.
     #[track_caller]
     fn translated(&self, call: Call, spans: Spans<'_>) -> Result<NcclCall> {
         let bytes = call.bytes();
@@ -343,7 +344,8 @@ fn reduction(reduce: Reduce) -> NcclReduce {
     }
 }
 
-/// What NCCL reduces elements as, and how many of these an element is.
+/// Returns the NCCL type that reduces the elements, and how many of NCCL's elements each of them
+/// has.
 #[track_caller]
 fn reducible(call: Call) -> Result<(NcclType, usize)> {
     Ok(match call.dtype {
@@ -354,7 +356,7 @@ fn reducible(call: Call) -> Result<(NcclType, usize)> {
         DType::I8 => (NcclType::I8, 1),
         DType::I32 => (NcclType::I32, 1),
         DType::I64 => (NcclType::I64, 1),
-        // True is 1, so that the largest and the smallest are what they are of truth values.
+        // True is 1, so that the maximum and the minimum are correct for `bool`.
         DType::U8 | DType::Bool => (NcclType::U8, 1),
         DType::U32 => (NcclType::U32, 1),
         DType::U64 => (NcclType::U64, 1),

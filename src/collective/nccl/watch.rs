@@ -1,4 +1,5 @@
-//! Ends a communicator whose calls do not end: NCCL waits for a rank that never comes for ever.
+//! Watchdog: aborts a communicator whose calls do not end. NCCL itself has no timeout for a rank
+//! that never arrives.
 
 use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
@@ -10,26 +11,27 @@ use crate::device::cuda::Communicator;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// A thread that looks whether calls end. It ends when this drops, and the calls have.
+/// The thread that checks whether calls end. It ends when this has dropped and all calls have
+/// ended.
 #[derive(Debug)]
 pub(super) struct Watch {
     expected: Queue<Expected>,
     device: Device,
 }
 
-/// A call that a stream was given.
+/// A call that was enqueued on a stream.
 #[derive(Debug)]
 struct Expected {
     operation: &'static str,
-    /// Before it on its stream, and after it.
+    /// The events before and after the call on its stream.
     events: [Event; 2],
     timeout: Duration,
-    /// Alive as long as it is looked at.
+    /// Keeps the device alive while the thread queries its events.
     device: Device,
     communicator: Arc<Communicator>,
 }
 
-/// How long the thread sleeps between two looks: at first little, since most calls end soon.
+/// The first and the longest pause between two checks. Most calls end soon.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
 impl Watch {
@@ -43,7 +45,7 @@ impl Watch {
             while let Some(call) = calls.pop() {
                 call.await_end(key);
             }
-            // Now that nothing uses what is registered, and nobody has the group.
+            // Only now nothing uses the registered memory, and nothing has a handle of the group.
             of_thread.memory().detach_all(key);
             if let Some(gpu) = of_thread.backend().cuda() {
                 gpu.forget_communication(key);
@@ -59,8 +61,7 @@ impl Watch {
         })
     }
 
-    /// Looks after a call that was just given to the stream of the event `ready`, which came before
-    /// it.
+    /// Watches a call that was just enqueued. `ready` is the event before the call on its stream.
     #[track_caller]
     pub(super) fn expect(
         &self,
@@ -76,7 +77,7 @@ impl Watch {
             device: self.device.clone(),
             communicator: Arc::clone(communicator),
         };
-        // The queue is open as long as this lives.
+        // The queue is open while `self` lives.
         let _ = self.expected.push(expected);
         Ok(())
     }
@@ -89,12 +90,12 @@ impl Drop for Watch {
 }
 
 impl Expected {
-    /// Returns when the call has ended, by itself or, too late, by an abort. Who waits for the
-    /// device then hears why.
+    /// Waits until the call ends, and aborts it after the timeout. After an abort, threads that
+    /// wait for the device get the reason.
     fn await_end(&self, key: u64) {
         let mut pause = PAUSES[0];
         let backend = self.device.backend();
-        // Since it might have begun.
+        // The time since which the call may run.
         let mut ready: Option<Instant> = None;
         let problem = loop {
             match backend.query_event(&self.events[1]) {

@@ -1,4 +1,4 @@
-//! Where the ranks of a world of threads meet.
+//! The rendezvous of the ranks of a world of threads.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -9,39 +9,39 @@ use crate::collective::engine::Members;
 use crate::error::{Error, Result};
 use crate::sync::plain::{Condvar, Mutex, MutexGuard};
 
-/// What the ranks of a world of threads know of each other.
+/// The state that the ranks of a world of threads share.
 #[derive(Debug)]
 pub(super) struct Board {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// Invariant: a rank that waits for others has arrived where it waits, and goes on only when all
-/// have.
+/// Invariant: a rank that waits in a rendezvous has been counted as arrived there. It continues
+/// only when all members have arrived.
 #[derive(Debug)]
 struct State {
     groups: HashMap<u64, Meetings>,
     letters: HashMap<Route, VecDeque<Letter>>,
-    /// Of each rank of the world, where it waits.
+    /// Per rank of the world: the place where it waits.
     waiting: Vec<Option<Place>>,
-    /// Of each rank of the world, why it does not come any more.
+    /// Per rank of the world: the reason why it takes part in nothing more.
     gone: Vec<Option<String>>,
 }
 
-/// The meetings of a group.
+/// The rendezvous of a group.
 #[derive(Debug)]
 struct Meetings {
-    /// Of each member, to how many it came.
+    /// Per member: the number of rendezvous that it has reached.
     arrivals: Vec<u64>,
-    /// What each has posted last.
+    /// Per member: its latest slot.
     posts: Vec<Option<Post>>,
-    /// Which of them have the group no longer.
+    /// Per member: true if it has dropped the group.
     ended: Vec<bool>,
-    /// The first that did not do its part of what all do together, and why.
+    /// The first member that failed during a shared operation, and the reason.
     failed: Option<(usize, String)>,
 }
 
-/// What a member tells the others, as it comes: its call, and where its memory is.
+/// The slot of a member: its call, and the addresses of its memory, for the other members.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Post {
     pub(super) call: Call,
@@ -49,7 +49,7 @@ pub(super) struct Post {
     pub(super) target: usize,
 }
 
-/// From one rank to another in a group, by their numbers in the world.
+/// Sender and receiver of a message, by world rank, and their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Route {
     group: u64,
@@ -57,17 +57,17 @@ struct Route {
     to: usize,
 }
 
-/// What a rank sent.
+/// A message, with a copy of the data.
 #[derive(Debug)]
 pub(super) struct Letter {
     pub(super) call: Call,
     pub(super) bytes: Vec<u8>,
 }
 
-/// Where a rank waits.
+/// The place where a rank waits.
 #[derive(Clone, Debug)]
 enum Place {
-    /// In the meeting of that number.
+    /// The rendezvous with that number in the group.
     Meeting {
         group: u64,
         ranks: Vec<usize>,
@@ -76,11 +76,11 @@ enum Place {
     Letter(Route),
 }
 
-/// How long a rank waits, and what for.
+/// The timeout of a wait, and the operation that an error names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     pub(super) operation: &'static str,
-    /// None where the others come for certain, whatever is said of them.
+    /// `None` if the other ranks are certain to arrive, even one that is marked as gone.
     pub(super) timeout: Option<Duration>,
 }
 
@@ -98,8 +98,8 @@ impl Board {
         }
     }
 
-    /// Comes to the next meeting of the group, and waits for all members. A rank that fails has not
-    /// come.
+    /// Enters the next rendezvous of the group, and waits for all members. On failure, the rank
+    /// does not count as arrived.
     pub(super) fn meet(
         &self,
         members: &Members,
@@ -120,7 +120,8 @@ impl Board {
         };
         self.changed.notify_all();
         let (mut state, outcome) = self.wait(state, (own, place), patience);
-        // Under the lock of the last look: nobody has gone on with the memory of this rank.
+        // Under the lock of the last check, so that no rank has continued and used this rank's
+        // memory.
         outcome.inspect_err(|error| {
             state.meetings(members).arrivals[members.own] -= 1;
             state.leave(own, &error.to_string());
@@ -128,22 +129,22 @@ impl Board {
         })
     }
 
-    /// What the members have posted for the meeting that all are in.
+    /// Returns the slots of all members for the rendezvous that all have reached.
     pub(super) fn posts(&self, members: &Members) -> Vec<Post> {
         let mut state = self.state.lock();
         let posts = state.meetings(members).posts.iter();
         posts.map(|post| post.expect("all have come")).collect()
     }
 
-    /// This rank has not done its part of what all are at. The others hear it after the meeting
-    /// that ends it.
+    /// Marks this rank's part of the current operation as failed. The other members find this in
+    /// `check_parts`, after the rendezvous that ends the operation.
     pub(super) fn fail(&self, members: &Members, reason: &Error) {
         let mut state = self.state.lock();
         let failed = (members.ranks[members.own], reason.to_string());
         state.meetings(members).failed.get_or_insert(failed);
     }
 
-    /// Whether all members have done their parts.
+    /// Returns an error if a member failed during its part.
     pub(super) fn check_parts(&self, members: &Members, operation: &str) -> Result<()> {
         match &self.state.lock().meetings(members).failed {
             Some((rank, reason)) => Err(is_gone(operation, *rank, reason)),
@@ -151,7 +152,7 @@ impl Board {
         }
     }
 
-    /// Leaves a letter for a member.
+    /// Queues a message for a member.
     pub(super) fn send(&self, members: &Members, to: usize, letter: Letter) -> Result<()> {
         let route = Route {
             group: members.group,
@@ -168,7 +169,7 @@ impl Board {
         Ok(())
     }
 
-    /// Waits for the next letter of a member.
+    /// Waits for the next message of a member.
     pub(super) fn receive(
         &self,
         members: &Members,
@@ -197,14 +198,13 @@ impl Board {
         }
     }
 
-    /// The rank `own` of the world does not come any more. The first reason is the one that others
-    /// hear.
+    /// Marks the world rank `own` as gone. Other ranks report the first reason.
     pub(super) fn leave(&self, own: usize, reason: &str) {
         self.state.lock().leave(own, reason);
         self.changed.notify_all();
     }
 
-    /// A member has the group no longer. After the last, nothing is known of it.
+    /// Records that a member has dropped the group. When all have, the group's state is removed.
     pub(super) fn end(&self, members: &Members) {
         let mut state = self.state.lock();
         let meetings = state.meetings(members);
@@ -218,7 +218,8 @@ impl Board {
         self.changed.notify_all();
     }
 
-    /// Waits until nobody is missing where the rank is. Gives the state of the last look, too.
+    /// Waits until no rank is missing at `place`. Also returns the lock that the last check was
+    /// made under.
     fn wait<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -272,7 +273,7 @@ impl State {
         self.gone[own].get_or_insert_with(|| reason.to_owned());
     }
 
-    /// The ranks of the world that have not come to where somebody waits.
+    /// Returns the world ranks that have not reached `place`.
     fn missing(&self, place: &Place) -> Vec<usize> {
         match place {
             Place::Meeting {
@@ -295,7 +296,7 @@ impl State {
         }
     }
 
-    /// A rank of those that never comes to where somebody waits, and why.
+    /// Returns a missing rank that will never reach `place`, and the reason.
     fn first_gone(
         &self,
         place: &Place,
@@ -318,8 +319,8 @@ impl State {
         members.all(|(own, ended)| *own != rank || !ended)
     }
 
-    /// A rank that `own` waits for, and that waits, itself or by others, for `own`: none of them
-    /// will ever go on.
+    /// Detects a deadlock: returns a rank that `own` waits for and that waits, directly or through
+    /// others, for `own`.
     fn waits_in_turn(&self, own: usize) -> Option<usize> {
         let place = self.waiting[own].as_ref()?;
         let missing = self.missing(place);

@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process: they read each other's memory where it is.
+//! Ranks that are threads of one process. They access each other's memory directly.
 
 mod board;
 
@@ -17,14 +17,14 @@ use board::{Board, Letter, Patience, Post};
 #[derive(Debug)]
 pub(super) struct ThreadEngine {
     board: Arc<Board>,
-    /// What the world calls it.
+    /// The world rank.
     rank: usize,
-    /// Why it takes part in nothing any more.
+    /// The error after which this rank takes part in nothing more.
     broken: Option<Error>,
 }
 
 impl ThreadEngine {
-    /// The ranks of a world, in order.
+    /// Creates the engines of a world, in rank order.
     pub(super) fn world(size: usize) -> Vec<Self> {
         let board = Arc::new(Board::new(size));
         let rank = |rank| Self {
@@ -35,7 +35,7 @@ impl ThreadEngine {
         (0..size).map(rank).collect()
     }
 
-    /// What others hear of it, from any thread.
+    /// Returns the rank status, which may be changed from any thread.
     pub(super) fn presence(&self) -> Presence {
         Presence {
             board: Arc::clone(&self.board),
@@ -43,7 +43,8 @@ impl ThreadEngine {
         }
     }
 
-    /// All members do their part, once they agree.
+    /// Executes a collective call: waits for all members, checks that they agree, and does this
+    /// rank's part.
     ///
     /// # Safety
     ///
@@ -83,11 +84,11 @@ impl ThreadEngine {
         let outcome = match call.check_same(calls) {
             Ok(()) => {
                 asker.tell(Ok(()));
-                // A panic must not keep the others waiting.
+                // After a panic, the others would wait for ever.
                 let shared = catch_unwind(|| {
-                    // SAFETY: all members have come with calls that are the same, so each has
-                    // posted memory of the sizes that the call says, and stays until the next
-                    // meeting.
+                    // SAFETY: all members have arrived with equal calls, so each has posted memory
+                    // of the sizes that the call says, and it stays valid until the next
+                    // rendezvous.
                     unsafe { share(members, call, &posts) }
                 });
                 shared.map_err(|_| {
@@ -98,7 +99,8 @@ impl ThreadEngine {
             }
             Err(error) => failed(asker, error),
         };
-        // Nobody goes before all have read and written: they are at it, and come for certain.
+        // No member may leave before all have read and written. All are in the call and certain to
+        // arrive.
         let leaving = Patience {
             operation,
             timeout: None,
@@ -133,8 +135,8 @@ impl ThreadEngine {
         let letter = letter.inspect_err(|error| self.broken = Some(error.clone()))?;
         work.call
             .check_received(&letter.call, work.members.ranks[from])?;
-        // SAFETY: the target has room for as many bytes as the call says, which are those of the
-        // letter, as checked.
+        // SAFETY: the target has as many bytes as the call says, and so has the message, as
+        // checked.
         unsafe {
             let bytes = letter.bytes.as_ptr();
             memory
@@ -177,7 +179,7 @@ impl Engine for ThreadEngine {
     }
 }
 
-/// What others hear of a rank.
+/// The rank status: it lets another thread mark the rank as gone.
 #[derive(Clone, Debug)]
 pub(super) struct Presence {
     board: Arc<Board>,
@@ -189,7 +191,7 @@ impl Presence {
         self.rank
     }
 
-    /// The rank takes part in nothing any more.
+    /// Marks the rank as gone.
     pub(super) fn leave(&self, reason: &str) {
         self.board.leave(self.rank, reason);
     }
@@ -201,20 +203,20 @@ fn panicked(operation: &str) -> Error {
     Error::new(ErrorKind::Driver, text)
 }
 
-/// The part of one member: it reads what the others give and writes what they get, each place by
-/// one member.
+/// Does one member's part of a collective: reads the inputs of the others and writes outputs. Each
+/// address is written by one member only.
 ///
 /// # Safety
 ///
-/// Each member has posted the same call, with memory as [`Memory`] says, that nothing but these
-/// calls uses; none goes before all are through.
+/// Each member has posted the same call, with memory as [`Memory`] describes it, which nothing but
+/// these calls uses. No member leaves before all have finished.
 unsafe fn share(members: &Members, call: &Call, posts: &[Post]) {
     let (own, size) = (members.own, members.size());
     let (count, bytes, width) = (call.count(), call.bytes(), call.dtype.size_bytes());
     let source = |rank: usize| ptr::with_exposed_provenance::<u8>(posts[rank].source);
     let target = |rank: usize| ptr::with_exposed_provenance_mut::<u8>(posts[rank].target);
-    // SAFETY: the ranges of a member lie in what each has posted; of targets, no other member
-    // writes them, and where they are sources, too, no other member reads them.
+    // SAFETY: this member's ranges are inside of the memory that each member has posted. No other
+    // member writes the target ranges. If they are source ranges, too, no other member reads them.
     unsafe {
         match call.operation {
             Operation::AllReduce(reduce) => {
@@ -292,7 +294,8 @@ mod tests {
         );
     }
 
-    /// What calls are refused for: the first of two ranks, whose part the one element is, panics.
+    /// Runs an all-reduce that `Reduce::check` would refuse. The first of two ranks reduces the
+    /// only element, and panics.
     fn sums_a_bool(mut engine: ThreadEngine) -> Result<(), HostFailure> {
         let work = Work {
             call: Call {
