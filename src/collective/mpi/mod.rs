@@ -1,4 +1,4 @@
-//! Ranks that are processes, of one machine or several, which MPI has started.
+//! Ranks that are processes, on one machine or several, started by MPI.
 //!
 //! Architecture invariant: this module compiles with and without the feature `mpi`, with the same
 //! signatures. So the layers above need no `cfg`.
@@ -18,28 +18,27 @@ use disabled::world;
 use enabled::world;
 
 impl Group {
-    /// All processes that MPI has started, each of which is one rank: `mpirun -n 4 program`, or
-    /// `srun`. It needs the feature `mpi`, and an MPI library where the program is built and where
-    /// it runs. Started by itself, the process is a group of one rank.
+    /// Returns the group of all processes that MPI has started, each of which is one rank: `mpirun
+    /// -n 4 program`, or `srun`. Needs the feature `mpi`, and an MPI library where the program is
+    /// built and where it runs. A process that was not started by MPI is a group of one rank.
     ///
-    /// The first call initialises MPI, unless the program has, and all ranks make it. Each call
-    /// gives another handle of the same group. The library makes its calls of MPI one at a time,
-    /// from several threads. What MPI the program itself initialises must allow that
-    /// (`MPI_THREAD_SERIALIZED` at least), and is finalised by the program, after its last use of
-    /// the group.
+    /// The first call initialises MPI, unless the program has done so. All ranks must make it.
+    /// Every call returns another handle of the same group. The library makes one MPI call at a
+    /// time, from several threads. If the program itself initialises MPI, it must request
+    /// `MPI_THREAD_SERIALIZED` or more, and it finalises MPI after its last use of the group.
     ///
-    /// A process whose `main` returns waits, like `MPI_Finalize`, until the others end, too. After
-    /// an error of [`Communication`](crate::ErrorKind::Communication) it waits for two seconds, and
-    /// then ends all processes by `MPI_Abort`.
+    /// When `main` returns, the process waits until the other processes end, too, like
+    /// `MPI_Finalize`. After an error of [`Communication`](crate::ErrorKind::Communication) it
+    /// waits for two seconds, and then ends all processes by `MPI_Abort`.
     ///
-    /// The ranks compute on the current device of each, which is the host unless the program enters
-    /// another one. On machines with several CUDA devices, a rank may take that of its number among
-    /// the ranks of its machine, which Open MPI gives in the variable `OMPI_COMM_WORLD_LOCAL_RANK`,
-    /// and Slurm in `SLURM_LOCALID`.
+    /// Every rank computes on its current device, which is the host unless the program enters
+    /// another one. On machines with several CUDA devices, a rank may use the device with its local
+    /// rank on the machine. Open MPI sets the local rank in the variable
+    /// `OMPI_COMM_WORLD_LOCAL_RANK`, Slurm in `SLURM_LOCALID`.
     ///
-    /// Arrays of CUDA devices go through pinned memory of the host, or straight from the device
-    /// where the MPI library says that it knows CUDA: `CACHESCOPE_MPI_CUDA` ("on" or "off") says so
-    /// in its place.
+    /// If the MPI library reports that it is CUDA-aware, CUDA arrays are transferred directly from
+    /// device memory; otherwise, through page-locked host memory. `CACHESCOPE_MPI_CUDA` ("on" or
+    /// "off") overrides the library's report.
     ///
     /// # Examples
     ///
@@ -56,8 +55,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) in builds without the feature `mpi`, and
-    /// where the MPI library lets one thread alone make calls;
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) in builds without the feature `mpi`, and if
+    /// the MPI library allows calls from a single thread only;
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `CACHESCOPE_MPI_CUDA` is neither
     /// "on" nor "off"; [`Communication`](crate::ErrorKind::Communication) for errors of MPI.
     #[track_caller]

@@ -1,19 +1,19 @@
-//! Ranks that wait for each other in a circle, each in another call: none of them will ever go on.
+//! Distributed deadlock detection: finds cycles of ranks that wait in mismatched calls.
 //!
-//! A rank that has waited for a while tells those that it waits for, which pass it on to those that
-//! they wait for, as long as they wait themselves. Where a rank hears of its own wait, there is a
-//! circle: each in it has said that it has not come to the call that the one before waits in, and
-//! does not, because it waits.
+//! A rank that has waited for a while sends a message to the ranks that it waits for. While they
+//! wait themselves, they forward it to the ranks that they wait for. If a rank receives its own
+//! message, there is a deadlock. Each rank on the cycle has confirmed that it has not reached the
+//! call in which its predecessor waits. It never will, because it waits itself.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::collective::absence::GRACE;
 
-/// Where a rank waits, as others hear it.
+/// A message about a rank that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stuck {
-    /// The rank that asks, and how often it did.
+    /// The rank that started the search, and the number of its search.
     pub(super) first: u64,
     pub(super) turn: u64,
     /// The call that the sender waits in.
@@ -21,23 +21,24 @@ pub(super) struct Stuck {
     pub(super) number: u64,
 }
 
-/// What a rank knows of such circles.
+/// The state of a rank in the search for deadlocks.
 #[derive(Debug, Default)]
 pub(super) struct Circle {
-    /// Of each group, how many calls this rank came to.
+    /// Per group: the number of calls that this rank has reached.
     numbers: HashMap<u64, u64>,
-    /// The call that it waits in, and for whom, where it has for a while.
+    /// Group and number of the call that it waits in, and the ranks that it waits for. Set once it
+    /// has waited for a while.
     place: Option<(u64, u64, Vec<usize>)>,
-    /// What it has passed on from there.
+    /// The searches that it has forwarded during this wait, by `first` and `turn`.
     passed_on: HashSet<(u64, u64)>,
     turn: u64,
-    /// For how long it waited when it asked last.
+    /// The duration of the wait at its latest search.
     asked: Duration,
     is_closed: bool,
 }
 
 impl Circle {
-    /// This rank comes to the next call of a group. Gives its number.
+    /// Counts the next call of a group, and returns its number.
     pub(super) fn come(&mut self, group: u64) -> u64 {
         let number = self.numbers.entry(group).or_default();
         *number += 1;
@@ -48,24 +49,24 @@ impl Circle {
         self.numbers.remove(&group);
     }
 
-    /// It waits no longer.
+    /// Ends the wait.
     pub(super) fn go_on(&mut self) {
         self.place = None;
         self.passed_on.clear();
         self.asked = Duration::ZERO;
     }
 
-    /// Whether it waits in a circle.
+    /// Returns true if this rank waits in a deadlock.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Whether it is time to ask those that this rank waits for.
+    /// Returns true if it is time for another search, after a wait of `waited`.
     pub(super) fn asks_after(&self, waited: Duration) -> bool {
         waited >= self.asked + GRACE
     }
 
-    /// What this rank tells those that it waits for in a call.
+    /// Starts a search, and returns the message for the ranks that this rank waits for in a call.
     pub(super) fn ask(
         &mut self,
         own: usize,
@@ -85,7 +86,8 @@ impl Circle {
         }
     }
 
-    /// Hears of a wait for this rank. Gives what it passes on, and to whom.
+    /// Handles a message about a rank that waits for this one. Returns the message to forward, and
+    /// its receivers.
     pub(super) fn hear(&mut self, own: usize, stuck: Stuck) -> Option<(Stuck, Vec<usize>)> {
         let (group, number, missing) = self.place.as_ref()?;
         let has_come = self.numbers.get(&stuck.group);
@@ -112,7 +114,7 @@ impl Circle {
 mod tests {
     use super::*;
 
-    /// Each of three ranks waits for the next one, in the group of that number.
+    /// Each of three ranks waits for the next one, in the group with its own number.
     fn waiting(come: &[(usize, u64)]) -> (Vec<Circle>, Stuck) {
         let mut ranks: Vec<Circle> = (0..3).map(|_| Circle::default()).collect();
         for (rank, group) in come {
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn who_has_come_is_not_waited_for() {
-        // Rank 2 has come to the call of rank 1, which does not know it yet.
+        // Rank 2 has reached the call of rank 1, which does not know it yet.
         let (mut ranks, stuck) = waiting(&[(2, 1)]);
         let (stuck, _) = ranks[1].hear(1, stuck).unwrap();
         assert_eq!(ranks[2].hear(2, stuck), None);

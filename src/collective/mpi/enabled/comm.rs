@@ -1,4 +1,4 @@
-//! MPI's calls on the communicator of a world, each of them checked.
+//! MPI calls on the communicator of a world, with checks of their error codes.
 
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
@@ -8,25 +8,25 @@ use mpi::ffi;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What kind of message it is. Between two ranks, messages of a kind arrive in the order in which
-/// they were sent.
+/// The kind of a message. Between two ranks, messages of one kind arrive in the order in which they
+/// were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// That a rank takes part no longer.
+    /// A control message, such as that a rank has failed.
     News,
-    /// What a member of a group comes to.
+    /// The header of a collective call.
     Head,
-    /// What members give each other, piece by piece.
+    /// The inputs of a call, in pieces.
     Given,
-    /// What they reduced, likewise.
+    /// The results of a reduction, in pieces.
     Reduced,
-    /// What was sent, or the beginning of that.
+    /// The header of a message of `send`, with the data if it is small.
     Letter,
-    /// The rest, piece by piece.
+    /// The data of a large message, in pieces.
     Body,
 }
 
-/// A communicator of all ranks that nothing else sends on.
+/// A communicator of all ranks that only this library sends on.
 #[derive(Debug)]
 pub(super) struct Comm {
     raw: ffi::MPI_Comm,
@@ -34,14 +34,14 @@ pub(super) struct Comm {
     size: usize,
 }
 
-// SAFETY: it is a handle, which any thread may use: MPI was asked for threads that take turns, and
-// they do: one of a rank has it at a time.
+// SAFETY: it is a handle, which any thread may use: MPI was initialised for calls that threads make
+// one at a time, and they do: one thread of a rank has the handle at a time.
 unsafe impl Send for Comm {}
 
 /// A message in flight.
 ///
-/// Dropped, it is in flight nevertheless: who has its memory keeps that until `arrived` says so, or
-/// for good.
+/// It remains in flight when this drops. Its memory must stay valid until `arrived` returns that it
+/// is done, or for ever.
 #[derive(Debug)]
 pub(super) struct Request {
     raw: ffi::MPI_Request,
@@ -52,11 +52,13 @@ pub(super) struct Request {
 unsafe impl Send for Request {}
 
 impl Comm {
-    /// A duplicate of the communicator of all, whose errors are returned. All ranks call it.
+    /// Duplicates the communicator of all ranks, with errors returned to the caller. All ranks must
+    /// call this.
     pub(super) fn duplicate_world() -> Result<Self> {
         let mut raw = MaybeUninit::uninit();
         let (mut rank, mut size) = (0, 0);
-        // SAFETY: MPI is initialised, as the caller has seen to; the places are this function's.
+        // SAFETY: MPI is initialised, as the caller guarantees; the pointers are to variables of
+        // this function.
         unsafe {
             let code = ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, raw.as_mut_ptr());
             check("MPI_Comm_dup", code)?;
@@ -81,11 +83,12 @@ impl Comm {
         self.size
     }
 
-    /// Begins to send.
+    /// Starts a send.
     ///
     /// # Safety
     ///
-    /// So many bytes are readable and do not change until MPI is through with them.
+    /// The memory has `bytes` bytes that are readable and do not change until MPI has finished with
+    /// them.
     pub(super) unsafe fn send(
         &self,
         tag: Tag,
@@ -93,7 +96,7 @@ impl Comm {
         (memory, bytes): (*const u8, usize),
     ) -> Result<Request> {
         let mut raw = MaybeUninit::uninit();
-        // SAFETY: by this function's contract; `raw` is written where it succeeds.
+        // SAFETY: by this function's contract; `raw` is written on success.
         unsafe {
             let code = ffi::MPI_Isend(
                 memory.cast(),
@@ -112,11 +115,12 @@ impl Comm {
         }
     }
 
-    /// Begins to receive so many bytes at most.
+    /// Starts a receive of at most `bytes` bytes.
     ///
     /// # Safety
     ///
-    /// They are writable, and used by nothing else until MPI is through with them.
+    /// The memory has `bytes` bytes that are writable, and used by nothing else until MPI has
+    /// finished with them.
     pub(super) unsafe fn receive(
         &self,
         tag: Tag,
@@ -124,7 +128,7 @@ impl Comm {
         (memory, bytes): (*mut u8, usize),
     ) -> Result<Request> {
         let mut raw = MaybeUninit::uninit();
-        // SAFETY: by this function's contract; `raw` is written where it succeeds.
+        // SAFETY: by this function's contract; `raw` is written on success.
         unsafe {
             let code = ffi::MPI_Irecv(
                 memory.cast(),
@@ -143,10 +147,11 @@ impl Comm {
         }
     }
 
-    /// A message of the kind that nobody has received: from whom, and of how many bytes.
+    /// Returns the sender and the length in bytes of a pending message of that kind, if any.
     pub(super) fn probe(&self, tag: Tag) -> Result<Option<(usize, usize)>> {
         let (mut is_there, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-        // SAFETY: the places are this function's; the status is written where there is a message.
+        // SAFETY: the pointers are to variables of this function; the status is written if there is
+        // a message.
         unsafe {
             let code = ffi::MPI_Iprobe(
                 ffi::RSMPI_ANY_SOURCE,
@@ -166,12 +171,12 @@ impl Comm {
 }
 
 impl Request {
-    /// Looks whether it has arrived, and lets MPI go on with everything. Gives how many bytes were
-    /// received.
+    /// Returns the number of bytes received if the message is done, else `None`. Also lets MPI make
+    /// progress on all messages.
     pub(super) fn arrived(&mut self) -> Result<Option<usize>> {
         let (mut is_done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-        // SAFETY: the request is one that MPI gave, or null, which it accepts; a status is written
-        // where it is done.
+        // SAFETY: the request is one that MPI returned, or null, which it accepts; the status is
+        // written if the request is done.
         unsafe {
             let code = ffi::MPI_Test(&mut self.raw, &mut is_done, status.as_mut_ptr());
             check("MPI_Test", code)?;
@@ -183,14 +188,14 @@ impl Request {
         }
     }
 
-    /// Takes it back, if that can be done. Answers whether MPI is through with its memory for
-    /// certain.
+    /// Cancels the message, if possible. Returns true if MPI has certainly finished with its
+    /// memory.
     pub(super) fn take_back(&mut self) -> bool {
-        /// What was cancelled is done as soon as MPI looks.
+        /// A cancelled receive is done as soon as MPI makes progress.
         const LOOKS: usize = 100;
         if self.receives && !self.is_null() {
-            // SAFETY: the request is one that MPI gave, and not done. Whether this succeeds, the
-            // looks below tell.
+            // SAFETY: the request is one that MPI returned, and is not done. The checks below find
+            // out whether the cancellation succeeds.
             unsafe { ffi::MPI_Cancel(&mut self.raw) };
         }
         for _ in 0..LOOKS {
@@ -202,15 +207,16 @@ impl Request {
         false
     }
 
-    /// MPI takes away the request of what is done.
+    /// Returns true if the message is done: MPI then sets its request to null.
     fn is_null(&self) -> bool {
         // SAFETY: a constant of the library.
         self.raw == unsafe { ffi::RSMPI_REQUEST_NULL }
     }
 }
 
-/// Looks at many messages in one call: each call lets MPI go on with everything, and may give away
-/// the core. Gives the places of those that are done, and how many bytes were received.
+/// Tests many messages in one call, because each call lets MPI make progress on all messages and
+/// may yield the core. Returns the indices of those that are done, with the number of bytes
+/// received.
 pub(super) fn arrived_of<'a>(
     requests: impl Iterator<Item = &'a mut Request>,
 ) -> Result<Vec<(usize, usize)>> {
@@ -222,8 +228,8 @@ pub(super) fn arrived_of<'a>(
     let mut places: Vec<c_int> = vec![0; raw.len()];
     let mut statuses = vec![MaybeUninit::<ffi::MPI_Status>::zeroed(); raw.len()];
     let mut done = 0;
-    // SAFETY: the requests are those that MPI gave, or null, which it passes over; the other places
-    // are this function's, as many.
+    // SAFETY: the requests are those that MPI returned, or null, which it ignores; the other
+    // pointers are to vectors of this function, which are as long.
     let code = unsafe {
         ffi::MPI_Testsome(
             raw.len() as c_int,
@@ -238,20 +244,21 @@ pub(super) fn arrived_of<'a>(
     }
     if code == ffi::MPI_ERR_IN_STATUS as c_int {
         for status in &statuses {
-            // SAFETY: zeroed, and written by MPI, a status is a plain structure of numbers.
+            // SAFETY: the status was zeroed, and maybe written by MPI; it is a plain structure of
+            // numbers.
             let status = unsafe { status.assume_init_ref() };
             check("MPI_Testsome", status.MPI_ERROR)?;
         }
     }
     check("MPI_Testsome", code)?;
-    // Negative where all were null.
+    // Negative if all requests were null.
     let done = usize::try_from(done).unwrap_or(0).min(places.len());
     let arrived = places[..done].iter().zip(&statuses);
     arrived
         .map(|(place, status)| {
             let place = *place as usize;
             let bytes = match requests[place].receives {
-                // SAFETY: MPI has written the statuses of those that are done.
+                // SAFETY: MPI has written the statuses of the messages that are done.
                 true => unsafe { bytes_of(status.assume_init_ref()) }?,
                 false => 0,
             };
@@ -260,7 +267,7 @@ pub(super) fn arrived_of<'a>(
         .collect()
 }
 
-/// How MPI counts bytes.
+/// Converts a length to MPI's type.
 fn count(bytes: usize) -> Result<c_int> {
     bytes.try_into().map_err(|_| {
         let text = format!("{bytes} bytes are more than one message of MPI has");
@@ -276,11 +283,11 @@ unsafe fn bytes_of(status: &ffi::MPI_Status) -> Result<usize> {
     // SAFETY: by this function's contract.
     let code = unsafe { ffi::MPI_Get_count(status, ffi::RSMPI_UINT8_T, &mut bytes) };
     check("MPI_Get_count", code)?;
-    // What was cancelled has none.
+    // Negative for a cancelled message, which has no bytes.
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
-/// MPI's error of a call, as one of this crate.
+/// Converts MPI's error code of a call to an error of this crate.
 pub(super) fn check(call: &str, code: c_int) -> Result<()> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
@@ -288,7 +295,7 @@ pub(super) fn check(call: &str, code: c_int) -> Result<()> {
     let mut text = [0_u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut length = 0;
     let place: *mut c_char = ptr::from_mut(&mut text).cast();
-    // SAFETY: the text has the room that MPI asks for.
+    // SAFETY: the buffer has the length that MPI requires.
     unsafe { ffi::MPI_Error_string(code, place, &mut length) };
     let length = usize::try_from(length).unwrap_or(0).min(text.len());
     let text = String::from_utf8_lossy(&text[..length]);

@@ -1,5 +1,4 @@
-//! Whether the MPI library takes memory of CUDA devices, as it says by the function that Open MPI
-//! and MPICH have for it.
+//! CUDA-awareness of the MPI library, as reported by a function that Open MPI and MPICH both have.
 
 #[cfg(all(unix, feature = "cuda"))]
 pub(super) fn knows_cuda() -> bool {
@@ -8,8 +7,8 @@ pub(super) fn knows_cuda() -> bool {
     use libloading::os::unix::Library;
 
     let program = Library::this();
-    // SAFETY: the name is that of an extension of MPI's, whose type this is in both libraries; it
-    // may be called once MPI is initialised.
+    // SAFETY: the name is of an extension of MPI, which has this type in both libraries; it may be
+    // called once MPI is initialised.
     unsafe {
         let query = program.get::<unsafe extern "C" fn() -> c_int>(b"MPIX_Query_cuda_support\0");
         query.is_ok_and(|query| query() == 1)

@@ -1,5 +1,5 @@
-//! The end of a rank: it takes leave of the others, so that MPI can be finalised, or is ended with
-//! all of them.
+//! The end of a rank: it signs off from the others, so that MPI can be finalised, or all of them
+//! are aborted.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -11,26 +11,26 @@ use super::peers::{News, rest};
 use crate::error::Result;
 use crate::sync::plain::{Condvar, Mutex};
 
-/// How a rank's thread came to its end, told to the thread that ends the process.
+/// The outcome of a rank's thread, for the thread that ends the process.
 #[derive(Debug)]
 pub(super) struct Ending {
-    /// Whether the library initialised MPI, and so finalises it.
+    /// True if the library initialised MPI, and must finalise it.
     is_ours: bool,
     end: Mutex<Option<Result<End>>>,
     changed: Condvar,
 }
 
-/// What is left to do.
+/// The step that remains at exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Finalise,
-    /// Nothing: somebody else does or did.
+    /// Nothing: MPI is or was finalised elsewhere.
     Leave,
-    /// Other processes do not end by themselves.
+    /// Abort, because other processes do not end by themselves.
     Abort,
 }
 
-/// So long a rank that failed waits for the others to end.
+/// The time that a failed rank waits for the others to end.
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(2);
 
 impl Ending {
@@ -42,18 +42,18 @@ impl Ending {
         }
     }
 
-    /// Whether the program has finalised MPI.
+    /// Returns true if the program has finalised MPI.
     pub(super) fn is_over(&self) -> bool {
         !self.is_ours && is_finalised()
     }
 
-    /// Tells, once.
+    /// Sets the outcome, unless it is set.
     pub(super) fn tell(&self, end: Result<End>) {
         self.end.lock().get_or_insert(end);
         self.changed.notify_all();
     }
 
-    /// Waits until it is told.
+    /// Waits until the outcome is set.
     pub(super) fn wait(&self) -> Result<End> {
         let mut end = self.end.lock();
         loop {
@@ -67,14 +67,14 @@ impl Ending {
 
 pub(super) fn is_finalised() -> bool {
     let mut is_finalised: c_int = 0;
-    // SAFETY: MPI allows it at any time; the place is this function's.
+    // SAFETY: MPI allows this call at any time; the pointer is to a variable of this function.
     unsafe { ffi::MPI_Finalized(&mut is_finalised) };
     is_finalised != 0
 }
 
 impl MpiEngine {
-    /// Tells the others that this process ends, and waits until theirs do: who finalises MPI waits
-    /// for them without hearing of any failure.
+    /// Announces that this process ends, and waits until all others end. `MPI_Finalize` would wait
+    /// for them, too, but could not receive a message about a failure.
     pub(super) fn take_leave(&mut self) -> Result<End> {
         if self.ending.is_over() {
             return Ok(End::Leave);
@@ -89,7 +89,7 @@ impl MpiEngine {
             let all_end = self.peers.all_end(self.comm.rank());
             let waited = began.elapsed();
             let end = match self.ending.is_ours {
-                // Nobody receives letters any more.
+                // No rank receives messages any more.
                 true if all_end && (is_told || waited >= LAST_WAIT) => Some(End::Finalise),
                 true if self.broken.is_some() && waited >= LAST_WAIT => Some(End::Abort),
                 false if is_told && self.letters.are_all_out() => Some(End::Leave),

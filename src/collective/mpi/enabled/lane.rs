@@ -1,21 +1,22 @@
-//! Memory that goes to another rank, or comes from one, piece by piece.
+//! Transfer of memory to or from another rank, in pieces.
 
 use std::collections::VecDeque;
 
 use super::comm::{Comm, Request, Tag, arrived_of};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Pieces of a lane that are in flight at once: one, and the one that follows without a wait.
+/// Pieces of a lane in flight at once: the current one, and the next, so that it starts without
+/// delay.
 pub(super) const WINDOW: usize = 2;
 
-/// Which way.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Out,
     In,
 }
 
-/// A row of bytes between this rank and another, in pieces of one length, which both ranks know.
+/// A transfer of bytes between this rank and another, in pieces of a length that both ranks know.
 ///
 /// Invariant: done ≤ begun ≤ ready ≤ bytes, and `flight` has the pieces from done to begun, in
 /// order.
@@ -25,11 +26,11 @@ pub(super) struct Lane {
     tag: Tag,
     way: Way,
     memory: *mut u8,
-    /// After so many bytes the memory begins again.
+    /// The length of the memory, as a ring: byte `i` of the transfer is at `i % wrap`.
     wrap: usize,
     bytes: usize,
     piece: usize,
-    /// Up to where pieces may be begun.
+    /// The position up to which pieces may be started.
     pub(super) ready: usize,
     begun: usize,
     done: usize,
@@ -41,11 +42,11 @@ pub(super) struct Lane {
 struct Piece {
     request: Request,
     length: usize,
-    /// How many bytes came, as soon as it is done; of a piece that goes out, none.
+    /// The number of bytes received, once the piece is done; 0 for a sent piece.
     arrived: Option<usize>,
 }
 
-/// What a lane carries.
+/// The memory and the lengths of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) memory: *mut u8,
@@ -55,13 +56,14 @@ pub(super) struct Load {
 }
 
 impl Lane {
-    /// A lane of which nothing is ready.
+    /// Creates a lane of which nothing is ready.
     ///
     /// # Safety
     ///
-    /// The memory, of `bytes` bytes, or of `wrap` where that is less, is readable, and writable
-    /// where it comes in. From when a piece is ready until it is done, nothing else changes it, nor
-    /// uses it where it comes in. It stays until all is done or taken back.
+    /// The memory has `bytes` bytes, or `wrap` if that is less. It is readable, and for a receiving
+    /// lane also writable. While a piece is ready and not done, nothing else writes to its memory;
+    /// for a receiving lane, nothing else reads it either. The memory stays valid until all pieces
+    /// are done or cancelled.
     pub(super) unsafe fn new(peer: usize, (tag, way): (Tag, Way), load: Load) -> Self {
         let Load {
             memory,
@@ -84,13 +86,13 @@ impl Lane {
         }
     }
 
-    /// The same lane, of which all is ready.
+    /// Marks the whole lane as ready.
     pub(super) fn all_ready(mut self) -> Self {
         self.ready = self.bytes;
         self
     }
 
-    /// How many bytes, from the first on, have come or gone.
+    /// Returns the number of bytes, from the first on, that have been transferred.
     pub(super) fn done(&self) -> usize {
         self.done
     }
@@ -99,7 +101,7 @@ impl Lane {
         self.done == self.bytes
     }
 
-    /// Whether this rank gives by it what others reduce.
+    /// Returns true if the lane sends this rank's input.
     pub(super) fn gives(&self) -> bool {
         self.way == Way::Out && self.tag == Tag::Given
     }
@@ -108,8 +110,8 @@ impl Lane {
         self.bytes
     }
 
-    /// Begins what is ready of all lanes, and looks what is done. Answers whether there was any of
-    /// it.
+    /// Starts the ready pieces of all lanes, and tests those in flight. Returns true if any was
+    /// started or is done.
     pub(super) fn turn(lanes: &mut [Self], comm: &Comm) -> Result<bool> {
         let mut has_moved = false;
         for lane in lanes.iter_mut() {
@@ -131,7 +133,7 @@ impl Lane {
         Ok(true)
     }
 
-    /// Counts the pieces that are done, and none that comes after one that is not.
+    /// Counts the leading pieces that are done. A piece after one that is in flight does not count.
     fn take_in(&mut self) -> Result<()> {
         while let Some(piece) = self.flight.front() {
             let Some(arrived) = piece.arrived else {
@@ -153,8 +155,8 @@ impl Lane {
             if self.begun + length > self.ready {
                 break;
             }
-            // SAFETY: the place lies in the memory, and by the contract of `new` it is this lane's
-            // while the piece is in flight.
+            // SAFETY: the address is inside of the memory; by the contract of `new`, this lane
+            // alone uses it while the piece is in flight.
             let request = unsafe {
                 let place = self.memory.add(self.begun % self.wrap);
                 match self.way {
@@ -172,7 +174,7 @@ impl Lane {
         Ok(self.begun > before)
     }
 
-    /// Takes back what is in flight. Answers whether MPI is through with the memory for certain.
+    /// Cancels the pieces in flight. Returns true if MPI has certainly finished with the memory.
     pub(super) fn take_back(&mut self) -> bool {
         self.ready = self.begun;
         self.flight.retain_mut(|piece| !piece.request.take_back());

@@ -1,4 +1,4 @@
-//! What one rank sends to another: copied, and on its way while the rank does other things.
+//! Point-to-point messages. The data is copied, and sent while the rank does other work.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,15 +14,15 @@ use crate::collective::head::{HEAD, Head};
 use crate::device::host_streams::HostFailure;
 use crate::error::Result;
 
-/// The letters of a rank that are on their way, and those that came before it asked for them.
+/// The messages of a rank that are being sent, and those that arrived before their receive.
 #[derive(Debug, Default)]
 pub(super) struct Letters {
     outgoing: Vec<Outgoing>,
-    /// By group, and by the sender's number in the world.
+    /// By group, and by the sender's world rank.
     arrived: HashMap<(u64, usize), VecDeque<Letter>>,
 }
 
-/// A letter, and the messages that carry it.
+/// A message that is being sent, and its MPI requests.
 #[derive(Debug)]
 struct Outgoing {
     flight: Vec<Request>,
@@ -42,12 +42,12 @@ fn words(bytes: usize) -> Vec<u64> {
 }
 
 impl Letters {
-    /// Whether nothing is on its way.
+    /// Returns true if no message is being sent.
     pub(super) fn are_all_out(&self) -> bool {
         self.outgoing.is_empty()
     }
 
-    /// Forgets the letters that have gone out.
+    /// Removes the messages that have been sent.
     pub(super) fn reap(&mut self) -> Result<()> {
         let mut failure = None;
         self.outgoing.retain_mut(|letter| {
@@ -63,29 +63,29 @@ impl Letters {
         failure.map_or(Ok(()), Err)
     }
 
-    /// The rank has the group no longer.
+    /// Removes the messages of a group that this rank has dropped.
     pub(super) fn forget(&mut self, group: u64) {
         self.arrived.retain(|(own, _), _| *own != group);
     }
 
-    /// What MPI may still read is nobody's memory any more.
+    /// Leaks the messages that MPI may still read.
     pub(super) fn abandon(&mut self) {
         std::mem::forget(std::mem::take(&mut self.outgoing));
     }
 }
 
 impl Outgoing {
-    /// Begins all messages: those of one letter precede those of the next.
+    /// Starts all sends of this message, before the next message starts any.
     fn begin(&mut self, comm: &Comm, to: usize, bytes: usize) -> Result<()> {
         let first = self.words.as_ptr().cast::<u8>();
         let along = if bytes <= INLINE { bytes } else { 0 };
-        // SAFETY: the words are the letter's, which is kept until all requests are done.
+        // SAFETY: the words belong to this message, which lives until all requests are done.
         let head = unsafe { comm.send(Tag::Letter, to, (first, HEAD_BYTES + along)) }?;
         self.flight.push(head);
         for start in (along..bytes).step_by(PIECE) {
             let length = PIECE.min(bytes - start);
             let place = first.wrapping_add(HEAD_BYTES + start);
-            // SAFETY: as before.
+            // SAFETY: the words belong to this message, which lives until all requests are done.
             self.flight
                 .push(unsafe { comm.send(Tag::Body, to, (place, length)) }?);
         }
@@ -112,20 +112,20 @@ impl MpiEngine {
             words: words(HEAD_BYTES + bytes),
         };
         letter.words[..HEAD].copy_from_slice(&head.words());
-        // SAFETY: the source has as many bytes as the call says, and so has the letter after its
-        // head.
+        // SAFETY: the source has as many bytes as the call says, and so has the message after its
+        // header.
         unsafe {
             let data = letter.words[HEAD..].as_mut_ptr().cast::<u8>();
             data.copy_from_nonoverlapping(memory.source, bytes);
         }
         let outcome = letter.begin(&self.comm, to, bytes);
-        // Also where it failed midway: what is in flight keeps its memory.
+        // Also after an error midway, because requests in flight still use its memory.
         self.letters.outgoing.push(letter);
         outcome
     }
 
-    /// Receives the next letter of a member. Gives whether it is what was to come; another one is
-    /// lost.
+    /// Receives the next message of a member. The inner result is an error if its type or shape
+    /// differs from the call; the message is then lost.
     ///
     /// # Safety
     ///
@@ -133,7 +133,7 @@ impl MpiEngine {
     ///
     /// # Errors
     ///
-    /// None came.
+    /// If no message arrives.
     pub(super) unsafe fn receive(
         &mut self,
         work: &Work,
@@ -153,8 +153,8 @@ impl MpiEngine {
             let is_expected = head.group == group && work.call.check_received(&call, from).is_ok();
             if is_expected && bytes > INLINE {
                 let place = memory.target;
-                // SAFETY: by this function's contract: the target has as many bytes as the call
-                // says, which are the letter's.
+                // SAFETY: by this function's contract, the target has as many bytes as the call
+                // says, which are as many as the message has.
                 unsafe { self.receive_body(work, from, (place, bytes)) }?;
                 return Ok(Ok(()));
             }
@@ -162,8 +162,8 @@ impl MpiEngine {
             if bytes > INLINE {
                 letter.words = words(bytes);
                 let place = letter.words.as_mut_ptr().cast();
-                // SAFETY: the words are the letter's, which is kept for good where something may
-                // still write to it.
+                // SAFETY: the words belong to the message, which is leaked if MPI may still write
+                // to it.
                 let outcome = unsafe { self.receive_body(work, from, (place, bytes)) };
                 if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
                     std::mem::forget(letter);
@@ -180,11 +180,11 @@ impl MpiEngine {
         }
     }
 
-    /// The head of the next letter of a rank of the world, and what came along.
+    /// Receives the header of the next message of a world rank, and the data that is sent with it.
     fn receive_head(&mut self, work: &Work, from: usize) -> Result<(Head, Vec<u64>)> {
         let mut room = words(HEAD_BYTES + INLINE);
         let place = (room.as_mut_ptr().cast(), HEAD_BYTES + INLINE);
-        // SAFETY: the room is kept until the request is done or taken back, or for good.
+        // SAFETY: the buffer lives until the request is done or cancelled; otherwise, it is leaked.
         let mut request = unsafe { self.comm.receive(Tag::Letter, from, place) }?;
         let mut waiting = Waiting::new(work, Awaited::Letter);
         let arrived = loop {
@@ -214,8 +214,8 @@ impl MpiEngine {
 
     /// # Safety
     ///
-    /// The place has so many bytes, which nothing else uses until this returns, and for good where
-    /// the failure keeps them.
+    /// The memory has `bytes` bytes, which nothing else uses until this returns, or ever if the
+    /// failure keeps the memory.
     unsafe fn receive_body(
         &mut self,
         work: &Work,
@@ -235,7 +235,7 @@ impl MpiEngine {
 }
 
 impl Letter {
-    /// Writes it where it is to come, if it is what was to come.
+    /// Copies the data to the target of the call, if type and shape agree.
     ///
     /// # Safety
     ///
@@ -243,7 +243,7 @@ impl Letter {
     unsafe fn deliver(&self, work: &Work, memory: Memory, from: usize) -> Result<()> {
         work.call.check_received(&self.call, from)?;
         let data = self.words.as_ptr().cast();
-        // SAFETY: the target has as many bytes as the call says, which are those of the letter, as
+        // SAFETY: the target has as many bytes as the call says, and so has the message, as
         // checked.
         unsafe {
             memory
@@ -254,7 +254,7 @@ impl Letter {
     }
 }
 
-/// The failure of what had memory of its own alone.
+/// Converts the failure of a receive into a buffer of its own: the caller's memory is not in use.
 fn without_memory(outcome: Result<(), HostFailure>) -> HostFailure {
     HostFailure {
         keeps_memory: false,

@@ -1,8 +1,9 @@
 //! Ranks that are processes, over the MPI library that the program was built with.
 //!
 //! Architecture invariant: one thread of a process at a time, which has the engine, makes calls of
-//! MPI from the beginning of the world to its end, and none of them waits. A wait is a loop that
-//! lets MPI go on, hears of ranks that are gone, and has a deadline.
+//! MPI from the beginning of the world to its end, and none of these calls blocks. A wait is a loop
+//! that lets MPI make progress, receives control messages about ranks that are gone, and has a
+//! deadline.
 
 mod circle;
 mod comm;
@@ -38,14 +39,14 @@ struct MpiEngine {
     comm: Comm,
     peers: Peers,
     letters: Letters,
-    /// What members tell each other as they come.
+    /// Buffers of the headers that members exchange at the start of a call.
     rooms: Rooms,
-    /// What others give for a reduction, kept from one to the next.
+    /// Scratch memory for the inputs of other ranks in a reduction, reused between calls.
     ring: Vec<u64>,
-    /// Why it takes part in nothing any more.
+    /// The error after which this rank takes part in nothing more.
     broken: Option<Error>,
     ending: Arc<Ending>,
-    /// Whether the library takes memory of CUDA devices.
+    /// True if the library is CUDA-aware.
     knows_cuda: bool,
 }
 
@@ -63,7 +64,8 @@ impl MpiEngine {
         }
     }
 
-    /// All members do their part, once they agree.
+    /// Executes a collective call: waits for all members, checks that they agree, and does this
+    /// rank's part.
     ///
     /// # Safety
     ///
@@ -83,7 +85,7 @@ impl MpiEngine {
                 return failed(asker, error);
             }
         };
-        // SAFETY: by this function's contract; all members have come with this call.
+        // SAFETY: by this function's contract; all members are in this call.
         let outcome = unsafe {
             match work.call.operation {
                 Operation::AllReduce(reduce)
@@ -96,12 +98,12 @@ impl MpiEngine {
         outcome.inspect_err(|failure| self.fail(&failure.error))
     }
 
-    /// Carries all lanes. After each turn, `step` makes more of them ready, and answers whether it
-    /// did anything.
+    /// Runs all lanes to their end. In each iteration, `step` may mark more pieces as ready; it
+    /// returns true if it did any work.
     ///
     /// # Errors
     ///
-    /// Where MPI may not be through with the memory of a lane, the failure keeps it.
+    /// If MPI may still use the memory of a lane, the failure keeps it.
     fn carry(
         &mut self,
         work: &Work,
@@ -177,7 +179,8 @@ impl Engine for MpiEngine {
         told(asker, outcome)
     }
 
-    /// What goes from rank to rank as it is, and not along with the heads, which the host reads.
+    /// Returns true for data that is sent unchanged. Data that is reduced, or small enough to be
+    /// sent with the header, must be in host memory, because the host reads it.
     fn takes_device_memory(&self, work: &Work) -> bool {
         let bytes = match work.call.operation {
             Operation::Broadcast(_) | Operation::AllGather => work.call.bytes(),
@@ -193,7 +196,7 @@ impl Engine for MpiEngine {
         }
         self.broken = Some(error.clone());
         let news = News::Broke(error.to_string());
-        // Who cannot be told hears nothing of this rank any more, and gives up in time.
+        // A rank that cannot be notified times out.
         let _ = self.peers.tell(&self.comm, 0..self.comm.size(), &news);
     }
 
@@ -204,19 +207,19 @@ impl Engine for MpiEngine {
             return;
         }
         let ranks = members.ranks.iter().copied();
-        // Who cannot be told gives up in time.
+        // A rank that cannot be notified times out.
         let _ = self
             .peers
             .tell(&self.comm, ranks, &News::Dropped(members.group));
     }
 
     fn go_on(&mut self) -> Option<Duration> {
-        /// A receiver waits for so long between two pieces.
+        /// A receiver may wait this long between two pieces.
         const PAUSE: Duration = Duration::from_micros(50);
         if self.letters.are_all_out() || self.ending.is_over() {
             return None;
         }
-        // An error shows again at the end.
+        // An error recurs at the end, where it is reported.
         let _ = self.letters.reap();
         Some(PAUSE)
     }
@@ -229,14 +232,15 @@ impl Engine for MpiEngine {
 
 impl Drop for MpiEngine {
     fn drop(&mut self) {
-        // A panic came before `close`.
+        // Has an effect only after a panic before `close`.
         self.ending.tell(Err(is_over("the end")));
         self.peers.abandon();
         self.letters.abandon();
     }
 }
 
-/// Whoever asked hears it, unless the memory is not its own any more: then who waits for that.
+/// Reports a failed receive to the caller, unless MPI may still use its memory. Then the stream
+/// reports it to the next user of the memory.
 fn fail_receiving(asker: &mut dyn Asker, failure: HostFailure) -> Result<(), HostFailure> {
     match failure.keeps_memory {
         true => Err(failure),

@@ -1,4 +1,4 @@
-//! Data that goes from ranks to ranks as it is.
+//! Collectives that transfer data unchanged.
 
 use super::MpiEngine;
 use super::comm::Tag;
@@ -8,14 +8,14 @@ use crate::collective::call::Operation;
 use crate::collective::engine::{Memory, Work};
 use crate::device::host_streams::HostFailure;
 
-/// Bytes that go at a time: so many that a message costs nothing beside them, so few that a rank
-/// that still gives is not taken for one that does not.
+/// The length of a piece, in bytes: large enough that the cost of a message is negligible, small
+/// enough that a slow transfer still makes progress before the timeout.
 pub(super) const PIECE: usize = 4 << 20;
 
-/// The same where ranks pass on what they get, which they do with whole pieces.
+/// The length of a piece that ranks forward. It is shorter, because ranks forward whole pieces.
 const PASSED_ON: usize = 512 << 10;
 
-/// A load whose memory is as long as it is.
+/// Returns a load whose memory is as long as the transfer, not a ring.
 fn whole(memory: *mut u8, bytes: usize, piece: usize) -> Load {
     Load {
         memory,
@@ -26,7 +26,7 @@ fn whole(memory: *mut u8, bytes: usize, piece: usize) -> Load {
 }
 
 impl MpiEngine {
-    /// Each member gives each other one something.
+    /// Sends one block of data from each member to each other member.
     ///
     /// # Safety
     ///
@@ -40,8 +40,8 @@ impl MpiEngine {
         let bytes = given(work, memory, own).1;
         let taken = |from: usize| memory.target.wrapping_add(from * bytes);
         let mut lanes = Vec::with_capacity(2 * size);
-        // SAFETY: by this function's contract: each place is a part of the target that is one
-        // member's, and the source is another memory.
+        // SAFETY: by this function's contract; each address is in the part of the target that
+        // belongs to one member, and the source is other memory.
         unsafe {
             for step in (1..size).filter(|_| bytes > INLINE) {
                 let (from, to) = ((own + size - step) % size, (own + step) % size);
@@ -56,14 +56,14 @@ impl MpiEngine {
                 taken(from).copy_from_nonoverlapping(self.rooms.data(from), bytes);
             }
         }
-        // In the first turn that follows, while the others give.
+        // Copied in the first iteration, while the others send.
         let own_part = work.call.own_part(own, size);
         let mut own_part = own_part.filter(|(_, _, bytes)| *bytes > 0 && !memory.is_of_device);
         let mut copy_own = |_: &mut [Lane]| {
             let Some((from, to, bytes)) = own_part.take() else {
                 return false;
             };
-            // SAFETY: as before: this rank's own part is nobody else's.
+            // SAFETY: as before; no other member uses this rank's own part.
             unsafe {
                 let (from, to) = (memory.source.add(from), memory.target.add(to));
                 to.copy_from_nonoverlapping(from, bytes);
@@ -73,8 +73,7 @@ impl MpiEngine {
         self.carry(work, &mut lanes, &mut copy_own)
     }
 
-    /// The root gives all others something, along a tree of which each rank has two branches at
-    /// most.
+    /// Broadcasts from the root along a binary tree.
     ///
     /// # Safety
     ///
@@ -89,8 +88,8 @@ impl MpiEngine {
         let (own, size, bytes) = (work.members.own, work.members.size(), work.call.bytes());
         if bytes <= INLINE {
             if own != root {
-                // SAFETY: the target is as long as the call says, and so is what came along, as the
-                // opening checked.
+                // SAFETY: the target is as long as the call says, and so is the data that was sent
+                // with the header, as the opening checked.
                 unsafe {
                     memory
                         .target
@@ -107,8 +106,8 @@ impl MpiEngine {
         };
         let load = whole(data, bytes, PASSED_ON);
         let mut lanes = Vec::with_capacity(3);
-        // SAFETY: by this function's contract; a piece is passed on when it has come, and not
-        // changed any more.
+        // SAFETY: by this function's contract; a piece is forwarded after it has arrived, and does
+        // not change any more.
         unsafe {
             if place > 0 {
                 let from = peer((place - 1) / 2);

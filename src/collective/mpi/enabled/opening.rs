@@ -1,7 +1,7 @@
-//! How members come to a call: each tells each other which it is.
+//! The start of a collective call: each member sends the header of its call to each other one.
 //!
-//! Small data comes along. So a small call takes one message from each rank to each other, and a
-//! large one begins when all ranks have room for it.
+//! Small data is sent with the header. So a small call takes one message between each pair of
+//! ranks, and a large one transfers its data when all ranks have memory for it.
 
 use super::MpiEngine;
 use super::comm::{Request, Tag, arrived_of};
@@ -12,8 +12,7 @@ use crate::collective::engine::{Memory, Work};
 use crate::collective::head::{HEAD, Head};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Data of so many bytes at most comes along with the head: both fit in what MPI libraries send at
-/// once.
+/// The most bytes that are sent with a header. MPI libraries send a message of this length eagerly.
 pub(super) const INLINE: usize = 3584;
 
 /// The words of a message.
@@ -21,7 +20,7 @@ const ROOM: usize = HEAD + INLINE / size_of::<u64>();
 
 const HEAD_BYTES: usize = HEAD * size_of::<u64>();
 
-/// Room for a message from and to each member, kept from one call to the next.
+/// Buffers for one message from and to each member, reused between calls.
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
     words: Vec<u64>,
@@ -37,14 +36,14 @@ impl Rooms {
         self.words[index * ROOM..][..ROOM].as_mut_ptr().cast()
     }
 
-    /// The data that came along from a member, of the call that all members are in; aligned for
-    /// every element.
+    /// Returns the data that a member sent with its header, for the call that all members are in.
+    /// Aligned for every element.
     pub(super) fn data(&self, from: usize) -> *const u8 {
         self.words[from * ROOM + HEAD..].as_ptr().cast()
     }
 }
 
-/// What this rank gives a member: where, and how many bytes.
+/// Returns the address and the length in bytes of this rank's input for a member.
 pub(super) fn given(work: &Work, memory: Memory, to: usize) -> (*const u8, usize) {
     let (call, members) = (&work.call, &work.members);
     let (own, size, bytes) = (members.own, members.size(), call.bytes());
@@ -62,7 +61,8 @@ pub(super) fn given(work: &Work, memory: Memory, to: usize) -> (*const u8, usize
 }
 
 impl MpiEngine {
-    /// Comes to a call, and waits for all members. Gives whether they agree.
+    /// Enters a call, and waits for all members. The inner result is an error if their calls
+    /// differ.
     ///
     /// # Safety
     ///
@@ -70,7 +70,7 @@ impl MpiEngine {
     ///
     /// # Errors
     ///
-    /// A member does not come.
+    /// If a member does not arrive.
     pub(super) unsafe fn open(&mut self, work: &Work, memory: Memory) -> Result<Result<()>> {
         let head = Head {
             group: work.members.group,
@@ -80,8 +80,8 @@ impl MpiEngine {
         let mut rooms = std::mem::take(&mut self.rooms);
         rooms.fit(work.members.size());
         let mut flight = Flight::default();
-        // SAFETY: by this function's contract; the rooms stay until nothing is in flight, or for
-        // good.
+        // SAFETY: by this function's contract; the buffers live until nothing is in flight;
+        // otherwise, they are leaked.
         let calls = unsafe { self.exchange_heads(work, memory, head, &mut rooms, &mut flight) };
         self.peers.circle.go_on();
         if calls.is_err() && !flight.take_back() {
@@ -92,19 +92,21 @@ impl MpiEngine {
         let (calls, looks) = calls?;
         let calls = work.members.ranks.iter().copied().zip(&calls);
         let agreed = work.call.check_same(calls);
-        // A rank that is gone because of what all see here is no news.
+        // If the calls differ, all ranks report that already, and a rank that failed for it adds
+        // nothing.
         if agreed.is_ok() {
             self.peers.check_members(&self.comm, work, looks)?;
         }
         Ok(agreed)
     }
 
-    /// Sends a head to each member, receives one of each, and gives their calls, in the order of
-    /// the group, and how often MPI looked.
+    /// Sends a header to each member, and receives one from each. Returns the members' calls in
+    /// group order, and the number of times that MPI was polled.
     ///
     /// # Safety
     ///
-    /// As for [`open`](Self::open). The rooms stay as they are until nothing is in flight.
+    /// As for [`open`](Self::open). The buffers are neither moved nor used until nothing is in
+    /// flight.
     unsafe fn exchange_heads(
         &mut self,
         work: &Work,
@@ -118,7 +120,7 @@ impl MpiEngine {
         for step in 1..size {
             let from = (own + size - step) % size;
             let place = (rooms.place(from), ROOM * size_of::<u64>());
-            // SAFETY: the room is this message's, until that is done.
+            // SAFETY: this message alone uses the buffer until it is done.
             let request = unsafe { self.comm.receive(Tag::Head, members.ranks[from], place) }?;
             flight.incoming.push((from, request));
         }
@@ -128,8 +130,8 @@ impl MpiEngine {
             let place = rooms.place(size + to);
             let (data, length) = given(work, memory, to);
             let length = if length <= INLINE { length } else { 0 };
-            // SAFETY: the room is this message's, and has `HEAD` words and `INLINE` bytes; the data
-            // is readable by `open`'s contract.
+            // SAFETY: this message alone uses the buffer, which has `HEAD` words and `INLINE`
+            // bytes; the data is readable by `open`'s contract.
             let request = unsafe {
                 place.copy_from_nonoverlapping(words.as_ptr().cast(), HEAD_BYTES);
                 place.add(HEAD_BYTES).copy_from_nonoverlapping(data, length);
@@ -165,12 +167,12 @@ impl MpiEngine {
     }
 }
 
-/// Refuses a message of the same call whose data is not what this rank's call makes of it.
+/// Returns an error if a message of an equal call has data of an unexpected length.
 fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()> {
     if call != work.call {
         return Ok(());
     }
-    // As seen from the other rank.
+    // The length that the other rank computes for this one.
     let length = match call.operation {
         Operation::Broadcast(root) if root == from => call.bytes(),
         Operation::Broadcast(_) => 0,
@@ -192,7 +194,7 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
     Err(Error::new(ErrorKind::Communication, text))
 }
 
-/// The messages of an opening that are in flight, with the members that they are of.
+/// The messages of an opening that are in flight, with their members.
 #[derive(Debug, Default)]
 struct Flight {
     incoming: Vec<(usize, Request)>,
@@ -204,12 +206,12 @@ impl Flight {
         self.incoming.is_empty() && self.outgoing.is_empty()
     }
 
-    /// Lets go of what is done. Answers whether there was anything, and from whom something came,
-    /// and how many bytes.
+    /// Removes the messages that are done. Returns whether there were any, and the senders and
+    /// lengths of those that arrived.
     fn turn(&mut self) -> Result<(bool, Vec<(usize, usize)>)> {
         let all = self.incoming.iter_mut().chain(&mut self.outgoing);
         let mut arrived = arrived_of(all.map(|(_, request)| request))?;
-        // From the last on, so that places stay what they are.
+        // From the last to the first, so that removals do not change the remaining indices.
         arrived.sort_unstable_by_key(|(place, _)| std::cmp::Reverse(*place));
         let (has_moved, count) = (!arrived.is_empty(), self.incoming.len());
         let mut came = Vec::new();
@@ -223,7 +225,8 @@ impl Flight {
         Ok((has_moved, came))
     }
 
-    /// The ranks that have not come, or not received.
+    /// Returns the ranks whose header has not arrived or, if all have, those that have not received
+    /// one.
     fn missing(&self, ranks: &[usize]) -> Vec<usize> {
         let late = match self.incoming.is_empty() {
             true => &self.outgoing,
@@ -234,7 +237,7 @@ impl Flight {
         late
     }
 
-    /// Takes back everything. Answers whether MPI is through with the memory for certain.
+    /// Cancels all messages. Returns true if MPI has certainly finished with the memory.
     fn take_back(&mut self) -> bool {
         let all = self.incoming.iter_mut().chain(&mut self.outgoing);
         all.filter_map(|(_, request)| (!request.take_back()).then_some(()))

@@ -1,4 +1,4 @@
-//! What a rank knows of the others: who takes part no longer, and why.
+//! The status of the other ranks: which of them take part no longer, and why.
 
 use std::collections::{HashMap, HashSet};
 use std::hint::spin_loop;
@@ -11,56 +11,57 @@ use crate::collective::absence::{DROPPED, GRACE, in_two_orders, is_gone, too_lat
 use crate::collective::engine::{Members, Work};
 use crate::error::Result;
 
-/// What this rank has heard of the others, and what it tells them.
+/// The control messages of this rank, and the status of the others that it knows from them.
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// Of each rank of the world, whether it takes part.
+    /// Per rank of the world: its status.
     standing: Vec<Standing>,
-    /// Of each, whether its process is about to end.
+    /// Per rank of the world: true if its process is about to end.
     ending: Vec<bool>,
-    /// Of groups that some members have given up, which.
+    /// Per group that some members have dropped: those members.
     dropped: HashMap<u64, HashSet<usize>>,
-    /// Which calls this rank came to, and whether it ever goes on.
+    /// The number of calls that this rank has reached, and the search for deadlocks.
     pub(super) circle: Circle,
-    /// News that are coming in.
+    /// A control message that is being received.
     incoming: Option<(usize, Request, Box<[u8]>)>,
-    /// News that are going out.
+    /// Control messages that are being sent.
     outgoing: Vec<(Request, Box<[u8]>)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
     Here,
-    /// It has ended, after everything that it was to do.
+    /// It has ended, after all its work.
     Left,
-    /// It failed, with what it was doing.
+    /// It failed, and did not complete its work.
     Broke(String),
 }
 
-/// What ranks tell all others, at any time.
+/// Control messages, which a rank may send to others at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// The rank takes part no longer.
+    /// The rank failed, and takes part in nothing more.
     Broke(String),
     /// Its process is about to end.
     Ends,
-    /// It has the group no longer.
+    /// It has dropped the group.
     Dropped(u64),
-    /// Somebody has waited for a while.
+    /// A rank has waited for a while.
     Stuck(Stuck),
 }
 
-/// Reasons are cut here: so short a message goes out at once.
+/// The maximum length of a reason, so that MPI sends the message eagerly.
 const LONGEST_REASON: usize = 1000;
 
-/// What a rank waits for.
+/// The object of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
-    /// That others come to a call.
+    /// The arrival of the other members in a call.
     Coming,
-    /// What another one sends.
+    /// A message of another rank.
     Letter,
-    /// Data of those that have come. Who ends after that has seen to it that the data arrives.
+    /// Data of ranks that have arrived. A rank that ends after that has ensured that its data
+    /// arrives.
     Data,
 }
 
@@ -71,11 +72,11 @@ pub(super) struct Waiting {
     group: u64,
     timeout: Duration,
     awaited: Awaited,
-    /// When it began; where it waits for data, when something moved last.
+    /// The start of the wait; in a wait for data, the latest progress.
     since: Instant,
-    /// How often nothing has moved since.
+    /// The number of iterations since then without progress.
     turns: u32,
-    /// Whether somebody that it waits for was gone in the last turn.
+    /// True if an awaited rank was gone in the previous iteration.
     suspects: bool,
 }
 
@@ -92,7 +93,7 @@ impl Waiting {
         }
     }
 
-    /// Something of what it waits for has come.
+    /// Records progress.
     pub(super) fn moved(&mut self) {
         if self.turns > 0 {
             if self.awaited == Awaited::Data {
@@ -116,18 +117,18 @@ impl Peers {
         }
     }
 
-    /// Nothing has moved of what `missing` ranks of the world are to give: waits a little.
+    /// Pauses for a moment, because the `missing` ranks of the world have made no progress.
     ///
     /// # Errors
     ///
-    /// One of them is gone, or all of them together take too long.
+    /// If one of them is gone, or if the wait times out.
     pub(super) fn pause(
         &mut self,
         comm: &Comm,
         waiting: &mut Waiting,
         missing: impl FnOnce() -> Vec<usize>,
     ) -> Result<()> {
-        /// Another core answers within these, if it is at it.
+        /// Another core that runs its part responds within this many iterations.
         const SPINS: u32 = 64;
         waiting.turns += 1;
         if waiting.turns < SPINS {
@@ -144,7 +145,8 @@ impl Peers {
                 .iter()
                 .find_map(|rank| Some((*rank, self.absence(*rank, waiting, waited)?)));
             match gone {
-                // What it sent before it went is there by now, and seen in the turn after this.
+                // Everything that it sent before it ended has arrived by now. The next iteration
+                // finds it.
                 Some(_) if !waiting.suspects => {
                     waiting.suspects = true;
                     return Ok(());
@@ -161,7 +163,8 @@ impl Peers {
         Ok(())
     }
 
-    /// Asks whether any of the ranks waits for this one, itself or by others.
+    /// Searches for a deadlock: finds out whether any of the ranks waits for this one, directly or
+    /// through others.
     fn ask_around(
         &mut self,
         comm: &Comm,
@@ -177,7 +180,7 @@ impl Peers {
         self.tell(comm, missing.iter().copied(), &News::Stuck(stuck))
     }
 
-    /// Why a rank never gives what this one waits for.
+    /// Returns the reason why a rank will never satisfy the wait, if there is one.
     fn absence(&self, rank: usize, waiting: &Waiting, waited: Duration) -> Option<&str> {
         match &self.standing[rank] {
             Standing::Broke(reason) => Some(reason),
@@ -191,12 +194,14 @@ impl Peers {
         }
     }
 
-    /// Hears what came in before the members' calls had all come, for which MPI looked so many
-    /// times. A member that failed has not come, whatever it sent before.
+    /// Receives the control messages that were sent before the headers of the last members, after
+    /// an opening that polled MPI `looks` times. A member that failed does not count as arrived,
+    /// whatever it sent before.
     pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, looks: usize) -> Result<()> {
-        /// So many looks without news are the last. MPI may take in a message or two in each; where
-        /// ranks share cores, each gives the core away. What the last look of the opening took in,
-        /// the next one tells, and takes in what the one after that tells.
+        /// Stops after this many polls without a control message. Each poll of MPI may receive only
+        /// one or two messages, and yields the core where ranks share cores. The opening's last
+        /// poll may have received a message that the next poll reports; that poll may receive
+        /// another one for the poll after it.
         const QUIET: usize = 4;
         let mut quiet = looks.min(QUIET - 2);
         while quiet < QUIET {
@@ -210,7 +215,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Why nothing that is sent to a rank is ever received.
+    /// Returns an error if the rank will never receive a message.
     pub(super) fn check_receiver(&mut self, comm: &Comm, rank: usize) -> Result<()> {
         self.listen(comm)?;
         match &self.standing[rank] {
@@ -225,7 +230,7 @@ impl Peers {
         !self.dropped.is_empty() || self.standing.iter().any(is_gone)
     }
 
-    /// Whether the processes of all others are about to end.
+    /// Returns true if the processes of all other ranks are about to end.
     pub(super) fn all_end(&self, own: usize) -> bool {
         let others = self.ending.iter().enumerate();
         others
@@ -233,7 +238,7 @@ impl Peers {
             .all(|(_, ends)| *ends)
     }
 
-    /// Takes in all news that have arrived. Answers whether there were any.
+    /// Receives all control messages that have arrived. Returns true if there were any.
     pub(super) fn listen(&mut self, comm: &Comm) -> Result<bool> {
         let mut has_heard = false;
         loop {
@@ -243,7 +248,7 @@ impl Peers {
                 };
                 let mut room = vec![0; bytes].into_boxed_slice();
                 let place = (room.as_mut_ptr(), bytes);
-                // SAFETY: the room is kept, as it is, until the request is done.
+                // SAFETY: the buffer lives, and is not used, until the request is done.
                 let request = unsafe { comm.receive(Tag::News, from, place) }?;
                 self.incoming = Some((from, request, room));
             }
@@ -282,7 +287,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Tells ranks of the world, but this one.
+    /// Sends a control message to ranks of the world, except this one.
     pub(super) fn tell(
         &mut self,
         comm: &Comm,
@@ -294,14 +299,14 @@ impl Peers {
         for rank in ranks.filter(|rank| *rank != comm.rank()) {
             let text = text.clone();
             let place = (text.as_ptr(), text.len());
-            // SAFETY: the text is kept, as it is, until the request is done.
+            // SAFETY: the text lives, and does not change, until the request is done.
             let request = unsafe { comm.send(Tag::News, rank, place) }?;
             self.outgoing.push((request, text));
         }
         Ok(())
     }
 
-    /// Forgets the news that have gone out. Answers whether all have.
+    /// Removes the control messages that have been sent. Returns true if none is left.
     pub(super) fn reap(&mut self) -> Result<bool> {
         let mut failure = None;
         self.outgoing
@@ -315,7 +320,7 @@ impl Peers {
         failure.map_or(Ok(self.outgoing.is_empty()), Err)
     }
 
-    /// This rank has the group no longer. After the last member, nothing is known of it.
+    /// Records that this rank has dropped the group. When all members have, the record is removed.
     pub(super) fn drop_group(&mut self, members: &Members) {
         self.circle.forget(members.group);
         let own = members.ranks[members.own];
@@ -327,14 +332,14 @@ impl Peers {
         }
     }
 
-    /// What MPI may still read or write is nobody's memory any more.
+    /// Leaks the memory that MPI may still read or write.
     pub(super) fn abandon(&mut self) {
         std::mem::forget(std::mem::take(&mut self.outgoing));
         std::mem::forget(self.incoming.take());
     }
 }
 
-/// Lets others have the core: the longer it has waited, the longer.
+/// Yields or sleeps. The pause grows with the duration of the wait.
 pub(super) fn rest(waited: Duration) {
     const YIELDS: Duration = Duration::from_millis(2);
     const LONGEST: Duration = Duration::from_micros(500);

@@ -1,8 +1,8 @@
-//! Reductions: each member reduces its part of what all give, in the order of the ranks, and gives
-//! away the result.
+//! Reductions: each member reduces its part of all inputs in rank order, and sends the result to
+//! the others.
 //!
-//! Parts are cut into pieces. While one is reduced, the next ones arrive, and the results of those
-//! before are on their way.
+//! Parts are cut into pieces. While one piece is reduced, the next ones arrive, and the results of
+//! earlier ones are sent.
 
 use super::MpiEngine;
 use super::comm::Tag;
@@ -13,32 +13,31 @@ use crate::collective::engine::{Memory, Work};
 use crate::collective::fold::fold;
 use crate::device::host_streams::HostFailure;
 
-/// A part of so many bytes goes as one piece, if the ring has room: its pieces would wait for each
-/// other for longer than they overlap.
+/// A part of at most this many bytes is one piece, if it fits in the ring. Shorter pieces would
+/// wait for each other for longer than they overlap.
 const WHOLE: usize = 2 << 20;
 
-/// The longest and the shortest piece of longer parts, and what pieces of all members that have
-/// arrived take together at most, in bytes.
+/// The maximum and minimum length of a piece of longer parts, and the maximum length of the arrived
+/// pieces of all members together, in bytes.
 const LONGEST: usize = 1 << 20;
 const SHORTEST: usize = 16 << 10;
 const RING: usize = 8 << 20;
 
-/// A reduction of this rank's part.
+/// The reduction of this rank's part.
 struct Part<'a> {
     call: &'a Call,
     reduce: Reduce,
     own: usize,
     piece: usize,
-    /// The part's length, and how much of it is reduced, in bytes.
+    /// The length of the part, and of its reduced beginning, in bytes.
     bytes: usize,
     folded: usize,
-    /// Of each member, what it gives.
+    /// Per member: its input.
     rows: Vec<Row>,
     result: Row,
 }
 
-/// Memory of a part, or of its latest pieces, each in the place of the one that is so many bytes
-/// before.
+/// Memory of a whole part, or a ring of its latest pieces. Byte `i` of the part is at `i % wrap`.
 #[derive(Clone, Copy)]
 struct Row {
     memory: *mut u8,
@@ -51,20 +50,20 @@ impl Row {
     }
 }
 
-/// Which lane is which; a member has each at most once.
+/// Indices of the lanes by role. Each role has at most one lane per member.
 #[derive(Default)]
 struct Roles {
-    /// What others give for this rank's part.
+    /// Lanes that receive the inputs of others for this rank's part.
     takes: Vec<usize>,
-    /// This rank's results.
+    /// Lanes that send this rank's results.
     passes: Vec<usize>,
-    /// Results of others, each with what this rank gave in its place, where that is the same
-    /// memory.
+    /// Lanes that receive the results of others. If a result overwrites an input that this rank
+    /// sends, also the lane that sends it.
     gets: Vec<(usize, Option<usize>)>,
 }
 
 impl MpiEngine {
-    /// Reduces as the call says.
+    /// Executes a reduction.
     ///
     /// # Safety
     ///
@@ -77,15 +76,15 @@ impl MpiEngine {
     ) -> Result<(), HostFailure> {
         let size = work.members.size();
         let piece = piece(size, work.call.bytes());
-        // A row for each other member, and one for results that stay nowhere.
+        // One row for each other member, and one for results that this rank does not store.
         let words = size * WINDOW * piece / size_of::<u64>();
         let mut ring = std::mem::take(&mut self.ring);
         if ring.len() < words {
-            // Pages that nothing touches take no memory.
+            // Zeroed, so that pages that are never accessed use no physical memory.
             ring = vec![0; words];
         }
-        // SAFETY: by this function's contract; the ring stays until nothing is in flight, or for
-        // good.
+        // SAFETY: by this function's contract; the ring lives until nothing is in flight;
+        // otherwise, it is leaked.
         let outcome = unsafe { self.reduce_in(work, memory, (reduce, piece), &mut ring) };
         match outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
             true => std::mem::forget(ring),
@@ -111,7 +110,7 @@ impl MpiEngine {
         let (source, bytes) = given(work, memory, own);
         let result = match work.call.operation {
             Operation::ReduceScatter(_) => plain(memory.target),
-            // Here the array stays as it is.
+            // This rank's array must not change.
             Operation::Reduce(_, root) if root != own => Row {
                 memory: row(own),
                 wrap,
@@ -136,18 +135,19 @@ impl MpiEngine {
             rows: rows.collect(),
             result,
         };
-        // SAFETY: by this function's contract: rows and result are as long as the part, or rings of
-        // that many pieces.
+        // SAFETY: by this function's contract; rows and result are as long as the part, or rings of
+        // `WINDOW` pieces.
         let (mut lanes, roles) = unsafe { lanes(work, memory, &part) };
         let mut step = |lanes: &mut [Lane]| {
-            // SAFETY: as before; the lanes tell what has arrived and what is not read any more.
+            // SAFETY: as before; the lanes record which pieces have arrived and which are no longer
+            // read.
             unsafe { part.step(lanes, &roles) }
         };
         self.carry(work, &mut lanes, &mut step)
     }
 }
 
-/// How long pieces are, which all members agree on.
+/// Returns the length of a piece, which is equal on all members.
 fn piece(size: usize, bytes: usize) -> usize {
     let longest = if bytes <= size * WHOLE {
         WHOLE
@@ -165,7 +165,7 @@ fn plain(memory: *mut u8) -> Row {
     }
 }
 
-/// Where a member's part begins in what all give, in bytes.
+/// Returns the offset of a member's part in the inputs, in bytes.
 fn offset(work: &Work, member: usize) -> usize {
     let nowhere = Memory {
         is_of_device: false,
@@ -175,7 +175,7 @@ fn offset(work: &Work, member: usize) -> usize {
     given(work, nowhere, member).0.addr()
 }
 
-/// The lanes of a reduction: those whose data is not small enough to have come along.
+/// Creates the lanes of a reduction. Data that was sent with the headers needs none.
 ///
 /// # Safety
 ///
@@ -198,8 +198,8 @@ unsafe fn lanes(work: &Work, memory: Memory, part: &Part<'_>) -> (Vec<Lane>, Rol
     for step in 1..size {
         let (from, to) = ((own + size - step) % size, (own + step) % size);
         let (from_peer, to_peer) = (work.members.ranks[from], work.members.ranks[to]);
-        // SAFETY: by this function's contract. Pieces are ready when they are written, and when
-        // nothing reads what is in their place.
+        // SAFETY: by this function's contract. A piece becomes ready when its data is written, or
+        // when nothing reads the memory that it overwrites.
         unsafe {
             if part.bytes > INLINE {
                 roles.takes.push(lanes.len());
@@ -230,23 +230,23 @@ unsafe fn lanes(work: &Work, memory: Memory, part: &Part<'_>) -> (Vec<Lane>, Rol
             lanes.iter().position(gives).filter(|_| in_place),
         ));
         let place = memory.target.wrapping_add(offset(work, from));
-        // SAFETY: as before; it becomes ready with what this rank gave in its place.
+        // SAFETY: as before; a piece becomes ready when the input that it overwrites has been sent.
         lanes.push(unsafe { Lane::new(peer, (Tag::Reduced, Way::In), load(plain(place), bytes)) });
     }
     (lanes, roles)
 }
 
 impl Part<'_> {
-    /// Reduces the next piece, if all have given it, and makes ready what can be. Answers whether
-    /// it reduced any.
+    /// Reduces the next piece if it has arrived from all members, and marks pieces as ready.
+    /// Returns true if it reduced one.
     ///
     /// # Safety
     ///
-    /// The lanes are those that [`lanes`] gave with the roles, and so is their memory.
+    /// The lanes and the roles are those that [`lanes`] returned, and their memory is still valid.
     unsafe fn step(&mut self, lanes: &mut [Lane], roles: &Roles) -> bool {
         let end = (self.folded + self.piece).min(self.bytes);
         let has_come = roles.takes.iter().all(|take| lanes[*take].done() >= end);
-        // The result takes the place of the one that is a ring before.
+        // In a ring, the result overwrites the one that was `wrap` bytes before.
         let has_gone = self.result.wrap == usize::MAX
             || roles
                 .passes
@@ -261,8 +261,9 @@ impl Part<'_> {
                 .map(|row| row.at(self.folded).cast_const())
                 .collect();
             let (target, count) = (self.result.at(self.folded), (end - self.folded) / width);
-            // SAFETY: all rows have arrived up to the end; pieces are whole elements, aligned,
-            // because rings and parts are. Nothing uses the target: what was sent from it is gone.
+            // SAFETY: all rows have arrived up to the end; pieces are whole, aligned elements,
+            // because rings and parts are. Nothing uses the target: the results that it held have
+            // been sent.
             unsafe { fold((self.reduce, self.call.dtype), &rows, &[target], count) };
             self.folded = end;
         }

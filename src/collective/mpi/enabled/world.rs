@@ -18,7 +18,7 @@ use crate::sync::Arc;
 use crate::sync::at_exit::at_exit;
 use crate::sync::plain::Mutex;
 
-/// The rank that this process is, from the first use on.
+/// The rank of this process, from the first use on.
 #[derive(Debug)]
 struct World {
     worker: Arc<Worker>,
@@ -29,11 +29,11 @@ struct World {
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 
-/// Whether the library initialised MPI, perhaps for a world that then failed to begin.
+/// True if the library initialised MPI, even for a world that then failed to start.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
-/// The group of all ranks. If nothing says whether the library takes memory of CUDA devices, it is
-/// asked.
+/// Returns the group of all ranks. `takes_device_memory` overrides the MPI library's own report of
+/// CUDA-awareness.
 #[track_caller]
 pub(in crate::collective) fn world(takes_device_memory: Option<bool>) -> Result<HostCarrier> {
     let mut world = WORLD.lock();
@@ -68,15 +68,15 @@ impl World {
     }
 }
 
-/// Initialises MPI, unless the program has. Answers whether it is the library's to finalise.
+/// Initialises MPI, unless the program has. Returns true if the library must finalise it.
 fn initialise() -> Result<bool> {
     if is_finalised() {
         let text = "Group::mpi: MPI has been finalised, and is initialised once in a process";
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     let (mut is_initialised, mut threads): (c_int, c_int) = (0, 0);
-    // SAFETY: MPI allows the first call at any time, and the others as it is or is not initialised;
-    // the places are this function's.
+    // SAFETY: MPI allows the first call at any time, and the others depending on whether it is
+    // initialised; the pointers are to variables of this function.
     unsafe {
         check("MPI_Initialized", ffi::MPI_Initialized(&mut is_initialised))?;
         let code = match is_initialised != 0 {
@@ -98,7 +98,7 @@ fn initialise() -> Result<bool> {
     Ok(IS_OURS.load(Ordering::Relaxed))
 }
 
-/// Runs as the process ends: lets the rank do what it was asked for, and ends MPI.
+/// Runs at process exit: completes the queued calls of the rank, and ends MPI.
 extern "C" fn end() {
     let world = WORLD.lock().take();
     let Some(world) = world else {
@@ -124,15 +124,15 @@ extern "C" fn end() {
 
 fn finalise() {
     if !is_finalised() {
-        // SAFETY: the rank's thread has ended, and the program asks for nothing any more.
+        // SAFETY: the rank's thread has ended, and the program issues no more calls.
         unsafe { ffi::MPI_Finalize() };
     }
 }
 
-/// Ends the processes of all ranks, this one among them.
+/// Aborts the processes of all ranks, including this one.
 fn abort() {
     if !is_finalised() {
-        // SAFETY: MPI is initialised, and takes no memory.
+        // SAFETY: MPI is initialised; the call takes no memory.
         unsafe { ffi::MPI_Abort(ffi::RSMPI_COMM_WORLD, 1) };
     }
 }
