@@ -10,10 +10,10 @@ use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 /// Captured work that can be launched.
 ///
-/// A graph pins the memory that it uses until it drops: that of arrays from outside, and the slab
-/// of a scope under [`Policy::Plan`](crate::Policy::Plan); the scope gets a new slab if it is
-/// entered again. It writes by address: every launch writes to the arrays that the body wrote to,
-/// and to clones that share their memory.
+/// A graph pins the memory that it uses until it drops: the memory of arrays from outside, and the
+/// slab of a scope under [`Policy::Plan`](crate::Policy::Plan). The scope gets a new slab if it is
+/// entered again. A graph writes by address: every launch writes to the arrays that the body wrote
+/// to, and to clones that share their memory.
 pub struct Graph {
     executable: Executable,
     memory: CapturedMemory,

@@ -1,4 +1,4 @@
-//! Buckets: gradients one after the other in one array, which the ranks exchange as a whole.
+//! Buckets: arrays of consecutive gradients, which the ranks exchange as a whole.
 
 use std::any::Any;
 
@@ -11,7 +11,7 @@ use crate::grad::{MapArrays, Parameters};
 use crate::ops::derivatives::AnyArray;
 use ndarray::s;
 
-/// `$value` with `$T` for the type of floats of a bucket.
+/// Evaluates `$value`, with `$T` as the float type of a bucket.
 macro_rules! with_float {
     (@arm $U:ty, $T:ident => $value:expr) => {{
         type $T = $U;
@@ -30,7 +30,7 @@ macro_rules! with_float {
 
 pub(super) use with_float;
 
-/// A bucket, of elements of some type.
+/// A type-erased bucket.
 trait AnyBucket {
     /// Sets each element to its mean over the ranks.
     fn average(&mut self, group: &Group) -> Result<()>;
@@ -46,7 +46,8 @@ trait AnyBucket {
 impl<T: Float> AnyBucket for Array<T> {
     #[track_caller]
     fn average(&mut self, group: &Group) -> Result<()> {
-        // The pass that fills it may still have the last of its gradients.
+        // Without copy on write: the backward pass may still have a handle of the bucket's last
+        // gradient.
         group.all_reduce_shared(self, Reduce::Mean)
     }
 
@@ -71,29 +72,31 @@ pub(super) enum Exchange {
     Average,
     /// Each rank gets the means of its part.
     AveragePart,
-    /// Nothing: more will be added to it.
+    /// No exchange, because more gradients will be added.
     Keep,
 }
 
 /// Buckets that a backward pass fills.
 ///
-/// Invariant: every rank exchanges the buckets in their order, the first `exchanged` so far.
+/// Invariant: every rank exchanges the buckets in the order of the layout; the first `exchanged`
+/// are done.
 pub(super) struct Buckets {
     pub(super) layout: BucketLayout,
     arrays: Vec<Option<Box<dyn AnyBucket>>>,
-    /// This rank's parts, by the number of the exchanged bucket.
+    /// This rank's part of each exchanged bucket.
     parts: Vec<Option<Box<dyn Any>>>,
-    /// The number of missing gradients, by the number of the bucket.
+    /// Per bucket: the number of gradients that are not complete.
     missing: Vec<usize>,
     exchanged: usize,
-    /// New gradients are added to earlier ones.
+    /// True if new gradients are added to earlier ones.
     adds: bool,
-    /// The buckets outlive the scope of the pass: they are allocated outside of every cache.
+    /// True if the buckets outlive the scope of the pass. They are then allocated outside of every
+    /// cache.
     is_kept: bool,
 }
 
 impl Buckets {
-    /// Makes empty buckets: each is allocated when its first gradient is complete.
+    /// Creates empty buckets. Each is allocated when its first gradient is complete.
     pub(super) fn new(layout: BucketLayout, exchange: Exchange) -> Self {
         let count = layout.buckets.len();
         Self {
@@ -107,8 +110,8 @@ impl Buckets {
         }
     }
 
-    /// Prepares kept buckets for another pass, which adds its gradients. If a layout is given, the
-    /// earlier gradients move into its buckets.
+    /// Prepares buckets for another pass, which adds its gradients to theirs. If another layout is
+    /// given, first moves the gradients into buckets of that layout.
     #[track_caller]
     pub(super) fn resumed(mut self, layout: Option<&BucketLayout>) -> Result<Self> {
         match layout {
@@ -149,7 +152,7 @@ impl Buckets {
         Ok(moved)
     }
 
-    /// Returns a gradient as a view of its bucket, of one axis.
+    /// Returns a gradient as a one-dimensional view of its bucket.
     #[track_caller]
     fn view<T: Float>(&self, number: usize) -> Result<Array<T>> {
         let Slot { bucket, elements } = self.layout.slots[number].clone();
@@ -158,8 +161,8 @@ impl Buckets {
         own.ok_or_else(others)?.slice(s![elements])
     }
 
-    /// Returns the slot of a gradient, to be written in place; `None` if the slot has an earlier
-    /// one.
+    /// Returns the slot of a gradient, so that the backward pass writes it in place. Returns `None`
+    /// if the slot may have an earlier gradient.
     #[track_caller]
     pub(super) fn place_of(&mut self, number: usize, like: &AnyArray) -> Result<Option<AnyArray>> {
         if self.adds {
@@ -173,7 +176,8 @@ impl Buckets {
         })
     }
 
-    /// Copies a gradient into its slot, unless it was written there. Exchanges full buckets.
+    /// Copies or adds a gradient into its slot, unless it was written in place. Exchanges the
+    /// buckets that are now full.
     #[track_caller]
     pub(super) fn put<T: Float>(
         &mut self,
@@ -217,7 +221,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// The bucket as an array, new where there is none.
+    /// Returns the bucket as an array, and allocates it at the first use.
     #[track_caller]
     fn array_of<T: Float>(&mut self, bucket: usize, device: &Device) -> Result<&mut Array<T>> {
         let own = &mut self.arrays[bucket];
@@ -229,7 +233,7 @@ impl Buckets {
         own.ok_or_else(others)
     }
 
-    /// The part of this rank of an exchanged bucket.
+    /// Takes this rank's part of an exchanged bucket.
     #[track_caller]
     pub(super) fn take_part<T: Float>(&mut self, bucket: usize) -> Result<Array<T>> {
         let part = self.parts[bucket].take();
@@ -237,7 +241,7 @@ impl Buckets {
         part.map(|part| *part).ok_or_else(others)
     }
 
-    /// The gradients of parameters of those shapes, as views of the buckets.
+    /// Returns the gradients of `parameters`, as views of the buckets.
     #[track_caller]
     pub(super) fn gradients<P: Parameters>(&self, parameters: &P) -> Result<P> {
         parameters.map_arrays(&mut Viewing {
@@ -247,8 +251,8 @@ impl Buckets {
     }
 }
 
-/// Allocates a bucket, outside of every cache if it `is_kept`. Elements beside its gradients are
-/// zero; the gradients are written before it is read.
+/// Allocates a bucket, outside of every cache if `is_kept`. Only the padding behind its gradients
+/// is zeroed, because the gradients are written before the bucket is read.
 #[track_caller]
 fn fresh<T: Float>(shape: &BucketShape, device: &Device, is_kept: bool) -> Result<Array<T>> {
     let length = Shape::from(shape.length);
@@ -285,7 +289,7 @@ fn others() -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// The arrays of a structure, by their numbers.
+/// Returns handles of the arrays of a structure, in its order.
 #[track_caller]
 pub(super) fn handles<P: Parameters>(arrays: &P) -> Result<Vec<AnyArray>> {
     let mut handles = Handles::default();

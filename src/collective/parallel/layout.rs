@@ -1,25 +1,25 @@
-//! Which gradient is in which bucket, and where: plain numbers.
+//! The assignment of gradients to buckets and slots, as plain numbers.
 
 use std::ops::Range;
 
 use crate::array::DType;
 
-/// A gradient's place in the buckets.
+/// The slot of a gradient: its position in its bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) bucket: usize,
     pub(super) elements: Range<usize>,
 }
 
-/// What a bucket is of.
+/// The type, length and members of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BucketShape {
     pub(super) dtype: DType,
-    /// Elements, those that fill it up included.
+    /// The number of elements, padding included.
     pub(super) length: usize,
-    /// How many of them are gradients.
+    /// The number of elements without padding.
     pub(super) filled: usize,
-    /// The numbers of its gradients.
+    /// The numbers of its parameters.
     pub(super) members: Vec<usize>,
 }
 
@@ -34,23 +34,23 @@ pub(super) struct BucketLayout {
     pub(super) buckets: Vec<BucketShape>,
 }
 
-/// How large buckets are.
+/// The maximum sizes of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BucketSizes {
-    /// The first one is ready soon, so that the exchange begins early.
+    /// The maximum of the first bucket. It is smaller, so that the first exchange starts early.
     pub(super) first_bytes: usize,
     pub(super) bytes: usize,
-    /// Lengths are multiples of this.
+    /// The lengths of buckets are multiples of this.
     pub(super) unit: usize,
 }
 
 impl BucketLayout {
-    /// The buckets of gradients of those types and lengths, which become ready in `order`. A
-    /// gradient that is larger than a bucket has one of its own.
+    /// Assigns gradients of those types and lengths, which become ready in `order`. A gradient that
+    /// is larger than a bucket gets its own.
     pub(super) fn new(order: &[usize], gradients: &[(DType, usize)], sizes: BucketSizes) -> Self {
         let mut buckets: Vec<BucketShape> = Vec::new();
         let mut slots = vec![None; gradients.len()];
-        // Of each type the last one, which may have room.
+        // Only the last bucket of each type may have unused space.
         for &number in order {
             let (dtype, length) = gradients[number];
             let last = buckets.iter().rposition(|own| own.dtype == dtype);
@@ -90,7 +90,8 @@ impl BucketLayout {
         .in_order_of_their_ends(order)
     }
 
-    /// With several types, a bucket that was begun early may be ready late.
+    /// Sorts the buckets by their last gradient. With several types, a bucket that was begun early
+    /// may be full late.
     fn in_order_of_their_ends(mut self, order: &[usize]) -> Self {
         let ready = |bucket: &BucketShape| {
             let last = bucket.members.last();

@@ -1,5 +1,5 @@
-//! Data-parallel training: each rank computes the gradients of its part of a batch, and all step
-//! alike.
+//! Data-parallel training: each rank computes the gradients of its part of a batch, and all ranks
+//! make equal steps.
 
 mod buckets;
 mod layout;
@@ -25,16 +25,17 @@ use roster::Roster;
 pub use sampler::Sampler;
 pub use sharded::Sharded;
 
-/// Bytes of a bucket, and of the first one, unless they are set: as in PyTorch's
+/// The default maximum bytes of a bucket, and of the first bucket, as in PyTorch's
 /// `DistributedDataParallel`.
 const BUCKET_BYTES: usize = 25 << 20;
 const FIRST_BUCKET_BYTES: usize = 1 << 20;
 
-/// The value of `function` at `parameters`, and the gradient of each parameter, both as means over
-/// the ranks: those of the mean of what the ranks compute, each of its own part of the batch.
+/// Returns the value of `function` at `parameters`, and the gradient of each parameter, as means
+/// over the ranks. Each rank computes `function` for its own part of the batch. The results are the
+/// value and the gradients of the mean of these functions.
 ///
-/// It is [`DataParallel::value_and_grad`] with what that assumes. A loop that keeps a
-/// [`DataParallel`] saves a message each step.
+/// Like [`DataParallel::value_and_grad`], with the same requirements. In a loop, a [`DataParallel`]
+/// that is made once saves a message in each step.
 ///
 /// # Examples
 ///
@@ -55,7 +56,7 @@ const FIRST_BUCKET_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 ///
-/// Those of [`DataParallel::value_and_grad`].
+/// The errors of [`DataParallel::value_and_grad`].
 #[track_caller]
 pub fn value_and_grad_parallel<P: Parameters, L: Loss>(
     group: &Group,
@@ -65,14 +66,14 @@ pub fn value_and_grad_parallel<P: Parameters, L: Loss>(
     DataParallel::new(group).value_and_grad(parameters, function)
 }
 
-/// Gradients of several ranks, exchanged while the backward pass goes on (Li et al. 2020, "PyTorch
+/// Data-parallel gradients, exchanged while the backward pass runs (Li et al. 2020, "PyTorch
 /// Distributed: Experiences on Accelerating Data Parallel Training").
 ///
-/// Gradients go into buckets, in the order in which the backward pass completes them. A bucket that
-/// is full is averaged over the ranks on a stream of its own, while the pass computes the next
-/// ones. The gradients that a call returns are views of the buckets. These come from the scope
-/// around the call, like any array: in each step they are the same blocks. Only
-/// [`accumulate`](Self::accumulate) allocates its buckets outside of every cache, for a later call.
+/// Gradients go into buckets, in the order in which the backward pass completes them. A full bucket
+/// is averaged over the ranks on a separate stream, while the pass computes the next gradients. The
+/// gradients that a call returns are views of the buckets. Buckets come from the scope around the
+/// call, like any array, so each step reuses the same blocks. Only [`accumulate`](Self::accumulate)
+/// allocates its buckets outside of every cache, because a later call uses them.
 ///
 /// # Examples
 ///
@@ -104,14 +105,14 @@ pub fn value_and_grad_parallel<P: Parameters, L: Loss>(
 pub struct DataParallel {
     group: Group,
     sizes: BucketSizes,
-    /// The parameters of the first step, and their buckets, the same on all ranks.
+    /// The parameters of the first step, and their buckets; equal on all ranks.
     agreed: Option<(Roster, BucketLayout)>,
     /// The buckets of [`accumulate`](Self::accumulate).
     kept: Option<Buckets>,
 }
 
 impl DataParallel {
-    /// With buckets of 25 MiB, the first of 1 MiB.
+    /// Makes buckets of at most 25 MiB, and a first one of at most 1 MiB.
     #[must_use]
     pub fn new(group: &Group) -> Self {
         Self {
@@ -119,7 +120,7 @@ impl DataParallel {
             sizes: BucketSizes {
                 first_bytes: FIRST_BUCKET_BYTES,
                 bytes: BUCKET_BYTES,
-                // Each rank's part is of whole cache lines.
+                // So that each rank's part consists of whole cache lines.
                 unit: 64 * group.size(),
             },
             agreed: None,
@@ -127,8 +128,8 @@ impl DataParallel {
         }
     }
 
-    /// With buckets of so many bytes at most, unless one gradient is larger; the first of
-    /// `first_bytes`. The same on all ranks.
+    /// Sets the maximum size of the first bucket and of the others; all ranks must choose alike. A
+    /// gradient that is larger gets its own bucket.
     #[must_use]
     pub fn bucket_bytes(self, first_bytes: usize, bytes: usize) -> Self {
         let sizes = BucketSizes {
@@ -139,16 +140,16 @@ impl DataParallel {
         Self { sizes, ..self }
     }
 
-    /// The ranks.
+    /// Returns the group.
     pub fn group(&self) -> &Group {
         &self.group
     }
 
-    /// Copies the parameters of rank 0 to all ranks, as a training begins.
+    /// Copies the parameters of rank 0 to all ranks, for the start of a training.
     ///
     /// # Errors
     ///
-    /// Those of [`Group::broadcast`].
+    /// The errors of [`Group::broadcast`].
     #[track_caller]
     pub fn broadcast<P: Parameters>(&self, parameters: &mut P) -> Result<()> {
         broadcast(&self.group, parameters)
@@ -159,9 +160,9 @@ impl DataParallel {
     ///
     /// # Errors
     ///
-    /// Those of [`value_and_grad`](crate::grad::value_and_grad) and of [`Group::all_reduce`];
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the parameters are not those of
-    /// the first call: their names, types and shapes.
+    /// The errors of [`value_and_grad`](crate::grad::value_and_grad) and of [`Group::all_reduce`];
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the names, types or shapes of the
+    /// parameters differ from the first call.
     #[track_caller]
     pub fn value_and_grad<P: Parameters, L: Loss>(
         &mut self,
@@ -173,9 +174,10 @@ impl DataParallel {
         Ok((value, buckets.gradients(parameters)?))
     }
 
-    /// The value on this rank. The gradients are kept, and added to those of the next call, with no
-    /// message to other ranks but in the first step: for a batch that is computed in several parts.
-    /// Gradients are sums over these parts. A call that fails loses them.
+    /// Returns the value on this rank, and keeps the gradients, to which the next call adds its
+    /// own. Use it for a batch that is computed in several parts: the gradients are sums over the
+    /// parts. Ranks exchange no messages, except in the first step. A call that fails loses the
+    /// gradients.
     ///
     /// # Examples
     ///
@@ -196,7 +198,7 @@ impl DataParallel {
     ///
     /// # Errors
     ///
-    /// Those of [`value_and_grad`](Self::value_and_grad).
+    /// The errors of [`value_and_grad`](Self::value_and_grad).
     #[track_caller]
     pub fn accumulate<P: Parameters, L: Loss>(
         &mut self,
@@ -209,7 +211,7 @@ impl DataParallel {
     }
 
     /// Returns the value of `function`, after a step of an optimizer whose states are divided among
-    /// the ranks. The buckets are those of the optimizer's first step.
+    /// the ranks. The gradients use the buckets of the optimizer's first step.
     ///
     /// # Errors
     ///
@@ -231,8 +233,8 @@ impl DataParallel {
         self.group.all_reduced(&value, Reduce::Mean)
     }
 
-    /// Runs both passes. The second one fills the buckets of `layout`, or else of the layout that
-    /// the ranks agree on.
+    /// Runs the forward and the backward pass. The backward pass fills buckets of `layout` or,
+    /// without one, of the layout that the ranks agree on.
     #[track_caller]
     fn fill<P: Parameters, L: Loss>(
         &mut self,
@@ -275,8 +277,8 @@ impl DataParallel {
         Ok((value, buckets))
     }
 
-    /// Returns the layout of the parameters. The first step makes it from the order of rank 0, so
-    /// that it is equal on all ranks.
+    /// Returns the layout of the parameters. The first step makes it from the gradient order of
+    /// rank 0, so that it is equal on all ranks.
     #[track_caller]
     fn agreed_layout<P: Parameters>(
         &mut self,
@@ -307,10 +309,10 @@ impl fmt::Debug for DataParallel {
 
 const MADE: &str = "the buckets were made between the passes";
 
-/// The buckets of a pass, of its [`Filling`] and its [`Slots`].
+/// The buckets of a pass, shared by its [`Filling`] and its [`Slots`].
 type SharedBuckets = Rc<RefCell<Option<Buckets>>>;
 
-/// Takes each complete gradient. It moves no parameter.
+/// Pseudo-optimizer that puts each complete gradient into its bucket. It moves no parameter.
 struct Filling {
     group: Group,
     exchange: Exchange,
@@ -331,12 +333,12 @@ impl Optimizer for Filling {
     }
 }
 
-/// The slots that gradients are written to.
+/// The slots that the backward pass writes gradients to.
 struct Slots {
     buckets: SharedBuckets,
-    /// The variables of the tape, by the numbers of the parameters.
+    /// The tape's variable of each parameter.
     variables: Vec<u32>,
-    /// The parameters, by their numbers.
+    /// The parameters.
     likes: Vec<AnyArray>,
 }
 

@@ -1,4 +1,4 @@
-//! The parameters that buckets and states belong to.
+//! The names, types and shapes of the parameters that buckets and states belong to.
 
 use std::fmt::{self, Display};
 
@@ -6,7 +6,7 @@ use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{MapArrays, Parameters, Place};
 
-/// The parameters of an earlier step, in their order. Buckets and divided states belong to them.
+/// The parameters of an earlier step, in order. Buckets and divided states belong to them.
 #[derive(Debug)]
 pub(super) struct Roster(Vec<Member>);
 
@@ -26,7 +26,7 @@ impl Roster {
         Ok(Self(listing.members))
     }
 
-    /// Refuses parameters of other names, types or shapes.
+    /// Returns an error if the names, types or shapes of `parameters` differ.
     #[track_caller]
     pub(super) fn check<P: Parameters>(&self, operation: &str, parameters: &P) -> Result<()> {
         let mut comparing = Comparing {
@@ -47,7 +47,7 @@ impl Roster {
         }
     }
 
-    /// Returns their types and lengths.
+    /// Returns the types and lengths of the parameters.
     #[track_caller]
     pub(super) fn lengths(&self) -> Result<Vec<(DType, usize)>> {
         let length = |own: &Member| Ok((own.dtype, own.shape.checked_len()?));
@@ -100,7 +100,7 @@ impl MapArrays for Listing {
     }
 }
 
-/// Compares a structure with a roster, and notes the first difference.
+/// Compares a structure with a roster, and records the first difference.
 struct Comparing<'a> {
     roster: &'a Roster,
     number: usize,

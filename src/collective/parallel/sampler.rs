@@ -1,4 +1,4 @@
-//! Which samples a rank computes.
+//! The distribution of samples to batches and ranks.
 
 use ndarray::s;
 
@@ -7,8 +7,8 @@ use crate::collective::Group;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::Generator;
 
-/// Divides samples into batches, and each batch among the ranks: all ranks together see the batches
-/// that one rank alone would, in the same order.
+/// The division of samples into batches, and of each batch among the ranks. All ranks together see
+/// the batches that a single rank would see, in equal order.
 ///
 /// # Examples
 ///
@@ -33,7 +33,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Of `samples`, `batch` at a time, on all ranks together; the last batch has what is left.
+    /// Makes batches of `batch` samples, counted over all ranks. The last batch may be smaller.
     #[must_use]
     pub fn new(samples: usize, batch: usize) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Sampler {
         }
     }
 
-    /// In another order each epoch, the same on all ranks of one seed.
+    /// Shuffles the samples anew in each epoch. Ranks with equal seeds get equal orders.
     #[must_use]
     pub fn shuffled(self, seed: u64) -> Self {
         Self {
@@ -54,12 +54,13 @@ impl Sampler {
         }
     }
 
-    /// The part of this rank. Of the last batch, what does not divide among the ranks is left out.
+    /// Returns the sampler of this rank. If the last batch does not divide evenly among the ranks,
+    /// its remainder is left out.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where a batch does not divide among the
-    /// ranks: then the mean over the ranks were not that over the batch.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `batch` is not a multiple of the number
+    /// of ranks. Otherwise, the mean over the ranks would differ from the mean over the batch.
     #[track_caller]
     pub fn of(self, group: &Group) -> Result<Self> {
         let (rank, size) = (group.rank(), group.size());
@@ -73,12 +74,12 @@ impl Sampler {
         Ok(Self { rank, size, ..self })
     }
 
-    /// The indices of this rank's samples, batch by batch.
+    /// Returns the indices of this rank's samples, batch by batch.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::permutation`](Array::permutation), and
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for batches of no samples.
+    /// The errors of [`Array::permutation`](Array::permutation), and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `batch` is 0.
     #[track_caller]
     pub fn epoch(&self, epoch: u64) -> Result<Vec<Array<i64>>> {
         let Self {
@@ -94,7 +95,7 @@ impl Sampler {
         }
         let order = match seed {
             Some(seed) => {
-                // Seeds of neighbouring epochs and runs are far apart.
+                // Multiplied, so that seeds of neighbouring epochs and runs are far apart.
                 let seed = seed ^ epoch.wrapping_mul(0x9E37_79B9_7F4A_7C15);
                 Array::permutation_with(&mut Generator::new(seed), samples)?
             }

@@ -20,13 +20,13 @@ use crate::ops::derivatives::{AnyArray, zeros_like};
 /// (Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter
 /// Models").
 ///
-/// Buckets of gradients are reduced and scattered, each rank steps its part of each bucket, and the
-/// parameters are gathered: as many bytes as an all-reduce of the gradients moves. It takes
-/// optimizers that move each element by its own gradients, which [`Muon`](crate::grad::optim::Muon)
-/// does not.
+/// Each step reduce-scatters the buckets of gradients, lets each rank step its part of each bucket,
+/// and all-gathers the parameters. This transfers as many bytes as an all-reduce of the gradients.
+/// The optimizer must be elementwise: it moves each element by its own gradients alone.
+/// [`Muon`](crate::grad::optim::Muon) is not.
 ///
-/// States belong to the parameters of the first step: later, other names, types or shapes are
-/// refused. The states stay in the buckets of that step, also if a
+/// States belong to the parameters of the first step. Later steps return an error for parameters
+/// with other names, types or shapes. The states stay in the buckets of the first step, even if a
 /// [`DataParallel`](super::DataParallel) has other bucket sizes. They are allocated outside of
 /// every cache.
 ///
@@ -54,9 +54,9 @@ use crate::ops::derivatives::{AnyArray, zeros_like};
 pub struct Sharded<O> {
     group: Group,
     optimizer: O,
-    /// The parameters of the first step, and the buckets that the states are in.
+    /// The parameters of the first step, and the buckets of the states.
     agreed: Option<(Roster, BucketLayout)>,
-    /// A state for the first step, which finds the buckets.
+    /// A state to restore in the first step, which determines the buckets.
     loaded: Option<Loaded>,
 }
 
@@ -65,7 +65,7 @@ struct Loaded {
     steps: u64,
     /// The parameters of the state, if it has arrays.
     roster: Option<Roster>,
-    /// The arrays of each state, by the numbers of the parameters.
+    /// The arrays of each state, in the order of the parameters.
     arrays: Vec<Vec<AnyArray>>,
 }
 
@@ -74,9 +74,9 @@ impl<O: Stateful> Sharded<O> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for an optimizer that needs parameters as a whole;
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for one that has states of whole parameters,
-    /// because it has made steps.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the optimizer is not elementwise;
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if it has made steps, and so has states of
+    /// undivided parameters.
     #[track_caller]
     pub fn new(group: &Group, optimizer: O) -> Result<Self> {
         if !optimizer.is_elementwise() {
@@ -98,13 +98,13 @@ impl<O: Stateful> Sharded<O> {
         })
     }
 
-    /// Returns the optimizer that steps this rank's part: to set its rate, say, which is to be the
-    /// same on all ranks.
+    /// Returns the optimizer that steps this rank's part, for example to set its learning rate.
+    /// Settings must be equal on all ranks.
     pub fn optimizer_mut(&mut self) -> &mut O {
         &mut self.optimizer
     }
 
-    /// Refuses another group, and parameters that the states do not belong to.
+    /// Returns an error for another group, and for parameters that the states do not belong to.
     #[track_caller]
     pub(super) fn check<P: Parameters>(&self, group: &Group, parameters: &P) -> Result<()> {
         let of = |group: &Group| (group.rank(), group.size());
@@ -126,13 +126,13 @@ impl<O: Stateful> Sharded<O> {
         }
     }
 
-    /// Returns the buckets that the states are in.
+    /// Returns the layout of the states, if there was a step.
     pub(super) fn layout(&self) -> Option<BucketLayout> {
         self.agreed.as_ref().map(|(_, layout)| layout.clone())
     }
 
-    /// Moves this rank's part of each bucket, and gathers all parts. The buckets are of
-    /// [`layout`](Self::layout), if there is one, and the parameters were [checked](Self::check).
+    /// Steps this rank's part of each bucket, and gathers all parts. The buckets must have the
+    /// [`layout`](Self::layout) if there is one, and the parameters must be [checked](Self::check).
     #[track_caller]
     pub(super) fn step<P: Parameters>(
         &mut self,
@@ -180,9 +180,9 @@ impl<O: Stateful> Sharded<O> {
         Ok(())
     }
 
-    /// Returns the state as one rank alone would have it, on every rank: it goes into a file and
-    /// into an optimizer of any number of ranks, one that is not divided included. No scope's cache
-    /// has the memory. The optimizer has stepped `parameters`.
+    /// Returns the undivided state, on every rank. It can be saved to a file, and restored by an
+    /// optimizer with any number of ranks or without division. Its memory comes from no scope's
+    /// cache. `parameters` must be the parameters that the optimizer has stepped.
     ///
     /// # Errors
     ///
@@ -225,15 +225,16 @@ impl<O: Stateful> Sharded<O> {
         Ok(OptimizerState { steps, arrays })
     }
 
-    /// Restores a state of the same parameters, of any number of ranks. Before the first step, the
-    /// optimizer holds handles of the arrays until then. Inside of a scope it holds copies, outside
-    /// of every cache.
+    /// Restores a state of the same parameters, made with any number of ranks. Before the first
+    /// step, the optimizer stores handles of the arrays until that step. Inside of a scope it
+    /// stores copies instead, outside of every cache.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if another kind of optimizer had it, if its
-    /// number of steps is not a whole number, or if it is of other parameters, naming one. Before
-    /// the first step the parameters are not known: the step refuses it.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the state is of another kind of
+    /// optimizer, if its number of steps is not a whole number, or if it is of other parameters,
+    /// naming one. Before the first step, the parameters are not known; that step then returns the
+    /// error.
     #[track_caller]
     pub fn set_state<P: Parameters>(&mut self, state: &OptimizerState<P>) -> Result<()> {
         let _asking = Asking::at(Location::caller());
@@ -274,7 +275,7 @@ impl<O: Stateful> Sharded<O> {
         Ok(())
     }
 
-    /// Writes this rank's part of a state of the parameters of the buckets.
+    /// Writes this rank's part of a state, for the parameters of the buckets.
     #[track_caller]
     fn restore(
         &mut self,
@@ -311,7 +312,7 @@ fn no_step() -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// Copies the part of this rank of what a bucket would have of those arrays.
+/// Returns a copy of this rank's part of a bucket that is filled from `arrays`.
 #[track_caller]
 fn part_of<T: Float>(
     arrays: &[AnyArray],
@@ -334,7 +335,7 @@ fn part_of<T: Float>(
     }
     let covered: usize = pieces.iter().map(Array::len).sum();
     if covered < length || pieces.is_empty() {
-        // The elements beside its parameters.
+        // Padding.
         let beside = &arrays[shape.members[0]];
         let zeros = beside.zeros(&[length - covered].into())?;
         pieces.push(zeros.into_array());
@@ -343,7 +344,7 @@ fn part_of<T: Float>(
     concat(&pieces, 0)
 }
 
-/// Writes what is in a bucket to the arrays that are in it.
+/// Copies the contents of a bucket to its arrays.
 #[track_caller]
 fn write<T: Float, P: Parameters>(
     arrays: &mut P,
@@ -383,7 +384,7 @@ impl<W: Float> ZipArrays for Writing<'_, W> {
     }
 }
 
-/// New arrays of the same shapes.
+/// Makes arrays of zeros with the same shapes.
 struct Fresh;
 
 impl MapArrays for Fresh {
@@ -392,7 +393,7 @@ impl MapArrays for Fresh {
     }
 }
 
-/// Copies.
+/// Copies arrays.
 struct Copied;
 
 impl MapArrays for Copied {
@@ -401,7 +402,7 @@ impl MapArrays for Copied {
     }
 }
 
-/// Handles of arrays, in the order of a structure of the same types.
+/// Replaces arrays by handles, in the order of a structure of the same types.
 struct Handles<'a>(std::slice::Iter<'a, AnyArray>);
 
 impl MapArrays for Handles<'_> {
