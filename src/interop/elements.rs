@@ -1,4 +1,4 @@
-//! Elements in files: in row-major order, in the bytes of their type, through a buffer of constant
+//! Elements in files, in row-major order and as the bytes of their type. The buffer has constant
 //! size.
 
 use std::io::{self, Read, Write};
@@ -8,13 +8,13 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use crate::array::{AnyElement, Array, DType, Elements, Writer};
 use crate::error::{Error, Result};
 
-/// Elements are read and written through a buffer of this size.
+/// The size of the buffer.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// The array of the elements that come next, which `writer` is for; of the other byte order than
-/// this machine's where `is_swapped`.
+/// Reads the elements of an array, which `writer` makes. Swaps their bytes if `is_swapped`, for
+/// files of the other byte order.
 ///
-/// `failed` makes the error where only so many bytes could be read.
+/// `failed` makes the error of a short read, from the number of bytes that were read.
 #[track_caller]
 pub(crate) fn read<T: AnyElement>(
     reader: &mut dyn Read,
@@ -40,7 +40,8 @@ pub(crate) fn read<T: AnyElement>(
     writer.finish()
 }
 
-/// Writes the elements of `array`, in the other byte order than this machine's where `is_swapped`.
+/// Writes the elements of `array`. Swaps their bytes if `is_swapped`, for files of the other byte
+/// order.
 #[track_caller]
 pub(crate) fn write<T: AnyElement>(
     out: &mut dyn Write,
@@ -79,7 +80,7 @@ fn write_all<T: AnyElement>(out: &mut dyn Write, values: &[T], is_swapped: bool)
     out.write_all(&bytes)
 }
 
-/// Reverses what has a byte order: elements, or each part of complex ones.
+/// Swaps the bytes of elements, or of each part of complex ones.
 fn swap<T: AnyElement>(bytes: &mut [u8]) {
     let part_bytes = match T::DTYPE {
         DType::C32 | DType::C64 => size_of::<T>() / 2,

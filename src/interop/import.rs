@@ -5,12 +5,11 @@ use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
-    /// Imports foreign memory as an array: nothing is copied, and `destructor` gives the memory
-    /// back.
+    /// Imports foreign memory as an array, without a copy. `destructor` releases the memory.
     ///
-    /// It is an array like any other: its clones and views share the memory, operations on any
-    /// stream follow one another, and it belongs to no cache. It counts as live, but neither as
-    /// allocated nor as reserved, and no limit bounds it.
+    /// The array is like any other: its clones and views share the memory, and operations on
+    /// several streams are ordered with each other. It belongs to no cache. It counts as live, but
+    /// neither as allocated nor as reserved, and no limit bounds it.
     ///
     /// `destructor` is called once, when the last array over the memory is gone and every stream
     /// that used it is done. It runs in the next call on this device that misses its scope's cache,
@@ -20,20 +19,21 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an address that is null, not aligned for
-    /// `T`, or followed by fewer bytes than that, [`InvalidShape`](ErrorKind::InvalidShape) where
-    /// the rank is above 8 or the size overflows, and an earlier call's error that could not be
-    /// told. The memory stays the caller's then: `destructor` is dropped, and not called.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the address is null, not aligned for `T`,
+    /// or has fewer bytes after it than the elements take;
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the rank is above 8 or the size overflows; and
+    /// an error of an earlier call that could not be reported then. After an error, the caller
+    /// still owns the memory: `destructor` is dropped, and not called.
     ///
     /// # Safety
     ///
     /// Until `destructor` is called:
-    /// - `address` begins as many values of `T` in the memory of `device` as the shape has
-    ///   elements, in row-major order, written before or by work that the thread's current stream
-    ///   of `device` comes after; on the host, of memory whose provenance is exposed, as
+    /// - the memory of `device` at `address` holds as many values of `T` as the shape has elements,
+    ///   in row-major order. They are written already, or by work that the thread's current stream
+    ///   of `device` is ordered after. On the host, the provenance of the memory is exposed, as
     ///   `expose_provenance` does;
-    /// - they may be read and written, and nobody else does so, but in the order of that stream
-    ///   while no array over the memory is used.
+    /// - the values may be read and written. Nothing else accesses them, except in the order of
+    ///   that stream while no array over the memory is used.
     ///
     /// # Examples
     ///

@@ -1,5 +1,6 @@
-//! ndarray's arrays, both ways. Each conversion copies, because one of the two is device memory,
-//! and each may fail, because copying allocates: so there is `TryFrom` and no `From`.
+//! Conversions from and to arrays of the ndarray crate. Each conversion copies, because one of the
+//! arrays may be in device memory. It may fail, because copying allocates; so there is `TryFrom`,
+//! but no `From`.
 
 use ndarray::{Array as HostArray, ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
@@ -7,7 +8,7 @@ use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
-    /// A copy of `array`, in row-major order whatever its strides, on the current device.
+    /// Copies `array` to the current device, in row-major order whatever its strides.
     ///
     /// # Examples
     ///
@@ -22,8 +23,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the rank is above 8 or the size overflows,
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has not enough memory.
     #[track_caller]
     pub fn from_ndarray<S, D>(array: &ArrayBase<S, D>) -> Result<Self>
     where
@@ -39,7 +40,7 @@ impl<T: AnyElement> Array<T> {
         writer.finish()
     }
 
-    /// A copy as ndarray's array of dynamic rank, in row-major order.
+    /// Copies the array to an array of ndarray with dynamic rank, in row-major order.
     ///
     /// # Examples
     ///
@@ -53,7 +54,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver the elements.
+    /// [`Driver`](ErrorKind::Driver) if the device fails to deliver the elements.
     #[track_caller]
     pub fn to_ndarray(&self) -> Result<ArrayD<T>> {
         ArrayD::from_shape_vec(IxDyn(self.shape()), self.to_vec()?)
@@ -64,8 +65,7 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// As [`Array::to_ndarray`], of any number of axes or of one that is known when the program is
-/// compiled.
+/// Like [`Array::to_ndarray`], with dynamic rank or a rank that is known at compile time.
 ///
 /// # Examples
 ///
@@ -79,8 +79,8 @@ impl<T: AnyElement> Array<T> {
 ///
 /// # Errors
 ///
-/// Those of [`Array::to_ndarray`], and [`InvalidShape`](ErrorKind::InvalidShape) where the array
-/// has another number of axes.
+/// The errors of [`Array::to_ndarray`], and [`InvalidShape`](ErrorKind::InvalidShape) if the array
+/// has another rank.
 impl<T: AnyElement, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
     type Error = Error;
 
@@ -104,7 +104,7 @@ impl<T: AnyElement, D: Dimension> TryFrom<&Array<T>> for HostArray<T, D> {
     }
 }
 
-/// As from a borrowed array.
+/// Like the conversion from a borrowed array.
 impl<T: AnyElement, D: Dimension> TryFrom<Array<T>> for HostArray<T, D> {
     type Error = Error;
 
@@ -114,7 +114,7 @@ impl<T: AnyElement, D: Dimension> TryFrom<Array<T>> for HostArray<T, D> {
     }
 }
 
-/// As [`Array::from_ndarray`].
+/// Like [`Array::from_ndarray`].
 impl<T, S, D> TryFrom<ArrayBase<S, D>> for Array<T>
 where
     T: AnyElement,
@@ -129,7 +129,7 @@ where
     }
 }
 
-/// As [`Array::from_ndarray`].
+/// Like [`Array::from_ndarray`].
 impl<T, S, D> TryFrom<&ArrayBase<S, D>> for Array<T>
 where
     T: AnyElement,

@@ -1,12 +1,12 @@
-//! Arrays in any format that serde knows: `{ shape: [2, 3], data: [ … ] }`, the elements in
-//! row-major order.
+//! Arrays in any format of serde: `{ shape: [2, 3], data: [ … ] }`, with the elements in row-major
+//! order.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::array::{AnyElement, Array};
 
-/// What stands for an array.
+/// The serialized form of an array.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Array", deny_unknown_fields)]
 struct Stored<S, D> {
@@ -14,8 +14,8 @@ struct Stored<S, D> {
     data: D,
 }
 
-/// As `{ shape, data }`, the elements in row-major order; `f16` and `bf16` as the `half` crate
-/// writes them, by their bits.
+/// Serializes an array as `{ shape, data }`, with the elements in row-major order. `f16` and `bf16`
+/// are written as their bits, like the `half` crate does.
 ///
 /// # Examples
 ///
@@ -36,8 +36,8 @@ impl<T: AnyElement + Serialize> Serialize for Array<T> {
     }
 }
 
-/// On [`Device::current`](crate::Device::current); an error where the shape is invalid or does not
-/// have as many elements as there are.
+/// Deserializes an array to [`Device::current`](crate::Device::current). Returns an error if the
+/// shape is invalid or does not fit the number of elements.
 impl<'de, T: AnyElement + Deserialize<'de>> Deserialize<'de> for Array<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Stored { shape, data } = Stored::<Vec<usize>, Vec<T>>::deserialize(deserializer)?;

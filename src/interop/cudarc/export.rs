@@ -19,9 +19,9 @@ use crate::sync::Arc;
 
 /// The elements of an array, exported for reading: [`Array::cuda_view`] makes it.
 ///
-/// It is an argument of cudarc's launches (`builder.arg(&view)`, a pointer to the first element) on
-/// the stream that it is of, which [`stream`](DeviceSlice::stream) answers; and a [`DevicePtr`] for
-/// cudarc's copies on any stream.
+/// Pass it to cudarc's launches on its own [`stream`](DeviceSlice::stream), by
+/// `builder.arg(&view)`, which is a pointer to the first element. For cudarc's copies on any stream
+/// it is a [`DevicePtr`].
 pub struct ExportedView<'a, T: AnyElement> {
     array: &'a Array<T>,
     export: Export,
@@ -29,17 +29,17 @@ pub struct ExportedView<'a, T: AnyElement> {
 
 /// The elements of an array, exported for reading and writing: [`Array::cuda_view_mut`] makes it.
 ///
-/// As [`ExportedView`], and `builder.arg(&mut view)` for a kernel that writes.
+/// Like [`ExportedView`]; for a kernel that writes, pass it by `builder.arg(&mut view)`.
 pub struct ExportedViewMut<'a, T: AnyElement> {
     array: &'a mut Array<T>,
     export: Export,
 }
 
-/// An export while it lasts: the address, and the stream that uses of it are ordered on.
+/// An export in progress: the address, and the stream that uses of it are ordered on.
 ///
-/// Foreign code holds no lock of ours between ordering the stream and queueing its work. So while
-/// this lives, launches of graphs that collide are refused to other threads. A view stays on its
-/// thread, where a launch comes before or after its use.
+/// Foreign code holds none of this crate's locks between ordering the stream and enqueueing its
+/// work. So while an export lives, other threads get an error if they launch a graph that conflicts
+/// with it. A view stays on its thread, where each launch is before or after its use.
 struct Export {
     address: CUdeviceptr,
     id: StreamId,
@@ -58,17 +58,18 @@ impl Drop for Export {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Exports the elements to foreign CUDA code that reads them, in the order of the thread's
-    /// current stream, after all that other streams wrote. The view stays on its thread; while it
-    /// lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that writes to the
-    /// elements. Launch none between `builder.arg(&view)` and the launch of the builder.
+    /// Exports the elements to foreign CUDA code that reads them. The reads are ordered on the
+    /// thread's current stream, after all writes of other streams. The view stays on its thread.
+    /// While it lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that writes to
+    /// the elements. On this thread, launch none between `builder.arg(&view)` and the launch of the
+    /// builder.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the elements do not stand one after
-    /// another (as in most views: copy it first, by [`detach`](Self::detach)),
-    /// [`Unsupported`](ErrorKind::Unsupported) if gradients are computed through the array (export
-    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)), and as for
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array is not contiguous, as most
+    /// views (copy it first, by [`detach`](Self::detach)), [`Unsupported`](ErrorKind::Unsupported)
+    /// if the array is tracked for gradients (export
+    /// [`stop_gradient(&array)`](crate::grad::stop_gradient)), and the errors of
     /// [`Device::cuda_context`](crate::Device::cuda_context).
     ///
     /// # Examples
@@ -84,17 +85,17 @@ impl<T: AnyElement> Array<T> {
         })
     }
 
-    /// Exports the elements to foreign CUDA code that reads and writes them, in the order of the
-    /// thread's current stream, after all that other streams do with them. Where other arrays or
-    /// expressions share the memory, those keep it, and this array gets a copy of its own. The view
-    /// stays on its thread; while it lives, other threads cannot launch a
-    /// [`Graph`](crate::graph::Graph) that uses the elements, and this one should launch none
-    /// between `builder.arg(&mut view)` and the launch.
+    /// Exports the elements to foreign CUDA code that reads and writes them. The accesses are
+    /// ordered on the thread's current stream, after all accesses of other streams. If other arrays
+    /// or expressions share the memory, this array first gets its own copy. The view stays on its
+    /// thread. While it lives, other threads cannot launch a [`Graph`](crate::graph::Graph) that
+    /// uses the elements. On this thread, launch none between `builder.arg(&mut view)` and the
+    /// launch of the builder.
     ///
     /// # Errors
     ///
-    /// As for [`cuda_view`](Self::cuda_view), and [`OutOfMemory`](ErrorKind::OutOfMemory) where
-    /// there is no room for the copy.
+    /// The errors of [`cuda_view`](Self::cuda_view), and [`OutOfMemory`](ErrorKind::OutOfMemory) if
+    /// there is not enough memory for the copy.
     ///
     /// # Examples
     ///
@@ -135,11 +136,12 @@ impl Export {
         })
     }
 
-    /// Orders the stream before it uses the elements, and tracks the use where the thread captures
-    /// a graph.
+    /// Orders the stream before it uses the elements. If the thread captures a graph, also tracks
+    /// the use.
     #[track_caller]
     fn order<T: AnyElement>(&self, array: &Array<T>, used: Use) -> Result<()> {
-        // Until this is done no graph is launched: a launch that has begun was not refused.
+        // No graph may be launched meanwhile, because a launch that has begun was checked before
+        // this use.
         let _kept_off = gpu_of(&self.device).map(Cuda::lock_launches_shared);
         if !self.device.backend().uses_streams() {
             return Ok(());
@@ -147,8 +149,9 @@ impl Export {
         array.buffer().use_on(self.id, used)
     }
 
-    /// Orders again at each use, because a graph that was launched since may have written to the
-    /// elements. cudarc and this crate each return an error at their next call.
+    /// Orders the stream again at each use, because a graph that was launched since may have
+    /// written to the elements. On failure, cudarc and this crate each return an error at their
+    /// next call.
     fn order_again<T: AnyElement>(&self, array: &Array<T>, used: Use) {
         if let Err(error) = self.order(array, used) {
             array.device().memory().defer(error);
@@ -157,8 +160,9 @@ impl Export {
         }
     }
 
-    /// The address for work on `stream`, which waits for ours. Where it is another stream, the host
-    /// waits for it in turn, because our streams do not.
+    /// Returns the address for work on `stream`, which is made to wait for the export's stream. If
+    /// they are two streams, the host waits for `stream` afterwards, because this crate's streams
+    /// do not.
     fn pointer<'a, T: AnyElement>(
         &'a self,
         array: &Array<T>,
@@ -195,7 +199,7 @@ macro_rules! exported {
     ($($type:ident)+) => {
         $(
             impl<T: AnyElement> $type<'_, T> {
-                /// The address of the first element on the device, for work on
+                /// Returns the address of the first element on the device, for work on
                 /// [`stream`](DeviceSlice::stream).
                 pub fn address(&self) -> u64 {
                     self.export.address
@@ -218,8 +222,8 @@ macro_rules! exported {
                 }
             }
 
-            // SAFETY: a pointer to the elements is a `u64` to a kernel; it stands in the view,
-            // which is borrowed until the launch, and the array with it, so nobody frees or moves
+            // SAFETY: to a kernel, a pointer to the elements is a `u64`. It is stored in the view,
+            // which is borrowed until the launch, and the array with it, so nothing frees or moves
             // the elements.
             unsafe impl<'a, 'b: 'a, 'c: 'b, T: AnyElement> PushKernelArg<&'b $type<'c, T>> for LaunchArgs<'a> {
                 #[inline(always)]
@@ -249,7 +253,7 @@ impl<T: AnyElement> DevicePtrMut<T> for ExportedViewMut<'_, T> {
     }
 }
 
-// SAFETY: as for reading; the view is borrowed exclusively, and its array is the only one with its
+// SAFETY: as for reading; the view is borrowed exclusively, and no other array shares its array's
 // memory.
 unsafe impl<'a, 'b: 'a, 'c: 'b, T: AnyElement> PushKernelArg<&'b mut ExportedViewMut<'c, T>>
     for LaunchArgs<'a>

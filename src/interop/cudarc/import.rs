@@ -1,4 +1,4 @@
-//! Import: cudarc's memory as arrays.
+//! Import of cudarc's memory as arrays.
 
 use cudarc::driver::{CudaSlice, DevicePtrMut};
 
@@ -9,17 +9,17 @@ use crate::context::stream_of;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
-    /// Imports cudarc's `slice` as an array, which owns it from now on: nothing is copied. The
-    /// slice drops where the destructor of [`from_raw_parts`](Self::from_raw_parts) would be
-    /// called.
+    /// Imports cudarc's `slice` as an array, without a copy. The array owns the slice, and drops it
+    /// when [`from_raw_parts`](Self::from_raw_parts) would call its destructor.
     ///
-    /// Work that was queued on cudarc's streams before comes first.
+    /// The array is ordered after work that was enqueued on cudarc's streams before.
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the shape does not have as many elements as
-    /// the slice, [`DeviceMismatch`](ErrorKind::DeviceMismatch) for a slice of another device or
-    /// context, and as for [`from_raw_parts`](Self::from_raw_parts) and [`Device::cuda_context`].
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the shape does not have as many elements as the
+    /// slice, [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the slice is of another device or
+    /// context, and the errors of [`from_raw_parts`](Self::from_raw_parts) and
+    /// [`Device::cuda_context`].
     ///
     /// # Examples
     ///
@@ -53,7 +53,7 @@ impl<T: AnyElement> Array<T> {
             let text = format!("from_cuda_slice: the slice is of another context than {device}");
             return Err(Error::new(ErrorKind::DeviceMismatch, text));
         }
-        // cudarc orders its own uses, where its context has several streams.
+        // If its context has several streams, cudarc itself orders its uses.
         stream
             .join(slice.stream())
             .map_err(driver_error)
@@ -67,9 +67,9 @@ impl<T: AnyElement> Array<T> {
             .check_err()
             .map_err(driver_error)
             .at_caller()?;
-        // SAFETY: the slice owns so many written elements of the device's memory, alone, and keeps
-        // them until it drops. The thread's current stream was just ordered after all that cudarc
-        // did there.
+        // SAFETY: the slice alone owns the device memory, whose elements are written, and keeps it
+        // until it drops; it has as many elements as the shape. The thread's current stream was
+        // just ordered after all of cudarc's work on it.
         unsafe { Self::from_raw_parts(device, address, shape, move || drop(slice)) }
     }
 }

@@ -1,5 +1,5 @@
-//! cudarc: contexts and streams over a device's own, export of arrays to its kernels and copies,
-//! import of its memory.
+//! cudarc: contexts and streams over this crate's own, export of arrays to cudarc's kernels and
+//! copies, import of cudarc's memory.
 //!
 //! Architecture invariant: an exported array is never a `CudaSlice`, whose drop would free it.
 

@@ -16,22 +16,22 @@ use super::{Context, Length};
 use crate::array::{AnyElement, Array};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
-/// What the archive adds to the name of an array.
+/// The suffix of an entry's name, after the array's name.
 const SUFFIX: &str = ".npy";
 
-/// From this size on, an entry takes ZIP64's form of its size.
+/// The size from which an entry needs ZIP64's format.
 const LARGE_BYTES: usize = 1 << 31;
 
-/// The highest ratio of Deflate: 258 bytes from two bits.
+/// The highest compression ratio of Deflate: 258 bytes from two bits.
 const DEFLATE_RATIO: u64 = 1032;
 
 /// Reads arrays by their names from a file that `np.savez`, `np.savez_compressed` or [`NpzWriter`]
 /// wrote.
 ///
-/// A damaged file is an error. The checksum of an array is compared, as in NumPy, and so are the
-/// entries' two headers. NumPy accepts bytes after an entry's array or after the archive, and two
-/// entries with one name; here they are errors. Whatever a file claims to hold, no more memory is
-/// requested than its bytes can fill: 1032 times their number where they are compressed.
+/// A damaged file is an error. As in NumPy, the checksum of an array is compared, and so are the
+/// entry's two headers. NumPy accepts bytes after an entry's array or after the archive, and two
+/// entries with one name; here they are errors. No more memory is requested than the file's bytes
+/// can fill, whatever sizes it claims: 1032 times their number if they are compressed.
 ///
 /// # Examples
 ///
@@ -54,8 +54,7 @@ const DEFLATE_RATIO: u64 = 1032;
 /// ```
 pub struct NpzReader {
     archive: ZipArchive<BufReader<Arc<File>>>,
-    /// The same file, for the checks that the archive does not make; it seeks before each read of
-    /// its own.
+    /// The file, for checks that the `zip` crate does not make. They seek before each read.
     file: Arc<File>,
     size_bytes: u64,
     path: PathBuf,
@@ -66,8 +65,7 @@ impl NpzReader {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is no archive or is cut
-    /// short.
+    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is no archive or is truncated.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -98,7 +96,7 @@ impl NpzReader {
         })
     }
 
-    /// The names of the arrays, in the order in which they stand in the file.
+    /// Returns the names of the arrays, in the order of the file.
     pub fn names(&self) -> Vec<String> {
         let names = self.archive.file_names();
         names
@@ -106,20 +104,19 @@ impl NpzReader {
             .collect()
     }
 
-    /// The array called `name`, on the current device; its type must be `T`.
+    /// Reads the array called `name` to the current device. Its type must be `T`.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such name;
-    /// [`Io`](ErrorKind::Io) where its bytes are not those that were written; and those of
-    /// [`Array::read_npy`].
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the file has no such name;
+    /// [`Io`](ErrorKind::Io) if its bytes are damaged; and the errors of [`Array::read_npy`].
     #[track_caller]
     pub fn read<T: AnyElement>(&mut self, name: &str) -> Result<Array<T>> {
         self.read_expecting(name, None)
     }
 
-    /// Like [`read`](Self::read), but refuses an array of another shape before memory is requested
-    /// for it.
+    /// Like [`read`](Self::read), but returns an error for an array of another shape before memory
+    /// is requested for it.
     #[track_caller]
     pub(crate) fn read_of_shape<T: AnyElement>(
         &mut self,
@@ -162,7 +159,7 @@ impl NpzReader {
     }
 }
 
-/// The most bytes that an entry of a file of `size_bytes` can hold, whatever it claims.
+/// Returns the most bytes that an entry can hold in a file of `size_bytes`, whatever it claims.
 fn max_bytes(entry: &ZipFile<'_, impl Read>, size_bytes: u64) -> u64 {
     let present = size_bytes.saturating_sub(entry.data_start());
     let compressed = entry.compressed_size().min(present);
@@ -193,7 +190,7 @@ pub struct NpzWriter {
 }
 
 impl NpzWriter {
-    /// Creates the file at `path`, replacing one that is there; the arrays are stored as they are.
+    /// Creates the file at `path`, or replaces an existing one. Arrays are not compressed.
     ///
     /// # Errors
     ///
@@ -203,7 +200,7 @@ impl NpzWriter {
         Self::with(path.as_ref(), CompressionMethod::Stored)
     }
 
-    /// As [`create`](Self::create), and the arrays are compressed.
+    /// Like [`create`](Self::create), with compression.
     ///
     /// # Errors
     ///
@@ -228,7 +225,7 @@ impl NpzWriter {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the name is taken, and those of
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the name is taken, and the errors of
     /// [`Array::write_npy`].
     #[track_caller]
     pub fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
@@ -239,8 +236,7 @@ impl NpzWriter {
         super::write(&mut self.archive, array, &context)
     }
 
-    /// Completes the file. One that is dropped instead is completed too, but says nothing of
-    /// errors.
+    /// Completes the file. A drop without this call also completes it, but ignores errors.
     ///
     /// # Errors
     ///
@@ -264,7 +260,8 @@ impl fmt::Debug for NpzWriter {
     }
 }
 
-/// A duplicate name is the caller's, all else the file's.
+/// Converts an error of the archive. A duplicate name is the caller's error, all others are the
+/// file's.
 fn zip_error(context: &Context<'_>, error: ZipError) -> Error {
     match error {
         ZipError::InvalidArchive(problem) if problem.contains("Duplicate") => {

@@ -1,4 +1,4 @@
-//! The elements of a NumPy file: one after another, in the bytes of their type.
+//! The elements of a NumPy file, as the bytes of their type.
 
 use std::io::{self, ErrorKind as IoKind, Read, Write};
 
@@ -8,11 +8,11 @@ use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
-/// Whether the elements are of the other byte order than this machine's.
+/// Returns true if the elements are of the other byte order than this machine's.
 ///
 /// # Errors
 ///
-/// Where the header's type is not `T`.
+/// If the header's type is not `T`.
 #[track_caller]
 fn is_swapped<T: AnyElement>(header: &Header, context: &Context<'_>) -> Result<bool> {
     let descr = header.descr.as_str();
@@ -37,7 +37,7 @@ fn is_swapped<T: AnyElement>(header: &Header, context: &Context<'_>) -> Result<b
     Err(context.error(ErrorKind::InvalidArgument, problem))
 }
 
-/// Refuses a header of another type than `T`, or of another shape than the expected one.
+/// Returns an error if the header's type is not `T`, or if its shape is not the expected one.
 #[track_caller]
 pub(super) fn check<T: AnyElement>(
     header: &Header,
@@ -55,9 +55,9 @@ pub(super) fn check<T: AnyElement>(
     }
 }
 
-/// The array that `header` describes, from `length` bytes of elements.
+/// Reads the array that `header` describes, from `length` bytes of elements.
 ///
-/// Nothing is allocated that these cannot fill: the header may claim anything.
+/// Allocates nothing that these bytes cannot fill, because the header may claim any size.
 #[track_caller]
 pub(super) fn read<T: AnyElement>(
     reader: &mut dyn Read,
@@ -121,7 +121,7 @@ pub(super) fn read<T: AnyElement>(
     Ok(array)
 }
 
-/// Reads up to `expected` bytes into memory that grows with them.
+/// Reads up to `expected` bytes into a vector that grows as they arrive.
 #[track_caller]
 fn read_to_memory(reader: &mut dyn Read, expected: u64, context: &Context<'_>) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -130,12 +130,12 @@ fn read_to_memory(reader: &mut dyn Read, expected: u64, context: &Context<'_>) -
     Ok(bytes)
 }
 
-/// Whether the reader is at its end. An archive compares an entry's checksum when it is read to its
-/// end.
+/// Returns true if the reader is at its end. An archive compares an entry's checksum only when it
+/// is read to its end.
 #[track_caller]
 fn is_at_end(reader: &mut dyn Read, context: &Context<'_>) -> Result<bool> {
-    // Not `read_exact`: where a compressed stream breaks off, that is an early end as well, and an
-    // error.
+    // Not `read_exact`: its error at the end would equal the error of a truncated compressed
+    // stream.
     loop {
         match reader.read(&mut [0]) {
             Ok(count) => return Ok(count == 0),

@@ -1,8 +1,8 @@
 //! Checks of an archive's central directory that the `zip` crate does not make.
 //!
-//! Where the end of an archive is damaged, the crate looks for another one further up, which may
-//! belong to an archive inside an entry. It does not compare an entry's name in the directory with
-//! the one before its data. The elements are guarded by their checksum, which the crate compares.
+//! If the end of an archive is damaged, the crate searches backwards for another end record, which
+//! may belong to an archive inside an entry. It also does not compare an entry's name in the
+//! directory with the one before its data. It does compare the checksum of the elements.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,8 +12,8 @@ use std::ops::Range;
 const END: &[u8] = b"PK\x05\x06";
 const END_BYTES: usize = 22;
 
-/// ZIP64's records before it, where the archive is large: its own end record, and a locator of
-/// that.
+/// ZIP64's records before it, if the archive is large: its own end record, and a locator of that
+/// record.
 const ZIP64_END: &[u8] = b"PK\x06\x06";
 const ZIP64_END_BYTES: usize = 56;
 const LOCATOR: &[u8] = b"PK\x06\x07";
@@ -27,9 +27,10 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Reads the last record of a file of `size_bytes`; `None` where that is not how the file ends.
+    /// Reads the end record of a file of `size_bytes`. Returns `None` if the file does not end with
+    /// one.
     pub(super) fn find(file: &File, size_bytes: u64) -> io::Result<Option<Self>> {
-        // Most have no comment; only of those which do, more is read.
+        // Most files have no comment. More is read only if there is one.
         for longest in [END_BYTES, END_BYTES + usize::from(u16::MAX)] {
             let start = size_bytes.saturating_sub(longest as u64);
             let tail = bytes_at(file, start..size_bytes)?;
@@ -41,7 +42,8 @@ impl Directory {
         Ok(None)
     }
 
-    /// The directory that ends where the record `end` begins, or before ZIP64's records.
+    /// Returns the directory, which ends where the record `end` or the ZIP64 records before it
+    /// begin.
     fn before(file: &File, position: u64, end: &[u8]) -> io::Result<Option<Self>> {
         let short = Self::ending_at(position, number(end, 10..12), number(end, 12..16));
         let long_bytes = (ZIP64_END_BYTES + LOCATOR_BYTES) as u64;
@@ -58,26 +60,26 @@ impl Directory {
         Ok(long.filter(|_| is_whole))
     }
 
-    /// The directory of `count` entries whose `size_bytes` end at `end`.
+    /// Returns the directory of `count` entries in the `size_bytes` before `end`.
     fn ending_at(end: u64, count: u64, size_bytes: u64) -> Option<Self> {
         let start = end.checked_sub(size_bytes)?;
         Some(Self { start, count })
     }
 }
 
-/// Whether `tail` is the record of an archive's end and its comment.
+/// Returns true if `tail` is an end record and its comment.
 fn is_end(tail: &[u8]) -> bool {
     tail.starts_with(END) && number(tail, 20..22) == (tail.len() - END_BYTES) as u64
 }
 
-/// Whether an entry has one name in its directory header at `listed` and its local header at
-/// `local`.
+/// Returns true if an entry has equal names in its directory header at `listed` and its local
+/// header at `local`.
 pub(super) fn names_match(file: &File, listed: u64, local: u64) -> io::Result<bool> {
     let listed = name_at(file, listed, 28, 46)?;
     Ok(listed == name_at(file, local, 26, 30)?)
 }
 
-/// The name in a record whose bytes from `length` on tell how many it takes from `name` on.
+/// Returns the name at `name` in a record, which has the name's length at `length`.
 fn name_at(file: &File, position: u64, length: u64, name: u64) -> io::Result<Vec<u8>> {
     let at = |from: u64, bytes: u64| {
         let start = position.saturating_add(from);
@@ -87,7 +89,7 @@ fn name_at(file: &File, position: u64, length: u64, name: u64) -> io::Result<Vec
     at(name, bytes)
 }
 
-/// What the file has in that range, which may be less.
+/// Returns the bytes of the file in that range; fewer if the file ends before.
 fn bytes_at(mut file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(range.start))?;
     let mut bytes = Vec::new();
@@ -95,7 +97,7 @@ fn bytes_at(mut file: &File, range: Range<u64>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The number in these bytes of `record`; 0 where they are not there.
+/// Returns the little-endian number in these bytes of `record`; 0 if the record is shorter.
 fn number(record: &[u8], range: Range<usize>) -> u64 {
     let bytes = record.get(range).unwrap_or_default();
     let bytes = bytes.iter().rev();

@@ -8,14 +8,13 @@ use crate::error::{ErrorCode, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// The bytes before the dictionary in a file of version 1, the one that is written.
+/// The bytes before the dictionary in a file of version 1, the version that is written.
 const PREFIX_BYTES: usize = MAGIC.len() + 4;
 
-/// The elements begin at a multiple of this.
+/// The alignment of the elements in the file.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// The longest dictionary that is read; one of plain numbers in eight axes takes a fraction of
-/// this.
+/// The longest dictionary that is accepted. One of plain numbers in eight axes is much shorter.
 const LONGEST_BYTES: usize = 1 << 16;
 
 /// The header of a file.
@@ -23,10 +22,10 @@ const LONGEST_BYTES: usize = 1 << 16;
 pub(super) struct Header {
     /// The type of the elements as NumPy writes it, such as `<f4`.
     pub(super) descr: String,
-    /// Whether the first axis is the one whose elements stand one after another.
+    /// True for Fortran order: the elements along the first axis are consecutive.
     pub(super) fortran_order: bool,
     pub(super) shape: Vec<usize>,
-    /// The bytes that the header takes.
+    /// The length of the header in bytes.
     pub(super) size_bytes: u64,
 }
 
@@ -34,7 +33,7 @@ impl Header {
     #[track_caller]
     pub(super) fn read(reader: &mut dyn Read, context: &Context<'_>) -> Result<Self> {
         let malformed = |problem: &str| context.error(ErrorCode::Content, problem);
-        // Grown as they come: the file may be shorter than its header claims to be.
+        // Grown while reading, because the file may be shorter than its header claims.
         let mut bytes = |count: usize| {
             let mut bytes = Vec::new();
             let read = (&mut *reader).take(count as u64).read_to_end(&mut bytes);
@@ -71,7 +70,7 @@ impl Header {
     }
 }
 
-/// Parses a header's dictionary; `None` where it is not of the form that NumPy writes.
+/// Parses a header's dictionary. Returns `None` if it is not of the form that NumPy writes.
 fn parse(text: &str, size_bytes: u64) -> Option<Header> {
     let (mut descr, mut fortran_order, mut shape) = (None, None, None);
     let mut rest = Parser(text);
@@ -101,11 +100,11 @@ fn parse(text: &str, size_bytes: u64) -> Option<Header> {
     })
 }
 
-/// The rest of the text.
+/// The text that is not parsed yet.
 struct Parser<'a>(&'a str);
 
 impl<'a> Parser<'a> {
-    /// Skips `word` if it comes next.
+    /// Skips `word` if the text starts with it.
     fn skip(&mut self, word: &str) -> Option<()> {
         self.0 = self.0.trim_start().strip_prefix(word)?;
         Some(())
@@ -123,7 +122,7 @@ impl<'a> Parser<'a> {
         Some(text)
     }
 
-    /// A type; of one that has fields, the list of these as it is written.
+    /// Parses a type. For a structured type, returns the text of its list of fields.
     fn descr(&mut self) -> Option<String> {
         if self.skip("[").is_none() {
             return Some(self.string()?.into());
@@ -159,7 +158,7 @@ impl<'a> Parser<'a> {
             let end = rest.find(|letter: char| !letter.is_ascii_digit())?;
             lengths.push(rest[..end].parse().ok()?);
             self.0 = &rest[end..];
-            // As Python 2 wrote what was a long integer there.
+            // Python 2 wrote a suffix after a long integer.
             self.skip("L");
             if self.skip(",").is_none() && !self.0.trim_start().starts_with(')') {
                 return None;
@@ -169,7 +168,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The order and size of `T` as NumPy writes it.
+/// Returns the byte order and size of `T` as NumPy writes it.
 pub(super) fn descr<T: AnyElement>() -> String {
     let order = match (size_of::<T>(), cfg!(target_endian = "big")) {
         (1, _) => '|',
@@ -179,7 +178,7 @@ pub(super) fn descr<T: AnyElement>() -> String {
     format!("{order}{}", kind_of(T::NAME))
 }
 
-/// The types by their names, as Rust and as NumPy spells them.
+/// The names of types in Rust and in NumPy.
 const KINDS: [(&str, &str); 15] = [
     ("f32", "f4"),
     ("f64", "f8"),
@@ -198,19 +197,19 @@ const KINDS: [(&str, &str); 15] = [
     ("Complex<f64>", "c16"),
 ];
 
-/// NumPy's name of the type that Rust calls `name`.
+/// Returns NumPy's name of the type that is called `name` in Rust.
 pub(super) fn kind_of(name: &str) -> &'static str {
     let known = KINDS.iter().find(|(rust, _)| *rust == name);
     known.map_or("", |(_, kind)| kind)
 }
 
-/// Rust's name of the type that NumPy calls `kind`.
+/// Returns Rust's name of the type that is called `kind` in NumPy.
 pub(super) fn name_of(kind: &str) -> Option<&'static str> {
     let known = KINDS.iter().find(|(_, numpy)| *numpy == kind);
     known.map(|(name, _)| *name)
 }
 
-/// The header of a file that holds the elements of `array` in row-major order.
+/// Returns the header of a file with the elements of `array` in row-major order.
 pub(super) fn format<T: AnyElement>(array: &Array<T>) -> Vec<u8> {
     let lengths: Vec<String> = array.shape().iter().map(usize::to_string).collect();
     let lengths = match lengths.as_slice() {
@@ -223,7 +222,7 @@ pub(super) fn format<T: AnyElement>(array: &Array<T>) -> Vec<u8> {
     let length = total - PREFIX_BYTES;
     let mut header = MAGIC.to_vec();
     header.extend([1, 0]);
-    // Eight axes of twenty digits each are far from what two bytes count.
+    // Cannot overflow two bytes: eight axes have at most twenty digits each.
     header.extend((length as u16).to_le_bytes());
     header.extend(format!("{text:<0$}\n", length - 1).bytes());
     header

@@ -1,9 +1,9 @@
 //! NumPy's files of one array (`.npy`) and of several (`.npz`).
 //!
-//! The format is that of NumPy's
-//! [documentation](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html),
-//! versions 1 to 3. No crate reads it here, because a file may come from anywhere: whatever a
-//! header claims, nothing is allocated that the file cannot fill, and nothing nests without end.
+//! The format is documented by
+//! [NumPy](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html), versions 1 to
+//! 3. It is not read by another crate, because files may be untrusted: whatever a header claims,
+//! nothing is allocated that the file cannot fill, and the depth of nesting is bounded.
 
 mod archive;
 mod data;
@@ -26,7 +26,7 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 struct Context<'a> {
     operation: &'static str,
     path: &'a Path,
-    /// The array, where the file holds several.
+    /// The name of the array, if the file holds several.
     name: Option<&'a str>,
     call_site: &'static Location<'static>,
 }
@@ -60,19 +60,19 @@ impl<'a> Context<'a> {
     }
 }
 
-/// How many bytes a reader has.
+/// The number of bytes that a reader has.
 #[derive(Clone, Copy)]
 enum Length {
-    /// At most so many; bytes may follow the array.
+    /// At most this number; other bytes may follow the array.
     AtMost(u64),
-    /// So many, all of them the array's, as in an archive's entry.
+    /// This number, all of them the array's, as in an archive's entry.
     Exactly(u64),
     /// Unknown, as for a pipe.
     Unknown,
 }
 
 impl Length {
-    /// What is left after the first `bytes`.
+    /// Returns the length after the first `bytes`.
     fn after(self, bytes: u64) -> Self {
         match self {
             Self::AtMost(all) => Self::AtMost(all.saturating_sub(bytes)),
@@ -82,8 +82,8 @@ impl Length {
     }
 }
 
-/// Reads the array in the next `length` bytes of `reader`, on the current device. If a shape is
-/// expected, another one is refused before memory is requested.
+/// Reads the array in the next `length` bytes of `reader` to the current device. If a shape is
+/// expected, returns an error for another one before memory is requested.
 #[track_caller]
 fn read<T: AnyElement>(
     reader: &mut dyn Read,
@@ -109,12 +109,12 @@ fn write<T: AnyElement>(
 }
 
 impl<T: AnyElement> Array<T> {
-    /// The array of a NumPy file, on the current device.
+    /// Reads the array of a NumPy file to the current device.
     ///
-    /// The file's type must be `T`: `cast` converts afterwards. Either byte order is read. Of an
-    /// array in Fortran's order the axes are reversed, as they are stored, and the result is a view
+    /// The file's type must be `T`: `cast` converts afterwards. Both byte orders are read. An array
+    /// in Fortran's order is read with reversed axes, as it is stored, and the result is a view
     /// that reverses them again. `bf16`, which NumPy itself lacks, is read from and written as two
-    /// opaque bytes (`V2`), as the `ml_dtypes` package does it.
+    /// opaque bytes (`V2`), like the `ml_dtypes` package does.
     ///
     /// # Examples
     ///
@@ -131,9 +131,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be read, is no such file or is cut
-    /// short; [`InvalidArgument`](ErrorKind::InvalidArgument) where it holds another type;
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where its array has more than 8 axes; and
+    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is no NumPy file or is
+    /// truncated; [`InvalidArgument`](ErrorKind::InvalidArgument) if it holds another type;
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if its array has more than 8 axes; and
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Self> {
@@ -147,7 +147,7 @@ impl<T: AnyElement> Array<T> {
         read(&mut BufReader::new(file), (length, None), &context)
     }
 
-    /// Writes the elements to a NumPy file, in row-major order; a file that is there is replaced.
+    /// Writes the elements to a NumPy file, in row-major order. Replaces an existing file.
     ///
     /// # Examples
     ///
@@ -155,8 +155,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io), naming the file, where it cannot be written, and
-    /// [`Driver`](ErrorKind::Driver) where the device fails to deliver the elements.
+    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be written, and
+    /// [`Driver`](ErrorKind::Driver) if the device fails to deliver the elements.
     #[track_caller]
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
