@@ -1,19 +1,19 @@
-//! Memory for time.
+//! Recomputation in the backward pass, which saves memory.
 
 use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Buffer, Float, Layout};
 use crate::error::{AtCaller, Result};
 use crate::ops::derivatives::{checkpointed, detects_anomalies};
 
-/// Returns the value of `function` at `inputs`, and saves nothing of what it computes: the backward
+/// Returns the value of `function` at `inputs`, and saves nothing that it computes. The backward
 /// pass calls it again, with the same random numbers (Griewank and Walther 2000; Chen et al. 2016).
 ///
 /// Gradients pass to `inputs`, and to tracked arrays that the function captures. If no input is
-/// tracked, the function is called once, and what it computes is saved. So all that gradients pass
-/// to, parameters included, belongs in `inputs`.
+/// tracked, the function is called once, and its intermediate values are saved. So pass everything
+/// that needs a gradient in `inputs`, parameters included.
 ///
-/// The function returns the same value for the same inputs. If it uses a
-/// [`Generator`](crate::Generator), it makes a new one in each call.
+/// The function must return equal values for equal inputs. If it uses a
+/// [`Generator`](crate::Generator), it must make a new one in each call.
 ///
 /// # Examples
 ///
@@ -35,8 +35,8 @@ use crate::ops::derivatives::{checkpointed, detects_anomalies};
 ///
 /// # Errors
 ///
-/// The first of `function`; in the backward pass also
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if it gives another shape than at first,
+/// The first error of `function`; in the backward pass also
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the second call returns another shape
 /// or, under [`detect_anomaly`](super::detect_anomaly), other values.
 #[track_caller]
 pub fn checkpoint<P: Parameters + 'static, T: Float>(
@@ -49,7 +49,7 @@ pub fn checkpoint<P: Parameters + 'static, T: Float>(
     checkpointed(&held.arrays, how, move || function(&inputs))
 }
 
-/// Shares arrays, with what a tape follows of them.
+/// Handles of arrays that share their memory and their variables.
 #[derive(Default)]
 struct Held {
     arrays: Vec<(Buffer, Layout)>,

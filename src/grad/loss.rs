@@ -1,4 +1,4 @@
-//! The value of a function of parameters, and its gradient.
+//! Values of functions of parameters, and their gradients.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -14,7 +14,7 @@ use crate::ops::derivatives::{
 use crate::ops::{Expr, Lazy};
 use crate::size::ByteSize;
 
-/// A value that gradients are computed of: an array of rank 0, or an expression that gives one.
+/// A value to compute gradients of: an array of rank 0, or an expression with such a value.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no loss that gradients can be computed of",
     label = "this is no array of floats, and no expression of them",
@@ -25,11 +25,11 @@ pub trait Loss {
     /// The type of the value.
     type Item: Float;
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
     ///
-    /// Those of [`Lazy::eval`].
+    /// The errors of [`Lazy::eval`].
     #[track_caller]
     fn into_value(self) -> Result<Array<Self::Item>>;
 }
@@ -61,13 +61,13 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 /// - an array that `function` captures, even if it shares its memory with a parameter:
 ///   `value_and_grad(&w, |v| (v * &w).sum())` gives the gradient of `v` alone, with `w` as a
 ///   constant;
-/// - an array that is made from numbers: `Array::from_vec(y.to_vec()?, shape)` begins anew, as does
-///   an array of `y.item()?`;
+/// - an array that is made from numbers: `Array::from_vec(y.to_vec()?, shape)` is a new constant,
+///   and so is an array of `y.item()?`;
 /// - indices and truth values, which `argmax` and `gt` return, and values computed from them.
 ///
 /// A function of slope zero, such as `floor`, passes zeros, and [`stop_gradient`] makes a constant
-/// on purpose. If the parameters reach the value only through these, the gradients are zeros, which
-/// is no error. A structure without parameters is no error, either.
+/// on purpose. If the parameters reach the value only through these, the gradients are zeros,
+/// without an error. A structure without parameters is no error, either.
 ///
 /// # Examples
 ///
@@ -84,10 +84,10 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 ///
 /// # Errors
 ///
-/// The first of `function`; [`InvalidShape`](ErrorKind::InvalidShape) if its value is not a single
-/// one; [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value;
-/// [`Unsupported`](ErrorKind::Unsupported) for an operation whose derivative is not known, by name
-/// and with its line, for one call inside of another, and for an array that another thread computes
+/// The first error of `function`; [`InvalidShape`](ErrorKind::InvalidShape) if its value is not a
+/// single one; [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value;
+/// [`Unsupported`](ErrorKind::Unsupported) for an operation whose derivative is not known, with its
+/// name and line, for one call inside of another, and for an array that another thread computes
 /// gradients for.
 #[track_caller]
 pub fn value_and_grad<P: Parameters, L: Loss>(
@@ -100,8 +100,8 @@ pub fn value_and_grad<P: Parameters, L: Loss>(
     tape.gradients(loss, followed)
 }
 
-/// Computes like [`value_and_grad`], for a function that returns something beside its value. No
-/// gradient is computed of that.
+/// Like [`value_and_grad`], for a function that also returns something else. No gradient is
+/// computed for the additional result.
 ///
 /// # Examples
 ///
@@ -121,7 +121,7 @@ pub fn value_and_grad<P: Parameters, L: Loss>(
 ///
 /// # Errors
 ///
-/// Those of [`value_and_grad`].
+/// The errors of [`value_and_grad`].
 #[track_caller]
 pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     parameters: &P,
@@ -134,8 +134,9 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     Ok((value, aux, gradients))
 }
 
-/// Prints what the backward pass of `function` at `parameters` will keep, the largest first: bytes,
-/// and the line of the operation that keeps them. An array that several keep is counted by each.
+/// Prints the memory that the backward pass of `function` at `parameters` will keep, the largest
+/// first: bytes, and the line of the operation that keeps them. An array that several operations
+/// keep is counted for each of them.
 ///
 /// # Examples
 ///
@@ -150,7 +151,7 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
 ///
 /// # Errors
 ///
-/// Those of [`value_and_grad`].
+/// The errors of [`value_and_grad`].
 #[track_caller]
 pub fn print_saved<P: Parameters, L: Loss>(
     parameters: &P,
@@ -219,7 +220,7 @@ pub struct AnomalyGuard {
 /// backward pass of that closure, too, although it drops before. The guard of a statement
 /// `detect_anomaly();` drops at once: write `let _anomalies = detect_anomaly();`.
 ///
-/// The host reads every gradient for that. It is for finding an error, and slow.
+/// The host reads every gradient to check it. This is slow; use it to find an error.
 ///
 /// # Examples
 ///
@@ -248,7 +249,7 @@ impl Drop for AnomalyGuard {
     }
 }
 
-/// Refuses a loss that is no single value, for the function of that name.
+/// Returns an error if the loss is not a single value, for the public function of that name.
 #[track_caller]
 pub(super) fn check_value<T: Float>(function: &str, loss: &Array<T>) -> Result<()> {
     if loss.ndim() == 0 {
@@ -266,7 +267,7 @@ fn no_value(function: &str, shape: &Shape) -> Error {
     Error::new(ErrorKind::InvalidShape, text)
 }
 
-/// The error of a loss that no parameter reaches.
+/// Returns the error of a loss that no parameter reaches.
 #[cold]
 #[track_caller]
 pub(super) fn unreached(function: &str) -> Error {

@@ -1,8 +1,8 @@
 //! Gradients of computations by the operations of this crate.
 //!
-//! [`value_and_grad`] calls a function of parameters and gives its value with the gradient of each
-//! parameter, in a structure of the same type. Inside, parameters are arrays as any others:
-//! whatever function computes with them works, in scopes, on streams, with branches and loops.
+//! [`value_and_grad`] calls a function of parameters and returns its value with the gradient of
+//! each parameter, in a structure of the same type. Inside, parameters are ordinary arrays: any
+//! computation with them works, in scopes, on streams, with branches and loops.
 //!
 //! ```
 //! use cachescope::grad::{Parameters, value_and_grad};
@@ -32,12 +32,12 @@
 //! An operation that reads a parameter, or a value computed from one, is tracked: it records a step
 //! on the thread's tape, which passes gradients back. An expression is one step, however long. Its
 //! gradients are again expressions, evaluated in one pass, which recomputes the values of the
-//! forward pass in registers. So memory holds only what is evaluated, and of that only what a
-//! gradient is computed from. The backward pass frees it as early as possible. Views cost nothing:
-//! the gradient of a view adds to its part of the whole gradient.
+//! forward pass in registers. So only evaluated values are stored, and of these only the values
+//! that a gradient is computed from. The backward pass frees them as early as possible. Views cost
+//! nothing: the gradient of a view adds to its part of the whole gradient.
 //!
-//! Parameters and the value are floats; complex numbers may stand between them. The gradient of x +
-//! i y is ∂/∂x + i ∂/∂y, as PyTorch's. A complex parameter is two of floats, made one by
+//! Parameters and the value are floats; intermediate values may be complex. As in PyTorch, the
+//! gradient for x + i y is ∂/∂x + i ∂/∂y. For a complex parameter, combine two of floats by
 //! [`complex`](crate::complex()).
 //!
 //! The function returns plain arrays. They are not tracked, and keep nothing but their own memory.

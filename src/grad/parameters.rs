@@ -7,12 +7,13 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// An array that gradients are computed for, or a structure of such arrays.
 ///
-/// `#[derive(Parameters)]` makes one of any `struct` whose fields are: arrays of floats, `Vec`,
-/// `Option`, `Box`, arrays `[P; N]` and tuples of up to four of them, and other structures. A field
-/// of another type, as a rate or a name, is marked `#[parameters(skip)]`, and cloned.
+/// `#[derive(Parameters)]` implements it for any `struct` whose fields are: arrays of floats,
+/// `Vec`, `Option`, `Box`, arrays `[P; N]` and tuples of up to four of them, and other structures.
+/// Mark a field of another type, such as a rate or a name, by `#[parameters(skip)]`: it is cloned.
 ///
-/// Whoever implements it by hand tells [`MapArrays::enter`] and [`MapArrays::leave`] of each part,
-/// and of each part its own name: [`files`](super::files) know arrays by them.
+/// An implementation by hand must call [`MapArrays::enter`] and [`MapArrays::leave`] around each
+/// part, with a name that no other part has. [`files`](super::files) identify arrays by these
+/// names.
 ///
 /// # Examples
 ///
@@ -40,19 +41,19 @@ use crate::error::{Error, ErrorKind, Result};
     note = "a structure of parameters is marked `#[derive(Parameters)]`"
 )]
 pub trait Parameters: Sized {
-    /// The same structure with other arrays.
+    /// Returns a structure of this kind, with each array replaced by `map`.
     ///
     /// # Errors
     ///
-    /// The first of `map`.
+    /// The first error of `map`.
     fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self>;
 
-    /// Calls `zip` with each array and the array of `other` in its place.
+    /// Calls `zip` with each array of `self` and the corresponding array of `other`.
     ///
     /// # Errors
     ///
-    /// The first of `zip`, and [`InvalidArgument`](ErrorKind::InvalidArgument) where the structures
-    /// have other lengths or options.
+    /// The first error of `zip`, and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
+    /// structures differ in their lengths or options.
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()>;
 }
 
@@ -60,7 +61,7 @@ pub trait Parameters: Sized {
 ///
 /// # Examples
 ///
-/// The names of arrays, as [`files`](super::files) writes them:
+/// Lists the names of arrays, as [`files`](super::files) writes them:
 ///
 /// ```
 /// use std::fmt::Display;
@@ -102,16 +103,16 @@ pub trait Parameters: Sized {
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub trait MapArrays {
-    /// The array in the place of `array`.
+    /// Returns the array that replaces `array`.
     ///
     /// # Errors
     ///
     /// The errors of the implementation.
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>>;
 
-    /// Begins a part of the structure: a field by its name or, without one, its number; an element
-    /// of a `Vec` or an array `[P; N]` and a member of a tuple by its number. What is in an
-    /// `Option` or a `Box` is not a part of its own.
+    /// Begins a part of the structure. The name of a part is the name of the field, or its number
+    /// if it has no name; or the number of an element of a `Vec` or an array `[P; N]`, or of a
+    /// member of a tuple. The contents of an `Option` or a `Box` are not a part of their own.
     fn enter(&mut self, _name: &dyn Display) {}
 
     /// Ends the part begun last. After an error this is not called.
@@ -120,21 +121,21 @@ pub trait MapArrays {
 
 /// A function that [`Parameters::zip_arrays`] applies to each pair of arrays.
 pub trait ZipArrays {
-    /// Takes an array and that in the same place of the other structure.
+    /// Handles an array of one structure and the corresponding array of the other.
     ///
     /// # Errors
     ///
     /// The errors of the implementation.
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()>;
 
-    /// As [`MapArrays::enter`].
+    /// Like [`MapArrays::enter`].
     fn enter(&mut self, _name: &dyn Display) {}
 
-    /// As [`MapArrays::leave`].
+    /// Like [`MapArrays::leave`].
     fn leave(&mut self) {}
 }
 
-/// Maps a part of a structure, by its name.
+/// Maps a part of a structure under its name.
 fn map_part<P: Parameters, M: MapArrays>(name: &dyn Display, own: &P, map: &mut M) -> Result<P> {
     map.enter(name);
     let mapped = own.map_arrays(map)?;
@@ -142,7 +143,7 @@ fn map_part<P: Parameters, M: MapArrays>(name: &dyn Display, own: &P, map: &mut 
     Ok(mapped)
 }
 
-/// Zips a part of two structures, by its name.
+/// Zips a part of two structures under its name.
 fn zip_part<P: Parameters, Z: ZipArrays>(
     name: &dyn Display,
     (own, other): (&mut P, &P),

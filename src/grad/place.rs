@@ -6,14 +6,15 @@ use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Float};
 use crate::error::Result;
 
-/// The name of an array that is in no structure.
+/// The name of an array outside of a structure.
 const ALONE: &str = "array";
 
-/// The position of a map in a structure, as a name: the parts that were entered, joined by dots.
+/// The position of a traversal in a structure, as a name: the names of the entered parts, joined by
+/// dots.
 #[derive(Default)]
 pub(crate) struct Place {
     name: String,
-    /// The length of the name before each part was entered.
+    /// The length of the name before each entered part.
     lengths: Vec<usize>,
 }
 
@@ -21,8 +22,8 @@ impl Place {
     pub(crate) fn enter(&mut self, part: &dyn Display) {
         let dot = if self.lengths.is_empty() { "" } else { "." };
         self.lengths.push(self.name.len());
-        // Writing to a string fails only if `part` fails: the part then has no name. Two arrays may
-        // then share one, which files refuse.
+        // Fails only if `part` fails to format: that part has no name. Two arrays may then have one
+        // name, for which files return an error.
         let _ = write!(self.name, "{dot}{part}");
     }
 
@@ -31,7 +32,7 @@ impl Place {
         self.name.truncate(length.unwrap_or(0));
     }
 
-    /// Returns the name of an array here.
+    /// Returns the name of an array at this position.
     pub(crate) fn name(&self) -> &str {
         match self.lengths.is_empty() {
             true => ALONE,
@@ -40,7 +41,7 @@ impl Place {
     }
 }
 
-/// Returns the name of the array of that number; `None` if the structure has fewer.
+/// Returns the name of array `number`; `None` if the structure has fewer.
 pub(crate) fn name_of<P: Parameters>(parameters: &P, number: usize) -> Option<String> {
     let mut naming = Naming {
         place: Place::default(),
@@ -54,7 +55,7 @@ pub(crate) fn name_of<P: Parameters>(parameters: &P, number: usize) -> Option<St
 /// Finds the name of one array.
 struct Naming {
     place: Place,
-    /// The number of arrays before it.
+    /// The number of arrays before it that remain.
     left: usize,
     found: Option<String>,
 }

@@ -11,12 +11,12 @@ use crate::ops::derivatives::{
 };
 
 /// Returns the value of `function` at `parameters`, and the product of its Jacobian matrix with
-/// `tangents`: the change of the value if the parameters move that way. If no parameter reaches the
+/// `tangents`: the derivative of the value in the direction `tangents`. If no parameter reaches the
 /// value, the product is zeros.
 ///
-/// The product is computed as the gradient of gradients, which are linear in what they are computed
-/// of (Townsend 2017, "A new trick for calculating Jacobian vector products"): two backward passes,
-/// whatever the number of parameters and values.
+/// The product is the gradient of gradients, which are linear in their cotangents (Townsend 2017,
+/// "A new trick for calculating Jacobian vector products"). It takes two backward passes, whatever
+/// the number of parameters and values.
 ///
 /// # Examples
 ///
@@ -34,9 +34,9 @@ use crate::ops::derivatives::{
 ///
 /// # Errors
 ///
-/// The first of `function`; [`ShapeMismatch`](ErrorKind::ShapeMismatch) where `tangents` are not of
-/// the shapes of the parameters; [`Unsupported`](ErrorKind::Unsupported), with its name and line,
-/// for an operation whose gradient has no derivative, and those of
+/// The first error of `function`; [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shapes of
+/// `tangents` differ from the parameters; [`Unsupported`](ErrorKind::Unsupported), with name and
+/// line, for an operation whose gradient has no derivative; and the errors of
 /// [`value_and_grad`](super::value_and_grad).
 #[track_caller]
 pub fn jvp<P: Parameters, T: Float>(
@@ -51,7 +51,7 @@ pub fn jvp<P: Parameters, T: Float>(
     let Some(to_value) = Followed::of(value.buffer(), value.layout())? else {
         return Ok((constant(&value), zeros_like(&value)?));
     };
-    // The gradients are linear in the cotangents, so that any value will do.
+    // The gradients are linear in the cotangents, so any value will do.
     let cotangents = zeros_like(&value)?;
     let layout = *cotangents.layout();
     let buffer = follow(cotangents.into_buffer(), layout, T::DTYPE);
@@ -73,7 +73,7 @@ pub fn jvp<P: Parameters, T: Float>(
 }
 
 /// Returns the value of `function` at `parameters`, and the product of its Hessian matrix with
-/// `vector`: the change of the gradient if the parameters move that way (Pearlmutter 1994).
+/// `vector`: the derivative of the gradient in the direction `vector` (Pearlmutter 1994).
 ///
 /// The product is the gradient of the gradient's product with `vector`. The memory of the first
 /// backward pass is kept for the second.
@@ -94,8 +94,8 @@ pub fn jvp<P: Parameters, T: Float>(
 ///
 /// # Errors
 ///
-/// Those of [`jvp`]; [`InvalidShape`](ErrorKind::InvalidShape) if the value is not a single one,
-/// and [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches it, as for
+/// The errors of [`jvp`]; [`InvalidShape`](ErrorKind::InvalidShape) if the value is not a single
+/// one, and [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches it, as for
 /// [`value_and_grad`](super::value_and_grad).
 #[track_caller]
 pub fn hvp<P: Parameters, L: Loss>(
@@ -115,7 +115,7 @@ pub fn hvp<P: Parameters, L: Loss>(
     Ok((constant(&loss), products))
 }
 
-/// Gives the gradient of each parameter the vector's elements as its own gradient.
+/// Sets the cotangent of each parameter's gradient to the elements of the vector.
 struct Directed<'a> {
     gradients: Gradients,
     variables: std::slice::Iter<'a, u32>,

@@ -1,4 +1,4 @@
-//! Steps of parameters inside of the backward pass.
+//! Optimizer steps inside of the backward pass.
 
 use std::cmp::Reverse;
 use std::panic::Location;
@@ -15,9 +15,9 @@ use crate::ops::derivatives::{
     has_constants, length, seed, zeros_like,
 };
 
-/// A function of each parameter and its gradient: the optimizers move the parameter. A program that
-/// sends gradients elsewhere, or reads them, implements it, too, and passes them to an optimizer of
-/// its own.
+/// A function of each parameter and its gradient. Optimizers use it to move the parameter. A
+/// program that sends gradients elsewhere, or reads them, also implements it, and passes them to an
+/// optimizer that it owns.
 ///
 /// # Examples
 ///
@@ -51,10 +51,10 @@ pub trait Optimizer {
     /// Begins a step of all parameters.
     fn begin(&mut self) {}
 
-    /// Ends a step that an error ended. Some parameters may have moved.
+    /// Abandons a step after an error. Some parameters may have moved.
     fn abandon(&mut self) {}
 
-    /// Moves the parameter of that number, in the order in which the structure has them.
+    /// Moves parameter `number`, counted in the order of the structure.
     ///
     /// # Errors
     ///
@@ -67,14 +67,14 @@ pub trait Optimizer {
     ) -> Result<()>;
 }
 
-/// Returns the value of `function` at `parameters`, and lets the optimizer move these, each as soon
-/// as its gradient is complete: inside of the backward pass, so that the gradients are not all in
-/// memory at once (Lv et al. 2023, "Full parameter fine-tuning for large language models with
-/// limited resources").
+/// Returns the value of `function` at `parameters`, and lets the optimizer move each parameter as
+/// soon as its gradient is complete. This happens inside of the backward pass, so that the
+/// gradients are not all in memory at once (Lv et al. 2023, "Full parameter fine-tuning for large
+/// language models with limited resources").
 ///
-/// The steps are those of [`value_and_grad`](super::value_and_grad) and the optimizer after it.
-/// That page says what does not count as computed from the parameters. Parameters that do not reach
-/// the value step with a gradient of zeros.
+/// The results equal [`value_and_grad`](super::value_and_grad) followed by a step of the optimizer.
+/// That page describes which arrays do not count as computed from the parameters. Parameters that
+/// do not reach the value step with a gradient of zeros.
 ///
 /// # Examples
 ///
@@ -94,7 +94,7 @@ pub trait Optimizer {
 ///
 /// # Errors
 ///
-/// Those of [`value_and_grad`](super::value_and_grad) and of the optimizer, and
+/// The errors of [`value_and_grad`](super::value_and_grad) and of the optimizer, and
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a [`checkpoint`](super::checkpoint)
 /// reads a parameter only when it runs again. After an error in the backward pass some parameters
 /// may have moved.
@@ -110,9 +110,9 @@ pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     named.name(value, parameters)
 }
 
-/// Computes like [`value_and_step`], for the public function of the name `caller`. Between the
-/// passes it calls `see` with the optimizer and the order in which the gradients will be complete.
-/// `see` may return places for the gradients.
+/// Like [`value_and_step`], for the public function of the name `caller`. Between the passes it
+/// calls `see` with the optimizer and the order in which the gradients will be complete. `see` may
+/// return places for the gradients.
 #[track_caller]
 pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     parameters: &mut P,
@@ -124,14 +124,14 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     let followed = tape.follow(parameters)?;
     let loss = function(&followed)?.into_value()?;
     tape.check_loss(&loss)?;
-    // Handles of the parameters, which are to be written in place.
+    // Dropped, because these handles of the parameters would prevent writes in place.
     drop(followed);
     optimizer.begin();
     let order = Order {
         variables: tape.variables(),
         numbers: order_of_gradients(tape.variables()),
     };
-    // Without a closure, which would be the caller.
+    // Not in a closure, which would be reported as the caller.
     let stepped = match see(optimizer, order) {
         Ok(placer) => step_all(parameters, optimizer, (&loss, &tape), placer),
         Err(error) => Err(error),
@@ -143,16 +143,16 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     Ok(constant(&loss))
 }
 
-/// The parameters of a backward pass to come.
+/// The parameters of the backward pass that follows.
 pub(crate) struct Order<'a> {
-    /// The variables of the tape, by the numbers of the parameters.
+    /// The tape's variable of each parameter.
     pub(crate) variables: &'a [u32],
-    /// Their numbers in the order in which their gradients will be complete.
+    /// The numbers of the parameters, in the order in which their gradients will be complete.
     pub(crate) numbers: Vec<usize>,
 }
 
-/// The numbers of variables in the order in which the backward pass completes their gradients: when
-/// it has passed the step that read them first.
+/// Returns the numbers of variables in the order in which the backward pass completes their
+/// gradients. A gradient is complete after the step that first read the variable.
 fn order_of_gradients(variables: &[u32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..variables.len()).collect();
     order.sort_by_key(|&number| Reverse(first_reader(variables[number])));
@@ -189,7 +189,7 @@ fn step_all<P: Parameters, T: Float>(
     let mut see = |gradients: &mut Gradients| step(gradients, length());
     let gradients = Gradients::new(detects_anomalies()).in_places_of(placer);
     let mut rest = backward_in_places(seeds, gradients, 0, &mut see).at_caller()?;
-    // Parameters that no step reads.
+    // Handles the parameters that no step reads.
     step(&mut rest, 0).at_caller()?;
     if tape.variables().iter().any(|&variable| rest.has(variable)) {
         return Err(read_late());
@@ -197,7 +197,7 @@ fn step_all<P: Parameters, T: Float>(
     tape.check_gradients(is_reached || has_constants())
 }
 
-/// The error of a gradient that a parameter got after its step.
+/// Returns the error of a parameter that got a gradient after its step.
 #[cold]
 #[track_caller]
 fn read_late() -> Error {
@@ -206,15 +206,15 @@ fn read_late() -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// Steps the parameters whose gradients are complete, and which did not.
+/// Steps the parameters whose gradients are complete, each once.
 struct Stepping<'a, O> {
     optimizer: &'a mut O,
     gradients: &'a mut Gradients,
-    /// The variables of the parameters that did not step.
+    /// The variables of the parameters that have not stepped yet; `None` for the others.
     waiting: &'a mut [Option<u32>],
     /// Set when a parameter has a gradient.
     is_reached: &'a mut bool,
-    /// The number of steps that are left to pass back.
+    /// The number of the tape's steps that the backward pass has not passed yet.
     steps: usize,
     number: usize,
 }
@@ -239,7 +239,7 @@ impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
     }
 }
 
-/// Arrays of no elements: nothing is zipped with parameters.
+/// Makes arrays without elements, for a traversal by `zip_arrays` that needs no second structure.
 pub(crate) struct Nothing;
 
 impl MapArrays for Nothing {

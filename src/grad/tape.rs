@@ -1,4 +1,4 @@
-//! A tape that is held open.
+//! Tapes that a program opens and closes itself.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -12,8 +12,8 @@ use crate::ops::derivatives::{
     follow, followed, has_constants, seed, value, zeros_like,
 };
 
-/// A record of the operations that the thread computes from variables, from [`begin`](Self::begin)
-/// to [`gradients`](Self::gradients) or the drop: for programs that are no one function.
+/// The operations that the thread computes from variables, recorded from [`begin`](Self::begin) to
+/// [`gradients`](Self::gradients) or the drop. For programs whose computation is not one function.
 /// [`value_and_grad`](super::value_and_grad) is a tape around a call.
 ///
 /// # Examples
@@ -30,7 +30,7 @@ use crate::ops::derivatives::{
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 ///
-/// It stays on its thread:
+/// A tape stays on its thread:
 ///
 /// ```compile_fail,E0277
 /// let tape = cachescope::grad::Tape::begin().unwrap();
@@ -53,8 +53,8 @@ impl Tape {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported), with the line that began it, if the thread has a
-    /// tape: one that is open, or that of a function like
+    /// [`Unsupported`](ErrorKind::Unsupported), with the line that began it, if the thread already
+    /// has a tape: an open one, or one of a function like
     /// [`value_and_grad`](super::value_and_grad).
     #[track_caller]
     pub fn begin() -> Result<Self> {
@@ -83,7 +83,7 @@ impl Tape {
     ///
     /// # Errors
     ///
-    /// Those of [`Lazy::eval`](crate::Lazy::eval), which copies arrays with gaps.
+    /// The errors of [`Lazy::eval`](crate::Lazy::eval), which copies arrays with gaps.
     #[track_caller]
     pub fn follow<P: Parameters>(&mut self, parameters: &P) -> Result<P> {
         let _asking = Asking::at(Location::caller());
@@ -95,15 +95,15 @@ impl Tape {
     /// same type. Ends the tape.
     ///
     /// The gradient of a variable that does not reach the loss is zeros, if another variable of the
-    /// tape reaches it. [`value_and_grad`](super::value_and_grad) says what does not count as
-    /// reached.
+    /// tape reaches it. [`value_and_grad`](super::value_and_grad) describes which computations do
+    /// not count.
     ///
     /// # Errors
     ///
     /// [`InvalidShape`](ErrorKind::InvalidShape) if the loss is not a single value;
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no variable of this tape reaches it, or
-    /// if an array of `variables` is no variable of this tape, a part or another view of one, or a
-    /// variable that they name twice; those of the operations of the backward pass.
+    /// if an array of `variables` is no variable of this tape, is a part or another view of one, or
+    /// is named twice; the errors of the operations of the backward pass.
     #[track_caller]
     pub fn gradients<P: Parameters, L: Loss>(
         self,
@@ -127,20 +127,20 @@ impl Tape {
         Ok((constant(&loss), gradients.at_caller()?))
     }
 
-    /// The numbers of its variables.
+    /// Returns the numbers of the tape's variables.
     pub(super) fn variables(&self) -> &[u32] {
         &self.variables
     }
 
-    /// Refuses a loss that is no single value, or that no variable reaches.
+    /// Returns an error if the loss is not a single value, or if no variable reaches it.
     #[track_caller]
     pub(super) fn check_loss<T: Float>(&self, loss: &Array<T>) -> Result<()> {
         check_value(self.function, loss)?;
         self.check_reached(loss)
     }
 
-    /// Refuses a loss that no variable reaches. If the program read a variable, and made a constant
-    /// on purpose, that may be meant.
+    /// Returns an error if no variable reaches the loss. It is no error if the program read a
+    /// variable and made a constant on purpose, because the loss may then be intended.
     #[track_caller]
     pub(super) fn check_reached<T: Float>(&self, loss: &Array<T>) -> Result<()> {
         if followed(loss.buffer())?.is_some() {
@@ -224,7 +224,7 @@ fn twice(shape: &Shape) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// Takes the gradients of variables out, zeros where there are none.
+/// Takes the gradients of variables; zeros if there is none.
 pub(super) struct Taking {
     gradients: Gradients,
     numbers: std::vec::IntoIter<u32>,

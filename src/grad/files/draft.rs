@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Context;
 use crate::error::{ErrorKind, Result};
 
-/// The most symbolic links that lead to a file, as in Linux.
+/// The maximum length of a chain of symbolic links, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// A file beside the one to replace, removed unless it is finished.
+/// A file beside the one to replace. It is removed unless it is finished.
 pub(super) struct Draft {
     path: PathBuf,
-    /// The file to replace: the one of the call, or the one that it links to.
+    /// The file to replace: the path of the call, or the file that it links to.
     target: PathBuf,
     /// The permissions of that file, if it exists.
     permissions: Option<Permissions>,
@@ -23,8 +23,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Makes an empty file of a unique name in the folder of the file to replace: a rename must not
-    /// move it to another disk.
+    /// Creates an empty file with a unique name in the folder of the file to replace. In another
+    /// folder, the rename might have to move it to another disk.
     pub(super) fn begin(context: &Context<'_>) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let target = target_of(context.path).map_err(|error| context.io(error))?;
@@ -49,7 +49,7 @@ impl Draft {
                         is_finished: false,
                     });
                 }
-                // An earlier process of this number left it behind.
+                // An earlier process with the same id left this file behind.
                 Err(error) if error.kind() == IoKind::AlreadyExists => {}
                 Err(error) => return Err(context.io(error)),
             }
@@ -60,8 +60,8 @@ impl Draft {
         &self.path
     }
 
-    /// Replaces the file, once the bytes are on the disk: a machine that stops then has the old one
-    /// or the new one.
+    /// Replaces the file, once the bytes are on the disk. After a crash, the disk has either the
+    /// old file or the new one, complete.
     pub(super) fn finish(mut self, context: &Context<'_>) -> Result<()> {
         let file = File::options().write(true).open(&self.path);
         let synced = file.and_then(|file| {
@@ -93,7 +93,8 @@ impl Drop for Draft {
     }
 }
 
-/// Returns how a draft is created. One that replaces a file is private until it is complete.
+/// Returns the options to create a draft. A draft that replaces a file is private until it is
+/// complete.
 fn options(replaces: bool) -> OpenOptions {
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -107,13 +108,13 @@ fn options(replaces: bool) -> OpenOptions {
     options
 }
 
-/// Returns the path that `path` leads to through symbolic links. Nothing needs to be there.
+/// Returns the path that `path` leads to through symbolic links. It need not exist.
 fn target_of(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
         match fs::read_link(&target) {
             Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
-            // It is no link, or nothing is there.
+            // It is no link, or does not exist.
             Err(_) => return Ok(target),
         }
     }

@@ -1,4 +1,4 @@
-//! The arrays that a file is to have.
+//! The arrays to write to a file.
 
 use std::collections::HashSet;
 use std::fmt::Display;

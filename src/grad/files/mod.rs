@@ -1,19 +1,19 @@
 //! Parameters in files, each array under its name.
 //!
-//! Names are those of PyTorch's `state_dict`: the fields on the way to the array, joined by dots,
-//! with numbers for the elements of a `Vec` or an array, the members of a tuple and fields without
-//! names. The bias of the second element of a field `layers` is `layers.1.bias`. What is in an
-//! `Option` or a `Box` has the name of that, and an array that is in nothing is called `array`. A
-//! field marked `#[parameters(skip)]` is not written.
+//! Names are as in PyTorch's `state_dict`: the fields on the way to the array, joined by dots.
+//! Elements of a `Vec` or an array, members of a tuple, and fields without names have numbers. For
+//! example, the bias of the second element of a field `layers` is `layers.1.bias`. An `Option` or a
+//! `Box` adds nothing to the name of its contents. An array outside of a structure is called
+//! `array`. A field marked `#[parameters(skip)]` is not written.
 //!
-//! The ending of a file's name says its format:
-//! - `.safetensors`, with the feature `safetensors`: what PyTorch, JAX and Hugging Face's libraries
-//!   read and write;
+//! The suffix of a file's name determines its format:
+//! - `.safetensors`, with the feature `safetensors`: the format of PyTorch, JAX and Hugging Face's
+//!   libraries;
 //! - `.npz`, with the feature `npy`, which is a default one: `np.load` reads it. NumPy has no
 //!   `bf16`.
 //!
-//! Arrays are written and read one by one: beside them, the host holds one array of a device, and a
-//! buffer of constant size.
+//! Arrays are written and read one by one. In addition to them, host memory holds one array of a
+//! device, and a buffer of constant size.
 //!
 //! # Examples
 //!
@@ -61,15 +61,15 @@ use super::place::Place;
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
-/// The most names that an error lists of a kind.
+/// The most names of one kind that an error lists.
 const NAMED: usize = 8;
 
 /// Writes the arrays of `parameters` to the file at `path`.
 ///
 /// They are written to another file in the same folder, which replaces an existing one when it is
-/// complete and on the disk: a call that fails leaves the old file as it was. The permissions of a
-/// file that is replaced stay. If `path` is a symbolic link, the file that it leads to is replaced,
-/// and the link stays.
+/// complete and on the disk. A call that fails leaves the old file unchanged. A file that is
+/// replaced keeps its permissions. If `path` is a symbolic link, the file that it leads to is
+/// replaced, and the link stays.
 ///
 /// # Examples
 ///
@@ -77,22 +77,21 @@ const NAMED: usize = 8;
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) for a name with another ending, and where two
-/// arrays have one name; [`Unsupported`](ErrorKind::Unsupported) for a format that this build lacks
-/// the feature of, and for `bf16` in `.npz`; [`Io`](ErrorKind::Io), naming the file, where it
-/// cannot be written; and [`Driver`](ErrorKind::Driver) where a device fails to deliver the
-/// elements.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) for a name with another suffix, and if two
+/// arrays have one name; [`Unsupported`](ErrorKind::Unsupported) for a format whose feature this
+/// build lacks, and for `bf16` in `.npz`; [`Io`](ErrorKind::Io), naming the file, if it cannot be
+/// written; and [`Driver`](ErrorKind::Driver) if a device fails to deliver the elements.
 #[track_caller]
 pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()> {
     save_to(parameters, path.as_ref()).at_caller()
 }
 
-/// Reads the file at `path` into a new structure of the names, shapes and types of `like`, each
-/// array on the device of the one in its place. The values of `like` are not read, and its fields
-/// marked `#[parameters(skip)]` are cloned.
+/// Reads the file at `path` into a new structure with the names, shapes and types of `like`. Each
+/// array is on the device of the corresponding array of `like`. The values of `like` are not read,
+/// and its fields marked `#[parameters(skip)]` are cloned.
 ///
-/// The types and shapes in the file are compared before an array is read: whatever the file has, no
-/// more memory is requested than the arrays of `like` take.
+/// The types and shapes in the file are compared before an array is read. So whatever the file
+/// contains, no more memory is requested than the arrays of `like` take.
 ///
 /// # Examples
 ///
@@ -100,11 +99,11 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the arrays and the file, where the file
-/// lacks a name or has one that `like` lacks, where an array's type is another, and for a file's
-/// name with another ending; [`ShapeMismatch`](ErrorKind::ShapeMismatch) where an array's shape is
-/// another; [`Unsupported`](ErrorKind::Unsupported) as for [`save`]; [`Io`](ErrorKind::Io), naming
-/// the file, where it cannot be read, is damaged or is cut short; and
+/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the arrays and the file, if the file
+/// lacks a name or has one that `like` lacks, if the type of an array differs, or if the file's
+/// name has another suffix; [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shape of an array
+/// differs; [`Unsupported`](ErrorKind::Unsupported) as for [`save`]; [`Io`](ErrorKind::Io), naming
+/// the file, if it cannot be read, is damaged or is truncated; and
 /// [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn load<P: Parameters>(like: &P, path: impl AsRef<Path>) -> Result<P> {
@@ -164,7 +163,7 @@ enum Format {
 }
 
 impl Format {
-    /// What the ending of the file's name says.
+    /// Returns the format for the suffix of the file's name.
     fn of(context: &Context<'_>) -> Result<Self> {
         let ending = context.path.extension().unwrap_or_default();
         match ending.to_ascii_lowercase().to_str() {
@@ -191,7 +190,7 @@ struct Context<'p> {
 }
 
 impl Context<'_> {
-    /// An error about the file, or about one array in it.
+    /// Returns an error about the file, or about one array in it.
     #[cold]
     fn error(
         &self,
@@ -217,7 +216,7 @@ impl Context<'_> {
     }
 }
 
-/// A file that arrays are written to.
+/// A file to write arrays to.
 trait Target {
     fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()>;
 
@@ -225,13 +224,14 @@ trait Target {
     fn finish(self) -> Result<()>;
 }
 
-/// A file that arrays are read from.
+/// A file to read arrays from.
 trait Source {
-    /// The names of its arrays; of two that have one name, both.
+    /// Returns the names of the arrays in the file. If two arrays have one name, it is listed
+    /// twice.
     fn names(&self) -> Vec<String>;
 
-    /// Reads the array of that name, of the type and shape of `like`, to the device of `like`. One
-    /// of another type or shape is refused before memory is requested for it.
+    /// Reads the array of that name to the device of `like`. If its type or shape differs from
+    /// `like`, returns an error before memory is requested.
     fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>>;
 }
 
@@ -296,7 +296,7 @@ impl<S: Source> MapArrays for Reading<S> {
     }
 }
 
-/// Refuses a file that has not the names of the structure, each once.
+/// Returns an error unless the file has each name of the structure once, and no other.
 fn check_names(entries: &[Entry], found: &[String], context: &Context<'_>) -> Result<()> {
     let expected: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     let mut missing = expected.clone();
@@ -323,7 +323,7 @@ fn check_names(entries: &[Entry], found: &[String], context: &Context<'_>) -> Re
     Err(context.error(ErrorKind::InvalidArgument, None, problems.join("; ")))
 }
 
-/// The first of some names, and the number of the others.
+/// Returns the first of some names, and the number of the others.
 fn listed(names: Vec<&str>) -> String {
     let mut listed: Vec<String> = names
         .iter()

@@ -1,4 +1,4 @@
-//! NumPy's archives.
+//! NumPy's archives, `.npz`.
 
 use std::path::Path;
 
@@ -46,8 +46,8 @@ impl Source for Reader {
     }
 }
 
-/// [`NpzWriter`] has two opaque bytes for `bf16`, which NumPy does not compute with: who loads them
-/// there finds no numbers.
+/// Returns an error for `bf16`. [`NpzWriter`] would write two opaque bytes for each element, which
+/// NumPy cannot compute with.
 fn refuse_bf16(entries: &[Entry], context: &Context<'_>) -> Result<()> {
     let Some(entry) = entries.iter().find(|entry| entry.dtype == DType::Bf16) else {
         return Ok(());

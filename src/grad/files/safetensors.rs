@@ -1,11 +1,11 @@
-//! The format of Hugging Face: eight bytes of a header's length, the header as JSON, and the
+//! Hugging Face's format: eight bytes with the length of the header, the header as JSON, and the
 //! elements.
 //!
-//! The crate [`safetensors`] says what a header means, and that its arrays follow one another
-//! without gaps, each of as many bytes as its shape takes. The file is read by plain reads, and not
-//! mapped: a mapped file that somebody cuts short ends the process, and one that somebody writes to
-//! changes under a shared reference. Nothing is lost by it, for each element is read once, into a
-//! buffer of constant size on its way to the device.
+//! The crate [`safetensors`] parses the header, and checks that the arrays are consecutive without
+//! gaps, and that each has as many bytes as its shape takes. The file is read by plain reads, not
+//! mapped. If another program truncates a mapped file, this process is killed; if it writes to the
+//! file, values change under a shared reference. Plain reads cost nothing more, because each
+//! element is read only once, into a buffer of constant size on its way to the device.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -20,13 +20,13 @@ use crate::array::{self, Array, DType, Float};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
-/// What the format allows a header.
+/// The maximum length of a header in the format.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// The length of the header, and what the first array stands at a multiple of.
+/// The bytes of the header's length. Also the alignment of the first array.
 const LENGTH_BYTES: u64 = 8;
 
-/// A name that the header has another use for.
+/// A name that the format reserves.
 const RESERVED: &str = "__metadata__";
 
 /// Files are little-endian.
@@ -60,8 +60,8 @@ impl<'c> Writer<'c> {
     }
 }
 
-/// What the header says of these arrays: those of the largest elements first, so that each is
-/// aligned for its own.
+/// Returns the header for these arrays, sorted by descending element size, so that each array is
+/// aligned for its type.
 fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by_key(|entry| Reverse(entry.dtype.size_bytes()));
@@ -73,8 +73,8 @@ fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
             return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
         }
         let start = end;
-        // Views that repeat elements may be of any length; where it overflows, the offsets are
-        // refused below.
+        // The length of a view that repeats elements is unbounded. If it overflows, the offsets
+        // cause an error below.
         let bytes = shape.checked_len()?.saturating_mul(dtype.size_bytes());
         end = start.saturating_add(bytes);
         let info = TensorInfo {
@@ -88,7 +88,7 @@ fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
         .map_err(|error| context.error(ErrorKind::InvalidArgument, None, error))
 }
 
-/// The format's name of a type of floats.
+/// Returns the format's name of a float type.
 fn known(dtype: DType, name: &str, context: &Context<'_>) -> Result<Dtype> {
     match dtype {
         DType::F16 => Ok(Dtype::F16),
@@ -125,7 +125,7 @@ pub(super) struct Reader<'c> {
 }
 
 impl<'c> Reader<'c> {
-    /// Reads the header, which the rest of the file must have exactly the bytes for.
+    /// Reads the header. The rest of the file must have exactly the length that it describes.
     pub(super) fn open(context: &'c Context<'c>) -> Result<Self> {
         let io = |error| context.io(error);
         let damaged = |problem: String| context.error(ErrorCode::Content, None, problem);
@@ -189,7 +189,7 @@ impl Source for Reader<'_> {
     }
 }
 
-/// What the header says of the array that is called so, whose type is `T`.
+/// Returns the header's entry of an array. Returns an error if its type is not `T`.
 fn info<'m, T: Float>(
     metadata: &'m Metadata,
     name: &str,
@@ -207,7 +207,7 @@ fn info<'m, T: Float>(
     Ok(info)
 }
 
-/// The names were compared before, so the structure has another one now.
+/// Returns the error of a structure that changed: its names were compared before.
 #[cold]
 fn lacking(name: &str, context: &Context<'_>) -> Error {
     let problem = "the structure had no array of this name before";
