@@ -1,4 +1,4 @@
-//! Attention of several heads.
+//! Multi-head attention.
 
 use super::Linear;
 use crate::array::{Array, Float, Shape};
@@ -6,29 +6,29 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grad::Parameters;
 use crate::ops::attention;
 
-/// Attention of each place to all, or to those before it, in several heads (Vaswani et al. 2017).
+/// Multi-head self-attention, optionally causal (Vaswani et al. 2017).
 #[derive(Clone, Debug, Parameters)]
 #[parameters(crate = crate)]
 pub struct Attention<T: Float = f32> {
-    /// Queries, keys and values of all heads: `[3 width, width]`.
+    /// The projection to queries, keys and values of all heads, with a weight `[3 width, width]`.
     pub qkv: Linear<T>,
-    /// What mixes the heads: `[width, width]`.
+    /// The output projection, with a weight `[width, width]`.
     pub out: Linear<T>,
-    /// How many heads the width divides into.
+    /// The number of heads, which divides the width.
     #[parameters(skip)]
     pub heads: usize,
-    /// Whether a place sees only itself and those before it.
+    /// True if each position attends only to itself and earlier positions.
     #[parameters(skip)]
     pub causal: bool,
 }
 
 impl<T: Float> Attention<T> {
-    /// One of random values, as [`Linear::new`] makes them.
+    /// Makes a layer with random parameters, initialised like [`Linear::new`].
     ///
     /// # Errors
     ///
-    /// Those of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) where the
-    /// width does not divide into as many heads.
+    /// The errors of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
+    /// width is not a multiple of `heads`.
     #[track_caller]
     pub fn new(width: usize, heads: usize, causal: bool) -> Result<Self> {
         check(width, heads)?;
@@ -40,11 +40,11 @@ impl<T: Float> Attention<T> {
         })
     }
 
-    /// `x` of the shape `[.., length, width]`, as each place sees it.
+    /// Applies the layer to `x`, of shape `[.., length, width]`. The result has the shape of `x`.
     ///
     /// # Errors
     ///
-    /// Those of [`attention`](crate::attention()).
+    /// The errors of [`attention`](crate::attention()).
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
         let parts = self.qkv.forward(x)?;

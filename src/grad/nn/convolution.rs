@@ -1,4 +1,4 @@
-//! Convolutions of images.
+//! Convolutional layers.
 
 use super::uniform;
 use crate::array::{Array, Float};
@@ -6,13 +6,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::grad::Parameters;
 use crate::ops::ConvOptions;
 
-/// [`Array::conv2d`] with its kernel and bias.
+/// A layer of [`Array::conv2d`] with a kernel and a bias.
 #[derive(Clone, Debug, Parameters)]
 #[parameters(crate = crate)]
 pub struct Conv2d<T: Float = f32> {
-    /// Of the shape `[outputs, inputs / groups, height, width]`.
+    /// The kernel, of shape `[outputs, inputs / groups, height, width]`.
     pub weight: Array<T>,
-    /// Of the shape `[outputs]`.
+    /// The bias, of shape `[outputs]`.
     pub bias: Option<Array<T>>,
     /// Strides, padding, dilation and groups.
     #[parameters(skip)]
@@ -20,13 +20,13 @@ pub struct Conv2d<T: Float = f32> {
 }
 
 impl<T: Float> Conv2d<T> {
-    /// One of random values from −1 / √n to 1 / √n, where each output is of n elements, by the
-    /// calling thread's generator.
+    /// Makes a layer with uniform random parameters from −1 / √n to 1 / √n. n is the number of
+    /// input elements of each output. Uses the calling thread's generator.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) where inputs
-    /// or outputs do not divide into the groups.
+    /// The errors of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
+    /// number of inputs or outputs is not a multiple of the number of groups.
     #[track_caller]
     pub fn new(
         (inputs, outputs): (usize, usize),
@@ -47,11 +47,11 @@ impl<T: Float> Conv2d<T> {
         })
     }
 
-    /// Images of the shape `[count, inputs, height, width]`, convolved.
+    /// Convolves images of shape `[count, inputs, height, width]`.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::conv2d`].
+    /// The errors of [`Array::conv2d`].
     #[track_caller]
     pub fn forward(&self, images: &Array<T>) -> Result<Array<T>> {
         let mut convolved = images.conv2d(&self.weight, self.options)?;

@@ -1,26 +1,27 @@
-//! Products with a matrix, and rows of one.
+//! Linear and embedding layers.
 
 use super::uniform;
 use crate::array::{Array, Float};
 use crate::error::Result;
 use crate::grad::Parameters;
 
-/// x Wᵀ + b along the last axis.
+/// A linear layer: x Wᵀ + b along the last axis.
 #[derive(Clone, Debug, Parameters)]
 #[parameters(crate = crate)]
 pub struct Linear<T: Float = f32> {
-    /// Of the shape `[outputs, inputs]`.
+    /// The weight W, of shape `[outputs, inputs]`.
     pub weight: Array<T>,
-    /// Of the shape `[outputs]`.
+    /// The bias b, of shape `[outputs]`.
     pub bias: Option<Array<T>>,
 }
 
 impl<T: Float> Linear<T> {
-    /// One of random values from −1 / √inputs to 1 / √inputs, by the calling thread's generator.
+    /// Makes a layer with uniform random parameters from −1 / √inputs to 1 / √inputs, by the
+    /// calling thread's generator.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::rand`].
+    /// The errors of [`Array::rand`].
     #[track_caller]
     pub fn new(inputs: usize, outputs: usize) -> Result<Self> {
         Ok(Self {
@@ -29,11 +30,11 @@ impl<T: Float> Linear<T> {
         })
     }
 
-    /// The same without a bias.
+    /// Makes a layer without a bias, with a weight like [`new`](Self::new).
     ///
     /// # Errors
     ///
-    /// Those of [`Array::rand`].
+    /// The errors of [`Array::rand`].
     #[track_caller]
     pub fn without_bias(inputs: usize, outputs: usize) -> Result<Self> {
         Ok(Self {
@@ -42,11 +43,11 @@ impl<T: Float> Linear<T> {
         })
     }
 
-    /// `x` of the shape `[.., inputs]` as `[.., outputs]`.
+    /// Applies the layer to `x`, of shape `[.., inputs]`. The result has the shape `[.., outputs]`.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::matmul`].
+    /// The errors of [`Array::matmul`].
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
         let mut product = x.matmul(&self.weight.transpose()?)?;
@@ -57,20 +58,20 @@ impl<T: Float> Linear<T> {
     }
 }
 
-/// A vector for each of `count` things: words, places.
+/// An embedding layer: a vector for each of `count` items, such as words or positions.
 #[derive(Clone, Debug, Parameters)]
 #[parameters(crate = crate)]
 pub struct Embedding<T: Float = f32> {
-    /// Of the shape `[count, width]`.
+    /// The vectors, of shape `[count, width]`.
     pub weight: Array<T>,
 }
 
 impl<T: Float> Embedding<T> {
-    /// One of normal numbers, by the calling thread's generator.
+    /// Makes a layer with normally distributed vectors, by the calling thread's generator.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::randn`].
+    /// The errors of [`Array::randn`].
     #[track_caller]
     pub fn new(count: usize, width: usize) -> Result<Self> {
         Ok(Self {
@@ -78,11 +79,12 @@ impl<T: Float> Embedding<T> {
         })
     }
 
-    /// The vectors of `things`, of the shape of these and then `[width]`.
+    /// Returns the vectors of `things`. The result has the shape of `things`, and a last axis of
+    /// `width`.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::take`].
+    /// The errors of [`Array::take`].
     #[track_caller]
     pub fn forward(&self, things: &Array<i64>) -> Result<Array<T>> {
         let vectors = self.weight.take(things, 0);

@@ -1,9 +1,9 @@
 //! Layers of neural networks: plain structures of parameters, with a function that applies them.
 //!
-//! Names, shapes and first values are those of PyTorch's `torch.nn`, so that its files of
-//! parameters fit. Elements are `f32` unless a type says otherwise: `Linear<f64>`. A layer has no
-//! memory but its parameters, which come from the current scope like any array: make layers outside
-//! of the scope of a step.
+//! Names, shapes and initial values are as in PyTorch's `torch.nn`, so PyTorch's parameter files
+//! can be loaded. Elements are `f32` unless a type is given, as in `Linear<f64>`. A layer stores
+//! only its parameters, which come from the current scope like any array. So make layers outside of
+//! the scope of a step.
 //!
 //! ```
 //! use cachescope::grad::nn::{Linear, dropout};
@@ -51,9 +51,9 @@ pub use norms::{LayerNorm, RmsNorm};
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::Result;
 
-/// The elements of `x`, of which each becomes 0 with that probability and is divided by 1 −
-/// probability otherwise, by the calling thread's generator (Srivastava et al. 2014). For training:
-/// what is trained is used without it.
+/// Sets each element of `x` to 0 with the given probability, and divides the others by 1 −
+/// probability (Srivastava et al. 2014). Uses the calling thread's generator. Use dropout in
+/// training only, not in inference.
 ///
 /// # Examples
 ///
@@ -68,7 +68,7 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// Those of [`Array::dropout_mask`].
+/// The errors of [`Array::dropout_mask`].
 #[track_caller]
 pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
     if probability == 0.0 {
@@ -78,7 +78,7 @@ pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
     (x * Array::dropout_mask(probability, *x.layout().shape())?).eval()
 }
 
-/// Numbers from −1 / √n to 1 / √n.
+/// Returns uniform random numbers from −1 / √n to 1 / √n.
 #[track_caller]
 fn uniform<T: Float>(n: usize, shape: impl Into<Shape>) -> Result<Array<T>> {
     let bound = 1.0 / (n.max(1) as f64).sqrt();

@@ -1,28 +1,28 @@
-//! Normalizations of the last axis.
+//! Normalization layers, along the last axis.
 
 use crate::array::{AnyElement, Array, Float};
 use crate::error::Result;
 use crate::grad::Parameters;
 
-/// [`Array::layer_norm`] with its weight and bias.
+/// A layer of [`Array::layer_norm`] with a weight and a bias.
 #[derive(Clone, Debug, Parameters)]
 #[parameters(crate = crate)]
 pub struct LayerNorm<T: Float = f32> {
-    /// Of the shape `[width]`.
+    /// The weight, of shape `[width]`.
     pub weight: Array<T>,
-    /// Of the shape `[width]`.
+    /// The bias, of shape `[width]`.
     pub bias: Array<T>,
-    /// What is added to the variance: 10⁻⁵.
+    /// The number added to the variance: 10⁻⁵.
     #[parameters(skip)]
     pub epsilon: f64,
 }
 
 impl<T: Float> LayerNorm<T> {
-    /// One of ones and zeros.
+    /// Makes a layer with a weight of ones and a bias of zeros.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::ones`].
+    /// The errors of [`Array::ones`].
     #[track_caller]
     pub fn new(width: usize) -> Result<Self> {
         Ok(Self {
@@ -32,11 +32,11 @@ impl<T: Float> LayerNorm<T> {
         })
     }
 
-    /// `x` of the shape `[.., width]`, normalized.
+    /// Normalizes `x`, of shape `[.., width]`.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::layer_norm`].
+    /// The errors of [`Array::layer_norm`].
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
         let epsilon = <T as AnyElement>::from_f64(self.epsilon);
@@ -44,23 +44,23 @@ impl<T: Float> LayerNorm<T> {
     }
 }
 
-/// [`Array::rms_norm`] with its weight.
+/// A layer of [`Array::rms_norm`] with a weight.
 #[derive(Clone, Debug, Parameters)]
 #[parameters(crate = crate)]
 pub struct RmsNorm<T: Float = f32> {
-    /// Of the shape `[width]`.
+    /// The weight, of shape `[width]`.
     pub weight: Array<T>,
-    /// What is added to the mean of the squares: 10⁻⁵.
+    /// The number added to the mean of the squares: 10⁻⁵.
     #[parameters(skip)]
     pub epsilon: f64,
 }
 
 impl<T: Float> RmsNorm<T> {
-    /// One of ones.
+    /// Makes a layer with a weight of ones.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::ones`].
+    /// The errors of [`Array::ones`].
     #[track_caller]
     pub fn new(width: usize) -> Result<Self> {
         Ok(Self {
@@ -69,11 +69,11 @@ impl<T: Float> RmsNorm<T> {
         })
     }
 
-    /// `x` of the shape `[.., width]`, normalized.
+    /// Normalizes `x`, of shape `[.., width]`.
     ///
     /// # Errors
     ///
-    /// Those of [`Array::rms_norm`].
+    /// The errors of [`Array::rms_norm`].
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
         let epsilon = <T as AnyElement>::from_f64(self.epsilon);

@@ -12,7 +12,7 @@ use crate::ops::update;
 pub struct Adam(AdamW);
 
 impl Adam {
-    /// Makes an optimizer with the paper's other values: β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸.
+    /// Makes an optimizer with the paper's defaults: β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸.
     #[must_use]
     pub fn new(rate: f64) -> Self {
         Self(AdamW::new(rate).weight_decay(0.0).called("Adam"))
@@ -108,7 +108,7 @@ impl Stateful for Adam {
 }
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019): each step shrinks the parameters
-/// by rate times decay.
+/// by learning rate times decay.
 #[derive(Debug)]
 pub struct AdamW {
     /// The learning rate.
@@ -124,7 +124,7 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// Makes an optimizer with PyTorch's values: β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸ and a decay of
+    /// Makes an optimizer with PyTorch's defaults: β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸ and a decay of
     /// 0.01.
     #[must_use]
     pub fn new(rate: f64) -> Self {
@@ -154,7 +154,7 @@ impl AdamW {
         }
     }
 
-    /// Sets the weight decay: a step shrinks the parameters by rate times decay.
+    /// Sets the weight decay: a step shrinks the parameters by learning rate times decay.
     #[must_use]
     pub fn weight_decay(self, decay: f64) -> Self {
         Self { decay, ..self }
@@ -171,7 +171,7 @@ impl AdamW {
     }
 }
 
-/// Returns a positive number that floats of that type do not round to 0.
+/// Returns a positive number that does not round to 0 in that float type.
 fn least_positive(dtype: DType) -> f64 {
     if dtype == DType::F16 { 6e-8 } else { 0.0 }
 }

@@ -10,7 +10,7 @@ use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
 use crate::grad::{MapArrays, Parameters, Place, ZipArrays};
 
 /// An exponential moving average of parameters (Polyak and Juditsky 1992), which often generalizes
-/// better than the last ones.
+/// better than the final parameters.
 ///
 /// Like the states of an optimizer, it is allocated outside of every cache.
 ///
@@ -34,8 +34,8 @@ pub struct Average<P> {
 }
 
 impl<P: Parameters> Average<P> {
-    /// Makes an average that begins as a copy of `parameters`. A step keeps `decay` of it,
-    /// typically 0.999.
+    /// Makes an average that starts as a copy of `parameters`. A step multiplies it by `decay`,
+    /// typically 0.999, and adds the rest from the new parameters.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl<P: Parameters> Average<P> {
         })
     }
 
-    /// Adds the parameters after a step to the average.
+    /// Updates the average with the parameters after a step.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl MapArrays for Copied {
     }
 }
 
-/// Refuses parameters of other shapes.
+/// Returns an error for parameters of other shapes.
 #[derive(Default)]
 struct Comparing(Place);
 

@@ -25,8 +25,8 @@ impl MapArrays for Scaled {
     }
 }
 
-/// Scales gradients so that their norm, over all of them together, is at most `most`. Returns them
-/// with the norm before.
+/// Scales gradients so that their global norm is at most `most`. Returns them with the norm before
+/// scaling.
 ///
 /// # Errors
 ///

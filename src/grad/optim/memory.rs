@@ -27,7 +27,7 @@ struct Held {
 }
 
 impl State {
-    /// Refuses a parameter that had another type or shape before.
+    /// Returns an error for a parameter that had another type or shape before.
     #[track_caller]
     pub(super) fn check<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
         let Some(held) = self.arrays.get(subject.number).and_then(Option::as_ref) else {
@@ -63,7 +63,7 @@ impl State {
         Ok(own.expect("its type was checked"))
     }
 
-    /// Like [`of`](Self::of), for a write: the memory is the array's alone.
+    /// Like [`of`](Self::of), for a write: no other handle shares the memory.
     #[track_caller]
     pub(super) fn writable<T: Float>(
         &mut self,
@@ -75,7 +75,7 @@ impl State {
         Ok(own)
     }
 
-    /// Refuses a step of more or fewer parameters than the last one.
+    /// Returns an error for a step of more or fewer parameters than the last one.
     #[track_caller]
     pub(super) fn check_count(&self, subject: Subject<'_>) -> Result<()> {
         match self.count {

@@ -57,14 +57,14 @@ trait Checked: Optimizer {
     /// Returns the name of the optimizer in errors.
     fn name(&self) -> &'static str;
 
-    /// Refuses a parameter that has states of another type or shape.
+    /// Returns an error for a parameter that has states of another type or shape.
     fn check_states<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()>;
 
     /// Returns the state that records the number of parameters, if the optimizer has any state.
     fn counted(&mut self) -> Option<&mut State>;
 }
 
-/// Moves all parameters. If a gradient or a parameter is refused, none has moved.
+/// Moves all parameters. If a gradient or a parameter causes an error, none has moved.
 #[track_caller]
 fn step<P: Parameters>(
     optimizer: &mut impl Checked,
@@ -114,8 +114,8 @@ impl<O: Checked> ZipArrays for Stepping<'_, O> {
     }
 }
 
-/// Refuses gradients of other shapes than the parameters, and other parameters than in earlier
-/// steps. Returns the number of parameters.
+/// Returns an error for gradients of other shapes than the parameters, and for other parameters
+/// than in earlier steps. Otherwise, returns the number of parameters.
 fn check<P: Parameters>(
     optimizer: &mut impl Checked,
     parameters: &mut P,
@@ -169,7 +169,7 @@ impl<O: Checked> ZipArrays for Checking<'_, O> {
     }
 }
 
-/// Refuses a gradient of another shape than its parameter: a write would broadcast it.
+/// Returns an error for a gradient of another shape than its parameter: a write would broadcast it.
 #[track_caller]
 fn check_gradient<T: Float>(
     subject: Subject<'_>,

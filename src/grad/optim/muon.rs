@@ -6,9 +6,9 @@ use crate::array::{AnyElement, Array, Float};
 use crate::error::Result;
 use crate::grad::{Optimizer, Parameters};
 
-/// Muon (Jordan et al. 2024): the momentum of each matrix, made nearly orthogonal by five steps of
-/// Newton and Schulz, is the direction that it moves in. Arrays of more than two axes are matrices
-/// of the first axis and all others; what is no matrix moves as [`AdamW`] moves it.
+/// Muon (Jordan et al. 2024). Each matrix moves in the direction of its momentum, made nearly
+/// orthogonal by five Newton-Schulz iterations. Arrays of more than two axes are matrices of the
+/// first axis and all others. All other arrays move by [`AdamW`].
 ///
 /// # Examples
 ///
@@ -36,13 +36,13 @@ pub struct Muon {
     momentum: f64,
     decay: f64,
     velocity: State,
-    /// The optimizer of all but matrices.
+    /// The optimizer of arrays that are no matrices.
     pub others: AdamW,
 }
 
 impl Muon {
-    /// Makes an optimizer of momentum 0.95, without decay. All but matrices move at a rate of 3 ·
-    /// 10⁻⁴.
+    /// Makes an optimizer with momentum 0.95, without decay. Arrays that are no matrices move at a
+    /// learning rate of 3 · 10⁻⁴.
     #[must_use]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Muon {
         Self { momentum, ..self }
     }
 
-    /// Sets the weight decay: a step shrinks matrices by rate times decay.
+    /// Sets the weight decay: a step shrinks matrices by learning rate times decay.
     #[must_use]
     pub fn weight_decay(self, decay: f64) -> Self {
         Self { decay, ..self }
@@ -173,8 +173,8 @@ impl Stateful for Muon {
     }
 }
 
-/// Returns a matrix of nearly the given one's singular vectors, with singular values near 1: five
-/// steps of a polynomial of degree five.
+/// Returns a matrix with nearly the singular vectors of the given one, and singular values near 1.
+/// Five iterations of a polynomial of degree five.
 #[track_caller]
 fn orthogonal<T: Float>(matrix: &Array<T>) -> Result<Array<T>> {
     let of = |value: f64| <T as AnyElement>::from_f64(value);

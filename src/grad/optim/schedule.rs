@@ -1,9 +1,9 @@
-//! Rates of optimizers by the number of the step.
+//! Learning rates as functions of the step's number.
 
 use std::f64::consts::PI;
 
-/// A rate that grows from 0 to `peak` over the first `warmup` steps, and falls to `least` at step
-/// `total` as half of a cosine (Loshchilov and Hutter 2017).
+/// Returns a learning rate that grows linearly from 0 to `peak` over the first `warmup` steps, and
+/// then falls to `least` at step `total` along half of a cosine (Loshchilov and Hutter 2017).
 ///
 /// # Examples
 ///
@@ -20,7 +20,7 @@ pub fn cosine(step: usize, (warmup, total): (usize, usize), (peak, least): (f64,
     by_share(step, (warmup, total), peak, fall)
 }
 
-/// A rate like that of [`cosine`], which falls as a line.
+/// Returns a learning rate like [`cosine`], but with a linear fall.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! The states of optimizers, to be saved and restored.
+//! States of optimizers, to save and restore.
 
 use std::fmt::Display;
 use std::panic::Location;
@@ -10,8 +10,8 @@ use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
 use crate::grad::{MapArrays, Optimizer, Parameters, Place, ZipArrays};
 use crate::ops::derivatives::zeros_like;
 
-/// The state of an optimizer: for each of its states an array in the place of each parameter. As a
-/// structure of arrays it goes into a [file](crate::grad::files), beside the parameters.
+/// The state of an optimizer: one structure of arrays for each of its states, like the parameters.
+/// It can be saved to a [file](crate::grad::files), beside the parameters.
 ///
 /// # Examples
 ///
@@ -63,15 +63,15 @@ impl<P: Parameters> Parameters for OptimizerState<P> {
     }
 }
 
-/// An optimizer whose state can be saved and restored: every one of [this module](super).
+/// Optimizers whose state can be saved and restored: all optimizers of [this module](super).
 pub trait Stateful: Optimizer {
     /// Returns the number of states of a parameter.
     fn states(&self) -> usize;
 
-    /// Returns whether a parameter of that shape has the state `which`.
+    /// Returns true if a parameter of that shape has the state `which`.
     fn keeps(&self, which: usize, shape: &[usize]) -> bool;
 
-    /// Returns the state `which` of the parameter of that number; zeros before its first step.
+    /// Returns the state `which` of parameter `number`; zeros before its first step.
     ///
     /// # Errors
     ///
@@ -84,17 +84,17 @@ pub trait Stateful: Optimizer {
         parameter: &Array<T>,
     ) -> Result<&mut Array<T>>;
 
-    /// Returns the number of steps, where the optimizer depends on it.
+    /// Returns the number of steps, if the optimizer depends on it.
     fn steps(&self) -> u64;
 
     /// Sets the number of steps.
     fn set_steps(&mut self, steps: u64);
 
-    /// Returns whether each element moves by its own gradients alone, independent of its position.
+    /// Returns true if each element moves by its own gradients alone, independent of its position.
     /// Only then can one parameter be divided among ranks.
     fn is_elementwise(&self) -> bool;
 
-    /// Returns the state, as handles that share its memory. No scope's cache has the memory.
+    /// Returns the state, as handles that share its memory, which comes from no scope's cache.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ pub trait Stateful: Optimizer {
     }
 }
 
-/// Returns a method's name in errors.
+/// Returns the name of a method for errors.
 fn method<O>(name: &str) -> String {
     format!("{}::{name}", short_name::<O>())
 }
@@ -182,7 +182,7 @@ fn write<O: Stateful, P: Parameters>(
     Ok(())
 }
 
-/// Refuses states of another optimizer.
+/// Returns an error for states of another kind of optimizer.
 #[track_caller]
 pub(crate) fn check_count(own: usize, found: usize) -> Result<()> {
     if own == found {
@@ -192,10 +192,10 @@ pub(crate) fn check_count(own: usize, found: usize) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
-/// Returns the number of steps of a state, which may come from a file.
+/// Returns the number of steps of a state. Checks it, because the state may come from a file.
 #[track_caller]
 pub(crate) fn steps_of(steps: &Array<f64>) -> Result<u64> {
-    /// The largest number that every smaller whole number has an `f64` below.
+    /// The largest number up to which `f64` represents all whole numbers.
     const MOST: f64 = (1_u64 << 53) as f64;
     let steps = steps.item()?;
     if (0.0..=MOST).contains(&steps) && steps.fract() == 0.0 {
@@ -235,7 +235,7 @@ impl<O: Stateful> MapArrays for Reading<'_, O> {
     }
 }
 
-/// Compares states with parameters, and writes those that were compared before.
+/// Compares states with parameters in a first pass, and writes them in a second.
 struct Writing<'a, O> {
     optimizer: &'a mut O,
     which: usize,
@@ -245,7 +245,8 @@ struct Writing<'a, O> {
 }
 
 impl<O: Stateful> Writing<'_, O> {
-    /// Refuses a state of another shape than the parameter's: a write would broadcast it.
+    /// Returns an error for a state of another shape than the parameter: a write would broadcast
+    /// it.
     fn check_shape(&self, found: &[usize], expected: &[usize]) -> Result<()> {
         if found == expected {
             return Ok(());
@@ -283,7 +284,7 @@ impl<O: Stateful> ZipArrays for Writing<'_, O> {
     }
 }
 
-/// Handles of the same arrays.
+/// Makes handles that share the memory of the arrays.
 pub(crate) struct Shared;
 
 impl MapArrays for Shared {

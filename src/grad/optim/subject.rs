@@ -6,8 +6,8 @@ use std::fmt;
 use crate::array::DType;
 use crate::error::{Error, ErrorKind};
 
-/// The subject of an error: a method, and a parameter by its name or, where that is not known, by
-/// its number.
+/// The subject of an error: a method and a parameter. The parameter is named or, if its name is not
+/// known, numbered.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) optimizer: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The parameter of that number.
+    /// Returns the subject for parameter `number`.
     pub(super) fn numbered(
         (optimizer, method): (&'static str, &'static str),
         number: usize,
@@ -30,7 +30,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The same parameter, by its name.
+    /// Returns the subject with the parameter's name.
     pub(super) fn named(self, name: &'a str) -> Self {
         Self {
             name: Some(name),
@@ -38,7 +38,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// An error about an array `what` of another shape than the parameter's.
+    /// Returns the error of an array `what` whose shape differs from the parameter's.
     #[cold]
     #[track_caller]
     pub(super) fn has_shapes(&self, what: &str, found: &[usize], expected: &[usize]) -> Error {
@@ -47,7 +47,7 @@ impl<'a> Subject<'a> {
         ))
     }
 
-    /// An error about an array `what` of another type than the parameter's.
+    /// Returns the error of an array `what` whose type differs from the parameter's.
     #[cold]
     #[track_caller]
     pub(super) fn has_types(&self, what: &str, found: DType, expected: DType) -> Error {
@@ -57,8 +57,8 @@ impl<'a> Subject<'a> {
         ))
     }
 
-    /// An error about as many parameters as the number of the subject, of which there were
-    /// `before`.
+    /// Returns the error of a step with as many parameters as the subject's number, after steps
+    /// with `before`.
     #[cold]
     #[track_caller]
     pub(super) fn has_count(&self, before: usize) -> Error {
