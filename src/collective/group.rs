@@ -21,8 +21,9 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 /// by default in builds with debug assertions.
 ///
 /// Arrays may be views with any strides, on the host and on CUDA devices. For CUDA arrays, groups
-/// of threads copy the data through page-locked host memory. Groups of MPI do so, too, unless the
-/// MPI library is CUDA-aware and the call is no reduction.
+/// of threads copy the data through page-locked host memory. Groups of MPI do so, too. If the MPI
+/// library is CUDA-aware, it instead transfers large arrays of `broadcast`, `all_gather` and
+/// `all_to_all` directly.
 #[derive(Clone)]
 pub struct Group {
     pub(super) carrier: Arc<Carrier>,

@@ -1,5 +1,5 @@
-//! Elements in files, in row-major order and as the bytes of their type. The buffer has constant
-//! size.
+//! Elements in files, in row-major order and as the bytes of their type, which are read and written
+//! through a buffer of constant size.
 
 use std::io::{self, Read, Write};
 

@@ -36,9 +36,10 @@ impl Group {
     /// rank on the machine. Open MPI sets the local rank in the variable
     /// `OMPI_COMM_WORLD_LOCAL_RANK`, Slurm in `SLURM_LOCALID`.
     ///
-    /// If the MPI library reports that it is CUDA-aware, CUDA arrays are transferred directly from
-    /// device memory; otherwise, through page-locked host memory. `CACHESCOPE_MPI_CUDA` ("on" or
-    /// "off") overrides the library's report.
+    /// CUDA arrays are transferred through page-locked host memory. If the MPI library reports that
+    /// it is CUDA-aware, it transfers large arrays of `broadcast`, `all_gather` and `all_to_all`
+    /// directly from and to device memory. `CACHESCOPE_MPI_CUDA` ("on" or "off") overrides the
+    /// library's report.
     ///
     /// # Examples
     ///

@@ -66,7 +66,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array is not contiguous, as most
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array is not contiguous, like most
     /// views (copy it first, by [`detach`](Self::detach)), [`Unsupported`](ErrorKind::Unsupported)
     /// if the array is tracked for gradients (export
     /// [`stop_gradient(&array)`](crate::grad::stop_gradient)), and the errors of

@@ -1,9 +1,9 @@
 //! NumPy's files of one array (`.npy`) and of several (`.npz`).
 //!
-//! The format is documented by
-//! [NumPy](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html), versions 1 to
-//! 3. It is not read by another crate, because files may be untrusted: whatever a header claims,
-//! nothing is allocated that the file cannot fill, and the depth of nesting is bounded.
+//! The format, in versions 1 to 3, is documented by
+//! [NumPy](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). It is not read
+//! by another crate, because files may be untrusted: whatever a header claims, nothing is allocated
+//! that the file cannot fill, and the depth of nesting is bounded.
 
 mod archive;
 mod data;
