@@ -1,8 +1,8 @@
-//! Which memory a capture uses.
+//! The memory that a capture uses.
 //!
-//! A graph names memory by address alone, so it pins what it uses: blocks one by one, without a
-//! counted handle, so that later writes to arrays still go to the same block; and suballocations of
-//! a planned slab by the slab, because the scope's other requests use the same addresses.
+//! A graph names memory by address alone, so it pins the memory. A block is pinned alone, without a
+//! counted handle, so that later writes to its arrays still use that block. For suballocations of a
+//! planned slab, the whole slab is held, because other requests of the scope use these addresses.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,16 +22,16 @@ thread_local! {
     static USED: RefCell<Option<Uses>> = const { RefCell::new(None) };
 }
 
-/// What was tracked so far.
+/// The memory that operations of a capture have used so far.
 #[derive(Default)]
 struct Uses {
-    /// By address; no two pinned blocks share one.
+    /// By address; no two pinned blocks have one address.
     pinned: HashMap<u64, PinnedBlock>,
-    /// Suballocations of slabs.
+    /// Address ranges of suballocations of slabs.
     planned: Vec<Range<u64>>,
 }
 
-/// Memory that a graph names by address; it stays reserved for the graph.
+/// Memory that a graph names by address; it stays reserved as long as the graph.
 pub struct CapturedMemory {
     blocks: Vec<PinnedBlock>,
     slabs: Vec<BlockHandle>,
@@ -48,13 +48,13 @@ struct PinnedBlock {
     used: Use,
 }
 
-/// While this lives, the memory that this thread's operations use is tracked.
+/// A guard: while it lives, the memory that this thread's operations use is tracked.
 #[must_use]
 #[derive(Debug)]
 pub struct CaptureTracking(());
 
 impl CaptureTracking {
-    /// Begins; `None` where this thread tracks already.
+    /// Begins tracking; `None` if this thread already tracks.
     pub fn begin() -> Option<Self> {
         USED.with_borrow_mut(|used| {
             used.is_none().then(|| {
@@ -64,12 +64,12 @@ impl CaptureTracking {
         })
     }
 
-    /// Ends; the result pins all that was used.
+    /// Ends tracking, and returns the memory that was used, pinned.
     ///
     /// # Errors
     ///
-    /// Where a slab that was used is gone: its scope was invalidated, or is entered by another
-    /// thread.
+    /// If a slab that was used has been released: its scope was invalidated, or another thread
+    /// entered it.
     #[track_caller]
     pub fn end(self, device: &Device) -> Result<CapturedMemory> {
         let uses = USED.with_borrow_mut(Option::take).unwrap_or_default();
@@ -93,7 +93,7 @@ impl CaptureTracking {
 
 impl Drop for CaptureTracking {
     fn drop(&mut self) {
-        // Dropped outside the borrow: it may give blocks home.
+        // Dropped outside the borrow, because the drop may return blocks to their homes.
         let used = USED.try_with(RefCell::take);
         drop(used);
     }
@@ -108,7 +108,7 @@ fn slab_is_gone() -> Error {
 }
 
 impl Buffer {
-    /// Tracks an operation's use of this memory, where this thread captures.
+    /// Tracks an operation's use of this memory, if this thread captures.
     pub fn track_use(&self, used: Use) {
         if self.size_bytes() == 0 || !self.device().backend().is_capturing() {
             return;
@@ -116,7 +116,7 @@ impl Buffer {
         USED.with_borrow_mut(|uses| {
             let Some(uses) = uses else { return };
             if cache::is_planned(&self.block) {
-                // From here on, whoever gets this suballocation is ordered with launches.
+                // From here on, later users of this suballocation are ordered with launches.
                 self.block.mark_exported();
                 uses.planned.push(range_of(&self.block));
                 return;
@@ -131,40 +131,41 @@ impl Buffer {
     }
 }
 
-/// Where the requested bytes of a block lie.
+/// Returns the address range of the block's requested bytes.
 fn range_of(block: &BlockHandle) -> Range<u64> {
     let first = block.block.address.0;
     first..first + block.requested_bytes
 }
 
-/// The streams of the device that the block is on.
+/// Returns the streams of the block's device.
 fn streams_of(block: &BlockHandle) -> Streams<'_> {
     block.home().device().memory().streams()
 }
 
 impl CapturedMemory {
-    /// Launches `graph`, which uses no other memory, on the stream that it was captured on, after
-    /// all that other streams do with the memory.
+    /// Launches `graph` on the stream that it was captured on, after all uses of the memory on
+    /// other streams. The graph uses no other memory.
     ///
     /// # Errors
     ///
-    /// Where the stream is being captured, or another thread exports an array in this memory to
-    /// foreign code and one of the two writes.
+    /// If the stream is being captured. If another thread exports an array in this memory to
+    /// foreign code, and the export or the graph writes.
     #[track_caller]
     pub fn launch(&self, gpu: &Cuda, graph: &Executable, stream: StreamId) -> Result<()> {
-        // Before the checks: until the launch no other thread begins to use several streams, or the
-        // memory.
+        // Locked before the checks: until the launch, no other thread begins to use several
+        // streams, or the memory.
         let alone = gpu.lock_launches_exclusive(stream)?;
         alone.check(self.ranges())?;
         if gpu.uses_streams() {
             self.use_on(stream)?;
         }
         // SAFETY: the capture tracked all that the graph uses, so it stays reserved. The stream was
-        // just ordered after the others that use it; later users order themselves after the launch.
+        // just ordered after the other streams that use it; later users order themselves after the
+        // launch.
         unsafe { gpu.launch_graph(graph, stream, &alone) }
     }
 
-    /// The address ranges, and whether each is written.
+    /// Returns the address ranges, and how the graph uses each.
     fn ranges(&self) -> impl Iterator<Item = (Range<u64>, Use)> {
         let blocks = self.blocks.iter();
         let blocks = blocks.map(|pinned| (range_of(&pinned.block), pinned.used));
@@ -172,7 +173,8 @@ impl CapturedMemory {
         blocks.chain(slabs)
     }
 
-    /// Orders `stream` before it uses all of this. Until it is done, no other thread begins to.
+    /// Orders `stream` before it uses all of this memory. No other thread may begin to use the
+    /// memory until the launch is submitted.
     #[track_caller]
     fn use_on(&self, stream: StreamId) -> Result<()> {
         self.blocks

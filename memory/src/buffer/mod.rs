@@ -18,8 +18,8 @@ use crate::memory::uses::StreamUse;
 use self::node::Node;
 use self::shared_at::SharedAt;
 
-/// Untyped device memory on the same path as an array's: served from the enclosing scope, and given
-/// back to it when dropped. Its bytes are whatever they were before.
+/// Untyped device memory, allocated like an array's: the enclosing scope serves it, and receives it
+/// back when the last handle drops. Its contents are not initialised.
 ///
 /// # Examples
 ///
@@ -37,10 +37,11 @@ use self::shared_at::SharedAt;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 pub struct Buffer {
-    // First, so that its line is forgotten before the block has a next holder.
+    // Declared first, so that it drops first: its line must leave the table before the block can
+    // have another holder.
     shared_at: SharedAt,
     block: BlockHandle,
-    /// What a tape calls the values, where one follows them.
+    /// The node of the values on a tape, if a tape tracks them.
     node: Option<Node>,
 }
 
@@ -50,14 +51,15 @@ impl Buffer {
     /// # Errors
     ///
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) after the reclaim ladder,
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) for a size beyond what can be addressed.
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) after the reclaim ladder,
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) for a size that cannot be addressed.
     #[inline]
     #[track_caller]
     pub fn new(device: &Device, size_bytes: usize) -> Result<Self> {
         Self::new_at(device, size_bytes, Location::caller())
     }
 
-    /// The same for a call at `call_site`, from where the caller cannot be seen.
+    /// Like [`new`](Self::new), for a call at `call_site`.
     #[inline]
     #[doc(hidden)]
     pub fn new_at(
@@ -69,7 +71,7 @@ impl Buffer {
         Ok(Self::first(block))
     }
 
-    /// The same, outside of every cache.
+    /// Like [`new`](Self::new), but outside every cache.
     #[track_caller]
     #[doc(hidden)]
     pub fn new_detached(device: &Device, size_bytes: usize) -> Result<Self> {
@@ -79,14 +81,15 @@ impl Buffer {
         Ok(Self::first(block))
     }
 
-    /// Imports foreign memory of `device`. `destructor` gives it back: once, when no handle is left
-    /// and every stream that used it is done. It is not called where this is an error.
+    /// Imports foreign memory of `device`. Calls `destructor` once, when no handle is left and
+    /// every stream that used the memory is done. If this function fails, it does not call
+    /// `destructor`.
     ///
     /// # Safety
     ///
-    /// Until then, `address` begins so many bytes of the device's memory that may be read and
-    /// written, and that nothing else reads or writes outside the order of the thread's current
-    /// stream.
+    /// Until `destructor` is called, the `size_bytes` bytes at `address` are memory of the device
+    /// that may be read and written. Nothing else reads or writes them outside the order of the
+    /// thread's current stream.
     #[track_caller]
     #[doc(hidden)]
     pub unsafe fn import(
@@ -102,27 +105,27 @@ impl Buffer {
         Ok(Self::first(block))
     }
 
-    /// The address of the first byte in the device's memory, aligned to 512 bytes unless it is
-    /// imported memory; 0 for a buffer of no bytes.
+    /// Returns the address of the first byte in the device's memory; 0 for a buffer of no bytes. It
+    /// is aligned to 512 bytes unless the memory is imported.
     #[inline]
     pub fn address(&self) -> u64 {
         self.block.block.address.0
     }
 
-    /// The requested size.
+    /// Returns the requested size.
     #[inline]
     pub fn size_bytes(&self) -> usize {
         self.block.requested_bytes as usize
     }
 
-    /// The device that the memory is on.
+    /// Returns the device that the memory is on.
     #[inline]
     pub fn device(&self) -> &Device {
         Device::from_caches(self.block.home().device())
     }
 
-    /// Orders `stream` before it uses the memory: a read comes after the writes of other streams, a
-    /// write after all their uses. During a write no other thread may begin to use the memory.
+    /// Orders `stream` before it uses the memory: a read after the writes of other streams, a write
+    /// after all their uses. During a write no other thread may begin to use the memory.
     #[track_caller]
     #[doc(hidden)]
     pub fn use_on(&self, user: impl Into<StreamUse>, used: Use) -> Result<()> {
@@ -135,7 +138,7 @@ impl Buffer {
         ordered.at_caller()
     }
 
-    /// Whether a graph may use the memory, or be captured that does.
+    /// Returns whether a graph may use the memory, including one that is still being captured.
     #[doc(hidden)]
     pub fn is_used_by_graphs(&self) -> bool {
         self.block.is_used_by_graphs()
@@ -149,7 +152,7 @@ impl Buffer {
         memory.take_deferred_error().at_caller()
     }
 
-    /// The stream that the memory was allocated on.
+    /// Returns the stream that the memory was allocated on.
     #[doc(hidden)]
     pub fn stream(&self) -> StreamId {
         self.block.block.stream
@@ -191,7 +194,7 @@ impl Buffer {
         }
     }
 
-    /// Another handle on the same memory.
+    /// Returns another handle on the same memory.
     #[inline]
     #[track_caller]
     #[doc(hidden)]
@@ -222,21 +225,21 @@ impl Buffer {
         self.shared_at.is_view(self.holders())
     }
 
-    /// What a tape calls the values of this handle.
+    /// Returns the node of this handle's values on a tape, if a tape tracks them.
     #[inline]
     #[doc(hidden)]
     pub fn node(&self) -> Option<Node> {
         self.node
     }
 
-    /// The same memory, whose values a tape calls so, or does not follow.
+    /// Returns this handle with another node, or with none if no tape tracks the values.
     #[doc(hidden)]
     pub fn with_node(self, node: Option<Node>) -> Self {
         Self { node, ..self }
     }
 
-    /// The line that made a handle on the same memory, other than this one and `except`: in builds
-    /// with debug assertions, where it is known.
+    /// Returns the line that made a handle on the same memory, other than this handle and `except`.
+    /// `None` in builds without debug assertions, and if the line is not known.
     #[doc(hidden)]
     pub fn shared_at(&self, except: &[&Self]) -> Option<&'static Location<'static>> {
         let except = except.iter().filter(|other| other.is_same(self));
@@ -252,20 +255,21 @@ impl Buffer {
         caches.note_copy_on_write(&self.block, shared_at);
     }
 
-    /// What tells the memory from any other, as long as there is a handle on it.
+    /// Returns the address of the block's header, which identifies the memory while it has a
+    /// handle.
     #[inline]
     fn header_address(&self) -> usize {
         ptr::from_ref(&*self.block).addr()
     }
 
-    /// How many handles share the memory.
+    /// Returns the number of handles that share the memory.
     #[inline]
     #[doc(hidden)]
     pub fn holders(&self) -> usize {
         self.block.holders()
     }
 
-    /// Whether both are handles on the same memory.
+    /// Returns whether both are handles on the same memory.
     #[inline]
     #[doc(hidden)]
     pub fn is_same(&self, other: &Self) -> bool {

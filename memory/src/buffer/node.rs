@@ -1,4 +1,4 @@
-//! Which values memory holds, for a tape of derivatives that follows them.
+//! The identity of values for gradients: the tape that tracks them, and their number on it.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -6,32 +6,32 @@ use std::num::NonZeroU32;
 use crate::error::{Error, ErrorCode, Result};
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 
-/// Values that a tape follows, by a number that no others have while it lives.
+/// The identity of tracked values. No other values have it while their tape lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     /// The tape.
     pub tape: TapeNumber,
-    /// The values, as an index of the tape's.
+    /// The index of the values on the tape.
     pub index: u32,
 }
 
-/// A tape, by its number.
+/// The number of a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TapeNumber(NonZeroU32);
 
 thread_local! {
-    /// Whether this thread has a tape.
+    /// Set if this thread has a tape.
     static FOLLOWS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How many tapes there are.
+/// The number of live tapes.
 static LIVE: AtomicU64 = AtomicU64::new(0);
 
-/// The numbers of these.
+/// The numbers of all live tapes.
 static NUMBERS: Mutex<Vec<TapeNumber>> = Mutex::new(Vec::new());
 
 impl TapeNumber {
-    /// A new tape's.
+    /// Registers a new tape, and returns its number.
     pub fn begin() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed) as u32;
@@ -41,25 +41,25 @@ impl TapeNumber {
         own
     }
 
-    /// Of a tape that ends.
+    /// Removes the number of a tape that ends.
     pub fn end(self) {
         NUMBERS.lock().retain(|number| *number != self);
         LIVE.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether there is any tape in this process.
+    /// Returns whether there is any tape in this process.
     #[inline]
     pub fn are_any() -> bool {
         LIVE.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the tape still follows values.
+    /// Returns whether the tape still tracks values.
     pub fn is_live(self) -> bool {
         Self::are_any() && NUMBERS.lock().contains(&self)
     }
 }
 
-/// Refuses values that a tape follows, for an operation that it cannot follow them through.
+/// Refuses tracked values, for an operation that gradients cannot pass through.
 ///
 /// # Errors
 ///
@@ -77,8 +77,8 @@ pub fn refuse_followed(operation: &str, node: Option<Node>) -> Result<()> {
     }
 }
 
-/// Refuses work that writes to memory by address alone, which no handle of a tape's protects, where
-/// this thread has a tape.
+/// Refuses work that writes to memory by address alone, if this thread has a tape: the
+/// tape's handles do not protect its saved values from such a write.
 ///
 /// # Errors
 ///
@@ -93,7 +93,7 @@ pub fn refuse_while_following(operation: &str) -> Result<()> {
     Ok(())
 }
 
-/// Tells whether this thread has a tape.
+/// Sets whether this thread has a tape.
 pub fn set_follows(follows: bool) {
     FOLLOWS.set(follows);
 }

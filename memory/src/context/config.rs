@@ -19,8 +19,8 @@ use crate::sync::{Arc, OnceLock};
 
 /// The configuration of a device; write it with `..Default::default()`.
 ///
-/// The environment does not change it: [`from_environment`](Self::from_environment) reads that.
-/// `CACHESCOPE_PROFILE` (see [`Device::record`]) is about the whole program.
+/// The environment does not change it; [`from_environment`](Self::from_environment) reads the
+/// environment. `CACHESCOPE_PROFILE` (see [`Device::record`]) applies to the whole program.
 ///
 /// # Examples
 ///
@@ -41,8 +41,8 @@ pub struct DeviceConfig {
     /// CUDA's libraries allocate: the context, kernels, and the workspace of cuBLAS, 32 MiB since
     /// Hopper and 4 MiB before for each stream that multiplies matrices.
     pub memory_limit: Option<u64>,
-    /// Whether segments grow in place (the default): addresses are reserved ahead, pages of 2 MiB
-    /// are committed as needed, and [`trim`](Device::trim) decommits them. It applies to
+    /// Makes segments grow in place (the default): addresses are reserved ahead, pages of 2 MiB are
+    /// committed as needed, and [`trim`](Device::trim) decommits them. It applies to
     /// [`BestFit`](PoolKind::BestFit) on platforms with virtual memory; elsewhere each segment is a
     /// separate reservation.
     pub expandable_segments: bool,
@@ -51,23 +51,23 @@ pub struct DeviceConfig {
     /// `Thread,Time,Action,Pointer,Size,Stream`, with times in UTC and numbered threads and
     /// streams.
     ///
-    /// The log contains what the pool reserves. With [`Direct`](PoolKind::Direct) that is each
+    /// The log contains what the pool reserves. With [`Direct`](PoolKind::Direct), that is each
     /// request that no named cache serves, rounded to 512 bytes: `CACHESCOPE_POOL=direct
-    /// CACHESCOPE_TRACE=log.csv program` records what `cachescope replay log.csv` can replay
+    /// CACHESCOPE_TRACE=log.csv program` records a log that `cachescope replay log.csv` can replay
     /// through any other pool. Each committed page has its own row.
     ///
     /// The first device of the process that names the file truncates it; later ones append. It is
     /// complete once its devices are dropped, after [`synchronize`](Device::synchronize), and at
     /// process exit. The next call that reserves memory, or `synchronize`, returns a write error.
     pub trace: Option<PathBuf>,
-    /// Whether to time the phases of the memory, for [`memory_report`](Device::memory_report), at
+    /// Measures the time of the memory's phases, for [`memory_report`](Device::memory_report), with
     /// two clock readings each.
     pub time_phases: bool,
     /// The policy of caches that were never configured.
     pub policy: Policy,
-    /// Whether `matmul` of `f32` may round its operands to TF32 (11 significant bits instead of
-    /// 24), which is several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by
-    /// default; without effect on the host.
+    /// Lets `matmul` of `f32` round its operands to TF32 (11 significant bits instead of 24), which
+    /// is several times as fast on NVIDIA GPUs since Ampere. Sums stay in `f32`. Off by default;
+    /// has no effect on the host.
     pub tf32: bool,
     /// For tests: overwrite every block with this byte before it is handed out, so that nothing
     /// depends on old contents.
@@ -100,8 +100,8 @@ impl Default for DeviceConfig {
 impl Device {
     /// Returns the process-wide host device, configured [from the environment] at the first call.
     ///
-    /// Where a variable does not parse, each allocation on the device fails with an error that
-    /// names it.
+    /// If a variable does not parse, each allocation on the device fails with an error that names
+    /// it.
     ///
     /// [from the environment]: DeviceConfig::from_environment
     pub fn host() -> Self {
@@ -115,7 +115,7 @@ impl Device {
             .clone()
     }
 
-    /// A separate host device with its own memory, limit and caches.
+    /// Creates a separate host device with its own memory, limit and caches.
     ///
     /// # Errors
     ///
@@ -141,10 +141,9 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Driver`](crate::ErrorKind::Driver) where the CUDA driver is missing, too old or fails; the
+    /// [`Driver`](crate::ErrorKind::Driver) if the CUDA driver is missing, too old or fails; the
     /// message says what to install. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an
-    /// ordinal out of range, and where an environment variable does not parse.
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) in a build without CUDA.
+    /// ordinal out of range, or if an environment variable does not parse.
     #[track_caller]
     pub fn cuda(ordinal: usize) -> Result<Self> {
         static DEVICES: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
@@ -159,12 +158,12 @@ impl Device {
         Ok(device)
     }
 
-    /// A separate CUDA device on the hardware with this ordinal, with its own memory, limit,
-    /// streams and caches.
+    /// Creates a separate CUDA device on the hardware with this ordinal, with its own memory,
+    /// limit, streams and caches.
     ///
     /// # Errors
     ///
-    /// As [`cuda`](Self::cuda), except for variables; [`Io`](crate::ErrorKind::Io) if the trace
+    /// Like [`cuda`](Self::cuda), except for variables; [`Io`](crate::ErrorKind::Io) if the trace
     /// cannot be written.
     #[track_caller]
     pub fn cuda_with(ordinal: usize, config: DeviceConfig) -> Result<Self> {
@@ -173,13 +172,14 @@ impl Device {
         Self::build(Arc::new(backend), config, "pool ").at_caller()
     }
 
-    /// Every usable device, the host last.
+    /// Returns every usable device, the host last.
     pub fn available() -> Vec<Self> {
         let cuda = (0..Cuda::count()).filter_map(|ordinal| Self::cuda(ordinal).ok());
         cuda.chain([Self::host()]).collect()
     }
 
-    /// Builds a separate device on `backend`. `pool_source` says in errors who chose the pool.
+    /// Builds a separate device on `backend`. `pool_source` names the origin of the choice of pool
+    /// in errors.
     #[track_caller]
     fn build(backend: Arc<dyn Backend>, config: DeviceConfig, pool_source: &str) -> Result<Self> {
         if config.pool == PoolKind::StreamOrdered && backend.id() == DeviceId::Host {
@@ -216,7 +216,8 @@ impl Device {
         })
     }
 
-    /// A device on which every allocation fails with `error`, for callers that cannot return it.
+    /// Returns a device on which every allocation fails with `error`, for callers that cannot
+    /// return it.
     pub(super) fn broken(error: Error) -> Self {
         let memory = DeviceMemory::new(Arc::new(HostBackend::new()), &MemoryConfig::default())
             .expect("there is nothing to refuse in the defaults");

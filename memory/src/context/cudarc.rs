@@ -1,4 +1,4 @@
-//! The context and the streams of a device, as cudarc's.
+//! The context and the streams of a device, as cudarc types.
 
 use cudarc::driver::{CudaContext, CudaStream, DriverError};
 
@@ -9,11 +9,11 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// cudarc's context of one ordinal. Its slices keep their order across streams by its state, so all
-/// slices of a device must be of this one.
+/// cudarc's context of one ordinal. Its state orders cudarc's slices across streams, so all slices
+/// of a device must belong to this context.
 struct Shared {
     context: Arc<CudaContext>,
-    /// cudarc orders nothing until it has made a stream itself, and does not count ours.
+    /// cudarc orders nothing until it has created a stream itself, and does not count ours.
     #[expect(dead_code, reason = "held so that cudarc counts it")]
     counted: Arc<CudaStream>,
 }
@@ -58,16 +58,16 @@ pub fn driver_error(error: DriverError) -> Error {
 }
 
 impl Device {
-    /// The device's primary context, as cudarc's: to load modules in, and to make streams and
-    /// memory of cudarc's own that work with this device's arrays.
+    /// Returns the device's primary context as a cudarc context: to load modules, and to create
+    /// cudarc streams and memory that work with this device's arrays.
     ///
-    /// Every call returns the same context, in which cudarc's slices keep their order across
+    /// Every call returns one shared context, in which cudarc's slices keep their order across
     /// streams.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) on the host device, and where the thread captures a
-    /// graph and this is the first call; [`Driver`](ErrorKind::Driver) where the driver fails.
+    /// [`Unsupported`](ErrorKind::Unsupported) on the host device, and if the first call is during
+    /// a capture of this thread; [`Driver`](ErrorKind::Driver) if the driver fails.
     ///
     /// # Examples
     ///
@@ -92,11 +92,11 @@ impl Device {
 }
 
 impl Stream {
-    /// The same stream as cudarc's. It may be kept for any time; work queued on either is in one
-    /// order.
+    /// Returns this stream as a cudarc stream. It may be kept for any time. Work queued on either
+    /// one runs in one order.
     ///
     /// Operations order their operands themselves. Foreign work on the stream uses arrays that are
-    /// exported while the stream is entered: by `Array::cuda_view` and `Array::cuda_view_mut` of
+    /// exported while the stream is entered, by `Array::cuda_view` and `Array::cuda_view_mut` of
     /// the crate `cachescope`.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Stream {
     }
 }
 
-/// The stream of that number as cudarc's.
+/// Returns the stream `stream` of the device as a cudarc stream.
 #[track_caller]
 pub fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
     let context = device.cuda_context()?;

@@ -17,7 +17,7 @@ pub struct DeviceGuard {
 }
 
 impl Device {
-    /// The thread's current device: the one entered last, else `CACHESCOPE_DEVICE` ("host",
+    /// Returns the thread's current device: the one entered last, else `CACHESCOPE_DEVICE` ("host",
     /// "cuda:1"), else `cuda:0` if there is one, else the host.
     ///
     /// If the variable does not parse or names a missing device, every allocation on the returned
@@ -43,7 +43,7 @@ impl Device {
     }
 }
 
-/// The current device of a thread that has entered none; process-wide, never dropped.
+/// Returns the current device of a thread that has entered none; process-wide, never dropped.
 fn first_device() -> &'static Device {
     static FIRST: OnceLock<Device> = OnceLock::new();
     FIRST.get_or_init(|| find_first_device().unwrap_or_else(Device::broken))
@@ -68,7 +68,7 @@ impl FromStr for Device {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for any other text, and as
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for any other text, and the errors of
     /// [`Device::cuda`].
     #[track_caller]
     fn from_str(text: &str) -> Result<Self> {

@@ -1,5 +1,4 @@
-//! The environment variables of devices. One that does not parse is an error that names the
-//! variable.
+//! The environment variables of devices. A variable that does not parse is an error that names it.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,12 +10,12 @@ use crate::naming::names;
 use crate::recorder::format_of;
 use crate::size::SizeSetting;
 
-/// Whether something is done that may be left out.
+/// The setting of an optional feature.
 #[derive(Debug, PartialEq)]
 pub enum Switch {
-    /// Not done.
+    /// Disabled.
     Off,
-    /// Done.
+    /// Enabled.
     On,
 }
 
@@ -26,9 +25,9 @@ names!(Switch {
 });
 
 impl DeviceConfig {
-    /// Returns the configuration that the environment gives to devices such as `device`: the one of
-    /// [`Device::host`] or [`Device::cuda`]. Nothing else reads it for a device that a program
-    /// configures.
+    /// Returns the configuration that the environment gives to devices such as `device`, as
+    /// [`Device::host`] and [`Device::cuda`] use it. A device that a program configures reads the
+    /// environment only through this function.
     ///
     /// | variable | field | values |
     /// |---|---|---|
@@ -80,7 +79,7 @@ fn path(variable: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| path.into())
 }
 
-/// Returns the file of the whole program's report, whose ending is known.
+/// Returns the file of the whole program's report, if it is set. Its extension has been checked.
 #[track_caller]
 pub(super) fn profile() -> Result<Option<PathBuf>> {
     let Some(path) = path("CACHESCOPE_PROFILE") else {
@@ -90,7 +89,7 @@ pub(super) fn profile() -> Result<Option<PathBuf>> {
     Ok(Some(path))
 }
 
-/// The value of a variable, if it is set and not empty.
+/// Returns the value of a variable, if it is set and not empty.
 #[track_caller]
 pub fn setting<T: FromStr<Err = Error>>(variable: &str) -> Result<Option<T>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {

@@ -67,14 +67,14 @@ impl PartialEq for Device {
 impl Eq for Device {}
 
 impl Hash for Device {
-    /// By identity, like equality.
+    /// Hashes the identity, as equality compares it.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.caches.as_ptr().hash(state);
     }
 }
 
 impl Device {
-    /// The handle that a block's home stores.
+    /// Returns the handle that a block's home stores.
     pub(crate) fn from_caches(caches: &CachesRef) -> &Self {
         Self::wrap_ref(caches)
     }
@@ -93,7 +93,7 @@ impl Device {
         self.caches.memory().backend()
     }
 
-    /// The streams, to order one after others.
+    /// Returns the streams, to order one after others.
     pub(crate) fn ordered_streams(&self) -> Streams<'_> {
         self.caches.memory().streams()
     }
@@ -103,17 +103,17 @@ impl Device {
         self.caches.configure(name, config);
     }
 
-    /// Returns every idle block of the cache `name` to the pool, and releases what becomes idle
-    /// there; returns what was given back at once.
+    /// Returns every idle block of the cache `name` to the pool, and releases segments that become
+    /// idle there. Returns what was released at once.
     ///
-    /// Live arrays stay valid, and their blocks go to the pool when they drop. The shard of a
-    /// thread that is inside the scope follows at its exit. The cache, its configuration and its
-    /// counters remain. An unknown name gives back nothing.
+    /// Live arrays stay valid, and their blocks return to the pool when they drop. If a thread is
+    /// inside the scope, its shard is invalidated when it exits. The cache, its configuration and
+    /// its counters remain. An unknown name releases nothing.
     pub fn invalidate_cache(&self, name: &str) -> Invalidation {
         self.caches.invalidate(name)
     }
 
-    /// [`invalidate_cache`](Self::invalidate_cache) for every cache of this device.
+    /// Calls [`invalidate_cache`](Self::invalidate_cache) for every cache of this device.
     pub fn invalidate_all_caches(&self) -> Invalidation {
         self.caches.invalidate_all()
     }
@@ -123,23 +123,25 @@ impl Device {
         self.caches.remove(name)
     }
 
-    /// The statistics of the cache `name` over all threads; `None` where this device has no such
-    /// cache.
+    /// Returns the statistics of the cache `name` over all threads; `None` if this device has no
+    /// such cache.
     pub fn cache_stats(&self, name: &str) -> Option<CacheStats> {
         self.caches.cache_stats(name)
     }
 
-    /// The allocations of the last finished entry of the cache `name`, in order, if
-    /// [`CacheConfig::record`] or [`Policy::Plan`](crate::Policy::Plan) (for the entries that it
-    /// plans from) recorded them; else empty. It omits requests that bypassed the cache because of
-    /// `max_bytes`, and those beyond the first 131,072 of an entry, which
-    /// [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts; frees of unrecorded
+    /// Returns the allocations of the last finished entry of the cache `name`, in order; empty if
+    /// they were not recorded. [`CacheConfig::record`] records them, and
+    /// [`Policy::Plan`](crate::Policy::Plan) records the entries that it plans from.
+    ///
+    /// The result omits requests that bypassed the cache because of `max_bytes`, and requests
+    /// beyond the first 131,072 of an entry, which
+    /// [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts. Frees of unrecorded
     /// allocations take no step.
     pub fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
         self.caches.cache_record(name)
     }
 
-    /// The scope `name` of this device, for code that cannot use
+    /// Returns a handle on the scope `name` of this device, for code that cannot use
     /// [`cache_scope!`](crate::cache_scope).
     ///
     /// # Examples
@@ -161,12 +163,13 @@ impl Device {
         ScopeHandle::new(self.clone(), name.into())
     }
 
-    /// The statistics of the device's memory and all its caches.
+    /// Returns the statistics of the device's memory and all its caches.
     pub fn memory_stats(&self) -> MemoryStats {
         self.caches.memory_stats()
     }
 
-    /// The statistics of the device's memory and the time of its phases; `Display` writes a table.
+    /// Returns the statistics of the device's memory and the time of its phases; `Display` writes a
+    /// table.
     pub fn memory_report(&self) -> MemoryReport {
         MemoryReport {
             device: self.to_string(),
@@ -180,33 +183,33 @@ impl Device {
         self.caches.reset_peaks();
     }
 
-    /// Sets the limit on reserved bytes. If more is reserved, idle memory of the pool is released
-    /// at once.
+    /// Sets the limit on reserved bytes. If more is reserved, releases idle memory of the pool at
+    /// once.
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.caches.set_limit(limit_bytes);
     }
 
-    /// Releases the pool's idle memory while more than `keep_bytes` are reserved; returns the bytes
+    /// Releases the pool's idle memory while more than `keep_bytes` are reserved. Returns the bytes
     /// released. Named caches keep their blocks: see
     /// [`invalidate_all_caches`](Self::invalidate_all_caches).
     pub fn trim(&self, keep_bytes: u64) -> u64 {
         self.caches.trim(keep_bytes)
     }
 
-    /// The current stream of this thread on the device.
+    /// Returns the current stream of this thread on the device.
     #[inline]
     #[doc(hidden)]
     pub fn stream(&self) -> StreamId {
         current_stream(&self.caches)
     }
 
-    /// Waits until all work submitted to the device, on any stream, is done; of exchanges of
-    /// groups, what this thread began.
+    /// Waits until all work submitted to the device, on any stream, is done. Waits only
+    /// for those exchanges of groups that this thread began.
     ///
     /// # Errors
     ///
-    /// A failure of the driver; the first deferred error of an earlier call that could not return
-    /// it, with the number of others; and on a CUDA device
+    /// Fails with an error of the driver; with the first deferred error of an earlier call that
+    /// could not return it, and the number of further ones; and on a CUDA device with
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an index out of range.
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
@@ -221,7 +224,7 @@ impl fmt::Debug for Device {
 }
 
 impl fmt::Display for Device {
-    /// "host" or "cuda:0", as `CACHESCOPE_DEVICE` takes it.
+    /// Writes "host" or "cuda:0", the format of `CACHESCOPE_DEVICE`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.backend().id().fmt(f)
     }

@@ -15,12 +15,12 @@ pub struct PressureGuard {
 }
 
 impl Device {
-    /// Registers a callback for memory pressure. It is called with the bytes needed, after
-    /// everything idle was given back and before an allocation on this device fails. It drops what
-    /// it can spare and returns the bytes freed; if that is more than 0, the allocation is retried.
+    /// Registers a callback for memory pressure. It is called with the bytes needed, after all idle
+    /// memory was released and before an allocation on this device fails. It drops what it can
+    /// spare and returns the bytes freed; if that is more than 0, the allocation is retried.
     ///
-    /// It runs on the allocating thread, with no lock held. It may allocate; such allocations call
-    /// no callback.
+    /// The callback runs on the allocating thread, with no lock held. It may allocate; its own
+    /// allocations call no callback.
     ///
     /// # Examples
     ///

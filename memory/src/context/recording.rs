@@ -1,4 +1,4 @@
-//! Recording what happens to a device's memory, and the reports over it.
+//! Recordings of a device's memory, and the reports over them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,16 +11,17 @@ use super::Device;
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::recorder::{HAS_BACKTRACES, Mark, write_report};
 
-/// How a device is recorded; write it with `..Default::default()`.
+/// The options of a recording; write them with `..Default::default()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordOptions {
-    /// The most bytes that the events of each thread take, 48 an event; beyond it, newer events
-    /// overwrite the oldest. 64 MiB by default, and 3 GiB at most, of which a thread uses no more
-    /// than its events need. What a thread has used stays with the device for later recordings.
+    /// The capacity for each thread's events, at 48 bytes an event: 64 MiB by default, at most 3
+    /// GiB. If it is full, newer events overwrite the oldest. A thread uses only the memory that
+    /// its events need. The memory that a thread has used stays with the device for later
+    /// recordings.
     pub max_bytes: u64,
-    /// Whether each allocation has its backtrace: who called the function that asked for it, and so
-    /// on. Needs the feature `backtraces`, and 2 to 3 µs an allocation; of a device's first 65,535
-    /// stacks, each kept once. `CACHESCOPE_PROFILE` takes them wherever that feature is on.
+    /// Records the backtrace of each allocation. Needs the feature `backtraces`, and 2 to 3 µs per
+    /// allocation. A device stores each distinct stack once, and only its first 65,535 stacks.
+    /// `CACHESCOPE_PROFILE` records backtraces in every build with that feature.
     pub backtraces: bool,
 }
 
@@ -63,47 +64,50 @@ pub struct Recording {
     segments: Vec<Segment>,
 }
 
-/// Something that happened to a device's memory.
+/// An event of a device's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordedEvent {
-    /// When it happened, since the beginning of the recording.
+    /// The time since the beginning of the recording.
     pub time: Duration,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
-    /// The thread, by a number of this process.
+    /// The number of the thread in this process.
     pub thread: u32,
     /// The stream that orders the memory; 0 is the default stream.
     pub stream: u32,
-    /// The scope whose cache is concerned; `None` for memory of no cache.
+    /// The scope of the cache; `None` for memory that belongs to no cache.
     pub scope: Option<Arc<str>>,
-    /// The line that asked for the memory, for a free the line that allocated it, as far as that
-    /// was recorded.
+    /// The line that requested the memory, if it was recorded. For a free: the line that allocated
+    /// it.
     pub call_site: Option<CallSite>,
-    /// The first address concerned, or 0.
+    /// The first address of the memory, or 0.
     pub address: u64,
-    /// Bytes: as requested of an allocation and its free, else as [`EventKind`] says.
+    /// The size in bytes: for an allocation and its free, as requested; for others, as [`EventKind`]
+    /// says.
     pub bytes: u64,
-    /// Of an allocation and its free: the length of the block, at least `bytes`.
+    /// The length of the block of an allocation or free, at least `bytes`.
     pub block_bytes: u64,
 }
 
 impl Device {
-    /// Records what happens to the memory of this device, on every thread and stream, until the
+    /// Records the events of this device's memory, on every thread and stream, until the
     /// [`Recording`] drops.
     ///
-    /// An event takes no lock and no memory, but for the first of a thread, which makes the ring of
-    /// its events, the first of a scope and of a backtrace, and operations on a CUDA device, whose
-    /// times are asked for later. There this waits for an event on a new stream, from which the
-    /// device's times are told. Recordings may overlap. A scope that another thread is inside of as
-    /// the recording begins is recorded from its next entry on. `CACHESCOPE_PROFILE=run.html`
-    /// records a whole program, without a change to it, and writes the file as it ends.
+    /// An event takes no lock and allocates no memory. The exceptions are the first event of a
+    /// thread, which allocates its ring, the first event of a scope or backtrace, and operations on
+    /// a CUDA device, whose times are read later. On a CUDA device this call waits for an event on
+    /// a new stream: the device's times are measured from that event.
+    ///
+    /// Recordings may overlap. A scope that another thread is inside when the recording begins is
+    /// recorded from its next entry on. `CACHESCOPE_PROFILE=run.html` records a whole program
+    /// without changes to it, and writes the file at exit.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `max_bytes` has no room for two
-    /// events, [`Unsupported`](ErrorKind::Unsupported) for backtraces in a build without the
-    /// feature `backtraces`.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `max_bytes` is too small for two events,
+    /// [`Unsupported`](ErrorKind::Unsupported) for backtraces in a build without the feature
+    /// `backtraces`.
     #[track_caller]
     pub fn record(&self, options: RecordOptions) -> Result<Recording> {
         const LEAST_BYTES: u64 = 96;
@@ -121,7 +125,7 @@ impl Device {
         Ok(self.begin_recording(options))
     }
 
-    /// [`record`](Self::record) with options that are known to be right.
+    /// Like [`record`](Self::record), for options that are known to be valid.
     #[doc(hidden)]
     pub fn begin_recording(&self, options: RecordOptions) -> Recording {
         let segments = reserved_segments(self);
@@ -135,7 +139,7 @@ impl Device {
     }
 }
 
-/// What is reserved now.
+/// Returns the segments that are reserved now.
 fn reserved_segments(device: &Device) -> Vec<Segment> {
     let parts = device.caches.memory().reserved_parts().into_iter();
     parts
@@ -144,9 +148,9 @@ fn reserved_segments(device: &Device) -> Vec<Segment> {
 }
 
 impl Recording {
-    /// What happened so far, as plain data: the input of every report.
+    /// Returns the events so far, as plain data: the input of every report.
     ///
-    /// Does not wait: on a CUDA device, operations that are still under way have no time yet.
+    /// Does not wait: on a CUDA device, operations that have not completed have no time yet.
     pub fn profile(&self) -> Profile {
         let memory = self.device.caches.memory();
         let recorder = memory.recorder();
@@ -154,7 +158,7 @@ impl Recording {
         recorder.profile(&self.mark, self.device.to_string(), self.segments.clone())
     }
 
-    /// What happened so far, in the order of time.
+    /// Returns the events so far, in order of time.
     pub fn events(&self) -> Vec<RecordedEvent> {
         let profile = self.profile();
         let mut names: HashMap<u32, Arc<str>> = HashMap::new();
@@ -178,21 +182,21 @@ impl Recording {
         events.collect()
     }
 
-    /// What each line of the program allocated so far, by the most bytes that were live of it, the
-    /// largest first.
+    /// Returns the allocations so far by line of the program, sorted by the most bytes live at one
+    /// moment, the largest first.
     pub fn by_call_site(&self) -> Vec<SiteSummary> {
         by_call_site(&self.profile())
     }
 
-    /// Writes a report of what happened so far. The ending of the file's name says which: `.html`,
+    /// Writes a report of the events so far. The extension of the file selects its format: `.html`,
     /// a page that any browser opens; `.pickle`, a snapshot for PyTorch's memory viewer; `.json`, a
     /// trace for Perfetto; `.dhat` (JSON) for DHAT's viewer; `.folded`, the stacks of the peak as
-    /// text, and `.svg`, their flame graph; `.txt`, a table.
+    /// text; `.svg`, the flame graph of these stacks; `.txt`, a table.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for another ending, [`Io`](ErrorKind::Io)
-    /// where the file cannot be written; the message names it.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for any other extension,
+    /// [`Io`](ErrorKind::Io) if the file cannot be written; the message names it.
     #[track_caller]
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         write_report(&self.profile(), path.as_ref())
@@ -200,7 +204,7 @@ impl Recording {
 }
 
 impl Recording {
-    /// Nanoseconds since the beginning.
+    /// Returns the nanoseconds since the recording began.
     #[doc(hidden)]
     pub fn elapsed_ns(&self) -> u64 {
         self.device

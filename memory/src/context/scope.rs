@@ -3,7 +3,7 @@
 use crate::cache::{CallSite, Entered, EntryOptions, Growth, Policy, ScopeReport, scope};
 use crate::context::Device;
 
-/// A scope that can be entered, also by other threads.
+/// A scope that any thread can enter.
 ///
 /// # Examples
 ///
@@ -42,12 +42,12 @@ impl ScopeHandle {
         ))
     }
 
-    /// The name of the cache.
+    /// Returns the name of the cache.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The device of the cache.
+    /// Returns the device of the cache.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -66,7 +66,7 @@ impl ScopeHandle {
 pub struct ScopeGuard(#[expect(dead_code, reason = "held for its drop")] Entered);
 
 impl ScopeGuard {
-    /// The guard as the macros hold it.
+    /// Returns the guard itself, for the macros to hold.
     #[doc(hidden)]
     #[inline(always)]
     pub fn held(self) -> Self {
@@ -74,7 +74,7 @@ impl ScopeGuard {
     }
 }
 
-/// The innermost scope of this thread; `None` outside all scopes, and directly inside
+/// Returns the innermost scope of this thread; `None` outside all scopes, and directly inside
 /// [`uncached!`](crate::uncached).
 pub fn current() -> Option<ScopeHandle> {
     let (caches, identity) = scope::current_scope()?;
@@ -84,8 +84,9 @@ pub fn current() -> Option<ScopeHandle> {
     ))
 }
 
-/// The statistics of every named cache of the [current](Device::current) device, as a table:
-/// entries, hit rate, peak, idle and escaped bytes, and how often an entry differed from its plan.
+/// Returns the statistics of every named cache of the [current](Device::current) device, as a
+/// table: entries, hit rate, peak, idle and escaped bytes, and the number of entries that differed
+/// from their plan.
 ///
 /// # Examples
 ///
@@ -110,9 +111,9 @@ pub fn report() -> ScopeReport {
     })
 }
 
-/// What the entries of the cache `name` of the [current](Device::current) device leave behind;
-/// `None` where there is no such cache. In builds with debug assertions, a warning says once that
-/// the live bytes of a scope rose in fifty entries and never fell.
+/// Returns the memory that entries of the cache `name` of the [current](Device::current) device
+/// leave behind; `None` if there is no such cache. In builds with debug assertions, a warning is
+/// printed once if the live bytes of a scope rose in fifty entries and never fell.
 ///
 /// # Examples
 ///
@@ -156,7 +157,7 @@ impl ScopeOptions<'_> {
     }
 }
 
-/// `cache_scope!` with a literal name.
+/// Enters `cache_scope!` with a literal name.
 #[inline]
 pub fn enter(site: &'static CallSite) -> ScopeGuard {
     match scope::reenter(site, &EntryOptions::NONE) {
@@ -165,7 +166,7 @@ pub fn enter(site: &'static CallSite) -> ScopeGuard {
     }
 }
 
-/// `cache_scope!` with a literal name and options.
+/// Enters `cache_scope!` with a literal name and options.
 pub fn enter_site(site: &'static CallSite, options: ScopeOptions<'_>) -> ScopeGuard {
     if options.device.is_some() {
         return enter_named(site.name(), options);
@@ -177,7 +178,7 @@ pub fn enter_site(site: &'static CallSite, options: ScopeOptions<'_>) -> ScopeGu
     }
 }
 
-/// The slow path: the first entry of this call site.
+/// Enters for the first time at this call site: the slow path.
 #[cold]
 fn enter_first(site: &'static CallSite, entry: &EntryOptions) -> ScopeGuard {
     ScopeGuard(Device::with_current(|device| {
@@ -185,7 +186,7 @@ fn enter_first(site: &'static CallSite, entry: &EntryOptions) -> ScopeGuard {
     }))
 }
 
-/// `cache_scope!` with a computed name.
+/// Enters `cache_scope!` with a computed name.
 pub fn enter_named(name: &str, options: ScopeOptions<'_>) -> ScopeGuard {
     let entry = options.entry();
     ScopeGuard(match options.device {
@@ -194,7 +195,7 @@ pub fn enter_named(name: &str, options: ScopeOptions<'_>) -> ScopeGuard {
     })
 }
 
-/// `uncached!`
+/// Enters `uncached!`.
 pub fn enter_uncached() -> ScopeGuard {
     ScopeGuard(scope::enter_uncached())
 }

@@ -12,10 +12,10 @@ use crate::sync::Arc;
 /// A queue of work on a device: work of one stream runs in order, different streams may run
 /// concurrently.
 ///
-/// Operations go to the thread's current stream, initially the device's default stream. An
-/// operation that reads what another stream wrote waits for it automatically, and so does one that
-/// writes what another stream reads. An array may be used and dropped on any stream, also after the
-/// last handle on its stream is gone.
+/// Operations are submitted to the thread's current stream, initially the device's default stream.
+/// An operation that reads memory which another stream wrote is automatically ordered after the
+/// write; one that writes memory which another stream reads is ordered after the read. An array may
+/// be used and dropped on any stream, also after the last handle on its stream has dropped.
 ///
 /// A handle is cheap to clone and equal to every other handle on the same stream. It keeps its
 /// device alive.
@@ -70,7 +70,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// As [`Device::synchronize`].
+    /// As for [`Device::synchronize`].
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
         let device = self.device();
@@ -79,25 +79,25 @@ impl Stream {
         device.caches().memory().flush_deferred_error().at_caller()
     }
 
-    /// The number of the stream.
+    /// Returns the number of the stream.
     #[doc(hidden)]
     pub fn id(&self) -> StreamId {
         self.0.id()
     }
 
-    /// The device of the stream.
+    /// Returns the device of the stream.
     pub fn device(&self) -> &Device {
         Device::from_caches(self.0.device())
     }
 }
 
 impl Device {
-    /// Creates a stream. The number of a stream without handles is reused, so creating one in a
-    /// loop is cheap.
+    /// Creates a stream, or reuses one whose handles have all dropped, so creating one in a loop is
+    /// cheap.
     ///
     /// # Errors
     ///
-    /// [`Driver`](crate::ErrorKind::Driver) where the device fails, and
+    /// [`Driver`](crate::ErrorKind::Driver) if the device fails, and
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for more than about sixty thousand at a time.
     #[track_caller]
     pub fn new_stream(&self) -> Result<Stream> {
@@ -105,8 +105,8 @@ impl Device {
         Ok(Stream::of(self, id))
     }
 
-    /// The stream of work outside any entered stream. It can be entered itself, inside another
-    /// stream too.
+    /// Returns the stream of work outside any entered stream. It can be entered itself, also inside
+    /// another stream.
     ///
     /// # Examples
     ///
@@ -126,7 +126,7 @@ impl Device {
 
 impl PartialEq for Stream {
     fn eq(&self, other: &Self) -> bool {
-        // A number belongs to one stream while that has a handle.
+        // A number belongs to one stream as long as that stream has a handle.
         self.device() == other.device() && self.0.id() == other.0.id()
     }
 }
@@ -134,7 +134,7 @@ impl PartialEq for Stream {
 impl Eq for Stream {}
 
 impl Hash for Stream {
-    /// By identity, like equality.
+    /// Hashes the identity, as equality compares it.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.device().hash(state);
         self.0.id().hash(state);

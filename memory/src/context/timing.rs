@@ -6,7 +6,7 @@ use super::Device;
 use crate::device::{StreamId, TimeMark};
 use crate::recorder::{EventKind, EventRecord};
 
-/// An operation that is being done, or on a CUDA device submitted; it ends as this drops.
+/// An operation in progress; it ends when this drops. On a CUDA device, the operation's submission.
 #[derive(Debug)]
 pub struct Timed<'a>(Option<Begun<'a>>);
 
@@ -14,22 +14,22 @@ pub struct Timed<'a>(Option<Begun<'a>>);
 struct Begun<'a> {
     device: &'a Device,
     operation: EventRecord,
-    /// When it began, by the recorder.
+    /// The recorder's time when the operation began.
     time_ns: u64,
-    /// On an asynchronous device.
+    /// The start of the operation in its stream, on an asynchronous device.
     mark: Option<TimeMark>,
 }
 
 impl<'a> Timed<'a> {
-    /// Begins an operation on the thread's stream of `device` that the caller's line asked for;
-    /// does nothing unless somebody records.
+    /// Begins an operation at the caller's line, on the thread's stream of `device`. Does nothing
+    /// unless a recording is active.
     #[inline]
     #[track_caller]
     pub fn begin(device: &'a Device) -> Self {
         Self::begin_at(device, Location::caller())
     }
 
-    /// The same for a line that cannot be seen from here.
+    /// Like [`begin`](Self::begin), for an operation at `call_site`.
     #[inline]
     pub fn begin_at(device: &'a Device, call_site: &'static Location<'static>) -> Self {
         let recorder = device.caches().memory().recorder();
@@ -37,13 +37,13 @@ impl<'a> Timed<'a> {
         Self(recorder.is_active().then(begin))
     }
 
-    /// The same for work on a stream that need not be the thread's own.
+    /// Like [`begin`](Self::begin), for work on `stream`.
     #[track_caller]
     pub fn begin_on(device: &'a Device, stream: StreamId) -> Self {
         Self::begin_on_at(device, stream, Location::caller())
     }
 
-    /// Both.
+    /// Like [`begin`](Self::begin), for work on `stream` at `call_site`.
     pub fn begin_on_at(
         device: &'a Device,
         stream: StreamId,
@@ -75,8 +75,8 @@ impl<'a> Begun<'a> {
         }
     }
 
-    /// Records the end. The device's own time is recorded once it has come there: nothing waits
-    /// here.
+    /// Records the end. The device's own time is recorded later, once the device has executed both
+    /// marks: nothing waits here.
     #[cold]
     fn end(&self) {
         let recorder = self.device.caches().memory().recorder();

@@ -1,18 +1,19 @@
-//! The line of a handle, where none is kept.
+//! The line of a handle, in builds that do not store it.
 
 use std::panic::Location;
 
-/// The line that made a handle, which is not known.
+/// The line that made a handle, not stored.
 pub(in crate::buffer) struct SharedAt;
 
 impl SharedAt {
-    /// Of the first handle on a block.
+    /// Returns the line of the first handle on a block.
     #[inline(always)]
     pub(in crate::buffer) fn first() -> Self {
         Self
     }
 
-    /// Of another handle on the block that is at `_block`, made from the one of this.
+    /// Returns the line of another handle, made from `self`'s, on the block whose header is at
+    /// `_block`.
     #[inline(always)]
     pub(in crate::buffer) fn share(&self, _block: usize) -> Self {
         Self
@@ -30,7 +31,7 @@ impl SharedAt {
         false
     }
 
-    /// The line that made a handle on the block at `_block`, other than these and the one of this.
+    /// Returns `None`: this build stores no lines.
     #[inline(always)]
     pub(in crate::buffer) fn other<'a>(
         &'a self,

@@ -1,4 +1,4 @@
-//! The line of a handle, kept in a table of all blocks that are shared.
+//! The line of a handle, stored in a table of all blocks that are shared.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -19,14 +19,14 @@ static LINES: Mutex<Option<HashMap<usize, Vec<Entry>>>> = Mutex::new(None);
 /// The line that made a handle.
 pub(in crate::buffer) struct SharedAt {
     line: Line,
-    /// Where the block's header is; `None` for the first handle on a block.
+    /// The address of the block's header; `None` for the first handle on a block.
     block: Option<usize>,
     /// Set for the handle of a view, and for handles that are made from it.
     is_view: bool,
 }
 
 impl SharedAt {
-    /// Of the first handle on a block.
+    /// Returns the line of the first handle on a block.
     pub(in crate::buffer) fn first() -> Self {
         Self {
             line: None,
@@ -35,8 +35,9 @@ impl SharedAt {
         }
     }
 
-    /// Of another handle on the block that is at `block`, made from the one of this. What the
-    /// library copies, as where an expression is cloned, keeps the line.
+    /// Returns the line of another handle, made from `self`'s, on the block whose header is at
+    /// `block`. A copy that the library makes, as when an expression is cloned, keeps the line of
+    /// its original.
     #[track_caller]
     pub(in crate::buffer) fn share(&self, block: usize) -> Self {
         self.shared(block, self.is_view)
@@ -76,9 +77,9 @@ impl SharedAt {
         views.count() < holders
     }
 
-    /// The line that made a handle on the block at `block`, other than these and the one of this;
-    /// the last, where there are several. Where only the first handle is left, the line that made
-    /// this one from it.
+    /// Returns the line that made the last handle on the block at `block` apart from `except` and
+    /// `self`'s. If only the first handle is left, returns the line that made `self`'s handle from
+    /// it.
     pub(in crate::buffer) fn other<'a>(
         &'a self,
         block: usize,

@@ -1,6 +1,7 @@
-//! Which lines made the handles that share memory: for who must copy before writing, and asks why.
+//! The lines that made the handles of shared memory. They explain why a write had to copy.
 //!
-//! Two twins of one signature: builds with debug assertions keep the lines, others nothing.
+//! Two modules with one signature: builds with debug assertions store the lines, other builds store
+//! nothing.
 
 #[cfg(not(debug_assertions))]
 mod forgotten;
