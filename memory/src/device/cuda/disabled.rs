@@ -111,13 +111,13 @@ impl Cuda {
         match *self {}
     }
 
-    /// The device with this ordinal.
+    /// Fails: there is no device with this ordinal.
     pub fn open(ordinal: usize) -> Result<Self> {
         let text = format!("cuda:{ordinal}: built without the feature `cuda`");
         Err(Error::new(ErrorCode::Feature, text))
     }
 
-    /// The number of devices: none.
+    /// Returns 0: there are no devices.
     pub fn count() -> usize {
         0
     }
@@ -243,7 +243,7 @@ impl Cuda {
         match *self {}
     }
 
-    /// An id by which the ranks of a new communicator find each other.
+    /// Fails: there are no communicators.
     pub fn new_nccl_id() -> Result<NcclId> {
         let text = "collectives: built without the feature `cuda`";
         Err(Error::new(ErrorCode::Feature, text))

@@ -2,22 +2,22 @@
 
 use crate::device::DevicePtr;
 
-/// What a plan of cuFFT is made for. No transform is scaled.
+/// The key of a cuFFT plan. No transform is scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FftPlan {
     pub kind: FftKind,
-    /// Whether the numbers are of `f64`; else they are of `f32`.
+    /// The element type: `f64` if set, else `f32`.
     pub is_wide: bool,
-    /// The rows of a matrix and the numbers of a row: real ones where either side is real. One row
-    /// is transformed alone, several along both axes.
+    /// The rows of a matrix and the numbers of a row. If either side is real, these are real
+    /// numbers. A single row is transformed along one axis, several rows along both.
     pub lengths: [i64; 2],
-    /// How many rows, or matrices, there are.
+    /// The batch size: the number of rows, or of matrices.
     pub count: i64,
     pub from: FftPlaces,
     pub to: FftPlaces,
 }
 
-/// What is transformed to what.
+/// The types of the input and the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FftKind {
     /// Complex numbers to complex ones.
@@ -28,21 +28,22 @@ pub enum FftKind {
     Inverse,
 }
 
-/// Where the numbers of one side stand, in numbers of its type. The rows of a matrix are `stride`
-/// times as far apart as they are long.
+/// The layout of one side, in numbers of its type. Consecutive rows of a matrix begin `stride` ×
+/// (row length) numbers apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FftPlaces {
-    /// From one number of a row to the next.
+    /// The distance from one number of a row to the next.
     pub stride: i64,
-    /// From the first number of a row, or matrix, to that of the next.
+    /// The distance between the first numbers of consecutive rows, or of consecutive matrices.
     pub distance: i64,
 }
 
-/// A transform by a plan. Both addresses may be the same one where both sides' places are.
+/// A transform by a plan. The two addresses may be equal if the layouts of both sides are equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FftCall {
     pub plan: FftPlan,
-    /// Whether the exponents of complex numbers are positive. Of real ones the kind says so.
+    /// Set if the exponents of a complex transform are positive. For real transforms, the kind
+    /// selects the direction.
     pub is_inverse: bool,
     pub from: DevicePtr,
     pub to: DevicePtr,

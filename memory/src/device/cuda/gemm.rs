@@ -15,7 +15,7 @@ pub enum GemmType {
 }
 
 impl GemmType {
-    /// The type of the element type that kernels call `name`.
+    /// Returns the type whose name in kernels is `name`.
     pub fn of(name: &str) -> Option<Self> {
         match name {
             "f16" => Some(Self::F16),
@@ -28,7 +28,7 @@ impl GemmType {
         }
     }
 
-    /// The size of an element.
+    /// Returns the size of an element.
     pub fn bytes(self) -> usize {
         match self {
             Self::F16 | Self::Bf16 => 2,
@@ -43,7 +43,7 @@ impl GemmType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmOperand {
     pub address: DevicePtr,
-    /// Whether it is stored column-major.
+    /// Set if the matrix is stored column-major.
     pub transposed: bool,
     /// The distance between rows, or columns: the leading dimension.
     pub leading: usize,
@@ -55,7 +55,7 @@ pub struct GemmOperand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemm {
     pub element: GemmType,
-    /// The lengths of each; none is 0.
+    /// The lengths of the axes; none is 0.
     pub rows: usize,
     pub inner: usize,
     pub columns: usize,
@@ -72,7 +72,7 @@ pub struct Gemm {
 /// the transpose of a product is the product of the transposes in reverse order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmCall {
-    /// Whether each operand is transposed.
+    /// Set for each operand that is transposed.
     pub transposed: [bool; 2],
     /// Rows and columns of the product, and the inner length, as cuBLAS sees them.
     pub lengths: [i32; 3],
@@ -87,11 +87,11 @@ pub struct GemmCall {
 const MAX_BATCH: usize = 1 << 15;
 
 impl Gemm {
-    /// The calls that compute the batch.
+    /// Returns the calls that compute the batch.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) where a length exceeds 32 bits.
+    /// [`Unsupported`](ErrorKind::Unsupported) if a length exceeds 32 bits.
     #[cfg_attr(
         all(not(feature = "cuda"), not(test)),
         allow(dead_code, reason = "nothing is multiplied")

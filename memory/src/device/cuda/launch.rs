@@ -14,7 +14,7 @@ pub struct KernelKey {
 }
 
 impl KernelKey {
-    /// The variant `form` of the source that the type `S` generates.
+    /// Returns the key of the variant `form` of the source that the type `S` generates.
     pub fn of<S: 'static>(form: u32) -> Self {
         Self {
             of: TypeId::of::<S>(),
@@ -23,7 +23,7 @@ impl KernelKey {
         }
     }
 
-    /// The key of the kernel fused with the expression of the fingerprint `over`.
+    /// Returns the key of the kernel fused with the expression whose fingerprint is `over`.
     pub fn over(self, over: u128) -> Self {
         Self {
             over: Some(over),
@@ -78,7 +78,7 @@ impl Arguments {
         self.push_bytes(&bytes);
     }
 
-    /// Pointers to the arguments.
+    /// Returns pointers to the arguments.
     pub fn pointers(&self) -> Vec<*const u8> {
         let pointer = |&offset: &usize| self.bytes[offset..].as_ptr();
         self.offsets.iter().map(pointer).collect()
@@ -114,18 +114,18 @@ impl Indexing {
         (Self::Bincount, "bincount"),
     ];
 
-    /// Whether a negative index counts from the axis's end; a class does not.
+    /// Returns whether a negative index counts from the end of the axis. A class label does not.
     pub fn counts_backwards(self) -> bool {
         !matches!(self, Self::OneHot | Self::CrossEntropy | Self::Bincount)
     }
 
-    /// The number that kernels report.
+    /// Returns the number that kernels report.
     pub fn number(self) -> u64 {
         self as u64
     }
 
-    /// The error for a reported bad index: the operation of `number` met `index` on an axis of
-    /// `length`.
+    /// Returns the error for a reported bad index: `index`, in the operation of `number`, on an
+    /// axis of `length`.
     pub(super) fn error(number: u64, index: i64, length: u64) -> Error {
         let known = Self::ALL
             .iter()

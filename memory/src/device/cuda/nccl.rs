@@ -2,11 +2,11 @@
 
 use crate::device::DevicePtr;
 
-/// What the ranks of a new communicator know each other by: made by one of them, and passed to all.
+/// The unique id of a new communicator: one rank creates it and passes it to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NcclId(pub [u8; 128]);
 
-/// The elements that NCCL knows. What only moves may go as bytes.
+/// The element types of NCCL. A call that only moves data may pass bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NcclType {
     I8,
@@ -21,7 +21,7 @@ pub enum NcclType {
     Bf16,
 }
 
-/// How the elements of all ranks become one.
+/// The reduction of the elements of all ranks to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NcclReduce {
     Sum,
@@ -31,32 +31,32 @@ pub enum NcclReduce {
     Mean,
 }
 
-/// What ranks do together. All ranks of a communicator ask for the same, in one order; of a message
-/// its two ranks do.
+/// A collective operation or a message. All ranks of a communicator call the collectives in one
+/// order; only the two ranks of a message call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NcclOperation {
     /// Every target gets the reduction of all sources.
     AllReduce(NcclReduce),
-    /// The target of that rank does.
+    /// The target of this rank gets the reduction of all sources.
     Reduce(NcclReduce, usize),
-    /// Every target gets the source of that rank.
+    /// Every target gets the source of this rank.
     Broadcast(usize),
     /// Every target gets all sources, in the order of the ranks.
     AllGather,
-    /// Every target gets its part of the reduction of all sources, which are as long as all
-    /// targets.
+    /// Every target gets its part of the reduction of all sources. A source is as long as all
+    /// targets together.
     ReduceScatter(NcclReduce),
-    /// Every target gets a part of each source, in the order of the ranks: that which stands there
-    /// in the place of its own rank.
+    /// Every target gets a part of each source, in the order of the ranks. Part `r` of a source
+    /// goes to rank `r`.
     AllToAll,
-    /// The source goes to that rank.
+    /// Sends the source to this rank.
     Send(usize),
-    /// The target is what that rank sends.
+    /// Receives the target from this rank.
     Receive(usize),
 }
 
 impl NcclOperation {
-    /// As errors name it.
+    /// Returns the name for error messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::AllReduce(_) => "all-reduce",
@@ -71,8 +71,8 @@ impl NcclOperation {
     }
 }
 
-/// A rank's part of an operation. Source and target may be the same address, or that of the rank's
-/// own part in the longer one; of an all-to-all they stand apart.
+/// A rank's part of an operation. Source and target may have one address; if one of them is longer,
+/// the other may be the rank's own part of it. In an all-to-all they must not overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NcclCall {
     pub operation: NcclOperation,
@@ -81,7 +81,7 @@ pub struct NcclCall {
     pub source: DevicePtr,
     /// Not written by a send, nor by a reduction to another rank.
     pub target: DevicePtr,
-    /// The elements of the source; of a reduce-scatter those of the target, of an all-to-all those
-    /// for each rank.
+    /// The number of elements: in the source; in the target of a reduce-scatter; for each rank of
+    /// an all-to-all.
     pub count: usize,
 }

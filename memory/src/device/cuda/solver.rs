@@ -3,53 +3,54 @@
 use crate::device::DevicePtr;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A call for one matrix, whose columns stand one after another without gaps and are overwritten.
+/// A call for one matrix, in column-major order without gaps, which is overwritten.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolverCall {
-    /// Whether the elements are `f64`; else they are `f32`.
+    /// The element type: `f64` if set, else `f32`.
     pub is_wide: bool,
     pub matrix: DevicePtr,
     pub rows: i32,
     pub columns: i32,
     pub kind: Factorization,
-    /// Where LAPACK's `info` goes, an `i32`.
+    /// The address of LAPACK's `info`, an `i32`.
     pub info: DevicePtr,
 }
 
-/// What is done with the matrix.
+/// The operation on the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Factorization {
-    /// `getrf`: to both factors; `pivots` takes an `i32` a row.
+    /// `getrf`: computes both factors; `pivots` has space for one `i32` per row.
     Lu { pivots: DevicePtr },
-    /// `getrs`: solves equations for `count` columns of `right`, where the matrix has been
-    /// factorized by `Lu`.
+    /// `getrs`: solves equations for `count` columns of `right`. The matrix has been factorized by
+    /// `Lu`.
     Solve {
         pivots: DevicePtr,
         right: DevicePtr,
         count: i32,
     },
-    /// `potrf`: the upper triangle to the transposed factor.
+    /// `potrf`: factorizes; the upper triangle receives the transposed factor.
     Cholesky,
-    /// `geqrf`: to the upper triangle and the reflections, whose factors go to `factors`.
+    /// `geqrf`: computes the upper triangle and the reflections; `factors` receives the factors of
+    /// the reflections.
     Qr { factors: DevicePtr },
-    /// `orgqr`: the reflections to the first `columns` columns of their product.
+    /// `orgqr`: replaces the reflections by the first `columns` columns of their product.
     Reflections { factors: DevicePtr },
-    /// `gesvd` of a matrix with at least as many rows as columns. `vectors` are for the columns of
-    /// both sides', the right ones transposed.
+    /// `gesvd` of a matrix with at least as many rows as columns. `vectors` receive the left
+    /// singular vectors as columns, and the right ones transposed.
     Svd {
         values: DevicePtr,
         vectors: Option<[DevicePtr; 2]>,
     },
-    /// `syevd` of the upper triangle; the matrix becomes the columns of vectors where they are
-    /// `wanted`.
+    /// `syevd` of the upper triangle. If the vectors are `wanted`, the columns of the matrix become
+    /// the eigenvectors.
     Eigen { values: DevicePtr, wanted: bool },
 }
 
-/// A length as cuSOLVER counts it.
+/// Returns a length as the integer type of cuSOLVER.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) where it exceeds 31 bits.
+/// [`Unsupported`](ErrorKind::Unsupported) if it exceeds 31 bits.
 #[track_caller]
 pub fn solver_length(operation: &str, length: usize) -> Result<i32> {
     i32::try_from(length).map_err(|_| {

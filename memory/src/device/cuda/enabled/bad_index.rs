@@ -15,7 +15,7 @@ use crate::sync::plain::{AtomicU64, Ordering};
 /// The operation's number or 0, the index, and the length of the axis.
 type ReportWords = [AtomicU64; 3];
 
-/// Three words of pinned memory, shared by host and device.
+/// Three words of page-locked memory, shared by host and device.
 ///
 /// Invariant: `words` points to them until this drops.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl BadIndex {
             words: RawHandle(words.cast()),
             address: DevicePtr(0),
         };
-        // SAFETY: the memory is as long, aligned to a page, and nobody else knows of it.
+        // SAFETY: the memory is as long, aligned to a page, and nothing else has its address.
         unsafe { this.words.0.write(ReportWords::default()) };
         // SAFETY: the address is writable, and the memory is mapped for the device.
         context.run("mapping memory for bad-index reports", |driver| unsafe {
@@ -47,7 +47,7 @@ impl BadIndex {
         Ok(this)
     }
 
-    /// The device address of the words.
+    /// Returns the device address of the words.
     pub(super) fn address(&self) -> DevicePtr {
         self.address
     }

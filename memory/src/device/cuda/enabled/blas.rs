@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// NVIDIA's recommended workspace size, since Hopper and before. A handle without a workspace works
-/// too.
+/// NVIDIA's recommended workspace sizes: since Hopper, and before. A handle without a workspace
+/// works too.
 const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 
 /// The cuBLAS handles of a device, one per stream, created at the stream's first product. Each has
@@ -30,7 +30,7 @@ const WORKSPACE_BYTES: [usize; 2] = [32 << 20, 4 << 20];
 pub(super) struct Blas {
     context: Arc<Context>,
     handles: Mutex<HashMap<StreamId, BlasHandle>>,
-    /// Whether `f32` operands may be rounded to TF32.
+    /// Set if `f32` operands may be rounded to TF32.
     pub(super) tf32: bool,
 }
 
@@ -56,7 +56,7 @@ impl Blas {
     ///
     /// The lengths and steps must stay within memory of this device. Outside the stream's order
     /// nothing else may write the operands or use the product. `raw` is the handle of `stream`, and
-    /// lives as long as this.
+    /// lives as long as `self`.
     pub(super) unsafe fn gemm(&self, stream: StreamId, raw: CUstream, gemm: &Gemm) -> Result<()> {
         let calls = gemm.calls()?;
         let functions = Functions::get()?;
@@ -79,7 +79,7 @@ impl Blas {
         Ok(())
     }
 
-    /// Makes the context current for this thread, where cuBLAS looks for it.
+    /// Makes the context current for this thread, because cuBLAS uses the current context.
     fn enter(&self) -> Result<()> {
         self.context.run("matmul", |_| Ok(()))
     }
@@ -88,7 +88,7 @@ impl Blas {
         failure.of(self.context.id(), attempting)
     }
 
-    /// A handle that works in the order of the stream.
+    /// Creates a handle that works in the order of the stream.
     fn make(&self, functions: &Functions, stream: CUstream) -> Result<BlasHandle> {
         self.enter()?;
         let mut raw = RawHandle(ptr::null_mut());
@@ -166,7 +166,7 @@ impl Drop for Blas {
 ///
 /// # Safety
 ///
-/// As for [`Blas::gemm`]; the handle is that of the stream, in the context that is current.
+/// As for [`Blas::gemm`]; `handle` is the handle of the stream, and its context is current.
 unsafe fn multiply(
     functions: &Functions,
     handle: BlasHandle,
@@ -174,7 +174,7 @@ unsafe fn multiply(
     tf32: bool,
     call: &GemmCall,
 ) -> LibraryResult {
-    // Those of complex numbers have an imaginary part behind, which others do not read.
+    // The imaginary part of the scalar of complex products is second; other types do not read it.
     let (one, zero) = ([1.0f32, 0.0], [0.0f32; 2]);
     let (wide_one, wide_zero) = ([1.0f64, 0.0], [0.0f64; 2]);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];
@@ -204,7 +204,7 @@ unsafe fn multiply(
     });
     let [left, right, product] = call.addresses.map(|address| address.0 as *mut c_void);
     let [m, n, k] = call.lengths;
-    // SAFETY: by this function's contract; the scalars are of the type that the sums are.
+    // SAFETY: by this function's contract; the scalars have the type of the sums.
     unsafe {
         functions.gemm(
             handle.raw.0,
@@ -249,7 +249,7 @@ static LIBRARY: Library = Library {
         (15, "CUBLAS_STATUS_NOT_SUPPORTED"),
         (16, "CUBLAS_STATUS_LICENSE_ERROR"),
     ],
-    // `bf16` before Ampere, say.
+    // For example `bf16` before Ampere.
     unsupported: &[8, 15],
 };
 

@@ -43,9 +43,9 @@ pub(super) struct Context {
     pub(super) multiprocessors: u32,
     /// The compute capability: major and minor.
     pub(super) capability: (u32, u32),
-    /// Whether virtual memory is supported.
+    /// Set if virtual memory is supported.
     pub(super) has_ranges: bool,
-    /// Whether driver memory pools are supported.
+    /// Set if driver memory pools are supported.
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
     /// Streams of dropped devices whose handle foreign code may still have.
@@ -53,7 +53,7 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// The context of an ordinal, one for the process.
+    /// Returns the context of an ordinal, one for the process.
     pub(super) fn of(ordinal: usize) -> Result<Arc<Self>> {
         static CONTEXTS: Mutex<Vec<Arc<Context>>> = Mutex::new(Vec::new());
         let mut contexts = CONTEXTS.lock();
@@ -132,8 +132,7 @@ impl Context {
         Ok(self.driver)
     }
 
-    /// Runs a driver call in this context. An error begins with the device and what was
-    /// `attempting`.
+    /// Runs a driver call in this context. An error begins with the device and `attempting`.
     #[inline]
     pub(super) fn run<T>(
         &self,
@@ -143,7 +142,7 @@ impl Context {
         self.run_outcome(attempting, self.enter().and_then(call))
     }
 
-    /// As [`run`](Self::run), for a release: it succeeds if the driver has already shut down.
+    /// Like [`run`](Self::run), for a release: it succeeds if the driver has already shut down.
     pub(super) fn release(
         &self,
         attempting: &str,
@@ -152,7 +151,7 @@ impl Context {
         self.run_outcome(attempting, ignore_at_exit(self.enter().and_then(call)))
     }
 
-    /// As [`run`](Self::run), for a drop: errors are ignored.
+    /// Like [`run`](Self::run), for a drop: errors are ignored.
     pub(super) fn discard(&self, call: impl FnOnce(&'static Driver) -> DriverResult) {
         let _ = self.enter().and_then(call);
     }
@@ -174,7 +173,7 @@ impl Context {
     }
 }
 
-/// The device's name in errors.
+/// Returns the device's name in errors.
 fn named(ordinal: usize) -> String {
     DeviceId::Cuda(ordinal).to_string()
 }

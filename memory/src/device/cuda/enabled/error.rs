@@ -57,13 +57,14 @@ impl DriverError {
         self.is(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Whether the process is exiting and the driver has shut down: everything is already released.
+    /// Returns whether the process is exiting and the driver has shut down: everything is already
+    /// released.
     pub(super) fn is_at_exit(self) -> bool {
         self.is(CUresult::CUDA_ERROR_DEINITIALIZED)
     }
 
-    /// The error of a call made while `attempting` something, with the driver's name and
-    /// description.
+    /// Returns the error of a call made while `attempting` an operation, with the driver's name and
+    /// description of the failure.
     #[cold]
     pub(super) fn error(self, attempting: impl fmt::Display) -> Error {
         let mut text = format!("{attempting}: {self}");
@@ -97,7 +98,7 @@ impl fmt::Display for DriverError {
     }
 }
 
-/// The text that `ask` returns through a pointer, if any.
+/// Returns the text that `ask` writes through a pointer, if any.
 fn text(ask: impl FnOnce(*mut *const c_char) -> DriverResult) -> Option<&'static str> {
     let mut pointer = ptr::null();
     ask(&mut pointer).ok()?;

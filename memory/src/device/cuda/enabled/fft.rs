@@ -13,23 +13,23 @@ use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// The plans that are kept at most, beside those of graphs. Each has tables in the device's memory
-/// that are cuFFT's own.
+/// The maximum number of cached plans, not counting plans that graphs use. Each has tables in the
+/// device's memory that cuFFT allocates itself.
 const MOST_PLANS: usize = 64;
 
-/// `CUFFT_C2C`, `CUFFT_R2C` and `CUFFT_C2R`, and those of doubles.
+/// `CUFFT_C2C`, `CUFFT_R2C` and `CUFFT_C2R`, each with its double-precision counterpart.
 const TYPES: [[c_uint; 2]; 3] = [[0x29, 0x69], [0x2a, 0x6a], [0x2c, 0x6c]];
 /// `CUFFT_FORWARD` and `CUFFT_INVERSE`.
 const DIRECTIONS: [c_int; 2] = [-1, 1];
 
-/// The cuFFT plans of a device that were used last.
+/// The most recently used cuFFT plans of a device.
 ///
-/// The stream and the work area are a plan's state: the lock is held from where they are set until
-/// the work is queued, so that threads may use one plan on several streams.
+/// The stream and the work area are a plan's state. The lock is held from the calls that set them
+/// until the work is queued, so that threads may use one plan on several streams.
 #[derive(Debug)]
 pub(super) struct Fft {
     context: Arc<Context>,
-    /// Invariant: the one used last stands last, and none stands twice.
+    /// Invariant: ordered by last use, the most recent last; no plan occurs twice.
     plans: Mutex<Vec<Made>>,
 }
 
@@ -39,7 +39,8 @@ struct Made {
     plan: FftPlan,
     handle: Handle,
     workspace_bytes: usize,
-    /// Whether a graph may run it, which reads the plan's tables: it stays as long as the device.
+    /// Set if a graph may run the plan. The graph reads the plan's tables, so the plan lives as
+    /// long as the device.
     is_captured: bool,
 }
 
@@ -51,21 +52,21 @@ impl Fft {
         }
     }
 
-    /// How many bytes of work area a plan takes.
+    /// Returns the bytes of work area that a plan needs.
     pub(super) fn workspace(&self, plan: &FftPlan) -> Result<usize> {
         let functions = Functions::get()?;
         let mut plans = self.plans.lock();
         Ok(self.get(functions, &mut plans, plan)?.workspace_bytes)
     }
 
-    /// Transforms in the order of a stream, with as much work area as asked for. `is_captured` says
-    /// whether a graph comes of it.
+    /// Transforms in the order of a stream, with the work area that [`workspace`](Self::workspace)
+    /// sizes. `is_captured` is set if the stream is being captured into a graph.
     ///
     /// # Safety
     ///
     /// The addresses must be of memory of this device that reaches as far as the plan says. Outside
-    /// the stream's order nothing else may use the work area or what is written. `raw` is the
-    /// stream, and lives as long as this.
+    /// the stream's order nothing else may use the work area or the memory that is written. `raw`
+    /// is the stream, and lives as long as `self`.
     pub(super) unsafe fn run(
         &self,
         (raw, is_captured): (CUstream, bool),
@@ -78,7 +79,7 @@ impl Fft {
         made.is_captured |= is_captured;
         let handle = made.handle;
         self.enter()?;
-        // SAFETY: the handle is that of the plan, which nobody else uses as long as the lock is
+        // SAFETY: the handle is the plan's, and no other thread uses it as long as the lock is
         // held; the rest by this function's contract.
         unsafe {
             functions
@@ -92,7 +93,7 @@ impl Fft {
         .map_err(|failure| self.error(failure))
     }
 
-    /// The plan of `plans`, as the last of them; made where there is none.
+    /// Moves the plan to the end of `plans` and returns it; creates it if there is none.
     fn get<'a>(
         &self,
         functions: &Functions,
@@ -109,8 +110,8 @@ impl Fft {
         Ok(plans.last_mut().expect("one was found or added"))
     }
 
-    /// Makes a plan in place of the one that was used longest ago, or where there is no memory for
-    /// its tables of all others.
+    /// Creates a plan in place of the least recently used one. If there is no memory for its
+    /// tables, creates it in place of all others.
     fn make_room(
         &self,
         functions: &Functions,
@@ -129,8 +130,9 @@ impl Fft {
         made.map_err(|failure| self.error(failure))
     }
 
-    /// Destroys all plans but those of graphs and `count` others. What they do on a stream is done
-    /// before: cuFFT gives their memory back by `cudaFree`, which waits for that.
+    /// Destroys all plans except `count` of the most recent ones and those that graphs use. Work of
+    /// theirs on a stream completes first: cuFFT frees their memory by `cudaFree`, which waits for
+    /// it.
     fn keep(&self, functions: &Functions, plans: &mut Vec<Made>, count: usize) {
         let others = plans.iter().filter(|made| !made.is_captured).count();
         let mut surplus = others.saturating_sub(count);
@@ -163,7 +165,7 @@ impl Fft {
         }
     }
 
-    /// Destroys a plan that nobody will use; errors cannot be reported.
+    /// Destroys an unused plan; errors cannot be reported.
     fn destroy(&self, functions: &Functions, handle: Handle) {
         self.context.discard(|_| {
             // SAFETY: the handle was made by `make`, and this is the only one.
@@ -172,7 +174,7 @@ impl Fft {
         });
     }
 
-    /// Makes the context current for this thread, where cuFFT looks for it.
+    /// Makes the context current for this thread, because cuFFT uses the current context.
     fn enter(&self) -> Result<()> {
         self.context.run("fft", |_| Ok(()))
     }
@@ -220,7 +222,7 @@ static LIBRARY: Library = Library {
 
 const ALLOC_FAILED: c_uint = 2;
 
-/// A plan's number.
+/// The number of a plan.
 type Handle = sys::cufftHandle;
 
 /// Memory of the device.
@@ -239,14 +241,14 @@ library_functions! { LIBRARY:
 }
 
 impl Functions {
-    /// Makes the plan of a new handle; returns the bytes of work area that it takes.
+    /// Initialises the plan of a new handle. Returns the bytes of work area that it needs.
     ///
     /// # Safety
     ///
-    /// The handle must be one, and its context current.
+    /// `handle` must be a valid handle, and its context current.
     unsafe fn prepare(&self, handle: Handle, plan: &FftPlan) -> LibraryResult<usize> {
         let [rows, numbers] = plan.lengths;
-        // The rows of complex numbers that stand for real ones hold half of them, and one more.
+        // A row of n real numbers has n / 2 + 1 complex numbers in its spectrum.
         let half = |is_half: bool| [rows, if is_half { numbers / 2 + 1 } else { numbers }];
         let mut lengths = [
             plan.lengths,
@@ -254,7 +256,7 @@ impl Functions {
             half(plan.kind == FftKind::Forward),
         ];
         let rank = if rows > 1 { 2 } else { 1 };
-        // Of one axis, the last length.
+        // A plan of one axis reads the last length only.
         let [n, from_rows, to_rows] = lengths
             .each_mut()
             .map(|lengths| lengths[2 - rank..].as_mut_ptr());
@@ -286,7 +288,7 @@ impl Functions {
     ///
     /// # Safety
     ///
-    /// As for [`Fft::run`]; the handle is that of the plan, in the context that is current.
+    /// As for [`Fft::run`]; `handle` is the handle of the plan, and its context is current.
     unsafe fn execute(&self, handle: Handle, call: &FftCall) -> LibraryResult {
         let width = usize::from(call.plan.is_wide);
         let [from, to] = [call.from, call.to].map(|address| address.0 as Raw);

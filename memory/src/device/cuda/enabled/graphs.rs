@@ -1,9 +1,9 @@
 //! Graphs: stream capture and launches.
 //!
 //! The driver captures in relaxed mode, which forbids nothing to other threads and streams. This
-//! module rejects what would be wrong in a graph: work on another stream, another thread's work on
-//! this one, waiting for captured work, and copies from and to the host, whose bytes would have
-//! changed when the graph runs.
+//! module rejects work that would be wrong in a graph: work on another stream, another thread's
+//! work on this one, waits for captured work, and copies from and to the host, whose bytes would
+//! have changed when the graph runs.
 
 use std::ops::Range;
 use std::ptr;
@@ -26,7 +26,7 @@ use crate::sync::{Arc, thread_token};
 #[derive(Debug, Default)]
 pub(super) struct CaptureState(AtomicU64);
 
-/// No thread has this token.
+/// Means no capture: no thread has this token.
 const NO_CAPTURE: u64 = 0;
 /// The shift of the token, above the stream number.
 const TOKEN: u32 = u16::BITS;
@@ -46,7 +46,7 @@ impl CaptureState {
         self.0.store(NO_CAPTURE, Ordering::Release);
     }
 
-    /// The capturing thread and its stream.
+    /// Returns the capturing thread and its stream.
     #[inline]
     fn current(&self) -> Option<(u64, StreamId)> {
         // Sequentially consistent with the counts of active calls: see
@@ -57,19 +57,19 @@ impl CaptureState {
         }
     }
 
-    /// Whether any thread captures.
+    /// Returns whether any thread captures.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         self.current().is_some()
     }
 
-    /// Whether any thread captures `stream`.
+    /// Returns whether any thread captures `stream`.
     pub(super) fn captures(&self, stream: StreamId) -> bool {
         self.current()
             .is_some_and(|(_, captured)| captured == stream)
     }
 
-    /// Whether the calling thread captures.
+    /// Returns whether the calling thread captures.
     pub(super) fn is_by_this_thread(&self) -> bool {
         self.current()
             .is_some_and(|(token, _)| token == thread_token())
@@ -77,7 +77,7 @@ impl CaptureState {
 
     /// # Errors
     ///
-    /// Where work of the calling thread on `stream` would be captured wrongly.
+    /// If a capture would wrongly record, or miss, work of the calling thread on `stream`.
     #[inline]
     pub(super) fn check_submission(&self, stream: StreamId) -> Result<()> {
         let Some((token, captured)) = self.current() else {
@@ -92,7 +92,7 @@ impl CaptureState {
 
     /// # Errors
     ///
-    /// Where the calling thread captures, or another thread captures `stream`.
+    /// If the calling thread captures, or another thread captures `stream`.
     pub(super) fn check_not_captured(&self, what: &str, stream: StreamId) -> Result<()> {
         match self.current() {
             Some((token, captured)) if token == thread_token() || captured == stream => {
@@ -110,9 +110,9 @@ fn refused(why: &str) -> Error {
 
 /// Separates graph launches from other work on the memory that graphs use.
 ///
-/// Arrays are borrowed while work on them is submitted, so that nobody else writes to them. A graph
-/// borrows none: it writes by address. This lock replaces the borrow: whoever submits work on such
-/// memory holds it shared, a launch holds it exclusively.
+/// Arrays are borrowed while work on them is submitted, so that no other thread writes to them. A
+/// graph borrows none: it writes by address. This lock replaces the borrow. A thread that submits
+/// work on such memory holds it shared; a launch holds it exclusively.
 #[derive(Debug, Default)]
 pub(super) struct LaunchLock {
     order: RwLock<()>,
@@ -128,14 +128,14 @@ struct Export {
     used: Use,
 }
 
-/// While this lives no graph of the device is launched.
+/// A guard: while it lives, no graph of the device is launched.
 #[derive(Debug)]
 #[must_use]
 pub struct SharedLaunchGuard<'a>(
     #[expect(dead_code, reason = "held for its drop")] RwLockReadGuard<'a, ()>,
 );
 
-/// While this lives only its holder submits work on memory that graphs use.
+/// A guard: while it lives, only its holder submits work on memory that graphs use.
 #[derive(Debug)]
 #[must_use]
 pub struct ExclusiveLaunchGuard<'a> {
@@ -147,7 +147,7 @@ pub struct ExclusiveLaunchGuard<'a> {
 impl ExclusiveLaunchGuard<'_> {
     /// # Errors
     ///
-    /// Where another thread exported some of the memory for a conflicting use.
+    /// If another thread exported some of the memory for a conflicting use.
     pub fn check(&self, mut used: impl Iterator<Item = (Range<u64>, Use)>) -> Result<()> {
         if self.exports.is_empty() {
             return Ok(());
@@ -171,8 +171,9 @@ impl ExclusiveLaunchGuard<'_> {
 /// An executable graph.
 ///
 /// The driver does not synchronise its graph objects: calls on one must not overlap. Only
-/// [`launch_graph`](Cuda::launch_graph) and `drop` pass the handle on. A launch holds the device's
-/// launch lock exclusively, so that no two overlap, and borrows this, so that `drop` comes after.
+/// [`launch_graph`](Cuda::launch_graph) and `drop` pass the handle to the driver. A launch holds
+/// the device's launch lock exclusively, so no two launches overlap. It borrows the executable, so
+/// `drop` runs after it.
 #[derive(Debug)]
 pub struct Executable {
     context: Arc<Context>,
@@ -193,7 +194,7 @@ impl Cuda {
         self.streams.begin_capture(stream)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
         let what = "beginning a capture";
-        // SAFETY: the stream lives as long as this.
+        // SAFETY: the stream lives as long as `self`.
         let begin = |driver: &Driver, raw| unsafe { driver.stream_begin_capture(raw, mode) };
         let begun = self.streams.run(stream, what, begin);
         begun.inspect_err(|_| self.streams.capture.end())
@@ -206,8 +207,8 @@ impl Cuda {
         let ended = self.context.run("instantiating a graph", |driver| {
             let mut graph = ptr::null_mut();
             let mut made = RawHandle(ptr::null_mut());
-            // SAFETY: both are writable, this thread began to capture the stream, and the graph
-            // that comes of that is destroyed once.
+            // SAFETY: both are writable, this thread began to capture the stream, and the resulting
+            // graph is destroyed once.
             let (instantiated, destroyed) = unsafe {
                 driver.stream_end_capture(raw, &mut graph)?;
                 let instantiated = driver.graph_instantiate(&mut made.0, graph, 0);
@@ -222,14 +223,14 @@ impl Cuda {
             destroyed?;
             Ok(executable)
         });
-        // From here on, work of others on the stream is no longer captured.
+        // From here on, other threads' work on the stream is no longer captured.
         self.streams.capture.end();
         ended
     }
 
-    /// Blocks graph launches until the guard drops. Hold it while submitting work on memory that
-    /// graphs use: from reading who used it until the work is submitted. Allocate nothing
-    /// meanwhile, because that may call back code that launches.
+    /// Blocks graph launches until the guard drops. The caller holds it while it submits work on
+    /// memory that graphs use: from reading the uses of the memory until the work is submitted. It
+    /// allocates nothing meanwhile, because an allocation may call back code that launches.
     pub fn lock_launches_shared(&self) -> SharedLaunchGuard<'_> {
         SharedLaunchGuard(self.launch_lock.order.read())
     }
@@ -238,8 +239,8 @@ impl Cuda {
     ///
     /// # Errors
     ///
-    /// Where the stream is being captured: the outer graph would launch this one without keeping
-    /// its memory.
+    /// If the stream is being captured: the outer graph would launch this one without pinning its
+    /// memory.
     pub fn lock_launches_exclusive(&self, stream: StreamId) -> Result<ExclusiveLaunchGuard<'_>> {
         let guard = ExclusiveLaunchGuard {
             order: self.launch_lock.order.write(),
@@ -273,8 +274,8 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The memory that the graph reads and writes must be reserved memory of this device, and
-    /// nobody else may use it outside the stream's order.
+    /// The memory that the graph reads and writes must be reserved memory of this device. Nothing
+    /// else may use it outside the stream's order.
     pub unsafe fn launch_graph(
         &self,
         graph: &Executable,

@@ -1,4 +1,4 @@
-//! Compiled kernels, kept until the process ends.
+//! Compiled kernels, cached until the process ends.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -22,7 +22,7 @@ pub struct Kernel {
     pub(super) function: RawHandle<CUfunc_st>,
 }
 
-/// A kernel that may be in progress: the holder of the lock compiles it.
+/// A kernel, or its compilation in progress: the holder of the lock compiles it.
 type KernelCell = Arc<Mutex<Option<Kernel>>>;
 
 /// The kernels of a context.
@@ -33,7 +33,7 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    /// No kernels, for devices of this compute capability.
+    /// Creates an empty cache, for devices of this compute capability.
     pub(super) fn new(capability: (u32, u32)) -> Self {
         Self {
             compiler: Compiler::new(capability),
@@ -41,8 +41,8 @@ impl Kernels {
         }
     }
 
-    /// The kernel of `key`. Threads that request the same kernel compile it once, and do not block
-    /// other kernels. A failed compilation is retried by the next request.
+    /// Returns the kernel of `key`. Threads that request one kernel compile it once, and do not
+    /// block other kernels. A failed compilation is retried by the next request.
     pub(super) fn get(
         &self,
         context: &Context,
@@ -58,7 +58,7 @@ impl Kernels {
         let mut image = self.compiler.compile(&source)?;
         // PTX must end with a zero byte; after a cubin it is ignored.
         image.push(0);
-        // A failure tells both versions where they do not go together.
+        // If the compiler is newer than the driver, an error names both versions.
         let mismatch = self.compiler.mismatch(context.driver.version());
         let mismatch = mismatch.map_or(String::new(), |why| format!(" ({why})"));
         let what = format!("loading the kernel {}{mismatch}", source.name);
@@ -72,18 +72,18 @@ impl Kernels {
 pub(crate) type KernelSources<'a> = [(KernelKey, &'a dyn Fn() -> KernelSource)];
 
 impl Kernels {
-    /// Compiles those of `wanted` that nobody has asked for yet, all of them at the same time, and
-    /// waits for them: an operation of several launches would else compile one after another.
+    /// Compiles the kernels of `wanted` that are not known yet, concurrently, and waits for them.
+    /// Otherwise an operation of several launches would compile them one after another.
     ///
-    /// Nothing fails here: what did not compile is compiled again by whoever launches it, and told
-    /// there.
+    /// Never fails: the launch of a kernel that did not compile compiles it again, and returns the
+    /// error.
     pub(super) fn prepare(&self, context: &Context, wanted: &KernelSources<'_>) {
         let is_missing = {
             let known = self.known.lock();
             let is_missing = wanted.iter().map(|(key, _)| !known.contains_key(key));
             is_missing.collect::<SmallVec<[bool; 4]>>()
         };
-        // One alone is left to its launch.
+        // A single kernel is left to its launch.
         if is_missing.iter().filter(|&&is_missing| is_missing).count() < 2 {
             return;
         }
@@ -93,7 +93,7 @@ impl Kernels {
         thread::scope(|scope| {
             for (key, source) in &missing {
                 let compile = || self.get(context, *key, &|| source.clone());
-                // Without a thread, its launch compiles it.
+                // If no thread can be spawned, the launch compiles the kernel.
                 let _ = thread::Builder::new().spawn_scoped(scope, compile);
             }
         });

@@ -1,28 +1,29 @@
-//! Libraries of NVIDIA's that are loaded at their first use: the table of the functions in use, and
-//! what errors say.
+//! NVIDIA's libraries that are loaded at their first use: the tables of their functions, and their
+//! errors.
 //!
-//! The tables are our own: cudarc panics where a function is missing.
+//! The tables are our own because cudarc panics if a function is missing.
 
 use std::ffi::c_uint;
 use std::fmt::{self, Display};
 
 use crate::error::{Error, ErrorCode, ErrorKind};
 
-/// What messages say of a library.
+/// The description of a library, for messages.
 #[derive(Debug)]
 pub(super) struct Library {
     pub(super) name: &'static str,
-    /// What it is needed for.
+    /// The operation that needs the library.
     pub(super) operation: &'static str,
     pub(super) install: &'static str,
-    /// The names of its statuses.
+    /// The names of the statuses.
     pub(super) statuses: &'static [(c_uint, &'static str)],
-    /// The statuses that say that the device cannot do it, which nothing would repair.
+    /// The statuses for operations that the device does not support, which no retry or installation
+    /// would repair.
     pub(super) unsupported: &'static [c_uint],
 }
 
 impl Library {
-    /// The library was not found.
+    /// Returns the error for a library that was not found.
     #[cold]
     pub(super) fn missing(&self) -> Error {
         let Self {
@@ -35,7 +36,7 @@ impl Library {
         Error::new(ErrorCode::Library, text)
     }
 
-    /// It has no such function.
+    /// Returns the error for a library without the function `symbol`.
     #[cold]
     pub(super) fn lacks(&self, symbol: &str) -> Error {
         let Self {
@@ -75,7 +76,7 @@ impl LibraryError {
         Error::new(self.kind(), text).caused_by(self)
     }
 
-    /// What the operation `attempting` says of it on `device`.
+    /// Returns the error of the operation `attempting` on `device` that the failed call caused.
     #[cold]
     pub(super) fn of(self, device: impl Display, attempting: &str) -> Error {
         self.because(format!("{device}: {attempting}: {self}"))
@@ -95,9 +96,9 @@ impl Display for LibraryError {
     }
 }
 
-/// The functions of the library that `$library` describes and that cudarc's `sys` loads, as methods
-/// of `Functions`. A row is `method = symbol(arguments);`, or `method = [symbol for f32, symbol for
-/// f64](arguments);`, whose method takes as `width` which of the two.
+/// Declares the functions of the library that `$library` describes and that cudarc's `sys` loads,
+/// as methods of `Functions`. A row is `method = symbol(arguments);` or `method = [symbol for f32,
+/// symbol for f64](arguments);`. The method of the second form selects the symbol by `width`.
 macro_rules! library_functions {
     ($library:ident: $($method:ident = $symbols:tt($($argument:ident: $type:ty),* $(,)?);)+) => {
         /// The functions that are called.

@@ -76,19 +76,19 @@ pub struct Cuda {
     #[cfg(feature = "fft")]
     fft: Fft,
     streams: StreamTable,
-    /// None where the device has none.
+    /// `None` if the device does not support virtual memory.
     ranges: Option<Ranges>,
     staging: StagingPool,
     bad_index: BadIndex,
     launch_lock: LaunchLock,
     host_streams: HostStreams,
-    /// What whoever waits for the device is to hear of groups whose exchanges were aborted, by the
-    /// keys of these.
+    /// The errors of aborted exchanges, by the keys of their groups. Calls that wait for the device
+    /// return them.
     aborted: Mutex<Vec<(u64, Error)>>,
 }
 
 impl Cuda {
-    /// The device with this ordinal.
+    /// Opens the device with this ordinal.
     pub fn open(ordinal: usize) -> Result<Self> {
         let context = Context::of(ordinal)?;
         let ranges = context.has_ranges.then(|| ranges::ranges(&context));
@@ -114,12 +114,12 @@ impl Cuda {
         Driver::get().and_then(Driver::count).unwrap_or(0)
     }
 
-    /// The kernel of `key`; `source` is called, compiled and loaded where it is not known yet.
+    /// Returns the kernel of `key`. If it is not known yet, calls `source`, compiles and loads it.
     pub fn kernel(&self, key: KernelKey, source: &dyn Fn() -> KernelSource) -> Result<Kernel> {
         self.context.kernels.get(&self.context, key, source)
     }
 
-    /// Compiles what is not known yet of several kernels, all at the same time.
+    /// Compiles the kernels of `wanted` that are not known yet, concurrently.
     pub fn prepare(&self, wanted: &KernelSources<'_>) {
         self.context.kernels.prepare(&self.context, wanted);
     }
@@ -129,8 +129,8 @@ impl Cuda {
     /// # Safety
     ///
     /// The arguments must match the kernel's parameters. The kernel must access only memory of this
-    /// device; outside the stream's order nothing else may write what it reads, or use what it
-    /// writes.
+    /// device. Outside the stream's order nothing else may write memory that it reads, or use
+    /// memory that it writes.
     pub unsafe fn launch(
         &self,
         stream: StreamId,
@@ -215,7 +215,7 @@ impl Cuda {
         unsafe { self.blas.gemm(stream, raw, gemm) }
     }
 
-    /// How many elements of workspace [`factorize`](Self::factorize) needs for a call.
+    /// Returns the elements of workspace that [`factorize`](Self::factorize) needs for a call.
     ///
     /// # Safety
     ///
@@ -231,9 +231,9 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that is as long as the call says, and the
-    /// workspace as long as asked for. Outside the stream's order nothing else may use what is
-    /// written.
+    /// The addresses must be of memory of this device that is as long as the call says. The
+    /// workspace must be as long as [`solver_workspace`](Self::solver_workspace) returns. Outside
+    /// the stream's order nothing else may use memory that is written.
     #[cfg(feature = "linalg")]
     pub unsafe fn factorize(
         &self,
@@ -246,7 +246,7 @@ impl Cuda {
         unsafe { self.solver.run(stream, submission.raw(), call, workspace) }
     }
 
-    /// How many bytes of work area [`transform`](Self::transform) needs for a plan.
+    /// Returns the bytes of work area that [`transform`](Self::transform) needs for a plan.
     #[cfg(feature = "fft")]
     pub fn fft_workspace(&self, plan: &FftPlan) -> Result<usize> {
         self.fft.workspace(plan)
@@ -256,9 +256,9 @@ impl Cuda {
     ///
     /// # Safety
     ///
-    /// The addresses must be of memory of this device that reaches as far as the plan says, and the
-    /// work area as long as asked for. Outside the stream's order nothing else may use what is
-    /// written.
+    /// The addresses must be of memory of this device that reaches as far as the plan says. The
+    /// work area must be as long as [`fft_workspace`](Self::fft_workspace) returns. Outside the
+    /// stream's order nothing else may use memory that is written.
     #[cfg(feature = "fft")]
     pub unsafe fn transform(
         &self,
@@ -272,13 +272,14 @@ impl Cuda {
         unsafe { self.fft.run(place, call, workspace) }
     }
 
-    /// An id by which the ranks of a new communicator find each other.
+    /// Returns the unique id of a new communicator, which all its ranks pass to
+    /// [`join`](Self::join).
     pub fn new_nccl_id() -> Result<NcclId> {
         nccl::new_id()
     }
 
-    /// Joins a communicator as a rank on this device, and waits until all ranks have come, for
-    /// `timeout` at most. Every later call of it has as much time.
+    /// Joins a communicator as a rank on this device. Waits until all ranks have joined, for at
+    /// most `timeout`, which is also the timeout of every later call.
     pub fn join(
         &self,
         id: &NcclId,
@@ -289,13 +290,13 @@ impl Cuda {
         Communicator::join(&self.context, id, rank, size, timeout)
     }
 
-    /// Does this rank's part of an operation in the order of `stream`, once all ranks have come to
-    /// theirs. A failure ends the communicator.
+    /// Runs this rank's part of an operation in the order of `stream`, once all ranks have called
+    /// it. A failure ends the communicator.
     ///
     /// # Safety
     ///
     /// The addresses must be of memory of this device that is as long as the call says. Outside the
-    /// stream's order nothing else may write what is read, or use what is written.
+    /// stream's order nothing else may write memory that is read, or use memory that is written.
     pub unsafe fn communicate(
         &self,
         communicator: &Communicator,
@@ -317,18 +318,19 @@ impl Cuda {
         self.streams.export(stream)
     }
 
-    /// An exchange is about to be aborted: what it was to write is not written. Whoever waits for
-    /// the device hears why, as long as somebody has the group.
+    /// Records that an exchange of the group `key` is about to be aborted: its target is not
+    /// written. Calls that wait for the device return the error until the group is forgotten.
     pub fn fail_communication(&self, key: u64, error: Error) {
         self.aborted.lock().push((key, error));
     }
 
-    /// Nobody has the group any more.
+    /// Forgets the failures of the group `key`, which has no more handles.
     pub fn forget_communication(&self, key: u64) {
         self.aborted.lock().retain(|(own, _)| *own != key);
     }
 
-    /// What exchanges have failed at, and kernels, that nobody has heard of.
+    /// Returns the first failure of an exchange or a kernel that was not yet returned. Failures of
+    /// exchanges stay until their group is forgotten.
     fn take_failure(&self) -> Result<()> {
         if let Some((_, error)) = self.aborted.lock().first() {
             return Err(error.clone());
@@ -336,15 +338,16 @@ impl Cuda {
         self.bad_index.take_error()
     }
 
-    /// The number of multiprocessors.
+    /// Returns the number of multiprocessors.
     pub fn multiprocessors(&self) -> u32 {
         self.context.multiprocessors
     }
 
-    /// Where kernels report an index out of range: three 64-bit words that the host can read. The
-    /// first is 0, or the number of the operation, an [`Indexing`](super::Indexing), set by
-    /// compare-and-swap so that the first report stays; then the index, then the length of the
-    /// axis. Synchronising calls check it and return the error.
+    /// Returns the address at which kernels report an index out of range: three 64-bit words that
+    /// the host can read. The first is 0, or the number of the operation, an
+    /// [`Indexing`](super::Indexing); it is set by compare-and-swap, so that the first report
+    /// stays. The second is the index, the third the length of the axis. Synchronising calls check
+    /// the words and return the error.
     pub fn bad_index_address(&self) -> DevicePtr {
         self.bad_index.address()
     }

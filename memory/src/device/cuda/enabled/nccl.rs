@@ -1,4 +1,4 @@
-//! Collectives by NCCL, which is loaded where the first communicator is made.
+//! Collectives by NCCL, which is loaded when the first communicator is created.
 
 mod communicator;
 #[cfg(test)]
@@ -17,8 +17,8 @@ pub use communicator::Communicator;
 #[cfg(test)]
 use communicator::Registration;
 
-/// What [`library_functions!`] asks of cudarc's module of this name, which looks for `libnccl.so`
-/// alone: without the headers, NCCL is installed as `libnccl.so.2`.
+/// The items of cudarc's module `sys` that [`library_functions!`] uses. cudarc's own looks for
+/// `libnccl.so` only, but without the headers NCCL is installed as `libnccl.so.2`.
 mod sys {
     pub(super) use cudarc::nccl::sys::{
         ncclComm, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclUniqueId,
@@ -45,14 +45,14 @@ mod sys {
 
     /// # Safety
     ///
-    /// None is needed: cudarc declares it so.
+    /// None is needed: the signature is cudarc's.
     pub(super) unsafe fn is_culib_present() -> bool {
         find().is_some()
     }
 
     /// # Safety
     ///
-    /// As above.
+    /// None is needed: the signature is cudarc's.
     pub(super) unsafe fn culib() -> &'static Library {
         find().expect("the caller has found it")
     }
@@ -80,8 +80,8 @@ const IN_PROGRESS: c_uint = 7;
 /// `NCCL_CONFIG_UNDEF_INT` and `NCCL_API_MAGIC`.
 const UNDEFINED: c_int = c_int::MIN;
 const MAGIC: c_uint = 0xcafe_beef;
-/// `NCCL_VERSION(2, 30, 0)`: that of the structure which cudarc declares. An older library reads
-/// the fields that it knows.
+/// `NCCL_VERSION(2, 30, 0)`, the version of cudarc's structure. An older library reads the fields
+/// that it knows.
 const CONFIG_VERSION: c_uint = 23_000;
 /// `NCCL_SPLIT_NOCOLOR`.
 const NO_COLOR: c_int = -1;
@@ -115,7 +115,7 @@ library_functions! { LIBRARY:
 }
 
 impl Functions {
-    /// What the library says of the failure that was last; empty where it says nothing.
+    /// Returns the library's text for the last failure; empty if there is none.
     #[cold]
     fn last_error(&self) -> String {
         type Called = unsafe extern "C" fn(Handle) -> *const c_char;
@@ -134,11 +134,11 @@ impl Functions {
         text.to_string_lossy().trim().to_owned()
     }
 
-    /// Gives a call to the stream; that of an all-to-all as one group of messages.
+    /// Enqueues a call on the stream; an all-to-all as one group of messages.
     ///
     /// # Safety
     ///
-    /// As for [`Communicator::run`]; the handle is that of a communicator of so many ranks.
+    /// As for [`Communicator::run`]; `handle` is the handle of a communicator of `size` ranks.
     unsafe fn issue(
         &self,
         (handle, size): (Handle, usize),
@@ -197,7 +197,8 @@ impl Functions {
                 let place = |all: DevicePtr| all.offset(share_bytes * peer as u64).0 as Raw;
                 let (source, target) = (place(call.source), place(call.target));
                 let (count, peer) = (call.count, peer as c_int);
-                // SAFETY: by this function's contract both are so many times as long.
+                // SAFETY: by this function's contract, source and target have `size` parts of
+                // `count` elements.
                 unsafe {
                     self.send(source, count, element, peer, handle, stream)?;
                     self.receive(target, count, element, peer, handle, stream)?;
@@ -208,7 +209,7 @@ impl Functions {
         // SAFETY: a group may begin at any time, and ends on the thread that began it.
         unsafe {
             self.group_start()?;
-            // Whatever a message says, the thread must not stay in the group.
+            // Even if a message fails, the thread must leave the group.
             let sent = messages();
             let ended = self.group_end();
             sent.and(ended)
@@ -216,7 +217,7 @@ impl Functions {
     }
 }
 
-/// A call that does not block may still be in progress.
+/// Treats a call that is still in progress as begun: the calls do not block.
 fn begun(outcome: LibraryResult) -> LibraryResult {
     match outcome {
         Err(failure) if failure.status == IN_PROGRESS => Ok(()),
@@ -224,7 +225,7 @@ fn begun(outcome: LibraryResult) -> LibraryResult {
     }
 }
 
-/// An id for a new communicator, which needs no device.
+/// Returns an id for a new communicator; needs no device.
 pub(super) fn new_id() -> Result<NcclId> {
     let functions = Functions::get()?;
     let mut id = sys::ncclUniqueId { internal: [0; 128] };
@@ -234,7 +235,7 @@ pub(super) fn new_id() -> Result<NcclId> {
     Ok(NcclId(id.internal.map(|byte| byte as u8)))
 }
 
-/// What a failure of NCCL says, with the text that the library has for it.
+/// Returns the error of a failed NCCL call, with the library's own text.
 #[cold]
 fn error(who: &str, attempting: &str, failure: LibraryError, functions: &Functions) -> Error {
     let said = functions.last_error();
@@ -244,7 +245,7 @@ fn error(who: &str, attempting: &str, failure: LibraryError, functions: &Functio
     failure.because(format!("{who}: {attempting}: {failure}: {said}"))
 }
 
-/// What `NCCL_CONFIG_INITIALIZER` makes, but that calls do not block.
+/// Returns the value of `NCCL_CONFIG_INITIALIZER`, with calls that do not block.
 fn config() -> sys::ncclConfig_t {
     sys::ncclConfig_t {
         size: std::mem::size_of::<sys::ncclConfig_t>(),

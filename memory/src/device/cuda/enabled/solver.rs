@@ -15,13 +15,13 @@ use crate::error::{Error, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// `CUSOLVER_EIG_MODE_NOVECTOR`, and that with vectors.
+/// `CUSOLVER_EIG_MODE_NOVECTOR` and `CUSOLVER_EIG_MODE_VECTOR`.
 const EIGEN_MODES: [c_uint; 2] = [0, 1];
 /// `CUBLAS_FILL_MODE_UPPER`.
 const UPPER: c_uint = 1;
 /// `CUBLAS_OP_N`.
 const AS_IT_IS: c_uint = 0;
-/// No vectors, and as many as there are values.
+/// The job codes of `gesvd`: no vectors; as many vectors as values.
 const JOBS: [c_char; 2] = [b'N' as c_char, b'S' as c_char];
 
 /// The cuSOLVER handles of a device, one per stream, created at the stream's first factorization.
@@ -39,11 +39,11 @@ impl Solver {
         }
     }
 
-    /// How many elements of workspace a call takes.
+    /// Returns the number of elements of workspace that a call needs.
     ///
     /// # Safety
     ///
-    /// `raw` is the handle of `stream`, and lives as long as this.
+    /// `raw` is the handle of `stream`, and lives as long as `self`.
     pub(super) unsafe fn workspace(
         &self,
         stream: StreamId,
@@ -58,14 +58,14 @@ impl Solver {
         Ok(usize::try_from(length).unwrap_or(0))
     }
 
-    /// Factorizes a matrix in the order of a stream, with as many elements of workspace as asked
-    /// for.
+    /// Factorizes a matrix in the order of a stream, with the workspace that
+    /// [`workspace`](Self::workspace) sizes.
     ///
     /// # Safety
     ///
     /// The addresses must be of memory of this device that is as long as the call says. Outside the
-    /// stream's order nothing else may use what is written. `raw` is the handle of `stream`, and
-    /// lives as long as this.
+    /// stream's order nothing else may use the memory that is written. `raw` is the handle of
+    /// `stream`, and lives as long as `self`.
     pub(super) unsafe fn run(
         &self,
         stream: StreamId,
@@ -102,7 +102,7 @@ impl Solver {
         call(functions, handle.0).map_err(|failure| self.error(failure))
     }
 
-    /// Makes the context current for this thread, where cuSOLVER looks for it.
+    /// Makes the context current for this thread, because cuSOLVER uses the current context.
     fn enter(&self) -> Result<()> {
         self.context.run("linalg", |_| Ok(()))
     }
@@ -111,7 +111,7 @@ impl Solver {
         failure.of(self.context.id(), "linalg")
     }
 
-    /// A handle that works in the order of the stream.
+    /// Creates a handle that works in the order of the stream.
     fn make(&self, functions: &Functions, stream: CUstream) -> Result<RawHandle<c_void>> {
         self.enter()?;
         let mut raw = RawHandle(ptr::null_mut());
@@ -189,11 +189,11 @@ library_functions! { LIBRARY:
 }
 
 impl Functions {
-    /// Asks for the elements of workspace of a call.
+    /// Queries the workspace of a call, in elements.
     ///
     /// # Safety
     ///
-    /// The handle must be one, and its context current.
+    /// `handle` must be a valid handle, and its context current.
     unsafe fn ask(&self, handle: Raw, call: &SolverCall, length: &mut c_int) -> LibraryResult {
         let SolverCall {
             rows: m,
@@ -227,7 +227,7 @@ impl Functions {
     ///
     /// # Safety
     ///
-    /// As for [`Solver::run`]; the handle is that of the stream, in the context that is current.
+    /// As for [`Solver::run`]; `handle` is the handle of the stream, and its context is current.
     unsafe fn run(
         &self,
         handle: Raw,

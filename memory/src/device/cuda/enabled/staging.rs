@@ -1,5 +1,5 @@
-//! Pinned staging buffers for copies between host and device, which the device reads and writes by
-//! itself.
+//! Page-locked staging buffers for copies between host and device, which the device accesses
+//! directly.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -24,7 +24,7 @@ const ALIGNMENT_BYTES: usize = 256;
 /// A buffer with less room is full.
 const MIN_ROOM_BYTES: usize = 4 << 10;
 
-/// A buffer of pinned memory.
+/// A buffer of page-locked memory.
 ///
 /// Invariant: the streams that may still use the first `used` bytes are in `users`, or covered by
 /// `events`; the rest is unused.
@@ -95,21 +95,21 @@ impl StagingBuffer {
     }
 }
 
-/// The buffers of a device. Whoever uses a buffer takes it out, so that nobody copies under the
-/// lock.
+/// The staging buffers of a device. A copy takes its buffer out of the pool, so that no thread
+/// copies under the lock.
 #[derive(Debug)]
 pub(super) struct StagingPool {
     context: Arc<Context>,
     buffers: Mutex<Buffers>,
 }
 
-/// Invariant: `made` counts these and those taken out.
+/// Invariant: `made` counts these buffers and the ones taken out.
 #[derive(Debug, Default)]
 struct Buffers {
     made: usize,
-    /// With room, the one used last at the end.
+    /// Buffers with room, the most recently used at the end.
     open: Vec<StagingBuffer>,
-    /// Full, the one filled first at the front.
+    /// Full buffers, the one filled first at the front.
     full: VecDeque<StagingBuffer>,
 }
 
@@ -126,7 +126,7 @@ enum Acquired {
 }
 
 impl StagingPool {
-    /// An empty pool.
+    /// Creates an empty pool.
     pub(super) fn new(context: &Arc<Context>) -> Self {
         Self {
             context: Arc::clone(context),
@@ -134,8 +134,8 @@ impl StagingPool {
         }
     }
 
-    /// A buffer with room for `bytes`, at most [`BUFFER_BYTES`]; `None` where all are taken, and
-    /// where the driver cannot pin memory.
+    /// Returns a buffer with room for `bytes`, at most [`BUFFER_BYTES`]. Returns `None` if all are
+    /// taken, or if the driver cannot page-lock memory.
     pub(super) fn take(
         &self,
         streams: &StreamTable,
@@ -175,7 +175,7 @@ impl StagingPool {
         })
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer to the pool.
     pub(super) fn give(&self, streams: &StreamTable, mut buffer: StagingBuffer) {
         if buffer.room() >= MIN_ROOM_BYTES {
             self.buffers.lock().open.push(buffer);

@@ -35,7 +35,7 @@ pub(super) struct StreamTable {
 #[derive(Debug)]
 struct StreamEntry {
     raw: RawHandle<CUstream_st>,
-    /// Whether foreign code may have the handle until the process ends.
+    /// Set if foreign code may have the handle until the process ends.
     is_exported: AtomicBool,
     /// The number of submissions.
     submitted: AtomicU64,
@@ -45,7 +45,7 @@ struct StreamEntry {
 }
 
 impl StreamEntry {
-    /// The current position. Work that another thread is submitting may be before it.
+    /// Returns the current position. Work that another thread is submitting may be before it.
     fn position(&self) -> u64 {
         if self.is_exported.load(Ordering::Acquire) {
             // Foreign code may have submitted work.
@@ -96,7 +96,7 @@ impl Drop for Submission<'_> {
 }
 
 impl StreamTable {
-    /// The table with stream 0.
+    /// Creates the table with stream 0.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
         let streams = Self {
             context: Arc::clone(context),
@@ -139,14 +139,14 @@ impl StreamTable {
         self.ids.acquire().and_then(|number| self.made(number))
     }
 
-    /// The same with a number that no stream has had.
+    /// Like [`take`](Self::take), for a number that no stream has had.
     pub(super) fn take_fresh(&self) -> Result<StreamId> {
         self.ids
             .acquire_fresh()
             .and_then(|number| self.made(number))
     }
 
-    /// The number, of which there is a stream now.
+    /// Returns the number after creating its stream, if it has none.
     fn made(&self, number: StreamId) -> Result<StreamId> {
         if self.entries.get(number.0).is_none()
             && let Err(error) = self.make(number)
@@ -161,7 +161,7 @@ impl StreamTable {
         self.ids.retire(stream);
     }
 
-    /// The count of numbers handed out.
+    /// Returns the count of numbers handed out.
     pub(super) fn count(&self) -> u16 {
         self.ids.count()
     }
@@ -173,8 +173,8 @@ impl StreamTable {
         })
     }
 
-    /// Submits work by driver calls. An error begins with what was `attempting`. Later positions
-    /// include the work.
+    /// Submits work by driver calls. An error begins with `attempting`. Later positions include the
+    /// work.
     #[inline]
     pub(super) fn run<T>(
         &self,
@@ -214,7 +214,7 @@ impl StreamTable {
     /// Waits until all submitted work is done.
     fn finish(&self, entry: &StreamEntry) -> Result<()> {
         let reached = entry.position();
-        // SAFETY: the stream lives as long as these.
+        // SAFETY: the stream lives as long as `self`.
         unsafe { self.context.wait_for_stream(entry.raw.0) }?;
         entry.progress.lock().complete_through(reached);
         Ok(())
@@ -224,7 +224,8 @@ impl StreamTable {
     pub(super) fn begin_capture(&self, stream: StreamId) -> Result<()> {
         self.capture.begin(stream)?;
         let finished = self.get(stream).and_then(|entry| {
-            // A thread that did not see the capture finishes its driver call before it begins.
+            // A thread that did not see the capture finishes its driver call before the capture
+            // begins.
             while entry.active_calls.load(Ordering::SeqCst) > 0 {
                 yield_now();
             }
@@ -259,7 +260,7 @@ impl StreamTable {
                 Some(event) => event,
                 None => new_event(driver)?,
             };
-            // SAFETY: event and stream are of this context and live as long as these.
+            // SAFETY: event and stream are of this context and live as long as `self`.
             if let Err(failure) = unsafe { driver.event_record(event.0, entry.raw.0) } {
                 progress.free_events.push(event);
                 return Err(failure);
@@ -281,7 +282,7 @@ impl StreamTable {
         };
         self.capture
             .check_not_captured("waiting for another stream", stream)?;
-        // SAFETY: event and stream are of this context and live as long as these.
+        // SAFETY: event and stream are of this context and live as long as `self`.
         self.run(
             stream,
             "creating a stream wait for another",
@@ -315,8 +316,9 @@ impl StreamTable {
             return Ok(());
         };
         self.capture.check_not_captured("waiting", event.stream)?;
-        // SAFETY: the event is destroyed with its stream. Where others found it done meanwhile, and
-        // it was recorded again, that was on the same stream: this waits for more then.
+        // SAFETY: the event is destroyed with its stream. If other threads found it done meanwhile
+        // and recorded it again, that was on the same stream, later: this call then waits longer
+        // than needed.
         self.context.run("waiting for an event", |driver| unsafe {
             driver.event_synchronize(recorded.0)
         })?;

@@ -1,5 +1,5 @@
-//! A communicator whose calls do not block: each is asked for until it is no longer in progress, or
-//! for too long.
+//! A communicator whose calls do not block: its status is polled until a call is no longer in
+//! progress, or the timeout has passed.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fmt;
@@ -20,31 +20,31 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{Mutex, yield_now};
 
-/// So many questions come one after the other: most calls are issued at once.
+/// The number of polls before the first pause: most calls are issued at once.
 const EAGER_QUESTIONS: u64 = 64;
-/// What stands between later ones.
+/// The pause between later polls.
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// One rank of a communicator, on its device.
 ///
-/// Whatever fails ends it, by an abort: its peers would wait for this rank for ever, and what was
-/// asked for might still begin when its memory is another's. So every later call fails, with the
+/// Any failure aborts the communicator. Otherwise its peers would wait for this rank for ever, and
+/// an enqueued call might begin after its memory was reused. Every later call fails, with the
 /// reason.
 ///
-/// A drop does not wait. It destroys the communicator where the streams are done with its calls,
-/// and aborts it where they are not: to wait for peers is for whoever synchronises the streams. Of
-/// what graphs run it does not know.
+/// A drop does not wait. If the streams have completed its calls, it destroys the communicator,
+/// else it aborts it: waiting for peers is left to calls that synchronise the streams. Calls that
+/// graphs launch are not tracked.
 pub struct Communicator {
     shared: Arc<Shared>,
 }
 
-/// Memory that NCCL has registered for a communicator, as long as this and the communicator live.
+/// Memory that is registered with NCCL, as long as both this and the communicator live.
 pub struct Registration {
     shared: Arc<Shared>,
     handle: RawHandle<c_void>,
 }
 
-/// What a communicator shares with its registrations.
+/// The state that a communicator shares with its registrations.
 ///
 /// Locks are taken in the order `calls`, `state`, `marks`.
 struct Shared {
@@ -52,21 +52,21 @@ struct Shared {
     functions: &'static Functions,
     rank: usize,
     size: usize,
-    /// How long a call may be in progress.
+    /// The maximum time for a call to be in progress.
     timeout: Duration,
-    /// Held from a call until it is no longer in progress: NCCL takes no other one meanwhile.
+    /// Held from the beginning of a call until it is no longer in progress: NCCL accepts no other
+    /// call in that time.
     calls: Mutex<()>,
-    /// Held for one function of the library at a time, so that an abort comes between two
-    /// questions.
+    /// Held for one function of the library at a time, so that an abort can run between two polls.
     state: Mutex<State>,
-    /// Behind the last call on each stream.
+    /// An event after the last call on each stream.
     marks: Mutex<Vec<Mark>>,
 }
 
 #[derive(Clone)]
 enum State {
     Alive(RawHandle<sys::ncclComm>),
-    /// The handle is gone, and why.
+    /// The handle is gone, for this reason.
     Ended(String),
 }
 
@@ -77,11 +77,11 @@ struct Mark {
 }
 
 impl Communicator {
-    /// Joins a communicator of `size` ranks as one of them, and waits until all have come.
+    /// Joins a communicator of `size` ranks as rank `rank`, and waits until all have joined.
     ///
     /// # Errors
     ///
-    /// Where NCCL is missing or fails, or not all ranks have come when the time is over.
+    /// If NCCL is missing or fails, or if not all ranks have joined before the timeout.
     pub(in super::super) fn join(
         context: &Arc<Context>,
         id: &NcclId,
@@ -132,19 +132,19 @@ impl Communicator {
         }
     }
 
-    /// Whether this is a rank on that device.
+    /// Returns whether this is a rank on the device of `context`.
     pub(in super::super) fn is_of(&self, context: &Arc<Context>) -> bool {
         Arc::ptr_eq(&self.shared.context, context)
     }
 
-    /// Gives a call to a stream, and waits until the stream has it. `is_captured` says whether a
-    /// graph gets it instead.
+    /// Enqueues a call on a stream, and waits until it is enqueued. If `is_captured` is set, a
+    /// graph captures the call instead.
     ///
     /// # Safety
     ///
     /// The addresses must be of memory of this communicator's device that is as long as the call
-    /// says. Outside the stream's order nothing else may write what is read, or use what is
-    /// written. The stream is of that device too, and lives as long as this.
+    /// says. Outside the stream's order nothing else may write memory that is read, or use memory
+    /// that is written. The stream is of that device too, and lives as long as `self`.
     pub(in super::super) unsafe fn run(
         &self,
         (stream, is_captured): (CUstream, bool),
@@ -154,7 +154,8 @@ impl Communicator {
         let _calls = shared.calls.lock();
         shared.context.run(attempting, |_| Ok(()))?;
         shared.call(attempting, |functions, handle| {
-            // SAFETY: by this function's contract; the handle is that of so many ranks.
+            // SAFETY: by this function's contract; the handle is a communicator's of `shared.size`
+            // ranks.
             unsafe { functions.issue((handle, shared.size), stream, call) }
         })?;
         shared.settle(attempting)?;
@@ -167,8 +168,8 @@ impl Communicator {
         marked.inspect_err(|failure| shared.end(&failure.to_string()))
     }
 
-    /// Makes communicators of those ranks that name one color, which are ordered by their keys,
-    /// then as they were. All ranks must call it; those that name no color get none.
+    /// Creates one communicator for the ranks of each color. Its ranks are ordered by their keys,
+    /// then by their present rank. All ranks must call it; ranks without a color get `None`.
     pub fn split(&self, color: Option<usize>, key: usize) -> Result<Option<Self>> {
         let (shared, attempting) = (&*self.shared, "splitting the communicator");
         let numbers = (
@@ -184,31 +185,31 @@ impl Communicator {
         };
         let _calls = shared.calls.lock();
         shared.context.run(attempting, |_| Ok(()))?;
-        // The library may write the handle as long as the call is in progress: where that does not
-        // end, it is never freed.
+        // The library may write the handle as long as the call is in progress. If the call never
+        // ends, the handle's memory is never freed.
         let made: &'static mut RawHandle<sys::ncclComm> =
             Box::leak(Box::new(RawHandle(ptr::null_mut())));
         let place: *mut RawHandle<sys::ncclComm> = made;
         shared.call(attempting, |functions, handle| {
-            // SAFETY: the place lives for ever, and its type is that of a handle; the configuration
-            // is writable.
+            // SAFETY: the place is never freed while the library may write to it, and has the type
+            // of a handle; the configuration is writable.
             unsafe { functions.split(handle, color_number, key, place.cast(), &mut config()) }
         })?;
         shared.settle(attempting)?;
-        // SAFETY: the place was leaked above; the call is over, so that nobody else writes to it.
+        // SAFETY: the place was leaked above; the call is over, so nothing else writes to it.
         let handle = unsafe { Box::from_raw(place) }.0;
         if color.is_none() || handle.is_null() {
             return Ok(None);
         }
         let (context, functions) = (&shared.context, shared.functions);
-        // Where it fails, the error names the rank by its place in this communicator.
+        // If this fails, the error names the rank by its number in the parent communicator.
         let place = (shared.rank, shared.size);
         let child = Self::of(context, functions, place, shared.timeout, handle);
         child.shared.settle(attempting)?;
         child.with_place(attempting).map(Some)
     }
 
-    /// A new communicator with its rank and the number of ranks, which only the library knows.
+    /// Reads the rank and the number of ranks of a new communicator, which only the library knows.
     fn with_place(mut self, attempting: &str) -> Result<Self> {
         let (mut rank, mut size) = (0, 0);
         self.shared.call(attempting, |functions, handle| {
@@ -224,17 +225,18 @@ impl Communicator {
         Ok(self)
     }
 
-    /// The number of this rank.
+    /// Returns the number of this rank.
     pub fn rank(&self) -> usize {
         self.shared.rank
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn size(&self) -> usize {
         self.shared.size
     }
 
-    /// What went wrong since the last call, on any rank that this one has heard of.
+    /// Returns the failure since the last call, of any rank that NCCL has reported to this
+    /// one.
     pub fn async_error(&self) -> Result<()> {
         let attempting = "collectives";
         let status = self.shared.ask(attempting)?;
@@ -244,14 +246,14 @@ impl Communicator {
         })
     }
 
-    /// Ends the communicator: the streams of all ranks go on without what has not been done, and
-    /// every later call fails.
+    /// Aborts the communicator: the streams of all ranks continue without the calls that have not
+    /// completed, and every later call fails.
     pub fn abort(&self) {
         self.shared.end("it was aborted");
     }
 
-    /// Registers memory, so that peers read and write it where it stands. It must be of one
-    /// allocation, and stay until the registration is dropped.
+    /// Registers memory, so that peers access it in place. It must be in one allocation, and must
+    /// not be freed before the registration drops.
     pub fn register(&self, address: DevicePtr, bytes: u64) -> Result<Registration> {
         let (shared, attempting) = (&*self.shared, "registering memory");
         let _calls = shared.calls.lock();
@@ -261,7 +263,7 @@ impl Communicator {
             let text = format!("{shared}: {attempting}: {bytes} bytes");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
-        // Not an end of the communicator: nothing was to be done by any peer.
+        // A failure does not end the communicator: no peer waits for this call.
         let outcome = shared.with_handle(attempting, |functions, raw| {
             // SAFETY: `handle` is writable; the library checks the range.
             unsafe { functions.register(raw, address.0 as super::Raw, length, &mut handle.0) }
@@ -276,7 +278,7 @@ impl Communicator {
 }
 
 impl Shared {
-    /// Calls the library, which another thread's abort does not come between.
+    /// Calls the library under the lock, so that no other thread aborts meanwhile.
     fn with_handle<T>(
         &self,
         attempting: &str,
@@ -323,7 +325,7 @@ impl Shared {
         Err(Error::new(ErrorKind::Driver, text))
     }
 
-    /// What the communicator is at.
+    /// Returns the status of the communicator.
     fn ask(&self, attempting: &str) -> Result<LibraryResult> {
         self.with_handle(attempting, |functions, handle| {
             let mut status: c_uint = 0;
@@ -341,7 +343,7 @@ impl Shared {
         })
     }
 
-    /// The error of a failure, which ends the communicator.
+    /// Returns the error of a failure, and ends the communicator.
     #[cold]
     fn failed(&self, attempting: &str, failure: LibraryError) -> Error {
         let error = error(&self.to_string(), attempting, failure, self.functions);
@@ -356,15 +358,15 @@ impl Shared {
             return;
         };
         self.context.discard(|_| {
-            // SAFETY: the handle is a communicator's, and nobody uses it from here on, as the state
-            // is locked.
+            // SAFETY: the handle is a communicator's, and nothing uses it from here on, because the
+            // state is locked.
             let _ = unsafe { self.functions.abort(handle.0) };
             Ok(())
         });
         *state = State::Ended(why.to_owned());
     }
 
-    /// Marks the place behind what a stream has been given.
+    /// Records the stream's event after its last call.
     fn mark(&self, driver: &Driver, stream: CUstream) -> super::super::error::DriverResult {
         let mut marks = self.marks.lock();
         let known = marks.iter().find(|mark| mark.stream.0 == stream).copied();
@@ -396,7 +398,7 @@ impl Drop for Communicator {
                 .iter()
                 .all(|mark| is_done(driver, mark.event).unwrap_or(false));
             for mark in &marks {
-                // SAFETY: the event is this communicator's own, and nobody waits for it.
+                // SAFETY: the event is this communicator's own, and nothing waits for it.
                 let _ = unsafe { driver.event_destroy(mark.event.0) };
             }
             Ok(())
@@ -407,8 +409,8 @@ impl Drop for Communicator {
         }
         let mut state = shared.state.lock();
         if let State::Alive(handle) = &*state {
-            // SAFETY: the handle is a communicator's, and nobody uses it from here on, as the state
-            // is locked.
+            // SAFETY: the handle is a communicator's, and nothing uses it from here on, because the
+            // state is locked.
             let _ = unsafe { shared.functions.destroy(handle.0) };
             *state = State::Ended("it was dropped".to_owned());
         }
@@ -417,17 +419,17 @@ impl Drop for Communicator {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // A communicator takes its registrations along.
+        // If the communicator has ended, its registrations ended with it.
         let _ = self
             .shared
             .with_handle("deregistering memory", |functions, raw| {
-                // SAFETY: the registration is this communicator's, and ends but once.
+                // SAFETY: the registration is this communicator's, and ends only once.
                 unsafe { functions.deregister(raw, self.handle.0) }
             });
     }
 }
 
-/// As errors begin.
+/// Writes the beginning of error messages.
 impl fmt::Display for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&who(&self.context, self.rank, self.size))

@@ -1,4 +1,5 @@
-//! When a device comes to marked places of its streams, by its own events.
+//! The times at which a device reaches marked positions of its streams, measured by the driver's
+//! events.
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -12,18 +13,18 @@ use crate::device::cuda::enabled::error::DriverResult;
 use crate::device::{StreamId, TimeMark, TimeSpan};
 use crate::error::Result;
 
-/// The driver tells times as `f32` of milliseconds: within this time it is exact to less than its
-/// own step of 0.5 µs.
+/// The longest time to measure from one base. The driver returns times as `f32` milliseconds: up to
+/// this length, rounding is below the timer's own resolution of 0.5 µs.
 const LONGEST_FROM_BASE: Duration = Duration::from_secs(4);
 
 type TimedEvent = RawHandle<CUevent_st>;
 
-/// Events that tell times. A mark is an index of `events`.
+/// Events with timing enabled. A mark is an index of `events`.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
     events: Vec<TimedEvent>,
     unused: Vec<TimeMark>,
-    /// An event that the device has passed, and when that was.
+    /// An event that the device has passed, and its time.
     base: Option<(TimeMark, Instant)>,
 }
 
@@ -43,16 +44,17 @@ impl Timing {
         Ok(TimeMark(self.events.len() - 1))
     }
 
-    /// From one mark to another, both passed; negative where the other came first.
+    /// Returns the time from one mark to another, both passed; negative if the second was passed
+    /// first.
     fn elapsed_seconds(&self, driver: &Driver, marks: [TimeMark; 2]) -> DriverResult<f64> {
         let [first, last] = marks.map(|mark| self.event(mark).0);
         let mut milliseconds = 0.0;
-        // SAFETY: `milliseconds` is writable, and the events live as long as these.
+        // SAFETY: `milliseconds` is writable, and the events live as long as `self`.
         unsafe { driver.event_elapsed_time(&mut milliseconds, first, last) }?;
         Ok(f64::from(milliseconds) / 1e3)
     }
 
-    /// When the device passed a mark; `None` where it has not.
+    /// Returns the time at which the device passed a mark; `None` if it has not.
     fn time_of(&self, driver: &Driver, mark: TimeMark) -> DriverResult<Option<Instant>> {
         let Some((base, base_time)) = self.base else {
             return Ok(None);
@@ -70,7 +72,7 @@ impl Timing {
         Ok(time.or(Some(base_time)))
     }
 
-    /// Gives a passed mark back, or makes it the base where that is long ago.
+    /// Releases a passed mark, or makes it the base if the present one is too old.
     fn retire(&mut self, mark: TimeMark, time: Instant) {
         let own = (mark, time);
         let base = *self.base.get_or_insert(own);
@@ -82,8 +84,8 @@ impl Timing {
 }
 
 impl StreamTable {
-    /// Begins to tell times, from one that the device is asked for now. Waits for a new stream,
-    /// with nothing before it.
+    /// Begins to measure times, and records a base now. Waits for a new stream, which has no
+    /// earlier work.
     pub(in crate::device::cuda::enabled) fn begin_timing(&self) -> Result<()> {
         if self.capture.is_by_this_thread() {
             return Ok(());
@@ -99,7 +101,7 @@ impl StreamTable {
         passed.map(drop)
     }
 
-    /// Lets the device pass a mark, and says when it did.
+    /// Lets the device pass a mark at once, and returns the time.
     fn pass_at_once(&self, mark: TimeMark) -> Result<Instant> {
         let event = self.timing.lock().event(mark).0;
         let stream = self.new_raw()?;
@@ -111,7 +113,7 @@ impl StreamTable {
             }
             Ok(Instant::now())
         });
-        // SAFETY: nobody else has the stream.
+        // SAFETY: nothing else has the stream.
         self.context
             .discard(|driver| unsafe { driver.stream_destroy(stream.0) });
         passed
@@ -123,7 +125,8 @@ impl StreamTable {
             .run("marking a time", |driver| timing.take_unused(driver))
     }
 
-    /// Marks the present place of a stream; `None` while that is captured, or no time is told.
+    /// Marks the current position of a stream. Returns `None` while the stream is captured, or if
+    /// no times are measured.
     pub(in crate::device::cuda::enabled) fn mark_time(
         &self,
         stream: StreamId,
@@ -138,17 +141,17 @@ impl StreamTable {
         }
         let mark = self.take_mark()?;
         let event = self.timing.lock().event(mark).0;
-        // Without the lock: a driver whose queue of work is full waits here.
+        // Without the lock: if the driver's queue is full, this call waits.
         let recorded = self.context.run("marking a time", |driver| {
-            // SAFETY: event and stream are of this context and live as long as these.
+            // SAFETY: event and stream are of this context and live as long as `self`.
             unsafe { driver.event_record(event, entry.raw.0) }
         });
         recorded.inspect_err(|_| self.discard_mark(mark))?;
         Ok(Some(mark))
     }
 
-    /// When the device came from one mark to the other; `None` where it did not yet. After anything
-    /// else the marks are given back.
+    /// Returns the time at which the device passed the first mark, and the time between the two;
+    /// `None` if it has not passed the last. After any other result, both marks are released.
     pub(in crate::device::cuda::enabled) fn take_times(
         &self,
         [begin, end]: [TimeMark; 2],
@@ -179,7 +182,7 @@ impl StreamTable {
         }
     }
 
-    /// Gives back a mark that nobody will ask for: a later record moves it.
+    /// Releases an unused mark: a later record moves it.
     pub(in crate::device::cuda::enabled) fn discard_mark(&self, mark: TimeMark) {
         self.timing.lock().unused.push(mark);
     }
@@ -187,7 +190,7 @@ impl StreamTable {
     /// Destroys the events; errors cannot be reported.
     pub(super) fn destroy_timing(&self) {
         for event in std::mem::take(&mut *self.timing.lock()).events {
-            // SAFETY: nobody else has the event.
+            // SAFETY: nothing else has the event.
             self.context
                 .discard(|driver| unsafe { driver.event_destroy(event.0) });
         }
