@@ -1,10 +1,9 @@
-//! Ranges whose memory is mapped in handles, as CUDA's virtual memory management does it: which
-//! handles to make, to map, to keep and to give back. The calls themselves are a
-//! [`HandleDriver`]'s.
+//! Ranges whose memory is mapped in handles, as by CUDA's virtual memory management. This module
+//! decides which handles to create, map, keep and release; a [`HandleDriver`] makes the calls.
 //!
-//! A driver unmaps only what was mapped as one, so the handle is the unit of decommitting. Each
-//! call costs as much as many allocations, whatever its size; so a commit is cut into as few
-//! handles as its caller allows.
+//! A driver unmaps only whole mappings, so the handle is the unit of decommitting. Each call costs
+//! as much as many allocations, whatever its size. So a commit uses as few handles as its caller
+//! allows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,9 +19,9 @@ pub(crate) struct Handle {
     pub bytes: u64,
 }
 
-/// The driver's calls. `None` and false mean that it is out of memory.
+/// The driver's calls. They return `None` or false if the device is out of memory.
 pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
-    /// The unit of addresses and sizes, a power of two.
+    /// Returns the unit of addresses and sizes, a power of two.
     fn granularity_bytes(&self) -> u64;
 
     fn reserve_addresses(&self, bytes: u64, alignment_bytes: u64) -> Result<Option<DevicePtr>>;
@@ -39,7 +38,7 @@ pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
     /// The addresses are reserved, nothing is mapped there, and the handle is mapped nowhere else.
     unsafe fn map(&self, address: DevicePtr, handle: Handle) -> Result<bool>;
 
-    /// Lets kernels read and write.
+    /// Lets kernels read and write a part of a range.
     ///
     /// # Safety
     ///
@@ -59,8 +58,8 @@ pub(crate) trait HandleDriver: fmt::Debug + Send + Sync {
 
 /// The preferred page size.
 const PAGE_BYTES: u64 = 2 << 20;
-/// At most this part of what is mapped is kept for the next commit, or what was just unmapped for
-/// it.
+/// At most this fraction of the mapped bytes is kept for the next commit, or the bytes that were
+/// just unmapped for it, if these are more.
 const KEPT_DIVISOR: u64 = 4;
 
 /// The ranges of a device.
@@ -71,10 +70,10 @@ pub(crate) struct Handles<D: HandleDriver> {
 }
 
 /// Invariants:
-/// - `mapped` has every mapping, by address; they do not overlap. A handle that the driver failed
-///   to unmap stays mapped, and what is committed there next uses it as it is;
-/// - `kept` are the handles that are mapped nowhere;
-/// - the byte counts are their sums.
+/// - `mapped` has every mapping, by address; mappings do not overlap. A handle that the driver
+///   failed to unmap stays mapped, and the next commit there uses it as it is;
+/// - `kept` has the handles that are mapped nowhere;
+/// - the byte counts are the sums of both.
 #[derive(Debug, Default)]
 struct State {
     mapped: BTreeMap<u64, Handle>,
@@ -101,7 +100,7 @@ impl State {
         self.kept.push(handle);
     }
 
-    /// The largest kept handle of at most `bytes`.
+    /// Removes and returns the largest kept handle of at most `bytes`.
     fn take_kept(&mut self, bytes: u64) -> Option<Handle> {
         let fitting = (0..self.kept.len()).filter(|&index| self.kept[index].bytes <= bytes);
         let largest = fitting.max_by_key(|&index| self.kept[index].bytes)?;
@@ -110,7 +109,7 @@ impl State {
         Some(handle)
     }
 
-    /// The mappings that lie in a part as a whole.
+    /// Returns the mappings that lie completely in a part.
     fn mapped_in(
         &self,
         address: u64,
@@ -122,7 +121,7 @@ impl State {
         begun.filter(move |(at, handle)| at + handle.bytes <= end)
     }
 
-    /// The mappings that lie in a part at least in part.
+    /// Returns the mappings that overlap a part.
     fn overlapping(&self, address: u64, bytes: u64) -> Vec<(u64, Handle)> {
         let before = self.mapped.range(..address).next_back();
         let before = before.filter(|(at, handle)| *at + handle.bytes > address);
@@ -131,7 +130,7 @@ impl State {
         all.map(|(&at, &handle)| (at, handle)).collect()
     }
 
-    /// The parts of a part where nothing is mapped.
+    /// Returns the gaps of a part, where nothing is mapped.
     fn gaps_in(&self, address: u64, bytes: u64) -> Vec<(u64, u64)> {
         let end = address + bytes;
         let before = self.mapped.range(..address).next_back();
@@ -163,7 +162,8 @@ impl<D: HandleDriver> Handles<D> {
         &self.driver
     }
 
-    /// Fills a gap, and appends what it maps to `fresh`; false where the device is exhausted.
+    /// Fills a gap, and appends the addresses of its mappings to `fresh`. Returns false if the
+    /// device is exhausted.
     fn fill(
         &self,
         state: &mut State,
@@ -192,9 +192,9 @@ impl<D: HandleDriver> Handles<D> {
         unsafe { self.driver.allow_access(DevicePtr(address), bytes) }
     }
 
-    /// A handle of at most `bytes` and `max_handle_bytes`: one that was kept, else a new one. Kept
-    /// ones that do not fit are released before, so that the device never holds more than before or
-    /// than is committed.
+    /// Returns a handle of at most `bytes` and `max_handle_bytes`: a kept one if one fits, else a
+    /// new one. Before it creates one, it releases the kept handles. So the device never holds more
+    /// than before, or than is committed.
     fn handle(
         &self,
         state: &mut State,
@@ -208,13 +208,13 @@ impl<D: HandleDriver> Handles<D> {
         self.driver.create(bytes.min(max_handle_bytes))
     }
 
-    /// Unmaps what is mapped at these addresses, and keeps the handles; returns the first failure
-    /// after trying all.
+    /// Unmaps the handles at these addresses, and keeps them. Tries all, and returns the first
+    /// failure.
     fn unmap(&self, state: &mut State, addresses: &[u64]) -> Result<()> {
         let mut outcome = Ok(());
         for &address in addresses {
             let handle = state.mapped[&address];
-            // SAFETY: the handle is mapped there, and nothing uses it: by the contract of the
+            // SAFETY: the handle is mapped there, and nothing uses it, by the contract of the
             // callers.
             let unmapped = unsafe { self.driver.unmap(DevicePtr(address), handle) };
             if unmapped.is_ok() {
@@ -226,8 +226,8 @@ impl<D: HandleDriver> Handles<D> {
         outcome
     }
 
-    /// Releases kept handles until at most `most_bytes` are kept; returns the first failure after
-    /// trying all. What the driver failed to release stays kept.
+    /// Releases kept handles until at most `most_bytes` are kept. Tries all, and returns the first
+    /// failure. A handle that the driver failed to release stays kept.
     fn release_kept_beyond(&self, state: &mut State, most_bytes: u64) -> Result<()> {
         let mut outcome = Ok(());
         let mut failed = Vec::new();
@@ -252,7 +252,7 @@ impl<D: HandleDriver> Handles<D> {
         self.release_kept_beyond(state, 0)
     }
 
-    /// The addresses of the mappings that lie in a part as a whole.
+    /// Returns the addresses of the mappings that lie completely in a part.
     fn addresses_in(state: &State, address: DevicePtr, bytes: u64) -> Vec<u64> {
         let mapped = state.mapped_in(address.0, bytes);
         mapped.map(|(address, _)| address).collect()
@@ -280,19 +280,19 @@ impl<D: HandleDriver> VirtualMemory for Handles<D> {
         let state = &mut *self.state.lock();
         let mut unmapped = self.unmap(state, &Self::addresses_in(state, range, bytes));
         if unmapped.is_err() {
-            // Again for what is left: nobody comes back for it.
+            // Tries again, because nothing unmaps the rest later.
             unmapped = self.unmap(state, &Self::addresses_in(state, range, bytes));
         }
         let released = self.release_all_kept(state);
         unmapped?;
-        // SAFETY: by this function's contract; nothing of it is mapped any more.
+        // SAFETY: by this function's contract; nothing in the range is mapped any more.
         unsafe { self.driver.free_addresses(range, bytes) }?;
         released
     }
 
     unsafe fn commit(&self, address: DevicePtr, bytes: u64, max_handle_bytes: u64) -> Result<bool> {
         let state = &mut *self.state.lock();
-        // What stayed mapped may be so because the call failed that lets kernels at it.
+        // A mapping may be left because an earlier commit could not give kernels access to it.
         for (at, handle) in state.overlapping(address.0, bytes) {
             // SAFETY: this is a whole mapping.
             if !unsafe { self.driver.allow_access(DevicePtr(at), handle.bytes) }? {
@@ -314,7 +314,8 @@ impl<D: HandleDriver> VirtualMemory for Handles<D> {
     unsafe fn decommit(&self, address: DevicePtr, bytes: u64) -> Result<()> {
         let state = &mut *self.state.lock();
         self.unmap(state, &Self::addresses_in(state, address, bytes))?;
-        // What cannot be released stays kept and is counted; `release_kept` tries again, and tells.
+        // A handle that cannot be released stays kept and is counted. `release_kept` tries again,
+        // and returns the error.
         let _ = self.release_all_kept(state);
         Ok(())
     }
@@ -323,7 +324,7 @@ impl<D: HandleDriver> VirtualMemory for Handles<D> {
         let state = &mut *self.state.lock();
         self.unmap(state, &Self::addresses_in(state, address, bytes))?;
         let most_bytes = (state.mapped_bytes / KEPT_DIVISOR).max(bytes);
-        // As in `decommit`.
+        // The error is ignored as in `decommit`.
         let _ = self.release_kept_beyond(state, most_bytes);
         Ok(())
     }

@@ -24,7 +24,7 @@ pub(crate) use virtual_memory::{PageCost, VirtualMemory};
 pub struct DevicePtr(pub u64);
 
 impl DevicePtr {
-    /// The address `offset_bytes` further on.
+    /// Returns the address `offset_bytes` bytes after this one.
     pub fn offset(self, offset_bytes: u64) -> Self {
         Self(self.0 + offset_bytes)
     }
@@ -68,23 +68,23 @@ impl FromStr for DeviceId {
 /// The number of a stream; every device has stream 0.
 ///
 /// The raw stream of a number lives as long as its backend. So a number may outlive the handles on
-/// its stream, and what is ordered after it stays ordered when the number is reused.
+/// its stream, and work that is ordered after it stays ordered when the number is reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
 
-/// How work uses memory.
+/// The access of a piece of work to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
-    /// It reads.
+    /// Reads.
     Read,
-    /// It writes, and may read.
+    /// Writes, and may read.
     Write,
 }
 
 /// A position in a stream: after all work submitted before the event was recorded.
 ///
-/// Plain data, which can be stored and forgotten. Positions rise along a stream, so an event that
-/// is done implies that earlier ones are, and a backend needs its own event only until then.
+/// Plain data, which can be stored and dropped at will. Positions rise along a stream, so an event
+/// that is done implies that earlier ones are. A backend needs its own event only until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The stream it was recorded on.
@@ -93,11 +93,11 @@ pub struct Event {
     pub position: u64,
 }
 
-/// A place of a stream whose time can be asked for.
+/// A marked position in a stream, whose time can be queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeMark(pub usize);
 
-/// A time in which a device did something.
+/// A period of work on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {
     pub began: Instant,
@@ -106,19 +106,19 @@ pub struct TimeSpan {
 
 /// The interface of a device: large reservations, and copies in stream order.
 pub trait Backend: fmt::Debug + Send + Sync {
-    /// The identity of the device.
+    /// Returns the identity of the device.
     fn id(&self) -> DeviceId;
 
-    /// The total memory of the device.
+    /// Returns the total memory of the device.
     fn total_bytes(&self) -> u64;
 
-    /// Reserves `bytes` (not 0), aligned to at least 512; `None` when the device is exhausted.
+    /// Reserves `bytes` (not 0), aligned to at least 512; `None` if the device is exhausted.
     fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>>;
 
-    /// Releases what [`reserve`](Self::reserve) returned, with the same `bytes`.
+    /// Releases memory that [`reserve`](Self::reserve) returned, with the same `bytes`.
     fn release(&self, address: DevicePtr, bytes: u64) -> Result<()>;
 
-    /// The device's virtual memory, where it is supported.
+    /// Returns the device's virtual memory, if it is supported.
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         None
     }
@@ -131,7 +131,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// else reads or writes outside the stream's order.
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()>;
 
-    /// Copies from `source` into `target`; returns when the bytes are there.
+    /// Copies from `source` into `target`; returns after the copy has completed.
     ///
     /// # Safety
     ///
@@ -160,23 +160,24 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Creates a stream, or reuses a retired one.
     fn new_stream(&self) -> Result<StreamId>;
 
-    /// A stream whose work threads of the host do; `helper` lets who waits do some.
+    /// Opens a stream whose work host threads execute. Waiting threads execute some of it by
+    /// `helper`.
     fn new_host_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<HostStream>>;
 
-    /// The host stream of that number, to whoever asks; `None` for a stream of the device.
+    /// Returns the host stream of that number, on every thread; `None` for a stream of the device.
     fn host_stream(&self, _stream: StreamId) -> Option<Arc<HostStream>> {
         None
     }
 
-    /// Retires the number of a stream that nobody will enter again. Its submitted work still
+    /// Retires the number of a stream that no thread will enter again. Its submitted work still
     /// completes.
     fn retire_stream(&self, stream: StreamId);
 
-    /// The number of streams, retired ones included; their numbers are those below it.
+    /// Returns the number of streams, retired ones included. Their numbers are those below it.
     fn streams(&self) -> u16;
 
-    /// Whether work of one stream may run before earlier work of another, or is captured. False
-    /// while there is only stream 0: then streams need no ordering.
+    /// Returns whether work of one stream may run before earlier work of another, or is captured.
+    /// Returns false while there is only stream 0: then streams need no ordering.
     fn uses_streams(&self) -> bool;
 
     /// Records an event on `stream`.
@@ -185,50 +186,51 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Makes later work of `stream` wait for `event`.
     fn stream_wait_event(&self, stream: StreamId, event: &Event) -> Result<()>;
 
-    /// Whether all work before `event` is done.
+    /// Returns whether all work before `event` is done.
     fn query_event(&self, event: &Event) -> Result<bool>;
 
     /// Waits on the host until all work before `event` is done.
     fn synchronize_event(&self, event: &Event) -> Result<()>;
 
-    /// Begins to tell the times of marks, on an asynchronous device. May wait.
+    /// Begins to measure the times of marks, on an asynchronous device. May wait.
     fn begin_timing(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Marks the present place of a stream, on an asynchronous device; `None` where it cannot be
-    /// marked, as while it is captured.
+    /// Marks the current position of a stream, on an asynchronous device. Returns `None` if it
+    /// cannot be marked, for example while it is captured.
     fn mark_time(&self, _stream: StreamId) -> Option<TimeMark> {
         None
     }
 
-    /// When the device came from one mark to the other; `None` where it has not come there yet.
-    /// After anything else both have ended.
+    /// Returns the time in which the device went from one mark to the other; `None` if it has not
+    /// reached the last. After any other result, both marks have ended.
     fn take_times(&self, _marks: [TimeMark; 2]) -> Result<Option<TimeSpan>> {
         Ok(None)
     }
 
-    /// Ends a mark that nobody will ask for.
+    /// Ends an unused mark.
     fn discard_mark(&self, _mark: TimeMark) {}
 
-    /// The delayed streams of a host device in that test mode; `None` where the host runs kernels
-    /// at once, and for other devices.
+    /// Returns the delayed streams of a host device in that test mode. Returns `None` if the host
+    /// runs kernels at once, and for other devices.
     fn delayed(&self) -> Option<&DelayedStreams> {
         None
     }
 
-    /// Whether the calling thread captures its submissions to a stream. Nothing may be reserved,
-    /// released or waited for then.
+    /// Returns whether the calling thread captures its submissions to a stream. During a capture it
+    /// must not reserve, release or wait.
     fn is_capturing(&self) -> bool {
         false
     }
 
-    /// Whether any thread captures `stream`. No other thread may submit to it then.
+    /// Returns whether any thread captures `stream`. During the capture no other thread may submit
+    /// to it.
     fn is_captured(&self, _stream: StreamId) -> bool {
         false
     }
 
-    /// The device as a CUDA device, if it is one.
+    /// Returns the device as a CUDA device, if it is one.
     fn cuda(&self) -> Option<&Cuda> {
         None
     }

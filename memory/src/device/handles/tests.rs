@@ -253,12 +253,13 @@ fn what_is_recycled_moves_without_a_new_handle() {
         (created, 0)
     );
 
-    // What does not fit goes back before anything new is made: the device never holds more.
+    // A kept handle that does not fit is released before a new one is created: the device never
+    // holds more.
     assert_eq!(pair.give(24, 4, true).unwrap(), 4);
     assert!(pair.commit(30, 3, 4).unwrap());
     pair.check();
     assert_eq!(pair.state().held_bytes(), 11 * PAGE);
-    // And what is larger than new handles may be.
+    // So is a kept handle that is larger than new handles may be.
     assert_eq!(pair.give(0, 4, true).unwrap(), 4);
     assert!(pair.commit(24, 4, 2).unwrap());
     assert_eq!(pair.ranges.separable(at(24), 4 * PAGE).len(), 2);
@@ -321,8 +322,7 @@ fn random_programs_hold_what_they_committed_at_every_step() {
     }
 }
 
-/// Whichever call fails, the end of the range gives everything back, and no handle is lost on the
-/// way.
+/// If any call fails, releasing the range still releases everything, and no handle is lost.
 #[test]
 fn a_call_that_fails_loses_nothing() {
     let mut pair = Pair::new(30);
@@ -345,7 +345,7 @@ fn a_call_that_fails_loses_nothing() {
     assert!(errors > 100, "{errors}");
 }
 
-/// What the driver failed to unmap is used as it is by the next commit over it, whatever its
+/// The next commit over a handle that the driver failed to unmap uses it as it is, whatever its
 /// bounds.
 #[test]
 fn a_commit_over_what_stayed_mapped_fills_the_rest() {
@@ -390,8 +390,8 @@ fn what_cannot_be_released_is_kept() {
     }
 }
 
-/// What kernels may not use after a failure, and what stayed mapped because its unmap failed too,
-/// they may use after the next commit over it.
+/// After a failed access call and a failed unmap, the next commit over the mapping gives kernels
+/// access to it.
 #[test]
 fn a_commit_lets_kernels_at_what_stayed_mapped() {
     let mut pair = Pair::new(PAGES);

@@ -2,8 +2,8 @@
 
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// At most the machine's memory: an overcommitting kernel would grant more, and kill the process
-/// later.
+/// The limit on held memory: at most the machine's. An overcommitting kernel would grant more, and
+/// kill the process later.
 ///
 /// Invariant: `held_bytes`, with reservations and commits in progress, never exceeds `total_bytes`.
 /// It publishes no other memory, so its order is relaxed.

@@ -23,7 +23,7 @@ const ALIGNMENT_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct HostBackend {
     budget: Arc<Budget>,
-    /// None where the platform has none.
+    /// `None` if the platform has no virtual memory.
     ranges: Option<Ranges>,
     ids: StreamIds,
     delayed: Option<DelayedStreams>,
@@ -35,7 +35,7 @@ impl HostBackend {
         Self::of(physical_memory_bytes())
     }
 
-    /// A host with this much memory.
+    /// Creates a host device with this much memory.
     pub(crate) fn of(total_bytes: u64) -> Self {
         let budget = Arc::new(Budget::new(total_bytes));
         Self {
@@ -47,7 +47,7 @@ impl HostBackend {
         }
     }
 
-    /// A host whose streams delay their work as long as stream order allows.
+    /// Creates a host device whose streams delay their work as long as stream order allows.
     pub(crate) fn delaying() -> Self {
         Self {
             delayed: Some(DelayedStreams::default()),
@@ -55,7 +55,7 @@ impl HostBackend {
         }
     }
 
-    /// Whether everything reserved was released.
+    /// Returns whether all reserved memory was released.
     #[cfg(test)]
     pub(crate) fn holds_nothing(&self) -> bool {
         let everything = self.budget.total_bytes();
@@ -67,7 +67,7 @@ impl HostBackend {
     }
 }
 
-/// The layout of a reservation, or `None` beyond the address space.
+/// Returns the layout of a reservation, or `None` beyond the address space.
 fn layout(bytes: u64) -> Option<Layout> {
     Layout::from_size_align(usize::try_from(bytes).ok()?, ALIGNMENT_BYTES).ok()
 }
@@ -119,7 +119,7 @@ impl Backend for HostBackend {
         if let Some(delayed) = &self.delayed {
             let copy: Box<[u8]> = source.into();
             // SAFETY: `target` points to as many bytes by this function's contract, which the
-            // stream's order extends to the time when this runs; nothing else refers to the copy.
+            // stream's order extends to the time when this runs. Nothing else refers to the copy.
             delayed.push(stream, move || unsafe { write_bytes(target, &copy) });
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl Backend for HostBackend {
             return host_stream.wait_for(event);
         }
         match &self.delayed {
-            // What a host stream is given next may run at once.
+            // The next work of a host stream may run at once, so the wait is here.
             Some(delayed) if self.host_streams.of(stream).is_some() => delayed.wait_for(*event),
             Some(delayed) => {
                 delayed.wait(stream, *event);
@@ -272,8 +272,8 @@ unsafe fn write_bytes(target: DevicePtr, source: &[u8]) {
 /// pattern's length.
 unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
     let pointer = host_pointer(target);
-    // SAFETY: by this function's contract, an address that is a multiple of the pattern's length
-    // included.
+    // SAFETY: by this function's contract, which includes that the address is a multiple of the
+    // pattern's length.
     unsafe {
         match *pattern {
             [value, ref others @ ..] if others.iter().all(|&other| other == value) => {
@@ -294,7 +294,7 @@ unsafe fn fill_bytes(target: DevicePtr, bytes: usize, pattern: &[u8]) {
     }
 }
 
-/// Fills with a pattern that is one value.
+/// Fills with a pattern of one value.
 ///
 /// # Safety
 ///
@@ -306,12 +306,12 @@ unsafe fn fill_words<T: Copy>(pointer: *mut u8, bytes: usize, value: T) {
     words.fill(MaybeUninit::new(value));
 }
 
-/// The pointer of a host address.
+/// Returns the pointer of a host address.
 pub fn host_pointer(address: DevicePtr) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address.0 as usize)
 }
 
-/// The machine's memory; where the platform does not tell, the address space.
+/// Returns the machine's memory; the size of the address space if the platform does not report it.
 fn physical_memory_bytes() -> u64 {
     std::fs::read_to_string("/proc/meminfo")
         .ok()

@@ -23,7 +23,7 @@ pub(crate) struct StreamIds {
 }
 
 impl Default for StreamIds {
-    /// Stream 0.
+    /// Returns the numbers of a device that has stream 0 alone.
     fn default() -> Self {
         Self {
             next: AtomicU16::new(1),
@@ -33,7 +33,7 @@ impl Default for StreamIds {
 }
 
 impl StreamIds {
-    /// The number retired last, else a new one.
+    /// Returns the most recently retired number, else a new one.
     pub(in crate::device) fn acquire(&self) -> Result<StreamId> {
         let mut retired = self.retired.lock();
         match retired.pop() {
@@ -42,13 +42,13 @@ impl StreamIds {
         }
     }
 
-    /// A number that no stream has had.
+    /// Returns a number that no stream has had.
     pub(in crate::device) fn acquire_fresh(&self) -> Result<StreamId> {
         let _retired = self.retired.lock();
         self.next()
     }
 
-    /// Under the lock of the retired ones.
+    /// Returns a new number. The caller holds the lock of `retired`.
     fn next(&self) -> Result<StreamId> {
         let fresh = self.count();
         if fresh >= MAX_STREAMS {
@@ -68,7 +68,7 @@ impl StreamIds {
     }
 }
 
-/// DelayedStreams work.
+/// A piece of delayed work.
 type DelayedWork = Box<dyn FnOnce() + Send>;
 
 /// An entry of a stream's queue.
@@ -78,7 +78,7 @@ enum QueueEntry {
     Wait(Event),
 }
 
-/// A stream.
+/// The queue of a stream.
 #[derive(Default)]
 struct Queue {
     /// The number of finished entries: the position of the stream.
@@ -88,10 +88,10 @@ struct Queue {
 
 /// Streams whose work runs only when the host waits for it, or for work that depends on it.
 ///
-/// DelayedWork runs under the lock, on the waiting thread, and must not use a stream.
+/// Work runs under the lock, on the waiting thread, and must not use a stream.
 ///
-/// The memory that work was to write was handed out long before. So after a panic nothing runs on
-/// the device any more, and every wait returns an error: nobody reads unwritten memory.
+/// The memory that work was to write was handed out long before. So after a panic no more work runs
+/// on the device, and every wait returns an error: unwritten memory is never read.
 #[derive(Default)]
 pub struct DelayedStreams {
     queues: Mutex<StreamQueues>,
@@ -139,7 +139,7 @@ impl DelayedStreams {
 
     /// # Errors
     ///
-    /// [`Driver`](ErrorKind::Driver) where work on the device has panicked.
+    /// [`Driver`](ErrorKind::Driver) if work on the device has panicked.
     pub(super) fn wait_for(&self, event: Event) -> Result<()> {
         let mut queues = self.queues.lock();
         queues.run_until(event);
@@ -152,7 +152,7 @@ impl DelayedStreams {
         }
     }
 
-    /// The number of events recorded so far.
+    /// Returns the number of events recorded so far.
     pub fn recorded(&self) -> u64 {
         self.queues.lock().recorded
     }
@@ -171,8 +171,8 @@ impl StreamQueues {
         self.of(event.stream).done >= event.position
     }
 
-    /// Runs what comes before `event`, and what that waits for. Pending events are on an explicit
-    /// stack, because a chain of waits may exceed the thread's stack.
+    /// Runs the work before `event`, and the work that it waits for. Pending events are on an
+    /// explicit stack, because a chain of waits may exceed the thread's stack.
     fn run_until(&mut self, event: Event) {
         let mut goals = vec![event];
         while let Some(&goal) = goals.last() {
@@ -201,7 +201,7 @@ impl StreamQueues {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,4 +1,4 @@
-//! A CUDA device as the layers above know any device.
+//! A CUDA device as a [`Backend`].
 
 use super::Cuda;
 use crate::device::host_streams::{Help, HostStream};

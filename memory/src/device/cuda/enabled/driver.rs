@@ -1,7 +1,7 @@
 //! The driver's function table, looked up once.
 //!
-//! cudarc looks up each function at its first call and panics where it is missing, and it converts
-//! results to a Rust enum, which results of a newer driver need not match. So the table is our own
+//! cudarc looks up each function at its first call and panics if it is missing. It also converts
+//! results to a Rust enum, which results of a newer driver need not match. So the table is our own,
 //! and a result is a number. cudarc locates the library and declares the types.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
@@ -125,9 +125,10 @@ functions! {
 static LOADED: Mutex<Option<&'static Driver>> = Mutex::new(None);
 
 impl Driver {
-    /// The driver, loaded and initialised.
+    /// Returns the driver, loaded and initialised.
     ///
-    /// A missing driver is not remembered: looking again is cheap, and one may have been installed.
+    /// A missing driver is not remembered: another search is cheap, and one may have been
+    /// installed.
     pub(super) fn get() -> Result<&'static Self> {
         let driver = Self::load()?;
         let mut version = 0;
@@ -143,8 +144,8 @@ impl Driver {
         Ok(driver)
     }
 
-    /// The newest CUDA that it supports, as the driver counts: 12040 for 12.4; 0 where it cannot
-    /// tell.
+    /// Returns the newest CUDA version that the driver supports, as `cuDriverGetVersion` counts:
+    /// 12040 for 12.4. Returns 0 if the driver does not report it.
     pub(super) fn version(&self) -> c_int {
         let mut version = 0;
         // SAFETY: `version` is writable, and this may be called at any time.
@@ -152,7 +153,7 @@ impl Driver {
         asked.map_or(0, |()| version)
     }
 
-    /// The driver, if it is loaded.
+    /// Returns the driver, if it is loaded.
     pub(super) fn loaded() -> Option<&'static Self> {
         *LOADED.lock()
     }
@@ -174,7 +175,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// The number of devices.
+    /// Returns the number of devices.
     pub(super) fn count(&self) -> Result<usize> {
         let mut count = 0;
         // SAFETY: `count` is writable, and the driver is initialised.

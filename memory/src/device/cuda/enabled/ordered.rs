@@ -23,8 +23,8 @@ pub struct OrderedPool {
 }
 
 impl Cuda {
-    /// A pool that keeps released memory until it is trimmed. By default the driver would release
-    /// all of it at every synchronisation.
+    /// Creates a pool that keeps released memory until it is trimmed. By default the driver would
+    /// release all of it at every synchronisation.
     pub fn new_pool(&self) -> Result<OrderedPool> {
         let context = &self.context;
         if !context.has_pools {
@@ -63,7 +63,7 @@ impl Cuda {
         Ok(pool)
     }
 
-    /// Reserves memory that `stream` may use from here on; `None` when the device is exhausted.
+    /// Reserves memory that `stream` may use from here on; `None` if the device is exhausted.
     pub fn reserve_ordered(
         &self,
         pool: &OrderedPool,
@@ -92,8 +92,8 @@ impl Cuda {
         })
     }
 
-    /// Releases memory of [`reserve_ordered`](Self::reserve_ordered) once `stream` has done its
-    /// work so far.
+    /// Releases memory of [`reserve_ordered`](Self::reserve_ordered) once the work submitted to
+    /// `stream` so far is done.
     pub fn release_ordered(&self, address: DevicePtr, stream: StreamId) -> Result<()> {
         let submission = self.streams.submit_to(stream)?;
         // SAFETY: the caller passes back an address of a pool, and submits no more work on it.
@@ -103,7 +103,7 @@ impl Cuda {
             })
     }
 
-    /// The bytes that a pool holds from the device, in use or not.
+    /// Returns the bytes that a pool holds from the device, in use or not.
     pub fn pool_bytes(&self, pool: &OrderedPool) -> Result<u64> {
         let reserved = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as c_uint;
         let mut bytes = 0u64;

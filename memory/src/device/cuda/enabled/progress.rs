@@ -58,7 +58,7 @@ impl StreamProgress {
     }
 }
 
-/// Whether the driver has passed an event.
+/// Returns whether the driver has passed an event.
 pub(super) fn is_done(driver: &Driver, event: RawHandle<CUevent_st>) -> DriverResult<bool> {
     // SAFETY: events of a stream are destroyed with the stream, which the caller holds.
     match unsafe { driver.event_query(event.0) } {

@@ -27,7 +27,7 @@ pub(super) struct DriverHandles {
     granularity_bytes: u64,
 }
 
-/// The ranges of a device that supports them.
+/// Returns the ranges of a device that supports them.
 pub(super) fn ranges(context: &Arc<Context>) -> Result<Ranges> {
     let properties = properties(context);
     let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
@@ -43,7 +43,7 @@ pub(super) fn ranges(context: &Arc<Context>) -> Result<Ranges> {
 }
 
 impl DriverHandles {
-    /// Runs a call that takes memory of the device; `None` where it has none.
+    /// Runs a call that allocates memory of the device; `None` if the device is out of memory.
     fn commit<T>(
         &self,
         call: impl FnOnce(&'static Driver) -> DriverResult<T>,
@@ -139,7 +139,7 @@ fn location(context: &Context) -> CUmemLocation {
     }
 }
 
-/// Device memory that is not shared with other processes.
+/// Returns the properties of device memory that is not shared with other processes.
 fn properties(context: &Context) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -155,7 +155,7 @@ fn properties(context: &Context) -> CUmemAllocationProp {
     }
 }
 
-/// Read and write access for the device.
+/// Returns the description of read and write access for the device.
 fn access(context: &Context) -> CUmemAccessDesc {
     CUmemAccessDesc {
         location: location(context),

@@ -32,13 +32,13 @@ impl Cuda {
             .check_not_captured("a copy from the host", stream)?;
         for (number, part) in (0..).zip(source.chunks(BUFFER_BYTES)) {
             let target = target.offset(number * BUFFER_BYTES as u64);
-            // SAFETY: the parts are contiguous, as they do in `source`.
+            // SAFETY: the parts are contiguous in the target, as they are in `source`.
             unsafe { self.copy_in_part(stream, target, part) }?;
         }
         Ok(())
     }
 
-    /// Copies what fits in a staging buffer.
+    /// Copies a part that fits in a staging buffer.
     ///
     /// # Safety
     ///
@@ -61,10 +61,10 @@ impl Cuda {
                 });
         };
         let staged = buffer.suballocate(stream, length);
-        // SAFETY: the part is as long, and exclusive while we hold the buffer.
+        // SAFETY: the part is as long, and nothing else uses it while we hold the buffer.
         unsafe { staged.copy_from_nonoverlapping(source.as_ptr(), length) };
         // SAFETY: `target` points to as many bytes by this function's contract; the buffer keeps
-        // what is staged until the stream has passed this.
+        // the staged bytes until the stream has passed this copy.
         let outcome = self
             .streams
             .run(stream, "copying to the device", |driver, raw| unsafe {
@@ -74,8 +74,8 @@ impl Cuda {
         outcome
     }
 
-    /// Copies from `source` into `target`; returns when the bytes are there. The host empties one
-    /// buffer while the device fills the next.
+    /// Copies from `source` into `target`; returns after the copy has completed. The host empties
+    /// one buffer while the device fills the next.
     ///
     /// # Safety
     ///
@@ -94,7 +94,7 @@ impl Cuda {
         let mut outcome = Ok(());
         for (number, part) in target.chunks_mut(BUFFER_BYTES).enumerate() {
             let source = source.offset((number * BUFFER_BYTES) as u64);
-            // SAFETY: the parts are contiguous, as they do in `target`.
+            // SAFETY: the parts are contiguous in the source, as they are in `target`.
             let next = unsafe { self.copy_out_part(stream, source, part, number == last) };
             outcome = before.take().map_or(Ok(()), |part| self.receive(part));
             before = match next {
@@ -116,8 +116,8 @@ impl Cuda {
         outcome
     }
 
-    /// Submits the copy of what fits in a buffer; `None` where there was no buffer, and the copy is
-    /// done. The last part needs no event: the whole stream is waited for.
+    /// Submits the copy of a part that fits in a buffer. Returns `None` if there was no buffer, and
+    /// the copy is done. The last part needs no event: the whole stream is waited for.
     ///
     /// # Safety
     ///
@@ -145,7 +145,7 @@ impl Cuda {
         };
         let staged = buffer.suballocate(stream, length);
         // SAFETY: `source` points to as many bytes by this function's contract; the buffer keeps
-        // the part until the stream has passed this.
+        // the part until the stream has passed this copy.
         let copied = self
             .streams
             .run(stream, "copying from the device", |driver, raw| unsafe {
@@ -184,7 +184,7 @@ impl Cuda {
         };
         if outcome.is_ok() {
             // SAFETY: the part of the buffer is as long, the device has written all of it, and
-            // nobody else has the buffer.
+            // nothing else uses the buffer.
             unsafe {
                 target
                     .as_mut_ptr()
@@ -224,11 +224,11 @@ struct PendingDownload<'a> {
     target: &'a mut [u8],
 }
 
-/// What completes a copy.
+/// The condition that completes a copy.
 enum Completion {
-    /// This event.
+    /// The event is done.
     Event(Event),
-    /// All work submitted to the stream.
+    /// All work submitted to the stream is done.
     End(StreamId),
 }
 
@@ -236,7 +236,7 @@ enum Completion {
 ///
 /// # Safety
 ///
-/// As for [`fill`](crate::device::Backend::fill), in the context that the stream is of.
+/// As for [`fill`](crate::device::Backend::fill); the current context must be the stream's.
 unsafe fn set(
     driver: &Driver,
     stream: CUstream,
@@ -261,8 +261,9 @@ unsafe fn set(
     }
 }
 
-/// Fills with a pattern of several words. The driver can set every second word, or fourth, but
-/// strided writes are slow; so the rest is copied from the filled part, which doubles each time.
+/// Fills with a pattern of several words. The driver can set every second or fourth word, but
+/// strided writes are slow. So only the first part is set that way, and is then copied, doubling
+/// each time.
 ///
 /// # Safety
 ///
@@ -278,7 +279,8 @@ unsafe fn set_words(
     for (offset, word) in (0..).step_by(4).zip(words.chunks_exact(4)) {
         let value = c_uint::from_ne_bytes([word[0], word[1], word[2], word[3]]);
         let (pitch, count) = (words.len(), done / words.len());
-        // SAFETY: the first `done` bytes are so many patterns, each of which holds one such word.
+        // SAFETY: the first `done` bytes are `count` patterns, each of which has a word at
+        // `offset`.
         unsafe { driver.set_d2_d32(target + offset, pitch, value, 1, count, stream) }?;
     }
     while done < bytes {
@@ -291,7 +293,7 @@ unsafe fn set_words(
     Ok(())
 }
 
-/// The shortest pattern with the same bytes.
+/// Returns the shortest pattern that fills memory like `pattern`.
 fn shortest(pattern: &[u8]) -> &[u8] {
     let (first, second) = pattern.split_at(pattern.len() / 2);
     if pattern.len() > 1 && first == second {

@@ -1,16 +1,16 @@
-//! For platforms without virtual memory.
+//! Ranges for platforms without virtual memory.
 
 use crate::device::host::budget::Budget;
 use crate::device::{DevicePtr, PageCost, VirtualMemory};
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// Uninhabited.
+/// The ranges of a host device; uninhabited.
 #[derive(Debug)]
 pub(in crate::device::host) enum Ranges {}
 
 impl Ranges {
-    /// None on this platform.
+    /// Returns `None` on this platform.
     pub(in crate::device::host) fn new(_budget: &Arc<Budget>) -> Option<Self> {
         None
     }

@@ -1,4 +1,4 @@
-//! Ranges of the process's address space, where the platform can reserve them without memory.
+//! Ranges of the process's address space, on platforms that can reserve them without memory.
 
 #[cfg_attr(
     all(

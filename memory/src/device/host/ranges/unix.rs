@@ -16,7 +16,7 @@ use crate::sync::Arc;
 /// The huge page of x86-64 and AArch64, and the page of CUDA.
 const PAGE_BYTES: u64 = 2 << 20;
 
-/// Keeps the kernel from accounting a range as memory.
+/// Flags with which the kernel does not account a range as memory.
 const ADDRESSES_ONLY: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
 
 /// The ranges of a host device; committed pages count in its budget.
@@ -26,7 +26,7 @@ pub(in crate::device::host) struct Ranges {
 }
 
 impl Ranges {
-    /// Ranges whose pages count in `budget`.
+    /// Creates ranges whose pages count in `budget`.
     pub(in crate::device::host) fn new(budget: &Arc<Budget>) -> Option<Self> {
         Some(Self {
             budget: Arc::clone(budget),
@@ -60,11 +60,11 @@ impl VirtualMemory for Ranges {
         let Some(begin) = unless_exhausted(begin)? else {
             return Ok(None);
         };
-        // The kernel aligns to its own pages: unmap what is outside of ours.
+        // The kernel aligns to its own pages: unmap the addresses outside the aligned range.
         let before = begin.align_offset(PAGE_BYTES as usize);
         let range = begin.wrapping_byte_add(before);
-        // SAFETY: both parts lie in the new mapping, of which nothing is in use: `before` is less
-        // than the page by which it is longer than the range.
+        // SAFETY: both parts lie in the new mapping, which nothing uses yet. The mapping is one
+        // page longer than the range, and `before` is less than a page.
         unsafe {
             unmap(begin, before)?;
             unmap(
@@ -76,7 +76,7 @@ impl VirtualMemory for Ranges {
     }
 
     unsafe fn release_range(&self, range: DevicePtr, bytes: u64) -> Result<()> {
-        // SAFETY: this function's contract: a mapping of ours that nothing uses.
+        // SAFETY: by this function's contract, this is a mapping of ours that nothing uses.
         unsafe { unmap(host_pointer(range).cast(), bytes as usize) }
     }
 
@@ -110,8 +110,8 @@ impl VirtualMemory for Ranges {
         let flags = ADDRESSES_ONLY | MapFlags::FIXED;
         // A new mapping in place releases the pages and, under strict accounting, their commit
         // charge, in one step.
-        // SAFETY: what it replaces lies in a mapping of ours that nothing uses, by this function's
-        // contract.
+        // SAFETY: the replaced addresses lie in a mapping of ours that nothing uses, by this
+        // function's contract.
         let replaced = unsafe {
             mmap_anonymous(
                 host_pointer(address).cast(),
@@ -126,15 +126,15 @@ impl VirtualMemory for Ranges {
     }
 }
 
-/// Filling new memory is five times as fast with one fault for 2 MiB instead of 512. Where the
-/// kernel has no huge page, it uses small ones.
+/// Advises the kernel to use huge pages: filling new memory is five times as fast with one fault
+/// for 2 MiB instead of 512. If the kernel has no huge page, it uses small ones.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn prefer_huge_pages(pages: *mut c_void, bytes: usize) {
     // SAFETY: this advice has no visible effect.
     let _ = unsafe { rustix::mm::madvise(pages, bytes, rustix::mm::Advice::LinuxHugepage) };
 }
 
-/// The platform decides by itself.
+/// Does nothing: the platform decides by itself.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn prefer_huge_pages(_pages: *mut c_void, _bytes: usize) {}
 
@@ -147,11 +147,11 @@ unsafe fn unmap(begin: *mut c_void, bytes: usize) -> Result<()> {
     if bytes == 0 {
         return Ok(());
     }
-    // SAFETY: this function's contract.
+    // SAFETY: by this function's contract.
     unsafe { munmap(begin, bytes) }.map_err(refused)
 }
 
-/// `None` where the kernel is out of memory.
+/// Returns `None` if the kernel is out of memory.
 fn unless_exhausted<T>(answer: rustix::io::Result<T>) -> Result<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn fill(page: DevicePtr, value: u8) {
-        // SAFETY: the page is committed, and no other test knows of it.
+        // SAFETY: the page is committed, and no other test uses it.
         unsafe { host_pointer(page).write_bytes(value, PAGE as usize) };
     }
 

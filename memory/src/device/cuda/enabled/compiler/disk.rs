@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
-/// The cache directory; none where the user has or wants none.
+/// The cache directory; `None` if the user has none, or disables the cache.
 #[derive(Debug)]
 pub(super) struct DiskCache(Option<PathBuf>);
 
@@ -25,15 +25,15 @@ const DIGEST_BYTES: usize = 32;
 const FORMAT: &str = "cachescope kernel 1";
 
 impl CacheKey {
-    /// The key of `text`, compiled by this version with these options. The compiler gets no other
-    /// input.
+    /// Returns the key of `text`, compiled by this version with these options. The compiler gets no
+    /// other input.
     pub(super) fn of_kernel(version: &str, options: &[String], text: &str) -> Self {
         let options = options.iter().map(String::as_str);
         let parts = [FORMAT, version].into_iter().chain(options).chain([text]);
         Self::of(&parts.collect::<Vec<_>>())
     }
 
-    /// The key of `parts`.
+    /// Returns the key of `parts`.
     fn of(parts: &[&str]) -> Self {
         let mut digest = Sha256::new();
         for part in parts {
@@ -51,7 +51,7 @@ impl CacheKey {
 }
 
 impl DiskCache {
-    /// `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's cache directory; an empty
+    /// Uses `CACHESCOPE_KERNEL_CACHE`, else `cachescope` in the user's cache directory; an empty
     /// variable disables the cache.
     pub(super) fn of_environment() -> Self {
         let folder = match std::env::var_os("CACHESCOPE_KERNEL_CACHE") {
@@ -62,7 +62,7 @@ impl DiskCache {
         Self(folder)
     }
 
-    /// The image of a key, if it is cached and intact.
+    /// Returns the image of a key, if it is cached and intact.
     pub(super) fn read(&self, entry: &CacheKey) -> Option<Vec<u8>> {
         let bytes = fs::read(self.path(entry)?).ok()?;
         let (digest, image) = bytes.split_at_checked(DIGEST_BYTES)?;
@@ -90,7 +90,7 @@ fn digest_of(image: &[u8]) -> Vec<u8> {
     Sha256::digest(image).to_vec()
 }
 
-/// A temporary name that no concurrent writer uses.
+/// Returns a temporary name that no concurrent writer uses.
 fn beside(path: &Path) -> PathBuf {
     static WRITERS: AtomicU64 = AtomicU64::new(0);
     let number = WRITERS.fetch_add(1, Ordering::Relaxed);

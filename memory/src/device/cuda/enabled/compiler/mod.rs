@@ -22,7 +22,7 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler for this compute capability.
+    /// Creates a compiler for this compute capability.
     pub(super) fn new(capability: (u32, u32)) -> Self {
         Self {
             capability,
@@ -31,7 +31,7 @@ impl Compiler {
         }
     }
 
-    /// The image of `source`: a cubin, or PTX for a device newer than the compiler.
+    /// Returns the image of `source`: a cubin, or PTX for a device newer than the compiler.
     pub(super) fn compile(&self, source: &KernelSource) -> Result<Vec<u8>> {
         let nvrtc = self.nvrtc()?;
         let target = nvrtc.target(self.capability);
@@ -45,8 +45,8 @@ impl Compiler {
         Ok(image)
     }
 
-    /// Why a driver for CUDA `driver` (as it counts, 12040 for 12.4) may not load what was
-    /// compiled: it takes the code of compilers of its own major version, and no later one's.
+    /// Explains why a driver for CUDA `driver` (12040 for 12.4) may not load a compiled image. A
+    /// driver loads code of compilers of its own major version or earlier ones, not of later ones.
     pub(super) fn mismatch(&self, driver: i32) -> Option<String> {
         let nvrtc = self.nvrtc.get()?;
         nvrtc.is_beyond(driver).then(|| {
@@ -68,7 +68,7 @@ impl Compiler {
     }
 }
 
-/// Whether `CACHESCOPE_NVRTC` declares that the compiler is installed; empty and 0 mean no.
+/// Returns whether `CACHESCOPE_NVRTC` declares that the compiler is installed; empty and 0 mean no.
 fn has_compiler() -> bool {
     let told = std::env::var_os("CACHESCOPE_NVRTC");
     told.is_some_and(|value| !value.is_empty() && value != "0")
@@ -104,8 +104,8 @@ pub fn compile_for_all(sources: &[KernelSource]) {
     }
 }
 
-/// The PTX of `source` for the virtual architecture of that number, if the compiler is installed;
-/// needs no GPU. For tests.
+/// Returns the PTX of `source` for the virtual architecture of that number, if the compiler is
+/// installed; needs no GPU. For tests.
 ///
 /// # Panics
 ///

@@ -25,9 +25,9 @@ const SYMBOLS: [&[u8]; 12] = [
     b"nvrtcGetPTX\0",
 ];
 
-/// The library.
+/// The loaded library.
 ///
-/// Invariant: it is loaded, with all of [`SYMBOLS`].
+/// Invariant: the library is loaded, with all of [`SYMBOLS`].
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     version: (i32, i32),
@@ -45,8 +45,8 @@ pub(super) enum CompileTarget {
 }
 
 impl CompileTarget {
-    /// All compiler options. The key of the disk cache contains them, so options must be set only
-    /// here.
+    /// Returns all compiler options. The key of the disk cache contains them, so options must be
+    /// set only here.
     pub(super) fn options(self) -> [String; 4] {
         [
             self.architecture(),
@@ -66,8 +66,8 @@ impl CompileTarget {
     }
 }
 
-/// The target for `capability`: its own code if it is one of `architectures`, else PTX of the
-/// latest earlier one.
+/// Returns the target for `capability`: its own code if it is one of `architectures`, else PTX of
+/// the latest earlier one.
 fn target(architectures: &[i32], (major, minor): (u32, u32)) -> CompileTarget {
     let own = (major * 10 + minor) as i32;
     if architectures.contains(&own) {
@@ -111,7 +111,8 @@ impl Nvrtc {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    /// Whether this is of a later major version than a driver for CUDA `driver`, as it counts.
+    /// Returns whether this compiler is of a later major version than the driver's CUDA, `driver`
+    /// (12040 for 12.4).
     pub(super) fn is_beyond(&self, driver: i32) -> bool {
         self.version.0 > driver / 1000
     }
@@ -120,13 +121,13 @@ impl Nvrtc {
         target(&self.architectures, capability)
     }
 
-    /// Whether it generates code for this architecture.
+    /// Returns whether the compiler generates code for this architecture.
     pub(super) fn makes_code_for(&self, (major, minor): (u32, u32)) -> bool {
         let number = (major * 10 + minor) as i32;
         self.architectures.contains(&number)
     }
 
-    /// The image of `source` for `target` with its `options`.
+    /// Returns the image of `source` for `target` with its `options`.
     pub(super) fn compile(
         &self,
         source: &KernelSource,
@@ -155,7 +156,7 @@ impl Nvrtc {
     }
 }
 
-/// The architectures that the library supports.
+/// Returns the architectures that the library supports.
 fn architectures() -> Result<Vec<i32>> {
     let failed = |error| failed("the architectures", error);
     let mut count: c_int = 0;
@@ -176,7 +177,7 @@ fn architectures() -> Result<Vec<i32>> {
 struct NvrtcProgram(sys::nvrtcProgram);
 
 impl NvrtcProgram {
-    /// The compiler's log.
+    /// Returns the compiler's log.
     fn log(&self) -> String {
         // SAFETY: the program is alive.
         let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();

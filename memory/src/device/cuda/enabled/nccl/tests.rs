@@ -12,8 +12,7 @@ use crate::error::ErrorKind;
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(50);
 
-/// Runs a function on so many ranks at once; returns nothing where there are not so many devices,
-/// or no NCCL.
+/// Runs a function on `count` ranks at once. Returns `None` if there are fewer devices, or no NCCL.
 fn on_ranks<T: Send>(
     count: usize,
     run: impl Fn(&Cuda, Communicator) -> Result<T> + Sync,
@@ -22,8 +21,8 @@ fn on_ranks<T: Send>(
         println!("skipped: there are no {count} CUDA devices, or there is no NCCL");
         return None;
     }
-    // One test at a time: to release memory waits for a device's streams, those that other ranks
-    // wait on among them.
+    // One test at a time: releasing memory waits for a device's streams, including streams that
+    // other ranks wait on.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock();
     let id = Cuda::new_nccl_id().unwrap();
@@ -31,7 +30,7 @@ fn on_ranks<T: Send>(
     let of_rank = &|rank| {
         let cuda = Cuda::open(rank)?;
         let communicator = cuda.join(&id, rank, count, LONG);
-        // One that ends at once would end the others' joining.
+        // A rank that ends at once would abort the joining of the others.
         all_have_joined.wait();
         run(&cuda, communicator?)
     };
@@ -49,7 +48,7 @@ fn on_ranks<T: Send>(
 fn upload(cuda: &Cuda, words: &[i32]) -> Result<DevicePtr> {
     let bytes: &[u8] = bytemuck::cast_slice(words);
     let memory = cuda.reserve(bytes.len() as u64)?.expect("there is room");
-    // SAFETY: the memory is as long, and nobody else uses it.
+    // SAFETY: the memory is as long, and nothing else uses it.
     unsafe { cuda.upload(StreamId(0), memory, bytes) }?;
     Ok(memory)
 }
@@ -75,12 +74,11 @@ fn communicate(
         target,
         count,
     };
-    // SAFETY: the tests' memory is as long as the call says, and used in the order of stream 0
-    // alone.
+    // SAFETY: the tests' memory is as long as the call says, and only stream 0 uses it.
     unsafe { cuda.communicate(communicator, StreamId(0), &call) }
 }
 
-/// Of any thread, as the layers above share them.
+/// The layers above share them among threads.
 const _: () = {
     const fn shared<T: Send + Sync>() {}
     shared::<Communicator>();
@@ -238,7 +236,7 @@ fn a_graph_joins_its_peers_at_each_launch() {
         captured?;
         for _ in 0..2 {
             let alone = cuda.lock_launches_exclusive(StreamId(0))?;
-            // SAFETY: the memory lives, and nobody else uses it.
+            // SAFETY: the memory lives, and nothing else uses it.
             unsafe { cuda.launch_graph(&graph, StreamId(0), &alone) }?;
         }
         let sums = download(cuda, memory, 1)?;
