@@ -1,4 +1,4 @@
-//! What the rings have, as a profile.
+//! The events of all rings, as a profile.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -21,14 +21,14 @@ pub(super) struct Collected {
 #[derive(Default)]
 struct CallSites {
     known: Vec<&'static Location<'static>>,
-    /// By address, since one line has few.
+    /// By address: one line has few addresses.
     numbers: HashMap<*const Location<'static>, u32>,
 }
 
 impl CallSites {
     fn number(&mut self, call_site: &'static Location<'static>) -> u32 {
         *self.numbers.entry(call_site).or_insert_with(|| {
-            // The compiler may make one location several times.
+            // The compiler may create one location several times.
             let same = self.known.iter().position(|known| *known == call_site);
             let number = same.unwrap_or_else(|| {
                 self.known.push(call_site);
@@ -56,7 +56,7 @@ struct StackTable {
 }
 
 impl StackTable {
-    /// The number of an event's stack, which is named if it is new.
+    /// Returns the number of an event's stack. Resolves the stack if it is new.
     fn number(&mut self, stacks: &Stacks, event: &EventRecord) -> Option<u32> {
         let innermost = event.call_site.filter(|_| event.stack != NO_STACK)?;
         let number = *self.numbers.entry(event.stack).or_insert_with(|| {
@@ -68,12 +68,12 @@ impl StackTable {
 }
 
 impl Recorder {
-    /// What happened since `mark`, on a device that had reserved `segments` at that time.
+    /// Returns the events since `mark`, of a device that had reserved `segments` at that time.
     pub(crate) fn profile(&self, mark: &Mark, device: String, segments: Vec<Segment>) -> Profile {
         let Collected { events, lost } = self.collect(mark);
         let mut call_sites = CallSites::default();
         let mut stacks = StackTable::default();
-        // The line and the stack of the allocation at each address that is live, for its free.
+        // By address: the line and the stack of each live allocation, for its free.
         let mut live: HashMap<u64, [Option<u32>; 2]> = HashMap::new();
         let events = events.into_iter().map(|recorded| {
             let Recorded { event, .. } = recorded;
@@ -117,10 +117,10 @@ impl Recorder {
         }
     }
 
-    /// The events since `mark`.
+    /// Returns the events since `mark`.
     pub(super) fn collect(&self, mark: &Mark) -> Collected {
-        // What happens while the rings are read, one after another, is left out: else a free might
-        // be there without its allocation, which another ring has.
+        // Events after this time are left out, because the rings are read one after another:
+        // otherwise a free might be included without its allocation, which is in another ring.
         let until_ns = self.time_ns();
         let rings = self.rings.lock().clone();
         let mut events = Vec::new();
@@ -130,7 +130,7 @@ impl Recorder {
             lost += ring.read(from, &mut events);
         }
         events.retain(|event| event.time_ns <= until_ns && event.is_since(mark.time_ns));
-        // Stable: each thread's own order stays.
+        // The sort is stable, so each thread's order stays.
         events.sort_by_key(|event| event.time_ns);
         Collected { events, lost }
     }

@@ -10,18 +10,18 @@ use crate::device::StreamId;
 /// A scope by its number in the recorder.
 pub(crate) type ScopeNumber = u64;
 
-/// No scope.
+/// The number that stands for no scope.
 pub(crate) const NO_SCOPE: ScopeNumber = 0;
 
-/// How many words an event takes, beside its line.
+/// The number of words of an event, without its line.
 pub(super) const WORDS: usize = 5;
 
-/// Something that happened just now on this thread.
+/// An event of this thread, now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventRecord {
     pub(crate) kind: EventKind,
     pub(crate) stream: StreamId,
-    /// Of an allocation, where a recording asks for it: the recorder captures it.
+    /// The stack of an allocation, if a recording needs it. The recorder captures it.
     pub(crate) stack: StackNumber,
     pub(crate) scope: ScopeNumber,
     pub(crate) call_site: Option<&'static Location<'static>>,
@@ -31,7 +31,7 @@ pub(crate) struct EventRecord {
 }
 
 impl EventRecord {
-    /// About no block and no scope.
+    /// Returns an event without a block and a scope.
     pub(crate) fn of(kind: EventKind, bytes: u64) -> Self {
         Self {
             kind,
@@ -45,8 +45,8 @@ impl EventRecord {
         }
     }
 
-    /// The kind in the lowest 8 bits of the first word, the scope in the next 24, the stream in the
-    /// 16 above, and the stack in the highest.
+    /// Returns the words of the event. The first word has the kind in its lowest 8 bits, the scope
+    /// in the next 24, the stream in the next 16, and the stack in the highest.
     pub(super) fn to_words(self, time_ns: u64) -> [u64; WORDS] {
         let scope = self.scope & 0xff_ffff;
         let [stream, stack] = [self.stream.0, self.stack].map(u64::from);
@@ -55,7 +55,7 @@ impl EventRecord {
     }
 }
 
-/// An event as it is read.
+/// An event read from a ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recorded {
     pub(super) thread: u64,
@@ -64,13 +64,13 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    /// Whether it belongs to a recording that began then: an operation that was submitted before
-    /// does not.
+    /// Returns whether the event belongs to a recording that began at `began_ns`. An operation that
+    /// was submitted before does not.
     pub(super) fn is_since(&self, began_ns: u64) -> bool {
         self.event.kind != EventKind::Kernel || self.event.address >= began_ns
     }
 
-    /// What [`EventRecord::to_words`] wrote.
+    /// Returns the event that [`EventRecord::to_words`] wrote.
     pub(super) fn from_words(
         thread: u64,
         words: [u64; WORDS],

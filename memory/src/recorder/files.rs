@@ -1,5 +1,5 @@
-//! Reports as files, and `CACHESCOPE_PROFILE`: every device recorded from its beginning, its report
-//! written as the program ends, and as a request fails for want of memory.
+//! Report files, and `CACHESCOPE_PROFILE`. With it, every device is recorded from its beginning.
+//! Its report is written at exit, and when a request first fails for lack of memory.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -14,7 +14,7 @@ use crate::sync::at_exit::at_exit;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, Weak};
 
-/// Writes the report that the ending of the file's name says.
+/// Writes the report in the format of the path's extension.
 #[track_caller]
 pub(crate) fn write_report(profile: &Profile, path: &Path) -> Result<()> {
     let format = format_of(path)?;
@@ -30,7 +30,7 @@ pub(crate) fn write_report(profile: &Profile, path: &Path) -> Result<()> {
     written.at_caller()
 }
 
-/// The format that the ending of the file's name says.
+/// Returns the format of the path's extension.
 #[track_caller]
 pub(crate) fn format_of(path: &Path) -> Result<Format> {
     let format = Format::of(path).ok_or_else(|| {
@@ -41,28 +41,28 @@ pub(crate) fn format_of(path: &Path) -> Result<Format> {
     format.at_caller()
 }
 
-/// A device that is recorded as long as the program runs.
+/// A device that is recorded until the process ends.
 struct Profiled {
-    /// Outlives the device.
+    /// Shared, because it must outlive the device.
     recorder: Arc<Recorder>,
     backend: Weak<dyn Backend>,
     mark: Mark,
     device: String,
     path: PathBuf,
-    /// Whether a request failed, and the report of that was written.
+    /// Set if a request failed, and the report of the failure was written.
     is_exhausted: bool,
 }
 
-/// None is ever removed.
+/// Entries are never removed.
 static PROFILED: Mutex<Vec<Profiled>> = Mutex::new(Vec::new());
 
-/// Records a device from here on, and writes its report to `path` as the process ends; that of a
-/// second device to a file whose name has the device's as well. Allocations have backtraces where
-/// the build can have them.
+/// Records a device from here on, and writes its report to `path` at exit. The report of a second
+/// device has a file name with the device's name added. Allocations have backtraces if the build
+/// supports them.
 ///
 /// # Errors
 ///
-/// An ending that is not known.
+/// If the extension is not known.
 #[track_caller]
 pub(crate) fn profile_process(
     recorder: &Arc<Recorder>,
@@ -72,7 +72,7 @@ pub(crate) fn profile_process(
 ) -> Result<()> {
     format_of(path)?;
     let device = backend.id().to_string();
-    // Where the device cannot tell times, what it does is recorded without.
+    // If the device cannot measure times, its operations are recorded without.
     let _ = backend.begin_timing();
     let mut profiled = PROFILED.lock();
     if profiled.is_empty() {
@@ -93,8 +93,8 @@ pub(crate) fn profile_process(
     Ok(())
 }
 
-/// Once a request to the device of that recorder failed: writes what led to it, the first time.
-/// Called without a lock.
+/// Writes the report of the events before a request to the recorder's device failed, the first time
+/// that it fails. Called without a lock.
 #[cold]
 pub(crate) fn write_exhausted(recorder: &Recorder) {
     let mut all = PROFILED.lock();
@@ -125,17 +125,17 @@ impl Profiled {
     }
 }
 
-/// `run.html` as `run-SUFFIX.html`.
+/// Returns `run-SUFFIX.html` for `run.html`.
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let [stem, ending] =
         [path.file_stem(), path.extension()].map(|part| part.unwrap_or_default().to_string_lossy());
     path.with_file_name(format!("{stem}-{suffix}.{ending}"))
 }
 
-/// There is nobody to return an error to.
+/// Prints an error to standard error: no caller can receive it.
 fn tell(written: Result<()>) {
     if let Err(error) = written {
-        // `eprintln!` panics where standard error is closed.
+        // `eprintln!` panics if standard error is closed.
         let _ = writeln!(io::stderr(), "cachescope: {error}");
     }
 }

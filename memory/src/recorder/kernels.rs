@@ -1,4 +1,4 @@
-//! Operations of an asynchronous device: their times are known once it has done them.
+//! Operations of an asynchronous device. Their times are known after they complete.
 
 use std::collections::VecDeque;
 
@@ -9,24 +9,25 @@ use super::{EventKind, Recorder};
 use crate::device::{Backend, StreamId, TimeMark, TimeSpan};
 use crate::sync::plain::{Mutex, Ordering};
 
-/// So many operations may be under way; what is submitted beyond is not timed, and counts as lost.
+/// The maximum number of operations in flight. An operation beyond it is not timed, and counts as
+/// lost.
 const MOST_UNDER_WAY: usize = 4096;
 
-/// Operations that were submitted, in that order.
+/// The submitted operations, in order of submission.
 #[derive(Debug, Default)]
 pub(super) struct Kernels(Mutex<VecDeque<Submitted>>);
 
 #[derive(Debug)]
 struct Submitted {
     operation: EventRecord,
-    /// When it began to be, since the recorder began.
+    /// The time when its submission began, since the recorder began.
     time_ns: u64,
     marks: [TimeMark; 2],
 }
 
 impl Recorder {
-    /// Takes an operation that began at that time of the recorder's, and of which the device's time
-    /// lies between two marks.
+    /// Adds an operation whose submission began at `time_ns`. The device's time for it lies between
+    /// two marks.
     pub(crate) fn submitted(
         &self,
         backend: &dyn Backend,
@@ -48,20 +49,20 @@ impl Recorder {
         });
     }
 
-    /// Records the times of operations that are done by now. Does not wait; does nothing inside of
-    /// a capture, where the device may not be asked.
+    /// Records the times of operations that have completed. Does not wait. Does nothing inside a
+    /// capture, in which the device may not be queried.
     pub(crate) fn finish_kernels(&self, backend: &dyn Backend) {
         if backend.is_capturing() {
             return;
         }
-        // What comes behind on its stream is not done either.
+        // Later operations of a busy stream have not completed either.
         let mut busy: SmallVec<[StreamId; 8]> = SmallVec::new();
         self.kernels.0.lock().retain(|own| {
             let stream = own.operation.stream;
             if busy.contains(&stream) {
                 return true;
             }
-            // A device that fails tells it elsewhere.
+            // A failure of the device is returned by other calls.
             let times = backend.take_times(own.marks);
             if let Ok(Some(span)) = times {
                 self.write_kernel(own, span);
@@ -72,15 +73,15 @@ impl Recorder {
         });
     }
 
-    /// The clocks of device and host drift apart: an operation neither began before it was
-    /// submitted, nor ends later.
+    /// Writes the event of an operation. The clocks of device and host drift apart, so its time is
+    /// clamped: an operation neither begins before it was submitted, nor ends after now.
     fn write_kernel(&self, submitted: &Submitted, span: TimeSpan) {
         let duration_ns = span.duration.as_nanos() as u64;
         let began_ns = span.began.saturating_duration_since(self.began).as_nanos() as u64;
         let latest_ns = self.time_ns().saturating_sub(duration_ns);
         let event = EventRecord {
             kind: EventKind::Kernel,
-            // Which recordings it is of.
+            // The time of submission, by which recordings select the event.
             address: submitted.time_ns,
             bytes: duration_ns,
             ..submitted.operation

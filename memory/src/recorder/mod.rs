@@ -1,13 +1,13 @@
 //! The recorder of a device: a ring of events for each running thread, written without a lock
 //! during a recording.
 //!
-//! The layers above say what happens; a recording reads it as a [`Profile`], the input of every
+//! The layers above record events. A recording reads them as a [`Profile`], the input of every
 //! report.
 //!
-//! Architecture invariant: while nothing is recorded, this is one flag that slow paths look at. An
-//! event takes no lock and no memory. There are three exceptions: the first event of a thread gets
-//! its ring, the first of a scope names it, and a thread whose locals are being destroyed borrows a
-//! ring for each event, under the lock of the rings.
+//! Architecture invariant: while no recording is active, this is one flag that slow paths read. An
+//! event takes no lock and allocates no memory. There are three exceptions: the first event of a
+//! thread allocates its ring; the first event of a scope stores its name; a thread whose locals are
+//! being destroyed borrows a ring for each event, under the lock of the rings.
 
 mod backtraces;
 mod collect;
@@ -38,20 +38,20 @@ use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 /// Invariant: rings are added, and never removed before the recorder ends.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Another whenever rings get longer, and no other recorder's, ever: by it a thread knows its
-    /// ring again.
+    /// Identifies the rings of this recorder in a thread's cache. It changes whenever rings get
+    /// longer, and no other recorder ever has it.
     key: AtomicU64,
     began: Instant,
     began_at: SystemTime,
-    /// Recordings under way.
+    /// The number of active recordings.
     recordings: AtomicU64,
-    /// The length of a ring that is made from now on.
+    /// The length of rings that are created from now on.
     ring_events: AtomicU64,
-    /// Recordings under way that ask for backtraces.
+    /// The number of active recordings with backtraces.
     tracing: AtomicU64,
     stacks: Stacks,
     kernels: Kernels,
-    /// Events that there was no ring for.
+    /// The number of events without a ring.
     lost: AtomicU64,
     rings: Mutex<Vec<Arc<Ring>>>,
     scopes: Mutex<Scopes>,
@@ -64,18 +64,18 @@ struct Scopes {
     numbers: HashMap<Box<str>, ScopeNumber>,
 }
 
-/// Where a recording begins.
+/// The start of a recording.
 #[derive(Debug)]
 pub(crate) struct Mark {
     time_ns: u64,
-    /// Events that there was no ring for.
+    /// The number of events without a ring until then.
     lost: u64,
-    /// How many events each ring had, by its place.
+    /// The number of events that each ring had, by its index.
     written: Vec<u64>,
     backtraces: bool,
 }
 
-/// A key that no recorder has or had; not 0.
+/// Returns a key that no recorder has or had; not 0.
 fn next_key() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -98,22 +98,22 @@ impl Recorder {
         }
     }
 
-    /// Whether anybody records.
+    /// Returns whether any recording is active.
     #[inline]
     #[doc(hidden)]
     pub fn is_active(&self) -> bool {
         self.recordings.load(Ordering::Relaxed) > 0
     }
 
-    /// Begins a recording, for which each thread without a ring of `ring_bytes` gets one, as long
-    /// as a power of two of events allows. With `backtraces`, allocations have one.
+    /// Begins a recording. Each thread gets a ring of `ring_bytes`, rounded down to a power of two
+    /// of events, unless it has a ring of that length. With `backtraces`, allocations have one.
     pub(crate) fn begin(&self, ring_bytes: u64, backtraces: bool) -> Mark {
         let events = Ring::events_in(ring_bytes);
         let rings = self.rings.lock();
         if events > self.ring_events.load(Ordering::Relaxed) {
             self.ring_events.store(events, Ordering::Relaxed);
-            // Threads look for a ring again, and get a longer one; what the other has is read all
-            // the same.
+            // Threads then look for a ring again, and get a longer one. The events in their old
+            // rings are still read.
             self.key.store(next_key(), Ordering::Relaxed);
         }
         let mark = Mark {
@@ -134,8 +134,8 @@ impl Recorder {
         self.recordings.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Records an event, if anybody records. Callable in a drop: it neither fails nor waits for a
-    /// device.
+    /// Records an event, if any recording is active. It may be called in a drop: it neither fails
+    /// nor waits for a device.
     #[inline]
     pub(crate) fn record(&self, event: impl FnOnce() -> EventRecord) {
         if self.is_active() {
@@ -153,24 +153,25 @@ impl Recorder {
         self.write(time_ns, &event);
     }
 
-    /// Writes an event with a time, which may be long past.
+    /// Writes an event with a time that may be long past.
     fn write(&self, time_ns: u64, event: &EventRecord) {
         let key = self.key.load(Ordering::Relaxed);
         let own = rings::known(key).unwrap_or_else(|| self.find_ring());
-        // SAFETY: null, or a ring of the recorder that has or had this key, which is no other's. It
-        // keeps its rings, and this thread has not ended, so that the ring is its own.
+        // SAFETY: null, or a ring of the recorder that has or had this key, which no other recorder
+        // has. The recorder never removes its rings, and this thread has not ended, so the ring is
+        // its own.
         match unsafe { own.as_ref() } {
             Some(ring) => ring.write(time_ns, event),
             None => self.write_late(time_ns, event),
         }
     }
 
-    /// Returns the ring of this thread, which it gets if it has none. Returns null if there is no
+    /// Returns the ring of this thread, and assigns one if it has none. Returns null if there is no
     /// memory for a ring, or if the thread's locals are being destroyed.
     #[cold]
     fn find_ring(&self) -> *const Ring {
         let mut all = self.rings.lock();
-        // Under the lock they belong together.
+        // Read under the lock, so that the key and the length belong together.
         let key = self.key.load(Ordering::Relaxed);
         let events = self.ring_events.load(Ordering::Relaxed);
         rings::assign_until_end(&mut all, key, events)
@@ -189,17 +190,17 @@ impl Recorder {
         }
     }
 
-    /// Nanoseconds since the recording began.
+    /// Returns the nanoseconds since the recording began.
     pub(crate) fn elapsed_ns(&self, mark: &Mark) -> u64 {
         self.time_ns() - mark.time_ns
     }
 
-    /// Nanoseconds since the recorder began.
+    /// Returns the nanoseconds since the recorder began.
     pub(crate) fn time_ns(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// The number of the scopes of that name.
+    /// Returns the number of the scopes with this name.
     pub(crate) fn scope_number(&self, name: &str) -> ScopeNumber {
         let mut scopes = self.scopes.lock();
         if let Some(&number) = scopes.numbers.get(name) {

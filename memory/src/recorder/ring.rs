@@ -1,6 +1,6 @@
-//! The last events of a thread, and of the threads that had the ring before it.
+//! The most recent events of a thread, and of the threads that had the ring before it.
 //!
-//! The owner alone writes. Any thread reads.
+//! Only the owner writes. Any thread reads.
 
 use std::ops::RangeInclusive;
 use std::panic::Location;
@@ -13,7 +13,7 @@ use super::event::{EventRecord, Recorded, WORDS};
 use crate::error::asked_at;
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 
-/// The events of the longest ring, of 3 GiB.
+/// The number of events of the longest ring, of 3 GiB.
 const MOST_EVENTS: u64 = 1 << 26;
 
 /// The bytes of an event.
@@ -24,9 +24,8 @@ pub(super) const IDLE: u64 = 0;
 
 /// A bounded sequence of events; the newest overwrites the oldest.
 ///
-/// Invariant: of the events below `written`, those that the length reaches back to are whole, but
-/// for the oldest, which the thread may be overwriting. A call site is null or came from a
-/// reference.
+/// Invariant: the last `events()` events below `written` are complete, except the oldest of them,
+/// which the owner may be overwriting. A call site is null or came from a reference.
 #[derive(Debug)]
 pub(super) struct Ring {
     /// The token of the thread that writes; [`IDLE`] between two threads.
@@ -40,13 +39,13 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// The events that a ring of so many bytes has: a power of two.
+    /// Returns the length, in events, of a ring of `bytes`: a power of two.
     pub(super) fn events_in(bytes: u64) -> u64 {
         1 << (bytes / EVENT_BYTES).clamp(2, MOST_EVENTS).ilog2()
     }
 
-    /// Returns an idle ring, or `None` if there is no memory. The pages are zero already, and not
-    /// touched before an event is written there.
+    /// Returns an idle ring, or `None` if there is no memory. The allocator returns zeroed pages,
+    /// which are not touched before an event is written to them.
     pub(super) fn new(events: u64) -> Option<Self> {
         let events = usize::try_from(events).ok()?;
         Some(Self {
@@ -58,7 +57,7 @@ impl Ring {
         })
     }
 
-    /// Returns the longest ring of a length in `events` that there is memory for.
+    /// Returns the longest ring, of a length in `events`, for which there is memory.
     pub(super) fn longest(events: RangeInclusive<u64>) -> Option<Self> {
         let (least, most) = events.into_inner();
         let lengths = std::iter::successors(Some(most), |length| Some(length / 2));
@@ -66,12 +65,12 @@ impl Ring {
         lengths.find_map(Self::new)
     }
 
-    /// The thread that writes, or [`IDLE`].
+    /// Returns the token of the thread that writes, or [`IDLE`].
     pub(super) fn owner(&self) -> u64 {
         self.owner.load(Ordering::Acquire)
     }
 
-    /// Gives an idle ring to a thread. One thread at a time calls it.
+    /// Assigns an idle ring to a thread. Only one thread at a time may call it.
     pub(super) fn adopt(&self, thread: u64) {
         let written = self.written();
         let overwritten = written.saturating_sub(self.events());
@@ -87,7 +86,7 @@ impl Ring {
         self.owner.store(IDLE, Ordering::Release);
     }
 
-    /// The number of events that it has room for.
+    /// Returns the number of events that the ring has space for.
     pub(super) fn events(&self) -> u64 {
         self.words.len() as u64
     }
@@ -96,12 +95,12 @@ impl Ring {
         number as usize & (self.words.len() - 1)
     }
 
-    /// Appends an event. The owner alone calls it.
+    /// Appends an event. Only the owner calls it.
     pub(super) fn write(&self, time_ns: u64, event: &EventRecord) {
         let number = self.written.load(Ordering::Relaxed);
         let slot = self.slot(number);
-        // A reader that sees a word of this event sees that `written` has come so far, and drops
-        // the event before it.
+        // A reader that sees a word of this event also sees that `written` has reached its number,
+        // and drops the event that it overwrites.
         fence(Ordering::Release);
         for (word, value) in self.words[slot].iter().zip(event.to_words(time_ns)) {
             word.store(value, Ordering::Relaxed);
@@ -112,12 +111,12 @@ impl Ring {
         self.written.store(number + 1, Ordering::Release);
     }
 
-    /// How many events were written so far.
+    /// Returns the number of events ever written.
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Appends the events from that number on to `events`; answers how many of them were
+    /// Appends the events from number `from` on to `events`. Returns how many of them were
     /// overwritten.
     pub(super) fn read(&self, from: u64, events: &mut Vec<Recorded>) -> u64 {
         let length = self.events();
@@ -131,8 +130,8 @@ impl Ring {
         };
         events.extend((begin..end).map(|number| self.event(number, owner(number))));
         fence(Ordering::Acquire);
-        // The event that is being written now may have overwritten one, as those did that were
-        // written meanwhile.
+        // Events written during the read have overwritten older ones. So may have the event that is
+        // being written now.
         let now = self.written.load(Ordering::Relaxed);
         let whole = (now + 1).saturating_sub(length).clamp(begin, end);
         events.drain(first..first + (whole - begin) as usize);
@@ -143,7 +142,7 @@ impl Ring {
         let slot = self.slot(number);
         let words = std::array::from_fn(|word| self.words[slot][word].load(Ordering::Relaxed));
         let call_site = self.call_sites[slot].load(Ordering::Relaxed);
-        // SAFETY: the invariant; a `Location<'static>` is never freed.
+        // SAFETY: by the invariant; a `Location<'static>` is never freed.
         let call_site = unsafe { call_site.as_ref() };
         Recorded::from_words(thread, words, call_site)
     }

@@ -1,7 +1,7 @@
-//! The rings of a recorder, and which thread writes to which.
+//! The rings of a recorder, and their assignment to threads.
 //!
 //! A thread has a ring from its first event until it ends. Then the next thread without a ring gets
-//! it, so that there are as many rings as threads that recorded at one time.
+//! it. So there are as many rings as threads that recorded at one time.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -13,8 +13,8 @@ use crate::sync::{Arc, Weak, thread_local, thread_token};
 const KNOWN_RINGS: usize = 4;
 
 thread_local! {
-    /// The keys of recorders that this thread wrote to last, and its rings there. Without a
-    /// destructor, so that a drop can read it in a thread's last moments.
+    /// The keys of the recorders that this thread wrote to last, and its rings there. It has no
+    /// destructor, so that a drop can read it while the thread's locals are being destroyed.
     static KNOWN: [Cell<(u64, *const Ring)>; KNOWN_RINGS] =
         const { [const { Cell::new((0, ptr::null())) }; KNOWN_RINGS] };
 }
@@ -29,26 +29,26 @@ struct OwnedRings(Vec<Weak<Ring>>);
 
 impl Drop for OwnedRings {
     fn drop(&mut self) {
-        // First: what this thread still records no longer goes to rings that others adopt.
+        // First, so that later events of this thread do not go to rings that other threads adopt.
         KNOWN.with(|known| known.iter().for_each(|ring| ring.set((0, ptr::null()))));
         let owned = self.0.iter().filter_map(Weak::upgrade);
         owned.for_each(|ring| ring.release());
     }
 }
 
-/// The place in [`KNOWN`] of a recorder's key.
+/// Returns the index in [`KNOWN`] of a recorder's key.
 fn place(key: u64) -> usize {
     key as usize % KNOWN_RINGS
 }
 
-/// Returns this thread's ring of the recorder with that key, if the thread knows it.
+/// Returns this thread's ring of the recorder with this key, if the thread knows it.
 #[inline]
 pub(super) fn known(key: u64) -> Option<*const Ring> {
     let (known, ring) = KNOWN.with(|known| known[place(key)].get());
     (known == key).then_some(ring)
 }
 
-/// Gives this thread a ring of the recorder with that key until the thread ends. Returns null if
+/// Assigns this thread a ring of the recorder with this key until the thread ends. Returns null if
 /// there is no memory for a ring, or if the thread's locals are being destroyed.
 pub(super) fn assign_until_end(all: &mut Vec<Arc<Ring>>, key: u64, events: u64) -> *const Ring {
     let assigned = OWNED.try_with(|owned| {

@@ -1,4 +1,4 @@
-//! Rings: what is written is read, and never half of it.
+//! Tests of rings: a written event is read completely or not at all.
 
 use std::cell::RefCell;
 use std::panic::Location;
@@ -10,7 +10,7 @@ use super::ring::Ring;
 use super::{EventKind, NO_SCOPE, Recorder};
 use crate::device::StreamId;
 
-/// An event all of whose fields follow from its number.
+/// Returns an event whose fields all follow from its number.
 fn event(number: u64, call_site: &'static Location<'static>) -> EventRecord {
     EventRecord {
         kind: EventKind::ALL[number as usize % EventKind::ALL.len()],
@@ -128,7 +128,7 @@ fn a_ring_knows_the_threads_that_had_it() {
     );
 }
 
-/// An event as the last of a thread's locals is destroyed, after those that the recorder has.
+/// Records an event when the last of a thread's locals is destroyed, after the recorder's own.
 struct LastEvent(RefCell<Option<Arc<Recorder>>>);
 
 impl Drop for LastEvent {
@@ -152,7 +152,7 @@ fn threads_that_end_leave_their_rings_to_others() {
     for _ in 0..THREADS {
         let recorder = Arc::clone(&recorder);
         let thread = std::thread::spawn(move || {
-            // Destroyed after what the first event registers.
+            // Destroyed after the locals that the first event registers.
             LAST.with(|last| last.0.replace(Some(Arc::clone(&recorder))));
             recorder.record(|| EventRecord::of(EventKind::Trim, 1));
         });

@@ -1,4 +1,4 @@
-//! Without the feature `backtraces`: no stack is ever captured.
+//! Backtraces in builds without the feature `backtraces`: no stack is ever captured.
 
 use std::panic::Location;
 
@@ -6,10 +6,10 @@ use cachescope_reports::Frame;
 
 use super::{NO_STACK, StackNumber};
 
-/// Whether stacks can be captured.
+/// Set if stacks can be captured.
 pub(crate) const IS_SUPPORTED: bool = false;
 
-/// No stacks.
+/// An empty set of stacks.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks(());
 

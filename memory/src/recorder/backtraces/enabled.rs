@@ -1,4 +1,4 @@
-//! Stacks as return addresses, each kept once, and named when a report is made.
+//! Stacks as return addresses. Each is stored once, and resolved when a report is written.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -11,19 +11,19 @@ use super::{NO_STACK, StackNumber};
 use crate::error::sources_of_arrays;
 use crate::sync::plain::Mutex;
 
-/// Whether stacks can be captured.
+/// Set if stacks can be captured.
 pub(crate) const IS_SUPPORTED: bool = true;
 
-/// The innermost frames of a stack that are kept.
+/// The maximum number of innermost frames stored of a stack.
 const MOST_FRAMES: usize = 128;
 
-/// Where the frames of the program begin, seen from the outermost.
+/// The function of the runtime that calls the program. Frames further out are not the program's.
 const RUNTIME: &str = "__rust_begin_short_backtrace";
 
 /// Return addresses, from the innermost frame out.
 type Addresses = SmallVec<[usize; MOST_FRAMES]>;
 
-/// The stacks of a recorder, each once. The first of a stack takes memory.
+/// The stacks of a recorder, each once. Only the first occurrence of a stack allocates memory.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks(Mutex<Known>);
 
@@ -49,7 +49,7 @@ impl Known {
 }
 
 impl Stacks {
-    /// The number of the present stack; none where there are too many.
+    /// Returns the number of the current stack; [`NO_STACK`] if there are too many stacks.
     #[inline(never)]
     pub(crate) fn capture(&self) -> StackNumber {
         let mut addresses = Addresses::new();
@@ -60,7 +60,7 @@ impl Stacks {
         self.0.lock().number(&addresses)
     }
 
-    /// The frames of the program in a stack, from the line `innermost` out.
+    /// Returns the frames of the program in a stack, from the line `innermost` out.
     pub(crate) fn resolve(&self, stack: StackNumber, innermost: &Location<'_>) -> Vec<Frame> {
         let addresses = self.0.lock().stacks.get(usize::from(stack) - 1).cloned();
         let addresses = addresses.iter().flat_map(|addresses| addresses.iter());
@@ -77,14 +77,15 @@ impl Stacks {
     }
 }
 
-/// Where the frame of a line is. A call from the tail of a function leaves none, and without debug
+/// Returns the index of the frame of a line. A tail call leaves no frame, and without debug
 /// information no frame has a line.
 fn position(frames: &[Frame], line: &Location<'_>) -> Option<usize> {
     let is_of_line = |own: &Frame| own.line == line.line() && own.file.ends_with(line.file());
     frames.iter().position(is_of_line)
 }
 
-/// How many of the first frames are of this crate, and of what is between these.
+/// Returns the number of leading frames to skip: up to the end of the first run of this crate's
+/// frames, with the library frames between them.
 fn own_frames(frames: &[Frame]) -> usize {
     const OWN: [&str; 6] = [
         "cachescope::",
@@ -115,7 +116,7 @@ fn own_frames(frames: &[Frame]) -> usize {
     first + run.count()
 }
 
-/// A frame for a line whose function is not known.
+/// Returns a frame for a line whose function is not known.
 fn without_frame(line: &Location<'_>) -> Frame {
     Frame {
         function: "<unknown>".to_owned(),
@@ -124,7 +125,7 @@ fn without_frame(line: &Location<'_>) -> Frame {
     }
 }
 
-/// The functions that an address is in: several where calls were inlined.
+/// Returns the functions that contain an address: several if calls were inlined.
 fn frames_at(address: usize) -> Vec<Frame> {
     let mut frames = Vec::new();
     backtrace::resolve(address as *mut _, |symbol| {

@@ -1,4 +1,4 @@
-//! Who called whom, for each allocation of a recording that asks for it.
+//! The call stacks of allocations, for a recording with backtraces.
 //!
 //! Architecture invariant: this module compiles with and without the feature `backtraces`, with the
 //! same signatures. So the layers above need no `cfg`.
@@ -13,8 +13,8 @@ pub(crate) use disabled::{IS_SUPPORTED, Stacks};
 #[cfg(feature = "backtraces")]
 pub(crate) use enabled::{IS_SUPPORTED, Stacks};
 
-/// A stack by its number in the recorder, from 1.
+/// The number of a stack in the recorder, from 1.
 pub(crate) type StackNumber = u16;
 
-/// No stack.
+/// The number that stands for no stack.
 pub(crate) const NO_STACK: StackNumber = 0;
