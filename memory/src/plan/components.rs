@@ -7,7 +7,7 @@
 use super::Buffer;
 use super::sections::Problem;
 
-/// How often each buffer is visited on average. It bounds the work on lifetimes that are nested a
+/// The average number of visits to each buffer. It bounds the work on lifetimes that are nested a
 /// thousand deep.
 const VISITS: usize = 32;
 
@@ -18,7 +18,7 @@ pub(crate) struct Component {
     pub(crate) base: u64,
 }
 
-/// The components of `buffers`, and the offsets of the buffers that are in no component.
+/// Returns the components of `buffers`, and the offsets of the buffers that are in no component.
 pub(crate) fn decompose(buffers: &[Buffer]) -> (Vec<Component>, Vec<u64>) {
     let mut offsets = vec![0; buffers.len()];
     let mut components = Vec::new();
@@ -55,9 +55,9 @@ pub(crate) fn decompose(buffers: &[Buffer]) -> (Vec<Component>, Vec<u64>) {
     (components, offsets)
 }
 
-/// Splits a problem where no item is alive across two neighbouring sections.
+/// Splits a problem between neighbouring sections across which no item is live.
 fn connected_components(problem: Problem, buffers: &[Buffer]) -> Vec<Problem> {
-    // The number of items that are alive in both a section and the next one.
+    // The number of items that are live in both a section and the next one.
     let mut crossing = vec![0i32; problem.load.len() + 1];
     for item in &problem.items {
         crossing[item.first as usize] += 1;

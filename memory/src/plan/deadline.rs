@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A deadline; `None` is beyond the clock's range.
+/// A deadline; `None` if it is beyond the clock's range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     end: Option<Instant>,
@@ -19,12 +19,12 @@ impl Deadline {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Whether `time` fits before the deadline.
+    /// Returns whether `time` fits before the deadline.
     pub(crate) fn allows(&self, time: Duration) -> bool {
         self.end.is_none_or(|end| Instant::now() + time < end)
     }
 
-    /// The deadline of one of `shares` equal parts of the remaining time.
+    /// Returns the deadline of one of `shares` equal shares of the remaining time.
     pub(crate) fn share(&self, shares: usize) -> Self {
         let now = Instant::now();
         let part = |end: Instant| now + end.saturating_duration_since(now) / shares.max(1) as u32;

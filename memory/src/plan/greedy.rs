@@ -4,7 +4,7 @@ use super::occupancy::Occupancy;
 use super::sections::Problem;
 
 /// Places the items in order, each at the lowest offset that is free over its whole lifetime.
-/// `None` as soon as one ends above `bound`.
+/// Returns `None` as soon as one ends above `bound`.
 pub(crate) fn first_fit(problem: &Problem, order: &[u32], bound: u64) -> Option<Vec<u64>> {
     let mut occupancy = Occupancy::new(problem.load.len());
     let mut offsets = vec![0; problem.items.len()];
@@ -20,8 +20,8 @@ pub(crate) fn first_fit(problem: &Problem, order: &[u32], bound: u64) -> Option<
     Some(offsets)
 }
 
-/// First fit without a bound, around the items of the first buffers, which keep their `fixed`
-/// offsets.
+/// Places the items in order, without a bound, around the items of the first buffers, which keep
+/// their `fixed` offsets.
 pub(crate) fn first_fit_around(problem: &Problem, order: &[u32], fixed: &[u64]) -> Vec<u64> {
     let mut occupancy = Occupancy::new(problem.load.len());
     let fixed = |index: u32| fixed.get(problem.indices[index as usize] as usize).copied();

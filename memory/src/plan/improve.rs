@@ -65,7 +65,7 @@ pub(crate) fn minimize(incumbent: &mut Incumbent<'_>, goal: u64, deadline: &Dead
     }
 }
 
-/// One round of searches of up to `nodes` nodes each; returns the new lower bound.
+/// Runs one round of searches of up to `nodes` nodes each. Returns the new lower bound.
 fn minimize_round(
     incumbent: &mut Incumbent<'_>,
     mut lower_bound: u64,

@@ -21,13 +21,13 @@ pub(crate) struct Incumbent<'a> {
     weights: LearnedWeights,
     offsets: Vec<u64>,
     slab: u64,
-    /// The duration of a skyline pass.
+    /// The longest duration of a skyline pass so far.
     longest_pass: Duration,
 }
 
 impl<'a> Incumbent<'a> {
-    /// The best of a few heuristic passes: never larger than first fit by falling size or by
-    /// falling area. Stops at the first plan within `capacity`.
+    /// Returns the best plan of a few heuristic passes: never larger than first fit by falling size
+    /// or by falling area. Stops at the first plan within `capacity`.
     pub(crate) fn new(problem: &'a Problem, capacity: u64, deadline: &Deadline) -> Self {
         let mut incumbent = Self {
             problem,
@@ -49,17 +49,17 @@ impl<'a> Incumbent<'a> {
         incumbent
     }
 
-    /// The offset of each item.
+    /// Returns the offset of each item.
     pub(crate) fn offsets(&self) -> &[u64] {
         &self.offsets
     }
 
-    /// The highest end of an item.
+    /// Returns the highest end of an item.
     pub(crate) fn slab(&self) -> u64 {
         self.slab
     }
 
-    /// Replaces the incumbent by a smaller plan.
+    /// Replaces the incumbent if the plan is smaller.
     pub(crate) fn offer(&mut self, offsets: Vec<u64>) {
         let slab = self.problem.slab(&offsets);
         if slab < self.slab {
@@ -68,8 +68,8 @@ impl<'a> Incumbent<'a> {
         }
     }
 
-    /// Skyline passes, each with the weights learned from the ones before, until one fits
-    /// `capacity`.
+    /// Runs skyline passes until one fits `capacity`. Each uses the weights learned from the passes
+    /// before.
     pub(crate) fn repeat_skyline(&mut self, capacity: u64, passes: u32, deadline: &Deadline) {
         for _ in 0..passes {
             if self.slab <= capacity || !deadline.allows(self.longest_pass) {

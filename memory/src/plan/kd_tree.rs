@@ -1,16 +1,16 @@
-//! Finds the first item in an order whose lifetime lies within a range of sections.
+//! A search for the first item in an order whose lifetime lies within a range of sections.
 
 use super::sections::Item;
 
-/// Items in a leaf.
+/// The number of items in a leaf.
 const LEAF: usize = 8;
 
 /// A k-d tree (Bentley 1975) over the points (first section, end section) of the items.
 ///
 /// Invariants:
-/// - `ranks` holds the items by their rank in the order, leaf after leaf; a removed item is
+/// - `ranks` has the items by their rank in the order, leaf after leaf; a removed item is
 ///   [`REMOVED`];
-/// - a node's bounds and its lowest rank are those of the remaining items below it.
+/// - the bounds and the lowest rank of a node cover exactly the remaining items below it.
 #[derive(Debug)]
 pub(crate) struct KdTree {
     ranks: Vec<u32>,
@@ -26,7 +26,7 @@ pub(crate) struct KdTree {
 struct KdNode {
     first: (u32, u32),
     end: (u32, u32),
-    /// The lowest rank below the node; [`REMOVED`] where none remains.
+    /// The lowest rank below the node; [`REMOVED`] if no item remains.
     rank: u32,
 }
 
@@ -52,7 +52,7 @@ impl KdNode {
 }
 
 impl KdTree {
-    /// A tree of the items in `order`.
+    /// Creates a tree of the items in `order`.
     pub(crate) fn new(items: &[Item], order: &[u32]) -> Self {
         let leaves = order.len().div_ceil(LEAF).next_power_of_two();
         let width = order.len().div_ceil(leaves).max(1);
@@ -106,8 +106,8 @@ impl KdTree {
         })
     }
 
-    /// The lowest rank of an item that lives only within the sections `first..end`; [`REMOVED`]
-    /// where there is none.
+    /// Returns the lowest rank of an item that lives only within the sections `first..end`;
+    /// [`REMOVED`] if there is none.
     pub(crate) fn lowest_rank(&self, first: u32, end: u32) -> u32 {
         let mut best = REMOVED;
         let mut open = [0u32; 64];

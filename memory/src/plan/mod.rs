@@ -27,7 +27,7 @@
 //! # Ok::<(), cachescope::plan::Conflict>(())
 //! ```
 
-// In order of cost. `components` decomposes the input, `sections` reduces time to the maximal
+// In order of cost: `components` decomposes the input, and `sections` reduces time to the maximal
 // cliques. `incumbent` holds the best plan of a component; its heuristics are `skyline` best fit
 // and `greedy` first fit, each a pass over the items. `improve` spends the remaining time on the
 // branch and bound of `exact`.

@@ -77,7 +77,7 @@ impl Occupancy {
         )
     }
 
-    /// The lowest offset at which `item` fits.
+    /// Returns the lowest offset at which `item` fits.
     pub(crate) fn lowest_fit(&mut self, item: &Item) -> u64 {
         self.collect(item);
         let mut lists = std::mem::take(&mut self.lists);
@@ -139,8 +139,8 @@ impl Occupancy {
     }
 }
 
-/// The lowest offset at or above `offset` with `size` free bytes between intervals. Intervals
-/// before `cursor` are already below it.
+/// Returns the lowest offset at or above `offset` with `size` free bytes between intervals.
+/// Intervals before `cursor` are already below it.
 #[inline]
 fn next_fit(intervals: &[(u64, u64)], cursor: &mut u32, mut offset: u64, size: u64) -> u64 {
     let from_cursor = &intervals[*cursor as usize..];
@@ -157,7 +157,7 @@ fn next_fit(intervals: &[(u64, u64)], cursor: &mut u32, mut offset: u64, size: u
     offset
 }
 
-/// Adds an interval, merged with those that it touches or overlaps.
+/// Adds an interval, merged with the intervals that it touches or overlaps.
 fn add(intervals: &mut Intervals, (from, to): (u64, u64)) {
     let first = intervals.partition_point(|interval| interval.1 < from);
     let touched = intervals[first..]

@@ -1,4 +1,4 @@
-//! Orders in which the heuristics and the search try items.
+//! The orders in which the heuristics and the search try items.
 
 use std::cmp::Reverse;
 
@@ -9,9 +9,9 @@ use super::sections::Problem;
 pub(crate) enum SortKey {
     /// The load of the item's heaviest section.
     MaxLoad,
-    /// The length of its lifetime.
+    /// The length of the lifetime.
     Lifetime,
-    /// Its size.
+    /// The size.
     Size,
     /// Size times lifetime.
     Area,
@@ -32,12 +32,13 @@ impl<'a> Orderings<'a> {
         }
     }
 
-    /// The items by falling `key`; ties in input order.
+    /// Returns the items by falling `key`; ties in input order.
     pub(crate) fn by(&self, key: SortKey) -> Vec<u32> {
         self.sorted(|index| self.value(key, index))
     }
 
-    /// The items by the largest weight of their sections, then by `keys`; ties in input order.
+    /// Returns the items by the largest weight of their sections, then by `keys`; ties in input
+    /// order.
     pub(crate) fn by_weight<const N: usize>(
         &self,
         weights: &[u64],
@@ -64,7 +65,7 @@ impl<'a> Orderings<'a> {
     }
 }
 
-/// The maximum of `values` over each item's sections, by a sparse table.
+/// Returns the maximum of `values` over each item's sections, by a sparse table.
 fn max_over_sections(problem: &Problem, values: &[u64]) -> Vec<u64> {
     // levels[k][s] is the maximum of the 2^k sections from s on.
     let mut levels = vec![values.to_vec()];

@@ -16,16 +16,16 @@ use super::{greedy, improve};
 /// the sizes up to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// The first step of its lifetime.
+    /// The first step of the lifetime.
     pub lower: u64,
-    /// The step after its last; not below `lower`.
+    /// The step after the last one; not below `lower`.
     pub upper: u64,
-    /// Its size. The sizes of all buffers sum to less than 2⁶³.
+    /// The size. The sizes of all buffers sum to less than 2⁶³.
     pub size_bytes: u64,
 }
 
 impl Buffer {
-    /// Whether it has both a size and a lifetime.
+    /// Returns whether the buffer has both a size and a lifetime.
     pub(crate) fn occupies(&self) -> bool {
         self.lower < self.upper && self.size_bytes > 0
     }
@@ -34,9 +34,11 @@ impl Buffer {
 /// The target and the time limit of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Stop at the first plan within this many bytes. Without it, minimize the slab.
+    /// The capacity: the search stops at the first plan within it. Without it, the slab is
+    /// minimised.
     pub capacity_bytes: Option<u64>,
-    /// When to stop with the best plan found. The first heuristic passes run in any case.
+    /// The time after which the search returns the best plan found. The first heuristic passes run
+    /// in any case.
     pub time_limit: Duration,
 }
 
@@ -57,15 +59,14 @@ pub struct Packing {
     pub offsets: Vec<u64>,
     /// The size of the slab: the highest end of a buffer.
     pub slab_bytes: u64,
-    /// The largest sum of sizes that are alive at one moment. No slab can be smaller.
+    /// The largest sum of the sizes that are live at one moment. No slab can be smaller.
     pub max_load_bytes: u64,
-    /// The best lower bound on the slab that is known: the load, or more where the search proved
-    /// it.
+    /// The best known lower bound on the slab: the load, or more if the search proved it.
     pub lower_bound_bytes: u64,
 }
 
-/// Packs by heuristics alone, about a microsecond for each buffer and pass: fast enough for use at
-/// run time.
+/// Packs by heuristics alone, in about a microsecond for each buffer and pass: fast enough for use
+/// at run time.
 pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
     pack(
         buffers,
@@ -104,11 +105,11 @@ pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
     offsets
 }
 
-/// Packs buffers so that no two that are alive at the same time overlap.
+/// Packs buffers so that no two that are live at one moment overlap.
 ///
-/// Heuristics come first. Until the time limit, branch and bound follows; it is complete: given the
-/// time, it finds a plan within a capacity or proves that none exists. The slab is never larger
-/// than that of first fit by falling size or by falling size times lifetime.
+/// Heuristics run first. Then branch and bound runs until the time limit. It is complete: given
+/// enough time, it finds a plan within a capacity, or proves that none exists. The slab is never
+/// larger than with first fit by falling size, or by falling size times lifetime.
 ///
 /// # Examples
 ///
@@ -173,8 +174,8 @@ pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
     }
 }
 
-/// First fit over the whole input. It can beat the decomposition, which places an item that lives
-/// through all of a component at the bottom.
+/// Runs first fit over the whole input. It can beat the decomposition, which places an item that
+/// lives through all of a component at the bottom.
 fn place_whole(buffers: &[Buffer], components: &[Component], offsets: &mut [u64]) {
     let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
     let indices: Vec<u32> = occupying.map(|(index, _)| index).collect();
@@ -196,14 +197,15 @@ fn place_whole(buffers: &[Buffer], components: &[Component], offsets: &mut [u64]
     }
 }
 
-/// Writes the offsets of a component into those of the input.
+/// Writes the offsets of a component to the offsets of the input.
 fn enter(component: &Component, incumbent: &Incumbent<'_>, offsets: &mut [u64]) {
     for (&index, offset) in component.problem.indices.iter().zip(incumbent.offsets()) {
         offsets[index as usize] = component.base + offset;
     }
 }
 
-/// The load of the input: that of its heaviest component, with the items removed from it.
+/// Returns the load of the input: the largest load of a component, including the items removed from
+/// it.
 fn max_load(buffers: &[Buffer], components: &[Component], offsets: &[u64]) -> u64 {
     let loads = components
         .iter()

@@ -1,39 +1,39 @@
 //! Time, reduced to the maximal cliques of the interval graph.
 //!
-//! A plan depends only on which buffers are alive together. The maximal sets of buffers alive at
-//! one moment tell that; they are the maximal cliques of an interval graph, in order of time
-//! (Fulkerson and Gross 1965). Each of them is a *section* (MiniMalloc's term). An item lives in a
-//! run of consecutive sections, and two items meet in time exactly where their runs intersect.
+//! A plan depends only on which buffers are live together. This is given by the maximal sets of
+//! buffers that are live at one moment. They are the maximal cliques of an interval graph, in order
+//! of time (Fulkerson and Gross 1965). Each of them is a *section* (MiniMalloc's term). An item
+//! lives in a run of consecutive sections. Two items meet in time exactly if their runs intersect.
 
 use super::Buffer;
 
 /// A buffer, with its lifetime in sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// Its first section.
+    /// The first section.
     pub(crate) first: u32,
-    /// The section after its last.
+    /// The section after the last one.
     pub(crate) end: u32,
     /// Bytes; not 0.
     pub(crate) size: u64,
-    /// The length of its lifetime in the steps of the input.
+    /// The length of the lifetime, in the steps of the input.
     pub(crate) lifetime: u64,
 }
 
 impl Item {
-    /// Its sections, as indices.
+    /// Returns the sections, as indices.
     #[inline]
     pub(crate) fn sections(&self) -> std::ops::Range<usize> {
         self.first as usize..self.end as usize
     }
 
-    /// Whether the lifetimes intersect.
+    /// Returns whether the lifetimes intersect.
     #[inline]
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.first < other.end && other.first < self.end
     }
 
-    /// Size times lifetime.
+    /// Returns size times lifetime.
     pub(crate) fn area(&self) -> u128 {
         u128::from(self.size) * u128::from(self.lifetime)
     }
@@ -44,19 +44,19 @@ impl Item {
 /// Invariants:
 /// - every item has `first < end <= load.len()` and a size above 0;
 /// - every section is the first of some item and the last of some item;
-/// - `load[s]` is the sum of the sizes of the items alive in `s`.
+/// - `load[s]` is the sum of the sizes of the items that are live in `s`.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) items: Vec<Item>,
     /// The index of each item in the input.
     pub(crate) indices: Vec<u32>,
-    /// The bytes alive in each section.
+    /// The bytes that are live in each section.
     pub(crate) load: Vec<u64>,
 }
 
 impl Problem {
-    /// The problem of some of `buffers`, each of which occupies bytes. The sizes sum to less than
-    /// 2⁶³.
+    /// Returns the problem of some of `buffers`, each of which has a size and a lifetime. The sizes
+    /// sum to less than 2⁶³.
     pub(crate) fn new(buffers: &[Buffer], indices: Vec<u32>) -> Self {
         let mut items: Vec<Item> = indices
             .iter()
@@ -71,12 +71,12 @@ impl Problem {
         }
     }
 
-    /// A lower bound on the slab.
+    /// Returns a lower bound on the slab.
     pub(crate) fn max_load(&self) -> u64 {
         self.load.iter().copied().max().unwrap_or(0)
     }
 
-    /// The slab of these offsets: the highest end of an item.
+    /// Returns the slab of these offsets: the highest end of an item.
     pub(crate) fn slab(&self, offsets: &[u64]) -> u64 {
         let ends = self.items.iter().zip(offsets);
         ends.map(|(item, offset)| offset + item.size)
@@ -94,7 +94,7 @@ fn unnumbered(buffer: &Buffer) -> Item {
     }
 }
 
-/// Numbers the sections by a sweep over time; returns their count. A section ends at the first end
+/// Numbers the sections by a sweep over time. Returns their count. A section ends at the first end
 /// after a start: only there is the set of live buffers maximal.
 fn number_sections(items: &mut [Item], indices: &[u32], buffers: &[Buffer]) -> usize {
     const START: u32 = 1 << 31;
@@ -104,7 +104,7 @@ fn number_sections(items: &mut [Item], indices: &[u32], buffers: &[Buffer]) -> u
         events.push((buffer.lower, item | START));
         events.push((buffer.upper, item));
     }
-    // At equal times ends come first: lifetimes are half open.
+    // At equal times ends come first, because lifetimes are half open.
     events.sort_unstable();
     let mut section = 0;
     let mut grew = false;

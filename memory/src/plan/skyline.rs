@@ -1,6 +1,6 @@
 //! Skyline best fit (Burke, Kendall and Whitwell 2004): fill the lowest gap first.
 //!
-//! This is how MiniMalloc's search (Moffitt, ASPLOS 2023) finds its first plan, without
+//! MiniMalloc's search (Moffitt, ASPLOS 2023) finds its first plan in this way, without
 //! backtracking. Offsets never decrease. Each item is placed on the skyline; of the items that fit
 //! the lowest gap, the first in the order is placed.
 
@@ -13,13 +13,13 @@ use super::sections::{Item, Problem};
 /// The result of a pass.
 #[derive(Debug)]
 pub(crate) struct SkylineFit {
-    /// The offsets; `None` where the slab exceeded the bound.
+    /// The offsets; `None` if the slab exceeded the bound.
     pub(crate) plan: Option<Vec<u64>>,
     /// The bytes by which each section raised the slab above the target.
     pub(crate) overflow: Vec<u64>,
 }
 
-/// Places all items. The slab is aimed at `target` bytes and may grow to `bound`.
+/// Places all items. The slab should stay within `target` bytes, and may grow to `bound`.
 pub(crate) fn best_fit(problem: &Problem, order: &[u32], target: u64, bound: u64) -> SkylineFit {
     let sections = problem.load.len();
     let mut skyline = Skyline::new(sections as u32);
@@ -99,7 +99,7 @@ impl Skyline {
         self.queue.push(Reverse((run.floor, run.first, run.end)));
     }
 
-    /// Pops the lowest run.
+    /// Removes and returns the lowest run.
     fn lowest(&mut self) -> Gap {
         loop {
             let Reverse((floor, first, end)) = self.queue.pop().expect("there is always a run");
@@ -121,7 +121,7 @@ impl Skyline {
         self.floors.get(end as usize).copied().unwrap_or(u64::MAX)
     }
 
-    /// Raises a run into which nothing fits to its lower neighbour; returns the new floor.
+    /// Raises a run into which nothing fits to its lower neighbour. Returns the new floor.
     fn fill(&mut self, gap: Gap) -> u64 {
         let floor = self.floor_before(gap.first).min(self.floor_from(gap.end));
         self.join(Gap { floor, ..gap });
@@ -150,7 +150,7 @@ impl Skyline {
         });
     }
 
-    /// Adds a run, merged with neighbours of the same floor.
+    /// Adds a run, merged with neighbours that have its floor.
     fn join(&mut self, mut run: Gap) {
         if self.floor_before(run.first) == run.floor {
             self.floors[run.first as usize] = u64::MAX;
@@ -168,8 +168,8 @@ impl Skyline {
 #[derive(Debug)]
 struct ResidualLoad {
     leaves: usize,
-    /// For each node: the bytes subtracted from all of it; the maximum in it, without what was
-    /// subtracted at its ancestors; and the section of that maximum.
+    /// For each node: the bytes subtracted from all of its sections; the maximum in it, without
+    /// subtractions at its ancestors; and the section of that maximum.
     nodes: Vec<(u64, u64, u32)>,
 }
 
@@ -194,7 +194,7 @@ impl ResidualLoad {
         self.nodes[node] = (off, best.1.wrapping_sub(off), best.2);
     }
 
-    /// The maximum over the sections `first..end`, and its section.
+    /// Returns the maximum over the sections `first..end`, and its section.
     fn max(&self, first: u32, end: u32) -> (u64, u32) {
         self.max_from(1, 0, self.leaves, first as usize, end as usize)
     }

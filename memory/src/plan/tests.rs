@@ -28,7 +28,7 @@ fn meet(one: &Buffer, other: &Buffer) -> bool {
     alive(one) && alive(other) && one.lower < other.upper && other.lower < one.upper
 }
 
-/// Whether offsets are a plan, by looking at each pair.
+/// Returns whether offsets are a plan, by checking each pair.
 fn is_plan(buffers: &[Buffer], offsets: &[u64], slab: u64) -> bool {
     let end = |i: usize| offsets[i] + buffers[i].size_bytes;
     let apart = |i: usize, j: usize| end(i) <= offsets[j] || end(j) <= offsets[i];
@@ -37,7 +37,7 @@ fn is_plan(buffers: &[Buffer], offsets: &[u64], slab: u64) -> bool {
     (0..buffers.len()).all(|i| inside(i) && clear(i))
 }
 
-/// The most that is alive at one moment: at some buffer's beginning.
+/// Returns the most bytes that are live at one moment: at some buffer's beginning.
 fn load(buffers: &[Buffer]) -> u64 {
     let alive = |at: u64| {
         let alive = buffers.iter().filter(|b| b.lower <= at && at < b.upper);
@@ -46,7 +46,7 @@ fn load(buffers: &[Buffer]) -> u64 {
     buffers.iter().map(|b| alive(b.lower)).max().unwrap_or(0)
 }
 
-/// Places buffers in this order, each at the lowest offset that is free; the slab.
+/// Places buffers in this order, each at the lowest free offset. Returns the slab.
 fn lowest_free(buffers: &[Buffer], order: &[usize]) -> u64 {
     let mut placed: Vec<(usize, u64)> = Vec::new();
     for &index in order {
@@ -77,7 +77,7 @@ fn sorted_down<K: Ord>(buffers: &[Buffer], key: impl Fn(&Buffer) -> K) -> Vec<us
     order
 }
 
-/// The least slab: some order of placing has it.
+/// Returns the smallest slab. First fit reaches it in some order.
 fn least_slab(buffers: &[Buffer]) -> u64 {
     let mut order: Vec<usize> = (0..buffers.len()).collect();
     let mut least = u64::MAX;
@@ -102,7 +102,7 @@ fn area(buffer: &Buffer) -> u64 {
     buffer.size_bytes * (buffer.upper - buffer.lower)
 }
 
-/// Numbers that look random and are the same each time (SplitMix64).
+/// Pseudo-random numbers that are equal in each run (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -137,7 +137,7 @@ fn check(buffers: &[Buffer], plan: &Packing) {
     assert_eq!(plan.slab_bytes, end.max().unwrap_or(0));
 }
 
-/// Lifetimes of all kinds: empty ones too, and some that live through everything.
+/// Returns lifetimes of all kinds, including empty ones, and some that live through everything.
 fn some_buffers(steps: u64, most: usize) -> impl Strategy<Value = Vec<Buffer>> {
     let short = (0..steps, 0..4u64, 0..40u64).prop_map(|(l, t, s)| buffer(l, l + t, s));
     let any = (0..steps, 0..steps, 0..40u64).prop_map(|(a, b, s)| buffer(a.min(b), a.max(b), s));
@@ -227,7 +227,7 @@ proptest! {
             let order = Orderings::new(problem).by(SortKey::Area);
             let SkylineFit { plan, overflow } = best_fit(problem, &order, target, u64::MAX);
             let slab = problem.slab(&plan.unwrap());
-            // What is above the target is put down to sections, to the byte.
+            // The bytes above the target are attributed to sections, to the byte.
             prop_assert_eq!(overflow.iter().sum::<u64>(), slab.saturating_sub(target));
             if slab > target {
                 prop_assert!(best_fit(problem, &order, target, slab - 1).plan.is_none());
@@ -279,7 +279,7 @@ fn sizes_near_the_limit_do_not_overflow() {
     assert_eq!(plan.slab_bytes, half * 2);
 }
 
-/// Rectangles cut out of one another, so that a plan without any gap exists.
+/// Returns rectangles cut out of one another, so that a plan without any gap exists.
 fn cut_rectangles(cuts: usize, numbers: &mut Numbers) -> Vec<Buffer> {
     let mut pieces = vec![(0u64, 1 << 20, 0u64, 1u64 << 20)];
     for _ in 0..cuts {

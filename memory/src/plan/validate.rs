@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::Buffer;
 
-/// Why offsets are not a valid plan; the numbers are indices into the buffers.
+/// The reason why offsets are not a valid plan. The numbers are indices into the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Conflict {
@@ -49,7 +49,7 @@ pub fn validate(buffers: &[Buffer], offsets: &[u64], slab_bytes: u64) -> Result<
         events.push((buffer.lower, true, index));
         events.push((buffer.upper, false, index));
     }
-    // Ends sort as false and come first: lifetimes are half open.
+    // Ends sort as false, so they come first: lifetimes are half open.
     events.sort_unstable();
     let mut living: BTreeMap<u64, usize> = BTreeMap::new();
     for (_, begins, index) in events {

@@ -41,8 +41,8 @@ impl LearnedWeights {
         self.tries += 1;
     }
 
-    /// The order of the next run: by falling weight, then by one of several keys in turn. The
-    /// weights are perturbed so that runs do not repeat each other.
+    /// Returns the order of the next run: by falling weight, then by one of several keys in turn.
+    /// The weights are perturbed so that runs do not repeat each other.
     pub(crate) fn order(&self, orderings: &Orderings<'_>) -> Vec<u32> {
         let mut random = Random(u64::from(self.tries) << 32);
         let blurred = self.weights.iter().map(|&weights| {
@@ -70,7 +70,7 @@ impl LearnedWeights {
 struct Random(u64);
 
 impl Random {
-    /// Uniform in 0..1.
+    /// Returns a number that is uniform in 0..1.
     fn fraction(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

@@ -1,4 +1,4 @@
-//! The memory that the values of a file may become.
+//! The limit on the memory that the values of a file may take.
 
 use std::cell::Cell;
 use std::fmt::Display;

@@ -14,11 +14,10 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 /// Longer lines are rejected: a file without line ends must not fill the memory.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Rows with more fields are rejected: the places of fields take more memory than a line of
-/// commas.
+/// Rows with more fields are rejected: the ranges of fields take more memory than a line of commas.
 const MAX_COLUMNS: usize = 4096;
 
-/// Written by some programs in front of UTF-8 text.
+/// Some programs write this mark before UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A file, read row by row.
@@ -41,7 +40,7 @@ impl<R: BufRead> CsvTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) where the header is missing or cannot be read.
+    /// [`Io`](ErrorKind::Io) if the header is missing or cannot be read.
     pub(crate) fn new(name: impl Display, input: R) -> Result<Self> {
         let mut table = Self {
             name: name.to_string(),
@@ -61,12 +60,12 @@ impl<R: BufRead> CsvTable<R> {
         Ok(table)
     }
 
-    /// Whether the header has `column`.
+    /// Returns whether the header has `column`.
     pub(crate) fn has(&self, column: &str) -> bool {
         self.header.iter().any(|name| name == column)
     }
 
-    /// The indices of the columns with these names.
+    /// Returns the indices of the columns with these names.
     pub(crate) fn columns<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N]> {
         let mut columns = [0; N];
         for (column, name) in columns.iter_mut().zip(names) {
@@ -83,7 +82,7 @@ impl<R: BufRead> CsvTable<R> {
         Ok(columns)
     }
 
-    /// Reads the next row; false at the end of the file.
+    /// Reads the next row. Returns false at the end of the file.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         if !self.read_line()? {
             return Ok(false);
@@ -96,18 +95,18 @@ impl<R: BufRead> CsvTable<R> {
         Ok(true)
     }
 
-    /// The line number of the row, from 1.
+    /// Returns the line number of the row, from 1.
     pub(crate) fn line_number(&self) -> u64 {
         self.line_number
     }
 
-    /// A field of the row.
+    /// Returns a field of the row.
     #[inline]
     pub(crate) fn text(&self, column: usize) -> &str {
         &self.line[self.fields[column].clone()]
     }
 
-    /// A field of the row as a whole number below 2⁶³.
+    /// Returns a field of the row as a whole number below 2⁶³.
     pub(crate) fn number(&self, column: usize) -> Result<u64> {
         let text = self.text(column);
         let reason = match text.parse::<i64>() {
@@ -122,12 +121,12 @@ impl<R: BufRead> CsvTable<R> {
         Err(self.value_error(column, reason))
     }
 
-    /// The error for an invalid value in the row.
+    /// Returns the error for an invalid value in the row.
     pub(crate) fn value_error(&self, column: usize, what: impl Display) -> Error {
         self.field_error(column, format!("\"{}\" is {what}", self.text(column)))
     }
 
-    /// The error for a field of the row.
+    /// Returns the error for a field of the row.
     pub(crate) fn field_error(&self, column: usize, reason: impl Display) -> Error {
         let place = match self.header.get(column) {
             Some(name) => format!("column {} ({name})", column + 1),
@@ -136,13 +135,13 @@ impl<R: BufRead> CsvTable<R> {
         self.row_error(format!("{place}: {reason}"))
     }
 
-    /// The error for the row.
+    /// Returns the error for the row.
     fn row_error(&self, reason: impl Display) -> Error {
         let text = format!("{}:{}: {reason}", self.name, self.line_number);
         Error::new(ErrorCode::Content, text)
     }
 
-    /// Reads the next line that is not blank; false at the end of the file.
+    /// Reads the next line that is not blank. Returns false at the end of the file.
     fn read_line(&mut self) -> Result<bool> {
         loop {
             let mut bytes = mem::take(&mut self.line).into_bytes();
@@ -216,7 +215,7 @@ impl<R: BufRead> CsvTable<R> {
         Ok(())
     }
 
-    /// Appends a quoted field to the line; returns the text after its closing quote.
+    /// Appends a quoted field to the line. Returns the text after its closing quote.
     fn unquote<'a>(&mut self, quoted: &'a str) -> Result<&'a str> {
         let column = self.fields.len();
         let mut rest = quoted;

@@ -10,7 +10,7 @@ pub enum TraceEvent {
     Allocate {
         /// A slot that no live allocation has.
         slot: u32,
-        /// The requested bytes; 0 occupies nothing.
+        /// The requested bytes; 0 takes no memory.
         bytes: u64,
     },
     /// A free.
@@ -21,7 +21,7 @@ pub enum TraceEvent {
 }
 
 impl TraceEvent {
-    /// The slot of the event.
+    /// Returns the slot of the event.
     pub(super) fn slot(self) -> u32 {
         match self {
             Self::Allocate { slot, .. } | Self::Free { slot } => slot,

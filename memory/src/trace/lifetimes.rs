@@ -1,5 +1,5 @@
-//! MiniMalloc's CSV format: a buffer per line, with the columns `id,lower,upper,size` in any order;
-//! other columns are ignored. With a column `offset` it is a plan.
+//! MiniMalloc's CSV format: one buffer per line, with the columns `id,lower,upper,size` in any
+//! order. Other columns are ignored. A file with a column `offset` is a plan.
 //!
 //! Source: the README of google/minimalloc (Moffitt, ASPLOS 2023).
 
@@ -30,18 +30,18 @@ pub(crate) const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Its name, unique in the file.
+    /// The name, unique in the file.
     pub id: String,
     /// The first step of its lifetime.
     pub lower: u64,
-    /// The step after its last; not below `lower`.
+    /// The step after the last one; not below `lower`.
     pub upper: u64,
-    /// Its size. The sizes of a file sum to less than 2⁶³.
+    /// The size. The sizes of a file sum to less than 2⁶³.
     pub size_bytes: u64,
 }
 
 impl Lifetime {
-    /// Whether it has both a size and a lifetime.
+    /// Returns whether the buffer has both a size and a lifetime.
     pub fn occupies(&self) -> bool {
         self.lower < self.upper && self.size_bytes > 0
     }
@@ -50,7 +50,7 @@ impl Lifetime {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As for [`read`](Self::read).
     pub fn read_file(path: &Path) -> Result<Vec<Self>> {
         let name = path.display();
         let file = File::open(path).map_err(|error| {
@@ -63,21 +63,22 @@ impl Lifetime {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) with line and column: a missing column, a number that does not parse,
-    /// is negative or at least 2⁶³, an interval that ends before it begins, a duplicate name, or
-    /// sizes that sum to 2⁶³ or more.
+    /// [`Io`](ErrorKind::Io) with line and column for a missing column; a number that does not
+    /// parse, is negative or at least 2⁶³; an interval that ends before it begins; a duplicate
+    /// name; or sizes that sum to 2⁶³ or more.
     pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
         Self::read_table(CsvTable::new(name, input)?)
     }
 
-    /// Reads the rows of a table whose header was read.
+    /// Reads the rows of a table whose header was already read.
     pub(crate) fn read_table(table: CsvTable<impl BufRead>) -> Result<Vec<Self>> {
         let (lifetimes, _) = Self::read_placed(table)?;
         Ok(lifetimes)
     }
 
-    /// The same with the offset of each, where the table has the column and every buffer that
-    /// occupies something has one.
+    /// Like [`read_table`](Self::read_table), but also returns the offset of each buffer. Returns
+    /// no offsets if the table has no such column, or if a buffer that occupies memory has no
+    /// offset.
     pub(super) fn read_placed(
         mut table: CsvTable<impl BufRead>,
     ) -> Result<(Vec<Self>, Option<Vec<u64>>)> {
@@ -138,11 +139,11 @@ impl<W: Write> LifetimeWriter<W> {
         Ok(Self { out })
     }
 
-    /// Writes a buffer with its offset in the slab, or `None` where it was not placed.
+    /// Writes a buffer with its offset in the slab, or `None` if it was not placed.
     ///
     /// # Errors
     ///
-    /// See [`new`](Self::new).
+    /// As for [`new`](Self::new).
     pub fn write(&mut self, lifetime: &Lifetime, offset: Option<u64>) -> io::Result<()> {
         let Lifetime {
             id,
@@ -161,13 +162,13 @@ impl<W: Write> LifetimeWriter<W> {
     ///
     /// # Errors
     ///
-    /// See [`new`](Self::new).
+    /// As for [`new`](Self::new).
     pub fn finish(mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
-/// A field, quoted where necessary to read it back.
+/// Returns a field, in quotes if it could not be parsed otherwise.
 fn quoted(field: &str) -> Cow<'_, str> {
     if !field.contains([',', '"']) && field.trim_ascii() == field {
         return Cow::Borrowed(field);

@@ -1,10 +1,10 @@
 //! Recorded programs: read, written and replayed through the pools.
 //!
-//! A [`Trace`] reads the allocations and frees of a program, event by event: a log of RMM's
-//! `logging_resource_adaptor`, or lifetimes in MiniMalloc's format, which [`Lifetime`] also reads
-//! by itself; a [`Snapshot`] is a recording of PyTorch's allocator, whose lifetimes [`Trace::of`]
-//! takes. A [`Replay`] runs a pool's algorithm over the events, on simulated addresses, and
-//! measures what the pool would have needed; a [`Simulator`] is such a pool by itself.
+//! A [`Trace`] reads the allocations and frees of a program, event by event. Its input is a log of
+//! RMM's `logging_resource_adaptor`, or lifetimes in MiniMalloc's format, which [`Lifetime`] also
+//! reads by itself. A [`Snapshot`] is a recording of PyTorch's allocator; [`Trace::of`] accepts its
+//! lifetimes. A [`Replay`] runs a pool's algorithm over the events, on simulated addresses, and
+//! measures the memory that the pool would have needed; a [`Simulator`] is one simulated pool.
 //! [`Placements`] writes the offset of each allocation.
 //!
 //! # Examples

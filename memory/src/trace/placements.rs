@@ -9,8 +9,9 @@ use super::reader::Trace;
 /// Writes each allocation of a trace with its offset.
 ///
 /// Lifetimes are written in the order of their file. The allocations of a log are numbered from 0
-/// in the order of the log, and so are events; an allocation lives from its event to that of its
-/// free, and is written when it ends. Memory grows with what is live, not with the log.
+/// in the order of the log, and so are its events. An allocation lives from its event to the event
+/// of its free, and is written when it ends. Memory use grows with the live allocations, not with
+/// the log.
 #[derive(Debug)]
 pub struct Placements<W> {
     out: LifetimeWriter<W>,
@@ -32,7 +33,7 @@ enum PlacementTable {
 /// A live allocation of a log.
 #[derive(Debug)]
 struct LiveAllocation {
-    /// Its upper end is not known yet.
+    /// Its `upper` is not known yet.
     lifetime: Lifetime,
     offset: Option<u64>,
 }
@@ -58,11 +59,11 @@ impl<W: Write> Placements<W> {
         })
     }
 
-    /// Adds the next events, whose allocations went to `offsets`.
+    /// Adds the next events. Their allocations have the offsets `offsets`.
     ///
     /// # Errors
     ///
-    /// See [`new`](Self::new).
+    /// As for [`new`](Self::new).
     pub fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) -> io::Result<()> {
         let mut offsets = offsets.iter().copied();
         for &event in batch {
@@ -85,7 +86,7 @@ impl<W: Write> Placements<W> {
     ///
     /// # Errors
     ///
-    /// See [`new`](Self::new).
+    /// As for [`new`](Self::new).
     pub fn finish<R: io::BufRead>(mut self, trace: &Trace<R>) -> io::Result<()> {
         match self.table {
             PlacementTable::Lifetimes(offsets) => {
@@ -131,7 +132,7 @@ impl PlacementTable {
         }
     }
 
-    /// Frees a slot; returns the allocation where it is written now.
+    /// Frees a slot. Returns the allocation if it is to be written now.
     fn free(&mut self, slot: usize) -> Option<LiveAllocation> {
         match self {
             Self::Lifetimes(_) => None,

@@ -1,4 +1,4 @@
-//! Reads a recorded program in either format.
+//! A reader of recorded programs in either format.
 
 use std::fmt::Display;
 use std::io::BufRead;
@@ -21,7 +21,7 @@ pub struct Trace<R> {
 
 #[derive(Debug)]
 enum EventReader<R> {
-    /// Slots are indices of `lifetimes`.
+    /// The slots are indices of `lifetimes`.
     Lifetimes {
         lifetimes: Vec<Lifetime>,
         events: IntoIter<TraceEvent>,
@@ -30,12 +30,12 @@ enum EventReader<R> {
 }
 
 impl<R: BufRead> Trace<R> {
-    /// Begins to read `input`. Errors refer to it as `name`. The header tells a log of RMM from
-    /// MiniMalloc's lifetimes, which are read completely.
+    /// Begins to read `input`. Errors refer to it as `name`. The header distinguishes a log of RMM
+    /// from MiniMalloc's lifetimes. Lifetimes are read completely.
     ///
     /// # Errors
     ///
-    /// [`Io`](crate::ErrorKind::Io) where the input is neither, or malformed.
+    /// [`Io`](crate::ErrorKind::Io) if the input has neither format, or is malformed.
     pub fn new(name: impl Display, input: R) -> Result<Self> {
         let table = CsvTable::new(name, input)?;
         let events = if is_log(&table) {
@@ -46,7 +46,7 @@ impl<R: BufRead> Trace<R> {
         Ok(Self { events })
     }
 
-    /// The trace of a program whose lifetimes are known.
+    /// Returns the trace of a program whose lifetimes are known.
     pub fn of(lifetimes: Vec<Lifetime>) -> Self {
         let events = events_of(&lifetimes).into_iter();
         Self {
@@ -54,7 +54,7 @@ impl<R: BufRead> Trace<R> {
         }
     }
 
-    /// The lifetimes, where the trace has them; a slot is an index here.
+    /// Returns the lifetimes, if the trace has them. A slot is an index into them.
     pub fn lifetimes(&self) -> Option<&[Lifetime]> {
         match &self.events {
             EventReader::Lifetimes { lifetimes, .. } => Some(lifetimes),
@@ -62,7 +62,7 @@ impl<R: BufRead> Trace<R> {
         }
     }
 
-    /// Replaces `batch` by the next events, some thousands; returns whether these are the last.
+    /// Replaces `batch` by the next events, some thousands. Returns whether these are the last.
     ///
     /// # Errors
     ///
@@ -83,14 +83,15 @@ impl<R: BufRead> Trace<R> {
     }
 }
 
-/// Whether the header shares more columns with a log than with lifetimes.
+/// Returns whether the header shares more columns with a log than with lifetimes.
 pub(super) fn is_log(table: &CsvTable<impl BufRead>) -> bool {
     let named = |columns: &[&str]| columns.iter().filter(|column| table.has(column)).count();
     named(&rmm_log::COLUMNS) > named(&lifetimes::COLUMNS)
 }
 
-/// The events of lifetimes, in order of time; at equal times frees first, then allocations, each in
-/// file order. A buffer with an empty lifetime is a request of 0 bytes, freed at once.
+/// Returns the events of lifetimes, in order of time. At equal times frees are first, then
+/// allocations, each in file order. A buffer with an empty lifetime is a request of 0 bytes, freed
+/// at once.
 fn events_of(lifetimes: &[Lifetime]) -> Vec<TraceEvent> {
     let count = lifetimes.len() as u64;
     let mut events = Vec::with_capacity(2 * lifetimes.len());

@@ -1,4 +1,4 @@
-//! Replays a trace through one pool and measures it.
+//! The replay of a trace through one pool, with measurements.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,12 @@ use super::simulator::{Allocation, Simulator};
 use crate::error::Result;
 use crate::pool::PoolKind;
 
-/// How long, and how often at most, a trace of one batch is repeated for timing.
+/// The time in which a trace of one batch is repeated for timing, and the maximum number of
+/// repeats.
 const REPEAT: Duration = Duration::from_millis(5);
 const MAX_REPEATS: usize = 99;
 
-/// The simulated pool.
+/// The options of a simulated pool.
 ///
 /// # Examples
 ///
@@ -28,7 +29,7 @@ pub struct ReplayOptions {
     pub pool: PoolKind,
     /// The alignment of blocks.
     pub unit_bytes: u64,
-    /// The end of the address range.
+    /// The end of the address range; no limit by default.
     pub limit_bytes: Option<u64>,
 }
 
@@ -45,7 +46,7 @@ impl Default for ReplayOptions {
 
 /// A pool that runs a trace batch by batch.
 ///
-/// Only the pool's calls and an array look-up are timed; counts are updated after each batch.
+/// Only the pool's calls and an array look-up are timed. Counts are updated after each batch.
 #[derive(Debug)]
 pub struct Replay {
     settings: ReplayOptions,
@@ -60,7 +61,7 @@ pub struct Replay {
 pub struct ReplayOutcome {
     /// The kind of pool.
     pub pool: PoolKind,
-    /// Allocations and frees, failed ones included.
+    /// The number of allocations and frees, including failed ones.
     pub events: u64,
     /// The mean time of an event; 0 without events.
     pub ns_per_event: f64,
@@ -68,12 +69,12 @@ pub struct ReplayOutcome {
     pub peak_live_bytes: u64,
     /// The highest end of a block.
     pub peak_reserved_bytes: u64,
-    /// Allocations that did not fit below the limit.
+    /// The number of allocations that did not fit below the limit.
     pub failures: u64,
 }
 
 impl ReplayOutcome {
-    /// Peak reserved over peak live; 1 where nothing was live.
+    /// Returns peak reserved over peak live bytes; 1 if nothing was live.
     pub fn ratio(&self) -> f64 {
         match self.peak_live_bytes {
             0 => 1.0,
@@ -83,11 +84,11 @@ impl ReplayOutcome {
 }
 
 impl Replay {
-    /// A pool before the first event.
+    /// Creates a pool before the first event.
     ///
     /// # Errors
     ///
-    /// As [`Simulator::new`].
+    /// As for [`Simulator::new`].
     pub fn new(settings: ReplayOptions) -> Result<Self> {
         Ok(Self {
             settings,
@@ -97,19 +98,19 @@ impl Replay {
         })
     }
 
-    /// Applies the next events; returns the offset of each allocation, `None` where it failed.
+    /// Applies the next events. Returns the offset of each allocation, `None` if it failed.
     pub fn apply(&mut self, batch: &[TraceEvent]) -> &[Option<u64>] {
         self.elapsed += self.replayer.apply(batch);
         self.counts.add(batch, &self.replayer.offsets);
         &self.replayer.offsets
     }
 
-    /// Repeats a trace of one batch on fresh pools and takes the median time: a short measurement
+    /// Repeats a trace of one batch on fresh pools, and uses the median time: a short measurement
     /// depends on the state of the processor.
     ///
     /// # Errors
     ///
-    /// As [`Simulator::new`].
+    /// As for [`Simulator::new`].
     pub fn time_again(&mut self, batch: &[TraceEvent]) -> Result<()> {
         let mut times = vec![self.elapsed];
         while times.len() < MAX_REPEATS && times.iter().sum::<Duration>() < REPEAT {
@@ -120,7 +121,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The results so far.
+    /// Returns the results so far.
     pub fn outcome(&self) -> ReplayOutcome {
         let EventCounts {
             events,
@@ -143,7 +144,7 @@ impl Replay {
     }
 }
 
-/// The timed part.
+/// The timed part of a replay.
 #[derive(Debug)]
 struct Replayer {
     simulator: Simulator,
@@ -167,7 +168,7 @@ impl Replayer {
         })
     }
 
-    /// Applies a batch; returns the time without the preparation.
+    /// Applies a batch. Returns the time without the preparation.
     fn apply(&mut self, batch: &[TraceEvent]) -> Duration {
         let slots = batch.iter().map(|event| event.slot() as usize + 1).max();
         if slots > Some(self.live.len()) {
@@ -192,7 +193,7 @@ impl Replayer {
                 self.live[slot as usize] = allocation;
             }
             TraceEvent::Free { slot } => {
-                // There is none where the allocation failed.
+                // A failed allocation has no block.
                 if let Some(allocation) = self.live[slot as usize].take() {
                     self.simulator.free(allocation);
                 }
@@ -215,7 +216,7 @@ struct EventCounts {
 }
 
 impl EventCounts {
-    /// Adds events whose allocations went to `offsets`.
+    /// Adds events. Their allocations have the offsets `offsets`.
     fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) {
         let mut offsets = offsets.iter();
         self.events += batch.len() as u64;
@@ -234,7 +235,7 @@ impl EventCounts {
                 continue;
             }
             *requested = bytes;
-            // No overflow: everything lies in a range of at most 2⁶³ bytes.
+            // Cannot overflow: everything lies in a range of at most 2⁶³ bytes.
             self.live_bytes += bytes;
             self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
         }

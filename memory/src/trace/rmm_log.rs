@@ -1,10 +1,10 @@
-//! Reads a log of RMM's `logging_resource_adaptor`. Memory grows with what is live, not with the
-//! file.
+//! A reader of logs of RMM's `logging_resource_adaptor`. Memory use grows with the live
+//! allocations, not with the file.
 //!
-//! The columns are `Thread,Time,Action,Pointer,Size,Stream`, one line per allocation and free.
-//! Events are replayed in file order; threads, times and streams are ignored. Skipped are `allocate
-//! failure`, which allocated nothing, and requests of 0 bytes that returned a null pointer, with
-//! their frees. A free is matched by its pointer; its size is parsed but not used.
+//! The columns are `Thread,Time,Action,Pointer,Size,Stream`, with one line per allocation and free.
+//! Events are replayed in file order; threads, times and streams are ignored. `allocate failure` is
+//! skipped, because it allocated nothing. Requests of 0 bytes that returned a null pointer are
+//! skipped, with their frees. A free is matched by its pointer; its size is parsed but not used.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,7 +19,7 @@ pub(crate) const COLUMNS: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "S
 
 /// A log, read event by event.
 ///
-/// Invariant: a slot below `slots` is that of one of `live`, or in `vacant`.
+/// Invariant: each slot below `slots` is in `live` or in `vacant`.
 #[derive(Debug)]
 pub(crate) struct RmmLog<R> {
     table: CsvTable<R>,
@@ -54,7 +54,7 @@ struct LiveSlot {
 }
 
 impl<R: BufRead> RmmLog<R> {
-    /// Reads the rows of a table whose header was read.
+    /// Reads the rows of a table whose header was already read.
     pub(crate) fn new(table: CsvTable<R>) -> Result<Self> {
         let [_, _, action, pointer, size, _] = table.columns(COLUMNS)?;
         Ok(Self {
@@ -70,18 +70,18 @@ impl<R: BufRead> RmmLog<R> {
         })
     }
 
-    /// The next event, or `None` at the end of the file.
+    /// Returns the next event, or `None` at the end of the file.
     pub(crate) fn next(&mut self) -> Result<Option<TraceEvent>> {
         let entry = self.next_entry()?;
         Ok(entry.map(|entry| entry.event))
     }
 
-    /// The table, whose row is that of the last entry.
+    /// Returns the table, whose current row is the row of the last entry.
     pub(super) fn table(&self) -> &CsvTable<R> {
         &self.table
     }
 
-    /// The next entry that is an event, or `None` at the end of the file.
+    /// Returns the next entry that is an event, or `None` at the end of the file.
     pub(super) fn next_entry(&mut self) -> Result<Option<LogEntry>> {
         while self.table.advance()? {
             let pointer = self.pointer()?;
@@ -139,7 +139,7 @@ impl<R: BufRead> RmmLog<R> {
         }
     }
 
-    /// The pointer of this row: hexadecimal, with or without "0x", or C's null pointer.
+    /// Returns the pointer of this row: hexadecimal, with or without "0x", or C's null pointer.
     fn pointer(&self) -> Result<u64> {
         let text = self.table.text(self.columns.pointer);
         if text == "(nil)" {

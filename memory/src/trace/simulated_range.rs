@@ -17,7 +17,7 @@ pub(super) struct SimulatedRange {
 }
 
 impl SimulatedRange {
-    /// A range of `bytes`, a multiple of the pool's unit.
+    /// Creates a range of `bytes`, a multiple of the pool's unit.
     pub(super) fn new(bytes: u64) -> Self {
         let mut pool = BestFit::unified();
         if bytes > 0 {
@@ -26,7 +26,7 @@ impl SimulatedRange {
         Self { pool }
     }
 
-    /// A block of `bytes`, a multiple of the pool's unit and not 0; `None` where none fits.
+    /// Returns a block of `bytes`, a multiple of the pool's unit and not 0; `None` if none fits.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<Span> {
         match self.pool.take(bytes, STREAM) {
@@ -35,13 +35,13 @@ impl SimulatedRange {
         }
     }
 
-    /// Takes a block back.
+    /// Returns a block to the pool.
     #[inline]
     pub(super) fn give(&mut self, span: Span) {
         self.pool.give(span, StreamOwner::of(STREAM));
     }
 
-    /// Grows the range and takes.
+    /// Grows the range, then takes a block.
     #[cold]
     fn take_beyond(&mut self, bytes: u64) -> Option<Span> {
         let pages = self.pool.pages_to_commit(bytes, UNIT_BYTES)?;

@@ -1,6 +1,6 @@
 //! A pool of unsplit segments over a simulated source.
 //!
-//! The source places segments in one range by best fit, so that a released segment makes room for
+//! The source places segments in one range by best fit. So a released segment makes room for
 //! others, as on a device.
 
 use super::simulated_range::{STREAM, SimulatedRange};
@@ -8,13 +8,13 @@ use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 
 /// A pool, and the placement of its segments.
 ///
-/// Invariant: a number below the length of `places` is that of a segment of the pool, or in
-/// `vacant`.
+/// Invariant: each number below the length of `places` is the number of a segment of the pool, or
+/// in `vacant`.
 #[derive(Debug)]
 pub(super) struct SimulatedSegments {
     pool: Box<dyn Pool>,
     range: SimulatedRange,
-    /// By segment number; unspecified for those in `vacant`.
+    /// By segment number; unspecified for the numbers in `vacant`.
     places: Vec<Span>,
     vacant: Vec<SegmentId>,
 }
@@ -29,8 +29,8 @@ impl SimulatedSegments {
         }
     }
 
-    /// A block of at least `bytes`, and its offset in the range. In the order of a device's memory:
-    /// the pool, a new segment, then again after releasing every idle segment.
+    /// Returns a block of at least `bytes`, and its offset in the range. Tries, in the order of a
+    /// device's memory: the pool, a new segment, then a new segment after releasing every idle one.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Option<(Span, u64)> {
         let bytes = self.pool.rounding().round(bytes)?;
@@ -45,7 +45,8 @@ impl SimulatedSegments {
         Some((span, begin))
     }
 
-    /// Takes a block back; releases the segment where the pool keeps none idle.
+    /// Returns a block to the pool. Releases its segment if it is idle and the pool keeps no idle
+    /// ones.
     #[inline]
     pub(super) fn give(&mut self, span: Span) {
         let is_idle = self.pool.give(span, StreamOwner::of(STREAM));
@@ -64,7 +65,7 @@ impl SimulatedSegments {
         self.pool.take(bytes, STREAM)
     }
 
-    /// Adds a segment for a request of `bytes`; false where there is no room.
+    /// Adds a segment for a request of `bytes`. Returns false if there is no room.
     fn reserve(&mut self, bytes: u64) -> bool {
         let segment_bytes = self.pool.segment_bytes(bytes);
         let Some(place) = self.range.take(segment_bytes) else {
@@ -85,7 +86,7 @@ impl SimulatedSegments {
     }
 
     fn release_idle(&mut self) {
-        // Listing the idle segments visits all.
+        // Listing the idle segments visits all segments, so it is done only if some bytes are free.
         if self.pool.free_bytes() > 0 {
             for segment in self.pool.idle_segments() {
                 self.release(segment);

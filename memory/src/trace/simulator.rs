@@ -1,8 +1,8 @@
-//! Simulates a pool over one range of addresses that grows from 0.
+//! A simulated pool over one range of addresses that grows from 0.
 //!
 //! Best fit runs as in a range of virtual memory, committed unit by unit. The pools of unsplit
-//! segments reserve them from a source, which a best fit over the same range simulates, so that
-//! released memory makes room for other sizes as on a device.
+//! segments reserve them from a source. The source is simulated by a best fit over the range, so
+//! that released memory makes room for other sizes, as on a device.
 
 use super::simulated_range::SimulatedRange;
 use super::simulated_segments::SimulatedSegments;
@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pool::{PoolKind, SegmentId, Span};
 use crate::size::UNIT_BYTES;
 
-/// The end of a range without a limit: offsets fit any 64-bit integer.
+/// The end of a range without a limit: offsets fit in any 64-bit integer type.
 const MAX_BYTES: u64 = 1 << 63;
 
 /// A simulated pool.
@@ -35,7 +35,7 @@ const MAX_BYTES: u64 = 1 << 63;
 pub struct Simulator {
     model: PoolModel,
     unit_bytes: u64,
-    /// The shift, where `unit_bytes` is a power of two.
+    /// The shift, if `unit_bytes` is a power of two.
     unit_shift: Option<u32>,
     /// The highest end of a block so far, in pool bytes.
     peak_end: u64,
@@ -45,7 +45,7 @@ pub struct Simulator {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Allocation {
-    /// Its offset; 0 for a request of 0 bytes.
+    /// The offset; 0 for a request of 0 bytes.
     pub offset: u64,
     span: Span,
 }
@@ -57,10 +57,10 @@ enum PoolModel {
 }
 
 impl Simulator {
-    /// The pools that can be simulated: all but the driver's own.
+    /// The pools that can be simulated: all except the driver's own.
     pub const POOLS: [PoolKind; 3] = PoolKind::ON_HOST;
 
-    /// A pool whose blocks begin and end at multiples of `unit_bytes`, below `limit_bytes`.
+    /// Creates a pool whose blocks begin and end at multiples of `unit_bytes`, below `limit_bytes`.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Simulator {
         })
     }
 
-    /// A block of at least `bytes`, or `None` where the limit leaves no room.
+    /// Returns a block of at least `bytes`, or `None` if the limit leaves no room.
     #[inline]
     pub fn allocate(&mut self, bytes: u64) -> Option<Allocation> {
         if bytes == 0 {
@@ -113,7 +113,7 @@ impl Simulator {
         })
     }
 
-    /// Takes a block back.
+    /// Returns a block to the pool.
     #[inline]
     pub fn free(&mut self, allocation: Allocation) {
         let span = allocation.span;
@@ -126,12 +126,12 @@ impl Simulator {
         }
     }
 
-    /// The highest end of a block so far.
+    /// Returns the highest end of a block so far.
     pub fn peak_reserved_bytes(&self) -> u64 {
         self.bytes(self.peak_end)
     }
 
-    /// The number of units for `bytes`.
+    /// Returns the number of units for `bytes`.
     #[inline]
     fn units(&self, bytes: u64) -> u64 {
         match self.unit_shift {

@@ -1,11 +1,11 @@
-//! Reads memory snapshots of PyTorch, the pickles that `torch.cuda.memory._dump_snapshot` writes:
-//! the allocations and frees of each device as lifetimes, and what PyTorch's own allocator reserved
-//! for them.
+//! A reader of PyTorch's memory snapshots, the pickles that `torch.cuda.memory._dump_snapshot`
+//! writes. A snapshot has the allocations and frees of each device, read as lifetimes, and the
+//! memory that PyTorch's own allocator reserved for them.
 //!
-//! An allocation lives until its `free_completed`, since its memory is of no use before. What was
-//! allocated before the recording began is known from its free, or from the blocks that are active
-//! at the end; it is allocated first here. Events count in the order of the file; their times and
-//! streams are not used, as PyTorch's clock is not the same on every thread.
+//! An allocation lives until its `free_completed`, because its memory cannot be reused before. An
+//! allocation from before the recording is known from its free, or from the blocks that are active
+//! at the end; here it is allocated first. Events count in the order of the file. Their times and
+//! streams are not used, because PyTorch's threads use different clocks.
 //!
 //! Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
 //! pytorch/pytorch.
@@ -45,29 +45,31 @@ type Parsed<T> = std::result::Result<T, String>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// The devices with memory or events, in the order of their ordinals.
+    /// The devices with memory or events, by ordinal.
     pub devices: Vec<DeviceTrace>,
 }
 
-/// What a snapshot has of a device.
+/// The part of a snapshot for one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceTrace {
     /// The number of the device.
     pub ordinal: usize,
-    /// Each allocation, as requested, in steps of the recording: its entries count from 1, and 0 is
-    /// before them.
+    /// All allocations, with requested sizes. Times are steps of the recording: its entries count
+    /// from 1, and 0 is before them.
     pub lifetimes: Vec<Lifetime>,
-    /// The highest sum of the sizes that were alive, those included whose free awaited a stream.
+    /// The highest sum of the sizes of live allocations. An allocation whose free waited for a
+    /// stream is live.
     pub peak_live_bytes: u64,
-    /// The most that PyTorch had reserved from the device.
+    /// The most bytes that PyTorch had reserved from the device.
     pub peak_reserved_bytes: u64,
-    /// Requests that PyTorch had no memory for.
+    /// The number of requests that failed for lack of memory.
     pub out_of_memory: u64,
 }
 
 impl Snapshot {
-    /// Whether a file that begins like this is a pickle, which all snapshots are, and no table is.
+    /// Returns whether a file with this beginning is a pickle. All snapshots are pickles; no table
+    /// is.
     pub fn begins_like(start: &[u8]) -> bool {
         start.first() == Some(&0x80)
     }
@@ -103,12 +105,12 @@ impl Snapshot {
     }
 }
 
-/// An allocation that is alive.
+/// A live allocation.
 struct Live {
     /// Its index among the lifetimes.
     lifetime: usize,
     bytes: u64,
-    /// The step at which its free was asked for.
+    /// The step at which its free was requested.
     freed_at: Option<u64>,
 }
 
@@ -118,11 +120,11 @@ struct Reading {
     lifetimes: Vec<Lifetime>,
     /// By address.
     live: BTreeMap<u64, Live>,
-    /// Every address that was alive.
+    /// Every address that was ever live.
     known: HashSet<u64>,
     /// The sum of all sizes.
     total_bytes: u64,
-    /// How far more was reserved than at the beginning, and the most of that.
+    /// The reserved bytes relative to the beginning, and their maximum.
     reserved: i64,
     most_reserved: i64,
     out_of_memory: u64,
@@ -182,14 +184,14 @@ impl Reading {
                 self.out_of_memory += 1;
                 Ok(())
             }
-            // Marks of users and of snapshots, and what later versions add.
+            // Marks of users and of snapshots, and actions of later versions.
             _ => Ok(()),
         }
     }
 
     fn allocate(&mut self, address: u64, bytes: u64, step: u64) -> Parsed<()> {
         let end = address.saturating_add(bytes.max(1));
-        // Only the last blocks before the end reach into the new one.
+        // Only the last blocks before the end can reach into the new one.
         while let Some((&other, live)) = self.live.range(..end).next_back()
             && other.saturating_add(live.bytes.max(1)) > address
         {
@@ -199,15 +201,15 @@ impl Reading {
                     "{address:#x} is alive since entry {since}, at {other:#x}"
                 ));
             };
-            // Some versions do not record when a free was completed.
+            // Some versions do not record the completion of a free.
             self.lifetimes[live.lifetime].upper = freed_at;
             self.live.remove(&other);
         }
         self.begin(address, bytes, step)
     }
 
-    /// What `entry` frees at `address`; where nothing was known of that, something of `bytes` from
-    /// before the recording.
+    /// Returns the allocation that `entry` frees at `address`. If the address is not known, the
+    /// allocation is from before the recording, and has `bytes` bytes.
     fn freed(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<&mut Live> {
         if !self.known.contains(&address) {
             self.begin(address, bytes, 0)?;
@@ -216,7 +218,8 @@ impl Reading {
         live.ok_or_else(|| format!("{}: {address:#x} was freed already", entry.place))
     }
 
-    /// A block that is alive at the end, and was before the beginning where no entry tells of it.
+    /// Adds a block that is live at the end. If no entry names its address, it was live before the
+    /// recording.
     fn lived_throughout(&mut self, address: u64, bytes: u64) -> Parsed<()> {
         if self.known.contains(&address) {
             return Ok(());
@@ -254,7 +257,7 @@ impl Reading {
         self.most_reserved = self.most_reserved.max(self.reserved);
     }
 
-    /// What is known after the last of `entries`, at whose end `reserved_bytes` are reserved.
+    /// Returns the result after the last of `entries`. At the end `reserved_bytes` are reserved.
     fn finish(mut self, ordinal: usize, entries: u64, reserved_bytes: u64) -> DeviceTrace {
         for lifetime in &mut self.lifetimes {
             lifetime.upper = lifetime.upper.min(entries + 1);
@@ -271,7 +274,7 @@ impl Reading {
     }
 }
 
-/// The highest sum of the sizes of lifetimes that overlap.
+/// Returns the highest sum of the sizes of lifetimes that overlap.
 fn peak_live_bytes(lifetimes: &[Lifetime]) -> u64 {
     let starts = lifetimes
         .iter()
@@ -283,7 +286,7 @@ fn peak_live_bytes(lifetimes: &[Lifetime]) -> u64 {
     changes.sort_unstable();
     let (mut live, mut peak) = (0u64, 0);
     for (_, begins, bytes) in changes {
-        // A lifetime that is empty ends before it begins.
+        // An empty lifetime ends before it begins.
         live = if begins == 1 {
             live + bytes
         } else {

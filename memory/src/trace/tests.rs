@@ -7,7 +7,7 @@ use super::replay::{Replay, ReplayOptions};
 use super::simulator::{Allocation, Simulator};
 use crate::pool::PoolKind;
 
-/// The live allocations with the sizes of their blocks.
+/// The live allocations, with the sizes of their blocks.
 #[derive(Default)]
 struct LiveBlocks(Vec<(Allocation, u64)>);
 
@@ -17,7 +17,7 @@ impl LiveBlocks {
         ends.max().unwrap_or(0)
     }
 
-    /// Whether `bytes` would fit between two blocks, or before `limit_bytes`.
+    /// Returns whether `bytes` would fit between two blocks, or before `limit_bytes`.
     fn leave_room(&self, bytes: u64, limit_bytes: u64) -> bool {
         let mut taken: Vec<_> = self
             .0
@@ -34,14 +34,14 @@ impl LiveBlocks {
         })
     }
 
-    /// Whether `begin..end` is free.
+    /// Returns whether `begin..end` is free.
     fn miss(&self, begin: u64, end: u64) -> bool {
         let mut blocks = self.0.iter();
         blocks.all(|(block, bytes)| end <= block.offset || block.offset + bytes <= begin)
     }
 }
 
-/// The size of a block for `bytes`.
+/// Returns the size of a block for `bytes`.
 fn rounded(kind: PoolKind, bytes: u64, unit_bytes: u64) -> u64 {
     let units = bytes.div_ceil(unit_bytes);
     match kind {
@@ -50,7 +50,7 @@ fn rounded(kind: PoolKind, bytes: u64, unit_bytes: u64) -> u64 {
     }
 }
 
-/// A row of either format that may be valid, or arbitrary text.
+/// Returns a row of either format that may be valid, or arbitrary text.
 fn any_row() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => "1,x,(allocate|free),0x[0-3],[0-9]{1,5},0",
@@ -65,8 +65,8 @@ fn any_pool() -> impl Strategy<Value = PoolKind> {
 }
 
 proptest! {
-    /// What fits is placed in free space, and only what does not fit is refused: every pool
-    /// releases its idle memory before it refuses.
+    /// A request that fits is placed in free space, and only a request that does not fit is
+    /// refused: every pool releases its idle memory before it refuses.
     #[test]
     fn what_fits_is_placed_apart_and_what_does_not_is_refused(
         kind in any_pool(),

@@ -3,27 +3,28 @@
 use super::state::{NONE, SearchState};
 use crate::plan::sections::{Item, Problem};
 
-/// How many recently failed sections are checked first.
+/// The number of recently failed sections that are checked first.
 const RECENT: usize = 4;
 
-/// Looks for a section whose unplaced items do not fit.
+/// The search for a section whose unplaced items do not fit.
 ///
-/// Most choices fail in the same section as the ones before. So a choice is first checked against
-/// the sections that failed last, at a fraction of the cost of placing it and checking all.
+/// Most choices fail in the section in which the choices before them failed. So a choice is first
+/// checked against the most recently failed sections, at a fraction of the cost of placing it and
+/// checking all.
 ///
-/// Invariants: `members[s]` are the items alive in section `s`; bit `s` of an item's mask is set
-/// where it is alive in section `s`.
+/// Invariants: `members[s]` are the items that are live in section `s`; bit `s` of an item's mask
+/// is set if the item is live in section `s`.
 #[derive(Debug)]
 pub(super) struct SectionBounds {
     capacity: u64,
     members: Vec<Vec<u32>>,
-    /// `words` for each item.
+    /// The masks of all items, `words` words each.
     masks: Vec<u64>,
     words: usize,
     /// Unchecked sections, as bits; kept to reuse its memory.
     unseen: Vec<u64>,
     recent: [u32; RECENT],
-    /// How often each section pruned a choice.
+    /// The number of choices that each section pruned.
     failures: Vec<u64>,
 }
 
@@ -64,7 +65,7 @@ impl SectionBounds {
         &self.failures
     }
 
-    /// Whether placing `item` would overflow one of the recently failed sections.
+    /// Returns whether placing `item` would overflow one of the recently failed sections.
     pub(super) fn fails_recent(
         &mut self,
         state: &SearchState,
@@ -84,7 +85,8 @@ impl SectionBounds {
         place.is_some()
     }
 
-    /// Whether the unplaced items of a section would exceed the capacity once `item` is placed.
+    /// Returns whether the unplaced items of a section would exceed the capacity once `item` is
+    /// placed.
     fn overflows(&self, state: &SearchState, section: usize, item: u32) -> bool {
         let placed = state.items[item as usize];
         let offset = state.lowest[item as usize];
@@ -104,7 +106,7 @@ impl SectionBounds {
             .is_some_and(|lowest| lowest + left > self.capacity)
     }
 
-    /// Whether the unplaced items cannot be placed; counts the failed section.
+    /// Returns whether the unplaced items cannot be placed, and counts the failed section.
     pub(super) fn fail(&mut self, state: &SearchState, rest: &Unplaced<'_>) -> bool {
         let section = self.full_section(state, rest).or_else(|| {
             let (ceiling, item) = ceiling(state, rest.items);
@@ -122,8 +124,8 @@ impl SectionBounds {
         true
     }
 
-    /// A section whose unplaced items exceed the capacity even when stacked from their lowest
-    /// offset.
+    /// Returns a section whose unplaced items exceed the capacity even when stacked from their
+    /// lowest offset.
     fn full_section(&mut self, state: &SearchState, rest: &Unplaced<'_>) -> Option<u32> {
         self.unseen[rest.first as usize / 64..(rest.end as usize).div_ceil(64)].fill(u64::MAX);
         let left = &state.left[rest.first as usize..rest.end as usize];
@@ -159,8 +161,8 @@ impl SectionBounds {
     }
 }
 
-/// The lowest end that any of these items can have, and that item. The items are sorted by their
-/// lowest offset.
+/// Returns the lowest end that any of these items can have, and its item. The items are sorted by
+/// their lowest offset.
 pub(super) fn ceiling(state: &SearchState, items: &[u32]) -> (u64, u32) {
     let mut ceiling = (u64::MAX, NONE);
     for &item in items {

@@ -1,7 +1,7 @@
 //! Branch and bound for a plan within a capacity: complete, with restarts.
 //!
-//! The search is that of MiniMalloc (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
-//! Hardware-Accelerated Machine Learning", ASPLOS 2023), see [`search`]; what is added are restarts
+//! This is MiniMalloc's search (Moffitt, "MiniMalloc: A Lightweight Memory Allocator for
+//! Hardware-Accelerated Machine Learning", ASPLOS 2023); see [`search`]. This module adds restarts,
 //! with a slowly growing node budget and learned weights.
 
 mod bounds;
@@ -15,17 +15,17 @@ use super::weights::LearnedWeights;
 use search::Search;
 pub(crate) use search::SearchOutcome;
 
-/// The node budget of the first run: a minimum, and a minimum for each item, because a plan takes
-/// one node for each; and the growth from run to run.
+/// The node budget of the first run, and its growth from run to run. The budget is at least the
+/// first constant, and at least the second for each item, because a plan takes one node per item.
 const FIRST_RUN_NODES: u64 = 2_000;
 const FIRST_RUN_NODES_PER_ITEM: u64 = 4;
 const GROWTH: f64 = 1.01;
 
-/// One node in this many goes to occasional long runs: only a complete run proves that there is no
-/// plan.
+/// One of this many nodes is spent on occasional long runs: only a complete run proves that there
+/// is no plan.
 const LONG_RUN_DIVISOR: u64 = 4;
 
-/// Above this many items the search's lists would take too much memory.
+/// Above this many items, the search's lists would take too much memory.
 pub(crate) const MAX_ITEMS: usize = 6_000;
 
 /// Searches for a plan within `capacity` until one is found or disproved, `nodes` are spent, or the

@@ -1,14 +1,14 @@
 //! One run of the search: depth first, with a node budget.
 //!
-//! Items are placed at non-decreasing offsets, at equal offsets by rising rank, so each plan is
-//! reached in one way only. Each item lies directly above one that it meets: any other plan can be
-//! pushed down. A node is pruned
-//! - where an unplaced item would fit below everything that follows: the plan could be pushed down;
-//! - where the unplaced items of a section exceed the capacity even when stacked from their lowest
+//! Items are placed at non-decreasing offsets, and at equal offsets by rising rank, so each plan is
+//! reached in one way only. Each item is directly above an item that it meets: any other plan can
+//! be pushed down. A node is pruned
+//! - if an unplaced item would fit below everything that follows: the plan could be pushed down;
+//! - if the unplaced items of a section exceed the capacity even when stacked from their lowest
 //!   offset.
 //!
-//! Where no unplaced item crosses from one section into the next, the two sides are independent
-//! subproblems. If one has no plan, the choice that made it fails, whatever was tried for the
+//! If no unplaced item crosses from one section into the next, the two sides are independent
+//! subproblems. If one has no plan, the choice that created it fails, whatever was tried for the
 //! other.
 
 use super::bounds::{SectionBounds, Unplaced, ceiling};
@@ -16,7 +16,7 @@ use super::state::{NONE, SearchState};
 use crate::plan::deadline::Deadline;
 use crate::plan::sections::{Item, Problem};
 
-/// Nodes between two readings of the clock.
+/// The number of nodes between two readings of the clock.
 const DEADLINE_NODES: u64 = 256;
 
 /// The result of a run.
@@ -30,13 +30,13 @@ pub(crate) enum SearchOutcome {
     BudgetExhausted,
 }
 
-/// A range of sections whose unplaced items cross into no other.
+/// A range of sections whose unplaced items cross into no other section.
 #[derive(Clone, Copy, Debug)]
 struct Subproblem {
-    /// Its sections.
+    /// The sections.
     first: u32,
     end: u32,
-    /// Its range of [`Search::lists`], sorted by lowest offset, then rank.
+    /// The range of [`Search::lists`], sorted by lowest offset, then rank.
     from: u32,
     to: u32,
     /// Later items are placed after this offset and rank.
@@ -51,20 +51,21 @@ struct Subproblem {
 #[derive(Clone, Copy, Debug)]
 struct ChoicePoint {
     subproblem: Subproblem,
-    /// Whether it is the first of its subproblem.
+    /// Set for the first choice point of a subproblem.
     is_root: bool,
     /// The next candidate in the list.
     cursor: u32,
-    /// No item may be placed here or higher before one is placed below.
+    /// The lowest end of an unplaced item. No item may be placed here or higher before one is
+    /// placed below.
     ceiling: u64,
-    /// The item being tried, and the trail mark from before it.
+    /// The item being tried, and the trail mark from before it was placed.
     item: u32,
     mark: u32,
-    /// The number of subproblems when it was opened.
+    /// The number of subproblems when this choice point was opened.
     subproblems: u32,
 }
 
-/// A run.
+/// A run of the search.
 #[derive(Debug)]
 pub(super) struct Search {
     order: Vec<u32>,
@@ -90,7 +91,7 @@ impl Search {
         }
     }
 
-    /// How often each section pruned a node.
+    /// Returns the number of nodes that each section pruned.
     pub(super) fn failures(&self) -> &[u64] {
         self.bounds.failures()
     }
@@ -151,12 +152,12 @@ impl Search {
         });
     }
 
-    /// The unplaced items of a subproblem.
+    /// Returns the unplaced items of a subproblem.
     fn list(&self, subproblem: &Subproblem) -> &[u32] {
         &self.lists[subproblem.from as usize..subproblem.to as usize]
     }
 
-    /// Undoes what a choice point tried.
+    /// Undoes the item that a choice point tried.
     fn undo_choice(&mut self, choice: usize) {
         let ChoicePoint {
             item,
@@ -173,7 +174,7 @@ impl Search {
         self.lists.truncate(subproblem.to as usize);
     }
 
-    /// The next candidate of a choice point that is not pruned.
+    /// Returns the next candidate of a choice point that is not pruned.
     fn next_candidate(&mut self, choice: usize) -> Option<u32> {
         let ChoicePoint {
             subproblem,
@@ -198,8 +199,8 @@ impl Search {
         found
     }
 
-    /// Leaves the last choice point, whose candidates are exhausted. If it was the root of its
-    /// subproblem, the subproblem is infeasible: jump back to the choice that created it, past the
+    /// Removes the last choice point, whose candidates are exhausted. If it was the root of its
+    /// subproblem, the subproblem is infeasible: jumps back to the choice that created it, past the
     /// subproblems solved in between.
     fn backjump(&mut self) {
         let Some(choice) = self.choices.pop() else {
@@ -218,7 +219,7 @@ impl Search {
         }
     }
 
-    /// Places an item and opens the next choice point. True where everything is placed.
+    /// Places an item and opens the next choice point. Returns true if everything is placed.
     fn descend(&mut self, choice: usize, item: u32) -> bool {
         let subproblem = self.choices[choice].subproblem;
         let Subproblem { first, end, .. } = subproblem;
@@ -253,7 +254,7 @@ impl Search {
         false
     }
 
-    /// Lists the items left after `item` was placed, and raises those that meet it.
+    /// Lists the items that are unplaced after `item`, and raises those that meet it.
     fn list_rest(&mut self, subproblem: &Subproblem, item: u32) {
         let placed = self.state.items[item as usize];
         let end = self.state.offsets[item as usize] + placed.size;
@@ -276,7 +277,7 @@ impl Search {
                 self.lists.push(other);
             }
         }
-        // The raised items are merged with those that already had this lowest offset.
+        // The raised items are merged with the items that already had this lowest offset.
         self.raised.sort_unstable();
         let mut raised = 0;
         while at < to && self.state.lowest[self.lists[at] as usize] == end {
@@ -292,7 +293,7 @@ impl Search {
         self.lists.extend_from_within(at..to);
     }
 
-    /// Whether the unplaced items of a subproblem are infeasible.
+    /// Returns whether the unplaced items of a subproblem are infeasible.
     fn fails(&mut self, subproblem: &Subproblem) -> bool {
         let rest = Unplaced {
             first: subproblem.first,
@@ -303,14 +304,14 @@ impl Search {
         self.bounds.fail(&self.state, &rest)
     }
 
-    /// Whether placing `item` left neighbouring sections that no item crosses.
+    /// Returns whether placing `item` left neighbouring sections that no item crosses: cut points.
     fn decomposes(&self, item: u32) -> bool {
         let sections = self.state.items[item as usize].sections();
         let inner = &self.state.crossing[sections.start..sections.end - 1];
         inner.contains(&0)
     }
 
-    /// Creates a subproblem for each side of such cut points, and returns the first.
+    /// Creates a subproblem for each side of each cut point, and returns the first.
     fn decompose(&mut self, rest: &Subproblem, parent: u32, item: u32) -> u32 {
         let sections = self.state.items[item as usize].sections();
         let mut next = rest.next;

@@ -20,7 +20,7 @@ pub(super) struct SearchState {
     pub(super) tops: Vec<u32>,
     pub(super) left: Vec<u64>,
     pub(super) crossing: Vec<u32>,
-    /// The item before it in rank with the same sections and size, if any.
+    /// The previous item by rank with equal sections and size, if any.
     pub(super) identical: Vec<u32>,
     /// The trail: old values of `lowest`, and of `tops`.
     lowest_trail: Vec<(u32, u64)>,
@@ -51,7 +51,7 @@ impl SearchState {
         }
     }
 
-    /// The length of the trail, for [`undo`](Self::undo).
+    /// Returns the length of the trail, for [`undo`](Self::undo).
     pub(super) fn mark(&self) -> u32 {
         self.lowest_trail.len() as u32
     }
@@ -82,7 +82,7 @@ impl SearchState {
         self.lowest_trail.push((item, old));
     }
 
-    /// Undoes the last placement, that of `item`, and what it raised since `mark`.
+    /// Undoes the last placement, which placed `item`, and all raises since `mark`.
     pub(super) fn undo(&mut self, item: u32, mark: u32) {
         let index = item as usize;
         let size = self.items[index].size;
@@ -102,10 +102,11 @@ impl SearchState {
         }
     }
 
-    /// Whether the item and the one directly below it are in the dominated order of two that are
-    /// equivalent: both live in the same sections, so they can be swapped.
+    /// Returns whether the item and the item directly below it are in the dominated one of two
+    /// equivalent orders: both live in equal sections, so they can be swapped.
     ///
-    /// The larger lies below; of identical ones, the lower rank.
+    /// In the other order the larger item is below; of identical items, the one with the lower
+    /// rank.
     pub(super) fn is_dominated(&self, item: u32) -> bool {
         let index = item as usize;
         let predecessor = self.identical[index];

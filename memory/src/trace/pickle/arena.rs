@@ -21,7 +21,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// The places of its elements.
+    /// Returns the indices of its elements.
     pub(super) fn range(&self) -> Range<usize> {
         let start = self.start as usize;
         start..start + self.length as usize
@@ -61,7 +61,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Adds a container with `items`; returns its index.
+    /// Adds a container with `items`. Returns its index.
     pub(super) fn push(&mut self, kind: Kind, items: &[Value]) -> u32 {
         let number = self.growing.len() as u32;
         self.growing.push(Growing {
@@ -103,7 +103,7 @@ impl Arena {
         });
     }
 
-    /// Brings the elements of each container together.
+    /// Copies the elements of each container to one contiguous range.
     pub(super) fn finish(self) -> (Vec<Node>, Vec<Value>) {
         let Self {
             mut growing,

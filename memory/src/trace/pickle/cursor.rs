@@ -19,7 +19,7 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// The length of the file.
+    /// Returns the length of the file.
     pub(super) fn file_bytes(&self) -> usize {
         self.bytes.len()
     }

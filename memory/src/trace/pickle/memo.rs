@@ -16,7 +16,7 @@ pub(super) struct Memo {
 }
 
 impl Memo {
-    /// The number of values, which is the next number of `MEMOIZE`.
+    /// Returns the number of values, which is the next number of `MEMOIZE`.
     pub(super) fn len(&self) -> usize {
         self.dense.len() + self.sparse.len()
     }

@@ -1,4 +1,4 @@
-//! Reads Python's pickles of plain data, protocols 2 to 5: numbers, texts, lists, tuples and
+//! A reader of Python's pickles of plain data, protocols 2 to 5: numbers, texts, lists, tuples and
 //! dictionaries.
 //!
 //! Nothing is executed: an opcode that names or calls a function is refused by its name. Texts
@@ -67,7 +67,7 @@ pub(super) struct Pickle<'a> {
     root: Value,
 }
 
-/// The reason for which a file is refused, and the byte.
+/// The reason why a file is refused, and the offset of the byte.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) offset: usize,
@@ -95,12 +95,12 @@ impl<'a> Pickle<'a> {
         self.root
     }
 
-    /// The length of the file.
+    /// Returns the length of the file.
     pub(super) fn file_bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// The memory that the values take, without the file.
+    /// Returns the memory of the values, without the file.
     pub(super) fn memory_bytes(&self) -> u64 {
         let (nodes, items) = (self.nodes.capacity(), self.items.capacity());
         (nodes * size_of::<Node>() + items * size_of::<Value>()) as u64
@@ -131,7 +131,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Returns a text with U+FFFD for what is no UTF-8.
+    /// Returns a text, with U+FFFD for bytes that are not UTF-8.
     pub(super) fn string(&self, value: Value) -> Option<Cow<'a, str>> {
         self.text(value).map(String::from_utf8_lossy)
     }
@@ -171,7 +171,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// The text of a key that can be found.
+    /// Returns the text of a key, if it is short enough to be found.
     fn key(&self, name: Value) -> Option<&'a [u8]> {
         self.text(name).filter(|text| text.len() <= MAX_KEY_BYTES)
     }

@@ -1,4 +1,4 @@
-//! The opcodes of pickles: those of plain data, and the names of the others.
+//! The opcodes of pickles: the opcodes of plain data, and the names of all others.
 
 /// An opcode of plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) enum Opcode {
 }
 
 impl Opcode {
-    /// The opcode that `byte` is.
+    /// Returns the opcode of `byte`, if it is one of plain data.
     pub(super) fn of(byte: u8) -> Option<Self> {
         Some(match byte {
             0x80 => Self::Proto,
@@ -90,8 +90,8 @@ impl Opcode {
     }
 }
 
-/// Opcodes that call functions, name what the file does not hold, or stand in older protocols
-/// alone.
+/// Opcodes that call functions, refer to objects outside the file, or belong to older protocols
+/// only.
 const REFUSED: [(u8, &str); 29] = [
     (b'c', "GLOBAL"),
     (0x93, "STACK_GLOBAL"),
@@ -124,7 +124,7 @@ const REFUSED: [(u8, &str); 29] = [
     (0x91, "FROZENSET"),
 ];
 
-/// The name of an opcode that is not read.
+/// Returns the name of an opcode that is not read.
 pub(super) fn name_of(byte: u8) -> Option<&'static str> {
     let refused = REFUSED.iter().find(|(refused, _)| *refused == byte);
     refused.map(|(_, name)| *name)

@@ -6,7 +6,7 @@ use super::memo::Memo;
 use super::opcodes::{Opcode, name_of};
 use super::{Parsed, Refusal, Value};
 
-/// A file of which a part was read.
+/// A file, partly read.
 ///
 /// Invariants: a mark is the height of the stack when it was set. Marks are in ascending order,
 /// and the stack is at least as high as the last mark. The file has fewer than 2³² bytes.
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads the whole file; returns its containers and the value at the top.
+    /// Reads the whole file. Returns its containers and the value at the top.
     pub(super) fn read(mut self) -> Parsed<(Arena, Value)> {
         loop {
             self.opcode_at = self.cursor.position();
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
     fn step(&mut self, opcode: Opcode) -> Parsed<()> {
         match opcode {
             Opcode::Proto => self.protocol()?,
-            // The lengths of frames are of use to readers of a pipe.
+            // The lengths of frames are useful only to readers of a pipe.
             Opcode::Frame => drop(self.operand(|cursor| cursor.take(8))?),
             Opcode::Mark => self.marks.push(self.stack.len() as u32),
             Opcode::Pop => self.discard()?,
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Lists grow in place: each reference to one sees the new elements.
+    /// Appends to a list. Lists grow in place: each reference to a list sees the new elements.
     fn append(&mut self, from: usize) -> Parsed<()> {
         let number = self.container(from)?;
         if self.arena.kind(number) != Kind::List {
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
         self.stack.push(Value::At(self.opcode_at as u32));
     }
 
-    /// Moves the values from `from` on into a new container, and pushes that.
+    /// Moves the values from `from` on into a new container, and pushes the container.
     fn push_node(&mut self, kind: Kind, from: usize) {
         let number = self.arena.push(kind, &self.stack[from..]);
         self.stack.truncate(from);
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         self.marks.last().map_or(0, |&mark| mark as usize)
     }
 
-    /// Returns the place of the last `count` values above the last mark.
+    /// Returns the index of the first of the last `count` values above the last mark.
     fn last(&self, count: usize) -> Parsed<usize> {
         let from = self.stack.len().checked_sub(count);
         let from = from.filter(|&from| from >= self.floor());
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
         self.pop().map(drop)
     }
 
-    /// Removes the last mark; returns the height of the stack that it marks.
+    /// Removes the last mark. Returns the height of the stack that it marks.
     fn pop_mark(&mut self) -> Parsed<usize> {
         let mark = self.marks.pop();
         let mark = mark.ok_or_else(|| self.refusal("there is no mark on the stack".into()))?;

@@ -11,8 +11,8 @@ fn refused(bytes: &[u8], offset: usize, reason: &str) {
     assert_eq!(refusal.offset, offset, "{refusal:?}");
 }
 
-/// What Python writes for `{'a': [1, -2, 300, 70000, 1 << 40, 1.5, None, True], 't': ('x', ()),
-/// 'again': <the list>}`.
+/// The bytes that Python writes for
+/// `{'a': [1, -2, 300, 70000, 1 << 40, 1.5, None, True], 't': ('x', ()), 'again': <the list>}`.
 const EACH: [&[u8]; 2] = [
     // Protocol 2.
     b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01]q\x02(K\x01J\xfe\xff\xff\xffM\x2c\x01J\x70\x11\x01\x00\x8a\x06\x00\x00\x00\x00\x00\x01G?\xf8\x00\x00\x00\x00\x00\x00N\x88eX\x01\x00\x00\x00tq\x03X\x01\x00\x00\x00xq\x04)\x86q\x05X\x05\x00\x00\x00againq\x06h\x02u.",

@@ -1,11 +1,11 @@
-//! Builds a profile: tables of names and lines, and events.
+//! The construction of a profile: tables of names and lines, and events.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile};
 
-/// A profile that is being built.
+/// A profile under construction.
 #[derive(Default)]
 pub(super) struct ProfileBuilder {
     profile: Profile,
@@ -45,8 +45,8 @@ impl ProfileBuilder {
         self.stacks.number(&mut self.profile.stacks, stack)
     }
 
-    /// Adds what happened next. The order is the file's: clocks differ from thread to thread, and
-    /// an earlier time than that of the event before counts as that.
+    /// Adds the next event, in the order of the file. Clocks differ between threads, so a time
+    /// before the previous event's is raised to it.
     pub(super) fn push(&mut self, mut event: Event) {
         let last = self.profile.events.last();
         event.time_ns = event.time_ns.max(last.map_or(0, |last| last.time_ns));
@@ -60,7 +60,7 @@ impl ProfileBuilder {
         self.before.push(event);
     }
 
-    /// The profile. Times become those since the first event.
+    /// Returns the profile. Its times are relative to the first event.
     pub(super) fn finish(mut self) -> Profile {
         self.before.reserve_exact(self.profile.events.len());
         self.before.append(&mut self.profile.events);
@@ -76,7 +76,7 @@ impl ProfileBuilder {
     }
 }
 
-/// An event of a kind at a time, about nothing yet.
+/// Returns an event of a kind at a time, with all other fields empty.
 pub(super) fn event(kind: EventKind, time_ns: u64) -> Event {
     Event {
         time_ns,
@@ -92,7 +92,8 @@ pub(super) fn event(kind: EventKind, time_ns: u64) -> Event {
     }
 }
 
-/// The numbers of the values of a table, by hash. No value is stored twice.
+/// The numbers of the values of a table, by hash. No value is stored twice, except after a
+/// collision.
 #[derive(Default)]
 struct Numbers {
     hasher: RandomState,

@@ -18,15 +18,15 @@ use super::reader::is_log;
 use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Reads a recorded program, of any format that is known, as a profile for each of its devices.
+/// Reads a recorded program of any known format, and returns a profile for each of its devices.
 /// Errors refer to the input as `name`.
 ///
 /// - A snapshot of PyTorch, or of [`Recording::write`](crate::record::Recording::write): with its
-///   lines, backtraces and categories, which stand for scopes. What it has no event of, and is
-///   alive at the end, is allocated first.
+///   lines, backtraces and categories, which become scopes. A block without an event that is live
+///   at the end is allocated first.
 /// - A log of RMM: with its times, threads and streams.
-/// - Lifetimes in MiniMalloc's format, a step being a microsecond; with the column `offset`, as
-///   `cachescope plan` writes it, at these addresses, else one beside the other.
+/// - Lifetimes in MiniMalloc's format, one step per microsecond. If there is a column `offset`, as
+///   `cachescope plan` writes it, the buffers are at these addresses, else side by side.
 ///
 /// # Examples
 ///
@@ -44,9 +44,9 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 ///
-/// [`Io`](ErrorKind::Io) with the place, if the input is none of these or malformed; as
-/// [`Snapshot::read`] and [`Trace::new`](super::Trace::new), with the limits of the first. A table
-/// has at most 4096 columns.
+/// [`Io`](ErrorKind::Io) with the position, if the input has none of these formats or is malformed;
+/// otherwise as for [`Snapshot::read`] and [`Trace::new`](super::Trace::new), with the limits of
+/// [`Snapshot::read`]. A table has at most 4096 columns.
 pub fn profiles(name: impl Display, mut input: impl BufRead) -> Result<Vec<Profile>> {
     let start = input
         .fill_buf()

@@ -13,7 +13,7 @@ use crate::trace::budget::Budget;
 use crate::trace::entries::{DeviceEntries, Entry, Segment, devices};
 use crate::trace::pickle::{Pickle, Refusal, Value};
 
-/// Categories that are no scope: PyTorch's, and that of our own snapshots.
+/// The categories that are no scope: PyTorch's, and the one that our own snapshots use.
 const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
 
 /// The memory of an event and its copies (216 bytes), of its addresses in the maps (150), and of
@@ -47,9 +47,9 @@ struct Reading<'a> {
     frames: HashMap<Value, Lines>,
     /// The scopes of categories.
     categories: HashMap<Value, Option<u32>>,
-    /// The addresses in entries.
+    /// The addresses that entries name.
     known: HashSet<u64>,
-    /// The lines of allocations in entries that are alive, by address.
+    /// By address: the lines of live allocations that entries name.
     live: HashMap<u64, Lines>,
     /// The last event, if it is a free that may be completed by the next entry, and its address.
     requested: Option<(u64, usize)>,
@@ -112,7 +112,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Versions without times count entries.
+    /// Returns the time of an entry. In versions without times, entries count as microseconds.
     fn time_ns(&self, entry: &Entry<'_>) -> u64 {
         let time_us = entry.number("time_us").unwrap_or(self.steps);
         time_us.saturating_mul(1000)
@@ -140,7 +140,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// A free that is completed by the next entry waited for no stream.
+    /// Completes a free. If the entry directly before requested it, it waited for no stream.
     fn complete(&mut self, entry: &Entry<'_>) -> Parsed<()> {
         let address = entry.number("addr")?;
         match self.requested.take() {
@@ -148,7 +148,7 @@ impl<'a> Reading<'a> {
                 self.builder.profile().events[index].kind = EventKind::Free;
                 Ok(())
             }
-            // It was asked for earlier, or before the recording.
+            // The free was requested earlier, or before the recording.
             _ if self.known.contains(&address) => Ok(()),
             _ => self.free_before(entry, address),
         }

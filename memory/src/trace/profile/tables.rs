@@ -11,7 +11,7 @@ use crate::trace::event::TraceEvent;
 use crate::trace::lifetimes::Lifetime;
 use crate::trace::rmm_log::{self, RmmLog};
 
-/// Of a log of RMM whose header was read.
+/// Returns the profile of a log of RMM whose header was read.
 pub(super) fn of_log(table: CsvTable<impl BufRead>) -> Result<Profile> {
     let [thread, time, _, _, _, stream] = table.columns(rmm_log::COLUMNS)?;
     let mut builder = ProfileBuilder::new("RMM".into());
@@ -19,7 +19,7 @@ pub(super) fn of_log(table: CsvTable<impl BufRead>) -> Result<Profile> {
     let mut last_ns = 0;
     while let Some(entry) = log.next_entry()? {
         let table = log.table();
-        // A row whose time cannot be read comes a microsecond after the one before.
+        // If the time of a row does not parse, the row is a microsecond after its predecessor.
         last_ns = time_of_day_ns(table.text(time)).unwrap_or(last_ns + 1000);
         let kind = match entry.event {
             TraceEvent::Allocate { .. } => EventKind::Allocate,
@@ -36,7 +36,7 @@ pub(super) fn of_log(table: CsvTable<impl BufRead>) -> Result<Profile> {
     Ok(builder.finish())
 }
 
-/// `10:21:33.123456` or RMM's `10:21:33:123456`, since midnight.
+/// Parses `10:21:33.123456` or RMM's `10:21:33:123456`, as nanoseconds since midnight.
 fn time_of_day_ns(text: &str) -> Option<u64> {
     let mut parts = text.split([':', '.']);
     let mut part = || parts.next()?.parse::<u32>().ok().map(u64::from);
@@ -46,7 +46,7 @@ fn time_of_day_ns(text: &str) -> Option<u64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(fraction_ns)
 }
 
-/// A number that names something, decimal or with `0x`; 0 where it is none.
+/// Parses the number of a thread or stream, decimal or with `0x`. Returns 0 if it does not parse.
 fn numeral(text: &str) -> u64 {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -84,7 +84,7 @@ pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
     reserve.bytes = ends.max().unwrap_or(0);
     reserve.block_bytes = reserve.bytes;
     builder.push(reserve);
-    // Frees come before allocations of one time, and each in the order of the table.
+    // At equal times frees come before allocations, each in the order of the table.
     let mut order: Vec<(u64, bool, usize)> = (placed.iter().enumerate())
         .flat_map(|(number, own)| [(own.upper, false, number), (own.lower, true, number)])
         .collect();
