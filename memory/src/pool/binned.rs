@@ -1,28 +1,28 @@
 //! Powers of two with a decay window, as in the binned pool of CuArrays.jl.
 //!
 //! A request is rounded up to a power of two. Each segment is one block of such a size, and the
-//! free blocks of a size are a stack. Nothing is split or coalesced: the simplest and fastest pool,
-//! at the price of up to half of each block.
+//! free blocks of a size are a stack. Nothing is split or coalesced. This is the simplest and
+//! fastest pool, but wastes up to half of each block.
 //!
-//! CuArrays.jl samples the used share of each bin every one to five seconds and frees the idle
+//! CuArrays.jl samples the used share of each bin every one to five seconds, and frees the idle
 //! blocks that exceed the maximum of the last five samples. Here the window counts takes instead of
-//! time. A bin is a stack, so the blocks that nobody needed during a window are exactly those at
+//! time. A bin is a stack. So the blocks that were not needed during a window are exactly those at
 //! the bottom that the stack never shrank to: an exact count in constant time.
-//! [`decayed_segments`](Pool::decayed_segments) returns them as each window closes. A program that
-//! is served by its caches takes nothing, closes no window and keeps its memory. CuArrays.jl
-//! bypasses the pool for requests above 100 MiB; here bins cover all sizes.
+//! [`decayed_segments`](Pool::decayed_segments) returns them when a window closes. A program that
+//! its caches serve takes nothing, closes no window and keeps its memory. CuArrays.jl bypasses the
+//! pool for requests above 100 MiB; here bins cover all sizes.
 
 use super::unsplit::UnsplitSegments;
 use super::{Pool, Rounding, SegmentId, Span, StreamOwner};
 use crate::device::StreamId;
 
-/// One for each power of two.
+/// The number of bins: one for each power of two.
 const BINS: usize = 64;
 
-/// How deep the stack is searched for a block that is ready for the stream.
+/// The depth to which the stack is searched for a block that is ready for the stream.
 const SCAN: usize = 16;
 
-/// Takes in a window: a few steps of a large network whose temporaries all miss.
+/// The number of takes in a window: a few steps of a large network whose temporaries all miss.
 const WINDOW_TAKES: u32 = 1 << 14;
 
 /// The pool of powers of two.
@@ -32,9 +32,9 @@ const WINDOW_TAKES: u32 = 1 << 14;
 pub(crate) struct Binned {
     segments: UnsplitSegments,
     bins: [Bin; BINS],
-    /// The takes in a window.
+    /// The number of takes in a window.
     window_takes: u32,
-    /// The takes in the current window so far.
+    /// The number of takes in the current window so far.
     takes: u32,
 }
 
@@ -53,7 +53,7 @@ impl Bin {
         self.free.push(segment);
     }
 
-    /// The last ready one of the last [`SCAN`], else the last one.
+    /// Removes and returns the last ready segment of the last [`SCAN`], else the last segment.
     #[inline]
     fn pop(&mut self, is_ready: impl Fn(SegmentId) -> bool) -> Option<SegmentId> {
         let last = self.free.len().checked_sub(1)?;
@@ -73,7 +73,7 @@ impl Bin {
         self.free.remove(at)
     }
 
-    /// Ends the window; returns what was free throughout it.
+    /// Ends the window. Returns the segments that were free throughout it.
     fn close_window(&mut self) -> &[SegmentId] {
         let untouched = std::mem::replace(&mut self.untouched, self.free.len());
         &self.free[..untouched]
@@ -95,7 +95,7 @@ impl Binned {
     }
 }
 
-/// The bin of a segment of `bytes`.
+/// Returns the bin of a segment of `bytes`.
 #[inline]
 fn bin_of(bytes: u64) -> usize {
     bytes.ilog2() as usize
@@ -134,8 +134,8 @@ impl Pool for Binned {
         self.segments.owner_of_free(segment)
     }
 
-    /// A longer block is not used: it would be handed out whole, while the layer above can release
-    /// it and reserve the exact size.
+    /// Uses no longer block: it would be handed out whole, while the layer above can release it and
+    /// reserve the exact size.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         debug_assert!(bytes.is_power_of_two(), "{bytes} bytes");
         let segments = &self.segments;
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// A pool with free segments of `units` each, numbered in that order.
+    /// Returns a pool with free segments of `units` each, numbered in that order.
     fn with_free(window_takes: u32, units: &[u64]) -> Binned {
         let mut pool = Binned::with_window(window_takes);
         for (number, units) in (0..).zip(units) {
@@ -198,7 +198,7 @@ mod tests {
         taken.map(|(span, _)| span)
     }
 
-    /// Takes a block of `units` and gives it back, `turns` times.
+    /// Takes a block of `units` and returns it, `turns` times.
     fn use_one(pool: &mut Binned, units: u64, turns: u32) {
         for _ in 0..turns {
             let span = take(pool, units).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     fn what_a_whole_window_did_not_need_is_surplus() {
         let mut pool = with_free(10, &[1, 1, 1, 8, 64]);
         use_one(&mut pool, 1, 10);
-        // They were added in this window; the next one shows which are needed.
+        // They were added in this window; the next window shows which are needed.
         assert_eq!(pool.decayed_segments(), []);
         use_one(&mut pool, 1, 9);
         assert_eq!(pool.decayed_segments(), [], "the window is open");
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(pool.free_bytes(), 9 * 512);
     }
 
-    /// A naive model: stacks whose entries remember whether they were added in this window.
+    /// A naive model: stacks whose entries store whether they were added in this window.
     #[derive(Default)]
     struct Stacks(Vec<(usize, SegmentId, bool)>);
 
@@ -263,7 +263,7 @@ mod tests {
     }
 
     proptest! {
-        /// Takes, gives and removals of three lengths, windows of five takes.
+        /// Takes, gives and removals of three lengths, with windows of five takes.
         #[test]
         fn surplus_is_what_lay_free_all_through_a_window(
             steps in prop::collection::vec((0u32..8, 0usize..3, any::<prop::sample::Index>()), 1..200)

@@ -11,7 +11,7 @@ const BINS: usize = CLASSES + 1;
 
 const WORDS: usize = BINS.div_ceil(64);
 
-/// How many blocks of a bin are compared for the best fit.
+/// The number of blocks of a bin that are compared for the best fit.
 const SCAN: usize = 8;
 
 /// The free blocks of one partition: a list for each size class, and one for wilderness blocks.
@@ -19,8 +19,8 @@ const SCAN: usize = 8;
 /// Invariants:
 /// - the doubly linked list of a class holds exactly the free blocks of that [`floor_class`] that
 ///   are not wilderness; the last list holds the wilderness blocks;
-/// - bit `c % 64` of `words[c / 64]` is set where the list of class `c` is not empty, and bit `w`
-///   of `summary` where `words[w]` is not 0.
+/// - bit `c % 64` of `words[c / 64]` is set if the list of class `c` is not empty, and bit `w` of
+///   `summary` if `words[w]` is not 0.
 #[derive(Debug)]
 pub(crate) struct Bins {
     summary: u64,
@@ -84,11 +84,11 @@ impl Bins {
         }
     }
 
-    /// The block to serve `bytes` to `stream` from. In order: the smallest that fits among the
-    /// first [`SCAN`] of the request's bin; the smallest among the first [`SCAN`] of the next
+    /// Returns the block to serve `bytes` to `stream` from. In order: the smallest that fits among
+    /// the first [`SCAN`] of the request's bin; the smallest among the first [`SCAN`] of the next
     /// non-empty bin, where every block fits; any that fits in the request's bin; a wilderness
-    /// block. Among the blocks compared, one that is ready for `stream` is preferred. `None` only
-    /// where no block of this partition fits.
+    /// block. Among the blocks compared, one that is ready for `stream` is preferred. Returns
+    /// `None` only if no block of this partition fits.
     #[inline]
     pub(crate) fn find(&self, blocks: &BlockTable, bytes: u64, stream: StreamId) -> Option<u32> {
         let class = floor_class(bytes);
@@ -109,7 +109,7 @@ impl Bins {
         (found != NONE).then_some(found)
     }
 
-    /// The lowest non-empty bin from `class` on; [`BINS`] where there is none.
+    /// Returns the lowest non-empty bin from `class` on; [`BINS`] if there is none.
     #[inline]
     fn first_nonempty(&self, class: usize) -> usize {
         let word = class / 64;
@@ -129,7 +129,7 @@ impl Bins {
         word * 64 + self.words[word].trailing_zeros() as usize
     }
 
-    /// The length of the longest block.
+    /// Returns the length of the longest block.
     pub(crate) fn largest_bytes(&self, blocks: &BlockTable) -> u64 {
         let highest = (0..WORDS).rev().find_map(|word| {
             let bit = self.class_bits(word).checked_ilog2()?;
@@ -141,7 +141,7 @@ impl Bins {
         lengths.max().unwrap_or(0)
     }
 
-    /// A word without the wilderness bit.
+    /// Returns a word without the wilderness bit.
     fn class_bits(&self, word: usize) -> u64 {
         let wilderness = if word == WILDERNESS_BIN / 64 {
             1 << (WILDERNESS_BIN % 64)
@@ -191,7 +191,7 @@ impl Bins {
     }
 }
 
-/// The bin of a free block.
+/// Returns the bin of a free block.
 #[inline]
 fn bin_of(block: &BlockNode) -> usize {
     if block.state == BlockState::Wilderness {
@@ -201,14 +201,14 @@ fn bin_of(block: &BlockNode) -> usize {
     }
 }
 
-/// The blocks of a bin.
+/// Returns the blocks of a bin.
 fn list(blocks: &BlockTable, head: u32) -> impl Iterator<Item = u32> {
     let link = |index: u32| (index != NONE).then_some(index);
     std::iter::successors(link(head), move |&index| link(blocks.get(index).bin_next))
 }
 
-/// The smallest block of at least `bytes` among the first `limit` from `index`, ready ones first,
-/// or [`NONE`]; and the first block not compared.
+/// Returns the smallest block of at least `bytes` among the first `limit` from `index`, ready ones
+/// first, or [`NONE`]; and the first block that was not compared.
 #[inline]
 fn smallest_fit(
     blocks: &BlockTable,
@@ -234,7 +234,7 @@ fn smallest_fit(
     (best, index)
 }
 
-/// Sort key: ready blocks first, then by length. Lengths are below 2⁶³.
+/// Returns a sort key: ready blocks first, then by length. Lengths are below 2⁶³.
 #[inline]
 fn order(block: &BlockNode, stream: StreamId) -> u64 {
     let waits = !block.owner.is_ready_for(stream);

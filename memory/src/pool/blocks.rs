@@ -3,7 +3,7 @@
 
 use super::{Pages, SegmentId, StreamOwner};
 
-/// No block. A full table would take 160 GiB.
+/// The index that stands for no block. A full table would take 160 GiB.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// The state of a block.
@@ -21,7 +21,7 @@ pub(crate) enum BlockState {
     Vacant,
 }
 
-/// Small and large requests are served from separate segments.
+/// The partition of a block: small and large requests are served from separate segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Partition {
     Small,
@@ -53,7 +53,7 @@ pub(crate) struct BlockNode {
     pub(crate) bin_previous: u32,
     /// The next block of the bin, while free; the next vacant node, while vacant.
     pub(crate) bin_next: u32,
-    /// The streams that may still use it, while free.
+    /// The streams that may still use the block, while free.
     pub(crate) owner: StreamOwner,
     pub(crate) partition: Partition,
     pub(crate) state: BlockState,
@@ -63,14 +63,14 @@ pub(crate) struct BlockNode {
 const _: () = assert!(size_of::<BlockNode>() == 40);
 
 impl BlockNode {
-    /// The number of the take that handed out this used block.
+    /// Returns the number of the take that handed out this used block.
     #[inline]
     pub(crate) fn taken_at(&self) -> u32 {
         debug_assert_eq!(self.state, BlockState::Used);
         self.bin_previous
     }
 
-    /// Marks it used, by the take of this number.
+    /// Marks the block as used, by the take of this number.
     #[inline]
     pub(crate) fn hand_out(&mut self, take: u32) {
         self.state = BlockState::Used;
@@ -103,7 +103,7 @@ impl BlockTable {
         &mut self.nodes[index as usize]
     }
 
-    /// Inserts `block`; returns its index.
+    /// Inserts `block`. Returns its index.
     #[inline]
     pub(crate) fn insert(&mut self, block: BlockNode) -> u32 {
         let index = self.vacant;
@@ -127,7 +127,7 @@ impl BlockTable {
         self.vacant = index;
     }
 
-    /// Whether `index` is a free block.
+    /// Returns whether `index` is a free block.
     #[inline]
     pub(crate) fn is_free(&self, index: u32) -> bool {
         index != NONE
@@ -137,7 +137,7 @@ impl BlockTable {
             )
     }
 
-    /// The state of a free block that `after` follows.
+    /// Returns the state of a free block that `after` follows.
     #[inline]
     pub(crate) fn free_state(&self, after: u32) -> BlockState {
         if self.is(after, BlockState::Uncommitted) && self.get(after).after == NONE {
@@ -147,14 +147,14 @@ impl BlockTable {
         }
     }
 
-    /// Whether `index` is a block in `state`.
+    /// Returns whether `index` is a block in `state`.
     #[inline]
     pub(crate) fn is(&self, index: u32, state: BlockState) -> bool {
         index != NONE && self.get(index).state == state
     }
 
-    /// Moves the bound between an uncommitted block and the free one before it by `bytes`, fewer
-    /// than the uncommitted block has.
+    /// Moves the boundary between an uncommitted block and the free block before it by `bytes`,
+    /// fewer than the uncommitted block has.
     pub(crate) fn extend_before(&mut self, uncommitted: u32, bytes: u64) {
         let block = self.get_mut(uncommitted);
         block.offset += bytes;
@@ -164,7 +164,7 @@ impl BlockTable {
     }
 
     /// Isolates `pages` from the block that contains them. Returns the part in front, the pages'
-    /// own block, and the part behind, none of which is in a bin.
+    /// own block, and the part behind. None of them is in a bin.
     pub(crate) fn carve(&mut self, pages: Pages) -> (Option<u32>, u32, Option<u32>) {
         let BlockNode { offset, bytes, .. } = *self.get(pages.node);
         let end = pages.offset + pages.bytes;
@@ -182,7 +182,7 @@ impl BlockTable {
         (front, node, back)
     }
 
-    /// Splits a block after its first `bytes`; returns the rest, which is in no bin.
+    /// Splits a block after its first `bytes`. Returns the rest, which is in no bin.
     #[inline]
     pub(crate) fn split(&mut self, index: u32, bytes: u64) -> u32 {
         let front = *self.get(index);
@@ -222,7 +222,7 @@ impl BlockTable {
         front.owner = front.owner.merge(owner);
     }
 
-    /// Asserts that exactly the vacant nodes are in the list; returns the number of blocks.
+    /// Asserts that exactly the vacant nodes are in the list. Returns the number of blocks.
     #[cfg(test)]
     pub(crate) fn check(&self) -> usize {
         let mut vacant = 0;

@@ -53,7 +53,7 @@ impl Pool for Direct {
         self.segments.owner_of_free(segment)
     }
 
-    /// The smallest idle segment that fits, whole; of equal ones a ready one.
+    /// Takes the smallest idle segment that fits, whole; of equal ones a ready one.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         let segments = &self.segments;
         let fitting = (0..)

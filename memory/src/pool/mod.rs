@@ -33,12 +33,12 @@ pub(crate) struct SegmentId(pub(crate) u32);
 /// A block that the pool has handed out: a contiguous part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Its segment.
+    /// The segment.
     pub(crate) segment: SegmentId,
-    /// Its offset in the segment; a multiple of 512.
+    /// The offset in the segment; a multiple of 512.
     pub(crate) offset: u64,
-    /// Its length: the request, rounded up by [`Pool::rounding`], and further where the rest is too
-    /// small to split off.
+    /// The length: the request, rounded up by [`Pool::rounding`], plus the rest of the block if it
+    /// is too small to split off.
     pub(crate) bytes: u64,
     /// The pool's own handle.
     pub(crate) node: u32,
@@ -58,7 +58,8 @@ pub(crate) struct Pages {
     pub(crate) node: u32,
 }
 
-/// How a pool rounds requests up. Plain data: the caches round as the pool does without calling it.
+/// The rounding of a pool's requests. Plain data: the caches round as the pool does without calling
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// To a multiple of 512 bytes.
@@ -68,7 +69,7 @@ pub(crate) enum Rounding {
 }
 
 impl Rounding {
-    /// The minimal size of a block for a request of `bytes`; `None` on overflow.
+    /// Returns the minimal size of a block for a request of `bytes`; `None` on overflow.
     #[inline]
     pub(crate) fn round(self, bytes: u64) -> Option<u64> {
         let units_bytes = round_up(bytes, UNIT_BYTES)?;
@@ -82,20 +83,21 @@ impl Rounding {
 
 /// An algorithm that cuts segments into blocks.
 pub(crate) trait Pool: fmt::Debug + Send {
-    /// How requests are rounded up; constant.
+    /// Returns the rounding of requests, which is constant.
     fn rounding(&self) -> Rounding;
 
-    /// The preferred size of a new segment for a request of `bytes` (rounded); at least `bytes`.
+    /// Returns the preferred size of a new segment for a request of `bytes` (rounded); at least
+    /// `bytes`.
     fn segment_bytes(&self, bytes: u64) -> u64;
 
-    /// Whether idle segments are kept for later requests. Where not, the layer above releases each
-    /// as soon as it is idle.
+    /// Returns whether idle segments are kept for later requests. If not, the layer above releases
+    /// each as soon as it is idle.
     fn keeps_idle_segments(&self) -> bool {
         true
     }
 
-    /// Idle segments that were not needed for so long that they should be released (jemalloc's
-    /// decay). Called before each take; rarely returns any.
+    /// Returns idle segments that were not needed for so long that they should be released
+    /// (jemalloc's decay). Called before each take; rarely returns any.
     fn decayed_segments(&mut self) -> Vec<SegmentId> {
         Vec::new()
     }
@@ -103,40 +105,40 @@ pub(crate) trait Pool: fmt::Debug + Send {
     /// Adds a segment of `segment_bytes`, reserved for a request of `request_bytes` (rounded).
     fn add_segment(&mut self, segment: SegmentId, segment_bytes: u64, request_bytes: u64);
 
-    /// Removes a segment whose every byte is free, or a range without committed pages; returns its
-    /// owner. `None`, and nothing changed, where it is neither.
+    /// Removes a segment whose every byte is free, or a range without committed pages. Returns its
+    /// owner. If it is neither, changes nothing and returns `None`.
     fn remove_segment(&mut self, segment: SegmentId) -> Option<StreamOwner>;
 
-    /// The owner of an idle segment; `None` where it is not idle.
+    /// Returns the owner of an idle segment; `None` if it is not idle.
     fn owner_of_idle(&self, segment: SegmentId) -> Option<StreamOwner>;
 
-    /// Hands out a block of at least `bytes` (rounded, not 0), with its last owner; `None` where
-    /// none fits. Unless the owner [is ready](StreamOwner::is_ready_for) for `stream`, the layer
-    /// above orders `stream` after it. Among blocks of similar fit a ready one is preferred; one
-    /// that is not ready is preferred to a refusal.
+    /// Hands out a block of at least `bytes` (rounded, not 0), with its last owner; `None` if none
+    /// fits. Unless the owner [is ready](StreamOwner::is_ready_for) for `stream`, the layer above
+    /// orders `stream` after it. Among blocks of similar fit a ready one is preferred. A block that
+    /// is not ready is preferred to a refusal.
     fn take(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)>;
 
-    /// Takes from any segment, those added for requests of other sizes included: the last resort
-    /// before failing.
+    /// Takes from any segment, including segments added for requests of other sizes: the last
+    /// resort before failing.
     fn take_from_any(&mut self, bytes: u64, stream: StreamId) -> Option<(Span, StreamOwner)> {
         self.take(bytes, stream)
     }
 
-    /// Takes back a block that `owner` may still use; returns whether its segment is now idle. A
-    /// range is never idle as a whole; see [`idle_pages`](Self::idle_pages).
+    /// Returns a block that `owner` may still use to the pool. Returns whether its segment is now
+    /// idle. A range is never idle as a whole; see [`idle_pages`](Self::idle_pages).
     fn give(&mut self, span: Span, owner: StreamOwner) -> bool;
 
-    /// The segments whose every byte is free, smallest first; without ranges.
+    /// Returns the segments whose every byte is free, smallest first; without ranges.
     fn idle_segments(&self) -> Vec<SegmentId>;
 
-    /// Free bytes in all segments and in the committed pages of ranges.
+    /// Returns the free bytes in all segments and in the committed pages of ranges.
     fn free_bytes(&self) -> u64;
 
-    /// The longest contiguous free block.
+    /// Returns the length of the longest contiguous free block.
     fn largest_free_block_bytes(&self) -> u64;
 
-    /// Whether the pool supports ranges: expandable segments, whose memory is committed and
-    /// decommitted by pages. Other pools are never given any.
+    /// Returns whether the pool supports ranges: expandable segments, whose memory is committed and
+    /// decommitted by pages. Other pools never get any.
     fn supports_ranges(&self) -> bool {
         false
     }
@@ -147,8 +149,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
         debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
     }
 
-    /// The pages to commit so that [`take`](Self::take), which has just refused `bytes`, succeeds:
-    /// the fewest, next to free blocks where that saves pages, then the lowest. `None` where no
+    /// Returns the pages to commit so that [`take`](Self::take), which has just refused `bytes`,
+    /// succeeds: the fewest, next to free blocks if that saves pages, then the lowest. `None` if no
     /// range for such requests has a long enough contiguous part.
     fn pages_to_commit(&self, _bytes: u64, _page_bytes: u64) -> Option<Pages> {
         None
@@ -159,13 +161,13 @@ pub(crate) trait Pool: fmt::Debug + Send {
         debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
     }
 
-    /// The whole pages that are committed and free, one entry for each free block, by falling
-    /// offset.
+    /// Returns the whole pages that are committed and free, one entry for each free block, by
+    /// falling offset.
     fn idle_pages(&self, _page_bytes: u64) -> Vec<Pages> {
         Vec::new()
     }
 
-    /// The owner of [`idle_pages`](Self::idle_pages).
+    /// Returns the owner of [`idle_pages`](Self::idle_pages).
     fn owner_of_pages(&self, _pages: Pages) -> StreamOwner {
         debug_assert!(self.supports_ranges(), "{self:?} has no ranges");
         StreamOwner::NONE
@@ -183,7 +185,7 @@ pub(crate) trait Pool: fmt::Debug + Send {
     fn check(&self);
 }
 
-/// Which pool cuts a device's segments into blocks.
+/// The pool that cuts a device's segments into blocks.
 ///
 /// # Examples
 ///
@@ -203,14 +205,13 @@ pub enum PoolKind {
     /// Best fit with immediate split and coalesce.
     #[default]
     BestFit,
-    /// Powers of two, each block a segment of its own; what has not been needed for some
-    /// thousands of requests goes back to the device.
+    /// Powers of two, each block a segment of its own. Memory that was not needed for some
+    /// thousands of requests is released to the device.
     Binned,
-    /// No pooling: a segment for each request, released as soon as its block is given back.
+    /// No pooling: a segment for each request, released as soon as its block is freed.
     Direct,
-    /// The driver's own stream-ordered pool; a CUDA device has it, the host does not. What that
-    /// pool keeps idle counts as released here; [`trim`](crate::Device::trim) gives it back to the
-    /// device.
+    /// The driver's own stream-ordered pool, on CUDA devices only. Memory that is idle in that pool
+    /// counts as released here; [`trim`](crate::Device::trim) releases it to the device.
     StreamOrdered,
 }
 
@@ -225,7 +226,7 @@ impl PoolKind {
     /// The pools that a host device supports.
     pub(crate) const ON_HOST: [Self; 3] = [Self::BestFit, Self::Binned, Self::Direct];
 
-    /// An empty pool of this kind. The driver's own pool is used through the direct pool.
+    /// Creates an empty pool of this kind. The driver's own pool is used through the direct pool.
     pub(crate) fn build(self) -> Box<dyn Pool> {
         match self {
             Self::BestFit => Box::new(best_fit::BestFit::new()),

@@ -15,14 +15,14 @@ impl StreamOwner {
     /// Blocks of different streams were coalesced.
     pub(crate) const MANY: Self = Self(u16::MAX - 1);
 
-    /// The work of one stream.
+    /// Returns the owner for work of one stream.
     #[inline]
     pub(crate) fn of(stream: StreamId) -> Self {
         debug_assert!(stream.0 < Self::MANY.0, "{stream:?} stands for no stream");
         Self(stream.0)
     }
 
-    /// The owner of two coalesced blocks.
+    /// Returns the owner of two coalesced blocks.
     #[inline]
     pub(crate) fn merge(self, other: Self) -> Self {
         if self == other || other == Self::NONE {
@@ -44,7 +44,7 @@ impl StreamOwner {
         numbers.map(StreamId)
     }
 
-    /// Whether `stream` may use the block without waiting.
+    /// Returns whether `stream` may use the block without waiting.
     #[inline]
     pub(crate) fn is_ready_for(self, stream: StreamId) -> bool {
         self == Self::NONE || self.0 == stream.0

@@ -7,16 +7,16 @@
 
 use crate::size::UNIT_BYTES;
 
-/// Bits of the size kept below its leading one.
+/// The number of bits of the size kept below its leading one.
 const MANTISSA_BITS: u32 = 3;
 
-/// Classes per doubling.
+/// The number of classes per doubling.
 const STEPS: u64 = 1 << MANTISSA_BITS;
 
 /// The number of classes of all `u64` sizes.
 pub(crate) const CLASSES: usize = floor_class(u64::MAX) + 1;
 
-/// The class of `bytes`. Every size of a higher class is larger.
+/// Returns the class of `bytes`. Every size of a higher class is larger.
 #[inline]
 pub(crate) const fn floor_class(bytes: u64) -> usize {
     let units = bytes / UNIT_BYTES;
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The smallest size of a class, by the definition: the exponent above the mantissa.
+    /// Returns the smallest size of a class, by the definition: the exponent above the mantissa.
     fn class_bytes(class: usize) -> u64 {
         let class = class as u64;
         if class < STEPS {
@@ -43,7 +43,7 @@ mod tests {
         ((STEPS + class % STEPS) * UNIT_BYTES) << shift
     }
 
-    /// Every size around every class's bounds.
+    /// Returns every size around every class's bounds.
     fn edges() -> impl Iterator<Item = u64> {
         (0..CLASSES).flat_map(|class| {
             let least = class_bytes(class);
@@ -53,7 +53,7 @@ mod tests {
         })
     }
 
-    /// A size lies at or above the bound of its class and below that of the next.
+    /// Asserts that a size is at or above the bound of its class, and below the bound of the next.
     fn bracket(bytes: u64) {
         let class = floor_class(bytes);
         assert!(class < CLASSES, "{bytes}");

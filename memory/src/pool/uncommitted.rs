@@ -6,13 +6,13 @@ use super::blocks::{BlockNode, BlockTable};
 use super::{Pages, SegmentId};
 use crate::size::round_up;
 
-/// How many blocks are compared for the best one to commit.
+/// The number of blocks that are compared for the best one to commit.
 const SCAN: usize = 64;
 
 /// The uncommitted blocks, by length, then by position.
 ///
 /// Each range has one behind its committed part, and one for each decommitted hole. Only commit and
-/// decommit change them, never take and give.
+/// decommit change this list; take and give never do.
 ///
 /// Invariant: each uncommitted block of the partition is listed once, in this order.
 #[derive(Debug, Default)]
@@ -32,11 +32,12 @@ impl Uncommitted {
         debug_assert_eq!(removed, index, "block {index} is not here");
     }
 
-    /// The fewest pages whose commit makes a free block of `bytes`; of equal ones the lowest.
+    /// Returns the fewest pages whose commit makes a free block of `bytes`; of equal ones the
+    /// lowest.
     ///
     /// With more than [`SCAN`] uncommitted blocks, only the [`SCAN`] shortest that are long enough
-    /// by themselves are compared; if there is none, all are. So `None` means that no uncommitted
-    /// block with its free neighbours is long enough.
+    /// by themselves are compared. If there is none, all are compared. So `None` means that no
+    /// uncommitted block with its free neighbours is long enough.
     pub(crate) fn find(&self, blocks: &BlockTable, bytes: u64, page_bytes: u64) -> Option<Pages> {
         let best = |indices: &[u32]| {
             let indices = indices.iter();
@@ -53,7 +54,7 @@ impl Uncommitted {
         best(&self.0)
     }
 
-    /// The number of blocks before `key`.
+    /// Returns the number of blocks before `key`.
     fn lower_bound(&self, blocks: &BlockTable, key: SizeOrder) -> usize {
         self.0
             .partition_point(|&index| self::key(blocks, index) < key)
@@ -79,8 +80,9 @@ fn key(blocks: &BlockTable, index: u32) -> SizeOrder {
     (block.bytes, block.segment, block.offset)
 }
 
-/// What to commit of one uncommitted block for a free block of `bytes`: pages next to the free
-/// block before it, pages next to the one after it, or all of it, which joins the two.
+/// Returns the pages of one uncommitted block to commit for a free block of `bytes`: pages next to
+/// the free block before it, pages next to the free block after it, or all of it, which joins the
+/// two.
 fn best_pages(blocks: &BlockTable, node: u32, bytes: u64, page_bytes: u64) -> Option<Pages> {
     let BlockNode {
         bytes: uncommitted_bytes,
@@ -109,7 +111,7 @@ fn best_pages(blocks: &BlockTable, node: u32, bytes: u64, page_bytes: u64) -> Op
     })
 }
 
-/// The length of a free block, else 0.
+/// Returns the length of a free block, else 0.
 fn free_bytes(blocks: &BlockTable, index: u32) -> u64 {
     if blocks.is_free(index) {
         blocks.get(index).bytes

@@ -16,7 +16,7 @@ pub(crate) struct UnsplitSegments {
 struct UnsplitSegment {
     bytes: u64,
     is_free: bool,
-    /// The streams that may still use it, while free.
+    /// The streams that may still use the segment, while free.
     owner: StreamOwner,
 }
 
@@ -37,8 +37,8 @@ impl UnsplitSegments {
         self.free_bytes += bytes;
     }
 
-    /// Removes a free segment; returns its length and owner. `None` where there is no such segment,
-    /// or it is not free.
+    /// Removes a free segment. Returns its length and owner; `None` if there is no such segment, or
+    /// it is not free.
     pub(crate) fn remove(&mut self, id: SegmentId) -> Option<(u64, StreamOwner)> {
         let UnsplitSegment { bytes, owner, .. } = self.get(id).filter(|segment| segment.is_free)?;
         self.segments[id.0 as usize] = None;
@@ -46,7 +46,7 @@ impl UnsplitSegments {
         Some((bytes, owner))
     }
 
-    /// The owner of a free segment; `None` where it is not free.
+    /// Returns the owner of a free segment; `None` if it is not free.
     pub(crate) fn owner_of_free(&self, id: SegmentId) -> Option<StreamOwner> {
         let segment = self.get(id).filter(|segment| segment.is_free)?;
         Some(segment.owner)
@@ -69,7 +69,7 @@ impl UnsplitSegments {
         (span, owner)
     }
 
-    /// Takes a segment back.
+    /// Frees a segment.
     #[inline]
     pub(crate) fn give(&mut self, span: Span, owner: StreamOwner) {
         let segment = self.get_mut(span.segment);
@@ -82,20 +82,20 @@ impl UnsplitSegments {
         self.free_bytes += span.bytes;
     }
 
-    /// The length of a segment.
+    /// Returns the length of a segment.
     #[inline]
     pub(crate) fn bytes(&self, id: SegmentId) -> u64 {
         self.get(id).map_or(0, |segment| segment.bytes)
     }
 
-    /// Whether `stream` may use a segment without waiting.
+    /// Returns whether `stream` may use a segment without waiting.
     #[inline]
     pub(crate) fn is_ready_for(&self, id: SegmentId, stream: StreamId) -> bool {
         self.get(id)
             .is_some_and(|segment| segment.owner.is_ready_for(stream))
     }
 
-    /// The free segments, smallest first.
+    /// Returns the free segments, smallest first.
     pub(crate) fn idle(&self) -> Vec<SegmentId> {
         let mut idle: Vec<_> = self.free().map(|(id, bytes)| (bytes, id)).collect();
         idle.sort_unstable();

@@ -5,14 +5,14 @@ use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// Each segment is one reservation of the backend; there are no ranges.
+/// The source of segments that are reservations of the backend; there are no ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct DirectSource {
     backend: Arc<dyn Backend>,
 }
 
 impl DirectSource {
-    /// A source of `backend`.
+    /// Creates a source of `backend`.
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
         Self { backend }
     }
@@ -31,7 +31,7 @@ impl Source for DirectSource {
     }
 }
 
-/// The error for pages outside every range.
+/// Returns the error for pages outside every range.
 pub(super) fn outside_ranges(address: DevicePtr, bytes: u64) -> Error {
     let text = format!(
         "{bytes} bytes at {:#x} are outside every address range",

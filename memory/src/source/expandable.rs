@@ -8,7 +8,7 @@ use crate::size::round_up;
 use crate::sync::plain::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 
-/// Pages of ranges, and segments as those of [`DirectSource`].
+/// The source of pages of ranges, and of segments from a [`DirectSource`].
 ///
 /// Invariants:
 /// - each of `ranges` is reserved from the backend until this drops; they do not overlap;
@@ -19,11 +19,12 @@ pub(crate) struct Expandable {
     backend: Arc<dyn Backend>,
     page_bytes: u64,
     cost: PageCost,
-    /// The limit, or the device's memory. This and the next are plain numbers, which publish no
-    /// memory.
+    /// The limit, or the device's memory. This field and the next are plain numbers, which publish
+    /// no memory.
     usable_bytes: AtomicU64,
     committed_bytes: AtomicU64,
-    /// 0 until memory was short; then how often the largest handle was halved, plus 1.
+    /// 0 until memory was short; then 1 plus the number of times that the largest handle was
+    /// halved.
     halvings: AtomicU64,
     segments: DirectSource,
     ranges: Mutex<Vec<AddressRange>>,
@@ -34,9 +35,9 @@ const TIGHT_LIMIT_PAGES: u64 = 16;
 /// The approximate number of pages under a tight limit.
 const TIGHT_LIMIT_SHARE: u64 = 512;
 
-/// The page size. Under a tight limit pages are small, because idle memory between live blocks can
-/// only be moved in whole pages. Under a limit below one default page there are no pages, and each
-/// segment has the requested size.
+/// Returns the page size. Under a tight limit pages are small, because idle memory between live
+/// blocks can only be moved in whole pages. Under a limit below one default page there are no
+/// pages, and each segment has the requested size.
 fn page_bytes(memory: &dyn VirtualMemory, limit_bytes: u64) -> u64 {
     let usual_bytes = memory.page_bytes();
     if limit_bytes < usual_bytes || limit_bytes / TIGHT_LIMIT_PAGES >= usual_bytes {
@@ -46,22 +47,22 @@ fn page_bytes(memory: &dyn VirtualMemory, limit_bytes: u64) -> u64 {
     usual_bytes.min(small_bytes).max(memory.min_page_bytes())
 }
 
-/// No handle is larger.
+/// The maximum size of a handle.
 const MAX_HANDLE_BYTES: u64 = 1 << 30;
-/// A handle is at most this part of the usable memory: idle memory moves in whole handles, and a
-/// block that stays pins the handle around it.
+/// A handle is at most this fraction of the usable memory: idle memory moves in whole handles, and
+/// a live block pins the handle around it.
 const HANDLE_DIVISOR: u64 = 64;
-/// And at most this part of what is left of it.
+/// A handle is also at most this fraction of the usable memory that is not committed.
 const REST_DIVISOR: u64 = 16;
-/// Under a limit, where little is left, and once memory was short, it is this part of the usable
-/// memory.
+/// Under a limit, if little memory is left, and once memory was short, a handle is this fraction of
+/// the usable memory.
 const SHORT_HANDLE_DIVISOR: u64 = 512;
-/// Where pages cost much, a range grows by this part of what is committed.
+/// If pages are expensive, a range grows by this fraction of the committed bytes.
 const STEP_DIVISOR: u64 = 24;
-/// Where that is less, growth is exact: little memory is a few calls in any case.
+/// Growth below this size is exact: little memory needs few calls in any case.
 const MIN_STEP_BYTES: u64 = 8 << 20;
 
-/// The largest power of two of at most `bytes`.
+/// Returns the largest power of two of at most `bytes`.
 fn power_below(bytes: u64) -> u64 {
     1 << bytes.max(1).ilog2()
 }
@@ -82,7 +83,7 @@ impl AddressRange {
 }
 
 impl Expandable {
-    /// A source of `backend` under this limit; `None` where the backend has no virtual memory.
+    /// Creates a source of `backend` under this limit; `None` if the backend has no virtual memory.
     pub(crate) fn new(backend: &Arc<dyn Backend>, limit_bytes: Option<u64>) -> Option<Self> {
         let memory = backend.virtual_memory()?;
         let source = Self {
@@ -110,9 +111,9 @@ impl Expandable {
         };
     }
 
-    /// Learns that memory is short: a request of `bytes` found none. From now on handles are small,
-    /// and smaller each time that `is_stuck`, which says that as much was idle and could not be
-    /// moved. A request of more than there is tells nothing.
+    /// Records that memory is short: a request of `bytes` was refused. From now on handles are
+    /// small. They get smaller each time that `is_stuck` is set: as many bytes were idle, but could
+    /// not be moved. A request of more than the usable memory is ignored.
     pub(crate) fn note_shortage(&self, bytes: u64, is_stuck: bool) {
         if bytes > self.usable_bytes.load(Ordering::Relaxed) {
             return;
@@ -123,12 +124,12 @@ impl Expandable {
         }
     }
 
-    /// What a page costs.
+    /// Returns the cost of a page.
     pub(crate) fn page_cost(&self) -> PageCost {
         self.cost
     }
 
-    /// The largest handle of the next commit.
+    /// Returns the size of the largest handle of the next commit.
     fn max_handle_bytes(&self) -> u64 {
         let usable_bytes = self.usable_bytes.load(Ordering::Relaxed);
         let halvings = self.halvings.load(Ordering::Relaxed);
@@ -146,8 +147,8 @@ impl Expandable {
             .max(self.page_bytes)
     }
 
-    /// The unit of growth: a page where pages are cheap, else a part of what is committed, so that
-    /// calls become rare as memory grows.
+    /// Returns the unit of growth. If pages are cheap, it is a page. Else it is a fraction of the
+    /// committed bytes, so that calls become rare as memory grows.
     pub(crate) fn step_bytes(&self) -> u64 {
         if self.cost == PageCost::Low {
             return self.page_bytes;
@@ -161,20 +162,20 @@ impl Expandable {
         bytes.max(self.page_bytes)
     }
 
-    /// The parts of these pages that can be released on their own, by address.
+    /// Returns the parts of these pages that can be released separately, by address.
     pub(crate) fn separable(&self, address: DevicePtr, bytes: u64) -> Vec<(DevicePtr, u64)> {
         self.memory().separable(address, bytes)
     }
 
-    /// The page size of the ranges.
+    /// Returns the page size of the ranges.
     pub(crate) fn page_bytes(&self) -> u64 {
         self.page_bytes
     }
 
-    /// Reserves another range of at least `min_bytes`: twice the device's memory, so that scattered
-    /// blocks leave room between them. Where the platform has fewer addresses, half of what it has,
-    /// because the process needs some too. `None` where that is too few, and where the device has
-    /// less memory.
+    /// Reserves another range of at least `min_bytes`. It has twice the device's memory, so that
+    /// scattered blocks leave room between them. If the platform has fewer addresses, it has half
+    /// of those, because the process needs some too. Returns `None` if these are too few, or if the
+    /// device has less memory than `min_bytes`.
     pub(crate) fn add_range(&self, min_bytes: u64) -> Result<Option<AddressRange>> {
         let total_bytes = self.backend.total_bytes();
         if min_bytes > total_bytes {
@@ -194,7 +195,7 @@ impl Expandable {
         Ok(range)
     }
 
-    /// Reserves a range of `bytes`, rounded up to pages, where the platform has the addresses.
+    /// Reserves a range of `bytes`, rounded up to pages, if the platform has the addresses.
     fn reserve_range(&self, bytes: u64) -> Result<Option<AddressRange>> {
         let Some(bytes) = round_up(bytes, self.memory().page_bytes()) else {
             return Ok(None);
@@ -203,9 +204,9 @@ impl Expandable {
         Ok(address.map(|address| AddressRange { address, bytes }))
     }
 
-    /// Replaces a range by one of half the size.
+    /// Replaces a range by one of half its size.
     fn halve(&self, range: AddressRange) -> Result<Option<AddressRange>> {
-        // SAFETY: the range was just reserved, and nobody else knows of it.
+        // SAFETY: the range was just reserved, and nothing else has its address.
         unsafe { self.memory().release_range(range.address, range.bytes) }?;
         self.reserve_range(range.bytes / 2)
     }
@@ -215,7 +216,7 @@ impl Expandable {
         memory.expect("asked for when this was made")
     }
 
-    /// Whether these are whole pages of a range.
+    /// Returns whether these are whole pages of a range.
     fn has_pages(&self, address: DevicePtr, bytes: u64) -> bool {
         let page_bytes = self.page_bytes();
         let ranges = self.ranges.lock();
@@ -251,7 +252,7 @@ impl Source for Expandable {
             return self.segments.release(address, bytes, stream);
         }
         // SAFETY: the pages lie in a range, as checked above. They are committed and unused,
-        // because the caller reserved them and gives them back.
+        // because the caller reserved them and now releases them.
         unsafe { self.memory().decommit(address, bytes) }?;
         self.committed_bytes.fetch_sub(bytes, Ordering::Relaxed);
         Ok(())
@@ -281,7 +282,7 @@ impl Drop for Expandable {
         let ranges = std::mem::take(&mut *self.ranges.lock());
         for AddressRange { address, bytes } in ranges {
             // SAFETY: the range is still reserved, and every block of it is gone with its source.
-            // Nobody is left to report an error to.
+            // No caller can receive an error.
             let _ = unsafe { self.memory().release_range(address, bytes) };
         }
     }

@@ -5,13 +5,13 @@ use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// Which reservations of a device fail as if it were exhausted; for tests.
+/// The reservations of a device that fail as if it were exhausted; for tests.
 ///
-/// Reservations are counted from 1, over all threads, failed ones included, of segments and of
-/// pages of a range alike; on a GPU, a step of growth that fails is followed by a reservation of
-/// what is needed. The same plan on the same sequence of reservations fails the same ones. A
-/// reservation fills the pool, and no further one is needed to serve arrays from it; an allocation
-/// whose reservation failed tries again after releasing idle memory. To exhaust a device for good,
+/// Reservations are counted from 1, over all threads. Failed ones count, and so do both segments
+/// and pages of a range. On a GPU, if a step of growth fails, a reservation of only the needed
+/// memory follows. One plan on one sequence of reservations always fails the same ones. A
+/// reservation fills the pool; arrays that the pool then serves need no further one. An allocation
+/// whose reservation failed releases idle memory and tries again. To exhaust a device permanently,
 /// use [`From`](Self::From).
 ///
 /// # Examples
@@ -64,7 +64,7 @@ impl FaultPlan {
         ))
     }
 
-    /// Whether the reservation of this number, counted from 1, fails.
+    /// Returns whether the reservation of this number, counted from 1, fails.
     fn fails(self, number: u64) -> bool {
         match self {
             Self::Nth(nth) => number == nth,
@@ -75,18 +75,18 @@ impl FaultPlan {
     }
 }
 
-/// The `index`th number of the sequence of `seed`, uniform in `0.0..1.0`: SplitMix64 (Steele, Lea
-/// and Flood, OOPSLA 2014). Its state is a counter, so no lock is needed.
+/// Returns the `index`th number of the sequence of `seed`, uniform in `0.0..1.0`: SplitMix64
+/// (Steele, Lea and Flood, OOPSLA 2014). Its state is a counter, so no lock is needed.
 fn uniform(seed: u64, index: u64) -> f64 {
     let mut z = seed.wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^= z >> 31;
-    // The 53 bits that a double holds exactly.
+    // A double holds exactly 53 bits.
     (z >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Reports exhaustion of the source below according to a plan.
+/// A source that reports exhaustion according to a plan.
 #[derive(Debug)]
 pub(crate) struct Fault<S> {
     inner: S,
@@ -137,7 +137,7 @@ mod tests {
     use super::super::testing::{TestSource, release, try_reserve};
     use super::*;
 
-    /// The numbers of the first `count` reservations that fail.
+    /// Returns the numbers of the first `count` reservations that fail.
     fn failures(plan: FaultPlan, count: u64) -> Vec<u64> {
         let source = Fault::new(TestSource::new(u64::MAX), plan).unwrap();
         (1..=count)

@@ -8,15 +8,15 @@ use crate::sync::plain::{AtomicU64, Ordering};
 /// No limit; no device has as much.
 const UNLIMITED: u64 = u64::MAX;
 
-/// Refuses reservations that would exceed a limit.
+/// A source that refuses reservations beyond a limit.
 ///
 /// Invariants:
 /// - `reserved` counts every reserved byte, and in addition only the claims of `reserve` calls in
 ///   progress: bytes are claimed before the source below is called, and unclaimed after it has
 ///   released, so the source below never exceeds it;
-/// - what a source below keeps is not counted here, nor towards the limit: that source gives it
-///   back before it takes more, so what is held is at most the larger of what was held before and
-///   what is reserved now;
+/// - memory that a source below keeps does not count here, nor towards the limit. That source
+///   releases it before it reserves more, so the held bytes are at most the larger of the bytes
+///   held before and the bytes reserved now;
 /// - a claim is one compare-and-swap against the limit, so concurrent `reserve` calls cannot exceed
 ///   it.
 ///
@@ -38,19 +38,20 @@ impl<S> Limit<S> {
         }
     }
 
-    /// Sets the limit. A limit below what is reserved takes nothing back: it refuses every
+    /// Sets the limit. A limit below the reserved bytes releases nothing: it refuses every
     /// `reserve` until enough is released. A concurrent `reserve` may still use the old limit.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.limit
             .store(limit_bytes.unwrap_or(UNLIMITED), Ordering::Relaxed);
     }
 
-    /// The limit in bytes.
+    /// Returns the limit in bytes.
     pub(crate) fn limit(&self) -> Option<u64> {
         Some(self.limit.load(Ordering::Relaxed)).filter(|&bytes| bytes != UNLIMITED)
     }
 
-    /// The bytes reserved and not yet released, without what a source below keeps.
+    /// Returns the bytes reserved and not yet released, without the bytes that a source below
+    /// keeps.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed)
     }
@@ -176,7 +177,8 @@ mod tests {
         assert_eq!(source.reserved_bytes(), 600);
     }
 
-    /// Counts without a lock, so that nothing orders the threads that compete for the last bytes.
+    /// A source that counts without a lock, so that nothing orders the threads that compete for the
+    /// last bytes.
     #[derive(Debug, Default)]
     struct Meter {
         held: AtomicU64,
@@ -220,7 +222,7 @@ mod tests {
         assert!(granted > 0 && refused > 0, "{granted} {refused}");
     }
 
-    /// Takes up to two at a time; counts grants and refusals.
+    /// Takes up to two bytes at a time. Returns the numbers of grants and refusals.
     fn hammer(source: &Limit<Meter>) -> (u64, u64) {
         let (mut granted, mut refused) = (0, 0);
         for step in 0..20_000u64 {

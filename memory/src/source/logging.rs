@@ -1,4 +1,4 @@
-//! The logging adaptor, as RMM's `logging_resource_adaptor`.
+//! The logging adaptor, like RMM's `logging_resource_adaptor`.
 
 use super::reservation_log::ReservationLog;
 use super::{ReserveAt, Source};
@@ -6,13 +6,13 @@ use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// Logs what the source below reserves, refuses and releases, in RMM's format.
+/// A source that logs the reservations, refusals and releases of the source below, in RMM's format.
 ///
 /// Each page has its own row, because pages committed in one step may be decommitted in several. So
-/// every row that frees matches one that allocates, and after each row the log sums to the reserved
-/// bytes, without what a source keeps.
+/// every row that frees matches one that allocates. After each row, the log sums to the reserved
+/// bytes, without the bytes that a source keeps.
 ///
-/// A log that cannot be written is reported by the next [`reserve`](Source::reserve).
+/// If the log cannot be written, the next [`reserve`](Source::reserve) returns the error.
 #[derive(Debug)]
 pub(crate) struct Logging<S> {
     inner: S,
@@ -47,7 +47,7 @@ impl<S: Source> Source for Logging<S> {
     }
 
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        // Before the release: afterwards another thread may get the same address.
+        // Before the release: afterwards another thread may reserve the address.
         self.log.log_release(address, bytes, stream);
         self.inner.release(address, bytes, stream)
     }

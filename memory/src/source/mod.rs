@@ -31,26 +31,27 @@ pub(crate) enum ReserveAt {
 
 /// A source of segments, and of pages of ranges.
 pub(crate) trait Source: fmt::Debug + Send + Sync {
-    /// Reserves `bytes` (not 0) for first use by `stream`; `None` where this source or one below is
-    /// exhausted, an error where the device failed.
+    /// Reserves `bytes` (not 0) for first use by `stream`. Returns `None` if this source or one
+    /// below is exhausted, and an error if the device failed.
     fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>>;
 
-    /// Releases what [`reserve`](Self::reserve) returned: a segment with the same `bytes`, or any
-    /// pages of a range. `stream` is the one that a segment was reserved for.
+    /// Releases memory that [`reserve`](Self::reserve) returned: a segment with its `bytes`, or any
+    /// pages of a range. `stream` is the stream that a segment was reserved for.
     fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()>;
 
-    /// As [`release`](Self::release), for pages of a range that are soon reserved elsewhere: the
-    /// source may keep their memory until then. An adaptor passes this and the two below on.
+    /// Like [`release`](Self::release), for pages of a range that are soon reserved elsewhere: the
+    /// source may keep their memory until then. An adaptor passes this call and the two below on.
     fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
         self.release(address, bytes, stream)
     }
 
-    /// The bytes kept by [`recycle`](Self::recycle): released, but still held from the device.
+    /// Returns the bytes kept by [`recycle`](Self::recycle): released, but still held from the
+    /// device.
     fn kept_bytes(&self) -> u64 {
         0
     }
 
-    /// Gives back what [`recycle`](Self::recycle) kept.
+    /// Releases the memory that [`recycle`](Self::recycle) kept.
     fn release_kept(&self) -> Result<()> {
         Ok(())
     }

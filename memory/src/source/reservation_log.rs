@@ -22,7 +22,7 @@ const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 /// Invariants:
 /// - `live` holds the logged reservations that no row has freed yet, by address, so every row that
 ///   frees matches address and size of one that allocates;
-/// - nothing is written after the first error, reported or not: rows would be missing.
+/// - nothing is written after the first error, even once it was returned: rows would be missing.
 #[derive(Debug)]
 pub(crate) struct ReservationLog {
     path: PathBuf,
@@ -56,8 +56,8 @@ impl Action {
 }
 
 impl ReservationLog {
-    /// The log at `path`. The first device of the process that names it truncates it; later ones
-    /// share it.
+    /// Opens the log at `path`. The first device of the process that names it truncates it; later
+    /// ones share it.
     pub(crate) fn open(path: &Path) -> Result<Arc<Self>> {
         let failed = |error| failed(path, error);
         let path = std::path::absolute(path).map_err(failed)?;
@@ -127,7 +127,7 @@ impl ReservationLog {
         self.state.lock().error.take().map_or(Ok(()), Err)
     }
 
-    /// Flushes the file; [`take_error`](Self::take_error) returns a failure.
+    /// Flushes the file. [`take_error`](Self::take_error) returns a failure.
     pub(crate) fn flush(&self) {
         let mut state = self.state.lock();
         if !state.is_broken
@@ -172,7 +172,7 @@ fn failed(path: &Path, error: std::io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("trace {}: {error}", path.display())).caused_by(error)
 }
 
-/// All logs of the process. None is ever closed: a later device continues it.
+/// All logs of the process. Logs are never closed: a later device may continue one.
 static LOGS: Mutex<Vec<Arc<ReservationLog>>> = Mutex::new(Vec::new());
 
 /// Flushes at process exit, because the process-wide devices are never dropped.

@@ -7,9 +7,9 @@ use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// Segments from a driver pool of our own, reserved and released in stream order. A released
-/// segment may serve the next reservation on any stream; the driver orders the streams, so the host
-/// does not wait before releasing.
+/// The source of segments from a driver pool of our own, reserved and released in stream order. A
+/// released segment may serve the next reservation on any stream. The driver orders the streams, so
+/// the host does not wait before releasing.
 ///
 /// The driver pool keeps released memory until it is trimmed or dropped.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct StreamOrdered {
 }
 
 impl StreamOrdered {
-    /// A source of `backend`, where that is a CUDA device with memory pools.
+    /// Creates a source of `backend`, if it is a CUDA device with memory pools.
     pub(crate) fn new(backend: &Arc<dyn Backend>) -> Result<Self> {
         let Some(cuda) = backend.cuda() else {
             let text = format!("{} has no driver memory pools", backend.id());
@@ -37,13 +37,13 @@ impl StreamOrdered {
         cuda.expect("asked for when this was made")
     }
 
-    /// The bytes that the driver pool holds from the device, in use or not.
+    /// Returns the bytes that the driver pool holds from the device, in use or not.
     pub(crate) fn held_bytes(&self) -> Result<u64> {
         self.cuda().pool_bytes(&self.pool)
     }
 
-    /// Releases unused memory to the device while more than `keep_bytes` are held, as far as the
-    /// streams are done with it.
+    /// Releases unused memory to the device while more than `keep_bytes` are held, if the streams
+    /// are done with it.
     pub(crate) fn trim(&self, keep_bytes: u64) -> Result<()> {
         self.cuda().trim_pool(&self.pool, keep_bytes)
     }

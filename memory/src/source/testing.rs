@@ -7,7 +7,8 @@ use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 
-/// Hands out addresses up to a capacity and rejects releases that match no reservation.
+/// A source that hands out addresses up to a capacity, and rejects releases that match no
+/// reservation.
 #[derive(Debug)]
 pub(crate) struct TestSource {
     state: Mutex<TestSourceState>,
@@ -46,7 +47,7 @@ impl TestSource {
         }
     }
 
-    /// The bytes reserved and not released.
+    /// Returns the bytes reserved and not released.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.state.lock().held_bytes()
     }

@@ -44,7 +44,7 @@ impl Drop for TempLog {
     }
 }
 
-/// Replays a log; returns the numbers of rows that allocate, fail and free.
+/// Replays a log. Returns the numbers of rows that allocate, fail and free.
 fn replayed(text: &str) -> [u32; 3] {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("Thread,Time,Action,Pointer,Size,Stream"));

@@ -1,12 +1,12 @@
 //! Best fit with immediate split and coalesce.
 //!
 //! Small and large requests have separate segments, as in PyTorch's caching allocator, so that a
-//! small long-lived array does not pin a large segment. Within a partition a request is served by
-//! the smallest fit among the first few blocks of its size class, else of the next non-empty class;
-//! on random and recorded lifetimes this packs as tightly as an exhaustive search. [`placement`]
-//! decides from which end of the block the request is cut. A take is constant time except where no
+//! small long-lived array does not pin a large segment. Within a partition, a request is served by
+//! the smallest fit among the first few blocks of its size class, else of the next non-empty class.
+//! On random and recorded lifetimes this packs as tightly as an exhaustive search. [`placement`]
+//! decides from which end of the block the request is cut. A take is constant time, except if no
 //! longer class has a block: then the request's own class and the wilderness are searched
-//! completely, so a request is refused only when nothing in its partition fits.
+//! completely. So a request is refused only if nothing in its partition fits.
 //! [`take_from_any`](Pool::take_from_any) also searches the other partition.
 
 #[cfg(test)]
@@ -29,14 +29,14 @@ const SMALL_REQUEST_BYTES: u64 = 1 << 20;
 const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
 /// Large requests below this size share segments.
 const SHARED_REQUEST_BYTES: u64 = 10 << 20;
-/// The segment size for those.
+/// The segment size for large requests that share segments.
 const SHARED_SEGMENT_BYTES: u64 = 20 << 20;
 /// Larger requests have their own segment, a multiple of this size.
 const SEGMENT_UNIT_BYTES: u64 = 2 << 20;
 /// A new large segment is at least this fraction of the large segments' total, so that a growing
 /// program reserves rarely.
 const GROWTH_DIVISOR: u64 = 8;
-/// The upper bound of that growth.
+/// The upper bound of the growth by [`GROWTH_DIVISOR`].
 const MAX_GROWTH_BYTES: u64 = 512 << 20;
 
 /// The default pool.
@@ -46,10 +46,10 @@ const MAX_GROWTH_BYTES: u64 = 512 << 20;
 ///   their offsets; `first` is the same node for the lifetime of the segment;
 /// - of two neighbours at most one is free, and at most one is uncommitted;
 /// - a free block is in the bin of its size in the partition of its segment, or in the wilderness
-///   bin where only uncommitted memory follows it; an uncommitted block (only ranges have any) is
-///   in the partition's uncommitted list; a used block is in neither;
-/// - offsets are multiples of [`UNIT_BYTES`], and so are lengths except that of a segment's last
-///   block;
+///   bin if only uncommitted memory follows it; an uncommitted block (only ranges have any) is in
+///   the partition's uncommitted list; a used block is in neither;
+/// - offsets are multiples of [`UNIT_BYTES`], and so are lengths except the length of a segment's
+///   last block;
 /// - `free_bytes` is the sum over the free blocks.
 #[derive(Debug)]
 pub(crate) struct BestFit {
@@ -93,7 +93,7 @@ impl BestFit {
         Self::with_small(SMALL_REQUEST_BYTES)
     }
 
-    /// A pool with one partition for all sizes.
+    /// Creates a pool with one partition for all sizes.
     pub(crate) fn unified() -> Self {
         Self::with_small(0)
     }
@@ -110,7 +110,7 @@ impl BestFit {
         }
     }
 
-    /// The partition of requests of `bytes` (rounded).
+    /// Returns the partition of requests of `bytes` (rounded).
     #[inline]
     fn partition_of(&self, bytes: u64) -> Partition {
         if bytes <= self.small_request_bytes {
@@ -120,7 +120,7 @@ impl BestFit {
         }
     }
 
-    /// The lists of a partition, and the block table.
+    /// Returns the lists of a partition, and the block table.
     #[inline]
     fn lists(&mut self, partition: Partition) -> (&mut PartitionLists, &mut BlockTable) {
         let lists = match partition {
@@ -183,7 +183,7 @@ impl BestFit {
         Some((span, owner))
     }
 
-    /// Frees a block and coalesces it with free neighbours; returns its node.
+    /// Frees a block and coalesces it with free neighbours. Returns its node.
     #[inline]
     fn insert_free(&mut self, mut node: u32, owner: StreamOwner) -> u32 {
         let BlockNode {
@@ -213,7 +213,7 @@ impl BestFit {
         node
     }
 
-    /// The single block of a new segment or range, in no bin.
+    /// Inserts the single block of a new segment or range, in no bin. Returns its node.
     fn first_block(
         &mut self,
         segment: SegmentId,
@@ -268,13 +268,13 @@ impl BestFit {
         Some(owner)
     }
 
-    /// Whether `segment` is one free block, and no range.
+    /// Returns whether `segment` is one free block, and no range.
     fn is_idle(&self, segment: SegmentEntry) -> bool {
         let first = self.blocks.get(segment.first);
         first.state == BlockState::Free && first.after == NONE && !segment.is_range
     }
 
-    /// The total size of the segments for large requests.
+    /// Returns the total size of the segments for large requests.
     fn large_bytes(&self) -> u64 {
         let whole = self
             .segments_by_id()
@@ -284,7 +284,7 @@ impl BestFit {
         large.map(|(_, segment)| segment.bytes).sum()
     }
 
-    /// The segments with their numbers.
+    /// Returns the segments with their numbers.
     fn segments_by_id(&self) -> impl Iterator<Item = (SegmentId, SegmentEntry)> {
         let numbered = (0..).map(SegmentId).zip(&self.segments);
         numbered.filter_map(|(id, segment)| Some((id, (*segment)?)))

@@ -1,13 +1,13 @@
 //! Placement: from which end of a free block a request is cut.
 //!
-//! Blocks of the same size, and blocks handed out close together, tend to be freed together: a
-//! network allocates temporaries one after another and frees them one after another while the data
-//! around them stays. Neighbours that are freed together leave one hole instead of two. So a block
-//! is cut from the end whose neighbour has the same size; if both or neither have, from the end
-//! whose neighbour was handed out recently; else from the front. The wilderness of a range is used
-//! last, and from its front. Compared with always cutting from the front, this lowers the peak of
+//! Blocks of one size, and blocks handed out close together, tend to be freed together: a network
+//! allocates temporaries one after another and frees them one after another, while the data around
+//! them stays. Neighbours that are freed together leave one hole instead of two. So a block is cut
+//! from the end whose neighbour has its size. If both or neither have, it is cut from the end whose
+//! neighbour was handed out recently, else from the front. The wilderness of a range is used last,
+//! and from its front. Compared with always cutting from the front, this lowers the peak of
 //! synthetic training graphs by 1.5 % (the mean of 76, half of which cannot improve), and changes
-//! nothing where lifetimes have no pattern.
+//! nothing if lifetimes have no pattern.
 
 use crate::pool::blocks::{BlockState, BlockTable};
 
@@ -15,7 +15,8 @@ use crate::pool::blocks::{BlockState, BlockTable};
 /// between 100 and 250 differ little.
 const RECENT_TAKES: u32 = 120;
 
-/// Whether a block of `bytes`, the `take`th of all, is cut from the front of the free block `hole`.
+/// Returns whether a block of `bytes`, the `take`th of all, is cut from the front of the free block
+/// `hole`.
 #[inline]
 pub(super) fn cuts_from_front(blocks: &BlockTable, hole: u32, bytes: u64, take: u32) -> bool {
     let hole = blocks.get(hole);
@@ -26,7 +27,7 @@ pub(super) fn cuts_from_front(blocks: &BlockTable, hole: u32, bytes: u64, take: 
     affinity(hole.before) >= affinity(hole.after)
 }
 
-/// How strongly a block of `bytes` prefers a neighbour.
+/// Returns how strongly a block of `bytes` prefers a neighbour.
 #[inline]
 fn affinity(blocks: &BlockTable, neighbour: u32, bytes: u64, take: u32) -> u32 {
     if !blocks.is(neighbour, BlockState::Used) {

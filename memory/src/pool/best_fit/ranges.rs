@@ -100,7 +100,7 @@ impl BestFit {
     }
 
     /// Moves a free block to the right bin after its follower changed: it may have become
-    /// wilderness, or stopped being so.
+    /// wilderness, or may no longer be wilderness.
     fn rebin(&mut self, node: u32) {
         if !self.blocks.is_free(node) {
             return;
@@ -129,7 +129,7 @@ impl BestFit {
     }
 }
 
-/// The whole pages within a block.
+/// Returns the whole pages within a block.
 fn pages_in(block: &BlockNode, node: u32, page_bytes: u64) -> Option<Pages> {
     let offset = round_up(block.offset, page_bytes)?;
     let end = (block.offset + block.bytes) & !(page_bytes - 1);

@@ -7,8 +7,8 @@ fn take(pool: &mut BestFit, units: u64) -> Option<Span> {
     taken.map(|(span, _)| span)
 }
 
-/// A pool of one segment with free blocks of `units` each, separated by used blocks and freed in
-/// the given order.
+/// Returns a pool of one segment with free blocks of `units` each, separated by used blocks and
+/// freed in the given order.
 fn with_free(units: &[u64]) -> BestFit {
     let total: u64 = units.iter().map(|units| units + 1).sum();
     let mut pool = BestFit::new();
@@ -25,7 +25,7 @@ fn with_free(units: &[u64]) -> BestFit {
     pool
 }
 
-/// The length of the hole of [`with_free`] that a span was cut from.
+/// Returns the length of the hole of [`with_free`] that a span was cut from.
 fn hole_of(units: &[u64], span: Span) -> u64 {
     let mut end = 0;
     let mut holes = units.iter().copied();
@@ -36,7 +36,7 @@ fn hole_of(units: &[u64], span: Span) -> u64 {
     hole.unwrap()
 }
 
-/// Takes blocks in order; returns the length of the hole of each, or 0 without one.
+/// Takes blocks in order. Returns the length of the hole of each, or 0 without one.
 fn holes(units: &[u64], requests: &[u64]) -> Vec<u64> {
     let mut pool = with_free(units);
     let mut holes = Vec::new();
@@ -226,7 +226,7 @@ fn one_of_many_holes_is_found() {
         pool.commit(pages);
         spans.push(take(&mut pool, 1).unwrap());
     }
-    // Of each four units the first stays used, and up to three more are freed.
+    // The first of each four units stays used, and up to three more are freed.
     let given = (0..HOLES).flat_map(|hole| 4 * hole + 1..4 * hole + 2 + hole % 3);
     for unit in given {
         pool.give(spans[unit], StreamOwner::NONE);

@@ -10,12 +10,12 @@ use super::{MIB, UNIT};
 use crate::device::StreamId;
 use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 
-/// What a pool hands out of a segment.
+/// The part of a segment that a pool hands out.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum BlockShape {
-    /// A part of it.
+    /// A part of the segment.
     Split,
-    /// All of it.
+    /// All of the segment.
     Whole,
 }
 
@@ -43,11 +43,11 @@ pub(super) struct SegmentModel {
     pub(super) is_range: bool,
     /// The uncommitted pages of a range, unordered.
     pub(super) uncommitted: Vec<Range<u64>>,
-    /// The streams of each byte that was ever given back, in disjoint ranges.
+    /// The streams of each byte that was ever freed, in disjoint ranges.
     streams: Vec<(Range<u64>, ByteStreams)>,
 }
 
-/// The owner that a free block with these streams must have.
+/// Returns the owner that a free block with these streams must have.
 pub(super) fn owner_of(streams: &ByteStreams) -> StreamOwner {
     match streams.first() {
         None => StreamOwner::NONE,
@@ -68,7 +68,7 @@ impl SegmentModel {
         }
     }
 
-    /// The maximal ranges that are committed and free.
+    /// Returns the maximal ranges that are committed and free.
     pub(super) fn free(&self) -> impl Iterator<Item = Range<u64>> + use<> {
         let mut out = [self.used.as_slice(), &self.uncommitted].concat();
         out.sort_by_key(|range| range.start);
@@ -89,13 +89,13 @@ impl SegmentModel {
             .sum()
     }
 
-    /// Whether it can be removed.
+    /// Returns whether the segment can be removed.
     fn is_idle(&self) -> bool {
         let uncommitted_bytes = if self.is_range { self.bytes } else { 0 };
         self.used.is_empty() && self.uncommitted_bytes() == uncommitted_bytes
     }
 
-    /// The streams of all bytes of a range.
+    /// Returns the streams of all bytes of a range.
     pub(super) fn streams(&self, range: &Range<u64>) -> ByteStreams {
         let touching = |of: &Range<u64>| of.start < range.end && range.start < of.end;
         let parts = self.streams.iter().filter(|(of, _)| touching(of));
@@ -136,7 +136,7 @@ impl SegmentModel {
         self.join(begin);
     }
 
-    /// The streams of the free range at `offset` become the union of those of its parts.
+    /// Sets the streams of the free range at `offset` to the union of the streams of its parts.
     pub(super) fn join(&mut self, offset: u64) {
         let joined = self.free().find(|free| free.contains(&offset));
         let joined = joined.expect("it is free");
@@ -193,7 +193,7 @@ impl Tested {
             .unwrap_or_else(|| panic!("no {bytes} bytes in {:?}", self.pool))
     }
 
-    /// Takes; refused exactly where no free range of the group is long enough.
+    /// Takes a block. The pool must refuse exactly if no free range of the group is long enough.
     pub(super) fn try_take(&mut self, request_bytes: u64) -> Option<Span> {
         let bytes = self.round(request_bytes);
         let group = self.group_of(bytes, bytes);
@@ -206,7 +206,7 @@ impl Tested {
         self.taken(bytes, longest, taken)
     }
 
-    /// Takes from all groups, except where a longer block would be handed out whole.
+    /// Takes from all groups, except if a longer block would be handed out whole.
     pub(super) fn try_take_from_any(&mut self, request_bytes: u64) -> Option<Span> {
         let bytes = self.round(request_bytes);
         let longest = self.longest(match self.cut {
@@ -217,7 +217,7 @@ impl Tested {
         self.taken(bytes, longest, taken)
     }
 
-    /// Checks the answer to a request against the `longest` range available to it.
+    /// Checks the result of a request against the `longest` range available to it.
     fn taken(
         &mut self,
         bytes: u64,
@@ -275,7 +275,7 @@ impl Tested {
         owner.is_some()
     }
 
-    /// The longest free range of one group or of all.
+    /// Returns the length of the longest free range of one group or of all.
     fn longest(&self, group: Option<u32>) -> u64 {
         let models = self.segments.values();
         let models = models.filter(|model| group.is_none_or(|group| model.group == group));
@@ -351,8 +351,8 @@ pub(super) enum PoolStep {
     Remove(u32),
 }
 
-/// Requests of every kind that a pool may treat differently; more small ones, which fill a segment,
-/// than large ones.
+/// Returns requests of every kind that a pool may treat differently; more small ones, which fill a
+/// segment, than large ones.
 fn request() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 1..8 * UNIT,

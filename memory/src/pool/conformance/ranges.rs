@@ -57,13 +57,13 @@ impl SegmentModel {
         owner
     }
 
-    /// The length of the free range around `offset`.
+    /// Returns the length of the free range around `offset`.
     fn free_around(&self, offset: u64) -> u64 {
         let around = self.free().find(|free| free.contains(&offset));
         around.map_or(0, |free| free.end - free.start)
     }
 
-    /// Every sequence of consecutive uncommitted pages.
+    /// Returns every sequence of consecutive uncommitted pages.
     fn uncommitted_sequences(&self) -> impl Iterator<Item = Range<u64>> {
         let is_uncommitted = |page: Range<u64>| self.uncommitted.contains(&page);
         pages_within(&(0..self.bytes)).flat_map(move |first| {
@@ -74,7 +74,7 @@ impl SegmentModel {
     }
 }
 
-/// The whole pages within a range of bytes.
+/// Returns the whole pages within a range of bytes.
 fn pages_within(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let first = range.start.div_ceil(PAGE);
     (first..range.end / PAGE).map(|page| page * PAGE..(page + 1) * PAGE)
@@ -91,8 +91,8 @@ impl Tested {
         id
     }
 
-    /// Takes; on refusal commits what the pool asks for and takes again. The choice is compared
-    /// with all sequences of uncommitted pages.
+    /// Takes a block. If the pool refuses, commits the pages that it names and takes again. The
+    /// pages are compared with all sequences of uncommitted pages.
     pub(super) fn take_expanding(&mut self, request_bytes: u64) -> bool {
         if self.try_take(request_bytes).is_some() {
             return true;
