@@ -1,39 +1,39 @@
-//! What calls of the driver cost: points of a table, and straight lines between them.
+//! The costs of the driver's calls: points of a table, with linear interpolation between them.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::naming::{Named, names};
 
-/// The tables by name.
+/// The tables, by name.
 const TABLES: [(&str, &str); 1] = [("h100", include_str!("h100.csv"))];
 
-/// The columns before the source, which is for readers and may have commas.
+/// The columns. The last one, the source, is for readers and may contain commas.
 const COLUMNS: [&str; 6] = ["call", "bytes", "microseconds", "rule", "basis", "source"];
 
-/// A call of the driver for memory, named as the driver does, without `cu`.
+/// A call of the driver for memory, with the driver's name, without `cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DriverCall {
-    /// A segment.
+    /// Allocates a segment.
     MemAlloc,
-    /// A segment back; waits for the device.
+    /// Frees a segment; waits for the device.
     MemFree,
-    /// A range of addresses.
+    /// Reserves a range of addresses.
     MemAddressReserve,
-    /// A range back.
+    /// Frees a range of addresses.
     MemAddressFree,
-    /// Memory for a range.
+    /// Creates memory for a range.
     MemCreate,
-    /// Memory into a range.
+    /// Maps memory into a range.
     MemMap,
-    /// Access to memory of a range.
+    /// Allows access to memory of a range.
     MemSetAccess,
-    /// Memory out of a range.
+    /// Unmaps memory from a range.
     MemUnmap,
-    /// Memory of a range back.
+    /// Releases memory of a range.
     MemRelease,
-    /// A block of the driver's own pool.
+    /// Allocates a block of the driver's own pool.
     MemAllocAsync,
-    /// A block of the driver's own pool back.
+    /// Frees a block of the driver's own pool.
     MemFreeAsync,
 }
 
@@ -58,12 +58,13 @@ impl DriverCall {
     }
 }
 
-/// One cost over bytes.
+/// The cost of one call as a function of its bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Line {
     /// Bytes and nanoseconds, by rising bytes.
     points: Vec<(f64, f64)>,
-    /// Whether the last two points go on; else the cost stays that of the last.
+    /// Set if the line through the last two points continues. Otherwise the cost stays at the last
+    /// point's.
     is_linear: bool,
 }
 
@@ -92,17 +93,16 @@ pub struct DriverCosts {
 }
 
 impl DriverCosts {
-    /// The tables that there are.
+    /// Returns the names of the known tables.
     pub fn names() -> impl Iterator<Item = &'static str> {
         TABLES.iter().map(|&(name, _)| name)
     }
 
-    /// The table of this name: `h100`. Its file gives the source of each number.
+    /// Returns the table of this name: `h100`. Its file gives the source of each number.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an unknown name, with those that there
-    /// are.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for an unknown name, with the known names.
     #[track_caller]
     pub fn named(name: &str) -> Result<Self> {
         let found = TABLES.iter().find(|(known, _)| *known == name);
@@ -138,7 +138,7 @@ impl DriverCosts {
             if call == "memory" {
                 costs.memory_bytes = bytes;
             }
-            // Other calls are no memory's.
+            // Other calls are not for memory.
             let Some(call) = call.strip_prefix("cu").and_then(|call| call.parse().ok()) else {
                 continue;
             };
@@ -165,17 +165,17 @@ impl DriverCosts {
         &mut self.lines[index].1
     }
 
-    /// The table's name.
+    /// Returns the table's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The memory of the device, in bytes.
+    /// Returns the memory of the device, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
 
-    /// The host's time for a call over so many bytes, in nanoseconds.
+    /// Returns the host's time for a call over `bytes` bytes, in nanoseconds.
     pub fn nanos(&self, call: DriverCall, bytes: u64) -> f64 {
         let line = self.lines.iter().find(|&&(of, _)| of == call);
         line.map_or(0.0, |(_, line)| line.nanos(bytes))

@@ -1,4 +1,4 @@
-//! The simulated device: addresses without memory, and an account of the calls.
+//! The simulated device: addresses without memory, and a ledger of the calls.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct SimulatedDevice {
     ranges: Handles<Arc<SimulatedDriver>>,
 }
 
-/// Addresses are handed out once.
+/// The simulated driver. It hands out each address only once.
 #[derive(Debug)]
 pub(super) struct SimulatedDriver {
     total_bytes: u64,
@@ -55,21 +55,21 @@ impl SimulatedDevice {
         }
     }
 
-    /// What is taken of the device.
+    /// Returns the bytes that are reserved from the device.
     #[cfg(test)]
     pub(super) fn used_bytes(&self) -> u64 {
         self.driver.state.lock().used_bytes
     }
 
-    /// Looks at the account, or writes into it.
+    /// Reads or writes the ledger.
     pub(super) fn with_ledger<T>(&self, look: impl FnOnce(&mut DriverLedger) -> T) -> T {
         look(&mut self.driver.state.lock().ledger)
     }
 }
 
 impl SimulatedDriver {
-    /// Charges a call that takes memory; whether there is as much. A refusal takes what a call
-    /// takes at least.
+    /// Charges a call that reserves memory. Returns whether the device has enough. A refused call
+    /// costs as much as a call over 0 bytes.
     fn take(&self, call: DriverCall, bytes: u64) -> bool {
         let state = &mut *self.state.lock();
         let used_bytes = state.used_bytes.checked_add(bytes);
@@ -150,7 +150,7 @@ impl HandleDriver for Arc<SimulatedDriver> {
     }
 }
 
-/// There is nothing to read or write.
+/// Fails: there is nothing to read or write.
 fn without_memory<T>() -> Result<T> {
     let text = "a simulated device has addresses, and no memory";
     Err(Error::new(ErrorKind::Unsupported, text))

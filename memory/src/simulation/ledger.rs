@@ -1,24 +1,24 @@
-//! The account of a simulated driver.
+//! The ledger of a simulated driver.
 
 use super::costs::{DriverCall, DriverCosts};
 
-/// So many notes are kept: where they get more, every other one goes.
+/// The maximum number of notes. If it is reached, every other note is removed.
 const MOST_NOTES: usize = 4096;
 
-/// What was called, how often, and what that took.
+/// The calls that were made, how often, and their total time.
 #[derive(Clone, Debug)]
 pub struct DriverLedger {
     costs: DriverCosts,
     calls: Vec<(DriverCall, u64)>,
     nanos: f64,
     events: u64,
-    /// After every `noted_events` events: the calls and nanoseconds so far.
+    /// The calls and nanoseconds so far, after every `noted_events` events.
     notes: Vec<(u64, f64)>,
     noted_events: u64,
 }
 
 impl DriverLedger {
-    /// An account without entries.
+    /// Creates a ledger without entries.
     pub fn new(costs: &DriverCosts) -> Self {
         Self {
             costs: costs.clone(),
@@ -30,12 +30,12 @@ impl DriverLedger {
         }
     }
 
-    /// Charges a call over so many bytes.
+    /// Charges a call over `bytes` bytes.
     pub fn charge(&mut self, call: DriverCall, bytes: u64) {
         self.charge_each(call, [bytes]);
     }
 
-    /// Charges one call over several mappings, each of which costs by its bytes.
+    /// Charges one call over several mappings. Each mapping costs by its bytes.
     pub fn charge_each(&mut self, call: DriverCall, mappings: impl IntoIterator<Item = u64>) {
         let mut mine = self.calls.iter_mut().filter(|(of, _)| *of == call);
         mine.next().expect("every call has an entry").1 += 1;
@@ -44,7 +44,7 @@ impl DriverLedger {
         }
     }
 
-    /// Notes that the program went on by an event.
+    /// Counts an event of the program.
     pub fn advance(&mut self) {
         self.events += 1;
         if self.events.is_multiple_of(self.noted_events) {
@@ -60,23 +60,24 @@ impl DriverLedger {
         }
     }
 
-    /// All calls so far.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> u64 {
         self.calls.iter().map(|(_, count)| count).sum()
     }
 
-    /// The calls of one kind so far.
+    /// Returns the number of calls of one kind so far.
     pub fn calls_of(&self, call: DriverCall) -> u64 {
         let mine = self.calls.iter().find(|&&(of, _)| of == call);
         mine.map_or(0, |&(_, count)| count)
     }
 
-    /// The host's time in the driver so far, in microseconds.
+    /// Returns the host's time in the driver so far, in microseconds.
     pub fn microseconds(&self) -> f64 {
         self.nanos / 1e3
     }
 
-    /// Calls and microseconds in the second half of the events, to one event in two thousand.
+    /// Returns the calls and microseconds in the second half of the events, precise to one in two
+    /// thousand events.
     pub fn second_half(&self) -> (u64, f64) {
         let half = self.events / 2 / self.noted_events;
         let before = half.checked_sub(1).map(|index| self.notes[index as usize]);

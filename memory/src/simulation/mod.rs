@@ -1,9 +1,9 @@
-//! A device that is not there: its driver's calls for memory, counted and charged.
+//! A simulated device: its driver's calls for memory are counted and charged.
 //!
-//! A [`DeviceReplay`] runs a recorded program through a device's memory as it stands, with source,
-//! pool and growth, over a driver that only counts. Each call costs what a table says,
-//! [`DriverCosts`], from published measurements. So the times are simulated: no GPU was run. They
-//! show how often memory calls the driver, and for what.
+//! A [`DeviceReplay`] runs a recorded program through a device's complete memory, with source, pool
+//! and growth, over a driver that only counts. The cost of each call is from a table of published
+//! measurements, [`DriverCosts`]. So the times are simulated: no GPU was run. They show how often
+//! the memory calls the driver, and which calls it makes.
 //!
 //! # Examples
 //!

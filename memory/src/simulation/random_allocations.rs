@@ -1,8 +1,8 @@
-//! RMM's benchmark of that name, for tests here and over the emulated driver.
+//! RMM's benchmark `random_allocations`, for tests here and over the emulated driver.
 
 use super::TraceEvent;
 
-/// The next of a sequence of numbers (an LCG's high bits).
+/// Returns the next number of a sequence (an LCG's high bits).
 pub(super) fn next(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(0x5851_f42d_4c95_7f2d)
@@ -10,8 +10,8 @@ pub(super) fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// So many allocations, of up to `most_bytes`, and as many frees of a random live one; 73 % of the
-/// steps allocate.
+/// Returns `count` allocations of up to `most_bytes`, and as many frees of a random live one. While
+/// memory is left, 73 % of the steps allocate.
 pub(super) fn random_allocations(
     count: u32,
     most_bytes: u64,

@@ -1,4 +1,4 @@
-//! Replays a trace through a device's memory over a simulated driver.
+//! The replay of a trace through a device's memory over a simulated driver.
 
 use super::costs::{DriverCall, DriverCosts};
 use super::device::SimulatedDevice;
@@ -10,8 +10,8 @@ use crate::pool::PoolKind;
 use crate::sync::Arc;
 use crate::trace::TraceEvent;
 
-/// A device's memory that runs a trace batch by batch: the whole of it, with source, pool, growth
-/// and reclaim ladder.
+/// A device's memory that runs a trace batch by batch: the complete memory, with source, pool,
+/// growth and reclaim ladder.
 #[derive(Debug)]
 pub struct DeviceReplay {
     memory: DeviceMemory,
@@ -24,33 +24,34 @@ pub struct DeviceReplay {
     failures: u64,
 }
 
-/// The results of a replay; what the driver takes is simulated.
+/// The results of a replay. The times of the driver are simulated.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceOutcome {
-    /// Allocations and frees, failed ones included.
+    /// The number of allocations and frees, including failed ones.
     pub events: u64,
     /// The peak of the live bytes, as requested, without failed allocations.
     pub peak_live_bytes: u64,
-    /// The peak of what was reserved of the device.
+    /// The peak of the bytes reserved from the device.
     pub peak_reserved_bytes: u64,
-    /// Allocations that failed.
+    /// The number of allocations that failed.
     pub failures: u64,
-    /// Calls of the driver.
+    /// The number of calls of the driver.
     pub calls: u64,
-    /// The account.
+    /// The ledger of the driver's calls.
     pub ledger: DriverLedger,
 }
 
 impl DeviceOutcome {
-    /// The calls of one kind.
+    /// Returns the number of calls of one kind.
     pub fn calls_of(&self, call: DriverCall) -> u64 {
         self.ledger.calls_of(call)
     }
 }
 
 impl DeviceReplay {
-    /// A device before the first event, with the memory that `costs` tell, or less.
+    /// Creates a device before the first event, with the memory that `costs` names, or
+    /// `limit_bytes` if that is less.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl DeviceReplay {
         })
     }
 
-    /// Applies the next events; an allocation frees what its slot has.
+    /// Applies the next events. An allocation first frees the previous block of its slot.
     pub fn apply(&mut self, batch: &[TraceEvent]) {
         for &event in batch {
             self.events += 1;
@@ -116,7 +117,7 @@ impl DeviceReplay {
     }
 
     fn free(&mut self, slot: usize) {
-        // There is none where the allocation failed.
+        // A failed allocation has no block.
         if let Some((block, bytes)) = self.live.get_mut(slot).and_then(Option::take) {
             self.live_bytes -= bytes;
             self.memory.free([block]);
@@ -129,7 +130,7 @@ impl DeviceReplay {
     }
 
     /// Asserts the invariants of the memory, that blocks do not overlap, and that the device holds
-    /// what is reserved.
+    /// the reserved bytes.
     #[cfg(test)]
     pub(super) fn check(&self) {
         self.memory.check();
@@ -145,7 +146,7 @@ impl DeviceReplay {
         );
     }
 
-    /// The results so far.
+    /// Returns the results so far.
     pub fn outcome(&self) -> DeviceOutcome {
         let ledger = self.device.with_ledger(|ledger| ledger.clone());
         DeviceOutcome {

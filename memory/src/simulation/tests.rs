@@ -1,5 +1,5 @@
-//! The memory over a simulated driver: what it asks for, and that it stays right where pages are
-//! dear.
+//! The memory over a simulated driver: the calls that it makes, and its invariants when pages are
+//! expensive.
 
 #[path = "random_allocations.rs"]
 mod random_allocations;
@@ -32,7 +32,7 @@ fn every_call_has_its_cost_and_points_are_joined_by_lines() {
     assert_eq!(costs.nanos(DriverCall::MemSetAccess, 64 * GIB), 133_000.0);
     let between = costs.nanos(DriverCall::MemSetAccess, 65 * MIB);
     assert!((between - 115_500.0).abs() < 1.0, "{between}");
-    // Beyond the last point, where the row says so.
+    // Beyond the last point, the line continues if the row says so.
     let [one, two, three] = [2, 4, 6].map(|gib| costs.nanos(DriverCall::MemAlloc, gib * GIB));
     assert!((two - one - (three - two)).abs() < 1.0 && two > one);
     assert!(costs.memory_bytes() > 79 * GIB);
@@ -55,7 +55,7 @@ fn the_ledger_splits_its_events_in_halves() {
     assert_eq!(ledger.calls_of(DriverCall::MemUnmap), 0);
     let (calls, microseconds) = ledger.second_half();
     assert_eq!(calls, 2);
-    // Of a handful of events too, and of many, to one in two thousand.
+    // The second half is exact for a handful of events, and to one in two thousand for many.
     for (count, tolerance) in [(1, 0), (2, 0), (7, 0), (1999, 0), (100_000, 50)] {
         let mut ledger = DriverLedger::new(&costs());
         for _ in 0..count {
