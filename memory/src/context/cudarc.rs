@@ -125,7 +125,7 @@ pub fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
     let context = device.cuda_context()?;
     let raw = gpu_of(device)?.export_stream(stream)?;
     // SAFETY: the stream is one of the device's primary context, which the context above is too,
-    // and a exported stream is never destroyed. Uses of arrays on it are ordered by their export.
+    // and an exported stream is never destroyed. Uses of arrays on it are ordered by their export.
     Ok(unsafe { context.wrap_borrowed_stream(raw) })
 }
 

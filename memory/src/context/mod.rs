@@ -104,11 +104,11 @@ impl Device {
     }
 
     /// Returns every idle block of the cache `name` to the pool, and releases segments that become
-    /// idle there. Returns what was released at once.
+    /// idle there. Returns the number of blocks that returned to the pool at once, and their bytes.
     ///
     /// Live arrays stay valid, and their blocks return to the pool when they drop. If a thread is
     /// inside the scope, its shard is invalidated when it exits. The cache, its configuration and
-    /// its counters remain. An unknown name releases nothing.
+    /// its counters remain. An unknown name has no effect.
     pub fn invalidate_cache(&self, name: &str) -> Invalidation {
         self.caches.invalidate(name)
     }

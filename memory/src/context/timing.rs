@@ -6,7 +6,7 @@ use super::Device;
 use crate::device::{StreamId, TimeMark};
 use crate::recorder::{EventKind, EventRecord};
 
-/// An operation in progress; it ends when this drops. On a CUDA device, the operation's submission.
+/// An operation in progress (on a CUDA device: its submission), which ends when this drops.
 #[derive(Debug)]
 pub struct Timed<'a>(Option<Begun<'a>>);
 

@@ -124,8 +124,8 @@ pub(crate) trait Pool: fmt::Debug + Send {
         self.take(bytes, stream)
     }
 
-    /// Returns a block that `owner` may still use to the pool. Returns whether its segment is now
-    /// idle. A range is never idle as a whole; see [`idle_pages`](Self::idle_pages).
+    /// Puts a block that `owner` may still use back into the pool. Returns whether its segment is
+    /// now idle. A range is never idle as a whole; see [`idle_pages`](Self::idle_pages).
     fn give(&mut self, span: Span, owner: StreamOwner) -> bool;
 
     /// Returns the segments whose every byte is free, smallest first; without ranges.

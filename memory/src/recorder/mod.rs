@@ -106,7 +106,7 @@ impl Recorder {
     }
 
     /// Begins a recording. Each thread gets a ring of `ring_bytes`, rounded down to a power of two
-    /// of events, unless it has a ring of that length. With `backtraces`, allocations have one.
+    /// of events, unless its ring is as long. With `backtraces`, each allocation has a backtrace.
     pub(crate) fn begin(&self, ring_bytes: u64, backtraces: bool) -> Mark {
         let events = Ring::events_in(ring_bytes);
         let rings = self.rings.lock();

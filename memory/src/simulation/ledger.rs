@@ -5,7 +5,7 @@ use super::costs::{DriverCall, DriverCosts};
 /// The maximum number of notes. If it is reached, every other note is removed.
 const MOST_NOTES: usize = 4096;
 
-/// The calls that were made, how often, and their total time.
+/// The number of calls of each kind, and their total time.
 #[derive(Clone, Debug)]
 pub struct DriverLedger {
     costs: DriverCosts,

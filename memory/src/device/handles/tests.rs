@@ -162,11 +162,11 @@ impl Pair {
         done
     }
 
-    /// Gives back every handle in a part; returns how many pages that were.
+    /// Releases every handle in a part. Returns the number of their pages.
     fn give(&mut self, first: u64, count: u64, recycles: bool) -> Result<u64> {
         let mut pages = 0;
         for (address, bytes) in self.ranges.separable(at(first), count * PAGE) {
-            // SAFETY: nobody uses it.
+            // SAFETY: nothing uses the memory.
             unsafe {
                 if recycles {
                     self.ranges.recycle(address, bytes)?;
@@ -203,7 +203,7 @@ impl Pair {
     }
 }
 
-/// The next of a sequence of numbers (an LCG's high bits).
+/// Returns the next number of a sequence (an LCG's high bits).
 fn next(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(0x5851_f42d_4c95_7f2d)
@@ -283,7 +283,7 @@ fn no_more_is_kept_than_its_share() {
     pair.check();
 }
 
-/// Random commits and releases; returns how many commits were refused.
+/// Commits and releases at random. Returns how many commits were refused.
 fn run(pair: &mut Pair, seed: u64, check: bool) -> Result<u32> {
     let (mut random, mut refused) = (seed, 0);
     for _ in 0..120 {
@@ -314,7 +314,7 @@ fn random_programs_hold_what_they_committed_at_every_step() {
         for seed in 0..40 {
             let mut pair = Pair::new(capacity);
             refused += run(&mut pair, seed, true).unwrap();
-            // SAFETY: nobody uses it.
+            // SAFETY: nothing uses the memory.
             unsafe { pair.ranges.release_range(at(0), PAGES * PAGE) }.unwrap();
             assert_eq!(pair.state().held_bytes(), 0);
         }
@@ -338,7 +338,7 @@ fn a_call_that_fails_loses_nothing() {
         assert_eq!(own.mapped, pair.state().mapped);
         assert_eq!(own.mapped_bytes + own.kept_bytes, pair.state().held_bytes());
         drop(own);
-        // SAFETY: nobody uses it.
+        // SAFETY: nothing uses the memory.
         unsafe { pair.ranges.release_range(at(0), PAGES * PAGE) }.unwrap();
         assert_eq!(pair.state().held_bytes(), 0, "call {failing}");
     }
@@ -353,7 +353,7 @@ fn a_commit_over_what_stayed_mapped_fills_the_rest() {
     assert!(pair.commit(8, 4, 4).unwrap());
     let failing = pair.state().calls + 1;
     pair.state().failing.insert(failing);
-    // SAFETY: nobody uses it.
+    // SAFETY: nothing uses the memory.
     unsafe { pair.ranges.decommit(at(8), 4 * PAGE) }.unwrap_err();
     pair.committed.clear();
     assert!(pair.commit(10, 8, 8).unwrap());
@@ -369,8 +369,8 @@ fn a_commit_over_what_stayed_mapped_fills_the_rest() {
     assert_eq!(pair.state().held_bytes(), 14 * PAGE);
 }
 
-/// A release that fails is no failure of the unmap before it: what was unmapped is no longer
-/// committed, and counted once.
+/// A release that fails does not undo the unmap before it: the unmapped memory is no longer
+/// committed, and is counted once.
 #[test]
 fn what_cannot_be_released_is_kept() {
     for recycles in [false, true] {
@@ -412,7 +412,7 @@ fn a_range_that_cannot_be_emptied_gives_back_the_rest() {
     // The first unmap, and its second try.
     let calls = pair.state().calls;
     pair.state().failing.extend([calls + 1, calls + 4]);
-    // SAFETY: nobody uses it.
+    // SAFETY: nothing uses the memory.
     unsafe { pair.ranges.release_range(at(0), PAGES * PAGE) }.unwrap_err();
     assert_eq!(pair.state().held_bytes(), 4 * PAGE);
 }

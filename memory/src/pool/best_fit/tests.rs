@@ -64,7 +64,7 @@ fn the_next_bin_that_has_any_serves_before_longer_ones() {
     assert_eq!(holes(&[1000, 80, 500, 90], &[70]), [80]);
 }
 
-/// All of one class. The only one that fits was freed first and is the last of its bin.
+/// All blocks are of one class. The only one that fits was freed first and is the last of its bin.
 #[test]
 fn a_fit_at_the_end_of_a_long_bin_is_found() {
     let mut units = vec![71];
@@ -72,7 +72,7 @@ fn a_fit_at_the_end_of_a_long_bin_is_found() {
     assert_eq!(holes(&units, &[70, 70]), [71, 0]);
 }
 
-/// A pool of one range with blocks of these lengths in a row.
+/// Returns a pool of one range with blocks of these lengths in a row.
 fn with_row(units: &[u64]) -> (BestFit, Vec<Span>) {
     let mut pool = BestFit::unified();
     pool.add_range(SegmentId(0), 1 << 40, UNIT);
@@ -81,7 +81,7 @@ fn with_row(units: &[u64]) -> (BestFit, Vec<Span>) {
     (pool, row)
 }
 
-/// Commits the missing units and takes.
+/// Commits the missing units and takes a block.
 fn expand(pool: &mut BestFit, units: u64) -> Span {
     while let Some(pages) = pool.pages_to_commit(units * UNIT, UNIT) {
         if let Some(span) = take(pool, units) {
@@ -92,8 +92,8 @@ fn expand(pool: &mut BestFit, units: u64) -> Span {
     panic!("the range is full");
 }
 
-/// The end of a hole of 100 units between two blocks at which a block of `units` is placed: 0
-/// front, 1 back. `later` is the number of takes after each of the two.
+/// Returns the end of a hole of 100 units between two blocks at which a block of `units` is placed:
+/// 0 front, 1 back. `later` is the number of takes after each of the two.
 fn end_of_hole(neighbours: [u64; 2], later: [u32; 2], units: u64) -> u64 {
     let (mut pool, row) = with_row(&[1, 100, 1]);
     let nodes = [row[0].node, row[2].node];
@@ -214,8 +214,8 @@ fn nodes_are_used_again() {
     assert_eq!(highest, 99);
 }
 
-/// More holes than are compared: the shortest that is long enough is filled; where none is, the one
-/// that is with its neighbours.
+/// There are more holes than are compared: the shortest that is long enough is filled. If none is
+/// long enough, the hole that is so together with its neighbours is filled.
 #[test]
 fn one_of_many_holes_is_found() {
     const HOLES: usize = 300;

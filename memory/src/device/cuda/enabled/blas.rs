@@ -174,7 +174,7 @@ unsafe fn multiply(
     tf32: bool,
     call: &GemmCall,
 ) -> LibraryResult {
-    // The imaginary part of the scalar of complex products is second; other types do not read it.
+    // The scalars of complex products have an imaginary part, which other types do not read.
     let (one, zero) = ([1.0f32, 0.0], [0.0f32; 2]);
     let (wide_one, wide_zero) = ([1.0f64, 0.0], [0.0f64; 2]);
     let single = [(&raw const one).cast(), (&raw const zero).cast()];

@@ -329,8 +329,8 @@ impl Cuda {
         self.aborted.lock().retain(|(own, _)| *own != key);
     }
 
-    /// Returns the first failure of an exchange or a kernel that was not yet returned. Failures of
-    /// exchanges stay until their group is forgotten.
+    /// Returns the first failure of an aborted exchange, else the failure of a kernel that was not
+    /// returned yet. Failures of exchanges stay until their group is forgotten.
     fn take_failure(&self) -> Result<()> {
         if let Some((_, error)) = self.aborted.lock().first() {
             return Err(error.clone());

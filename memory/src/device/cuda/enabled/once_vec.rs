@@ -31,12 +31,12 @@ impl<T> OnceVec<T> {
         self.slot(number).get()
     }
 
-    /// Sets a slot; returns the value where it was set already.
+    /// Sets a slot. If it was set already, returns the value.
     pub(super) fn set(&self, number: u16, value: T) -> Result<(), T> {
         self.slot(number).set(value)
     }
 
-    /// All values.
+    /// Returns all values.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let parts = self.0.iter().filter_map(OnceLock::get);
         parts.flat_map(|part| part.iter()).filter_map(OnceLock::get)

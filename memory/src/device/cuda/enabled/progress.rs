@@ -1,4 +1,4 @@
-//! The progress of a stream: which positions are done, and the events of those that are not.
+//! The progress of a stream: the positions that are done, and the events of the others.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -14,7 +14,7 @@ use super::error::DriverResult;
 /// Invariants: every position up to `done` is done. `outstanding` is ascending and above `done`;
 /// the driver has recorded each of its events behind the work of its position. `free_events` are
 /// events of done positions. They are reused on this stream only, so a thread that still waits for
-/// such an event waits for a later position, never an earlier one.
+/// a reused event waits for a later position, never an earlier one.
 #[derive(Debug, Default)]
 pub(super) struct StreamProgress {
     pub(super) done: u64,
@@ -34,7 +34,7 @@ impl StreamProgress {
         }
     }
 
-    /// The first event at or after `position`; `None` where that is done.
+    /// Returns the first event at or after `position`; `None` if that is done.
     pub(super) fn event(&self, position: u64) -> Option<(u64, RawHandle<CUevent_st>)> {
         if position <= self.done {
             return None;

@@ -27,9 +27,9 @@ const PAUSE: Duration = Duration::from_micros(100);
 
 /// One rank of a communicator, on its device.
 ///
-/// Any failure aborts the communicator. Otherwise its peers would wait for this rank for ever, and
-/// an enqueued call might begin after its memory was reused. Every later call fails, with the
-/// reason.
+/// Any failed NCCL call, except a registration, aborts the communicator. Otherwise its peers would
+/// wait for this rank for ever, and an enqueued call might begin after its memory was reused. Every
+/// later call fails, with the reason.
 ///
 /// A drop does not wait. If the streams have completed its calls, it destroys the communicator,
 /// else it aborts it: waiting for peers is left to calls that synchronise the streams. Calls that

@@ -1,4 +1,4 @@
-//! The numbers of the header; and ranks that are threads, where there are devices for them.
+//! The constants of the header; and ranks that are threads, if there are devices for them.
 
 use std::sync::Barrier;
 use std::thread;
