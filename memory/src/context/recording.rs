@@ -94,10 +94,10 @@ impl Device {
     /// Records the events of this device's memory, on every thread and stream, until the
     /// [`Recording`] drops.
     ///
-    /// An event takes no lock and allocates no memory. The exceptions are the first event of a
-    /// thread, which allocates its ring, the first event of a scope or backtrace, and operations on
-    /// a CUDA device, whose times are read later. On a CUDA device this call waits for an event on
-    /// a new stream: the device's times are measured from that event.
+    /// An event takes no lock and allocates no memory. There are three exceptions: the first event
+    /// of a thread, which allocates its ring; the first event of a scope or backtrace; operations
+    /// on a CUDA device, whose times are read later. On a CUDA device this call waits for an event
+    /// on a new stream: the device's times are measured from that event.
     ///
     /// Recordings may overlap. A scope that another thread is inside when the recording begins is
     /// recorded from its next entry on. `CACHESCOPE_PROFILE=run.html` records a whole program

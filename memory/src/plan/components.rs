@@ -7,8 +7,8 @@
 use super::Buffer;
 use super::sections::Problem;
 
-/// The maximum number of visits to each buffer, on average. It bounds the work on lifetimes that are
-/// nested a thousand deep.
+/// The maximum number of visits to each buffer, on average. It bounds the work on lifetimes that
+/// are nested a thousand deep.
 const VISITS: usize = 32;
 
 /// A connected component of the input, and its base offset in the slab.
