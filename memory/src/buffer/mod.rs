@@ -51,7 +51,6 @@ impl Buffer {
     /// # Errors
     ///
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) after the reclaim ladder,
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) after the reclaim ladder,
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) for a size that cannot be addressed.
     #[inline]
     #[track_caller]

@@ -144,6 +144,7 @@ impl Device {
     /// [`Driver`](crate::ErrorKind::Driver) if the CUDA driver is missing, too old or fails; the
     /// message says what to install. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an
     /// ordinal out of range, or if an environment variable does not parse.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) in a build without CUDA.
     #[track_caller]
     pub fn cuda(ordinal: usize) -> Result<Self> {
         static DEVICES: Mutex<Vec<(usize, Device)>> = Mutex::new(Vec::new());
