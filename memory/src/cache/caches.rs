@@ -19,29 +19,29 @@ use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
 /// A shard of some device.
 pub(crate) type Shard = shard::Shard<CachesRef>;
 
-/// The right to its inside.
+/// The right to access the inside of a [`Shard`].
 pub(super) type Guard<'a> = shard::Guard<'a, CachesRef>;
 
-/// A shard as its thread keeps it: counted once for the thread, so that entering counts nothing.
+/// A shard as its thread stores it: counted once for the thread, so that entering counts nothing.
 pub(super) type LocalShard = Rc<Arc<Shard>>;
 
 /// A counted handle on a block of some device's memory.
 pub(crate) type BlockHandle = Handle<Shard>;
 
-/// Whether the block is a suballocation of the slab that the present entry of this thread plans
-/// with: others have it in their turn once it drops.
+/// Returns true if the block is a suballocation of the slab that serves the present entry of this
+/// thread. Once the block drops, other requests reuse its memory.
 pub(crate) fn is_planned(handle: &BlockHandle) -> bool {
     handle.is_of_slab() && handle.home().is_held()
 }
 
-/// How the caches of a device are set.
+/// The settings of a device's caches.
 #[derive(Debug, Default)]
 pub(crate) struct CachesConfig {
-    /// For caches that nobody configured.
+    /// The settings of caches that were not configured.
     pub(crate) default_cache: CacheConfig,
-    /// What every block is overwritten with before it is handed out.
+    /// The byte that every block is overwritten with before it is handed out.
     pub(crate) fill_recycled: Option<u8>,
-    /// Why this device can allocate nothing, if it cannot.
+    /// The reason this device can allocate nothing, if it cannot.
     pub(crate) broken: Option<Error>,
 }
 
@@ -49,27 +49,27 @@ pub(crate) struct CachesConfig {
 pub(crate) struct Caches {
     pub(super) memory: DeviceMemory,
     pub(super) config: CachesConfig,
-    /// This very value: shards name it, and its memory calls it.
+    /// A weak reference to this value: shards name it, and its memory calls it.
     pub(super) this: Weak<Caches>,
-    /// Handles held on purpose; the last one closes the caches.
+    /// The number of [`CachesRef`] handles; the last one to drop closes the caches.
     handles: AtomicUsize,
     pub(super) registry: Mutex<Registry<CachesRef>>,
-    /// Held while blocks are on their way from shards to the memory: who finds nothing to reclaim
-    /// then knows that nothing was under way.
+    /// Serialises transfers from shards to the pool, so that a reclaim that finds nothing is
+    /// conclusive.
     pub(super) moving: Mutex<()>,
-    /// The home of blocks that belong to no cache; made when first needed.
+    /// The home of blocks that belong to no cache; made on first use.
     pub(super) uncached: Mutex<Option<Arc<Shard>>>,
-    /// Held while shards are made to do as the recorder wants.
+    /// Serialises the updates of shards after the recorder starts or stops.
     pub(super) following_recorder: Mutex<()>,
     pub(super) totals: DeviceTotals,
 }
 
-// A panic in an entry, a callback or a destructor leaves them whole: exits run, and nothing foreign
-// is called while something is half done.
+// After a panic in an entry, a callback or a destructor the caches are still consistent: exits run,
+// and no foreign code is called while an operation is incomplete.
 impl RefUnwindSafe for Caches {}
 
 impl Caches {
-    /// The caches over `memory`, and the first handle on them.
+    /// Makes the caches over `memory`, and the first handle on them.
     pub(crate) fn over(memory: DeviceMemory, config: CachesConfig) -> CachesRef {
         let caches = Arc::new_cyclic(|this: &Weak<Self>| {
             let reclaim: Weak<dyn Reclaim> = this.clone();
@@ -97,7 +97,8 @@ impl Caches {
     pub(super) fn with_uncached<R>(&self, f: impl FnOnce(&mut Guard<'_>) -> R) -> Result<R> {
         let (result, idle) = {
             let mut slot = self.uncached.lock();
-            // A device that is asked for again after its last handle was gone has a closed one.
+            // If a live array returned the device after its last handle had dropped, the shard is
+            // closed.
             if slot.as_ref().is_none_or(|shard| shard.is_closed()) {
                 *slot = Some(self.new_shard(None));
             }
@@ -111,16 +112,16 @@ impl Caches {
             (result, idle)
         };
         self.give(idle);
-        // A live array may be asked for its device when no handle is left. If `close` came before
-        // the lock above, this sees that; a handle that comes and goes closes the caches again,
-        // behind the new block, which then keeps them as any orphan does.
+        // A live array may return its device when no handle is left. If `close` ran before the lock
+        // above, this load sees it. A temporary handle then closes the caches again, after the new
+        // block was handed out. The block becomes an orphan, which keeps the caches alive.
         if self.handles.load(Ordering::Relaxed) == 0 {
             drop(CachesRef::clone(&self.uncounted()));
         }
         Ok(result)
     }
 
-    /// Gives what was dropped outside of every cache back to the memory; answers its bytes.
+    /// Returns blocks that were dropped outside of every cache to the pool. Returns their bytes.
     pub(super) fn drain_uncached(&self) -> u64 {
         let slot = self.uncached.lock();
         let Some(mut guard) = slot.as_ref().and_then(|shard| shard.guard()) else {
@@ -131,7 +132,7 @@ impl Caches {
         self.give(idle)
     }
 
-    /// Gives blocks back to the memory in one locked step; answers their bytes.
+    /// Returns blocks to the pool in one locked step. Returns their bytes.
     pub(super) fn give(&self, idle: List<Shard>) -> u64 {
         if idle.is_empty() {
             return 0;
@@ -145,14 +146,14 @@ impl Caches {
         bytes
     }
 
-    /// Bounds what is reserved.
+    /// Limits the reserved bytes.
     pub(crate) fn set_limit(&self, limit_bytes: Option<u64>) {
         self.drain_all();
         self.memory.set_limit(limit_bytes);
     }
 
-    /// Releases what is idle in the pool, and nothing of what named caches hold; waits for the work
-    /// on it.
+    /// Releases idle segments and pages of the pool, but nothing that named caches hold. Waits for
+    /// the work that uses them. Returns the released bytes.
     pub(crate) fn trim(&self, keep_bytes: u64) -> u64 {
         self.drain_all();
         let released_bytes = self.memory.trim(keep_bytes, WaitMode::Wait);
@@ -161,32 +162,34 @@ impl Caches {
         released_bytes
     }
 
-    /// Waits for everything that any stream was given, brings home what was pending, and tells an
-    /// error that nobody could tell before.
+    /// Waits for all work enqueued on any stream, and frees pending blocks. Returns an error that
+    /// could not be returned earlier.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.memory.synchronize()?;
         let recorder = self.memory.recorder();
         recorder.record(|| EventRecord::of(EventKind::Wait, 0));
         self.memory.finish_kernels();
         self.drain_all();
-        // What came home just now waits for events behind all that: a short wait, if any.
+        // Blocks that were freed just now wait for events after all this work: a short wait, if
+        // any.
         self.memory.drain_pending(WaitMode::Wait);
         self.memory.flush_deferred_error()
     }
 
-    /// A handle that is not counted, for the device's own shards.
+    /// Returns a handle that is not counted, for the device's own shards.
     pub(super) fn uncounted(&self) -> ManuallyDrop<CachesRef> {
         let caches = ManuallyDrop::into_inner(shard::uncounted(&self.this));
         ManuallyDrop::new(CachesRef(caches))
     }
 
-    /// A shard of the cache `settings`, or of no cache.
+    /// Makes a shard of the cache `settings`, or of no cache.
     pub(super) fn new_shard(&self, settings: Option<Arc<CacheSettings>>) -> Arc<Shard> {
         let fills = self.config.fill_recycled.is_some();
         Shard::new(self.uncounted(), settings, fills)
     }
 
-    /// What is done to every block before it leaves; the hit leaves such a device alone.
+    /// Overwrites a block before it is handed out, if the device is configured so. No request on
+    /// such a device is a hit, so every block passes here.
     pub(super) fn filled(&self, handle: BlockHandle) -> Result<BlockHandle> {
         match self.config.fill_recycled {
             None => Ok(handle),
@@ -209,9 +212,8 @@ impl fmt::Debug for Caches {
     }
 }
 
-/// A handle that somebody holds on purpose. When the last one is gone, the caches close: their idle
-/// blocks go back to the device, and what is left ends with its last live block, which keeps the
-/// `Arc` but is no handle.
+/// A counted handle. When the last one drops, the caches close: their idle blocks return to the
+/// device. The rest ends with its last live block, which keeps the `Arc` alive but is not a handle.
 pub(crate) struct CachesRef(pub(super) Arc<Caches>);
 
 impl CachesRef {
@@ -224,7 +226,7 @@ impl CachesRef {
         Arc::as_ptr(&self.0)
     }
 
-    /// For who must not keep the device.
+    /// Returns a reference that does not keep the device alive.
     pub(crate) fn downgrade(&self) -> WeakCaches {
         Arc::downgrade(&self.0)
     }
@@ -234,12 +236,12 @@ impl CachesRef {
     }
 }
 
-/// What does not keep the caches; upgrading it counts no handle.
+/// A reference that does not keep the caches alive; upgrading it counts no handle.
 pub(crate) type WeakCaches = Weak<Caches>;
 
 impl Clone for CachesRef {
     fn clone(&self) -> Self {
-        // May raise it from 0: a live array outlasted every handle, and its device is asked for.
+        // May raise the count from 0: a live array that outlived every handle returns its device.
         Self::first(Arc::clone(&self.0))
     }
 }

@@ -1,11 +1,11 @@
 //! A block's header and the counted handle on it.
 //!
-//! A header is made when a block leaves the pool and lives until it returns there: while the block
-//! goes back and forth between a cache and its users, the header goes with it. It is owned in one
-//! of two ways. Idle, it is a `Box` in somebody's list. Handed out, the handles own it together,
-//! and the last one to drop makes it a `Box` again and gives it to its home.
+//! A header is made when a block leaves the pool and lives until the block returns there. While the
+//! block moves between a cache and its users, its header moves with it. A header has one of two
+//! kinds of owner. If it is idle, it is a `Box` in a list. If it is handed out, its handles own it
+//! together, and the last handle to drop makes it a `Box` again and gives it to its home.
 //!
-//! Who that home is, this layer does not know: `H` names it.
+//! This layer does not know the type of that home: it is the parameter `H`.
 
 use std::fmt;
 use std::ops::Deref;
@@ -19,14 +19,14 @@ use crate::device::StreamId;
 use crate::error::Result;
 use crate::sync::{Arc, AtomicU64, Ordering, RaceDetector, with_mut};
 
-/// Who gets a block back when its last handle drops.
+/// The owner a block returns to when its reference count reaches zero.
 ///
 /// # Safety
 ///
-/// `give_back` takes the home as the pointer that the header was made with. The implementor sees
-/// to it that a home outlives every header that names it.
+/// `give_back` takes the home as the pointer that the header was made with. The implementor ensures
+/// that a home outlives every header that names it.
 pub(crate) unsafe trait Home: Sync + Sized {
-    /// Takes the header of a block that nobody holds any more. Does not panic.
+    /// Takes the header of a block that has no handle any more. Does not panic.
     ///
     /// # Safety
     ///
@@ -34,8 +34,9 @@ pub(crate) unsafe trait Home: Sync + Sized {
     unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>);
 }
 
-/// The part of an epoch that tells of use by another stream than the block's own. A epoch beside
-/// the home's clock is what its fast path looks at, so this is what sends such a block around it.
+/// The bit of an epoch that is set once a stream other than the block's own uses the block. The
+/// home's fast path compares the epoch with the home's clock, so this bit sends a shared block to
+/// the slow path.
 const SHARED: u64 = 1 << 63;
 
 /// A home for tests that make no handle.
@@ -43,40 +44,41 @@ const SHARED: u64 = 1 << 63;
 pub(crate) struct NoHome;
 
 #[cfg(all(test, not(loom)))]
-// SAFETY: nothing is ever given back to it, because no handle on one of its blocks is made.
+// SAFETY: no block is ever returned to it, because no handle on one of its blocks is made.
 unsafe impl Home for NoHome {
     unsafe fn give_back(_home: NonNull<Self>, _header: Box<Header<Self>>) {}
 }
 
-/// Beside the handles of a count: that one of them is a [`Kept`].
+/// The unit in which a count stores its [`Kept`] handles, above the bits that count all handles.
 const KEEPER: u64 = 1 << 32;
 
-/// What travels with a block.
+/// The metadata of a block outside of the pool.
 pub(crate) struct Header<H: Home> {
-    /// Where the block lies; constant for the life of the header, but for the streams that may
-    /// still use it while it is idle.
+    /// The block's memory. Constant for the life of the header, except the streams that may still
+    /// use the block while it is idle.
     pub(crate) block: Block,
-    /// The bin of the block's own length; likewise.
+    /// The bin of the block's own length; constant for the life of the header.
     pub(crate) class: usize,
-    /// The bytes that the present holder asked for.
+    /// The bytes that the present holder requested.
     pub(crate) requested_bytes: u64,
-    /// The home's clock when the block was last handed out, and [`SHARED`] where it is.
+    /// The home's clock when the block was last handed out, and [`SHARED`] if another stream used
+    /// the block.
     epoch: AtomicU64,
-    /// The holder's number in whatever its home keeps about it.
+    /// The index of the holder's allocation record in its home.
     pub(crate) record_index: u32,
     /// The uses of the block by streams since it was handed out, for operations that cross streams.
     uses: Uses,
-    /// The order of the slab that the block is a part of, or is.
+    /// The order of the slab that the block is, or is a suballocation of.
     slab: Option<Arc<SlabOrder>>,
-    /// Whether the block is the slab itself.
+    /// True if the block is the slab itself.
     is_slab: bool,
-    /// The next header of the list that this one is idle in; means nothing outside one.
+    /// The next header of the list that contains this idle header; meaningless outside a list.
     pub(crate) next: *mut Header<H>,
     home: NonNull<H>,
-    /// The handles, and [`KEEPER`] for each of them that only keeps the block; 1 while idle too, so
-    /// that handing out has nothing to write here.
+    /// The number of handles, plus [`KEEPER`] for each handle that is a [`Kept`]. It is 1 while
+    /// idle too, so that handing out need not write it.
     count: AtomicU64,
-    /// Of everything here that is no atomic.
+    /// Detects races on all fields that are not atomic.
     pub(crate) watch: RaceDetector,
 }
 
@@ -98,29 +100,31 @@ impl<H: Home> Header<H> {
         })
     }
 
-    /// Makes the block one that parts are cut off, which graphs may use by their addresses.
+    /// Makes the block a slab, from which suballocations are cut. Graphs may use these by their
+    /// addresses.
     pub(crate) fn begin_slab(&mut self) {
         self.slab = Some(Arc::new(SlabOrder::new(self.block.stream)));
         self.is_slab = true;
     }
 
-    /// Makes the block a part of `slab`.
+    /// Makes the block a suballocation of `slab`.
     pub(crate) fn join_slab(&mut self, slab: &Self) {
         self.slab.clone_from(&slab.slab);
     }
 
-    /// Whether the block is a part of a slab, or is one.
+    /// Returns true if the block is a slab or a suballocation of one.
     pub(crate) fn is_of_slab(&self) -> bool {
         self.slab.is_some()
     }
 
-    /// From here on the slab is ordered as one that a graph uses.
+    /// Orders the slab, from now on, as a slab that graphs use.
     pub(crate) fn mark_exported(&self) {
         self.slab.iter().for_each(|slab| slab.set_used_by_graphs());
     }
 
-    /// Whether a graph may use the block's memory, or be captured that does: whoever is about to
-    /// read or write there has to keep launches off until that is queued.
+    /// Returns true if a graph, captured or being captured, may use the block's memory. A caller
+    /// that is about to read or write this memory must then block launches until its work is
+    /// enqueued.
     pub(crate) fn is_used_by_graphs(&self) -> bool {
         self.count.load(Ordering::Acquire) >= KEEPER || self.lent_slab().is_some()
     }
@@ -129,7 +133,8 @@ impl<H: Home> Header<H> {
         self.slab.as_deref().filter(|slab| slab.is_used_by_graphs())
     }
 
-    /// What the block was last handed out with, and other than that where another stream used it.
+    /// Returns the epoch that the block was last handed out with, with [`SHARED`] set if another
+    /// stream used the block.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
@@ -139,19 +144,20 @@ impl<H: Home> Header<H> {
         self.epoch() & SHARED != 0
     }
 
-    /// Whether other streams than the block's own, those of graphs included, may still use it.
+    /// Returns true if streams other than the block's own may still use it, including streams of
+    /// graphs.
     pub(crate) fn is_used_elsewhere(&self) -> bool {
         let launched = |slab: &Arc<SlabOrder>| slab.is_launched_elsewhere(self.block.stream);
         let others = self.is_shared() && self.uses.has_others_than(self.block.stream);
         others || self.slab.as_ref().is_some_and(launched)
     }
 
-    /// Lets an idle block count as handed out at another time.
+    /// Sets the epoch of an idle block.
     pub(crate) fn set_epoch(&mut self, epoch: u64) {
         with_mut(&mut self.epoch, |own| *own = epoch);
     }
 
-    /// Lets an idle header stand for a block of another stream.
+    /// Reassigns an idle header to a block of `stream`.
     #[cold]
     pub(crate) fn follow(&mut self, stream: StreamId) {
         self.block.stream = stream;
@@ -166,8 +172,8 @@ impl<H: Home> Header<H> {
         Ok(())
     }
 
-    /// Orders `user`, which is about to write to the block, after all uses by other streams.
-    /// Nobody else may be about to read or write.
+    /// Orders `user`, which is about to write to the block, after all uses by other streams. No
+    /// other caller may be about to read or write.
     pub(crate) fn write_on(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
         self.follow_launches(streams, user)?;
         self.uses.write_on(streams, user)?;
@@ -175,15 +181,15 @@ impl<H: Home> Header<H> {
         Ok(())
     }
 
-    /// Orders `user` after the graphs that used the slab of which the block is a part.
+    /// Orders `user` after the graphs that used the block's slab.
     fn follow_launches(&self, streams: Streams<'_>, user: StreamUse) -> Result<()> {
         self.slab
             .as_ref()
             .map_or(Ok(()), |slab| slab.use_on(streams, user))
     }
 
-    /// Orders `stream`, on which a graph is about to be launched that uses the slab, after whoever
-    /// used a part of it. Nobody else may be about to use one.
+    /// Orders `stream`, on which a graph that uses the slab is about to be launched, after all
+    /// users of the slab's suballocations. No other caller may be about to use a suballocation.
     pub(crate) fn launch_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         self.slab
             .as_ref()
@@ -209,8 +215,8 @@ impl<H: Home> Header<H> {
         }
     }
 
-    /// Moves the uses that other streams may not have completed into the block, which nobody holds
-    /// any more, and leaves the plain epoch. Allocates nothing.
+    /// Moves the uses that other streams may not have completed into the block, which no handle
+    /// holds any more, and clears [`SHARED`]. Allocates nothing.
     pub(crate) fn end_uses(&mut self) {
         let is_shared = with_mut(&mut self.epoch, |epoch| {
             let before = *epoch;
@@ -222,19 +228,19 @@ impl<H: Home> Header<H> {
             self.block.other_uses.merge(self.uses.take_others(own));
             self.uses = Uses::new(own);
         }
-        // A suballocation leaves the launches to the slab, which outlives it.
+        // The launches of a suballocation stay with the slab, which outlives it.
         if let Some(slab) = self.slab.as_ref().filter(|_| self.is_slab) {
             self.block.other_uses.merge(slab.take_launches(own));
         }
     }
 
-    /// Ends the header, when its block goes back to the memory.
+    /// Ends the header when its block returns to the pool.
     pub(crate) fn into_block(mut self) -> Block {
         self.end_uses();
         self.block
     }
 
-    /// Hands the block out to a first holder, who asked for `requested_bytes`.
+    /// Hands the block out to its first holder, which requested `requested_bytes`.
     #[inline]
     pub(crate) fn hand_out(mut self: Box<Self>, requested_bytes: u64, epoch: u64) -> Handle<H> {
         self.watch.own();
@@ -247,36 +253,37 @@ impl<H: Home> Header<H> {
 /// A counted handle on a block that is handed out.
 pub(crate) struct Handle<H: Home>(NonNull<Header<H>>);
 
-// What changes through a handle is an atomic number.
+// Only atomic integers change through a handle.
 impl<H: Home> UnwindSafe for Handle<H> {}
 impl<H: Home> RefUnwindSafe for Handle<H> {}
 
-// SAFETY: through a handle a header is only read, but for its count, which is atomic; the last
+// SAFETY: through a handle a header is only read, except its count, which is atomic; the last
 // handle gives it to its home, whose `give_back` is callable from any thread (`Home: Sync`).
 unsafe impl<H: Home> Send for Handle<H> {}
 // SAFETY: as above.
 unsafe impl<H: Home> Sync for Handle<H> {}
 
 impl<H: Home> Handle<H> {
-    /// How many handles there are on the block, but for those that only keep it.
+    /// Returns the strong count, without pins.
     pub(crate) fn holders(&self) -> usize {
         let count = self.count.load(Ordering::Acquire);
         ((count % KEEPER) - count / KEEPER) as usize
     }
 
-    /// Keeps the block without holding it: who asks whether the block is shared does not see it.
+    /// Pins the block: it is not released, and does not count as shared for copy-on-write.
     pub(crate) fn keep(&self) -> Kept<H> {
         let kept = Kept(self.clone());
         self.count.fetch_add(KEEPER, Ordering::Relaxed);
         kept
     }
 
-    /// Whether both are handles on the same block.
+    /// Returns true if both are handles on one block.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 
-    /// The home of the block, for as long as this handle keeps it out.
+    /// Returns the home of the block. The reference lives no longer than this handle, which keeps
+    /// the block out.
     pub(crate) fn home(&self) -> &H {
         // SAFETY: a home outlives every header that names it (`Home`'s contract), and this handle
         // keeps the header.
@@ -300,14 +307,15 @@ impl<H: Home> Clone for Handle<H> {
     fn clone(&self) -> Self {
         let before = self.count.fetch_add(1, Ordering::Relaxed);
         if before % KEEPER > KEEPER / 2 {
-            std::process::abort(); // As `Arc`: a count that wrapped would free what is in use.
+            std::process::abort(); // As in `Arc`: a wrapped count would free memory in use.
         }
         Self(self.0)
     }
 }
 
-/// A handle that keeps a block from going home, and is not one of its holders: what writes to the
-/// memory of arrays by its address alone has such, and arrays go on as if they were alone.
+/// A pin: a handle that prevents a block from returning to its home, but is not one of its holders.
+/// Code that writes to the memory of arrays by address alone pins it. An array that shares its
+/// block only with pins behaves as its only holder.
 pub(crate) struct Kept<H: Home>(Handle<H>);
 
 impl<H: Home> Deref for Kept<H> {
@@ -320,8 +328,8 @@ impl<H: Home> Deref for Kept<H> {
 
 impl<H: Home> Drop for Kept<H> {
     fn drop(&mut self) {
-        // In one step with nothing else: until the handle itself goes, the block counts one holder
-        // more.
+        // Only this term is subtracted here: until the handle itself drops, the block counts one
+        // holder more.
         self.0.count.fetch_sub(KEEPER, Ordering::Relaxed);
     }
 }
@@ -329,8 +337,8 @@ impl<H: Home> Drop for Kept<H> {
 impl<H: Home> Drop for Handle<H> {
     #[inline]
     fn drop(&mut self) {
-        // A count of 1 can only be this handle's own, and nobody else is there to raise it: no
-        // read-modify-write for the last of them.
+        // If the count is 1, it counts only this handle, and no other handle exists that could be
+        // cloned to raise it. So the last handle needs no read-modify-write.
         if self.count.load(Ordering::Acquire) == 1 {
             // SAFETY: this is the last handle.
             unsafe { end(self.0) }
@@ -340,7 +348,7 @@ impl<H: Home> Drop for Handle<H> {
     }
 }
 
-/// Gives the block back.
+/// Returns the block to its home.
 ///
 /// # Safety
 ///
@@ -352,34 +360,34 @@ unsafe fn end<H: Home>(header: NonNull<Header<H>>) {
     let header = unsafe { Box::from_raw(header.as_ptr()) };
     header.watch.own();
     let home = header.home;
-    // SAFETY: `home` is the pointer that `Header::new` got.
+    // SAFETY: `home` is the pointer that was passed to `Header::new`.
     unsafe { H::give_back(home, header) };
 }
 
-/// One handle less of several, which may be the last one by now.
+/// Subtracts one handle from several. It may have become the last one meanwhile.
 #[inline(never)]
 fn leave_others<H: Home>(header: NonNull<Header<H>>) {
-    // SAFETY: the handle that is being dropped keeps the header until it is counted off.
+    // SAFETY: the handle that is being dropped keeps the header alive until it is subtracted.
     let count = unsafe { &header.as_ref().count };
     if count.fetch_sub(1, Ordering::Release) == 1 {
-        // The others' reads happened before. A load instead of a fence, which the thread sanitizer
-        // does not see.
+        // The other handles' reads happened before. This is a load instead of a fence, because the
+        // thread sanitizer does not support fences.
         count.load(Ordering::Acquire);
         count.store(1, Ordering::Relaxed);
-        // SAFETY: nobody else has one.
+        // SAFETY: no other handle exists.
         unsafe { end(header) }
     }
 }
 
-/// Idle headers, linked through themselves: pushing and popping allocate nothing.
+/// A list of idle headers, linked through themselves: pushing and popping allocate nothing.
 ///
-/// Invariant: the list owns every header it links, each out of a `Box`, and `next` of the last is
-/// null.
+/// Invariant: the list owns every header that it links, each header came out of a `Box`, and `next`
+/// of the last is null.
 pub(crate) struct List<H: Home> {
     head: *mut Header<H>,
 }
 
-// SAFETY: a list owns its headers, and a header is data but for its home, which is `Sync`.
+// SAFETY: a list owns its headers, and a header is plain data except its home, which is `Sync`.
 unsafe impl<H: Home> Send for List<H> {}
 
 impl<H: Home> List<H> {
@@ -389,12 +397,12 @@ impl<H: Home> List<H> {
         }
     }
 
-    /// The list that begins at `head`.
+    /// Returns the list that begins at `head`.
     ///
     /// # Safety
     ///
-    /// `head` is null or begins a null-terminated chain of headers, each out of a `Box`, that
-    /// nobody else owns.
+    /// `head` is null, or begins a null-terminated chain of headers that nothing else owns, each
+    /// out of a `Box`.
     pub(crate) unsafe fn from_chain(head: *mut Header<H>) -> Self {
         Self { head }
     }
@@ -416,7 +424,7 @@ impl<H: Home> List<H> {
     pub(crate) fn pop_if(&mut self, fits: impl Fn(&Header<H>) -> bool) -> Option<Box<Header<H>>> {
         let head = self.head;
         // SAFETY: the head is null or a header that this list owns, out of a `Box`, and `&mut self`
-        // keeps everyone else out.
+        // excludes all other access.
         unsafe {
             let header = head.as_ref()?;
             header.watch.own();
@@ -432,16 +440,16 @@ impl<H: Home> List<H> {
         self.take_best(|_| Some(0))
     }
 
-    /// Takes the header with the least `excess`, the first of equals; `None` of it disqualifies,
-    /// and 0 ends the search.
+    /// Takes the header with the least `excess`, the first of equals. A header for which `excess`
+    /// returns `None` is not taken; 0 ends the search.
     pub(crate) fn take_best(
         &mut self,
         excess: impl Fn(&Header<H>) -> Option<u64>,
     ) -> Option<Box<Header<H>>> {
         let mut best: Option<(*mut *mut Header<H>, u64)> = None;
         let mut link: *mut *mut Header<H> = &raw mut self.head;
-        // SAFETY: `link` is this list's head or the `next` of a header it owns, and what it points
-        // to is null or such a header; `&mut self` keeps everyone else out.
+        // SAFETY: `link` is this list's head or the `next` of a header it owns, and its target is
+        // null or a header it owns; `&mut self` excludes all other access.
         unsafe {
             while let Some(header) = (*link).as_ref() {
                 header.watch.own();
@@ -464,23 +472,24 @@ impl<H: Home> List<H> {
         }
     }
 
-    /// The headers, from the last one pushed on.
+    /// Iterates over the headers, beginning with the one pushed last.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Header<H>> {
-        // SAFETY: the list owns what it links, and is borrowed for as long as the references are.
+        // SAFETY: the list owns the headers it links, and is borrowed for as long as the references
+        // are.
         let reference = |header: *mut Header<H>| unsafe { header.as_ref() };
         std::iter::successors(reference(self.head), move |header| reference(header.next))
     }
 
     pub(crate) fn for_each_mut(&mut self, mut change: impl FnMut(&mut Header<H>)) {
         let mut link = self.head;
-        // SAFETY: the list owns what it links, and `&mut self` keeps everyone else out.
+        // SAFETY: the list owns the headers it links, and `&mut self` excludes all other access.
         while let Some(header) = unsafe { link.as_mut() } {
             link = header.next;
             change(header);
         }
     }
 
-    /// Takes out the headers that `matches` is true of.
+    /// Takes out the headers for which `matches` returns true.
     pub(crate) fn extract(&mut self, mut matches: impl FnMut(&Header<H>) -> bool) -> Self {
         let (mut taken, mut kept) = (Self::new(), Self::new());
         while let Some(header) = self.pop() {
@@ -492,12 +501,12 @@ impl<H: Home> List<H> {
             list.push(header);
         }
         while let Some(header) = kept.pop() {
-            self.push(header); // In the order that they stood in.
+            self.push(header); // Restores the order of the headers that stay.
         }
         taken
     }
 
-    /// Moves everything of `other` here.
+    /// Moves all headers of `other` into this list.
     pub(crate) fn append(&mut self, other: &mut Self) {
         while let Some(header) = other.pop() {
             self.push(header);
@@ -505,7 +514,7 @@ impl<H: Home> List<H> {
     }
 }
 
-/// A place where one header stands while it is idle.
+/// Storage for one idle header.
 pub(crate) struct Slot<H: Home>(*mut Header<H>);
 
 // SAFETY: as for a list.
@@ -521,7 +530,7 @@ impl<H: Home> Slot<H> {
         self.0.is_null()
     }
 
-    /// Puts a header where none is.
+    /// Stores a header in the empty slot.
     #[inline]
     pub(crate) fn put(&mut self, header: Box<Header<H>>) {
         debug_assert!(self.is_empty());
@@ -531,14 +540,14 @@ impl<H: Home> Slot<H> {
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Box<Header<H>>> {
         let header = std::mem::replace(&mut self.0, ptr::null_mut());
-        // SAFETY: what stands here came out of a `Box`, and was taken out just now.
+        // SAFETY: the header came out of a `Box`, and was removed from the slot just now.
         (!header.is_null()).then(|| unsafe { Box::from_raw(header) })
     }
 
-    /// The header that stands here.
+    /// Returns the header in the slot.
     #[cfg(test)]
     pub(crate) fn get(&self) -> Option<&Header<H>> {
-        // SAFETY: null, or a header that this owns.
+        // SAFETY: null, or a header that this slot owns.
         unsafe { self.0.as_ref() }
     }
 }
@@ -567,7 +576,7 @@ impl<H: Home> Iterator for List<H> {
 
 impl<H: Home> Drop for List<H> {
     fn drop(&mut self) {
-        self.for_each(drop); // One by one: a chain may be longer than the stack is deep.
+        self.for_each(drop); // One by one: recursion along a long chain would overflow the stack.
     }
 }
 

@@ -1,9 +1,8 @@
-//! What a policy decides: where a request is served from, and what is kept from one entry to the
-//! next.
+//! A policy decides where a request is served from, and what is kept from one entry to the next.
 //!
 //! A policy is a file here, a variant of [`Policy`], and a line of [`Policies`]. It works on the
-//! free lists and arenas of one shard, names neither the shard nor a thread, and asks nothing of
-//! the memory below: what it lacks, it answers.
+//! free lists and arenas of one shard, and knows neither the shard nor a thread. It does not call
+//! the pool: it returns its [`Need`] instead.
 
 pub(super) mod bump;
 pub(super) mod plan;
@@ -24,7 +23,7 @@ use crate::device::{DevicePtr, StreamId};
 use crate::memory::header::{Header, Home, List};
 use crate::naming::names;
 
-/// What a named cache does with its idle blocks.
+/// The treatment of a named cache's idle blocks.
 ///
 /// # Examples
 ///
@@ -42,19 +41,19 @@ pub enum Policy {
     /// Idle blocks stay in the cache for the next entry.
     #[default]
     Recycle,
-    /// Leaving the scope gives every idle block back to the pool in one step; what escaped goes
-    /// there when it drops.
+    /// The exit from the scope returns every idle block to the pool in one step. A block that
+    /// escaped returns to the pool when it drops.
     Release,
-    /// Requests advance a pointer in an arena, and nothing is used twice before the exit sets it
-    /// back; after the first entry, one arena of the high-water mark serves everything. An arena
-    /// with an array that outlives its entry is detached until that array drops.
+    /// Requests advance a pointer in an arena. No memory is reused before the exit resets the
+    /// pointer. After the first entry, one arena of the high-water mark's size serves all requests.
+    /// An arena with an array that outlives its entry is detached until that array drops.
     Bump,
     /// The first entry is recorded and packed into one slab. Later entries are served from the slab
-    /// at the same addresses, as long as they allocate and drop the same in the same order. An
-    /// entry that differs goes on in what is free of the slab, or else as under
-    /// [`Recycle`](Self::Recycle), and is planned anew; a few sequences that alternate are planned
-    /// together, in one slab. An entry of more than 32,768 requests is not planned; it goes on as
-    /// under `Recycle`.
+    /// at the same addresses, as long as they allocate and drop the same sizes in the same order.
+    /// An entry that differs is served from the free memory of the slab, or else as under
+    /// [`Recycle`](Self::Recycle), and is planned anew. A few alternating sequences are planned
+    /// together, in one slab. An entry of more than 32,768 requests is not planned: after that many
+    /// requests it is served as under `Recycle`.
     Plan,
 }
 
@@ -65,57 +64,57 @@ names!(Policy {
     Plan => "plan",
 });
 
-/// What a request needs from below that the shard cannot serve.
+/// The memory that a request needs from the pool because the shard cannot serve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// Exactly this block.
     Block,
-    /// An arena of `bytes`; one of `min_bytes` would do.
+    /// An arena of `bytes`; an arena of `min_bytes` suffices.
     Arena { bytes: u64, min_bytes: u64 },
 }
 
-/// What a request that was no hit is served with after all, or what it needs.
+/// The block that serves a request that was no hit, or the memory that it needs.
 pub(super) type Refill<H> = Result<Box<Header<H>>, Need>;
 
-/// What a policy is to release to the pool.
+/// The idle memory that a policy is to release to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trim {
-    /// Everything idle.
+    /// All idle memory.
     All,
-    /// What does not serve the present entry: to make room for a request.
+    /// Idle memory that does not serve the present entry, to make room for a request.
     Unused,
-    /// What no entry since this epoch needed.
+    /// Idle memory that no entry has needed since this epoch.
     OlderThan(u64),
 }
 
-/// A policy of one shard. `store` holds what is common to all policies.
+/// A policy of one shard. `store` holds the state that all policies share.
 pub(super) trait CachePolicy<H: Home> {
-    /// The policy whose [`allocate`](Self::allocate) serves the next request.
+    /// Returns the policy whose [`allocate`](Self::allocate) serves the next request.
     fn hot(&self) -> Policy;
 
-    /// Whether [`begin`](Self::begin) has anything to do where nothing is recorded.
+    /// Returns true if [`begin`](Self::begin) must be called even if nothing is recorded.
     fn begins(&self) -> bool {
         false
     }
 
-    /// The same of [`end`](Self::end).
+    /// Returns true if [`end`](Self::end) must be called even if nothing is recorded.
     fn ends(&self) -> bool {
         false
     }
 
-    /// An outermost entry begins.
+    /// Begins an outermost entry.
     fn begin(&mut self, store: &mut Store<H>) {
         store.record_as_set();
     }
 
-    /// An entry begins inside.
+    /// Begins an entry inside another one.
     fn begin_nested(&mut self) {}
 
-    /// It ends.
+    /// Ends an entry inside another one.
     fn end_nested(&mut self, _store: &mut Store<H>) {}
 
-    /// The hit: by default, the block of exactly that size that came back last. Allocates and
-    /// releases nothing.
+    /// Returns the block of a hit: by default, the most recently freed block of exactly that size.
+    /// Allocates and releases nothing.
     #[inline]
     fn allocate(
         &mut self,
@@ -126,7 +125,7 @@ pub(super) trait CachePolicy<H: Home> {
         store.pop_exact(rounded_bytes, stream)
     }
 
-    /// Serves a request that was no hit, or tells what it needs.
+    /// Serves a request that was no hit, or returns the memory that it needs.
     fn refill(
         &mut self,
         store: &mut Store<H>,
@@ -138,7 +137,7 @@ pub(super) trait CachePolicy<H: Home> {
         fit.ok_or(Need::Block)
     }
 
-    /// Takes an arena that [`refill`](Self::refill) has just asked for, and serves the request from
+    /// Takes an arena that [`refill`](Self::refill) has just requested, and serves the request from
     /// it.
     fn add_arena(
         &mut self,
@@ -152,17 +151,18 @@ pub(super) trait CachePolicy<H: Home> {
         self.refill(store, counters, request)
     }
 
-    /// There is no room for the arena.
+    /// Continues without the arena that [`refill`](Self::refill) requested, because there is no
+    /// room for it.
     fn without_arena(&mut self) {}
 
-    /// A request was served with a block of its own.
+    /// Notes that a request was served with a block of its own.
     fn note_block(&mut self, _request: &Request) {}
 
-    /// A suballocation was freed that other streams may still use.
+    /// Frees a suballocation that other streams may still use.
     fn share(&mut self, _suballocation: &mut Header<H>) {}
 
-    /// An outermost entry ends, in which something is still live (`escapes`) or not. Answers its
-    /// record.
+    /// Ends an outermost entry. `escapes` is true if one of its blocks is still live. Returns the
+    /// record of the entry.
     fn end(
         &mut self,
         store: &mut Store<H>,
@@ -173,16 +173,18 @@ pub(super) trait CachePolicy<H: Home> {
         Some(recorded)
     }
 
-    /// Detaches arenas with live suballocations: the epoch is about to move on. Where they escape
-    /// from an entry, the next one serves them elsewhere.
+    /// Detaches arenas with live suballocations, because the epoch is about to advance. If
+    /// suballocations `escape` from an entry, the next entry serves those requests from other
+    /// memory.
     fn detach(&mut self, _store: &mut Store<H>, _escape: bool) {}
 
-    /// Detaches the arena that holds `address`, live or not; false where none does.
+    /// Detaches the arena that contains `address`, live or not. Returns false if no arena contains
+    /// it.
     fn detach_at(&mut self, _store: &mut Store<H>, _address: DevicePtr) -> bool {
         false
     }
 
-    /// Whether idle blocks stay after the exit.
+    /// Returns true if idle blocks stay in the cache after the exit.
     fn keeps_idle(&self) -> bool {
         true
     }
@@ -190,12 +192,12 @@ pub(super) trait CachePolicy<H: Home> {
     /// Releases idle arenas and suballocations to `store`.
     fn trim(&mut self, _store: &mut Store<H>, _trim: Trim) {}
 
-    /// Idle suballocations that are not in `store`, and arenas.
+    /// Returns the number of idle suballocations that are not in `store`, and of arenas.
     fn idle_and_arenas(&self) -> (usize, usize) {
         (0, 0)
     }
 
-    /// Asserts the invariants; answers the bytes of all arenas.
+    /// Asserts the invariants, and returns the bytes of all arenas.
     #[cfg(test)]
     fn check(&self, _idle: &List<H>, _epoch: u64) -> u64 {
         0
@@ -211,7 +213,7 @@ pub(super) struct Policies<H: Home> {
     pub(super) plan: Plan<H>,
 }
 
-/// Calls the active policy, by a branch instead of a table.
+/// Calls the active policy, by a branch instead of a table of function pointers.
 macro_rules! dispatch {
     ($policies:expr, $policy:ident => $call:expr) => {
         match $policies.active {
@@ -248,14 +250,14 @@ impl<H: Home> Policies<H> {
         }
     }
 
-    /// Makes a policy active; the one before has released everything.
+    /// Makes a policy active. The policy before has released everything.
     pub(super) fn activate(&mut self, policy: Policy) {
         *self = Self::new();
         self.active = policy;
     }
 }
 
-/// A policy that serves hits by itself.
+/// A policy that serves hits itself.
 pub(super) trait Hot<H: Home>: CachePolicy<H> {
     const POLICY: Policy;
 

@@ -1,19 +1,20 @@
-//! A shard: what one thread has of a named cache. Its idle blocks, and the way back for those
-//! handed out.
+//! A shard: one thread's share of a named cache. It holds idle blocks, and is the home of the
+//! blocks that it handed out.
 //!
-//! Who may touch what:
-//! - `state` says who holds the shard: nobody, a thread inside its scope, a visitor for a moment,
-//!   or nobody ever again. Only the holder reaches `inside` and writes `counters`, through
-//!   [`Guard`] or, for the current shard of its thread, at once; anyone may read the counters.
-//! - `bound_thread` says whom it is kept for; nothing depends on it but which shard a thread
-//!   enters.
-//! - A block dropped by the holding thread goes straight to its free list; dropped anywhere else,
-//!   or while the shard is not held, it goes to `remote`.
-//! - A closed shard is empty. Each block of it that is still out is an orphan: it goes down to the
-//!   memory when it drops, and the last one lets go of what kept shard and device alive.
+//! Access rules:
+//! - `state` names the holder of the shard: nobody, a thread inside its scope, a visitor, or nobody
+//!   ever again. Only the holder accesses `inside` and writes `counters`, through [`Guard`] or, for
+//!   the current shard of its thread, directly. Any thread may read the counters.
+//! - `bound_thread` names the thread that the shard is reserved for. It determines only which shard
+//!   a thread enters.
+//! - A block that the holding thread drops goes straight to the shard's free list. If another
+//!   thread drops it, or the shard is not held, the block goes to `remote`.
+//! - A closed shard is empty. Each of its blocks that is still handed out is an orphan. When an
+//!   orphan drops, it returns to the pool. The last orphan drops the references that keep shard and
+//!   device alive.
 //!
-//! Architecture invariant: this folder is about who and when; what happens to the blocks is the
-//! [`allocator`](super::allocator)'s.
+//! Architecture invariant: this folder decides which thread accesses a shard, and when. The
+//! [`allocator`](super::allocator) decides what happens to the blocks.
 
 mod binding;
 mod guard;
@@ -52,33 +53,34 @@ pub(super) use remote::RemoteFreeList;
 use signals::ANY_SIGNAL;
 pub(super) use signals::{CLOSE, DRAIN, INVALIDATE, signal_each};
 
-/// `state`: nobody holds the shard.
+/// `state`: no thread holds the shard.
 const IDLE: u64 = 0;
-/// `state`: set beside the token of a visitor, who is not inside a scope and soon gone.
+/// `state`: set beside the token of a visitor, which is not inside a scope and leaves soon.
 const VISIT: u64 = 1 << 63;
-/// `state`: nobody will hold the shard again.
+/// `state`: no thread will hold the shard again.
 const CLOSED: u64 = u64::MAX;
 
-/// What a shard needs of its device. Implemented above, so that a shard names neither the caches
-/// nor the scopes.
+/// The device, as a shard needs it. Implemented by an upper layer, so that this layer depends
+/// neither on the caches nor on the scopes.
 pub(crate) trait Owner: Sized + Send + Sync + 'static {
-    /// Keeps the device's caches alive.
+    /// A value that keeps the device's caches alive.
     type KeepAlive: Send;
 
     fn memory(&self) -> &DeviceMemory;
 
     fn totals(&self) -> &DeviceTotals;
 
-    /// Gives blocks back to the pool, and (`release`) to the device what thereby falls idle there.
+    /// Returns blocks to the pool. If `release`, also releases to the device the segments and pages
+    /// that become idle in the pool.
     fn give_back(&self, blocks: List<Shard<Self>>, release: bool);
 
-    /// Closes what is left of removed caches, as far as nobody is inside.
+    /// Closes the remaining shards of removed caches, except those that a thread is inside.
     fn close_removed(&self);
 
-    /// Whether that is the current shard of the calling thread.
+    /// Returns true if `shard` is the current shard of the calling thread.
     fn is_current(shard: NonNull<Shard<Self>>) -> bool;
 
-    /// [`free_slowly`], compiled once.
+    /// Calls [`free_slowly`]. Exists so that it is compiled once.
     ///
     /// # Safety
     ///
@@ -86,54 +88,56 @@ pub(crate) trait Owner: Sized + Send + Sync + 'static {
     unsafe fn free_slowly(home: NonNull<Shard<Self>>, header: Box<Header<Shard<Self>>>);
 }
 
-/// What one thread has of a cache.
+/// One thread's share of a cache.
 pub(crate) struct Shard<D: Owner> {
     state: AtomicU64,
     signals: AtomicU64,
-    /// Which thread the shard is kept for.
+    /// The thread that the shard is reserved for.
     bound_thread: AtomicU64,
     pub(super) remote: RemoteFreeList<Self>,
     pub(super) counters: Counters,
-    /// The device's miss epoch at the last entry: what rung 3 orders by.
+    /// The device's miss epoch at the last entry; rung 3 sorts shards by it.
     last_used: plain::AtomicU64,
-    /// Whose shard this is; `None` for the blocks of a device that belong to no cache.
+    /// The cache of this shard; `None` for the blocks of a device that belong to no cache.
     pub(super) settings: Option<Arc<CacheSettings>>,
-    /// The device, uncounted, because idle memory must not keep it alive: `keep` does, once the
-    /// shard is closed, and until then whoever holds the shard holds the device as well.
+    /// The device, uncounted, because idle memory must not keep it alive. Once the shard is closed,
+    /// `keep` keeps it alive; until then, every holder of the shard also holds the device.
     device: ManuallyDrop<D>,
     inside: UnsafeCell<Inside<D>>,
-    /// After closing: blocks still out. Before: 0 less the orphans that overtook the closing.
+    /// After closing: the orphans that are still live. Before: minus the number of orphans that
+    /// dropped before the closing had counted them.
     orphans: AtomicI64,
     keep: Mutex<Option<Keep<D>>>,
-    /// Whoever takes `keep` out comes after all others that used the shard as orphans.
+    /// Checks that the thread that takes `keep` out runs after all other uses of the shard by
+    /// orphans.
     end: RaceDetector,
-    /// The arenas under the suballocations among the orphans.
+    /// The arenas that contain the suballocations among the orphans.
     orphaned: Mutex<DetachedArenas<Self>>,
-    /// Of the entry that was recorded last.
+    /// The record of the entry that was recorded last.
     record: Mutex<FinishedRecord>,
-    /// Whether every request and free takes the slow path, so that the device's recorder hears of
+    /// True if every request and free takes the slow path, so that the device's recorder records
     /// all of them.
     follows_recording: plain::AtomicBool,
 }
 
-/// What only the holder reaches.
+/// The state that only the holder accesses.
 pub(super) struct Inside<D: Owner> {
     pub(super) allocator: Allocator<Shard<D>>,
-    /// The `live_bytes` that the device's totals know of.
+    /// The `live_bytes` that were last published to the device's totals.
     published_bytes: u64,
 }
 
-// SAFETY: `inside` is reached only by the thread that `state` names, as a holder or a visitor;
+// SAFETY: `inside` is accessed only by the thread that `state` names, as a holder or a visitor;
 // everything else is `Sync` by itself.
 unsafe impl<D: Owner> Sync for Shard<D> {}
 // SAFETY: nothing in a shard belongs to the thread that made it.
 unsafe impl<D: Owner> Send for Shard<D> {}
 
-/// What the orphans of a closed shard keep alive together.
+/// The references that the orphans of a closed shard keep alive together.
 type Keep<D> = (<D as Owner>::KeepAlive, Arc<Shard<D>>);
 
 impl<D: Owner> Shard<D> {
-    /// A shard of the cache `settings`, or of no cache. On a device that `fills` every block, no
+    /// Makes a shard of the cache `settings`, or of no cache. If the device `fills` every block, no
     /// request is a hit.
     pub(super) fn new(
         device: ManuallyDrop<D>,
@@ -142,7 +146,7 @@ impl<D: Owner> Shard<D> {
     ) -> Arc<Self> {
         let is_uncached = settings.is_none();
         Arc::new_cyclic(|this: &Weak<Self>| {
-            // Where the shard will stand; headers that are made later name it.
+            // The address that the shard will have; headers that are made later name it.
             let home = NonNull::new(this.as_ptr().cast_mut()).expect("not null");
             let inside = Inside {
                 allocator: Allocator::new(home, is_uncached, fills),
@@ -168,12 +172,12 @@ impl<D: Owner> Shard<D> {
         })
     }
 
-    /// The device of the shard's blocks; for whoever holds the shard or one of its blocks.
+    /// Returns the device of the shard's blocks. The caller holds the shard or one of its blocks.
     pub(crate) fn device(&self) -> &D {
         &self.device
     }
 
-    /// Whether this is a shard of that very cache.
+    /// Returns true if this is a shard of the cache with exactly these settings.
     pub(super) fn is_of(&self, settings: &Arc<CacheSettings>) -> bool {
         self.settings
             .as_ref()
@@ -188,14 +192,14 @@ impl<D: Owner> Shard<D> {
         self.state.load(Ordering::Acquire) == CLOSED
     }
 
-    /// Whether the calling thread is inside.
+    /// Returns true if the calling thread is inside.
     #[inline]
     pub(super) fn is_held(&self) -> bool {
         self.state.load(Ordering::Relaxed) == thread_token()
     }
 
-    /// Enters, one compare-and-swap where nobody is inside; false where another thread is, or the
-    /// shard is closed or about to be.
+    /// Enters the shard: one compare-and-swap if no thread is inside. Returns false if another
+    /// thread is inside, or the shard is closed or about to be.
     #[inline]
     pub(super) fn enter(&self) -> bool {
         let token = thread_token();
@@ -213,7 +217,7 @@ impl<D: Owner> Shard<D> {
         true
     }
 
-    /// Enters once a visitor is gone; another thread's scope may last, and is not waited for.
+    /// Enters once a visitor has left. Does not wait for another thread's scope, which may last.
     #[cold]
     #[inline(never)]
     fn enter_after_visit(&self, token: u64) -> bool {
@@ -230,7 +234,7 @@ impl<D: Owner> Shard<D> {
         true
     }
 
-    /// An outermost entry begins, now that the state names this thread.
+    /// Begins an outermost entry, now that `state` names this thread.
     #[inline]
     fn arrive(&self) {
         self.last_used
@@ -248,7 +252,7 @@ impl<D: Owner> Shard<D> {
         self.device.give_back(idle, false);
     }
 
-    /// Leaves the innermost entry, and the shard with the outermost.
+    /// Ends the innermost entry. The end of the outermost entry also leaves the shard.
     #[inline]
     pub(super) fn exit(&self) {
         let mut guard = self.own();
@@ -286,8 +290,8 @@ impl<D: Owner> Shard<D> {
         self.give_as_signalled(idle, signals);
     }
 
-    /// The shard's inside, for a moment; `None` while another thread is inside or once it is
-    /// closed. Waits for another visitor.
+    /// Returns a guard on the shard's inside, to hold briefly. Returns `None` if another thread is
+    /// inside or the shard is closed. Waits for another visitor to leave.
     pub(super) fn guard(&self) -> Option<Guard<'_, D>> {
         let token = thread_token();
         if self.is_held() {
@@ -307,7 +311,7 @@ impl<D: Owner> Shard<D> {
         }
     }
 
-    /// The hit, if `P` serves it.
+    /// Returns the block of a hit, if `P` serves the request.
     ///
     /// # Safety
     ///
@@ -318,14 +322,14 @@ impl<D: Owner> Shard<D> {
         bytes: u64,
         stream: StreamId,
     ) -> Option<Handle<Self>> {
-        // SAFETY: nobody else has a `Guard` (the caller's promise), and nothing below makes one.
+        // SAFETY: no other `Guard` exists (the caller's promise), and nothing below makes one.
         let inside = unsafe { &mut *self.inside.get() };
         inside
             .allocator
             .allocate::<P>(&self.counters, bytes, stream)
     }
 
-    /// The guard of a thread that is inside; the caller has just seen that it is.
+    /// Returns the guard of a thread that is inside. The caller has just checked that it is.
     #[inline]
     pub(super) fn own(&self) -> Guard<'_, D> {
         debug_assert!(self.is_held());
@@ -334,8 +338,9 @@ impl<D: Owner> Shard<D> {
 
     #[inline]
     fn held(&self, visiting: bool) -> Guard<'_, D> {
-        // SAFETY: `state` names this thread, so no other has a `Guard`. This one has no second:
-        // each lives only while `Guard`'s own methods run, and those come back to no shard.
+        // SAFETY: `state` names this thread, so no other thread has a `Guard`. This thread has no
+        // second one: each lives only while `Guard`'s own methods run, and those never call a
+        // shard.
         Guard::new(self, unsafe { &mut *self.inside.get() }, visiting)
     }
 
@@ -343,13 +348,14 @@ impl<D: Owner> Shard<D> {
         self.state.store(IDLE, Ordering::Release);
     }
 
-    /// Keeps what was recorded of an entry that ends.
+    /// Stores the record of an entry that ends.
     #[cold]
     pub(super) fn keep_record(&self, recorded: &[Recorded]) {
         *self.record.lock() = FinishedRecord::new(recorded);
     }
 
-    /// Where entries are recorded: what is live of the present one, and what escaped from the last.
+    /// Returns the recorded allocations that are live: of the present entry, and those that escaped
+    /// from the last one. Empty if entries are not recorded.
     pub(super) fn live_records(&self) -> Vec<AllocationRecord> {
         let mut records = self.record().into_records();
         if let Some(guard) = self.guard() {
@@ -359,7 +365,7 @@ impl<D: Owner> Shard<D> {
         records
     }
 
-    /// What was recorded of the last entry that was.
+    /// Returns the record of the entry that was recorded last.
     pub(super) fn record(&self) -> FinishedRecord {
         self.record.lock().clone()
     }
@@ -373,8 +379,8 @@ unsafe impl<D: Owner> Home for Shard<D> {
         let slow = if D::is_current(home) {
             // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
             let shard = unsafe { home.as_ref() };
-            // SAFETY: this thread is inside of the shard that is current, so nobody else has a
-            // `Guard`, and nothing below makes one.
+            // SAFETY: this thread is inside the current shard, so no other `Guard` exists, and
+            // nothing below makes one.
             let inside = unsafe { &mut *shard.inside.get() };
             inside.allocator.free(&shard.counters, header)
         } else {
@@ -387,7 +393,7 @@ unsafe impl<D: Owner> Home for Shard<D> {
     }
 }
 
-/// Gives any block back, on any thread.
+/// Returns any block to its home, on any thread.
 ///
 /// # Safety
 ///
@@ -402,7 +408,7 @@ pub(super) unsafe fn free_slowly<D: Owner>(home: NonNull<Shard<D>>, header: Box<
         }
         shard.take_back(header)
     };
-    // Out here, where nothing borrows the shard, because this may be its end.
+    // Dropped here, where nothing borrows the shard: this may drop the shard itself.
     drop(last);
 }
 
@@ -414,10 +420,11 @@ impl<D: Owner> fmt::Debug for Shard<D> {
     }
 }
 
-/// A handle that is not counted, for what a device owns itself.
+/// Returns a handle that is not counted, for the objects that a device owns itself.
 pub(super) fn uncounted<T>(this: &Weak<T>) -> ManuallyDrop<Arc<T>> {
-    // SAFETY: the pointer is that of a living `Arc`, since somebody calls through it; the count
-    // that `from_raw` assumes is never given back, because nobody drops a `ManuallyDrop`.
+    // SAFETY: the pointer comes from a living `Arc`, because a caller calls through that `Arc`; the
+    // count that `from_raw` assumes is never decremented, because a `ManuallyDrop` is never
+    // dropped.
     ManuallyDrop::new(unsafe { Arc::from_raw(this.as_ptr()) })
 }
 
@@ -431,7 +438,7 @@ pub(super) fn fill<H: Home>(backend: &dyn Backend, handle: &Handle<H>, byte: u8)
     unsafe { backend.fill(block.stream, block.address, block.bytes(), &[byte]) }
 }
 
-/// What a block holds; for tests.
+/// Returns the bytes of a block; for tests.
 #[cfg(all(test, not(loom)))]
 pub(super) fn read<H: Home>(backend: &dyn Backend, handle: &Handle<H>) -> Vec<u8> {
     let mut bytes = vec![0; handle.requested_bytes as usize];
@@ -446,7 +453,7 @@ pub(super) fn read<H: Home>(backend: &dyn Backend, handle: &Handle<H>) -> Vec<u8
     bytes
 }
 
-/// Lets a stream overwrite a block, after whoever uses it; for tests.
+/// Enqueues on a stream, after all other users of a block, a write to the block; for tests.
 #[cfg(all(test, not(loom)))]
 pub(super) fn write_on<H: Home>(
     streams: Streams<'_>,
@@ -460,8 +467,8 @@ pub(super) fn write_on<H: Home>(
     unsafe { streams.backend.fill(stream, address, bytes, &[byte]) }
 }
 
-/// Lets a stream of a host that delays its work look, when it comes to that, whether a block holds
-/// `byte` throughout; for tests.
+/// Enqueues on a stream, of a host that delays its work, a check that a block holds `byte`
+/// throughout; for tests.
 #[cfg(all(test, not(loom)))]
 pub(super) fn expect_on<H: Home>(
     streams: Streams<'_>,
@@ -474,8 +481,9 @@ pub(super) fn expect_on<H: Home>(
     let delayed = streams.backend.delayed().expect("made so");
     delayed.push(stream, move || {
         let first = crate::device::host::host_pointer(address);
-        // SAFETY: segments are released only once the streams are done that use their blocks, and
-        // what the block was last given to was written throughout, on a stream that this follows.
+        // SAFETY: segments are released only after the streams have completed the work that uses
+        // their blocks. The block was written throughout for its last holder, on a stream that this
+        // stream is ordered after.
         let found = unsafe { std::slice::from_raw_parts(first, bytes) };
         assert!(
             found.iter().all(|other| *other == byte),
