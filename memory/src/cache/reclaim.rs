@@ -1,4 +1,4 @@
-//! Rung 3 of the ladder: what the memory below takes back from the named caches.
+//! Rung 3 of the ladder: the memory reclaims idle blocks from the named caches.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ impl Reclaim for Caches {
         self.close_retired();
         let mut shards: Vec<Arc<Shard>> =
             self.all().iter().flat_map(|cache| cache.shards()).collect();
-        // Each is read once: threads enter meanwhile, and a sort needs keys that stand still.
+        // Each key is read once: threads enter meanwhile, and a sort needs constant keys.
         shards.sort_by_cached_key(|shard| shard.last_used());
         let mut given_bytes = self.drain_uncached();
         if given_bytes < need_bytes {
@@ -48,7 +48,7 @@ impl Reclaim for Caches {
 }
 
 impl Caches {
-    /// What the entries of `name` leave behind; `None` where there is no such cache.
+    /// Returns the growth of the cache `name`, or `None` if no cache has this name.
     pub(crate) fn growth(&self, name: &str) -> Option<Growth> {
         let usage = describe_cache(&*self.find(name)?);
         let lines = usage.lines.into_iter().map(|line| LineGrowth {
@@ -64,7 +64,8 @@ impl Caches {
     }
 }
 
-/// What a cache holds, and for which lines, as far as they are recorded.
+/// Returns the memory that a cache holds, and the lines that allocated it, as far as these are
+/// recorded.
 fn describe_cache(cache: &NamedCache<CachesRef>) -> CacheUse {
     let stats = cache.stats();
     let mut lines: BTreeMap<_, LineUse> = BTreeMap::new();

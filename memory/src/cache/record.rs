@@ -1,4 +1,4 @@
-//! What an entry allocates and frees, in its order: for people who ask, and for the planner.
+//! The allocations and frees of an entry, in order: for reports, and for the planner.
 
 use std::panic::Location;
 
@@ -9,17 +9,17 @@ use crate::sync::plain::{AtomicU64, Ordering};
 /// Set in the epoch of a block whose free is to be recorded.
 pub(super) const RECORDED: u64 = 1 << 62;
 
-/// So many allocations of an entry are recorded at most. A record with what it grows by, the one
-/// before it and a copy of that take 220 bytes for each: 28 MiB.
+/// The maximum number of recorded allocations of an entry. A record with its growth, the record
+/// before it and a copy of that take 220 bytes per allocation: 28 MiB.
 pub(super) const MAX_RECORDED: usize = 1 << 17;
 
-/// A scope plans so many requests at most. The record of an entry, the sequences, their plan, its
-/// suballocations and planning itself take some 1,200 bytes for each: 38 MiB.
+/// The maximum number of requests that a scope plans. The record of an entry, the sequences, their
+/// plan, its suballocations and planning itself take about 1,200 bytes per request: 38 MiB.
 pub(super) const MAX_PLANNED: usize = 1 << 15;
 
 /// One allocation of an entry of a scope.
 ///
-/// Times are steps of the entry: each allocation is one, and so is each drop.
+/// Times are steps of the entry: each allocation is one step, and so is each drop.
 ///
 /// # Examples
 ///
@@ -47,20 +47,20 @@ pub struct AllocationRecord {
     pub bytes: u64,
     /// The call that allocated.
     pub call_site: &'static Location<'static>,
-    /// When it was allocated.
+    /// The step in which it was allocated.
     pub allocated_at: u64,
-    /// When it was dropped; `None` where it outlived the entry.
+    /// The step in which it was dropped; `None` if it outlived the entry.
     pub freed_at: Option<u64>,
-    /// Whether a write to an array that shared its memory made it, to copy to; see
+    /// True if it is the copy that a write to an array with shared memory made; see
     /// [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write).
     pub is_copy_on_write: bool,
-    /// The line that made the handle which forced that copy: in builds with debug assertions, where
-    /// it is known.
+    /// The line that made the handle which forced that copy, if it is known. Only in builds with
+    /// debug assertions.
     pub shared_at: Option<&'static Location<'static>>,
 }
 
 impl AllocationRecord {
-    /// Of an allocation that lives.
+    /// Makes the record of a live allocation.
     pub(super) fn new(
         bytes: u64,
         call_site: &'static Location<'static>,
@@ -77,7 +77,7 @@ impl AllocationRecord {
     }
 }
 
-/// What the planner needs beside that.
+/// The record of an allocation, with the data that the planner needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recorded {
     pub(super) record: AllocationRecord,
@@ -86,23 +86,23 @@ pub(super) struct Recorded {
     pub(super) stream: StreamId,
 }
 
-/// The record of an entry that is under way.
+/// The record of an entry in progress.
 ///
-/// Invariant: it has `most` allocations at most, and room for no more.
+/// Invariant: it has at most `most` allocations, and no capacity for more.
 #[derive(Debug)]
 pub(super) struct Recording {
     recorded: Vec<Recorded>,
     most: usize,
     step: u64,
-    /// Blocks handed out before this epoch are of an earlier entry.
+    /// The entry's first epoch. Blocks that were handed out before it belong to an earlier entry.
     entry_epoch: u64,
-    /// How many requests the shard had served before the first that there was no room for.
+    /// The number of requests that the shard had served before the first one that had no room.
     stopped_at: Option<u64>,
 }
 
 impl Recording {
-    /// Of up to `most` allocations. Goes on from those that are known already, among whose steps no
-    /// frees count.
+    /// Begins a record of up to `most` allocations. It continues after `recorded`, the allocations
+    /// that are known already, among whose steps no frees count.
     pub(super) fn new(entry_epoch: u64, most: usize, recorded: Vec<Recorded>) -> Self {
         debug_assert!(recorded.len() <= most);
         Self {
@@ -114,13 +114,13 @@ impl Recording {
         }
     }
 
-    /// Whether there is room for more.
+    /// Returns true unless the record was stopped.
     pub(super) fn is_open(&self) -> bool {
         self.stopped_at.is_none()
     }
 
-    /// Stops before the entry ends, at a request before which the shard had served so many. Keeps
-    /// the record, or forgets it.
+    /// Stops before the entry ends, at a request before which the shard had served `served`
+    /// requests. Keeps the record if `keeps`, else discards it.
     pub(super) fn stop(&mut self, served: u64, keeps: bool) {
         self.stopped_at = Some(served);
         if !keeps {
@@ -128,12 +128,12 @@ impl Recording {
         }
     }
 
-    /// What is recorded so far.
+    /// Iterates over the allocations recorded so far.
     pub(super) fn records(&self) -> impl Iterator<Item = AllocationRecord> {
         self.recorded.iter().map(|recorded| recorded.record)
     }
 
-    /// Records an allocation; answers its index, or `None` where there is no room for it.
+    /// Records an allocation. Returns its index, or `None` if there is no room for it.
     pub(super) fn allocated(&mut self, request: &Request) -> Option<u32> {
         if self.recorded.len() == self.most || !self.is_open() {
             return None;
@@ -141,7 +141,7 @@ impl Recording {
         if self.recorded.len() == self.recorded.capacity() {
             let more = self.recorded.len().max(4);
             let room = self.most - self.recorded.len();
-            self.recorded.reserve_exact(more.min(room)); // As a vector grows, but not beyond.
+            self.recorded.reserve_exact(more.min(room)); // Grows like a `Vec`, up to `most`.
         }
         let number = self.recorded.len() as u32;
         let bytes = request.size.requested_bytes;
@@ -155,8 +155,8 @@ impl Recording {
         Some(number)
     }
 
-    /// Marks a block that was handed out in `epoch`: a write copied to it, because its array shared
-    /// memory since `shared_at`.
+    /// Marks a block that was handed out in `epoch` as the copy that a write forced, because its
+    /// array shared memory since `shared_at`.
     pub(super) fn copied_on_write(
         &mut self,
         number: u32,
@@ -184,14 +184,14 @@ impl Recording {
         }
     }
 
-    /// The record. Where it is not the whole entry, also how many requests the shard had served
-    /// before the first that is missing.
+    /// Returns the record. If it is incomplete, also returns how many requests the shard had served
+    /// before the first one that is missing.
     pub(super) fn finish(self) -> (Vec<Recorded>, Option<u64>) {
         (self.recorded, self.stopped_at)
     }
 }
 
-/// The record of an entry that has ended, and when that was, compared with others.
+/// The record of an entry that has ended. A later end has a higher `number`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FinishedRecord {
     pub(super) number: u64,

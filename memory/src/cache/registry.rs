@@ -15,7 +15,7 @@ use crate::memory::header::List;
 use crate::memory::{MemoryStats, WaitMode};
 use crate::sync::Arc;
 
-/// Asks every shard of a cache; answers what goes to the pool for it at once.
+/// Signals every shard of a cache. Returns the blocks that go to the pool at once.
 fn signal_all(cache: &NamedCache<CachesRef>, signals: u64) -> List<Shard> {
     let mut idle = List::new();
     signal_each(&cache.shards(), signals, |mut more| {
@@ -26,17 +26,17 @@ fn signal_all(cache: &NamedCache<CachesRef>, signals: u64) -> List<Shard> {
 }
 
 impl Caches {
-    /// Enters the cache `name`, which is made if there is none.
+    /// Enters the cache `name`, and makes it if there is none.
     pub(super) fn enter_shard(&self, name: &str, options: &EntryOptions) -> Option<LocalShard> {
         loop {
             let cache = self.named(name);
             cache.settings.apply(options);
-            // None where the thread is inside a shard of the cache that is to be closed: by now the
-            // name is another cache's.
+            // `None` if the thread is inside a shard of the cache that is to be closed: by now the
+            // name refers to another cache.
             let Some(shard) = self.enter_named(&cache) else {
                 continue;
             };
-            // Only now, with the shard standing in its cache, is a remover sure to see it.
+            // A remover is sure to see the shard only now that it is in its cache.
             if !self.is_named(&cache) {
                 self.retire(cache);
                 if let Some(idle) = shard.signal(CLOSE) {
@@ -47,8 +47,8 @@ impl Caches {
         }
     }
 
-    /// Enters this thread's shard; the one that it is inside already, if it is. `None` where that
-    /// is to be closed.
+    /// Enters this thread's shard: the one that it is already inside, if any. Returns `None` if
+    /// that shard is to be closed.
     fn enter_named(&self, cache: &NamedCache<CachesRef>) -> Option<LocalShard> {
         let known =
             scope::held_shard(&cache.settings).or_else(|| scope::thread_shard(&cache.settings));
@@ -65,7 +65,7 @@ impl Caches {
         Some(shard)
     }
 
-    /// Keeps a cache that was removed while it was being entered, until its shards are closed.
+    /// Retains a cache that was removed while it was being entered, until its shards are closed.
     fn retire(&self, cache: Arc<NamedCache<CachesRef>>) {
         let mut registry = self.registry.lock();
         if !registry
@@ -97,7 +97,8 @@ impl Caches {
         self.registry.lock().named.get(name).cloned()
     }
 
-    /// Every cache that may hold blocks, those included that were removed under somebody's feet.
+    /// Returns every cache that may hold blocks, including those that were removed while a thread
+    /// was inside.
     pub(super) fn all(&self) -> Vec<Arc<NamedCache<CachesRef>>> {
         let registry = self.registry.lock();
         registry
@@ -112,19 +113,19 @@ impl Caches {
         self.registry.lock().retired.clone()
     }
 
-    /// Sets up the cache `name`, now and for the time when it is first used.
+    /// Configures the cache `name`. If it was not used yet, its first use finds the configuration.
     pub(crate) fn configure(&self, name: &str, config: CacheConfig) {
         self.named(name).configure(config);
     }
 
-    /// What `name` counts, or `None` where there is no such cache.
+    /// Returns the statistics of `name`, or `None` if no cache has this name.
     pub(crate) fn cache_stats(&self, name: &str) -> Option<CacheStats> {
         let cache = self.find(name)?;
         self.drain_shards(&cache);
         Some(cache.stats())
     }
 
-    /// What every cache counts, by name.
+    /// Returns the statistics of every cache, sorted by name.
     pub(crate) fn reports(&self) -> Vec<CacheReport> {
         let named: Vec<_> = self.registry.lock().named.values().cloned().collect();
         let reports = named.into_iter().map(|cache| {
@@ -140,7 +141,7 @@ impl Caches {
         reports
     }
 
-    /// What was recorded of the last entry of `name` that was recorded.
+    /// Returns the record of the entry of `name` that was recorded last.
     pub(crate) fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
         let shards = self
             .find(name)
@@ -150,10 +151,10 @@ impl Caches {
         last.map_or_else(Vec::new, FinishedRecord::into_records)
     }
 
-    /// What the device's memory and all its caches count.
+    /// Returns the statistics of the device's memory and all its caches.
     pub(crate) fn memory_stats(&self) -> MemoryStats {
         self.drain_all();
-        // No shard is closed meanwhile: its blocks would count here, and as orphans once more.
+        // No shard may be closed meanwhile: its blocks would count both here and as orphans.
         let _moving = self.moving.lock();
         let mut sums = CacheStats::default();
         for cache in self.all() {
@@ -195,8 +196,8 @@ impl Caches {
         self.memory.reset_peaks();
     }
 
-    /// Gives every idle block of the cache back to the pool, and to the device what thereby falls
-    /// idle there.
+    /// Returns every idle block of the cache to the pool, and releases to the device the segments
+    /// and pages that become idle there.
     pub(crate) fn invalidate(&self, name: &str) -> Invalidation {
         self.find(name)
             .map_or_else(Invalidation::default, |cache| self.invalidate_cache(&cache))
@@ -222,15 +223,15 @@ impl Caches {
         given
     }
 
-    /// Removes the cache itself: what is idle goes back as by an invalidation, and the rest when
-    /// it drops or when the thread inside leaves.
+    /// Removes the cache itself. Idle blocks return as in an invalidation. The other blocks return
+    /// when they drop, or when the thread inside leaves.
     pub(crate) fn remove(&self, name: &str) -> Invalidation {
         let given = self.retire_named(name);
         self.memory.drain_pending(WaitMode::Wait);
         given
     }
 
-    /// The same without waiting for the work on what goes back.
+    /// Like [`remove`](Self::remove), but does not wait for the work that uses the returned memory.
     fn retire_named(&self, name: &str) -> Invalidation {
         let cache = {
             let mut registry = self.registry.lock();
@@ -247,29 +248,30 @@ impl Caches {
         invalidation
     }
 
-    /// Closes what is left of removed caches, as far as nobody is inside.
+    /// Closes the remaining shards of removed caches, except those that a thread is inside.
     pub(super) fn sweep_retired(&self) {
         let _moving = self.moving.lock();
         self.close_retired();
     }
 
-    /// The same for who holds `moving`.
+    /// Like [`sweep_retired`](Self::sweep_retired), for a caller that holds `moving`.
     pub(super) fn close_retired(&self) {
         for cache in self.retired() {
             for shard in cache.shards() {
                 self.close_shard(&shard);
             }
         }
-        // A thread may have entered meanwhile: it stood its shard in the cache before it looked
-        // whether the cache is still here, and looks under this lock.
+        // A thread may have entered meanwhile. It added its shard to the cache first, and then
+        // checks, under this lock, that the cache is still registered.
         let is_open = |cache: &Arc<NamedCache<CachesRef>>| {
             cache.shards().iter().any(|shard| !shard.is_closed())
         };
         self.registry.lock().retired.retain(is_open);
     }
 
-    /// The last handle is gone: everything idle goes back to the device. A thread that asked a live
-    /// array for its device meanwhile has a handle again, and will be the last in its turn.
+    /// Closes the caches after the last handle has dropped: all idle memory returns to the device.
+    /// If a live array meanwhile returned the device to a thread, that thread has a handle again,
+    /// and closes the caches again when it drops the handle.
     pub(super) fn close(&self) {
         let names: Vec<_> = self.registry.lock().named.keys().cloned().collect();
         for name in names {
@@ -281,7 +283,8 @@ impl Caches {
             let _moving = self.moving.lock();
             self.close_shard(&shard);
         }
-        // What is busy is left to the memory's end, or to whoever asks a live array for the device.
+        // Busy memory is released when the memory drops, or by a later handle that a live array
+        // returns.
         self.memory.trim(0, WaitMode::Poll);
         self.memory.free_imported();
     }
@@ -293,7 +296,8 @@ impl Caches {
         }
     }
 
-    /// Brings home what was dropped elsewhere, in every shard that can be looked into.
+    /// Takes back the blocks that were dropped elsewhere, in every shard that no other thread is
+    /// inside.
     pub(super) fn drain_all(&self) {
         self.drain_uncached();
         self.sweep_retired();
@@ -315,13 +319,14 @@ impl Caches {
         }
     }
 
-    /// A handle that keeps the slab in which `address` lies from being used or released, until it
-    /// drops. It begins where the slab does, and all of the slab's bytes are requested. `None`
-    /// where no slab of a plan does, or where another thread is inside of its scope. What runs by
-    /// addresses alone, as a captured graph does, holds the slab so.
+    /// Returns a handle that prevents the slab that contains `address` from being used or released,
+    /// until the handle drops. The handle's block begins where the slab does, and all of the slab's
+    /// bytes are requested. Returns `None` if no slab of a plan contains `address`, or if another
+    /// thread is inside its scope. Code that uses addresses alone, such as a captured graph, holds
+    /// the slab this way.
     ///
-    /// Suballocations that are live stay valid, as when they outlive their entry; the plan goes on
-    /// with another slab.
+    /// Live suballocations stay valid, as when they outlive their entry. The plan continues with
+    /// another slab.
     pub(crate) fn export_slab(&self, address: DevicePtr) -> Option<BlockHandle> {
         let _moving = self.moving.lock();
         let caches = self.all();
@@ -340,12 +345,13 @@ impl Caches {
         given
     }
 
-    /// Bytes of every block of the shard's cache.
+    /// Returns the bytes of all blocks of the shard's cache.
     pub(super) fn owned_bytes(&self, shard: &Shard) -> u64 {
         let Some(settings) = &shard.settings else {
             return 0;
         };
-        // By name first: there may be thousands. A cache that was removed is no longer found so.
+        // By name first: there may be thousands of caches. A removed cache is found among the
+        // retired ones.
         let named = self.find(&settings.name).into_iter();
         let own = named
             .chain(self.retired())

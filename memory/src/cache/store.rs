@@ -1,6 +1,6 @@
-//! What every policy needs: free lists, frees that wait, detached arenas, the epoch and the record
-//! of the entry. Plain bookkeeping of one thread at a time; who may touch it, and when, is
-//! [`shard`](super::shard)'s.
+//! The state that every policy needs: free lists, pending frees, detached arenas, the epoch and the
+//! record of the entry. Plain bookkeeping by one thread at a time. [`shard`](super::shard) decides
+//! which thread that is, and when.
 
 use std::ptr::NonNull;
 
@@ -17,35 +17,37 @@ use crate::memory::uses::StreamUses;
 use crate::pool::size_class::{CLASSES, floor_class};
 use crate::recorder::{EventKind, EventRecord};
 
-/// One list a class, one for idle suballocations, and unused ones up to a power of two: a masked
-/// index needs no bounds check.
+/// The number of free lists: one per class, one for idle suballocations, and unused ones up to a
+/// power of two, so that a masked index needs no bounds check.
 const LISTS: usize = CLASSES.next_power_of_two();
 
+/// The state that the policies of a shard share.
+///
 /// Invariants, asserted by [`check`](super::shard::Guard::check):
 /// - a free list holds idle blocks of its class, which only their own stream may still use;
 /// - `exit_epoch` and `invalidation_epoch` are at most `epoch`.
 pub(super) struct Store<H: Home> {
     home: NonNull<H>,
     free_lists: [List<H>; LISTS],
-    /// The classes that ever had a block: those worth a look.
+    /// The set of classes that ever had a block: only their lists are searched.
     classes: [u64; CLASSES.div_ceil(64)],
-    /// What goes to the pool at the next opportunity: a drop must not lock.
+    /// Blocks that go to the pool at the next opportunity: a drop must not lock.
     pub(super) to_release: List<H>,
-    /// Freed while other streams may still use them: a drop must record no event.
+    /// Blocks that were freed while other streams may still use them: a drop must record no event.
     pub(super) deferred: List<H>,
-    /// The same with the events that they wait for.
+    /// Deferred blocks with the events that they wait for.
     pub(super) pending: EventQueue<Box<Header<H>>>,
     pub(super) detached: DetachedArenas<H>,
-    /// Moves on at each outermost exit and each invalidation. A block has the epoch in which it was
-    /// handed out.
+    /// Advances at each outermost exit and each invalidation. A block stores the epoch in which it
+    /// was handed out.
     pub(super) epoch: u64,
     /// Blocks of epochs before this one escaped.
     pub(super) exit_epoch: u64,
     /// Blocks of epochs before this one go to the pool when they drop.
     pub(super) invalidation_epoch: u64,
-    /// Of the present entry.
+    /// The recording of the present entry.
     pub(super) recording: Option<Recording>,
-    /// Whether the settings want each entry recorded.
+    /// True if the settings request that each entry is recorded.
     pub(super) records: bool,
 }
 
@@ -77,19 +79,20 @@ impl<H: Home> Store<H> {
         &mut self.free_lists[class & (LISTS - 1)]
     }
 
-    /// Headers of suballocations that nobody holds.
+    /// Returns the headers of suballocations that have no handle any more.
     #[inline]
     pub(super) fn idle_suballocations(&mut self) -> &mut List<H> {
         &mut self.free_lists[SUBALLOCATION]
     }
 
-    /// The same, and the recording that hears of them.
+    /// Returns the headers of [`idle_suballocations`](Self::idle_suballocations), and the recording
+    /// that records their frees.
     pub(super) fn idle_and_recording(&mut self) -> (&mut List<H>, Option<&mut Recording>) {
         let recording = self.recording.as_mut();
         (&mut self.free_lists[SUBALLOCATION], recording)
     }
 
-    /// The block of exactly that size that came back last.
+    /// Takes the most recently freed block, if it has exactly `rounded_bytes`.
     #[inline]
     pub(super) fn pop_exact(
         &mut self,
@@ -100,7 +103,8 @@ impl<H: Home> Store<H> {
             .pop_if(|header| header.block.bytes() == rounded_bytes && header.block.stream == stream)
     }
 
-    /// The tightest fit that wastes an eighth at most; of equals, the one that came back last.
+    /// Takes the tightest fit that wastes at most an eighth; of equals, the most recently freed
+    /// one.
     pub(super) fn pop_tightest(&mut self, size: Size, stream: StreamId) -> Option<Box<Header<H>>> {
         let waste_bytes = size.rounded_bytes / 8;
         let waste = |header: &Header<H>| {
@@ -119,19 +123,19 @@ impl<H: Home> Store<H> {
         self.list(header.class).push(header);
     }
 
-    /// The idle blocks, without those that wait for other streams.
+    /// Iterates over the idle blocks, without those that wait for other streams.
     pub(super) fn idle(&self) -> impl Iterator<Item = &Header<H>> {
         set_bits(self.classes).flat_map(|class| self.free_lists[class].iter())
     }
 
-    /// Every free list with its class, and the idle suballocations.
+    /// Returns every free list with its class, and the idle suballocations.
     #[cfg(test)]
     pub(super) fn lists(&self) -> (impl Iterator<Item = (usize, &List<H>)>, &List<H>) {
         let lists = self.free_lists[..CLASSES].iter().enumerate();
         (lists, &self.free_lists[SUBALLOCATION])
     }
 
-    /// Makes the header of a block that comes from below.
+    /// Makes the header of a block of the pool.
     pub(super) fn new_header(&mut self, counters: &Counters, block: Block) -> Box<Header<H>> {
         counters.owned_blocks.add(1);
         counters.owned_bytes.add(block.bytes());
@@ -157,7 +161,7 @@ impl<H: Home> Store<H> {
         Header::new(Block::EMPTY, 0, self.home)
     }
 
-    /// Releases the idle blocks that `is_released` picks.
+    /// Releases the idle blocks for which `is_released` returns true.
     pub(super) fn release_where(&mut self, is_released: impl Fn(&Header<H>) -> bool) {
         for class in set_bits(self.classes) {
             let mut released = self.free_lists[class].extract(&is_released);
@@ -165,7 +169,7 @@ impl<H: Home> Store<H> {
         }
     }
 
-    /// Releases everything idle but arenas.
+    /// Releases all idle blocks except arenas.
     pub(super) fn release_free_lists(&mut self) {
         self.release_where(|_| true);
     }
@@ -186,15 +190,14 @@ impl<H: Home> Store<H> {
         !(self.deferred.is_empty() && self.pending.is_empty())
     }
 
-    /// Moves deferred and pending blocks to their free lists, as far as the other streams are done
-    /// with them.
+    /// Moves the deferred and pending blocks that other streams no longer use to their free lists.
     pub(super) fn reclaim_pending(&mut self, counters: &Counters, streams: Streams<'_>) {
         let backend = streams.backend;
         let mut events_of = StreamEvents::new(backend);
         for header in std::mem::replace(&mut self.deferred, List::new()) {
             match events_of.events(&header.block.other_uses) {
                 Ok(events) => self.pending.push(events, header),
-                // Tried again the next time.
+                // Retried by the next call.
                 Err(_) => self.deferred.push(header),
             }
         }
@@ -211,7 +214,7 @@ impl<H: Home> Store<H> {
         }
     }
 
-    /// Releases pending blocks: the memory waits for their streams.
+    /// Releases pending blocks to the pool, which waits for their streams.
     pub(super) fn release_pending(&mut self, counters: &Counters) {
         self.to_release.append(&mut self.deferred);
         for header in self.pending.take_all() {
@@ -221,19 +224,19 @@ impl<H: Home> Store<H> {
         counters.pending_bytes.set(0);
     }
 
-    /// Takes a suballocation back whose entry has ended.
+    /// Takes back a suballocation whose entry has ended.
     pub(super) fn free_detached(&mut self, header: Box<Header<H>>) {
         let arenas = self.detached.free(header.epoch());
         self.release(arenas);
         self.to_release.push(header);
     }
 
-    /// Records the entry from here on, up to `most` allocations, of which these are known.
+    /// Records the entry from here on, up to `most` allocations, the first of which are `known`.
     pub(super) fn record(&mut self, most: usize, known: Vec<Recorded>) {
         self.recording = Some(Recording::new(self.exit_epoch, most, known));
     }
 
-    /// Records the whole entry, because the settings want it.
+    /// Records the whole entry, if the settings request it.
     pub(super) fn record_as_set(&mut self) {
         if self.records {
             self.record(MAX_RECORDED, Vec::new());
@@ -244,7 +247,7 @@ impl<H: Home> Store<H> {
         self.recording.as_ref().is_some_and(Recording::is_open)
     }
 
-    /// Records an allocation that `counters` count already, as long as there is room; answers its
+    /// Records an allocation that `counters` already count, as long as there is room. Returns its
     /// index.
     pub(super) fn record_allocation(
         &mut self,
@@ -259,12 +262,12 @@ impl<H: Home> Store<H> {
         index
     }
 
-    /// Ends the record of the entry; answers it, and whether it is whole.
+    /// Ends the record of the entry. Returns it, and whether it is complete.
     pub(super) fn finish_recording(
         &mut self,
         counters: &Counters,
     ) -> Option<(Vec<Recorded>, bool)> {
-        self.recording.as_ref()?; // First: it is long, and moved.
+        self.recording.as_ref()?; // First: avoids moving the large record if there is none.
         let (recorded, stopped_at) = self.recording.take()?.finish();
         if let Some(served) = stopped_at {
             let missing = counters.served().wrapping_sub(served);
@@ -274,7 +277,7 @@ impl<H: Home> Store<H> {
     }
 }
 
-/// Which bits are set, from the lowest.
+/// Iterates over the indices of the set bits, from the lowest.
 fn set_bits(words: [u64; CLASSES.div_ceil(64)]) -> impl Iterator<Item = usize> {
     let bits = |(index, word): (usize, u64)| {
         let rest = |word: &u64| Some(word & (word - 1)).filter(|rest| *rest != 0);

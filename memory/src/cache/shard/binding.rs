@@ -1,14 +1,16 @@
-//! Which thread a shard is kept for, from its first entry to the end of the thread; the next thread
-//! that enters the cache for the first time takes it over then, and uses what is idle in it.
+//! The thread that a shard is reserved for, from the thread's first entry to its end. The next
+//! thread that enters the cache for the first time then takes the shard over, and uses its idle
+//! blocks.
 //!
-//! A binding says where a thread enters, not what it may do: that is `state` alone. So nothing is
-//! wrong, but that a shard waits for rung 3 with its idle blocks, where the destructor never runs
-//! that tells of a thread's end: where the system ends a thread by force.
+//! A binding determines which shard a thread enters, not what the thread may do: only `state`
+//! determines that. If the system ends a thread by force, the destructor that ends the binding
+//! never runs. Then the shard keeps its idle blocks until rung 3 reclaims them, and nothing else is
+//! wrong.
 
 use super::{Owner, Shard};
 use crate::sync::{Ordering, thread_token};
 
-/// `bound_thread`: nobody, yet or any more.
+/// `bound_thread`: no thread, not yet or not any more.
 pub(super) const NO_THREAD: u64 = 0;
 
 impl<D: Owner> Shard<D> {
@@ -16,8 +18,8 @@ impl<D: Owner> Shard<D> {
         self.bound_thread.load(Ordering::Relaxed) != NO_THREAD
     }
 
-    /// Keeps the shard for this thread, if it is nobody's. What the thread before did to it is
-    /// done.
+    /// Reserves the shard for this thread, if it is reserved for none. All changes by the previous
+    /// thread are visible then.
     pub(in crate::cache) fn bind_to_thread(&self) -> bool {
         self.bound_thread
             .compare_exchange(
@@ -29,7 +31,7 @@ impl<D: Owner> Shard<D> {
             .is_ok()
     }
 
-    /// Leaves the shard, which this thread is not inside of any more, to the next.
+    /// Ends the reservation for this thread, which is not inside the shard any more.
     pub(in crate::cache) fn end_binding(&self) {
         self.bound_thread.store(NO_THREAD, Ordering::Release);
     }

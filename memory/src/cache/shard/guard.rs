@@ -1,5 +1,4 @@
-//! What the holder of a shard may do with it: its allocator, and the shard's counters and totals
-//! beside it.
+//! The operations of a shard's holder: on its allocator, and on the shard's counters and totals.
 
 use std::panic::Location;
 
@@ -14,7 +13,7 @@ use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
 use crate::recorder::EventKind;
 
-/// The right to a shard's inside: this thread is in its scope, or visits it.
+/// The right to access a shard's inside: this thread is in its scope, or visits it.
 pub(in crate::cache) struct Guard<'a, D: Owner> {
     shard: &'a Shard<D>,
     inside: &'a mut Inside<D>,
@@ -22,8 +21,8 @@ pub(in crate::cache) struct Guard<'a, D: Owner> {
 }
 
 impl<'a, D: Owner> Guard<'a, D> {
-    /// The caller holds the shard's state, as itself or as a visitor, and passes on what only the
-    /// holder may borrow.
+    /// Makes a guard. The caller holds the shard's state, as itself or as a visitor, and passes
+    /// `inside`, which only the holder may borrow.
     #[inline]
     pub(super) fn new(shard: &'a Shard<D>, inside: &'a mut Inside<D>, visiting: bool) -> Self {
         Self {
@@ -33,7 +32,7 @@ impl<'a, D: Owner> Guard<'a, D> {
         }
     }
 
-    /// An outermost entry begins.
+    /// Begins an outermost entry.
     #[inline]
     pub(super) fn begin(&mut self) {
         if let Some(settings) = &self.shard.settings {
@@ -47,18 +46,18 @@ impl<'a, D: Owner> Guard<'a, D> {
         self.record_entry(EventKind::Enter);
     }
 
-    /// Another entry begins inside.
+    /// Begins an entry inside another one.
     pub(super) fn begin_nested(&mut self) {
         self.inside.allocator.begin_nested();
     }
 
-    /// An entry ends; true for the outermost one.
+    /// Ends an entry. Returns true for the outermost one.
     #[inline]
     pub(super) fn end_nested(&mut self) -> bool {
         self.inside.allocator.end_nested()
     }
 
-    /// The outermost entry ends for the blocks: what is live now has escaped.
+    /// Ends the outermost entry for the blocks: those that are live now have escaped.
     #[inline]
     pub(super) fn end(&mut self) {
         if let Some(recorded) = self.inside.allocator.end(&self.shard.counters) {
@@ -74,20 +73,20 @@ impl<'a, D: Owner> Guard<'a, D> {
         }
     }
 
-    /// Begins or ends that the device's recorder hears of every request and free.
+    /// Begins or ends the recording of every request and free by the device's recorder.
     pub(in crate::cache) fn observe(&mut self, observed: bool) {
         self.inside.allocator.observe(observed);
         self.shard.follow_recording(observed);
     }
 
-    /// The hit of a request that came the slow way for the recorder alone.
+    /// Returns the block of a hit, for a request that takes the slow path only to be recorded.
     pub(in crate::cache) fn observed_hit(&mut self, request: &Request) -> Option<Handle<Shard<D>>> {
         let counters = &self.shard.counters;
         self.inside.allocator.observed_hit(counters, request)
     }
 
-    /// Whether an exit has nothing to do but to end the entry: no block to bring home or to
-    /// release, and nothing that the device's totals do not know.
+    /// Returns true if an exit only has to end the entry: the allocator has no block to release,
+    /// and the device's totals are up to date.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         let counters = &self.shard.counters;
@@ -97,13 +96,13 @@ impl<'a, D: Owner> Guard<'a, D> {
             && !self.shard.device().totals().would_raise(live, peak)
     }
 
-    /// Serves a request that was no hit, or tells what it needs.
+    /// Serves a request that was no hit, or returns the memory that it needs.
     pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<Handle<Shard<D>>, Need> {
         let counters = &self.shard.counters;
         self.inside.allocator.refill(counters, request)
     }
 
-    /// Serves a request, which missed, from a new arena; gives back an arena that is not of use any
+    /// Serves a request that missed from a new arena. Returns the arena if it is not needed any
     /// more.
     pub(in crate::cache) fn refill_from(
         &mut self,
@@ -115,8 +114,8 @@ impl<'a, D: Owner> Guard<'a, D> {
         (served.ok(), surplus)
     }
 
-    /// There is no room for the arena that [`refill`](Self::refill) asked for; looks for a free
-    /// block once more.
+    /// Looks for a free block once more, because there is no room for the arena that
+    /// [`refill`](Self::refill) requested.
     pub(in crate::cache) fn without_arena(
         &mut self,
         request: &Request,
@@ -125,7 +124,7 @@ impl<'a, D: Owner> Guard<'a, D> {
         self.refill(request).ok()
     }
 
-    /// Evicts idle blocks for a request; answers those that go to the pool for it.
+    /// Evicts idle blocks for a request. Returns those that go to the pool.
     pub(in crate::cache) fn evict(&mut self, request: &Request, to_grow: bool) -> List<Shard<D>> {
         let Inside { allocator, .. } = self.inside;
         let counters = &self.shard.counters;
@@ -146,13 +145,13 @@ impl<'a, D: Owner> Guard<'a, D> {
         allocator.take_released(counters)
     }
 
-    /// Hands out a block from below, whose home the shard is from now on.
+    /// Hands out a block of the pool. The shard is its home from now on.
     pub(in crate::cache) fn adopt(&mut self, block: Block, request: &Request) -> Handle<Shard<D>> {
         let counters = &self.shard.counters;
         self.inside.allocator.adopt(counters, block, request)
     }
 
-    /// The same for a block that the memory did not grow for.
+    /// Like [`adopt`](Self::adopt), for a block that the memory did not grow for.
     pub(in crate::cache) fn adopt_free(
         &mut self,
         block: Block,
@@ -177,20 +176,20 @@ impl<'a, D: Owner> Guard<'a, D> {
         self.inside.allocator.hand_out_empty()
     }
 
-    /// Takes a block back that nobody holds any more.
+    /// Takes back a block that has no handle any more.
     pub(in crate::cache) fn free(&mut self, header: Box<Header<Shard<D>>>) {
         let counters = &self.shard.counters;
         self.inside.allocator.free_slowly(counters, header);
     }
 
-    /// Brings home what was dropped elsewhere.
+    /// Takes back the blocks that were dropped while their threads did not hold the shard.
     pub(in crate::cache) fn drain_remote(&mut self) {
         for header in self.shard.remote.drain() {
             self.free(header);
         }
     }
 
-    /// Does whatever is due; answers the blocks that go to the pool for it.
+    /// Does all deferred work. Returns the blocks that go to the pool.
     pub(in crate::cache) fn drain_deferred(&mut self) -> List<Shard<D>> {
         self.drain_remote();
         let counters = &self.shard.counters;
@@ -217,8 +216,8 @@ impl<'a, D: Owner> Guard<'a, D> {
         self.inside.allocator.take_released(counters)
     }
 
-    /// Releases everything, when the shard closes; answers the idle blocks, how many headers are
-    /// still out, and the arenas under those.
+    /// Releases everything when the shard closes. Returns the idle blocks, the number of headers
+    /// that are still handed out, and the arenas that contain their suballocations.
     pub(super) fn close(mut self) -> (List<Shard<D>>, u64, DetachedArenas<Shard<D>>) {
         self.inside.allocator.invalidate();
         let idle = self.release_idle();
@@ -226,23 +225,23 @@ impl<'a, D: Owner> Guard<'a, D> {
         let counters = &self.shard.counters;
         let (blocks, bytes) = (counters.live_blocks.get(), counters.live_bytes.get());
         self.shard.device().totals().adopt_orphans(blocks, bytes);
-        self.visiting = false; // The state goes to closed, not to idle.
+        self.visiting = false; // The state becomes closed, not idle.
         let (headers, detached) = self.inside.allocator.close(counters);
         (idle, headers, detached)
     }
 
-    /// Counts the arenas, for who looks from outside.
+    /// Counts the arenas and idle suballocations, for statistics that any thread reads.
     pub(in crate::cache) fn count_arenas(&mut self) {
         self.inside.allocator.count_arenas(&self.shard.counters);
     }
 
-    /// Hands out the slab that holds `address`, as a whole.
+    /// Hands out, as a whole, the slab that contains `address`.
     pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<Handle<Shard<D>>> {
         let counters = &self.shard.counters;
         self.inside.allocator.export_slab(counters, address)
     }
 
-    /// Marks a block that is handed out as a copy that a write forced.
+    /// Marks a handed-out block as a copy that a write forced.
     pub(in crate::cache) fn mark_copy_on_write(
         &mut self,
         copy: &Handle<Shard<D>>,
@@ -256,13 +255,14 @@ impl<'a, D: Owner> Guard<'a, D> {
         }
     }
 
-    /// What is recorded of the present entry.
+    /// Iterates over the allocations that are recorded of the present entry.
     pub(super) fn recorded(&self) -> impl Iterator<Item = AllocationRecord> {
         let recording = self.inside.allocator.store.recording.iter();
         recording.flat_map(Recording::records)
     }
 
-    /// Tells the device's totals how much is live here, and how much was at the most.
+    /// Publishes to the device's totals the live bytes of this shard, and their peak since the last
+    /// publication.
     pub(in crate::cache) fn publish(&mut self) {
         let counters = &self.shard.counters;
         let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
@@ -272,7 +272,7 @@ impl<'a, D: Owner> Guard<'a, D> {
         self.begin_window();
     }
 
-    /// The peak up to now is kept, and the next one begins from what is live.
+    /// Merges the peak of the window into the shard's peak, and begins a window at the live bytes.
     #[inline]
     pub(super) fn begin_window(&mut self) {
         let counters = &self.shard.counters;
@@ -283,14 +283,14 @@ impl<'a, D: Owner> Guard<'a, D> {
         counters.window_peak_bytes.set(counters.live_bytes.get());
     }
 
-    /// Forgets the peaks so far.
+    /// Resets the peaks to the live bytes.
     pub(in crate::cache) fn reset_peaks(&mut self) {
         self.publish();
         let counters = &self.shard.counters;
         counters.peak_live_bytes.set(counters.live_bytes.get());
     }
 
-    /// Asserts the invariants of the inside; answers the bytes of its arenas.
+    /// Asserts the invariants of the inside. Returns the bytes of its arenas.
     #[cfg(test)]
     pub(in crate::cache) fn check(&mut self) -> u64 {
         let is_entered = self.inside.allocator.is_entered();

@@ -1,4 +1,4 @@
-//! What a shard tells its device's recorder.
+//! The events that a shard writes to its device's recorder.
 
 use std::io::{self, Write};
 
@@ -14,24 +14,25 @@ impl<D: Owner> Shard<D> {
         self.device.memory().recorder()
     }
 
-    /// The number of the shard's cache in the recorder.
+    /// Returns the number of the shard's cache in the recorder.
     pub(in crate::cache) fn scope_number(&self) -> ScopeNumber {
         let settings = self.settings.as_ref();
         settings.map_or(NO_SCOPE, |own| own.scope_number(self.recorder()))
     }
 
-    /// Begins or ends that the recorder hears of every request and free of this shard.
+    /// Begins or ends the recording of every request and free of this shard.
     pub(super) fn follow_recording(&self, follows: bool) {
         self.follows_recording.store(follows, Ordering::Relaxed);
     }
 
-    /// Whether the recorder hears of every request and free of this shard. Of a scope that a thread
-    /// entered before the recording began it would hear of some.
+    /// Returns true if the recorder records every request and free of this shard. If a thread
+    /// entered the scope before the recording began, it does not: the recording of that entry would
+    /// be incomplete.
     pub(in crate::cache) fn is_recorded(&self) -> bool {
         self.settings.is_none() || self.follows_recording.load(Ordering::Relaxed)
     }
 
-    /// `Uncached` if the shard belongs to no cache, else `kind`.
+    /// Returns `Uncached` if the shard belongs to no cache, else `kind`.
     pub(in crate::cache) fn kind_here(&self, kind: EventKind) -> EventKind {
         match self.settings {
             Some(_) => kind,
@@ -39,8 +40,9 @@ impl<D: Owner> Shard<D> {
         }
     }
 
-    /// Records that nobody holds the block any more. Not for imported memory, exported slabs and
-    /// arrays of no bytes, of whose headers, without a block, the recorder did not hear before.
+    /// Records that a block has no handle any more. Imported memory, exported slabs and arrays of
+    /// no bytes have headers without a block. They are not recorded, because their allocation was
+    /// not either.
     pub(super) fn record_free(&self, header: &Header<Self>) {
         let block = &header.block;
         if block.bytes() == 0 || !self.is_recorded() {
@@ -62,7 +64,7 @@ impl<D: Owner> Shard<D> {
         });
     }
 
-    /// Says on standard error, in builds with debug assertions, that the cache's live bytes keep
+    /// Warns on standard error, in builds with debug assertions, that the cache's live bytes keep
     /// rising.
     #[cold]
     #[inline(never)]
@@ -76,7 +78,7 @@ impl<D: Owner> Shard<D> {
         };
         let grown = ByteSize(self.counters.grown_bytes.get());
         let entries = self.counters.grown_entries.get();
-        // `eprintln!` panics where standard error is closed.
+        // `eprintln!` panics if standard error is closed.
         let _ = writeln!(
             io::stderr(),
             "warning: scope \"{}\" left {grown} more behind in {entries} entries and freed nothing of it: \

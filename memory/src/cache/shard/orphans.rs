@@ -1,4 +1,4 @@
-//! The end of a shard, and the blocks that are still out then.
+//! The end of a shard, and the blocks that are still handed out then.
 
 use super::{CLOSED, Keep, Owner, Shard};
 use crate::cache::allocator::EMPTY_EPOCH;
@@ -8,7 +8,8 @@ use crate::memory::header::{Header, List};
 use crate::sync::{Arc, Ordering};
 
 impl<D: Owner> Shard<D> {
-    /// Closes the shard for good, unless a thread is inside; answers what goes to the pool.
+    /// Closes the shard for good, unless a thread is inside. Returns the blocks that go to the
+    /// pool.
     pub(in crate::cache) fn close(self: &Arc<Self>, device: D::KeepAlive) -> Option<List<Self>> {
         if self.is_closed() {
             return Some(List::new());
@@ -17,9 +18,10 @@ impl<D: Owner> Shard<D> {
             return None;
         }
         let mut guard = self.guard()?;
-        // Set before the list shows that it is closed: whoever sees that may be the last orphan.
+        // Set before the list shows that it is closed: a thread that finds it closed may drop the
+        // last orphan.
         *self.keep.lock() = Some((device, Arc::clone(self)));
-        // Held until it is filled: an orphan may come before that.
+        // Held until it is filled: an orphan may drop before that.
         let mut orphaned = self.orphaned.lock();
         for header in self.remote.close() {
             guard.free(header);
@@ -33,7 +35,7 @@ impl<D: Owner> Shard<D> {
         Some(idle)
     }
 
-    /// Counts orphans; with the last of them, answers what they kept alive.
+    /// Adds to the count of orphans. If it becomes 0, returns the references that they kept alive.
     fn count_orphans(&self, more: i64) -> Option<Keep<D>> {
         let before = self.orphans.fetch_add(more, Ordering::AcqRel);
         if before + more == 0 {
@@ -44,7 +46,7 @@ impl<D: Owner> Shard<D> {
         }
     }
 
-    /// Gives the block of an orphan back, or the arenas that a suballocation was the last of.
+    /// Returns the block of an orphan to the pool, or the arenas whose last suballocation it was.
     fn free_orphan(&self, mut header: Box<Header<Self>>) {
         header.set_epoch(header.epoch() & !RECORDED);
         let blocks = if header.class == SUBALLOCATION {
@@ -64,8 +66,8 @@ impl<D: Owner> Shard<D> {
     #[inline(never)]
     pub(super) fn take_back(&self, header: Box<Header<Self>>) -> Option<Keep<D>> {
         let mut header = self.remote.push(header).err()?;
-        // Closed: `keep` was set before, and lasts until this orphan is counted.
-        header.end_uses(); // First: another stream's use stands in the epoch too.
+        // The shard is closed: `keep` was set before, and stays set until this orphan is counted.
+        header.end_uses(); // First: it clears the bit of other streams in the epoch.
         if header.epoch() != EMPTY_EPOCH {
             self.device.totals().drop_orphan(header.requested_bytes);
             self.free_orphan(header);

@@ -1,8 +1,8 @@
-//! The list of blocks that came home while their shard was not held by the thread that dropped
-//! them: pushed by compare-and-swap from anywhere, taken whole by whoever holds the shard.
+//! The list of blocks that were dropped by threads that did not hold their shard. Any thread pushes
+//! by compare-and-swap; the holder of the shard takes the whole list.
 //!
-//! Nothing is ever popped singly, so a header that leaves and comes back between a load and its
-//! compare-and-swap does no harm.
+//! No header is ever popped singly. So a header that is taken and pushed again between a load and
+//! its compare-and-swap does no harm.
 
 use std::ptr;
 
@@ -11,11 +11,11 @@ use crate::sync::{AtomicPtr, Ordering};
 
 /// A lock-free list of remote headers, which can be closed for good.
 pub(crate) struct RemoteFreeList<H: Home> {
-    /// Null, [`closed`], or the chain that the last push began.
+    /// Null, [`closed`], or the chain that begins with the last header pushed.
     head: AtomicPtr<Header<H>>,
 }
 
-/// What a closed list points to: no header lies there.
+/// Returns the head of a closed list, an address at which no header is.
 fn closed<H: Home>() -> *mut Header<H> {
     ptr::without_provenance_mut(1)
 }
@@ -27,13 +27,13 @@ impl<H: Home> RemoteFreeList<H> {
         }
     }
 
-    /// Whether a drain would find nothing.
+    /// Returns true if a drain would find nothing.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed).is_null()
     }
 
-    /// Leaves a header here; a closed list hands it back.
+    /// Pushes a header. A closed list returns it.
     pub(crate) fn push(&self, header: Box<Header<H>>) -> Result<(), Box<Header<H>>> {
         header.watch.own();
         let header = Box::into_raw(header);
@@ -57,7 +57,7 @@ impl<H: Home> RemoteFreeList<H> {
         }
     }
 
-    /// Takes everything that was left here. An open list stays open, a closed one is empty.
+    /// Takes all headers. An open list stays open, a closed one is empty.
     pub(crate) fn drain(&self) -> List<H> {
         let head = self.head.load(Ordering::Relaxed);
         if head.is_null() || head == closed() {
@@ -66,7 +66,7 @@ impl<H: Home> RemoteFreeList<H> {
         self.replace(ptr::null_mut())
     }
 
-    /// Takes everything that was left here, and refuses whatever comes later.
+    /// Takes all headers, and closes the list: later pushes fail.
     pub(crate) fn close(&self) -> List<H> {
         self.replace(closed())
     }

@@ -1,34 +1,36 @@
-//! Signals to a shard's holder: what only it can do.
+//! Signals to a shard's holder: requests for work that only the holder can do.
 //!
-//! Invariant: once the sender has returned and the holder has left, the signal was followed. The
-//! sender sets the signal and then reads the state; the holder sets the state and then reads the
-//! signals. So one of the two sees the other, if the processor keeps both in order: it may delay a
-//! store beyond a load. The sender's heavy barrier orders both sides; the exit pays only where
-//! there is none.
+//! Invariant: once the sender has returned and the holder has left, the signal has been handled.
+//! The sender sets the signal and then reads the state; the holder sets the state and then reads
+//! the signals. So one of the two sees the write of the other, if the processor keeps each store
+//! before the load. It need not: it may delay a store beyond a load. The sender's heavy barrier
+//! orders both sides. An exit needs a barrier of its own only if the system has no heavy barrier.
 
 use super::{Owner, Shard};
 use crate::memory::header::List;
 use crate::sync::barrier::{self, heavy_barrier};
 use crate::sync::{Arc, Ordering};
 
-/// At its next exit or entry the holder gives every idle block back.
+/// The holder returns every idle block to the pool at its next exit or entry.
 pub(in crate::cache) const DRAIN: u64 = 1;
-/// And what is live now goes to the pool when it drops.
+/// Like [`DRAIN`]; blocks that are live now also go to the pool, when they drop.
 pub(in crate::cache) const INVALIDATE: u64 = 2;
 /// The cache was removed, and the shard is to be closed.
 pub(in crate::cache) const CLOSE: u64 = 4;
-/// Any of these.
+/// Any of these signals.
 pub(super) const ANY_SIGNAL: u64 = DRAIN | INVALIDATE | CLOSE;
-/// Never taken back: a heavy barrier is none for others here, so every exit needs one of its own.
+/// Never cleared. The heavy barrier of this system does not order other threads, so every exit
+/// needs a barrier of its own.
 const FENCE: u64 = 8;
 
-/// The signals of a shard that has none.
+/// Returns the initial signals of a shard.
 pub(super) fn no_signals() -> u64 {
     if barrier::is_asymmetric() { 0 } else { FENCE }
 }
 
-/// Signals shards one after the other, as long as `take` wants more of what they release at once.
-/// Those that a thread is inside of follow as it leaves.
+/// Signals shards one after the other, as long as `take` returns true for the blocks that a shard
+/// releases at once. A shard that another thread is inside follows the signal when that thread
+/// leaves.
 pub(in crate::cache) fn signal_each<D: Owner>(
     shards: &[Arc<Shard<D>>],
     signals: u64,
@@ -50,7 +52,8 @@ pub(in crate::cache) fn signal_each<D: Owner>(
     if busy.is_empty() {
         return;
     }
-    // Whoever left one of them without seeing its signal has left it by now for this thread's eyes.
+    // If a thread left a shard without seeing the signal, this thread sees after the barrier that
+    // it left.
     heavy_barrier();
     for shard in busy {
         shard.drain_from_outside().map(&mut take);
@@ -58,14 +61,14 @@ pub(in crate::cache) fn signal_each<D: Owner>(
 }
 
 impl<D: Owner> Shard<D> {
-    /// Sends a signal. Where nobody is inside, or the calling thread is, follows it now, and
-    /// answers what goes to the pool for it.
+    /// Sends a signal. If no other thread is inside, follows the signal now, and returns the blocks
+    /// that go to the pool.
     pub(in crate::cache) fn signal(&self, signals: u64) -> Option<List<Self>> {
         self.signals.fetch_or(signals, Ordering::AcqRel);
         self.drain_from_outside()
     }
 
-    /// Does whatever is due; `None` while another thread is inside.
+    /// Does all deferred work. Returns `None` if another thread is inside.
     pub(in crate::cache) fn drain_from_outside(&self) -> Option<List<Self>> {
         if self.is_closed() {
             return Some(List::new());
@@ -76,8 +79,8 @@ impl<D: Owner> Shard<D> {
         Some(idle)
     }
 
-    /// Follows signals that came while the holder was on its way out: its look back finds them,
-    /// unless the sender finds the shard idle.
+    /// Follows signals that were sent while the holder was leaving. The holder reads the signals
+    /// again after it has left, and finds them, unless the sender finds the shard idle.
     #[cold]
     #[inline(never)]
     pub(super) fn follow_late_signals(&self, mut signals: u64) {
@@ -97,12 +100,13 @@ impl<D: Owner> Shard<D> {
         }
     }
 
-    /// An invalidation gives to the device as well what falls idle in the pool.
+    /// Returns blocks to the pool. After an invalidation, also releases to the device the segments
+    /// and pages that become idle in the pool.
     pub(super) fn give_as_signalled(&self, idle: List<Self>, signals: u64) {
         self.device.give_back(idle, signals & INVALIDATE != 0);
     }
 
-    /// Takes the signals about blocks; the one to close stays.
+    /// Takes the signals about blocks; [`CLOSE`] stays set.
     pub(in crate::cache) fn take_signals(&self) -> u64 {
         let request = DRAIN | INVALIDATE;
         match self.signals.load(Ordering::Relaxed) & request {

@@ -1,5 +1,5 @@
-//! Plan: what entries allocated is packed into one slab, and later entries are served from it,
-//! request by request, as long as they do the same.
+//! Plan: the allocations of entries are packed into one slab. Later entries are served from it,
+//! request by request, as long as they repeat a recorded entry.
 
 mod gaps;
 mod learn;
@@ -20,58 +20,59 @@ use gaps::Gaps;
 use sequence::Sequence;
 use tree::{PlanTree, PlannedRequest};
 
-/// How many sequences a scope may alternate between; of one more, that not followed for longest is
-/// forgotten.
+/// The maximum number of sequences that a scope may alternate between. A further one replaces the
+/// least recently followed one.
 const SEQUENCES: usize = 4;
 
 /// The index of a suballocation of an entry that follows no plan.
 const UNPLANNED: usize = u32::MAX as usize;
 
-/// A scope whose entries differ so often in a row is planned anew less and less often.
+/// After this many entries in a row that differ, a scope is planned anew less and less often.
 const EAGER_REPLANS: u32 = 8;
 
-/// The plan of a shard, and how far the present entry follows it.
+/// The plan of a shard, and the position of the present entry in it.
 ///
 /// Invariants:
-/// - the `sequences` have [`MAX_PLANNED`] requests at most;
-/// - but for `is_outdated`, `tree` is that of the `sequences`;
+/// - the `sequences` have at most [`MAX_PLANNED`] requests;
+/// - unless `is_outdated`, `tree` is the tree of the `sequences`;
 /// - while `following`, the present entry's requests are those on the tree's path to `cursor`;
-/// - there is at most one slab, at least as long as the plan's and of its stream. Its
-///   suballocations are handed out, in the store's idle list, in `blocks`, or `unplanned`; where
-///   there are no `blocks`, none of the plan's is out;
-/// - `gaps` are those between all that is out and in the idle list, once an entry follows no plan
-///   any more.
+/// - there is at most one slab, at least as long as the plan's and on the plan's stream. Its
+///   suballocations are handed out, in the store's idle list, in `blocks`, or `unplanned`; if
+///   `blocks` is empty, none of the plan's suballocations is handed out;
+/// - once an entry follows no plan any more, `gaps` are the gaps between the suballocations that
+///   are handed out or in the idle list.
 pub(in crate::cache) struct Plan<H: Home> {
     sequences: Vec<Sequence>,
     tree: PlanTree,
     is_outdated: bool,
     slab: Arenas<H>,
-    /// What the plan needed that the slab was made for.
+    /// The slab length that the plan needed when the slab was made.
     slab_bytes: u64,
-    /// The place of each request.
+    /// The planned suballocation of each request.
     blocks: Vec<PlannedBlock<H>>,
-    /// Idle headers that the plan has no place for.
+    /// Idle headers that belong to no request of the plan.
     unplanned: List<H>,
     gaps: Option<Gaps>,
     cursor: usize,
     following: bool,
-    /// Where an entry begins that does as the last one.
+    /// The cursor at the beginning of an entry that repeats the last one.
     root: usize,
     /// Entries in a row that differed from the plan.
     differed: u32,
     /// Entries since the last plannable one that had too many requests.
     too_long: u32,
-    /// What the shard had served when the last entry ended.
+    /// The number of requests that the shard had served when the last entry ended.
     served: u64,
 }
 
-/// Where a suballocation of the slab stands while it is idle.
+/// A planned suballocation of the slab, with its header while it is idle.
 struct PlannedBlock<H: Home> {
-    /// As in the tree: one look finds both.
+    /// Copied from the tree, so that one look-up finds both.
     request: PlannedRequest,
-    /// Empty while it is handed out or outside of the slab.
+    /// Empty while the suballocation is handed out, or if the request is served outside of the
+    /// slab.
     header: Slot<H>,
-    /// Where the entry was as it was found idle last.
+    /// The cursor when the suballocation was last found idle.
     idle_since: usize,
 }
 
@@ -133,7 +134,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         Some(header)
     }
 
-    /// An entry may go on as any that began like it.
+    /// An entry may continue along any recorded sequence with the same prefix.
     fn refill(
         &mut self,
         store: &mut Store<H>,
@@ -179,14 +180,15 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         self.refill(store, counters, request)
     }
 
-    /// The present entry goes on without its plan.
+    /// Serves the rest of the present entry without its plan.
     fn without_arena(&mut self) {
         self.following = false;
     }
 
-    /// A request outside of the slab. It leaves the plan where that has the request inside by now,
-    /// or another one here: what a callback allocated meanwhile came before it, and a request that
-    /// was passed over must not count as idle.
+    /// Notes a request that was served outside of the slab. The entry leaves the plan if the plan
+    /// meanwhile has this request inside the slab, or has another request here. The latter happens
+    /// if a callback allocated in between: its request came first, and a request that was passed
+    /// over must not count as idle.
     fn note_block(&mut self, request: &Request) {
         let next = self.tree.requests().get(self.cursor);
         let is_planned = next.is_some_and(|next| {
@@ -196,7 +198,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         self.cursor += usize::from(self.following);
     }
 
-    /// The slab waits for the streams, and serves nothing more in this entry.
+    /// Lets the slab wait for the streams. It serves nothing more in this entry.
     fn share(&mut self, suballocation: &mut Header<H>) {
         self.slab.share(suballocation);
         self.following = false;
@@ -226,7 +228,8 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         (is_whole || store.records).then_some(recorded)
     }
 
-    /// What escapes from an entry is served outside of the slab from the next plan on.
+    /// Detaches the slab if one of its suballocations is live. If these `escape` from an entry, the
+    /// next plan serves their requests outside of the slab.
     fn detach(&mut self, store: &mut Store<H>, escape: bool) {
         self.sort_in(store);
         if !self.has_live() {
@@ -306,14 +309,15 @@ impl<H: Home> Plan<H> {
         }
     }
 
-    /// Which request of the plan this one is.
+    /// Returns the index in the plan of a request, if the entry can continue with it.
     fn next_planned(&self, request: &Request) -> Option<usize> {
         let size = request.size.rounded_bytes;
         let next = || self.tree.find(self.cursor, size, request.stream);
         self.following.then(next)?
     }
 
-    /// Whether whatever lay where the request lies is idle; not where the slab was released since.
+    /// Returns true if every suballocation that last used the request's memory is idle. Returns
+    /// false if the slab was released since.
     #[inline]
     fn is_clear(&self, request: &PlannedRequest) -> bool {
         let block = |below: &u32| self.blocks.get(*below as usize);
@@ -341,8 +345,8 @@ impl<H: Home> Plan<H> {
         header.ok_or(Need::Block)
     }
 
-    /// Brings idle suballocations to their places. The recording of an entry that left the plan
-    /// hears of those which it was handed out by it.
+    /// Moves idle suballocations to their slots in `blocks`. If the entry left the plan, its
+    /// recording also records the frees of the suballocations that the plan served.
     fn sort_in(&mut self, store: &mut Store<H>) {
         let (idle, mut recording) = store.idle_and_recording();
         if self.slab.is_empty() {
@@ -371,7 +375,7 @@ impl<H: Home> Plan<H> {
         }
     }
 
-    /// The record of the present entry, which has followed the plan up to here.
+    /// Returns the record of the present entry, which has followed the plan up to here.
     fn recorded_so_far(&self) -> Vec<Recorded> {
         let sequence = &self.sequences[self.tree.sequence_of(self.cursor)];
         let path = self.tree.path_to(self.cursor);
@@ -384,7 +388,7 @@ impl<H: Home> Plan<H> {
         recorded.collect()
     }
 
-    /// Serves a request of an entry that follows no plan from room in the slab beside what is out.
+    /// Serves a request of an entry that follows no plan from a gap of the slab.
     fn take_gap(
         &mut self,
         store: &Store<H>,
@@ -420,7 +424,7 @@ impl<H: Home> Plan<H> {
         Some(header)
     }
 
-    /// Lays the plan's suballocations into the slab, where they do not lie there.
+    /// Lays the plan's suballocations out in the slab, unless this was done before.
     fn lay_out(&mut self, store: &Store<H>, counters: &Counters) {
         let Some(slab) = self.slab.first().filter(|_| self.blocks.is_empty()) else {
             return;
@@ -438,14 +442,14 @@ impl<H: Home> Plan<H> {
         let blocks = requests.map(|(index, request)| PlannedBlock {
             request: *request,
             header: Slot::new(lay(index, request)),
-            // Those before were served from a slab that was lost, and were idle by now at the
+            // Earlier requests were served from a slab that was lost. They became idle now, at the
             // earliest.
             idle_since: self.cursor,
         });
         self.blocks = blocks.collect();
     }
 
-    /// The suballocations of the plan that are handed out.
+    /// Iterates over the indices of the plan's suballocations that are handed out.
     fn live(&self) -> impl Iterator<Item = usize> {
         let requests = self.tree.requests().iter().zip(&self.blocks).enumerate();
         let live = requests
@@ -457,7 +461,7 @@ impl<H: Home> Plan<H> {
         self.live().next().is_some() || self.gaps.as_ref().is_some_and(|gaps| gaps.live() > 0)
     }
 
-    /// The headers that are not handed out.
+    /// Takes the headers that are not handed out.
     fn take_headers(&mut self) -> List<H> {
         self.gaps = None;
         let mut headers = std::mem::replace(&mut self.unplanned, List::new());

@@ -1,4 +1,4 @@
-//! The requests of an entry in their order, with their lifetimes.
+//! The requests of an entry in order, with their lifetimes.
 
 use std::panic::Location;
 
@@ -12,7 +12,7 @@ pub(super) struct SequenceRequest {
     pub(super) stream: StreamId,
     requested_bytes: u64,
     call_site: &'static Location<'static>,
-    /// The index of the first later request that may reuse its bytes; `None` where it outlives the
+    /// The index of the first later request that may reuse its bytes; `None` if it outlives the
     /// entry.
     pub(super) upper: Option<usize>,
 }
@@ -22,7 +22,7 @@ impl SequenceRequest {
         (self.rounded_bytes, self.stream) == (other.rounded_bytes, other.stream)
     }
 
-    /// The request as it stands in the record of a later entry.
+    /// Returns the request as the record of a later entry contains it.
     pub(super) fn recorded(&self, number: usize, freed_at: Option<usize>) -> Recorded {
         Recorded {
             record: AllocationRecord {
@@ -39,7 +39,7 @@ impl SequenceRequest {
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) requests: Vec<SequenceRequest>,
-    /// The epoch of the entry that went so last.
+    /// The epoch of the last entry that followed this sequence.
     pub(super) used_epoch: u64,
 }
 
@@ -55,7 +55,8 @@ impl Sequence {
             stream: recorded.stream,
             requested_bytes: recorded.record.bytes,
             call_site: recorded.record.call_site,
-            // At least one step: it needs its bytes, or the slab might be shorter than it.
+            // At least one step: the request needs its bytes, or the slab might be shorter than the
+            // request.
             upper: recorded
                 .record
                 .freed_at
@@ -67,19 +68,19 @@ impl Sequence {
         }
     }
 
-    /// How many of the first requests of both are the same.
+    /// Returns the length of the common prefix of both.
     pub(super) fn common(&self, other: &Self) -> usize {
         let mut pairs = self.requests.iter().zip(&other.requests);
         let differing = pairs.position(|(own, other)| !own.is_like(other));
         differing.unwrap_or(self.requests.len().min(other.requests.len()))
     }
 
-    /// Whether all requests of both are the same.
+    /// Returns true if all requests of both are equal.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         self.requests.len() == other.requests.len() && self.common(other) == self.requests.len()
     }
 
-    /// Lets each request live as long as in either of two that are alike.
+    /// Extends the lifetime of each request to the longer one of two sequences that are alike.
     pub(super) fn merge(&mut self, other: &Self) {
         for (own, other) in self.requests.iter_mut().zip(&other.requests) {
             own.upper = own
@@ -89,8 +90,8 @@ impl Sequence {
         }
     }
 
-    /// How long the requests live so that it holds for every other sequence too, as far as that
-    /// begins as this one.
+    /// Returns lifetimes of the requests that also hold for every other sequence, as far as it
+    /// begins as this one does.
     pub(super) fn uppers(&self, all: &[Self]) -> Vec<Option<usize>> {
         let mut uppers: Vec<_> = self.requests.iter().map(|request| request.upper).collect();
         for other in all {
@@ -103,7 +104,8 @@ impl Sequence {
         uppers
     }
 
-    /// The most that is alive at one moment of what does not outlive the entry.
+    /// Returns the most bytes that are live at one moment, of requests that do not outlive the
+    /// entry.
     pub(super) fn load_bytes(&self) -> u64 {
         let mut freed = vec![0; self.requests.len() + 1];
         let (mut live_bytes, mut load_bytes) = (0, 0);

@@ -1,5 +1,5 @@
-//! Where the requests of recorded entries lie in one slab, and what must be idle for each of them.
-//! Pure numbers; [`Plan`](super::Plan) serves requests by them.
+//! The offsets in one slab of the requests of recorded entries, and the requests that must be idle
+//! before each of them. Pure numbers; [`Plan`](super::Plan) serves requests by them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,20 +9,20 @@ use super::sequence::Sequence;
 use crate::device::StreamId;
 use crate::plan::{Buffer, pack_around};
 
-/// A request, of every sequence that is the same up to it.
+/// A request. Sequences share the requests of a common prefix.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedRequest {
     pub(super) rounded_bytes: u64,
     stream: StreamId,
-    /// Where it lies in the slab; `None` where it is served outside: it outlives an entry, or is on
-    /// another stream.
+    /// The offset in the slab. `None` if the request is served outside, because it outlives an
+    /// entry or is on another stream.
     pub(super) offset: Option<u64>,
-    /// Where in the plan's `before` those stand that lay last where this one lies.
+    /// The range in the plan's `before` of the requests that last used this request's memory.
     before: (u32, u32),
 }
 
 impl PlannedRequest {
-    /// Stands behind the last request of a sequence; no request is of no bytes.
+    /// The end mark behind the last request of a sequence; no request has 0 bytes.
     const END: Self = Self {
         rounded_bytes: 0,
         stream: StreamId(0),
@@ -36,26 +36,28 @@ impl PlannedRequest {
     }
 }
 
-/// The requests of a sequence that no sequence before it begins with.
+/// The requests of a sequence, without the prefix that an earlier sequence has too.
 #[derive(Debug)]
 struct Run {
     sequence: usize,
-    /// The last request that it has in common with one before it.
+    /// The last request of that prefix.
     parent: Option<usize>,
-    /// How many those are.
+    /// The number of requests in that prefix.
     depth: usize,
     start: usize,
 }
 
-/// A plan of several sequences, a tree of requests: where some begin alike they have these in
-/// common, at one place. An entry follows one path from a root.
+/// A plan of several sequences, as a tree of requests. Sequences that begin alike share the
+/// requests of their common prefix, each at one offset. An entry follows one path from a root.
 ///
 /// Invariants:
-/// - a run begins where the one before it ended, with what no other child of its parent is for;
-/// - wherever two requests on a path overlap in the slab, the later of which is `i`, one of the
-///   [`before`](Self::before) of `i` overlaps too, the earlier request itself or one between the
-///   two. So where all of these are idle, and each request was handed out only while its own were,
-///   whatever overlaps with `i` is idle.
+/// - a run begins where the run before it ended, with a request that no other child of its parent
+///   matches;
+/// - if two requests on a path overlap in the slab, and `i` is the later one, then one of the
+///   [`before`](Self::before) of `i` overlaps with the earlier request: it is the earlier request
+///   itself, or lies between the two on the path. So if all of these are idle, and each request was
+///   handed out only while its own `before` were idle, every request that overlaps with `i` is
+///   idle.
 #[derive(Debug, Default)]
 pub(super) struct PlanTree {
     requests: Vec<PlannedRequest>,
@@ -65,8 +67,8 @@ pub(super) struct PlanTree {
 }
 
 impl PlanTree {
-    /// Packs sequences, no two of which are alike. The one that needs the most is packed as tight
-    /// as it can be, the others around what they have in common with one before.
+    /// Packs sequences, no two of which are alike. The sequence with the largest load is packed as
+    /// tight as possible, the others around the requests that they share with an earlier one.
     pub(super) fn new(sequences: &[Sequence]) -> Self {
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by_cached_key(|&index| Reverse(sequences[index].load_bytes()));
@@ -77,7 +79,7 @@ impl PlanTree {
         plan
     }
 
-    /// Adds a sequence, whose requests on that stream lie inside.
+    /// Adds a sequence. Its requests on `stream` lie inside the slab.
     fn add(&mut self, sequences: &[Sequence], index: usize, stream: StreamId) {
         let sequence = &sequences[index];
         let common = |run: &Run| sequence.common(&sequences[run.sequence]);
@@ -122,7 +124,7 @@ impl PlanTree {
         self.link(&path, start);
     }
 
-    /// Finds what lies before each request of a path from `start` on.
+    /// Finds the `before` of each request of a path from `start` on.
     fn link(&mut self, path: &[usize], start: usize) {
         let mut top = Top::default();
         for &number in path {
@@ -150,13 +152,13 @@ impl PlanTree {
         self.slab_bytes
     }
 
-    /// Whether the slab may be one of that stream.
+    /// Returns true if the slab may be a block of `stream`.
     pub(super) fn is_on(&self, stream: StreamId) -> bool {
         let mut inside = self.requests.iter().filter(|own| own.offset.is_some());
         inside.all(|request| request.stream == stream)
     }
 
-    /// The requests that lay last where this one lies.
+    /// Returns the requests that last used this request's memory.
     #[inline]
     pub(super) fn before(&self, request: &PlannedRequest) -> &[u32] {
         let (first, end) = request.before;
@@ -165,7 +167,7 @@ impl PlanTree {
             .unwrap_or_default()
     }
 
-    /// Which request a path goes on with that got as far as `number`, or to another beside it.
+    /// Returns the request that continues a path which reached `number`, or a sibling of `number`.
     pub(super) fn find(
         &self,
         number: usize,
@@ -192,24 +194,24 @@ impl PlanTree {
         &self.runs[after - 1]
     }
 
-    /// A sequence that goes by this request, or ends before it.
+    /// Returns a sequence that contains this request, or ends before it.
     pub(super) fn sequence_of(&self, number: usize) -> usize {
         self.run_of(number).sequence
     }
 
-    /// The first request of the paths that this one is on.
+    /// Returns the first request of the paths that contain this one.
     pub(super) fn root_of(&self, number: usize) -> usize {
         let run = self.run_of(number);
         run.parent.map_or(run.start, |parent| self.root_of(parent))
     }
 
-    /// How many requests come before this one.
+    /// Returns the number of requests before this one on its path.
     pub(super) fn depth(&self, number: usize) -> usize {
         let run = self.run_of(number);
         run.depth + (number - run.start)
     }
 
-    /// The requests that come before this one.
+    /// Returns the requests before this one on its path.
     pub(super) fn path_to(&self, mut number: usize) -> Vec<usize> {
         let mut path = Vec::new();
         loop {
@@ -225,7 +227,7 @@ impl PlanTree {
         path
     }
 
-    /// The first `count` requests of a sequence.
+    /// Returns the first `count` requests of a sequence.
     fn path_of(&self, sequence: usize, count: usize) -> Vec<usize> {
         let index = self.runs.iter().position(|run| run.sequence == sequence);
         let next = index.and_then(|index| self.runs.get(index + 1));
@@ -236,12 +238,12 @@ impl PlanTree {
     }
 }
 
-/// The last request at each address: by the beginnings of their ranges.
+/// The last request at each address, by the beginnings of their ranges.
 #[derive(Default)]
 struct Top(BTreeMap<u64, (u64, u32)>);
 
 impl Top {
-    /// Lays `number` over a range; answers who lay there, each once.
+    /// Lays `number` over a range. Returns the requests that lay there, each once.
     fn cover(&mut self, range: Range<u64>, number: u32) -> Vec<u32> {
         let first = self.0.range(..range.start).next_back();
         let first = first.filter(|&(_, &(end, _))| end > range.start);
@@ -275,7 +277,7 @@ mod tests {
     use super::*;
     use crate::cache::record::{AllocationRecord, Recorded};
 
-    /// Requests of so many units that live for so many steps, or beyond the entry.
+    /// Requests: the size in units, and the lifetime in steps; `None` outlives the entry.
     type Requests = Vec<(u64, Option<usize>)>;
 
     fn sequence(requests: &[(u64, Option<usize>)]) -> Sequence {
@@ -303,8 +305,8 @@ mod tests {
         prop::option::weighted(0.9, 0usize..12)
     }
 
-    /// Sequences that begin alike: each is the first with other lifetimes, cut somewhere, and goes
-    /// on otherwise.
+    /// Sequences that begin alike: each is a prefix of the first with other lifetimes, and
+    /// continues differently.
     fn sequences() -> impl Strategy<Value = Vec<Requests>> {
         let requests = |count| prop::collection::vec((1u64..20, steps()), 1..count);
         let others = (
@@ -335,8 +337,8 @@ mod tests {
     }
 
     proptest! {
-        /// On every path, whoever overlaps in space lives apart in time, by every sequence that
-        /// goes that way, and is found by following `before`.
+        /// On every path, requests that overlap in space do not overlap in time, by every sequence
+        /// along that path, and are found by following `before`.
         #[test]
         fn what_overlaps_lies_before_at_some_remove(all in sequences()) {
             let sequences = distinct(&all);
@@ -420,8 +422,8 @@ mod tests {
         assert_eq!((long.load_bytes(), other.load_bytes()), (1024, 1536));
     }
 
-    /// Where two sequences begin alike, neither costs the other anything but what they have in
-    /// common.
+    /// If two sequences begin alike, neither costs the other any memory, except for their common
+    /// prefix.
     #[test]
     fn the_slab_is_as_long_as_the_longest_sequence() {
         let train = sequence(&[
