@@ -1,5 +1,5 @@
-//! The way of a request, from the top down: the hit under each policy, and the miss: free in the
-//! shard, evict and ask the pool, ask the memory.
+//! The path of a request, from the top down: a hit under each policy, or a miss. A miss uses free
+//! memory of the shard, then evicts and uses the pool, then uses the memory's reclaim ladder.
 
 use std::panic::Location;
 use std::ptr;
@@ -14,8 +14,8 @@ use crate::memory::{self, Block, Destructor};
 use crate::recorder::EventKind;
 
 impl Caches {
-    /// Hands out a block of `bytes` from the nearest scope of this device, if there is one, on the
-    /// thread's stream, to the caller at `call_site`.
+    /// Hands out a block of `bytes` on the thread's stream, to the caller at `call_site`. The block
+    /// is from the nearest scope of this device, if there is one.
     #[inline]
     pub(crate) fn allocate(
         &self,
@@ -28,9 +28,9 @@ impl Caches {
         }
     }
 
-    /// The next look. Each is the last call of the one before, and saves no register for others.
-    /// Cold, so that it stands by itself, and inline all the same, so that it is compiled where the
-    /// executable is, whose thread-locals are at hand without a call.
+    /// Tries the next policy. Each of these functions is the tail call of the one before, and saves
+    /// no registers for others. Cold, so that it is a function of its own. Inline nevertheless, so
+    /// that it is compiled with the executable, which accesses its thread-locals without a call.
     #[cold]
     #[inline]
     fn allocate_bump(
@@ -57,7 +57,7 @@ impl Caches {
         }
     }
 
-    /// Any request that was no hit.
+    /// Serves any request that was no hit.
     #[inline(never)]
     pub(super) fn allocate_slowly(
         &self,
@@ -102,7 +102,7 @@ impl Caches {
         self.filled(block)
     }
 
-    /// No hit of the current shard: what serves the request after all, and as what that counts.
+    /// Slow path. Returns the block, and whether the request counts as a hit, a miss or uncached.
     #[cold]
     fn miss(&self, request: &Request) -> Result<(BlockHandle, EventKind)> {
         let Some(shard) = scope::shard_of(self) else {
@@ -119,7 +119,7 @@ impl Caches {
         Ok((block, kind))
     }
 
-    /// A miss in a scope.
+    /// Serves a miss in a scope.
     fn miss_in(&self, shard: &LocalShard, request: &Request) -> Result<BlockHandle> {
         let need = match self.refill(shard, request) {
             Ok(block) => return Ok(block),
@@ -141,8 +141,8 @@ impl Caches {
         self.allocate_from_memory(Some(shard), request)
     }
 
-    /// Free in the shard: once what other threads dropped is home. Also for a scope that is not the
-    /// innermost one.
+    /// Serves a request from free memory of the shard, after taking back what other threads
+    /// dropped. Also works for a scope that is not the innermost one.
     fn refill(
         &self,
         shard: &LocalShard,
@@ -155,8 +155,8 @@ impl Caches {
         guard.refill(request)
     }
 
-    /// From a new arena of `bytes`; where there is no room for that, from a block of the request's
-    /// own size, if that does as one.
+    /// Serves a request from a new arena of `bytes`. If there is no room for it, a block of the
+    /// request's own size becomes the arena, if that is at least `min_bytes`.
     fn refill_from_arena(
         &self,
         shard: &LocalShard,
@@ -179,7 +179,7 @@ impl Caches {
         Ok(served)
     }
 
-    /// An arena, if there is room for it without taking from anybody.
+    /// Allocates an arena, if there is room for it without reclaiming memory.
     fn allocate_arena(
         &self,
         shard: &LocalShard,
@@ -197,8 +197,8 @@ impl Caches {
         self.memory.allocate_without_reclaim(&request)
     }
 
-    /// Free in the pool, idle blocks of other sizes that the shard evicts included; `None` where
-    /// the memory has to grow.
+    /// Serves a request from free memory of the pool, including idle blocks of other sizes that the
+    /// shard evicts. Returns `None` if the memory has to grow.
     fn allocate_from_pool(&self, shard: &LocalShard, request: &Request) -> Option<BlockHandle> {
         self.drain_uncached();
         for to_grow in [false, true] {
@@ -220,7 +220,8 @@ impl Caches {
         None
     }
 
-    /// From the memory, by its reclaim ladder, into the shard or into no cache.
+    /// Serves a request from the memory, by its reclaim ladder. The block belongs to the shard or
+    /// to no cache.
     fn allocate_from_memory(
         &self,
         shard: Option<&LocalShard>,
@@ -229,7 +230,7 @@ impl Caches {
         self.check_not_broken()?;
         self.totals.count_miss();
         self.drain_uncached();
-        // No borrow of the shard is alive here: the ladder's third rung may come back to it.
+        // No borrow of the shard is alive here: the ladder's third rung may access the shard.
         let block = self.memory.allocate(&to_memory(shard, request))?;
         match shard.and_then(|shard| shard.guard()) {
             Some(mut guard) => Ok(guard.adopt(block, request)),
@@ -238,7 +239,8 @@ impl Caches {
         }
     }
 
-    /// Whether the shard's cache may own `bytes` more; its idle blocks here make room for them.
+    /// Returns true if the shard's cache may own `bytes` more. Releases the idle blocks of this
+    /// shard if that makes room.
     fn has_room(&self, shard: &LocalShard, bytes: u64) -> bool {
         let settings = shard.settings.as_ref();
         let max_bytes = settings.map_or(u64::MAX, |settings| settings.max_bytes());
@@ -259,7 +261,7 @@ impl Caches {
         fits(self.owned_bytes(shard))
     }
 
-    /// The size of a request, `None` for one of no bytes.
+    /// Returns the size of a request, or `None` for a request of no bytes.
     fn size(&self, bytes: u64, call_site: &'static Location<'static>) -> Result<Option<Size>> {
         if bytes > isize::MAX as u64 {
             let text = format!("a buffer of {bytes} bytes: more than can be addressed");
@@ -271,7 +273,7 @@ impl Caches {
         Ok(size.filter(|_| bytes > 0))
     }
 
-    /// A request of no bytes gets a header without a block.
+    /// Serves a request of no bytes with a header without a block.
     #[cold]
     fn allocate_nothing(&self) -> Result<BlockHandle> {
         #[expect(
@@ -281,8 +283,8 @@ impl Caches {
         self.with_uncached(|guard| guard.hand_out_empty())
     }
 
-    /// Takes memory in that somebody else allocated, and that belongs to no cache. Calls
-    /// `destructor` once, when nobody uses it any more.
+    /// Imports memory that was allocated elsewhere, and that belongs to no cache. Calls
+    /// `destructor` once, when the memory is not used any more.
     pub(crate) fn import(
         &self,
         address: DevicePtr,
@@ -291,8 +293,8 @@ impl Caches {
     ) -> Result<BlockHandle> {
         publish_current();
         self.check_not_broken()?;
-        // What was imported before and is not used any more ends here, lest it pile up where every
-        // allocation is a hit.
+        // Frees imported memory that is not used any more. Otherwise it would accumulate in a
+        // program whose every allocation is a hit.
         self.drain_uncached();
         self.memory.free_imported();
         self.memory.take_deferred_error()?;
@@ -302,9 +304,9 @@ impl Caches {
         self.with_uncached(|guard| guard.adopt_uncached(block, bytes))
     }
 
-    /// Counts a copy of an array that was written to while others shared its memory, since
-    /// `shared_at`, in the scope that the thread is in; marks it in the record of the scope's
-    /// entry, if that allocated it.
+    /// Counts a copy-on-write in the scope that the thread is in: an array was written to while
+    /// others shared its memory, since `shared_at`. Marks the copy in the record of the scope's
+    /// entry, if that entry allocated it.
     #[cold]
     pub(crate) fn note_copy_on_write(
         &self,
@@ -328,7 +330,7 @@ impl Caches {
     }
 }
 
-/// What a shard asks the memory for.
+/// Converts a shard's request into a request to the memory.
 fn to_memory<'a>(shard: Option<&'a LocalShard>, request: &Request) -> memory::Request<'a> {
     let settings = shard.and_then(|shard| shard.settings.as_ref());
     memory::Request {

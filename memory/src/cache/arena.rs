@@ -1,17 +1,17 @@
 //! Blocks that suballocations are cut from. A suballocation has a header of its own, of the class
-//! [`SUBALLOCATION`]: one that drops goes to the free list of that class, as any block goes to its
-//! own.
+//! [`SUBALLOCATION`]. When it drops, it goes to the free list of that class, as any block goes to
+//! the list of its class.
 
 use crate::device::DevicePtr;
 use crate::memory::header::{Header, Home, List};
 use crate::pool::size_class::CLASSES;
 
-/// The class of a suballocation: above those of sizes.
+/// The class of a suballocation: above the size classes.
 pub(super) const SUBALLOCATION: usize = CLASSES;
 /// The class of an arena.
 pub(super) const ARENA: usize = CLASSES + 1;
 
-/// The arenas of a policy; the first is the one that its cursor is in.
+/// The arenas of a policy; its cursor is in the first one.
 pub(super) struct Arenas<H: Home>(List<H>);
 
 impl<H: Home> Arenas<H> {
@@ -52,7 +52,7 @@ impl<H: Home> Arenas<H> {
         bytes(self.0.iter())
     }
 
-    /// Bytes of all but the first.
+    /// Returns the bytes of all arenas except the first.
     pub(super) fn full_bytes(&self) -> u64 {
         bytes(self.0.iter().skip(1))
     }
@@ -66,7 +66,8 @@ impl<H: Home> Arenas<H> {
         share(&mut self.0, suballocation);
     }
 
-    /// Whether other streams may still use an arena, so that nothing of it may be used twice.
+    /// Returns true if other streams may still use an arena, so that none of its memory may be
+    /// reused.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
         !self.0.iter().all(|arena| arena.block.other_uses.is_empty())
@@ -76,16 +77,18 @@ impl<H: Home> Arenas<H> {
 /// Arenas with suballocations that outlived their entry.
 pub(super) struct DetachedArenas<H: Home>(Vec<Detached<H>>);
 
+/// Arenas that were detached in one epoch.
+///
 /// Invariant: `live` suballocations of the arenas are handed out, at least one.
 struct Detached<H: Home> {
-    /// The epoch in which they were handed out.
+    /// The epoch in which the suballocations were handed out.
     epoch: u64,
     live: usize,
     arenas: List<H>,
 }
 
 impl<H: Home> DetachedArenas<H> {
-    /// Keeps arenas of which `live` suballocations are handed out, since `epoch`.
+    /// Adds arenas of which `live` suballocations are handed out, since `epoch`.
     pub(super) fn add(&mut self, epoch: u64, live: usize, mut arenas: List<H>) {
         match self.0.iter_mut().find(|detached| detached.epoch == epoch) {
             Some(detached) => {
@@ -100,7 +103,7 @@ impl<H: Home> DetachedArenas<H> {
         }
     }
 
-    /// A suballocation of `epoch` was freed; answers the arenas that nobody uses any more.
+    /// Frees a suballocation of `epoch`. Returns the arenas that are not in use any more.
     pub(super) fn free(&mut self, epoch: u64) -> List<H> {
         let position = self.0.iter().position(|detached| detached.epoch == epoch);
         let Some(index) = position else {
@@ -113,8 +116,8 @@ impl<H: Home> DetachedArenas<H> {
         self.0.swap_remove(index).arenas
     }
 
-    /// Counts one more suballocation of the arena that holds `address`; answers the arena and its
-    /// epoch.
+    /// Counts one more suballocation of the arena that contains `address`. Returns the arena and
+    /// its epoch.
     pub(super) fn export(&mut self, address: DevicePtr) -> Option<(&Header<H>, u64)> {
         self.0.iter_mut().find_map(|detached| {
             let arena = detached.arenas.iter().find(|arena| holds(arena, address))?;
@@ -123,7 +126,7 @@ impl<H: Home> DetachedArenas<H> {
         })
     }
 
-    /// As [`Arenas::share`].
+    /// Like [`Arenas::share`], for detached arenas.
     pub(super) fn share(&mut self, suballocation: &mut Header<H>) {
         for detached in &mut self.0 {
             share(&mut detached.arenas, suballocation);

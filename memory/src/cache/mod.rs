@@ -1,12 +1,12 @@
-//! Named caches over one device's memory, and the thread-local stack that says which of them a
-//! request goes to.
+//! Named caches over one device's memory, and the thread-local stack that determines which of them
+//! serves a request.
 //!
-//! The way of a request is [`Caches::allocate`]: the current shard, that of the nearest enclosing
-//! scope of this device, or a miss, which goes to the memory below. What comes back has the shard
-//! as its home from then on.
+//! [`Caches::allocate`] serves a request from the current shard: the shard of the nearest enclosing
+//! scope of this device. A miss goes to the memory below. The block's home is the shard from then
+//! on.
 //!
-//! Architecture invariant: a cache owns idle blocks and nothing else. It never copies, never
-//! touches what a block holds, and knows nothing of arrays.
+//! Architecture invariant: a cache owns idle blocks and nothing else. It never copies or accesses
+//! the contents of a block, and knows nothing of arrays.
 
 mod allocate;
 mod allocator;

@@ -7,7 +7,7 @@ use super::shard::{Owner, Shard};
 use super::stats::CacheStats;
 use crate::sync::{Arc, Mutex};
 
-/// A cache and its shards, each of which is bound to one thread or waits for the next.
+/// A cache and its shards. Each shard is bound to one thread, or available to the next one.
 #[derive(Debug)]
 pub(super) struct NamedCache<D: Owner> {
     pub(super) settings: Arc<CacheSettings>,
@@ -26,8 +26,8 @@ impl<D: Owner> NamedCache<D> {
         self.settings.configure(config);
     }
 
-    /// A shard for this thread: the one that an ended thread used last, with the blocks that are
-    /// idle there, or a new one.
+    /// Returns a shard for this thread: the most recently used shard of an ended thread, with its
+    /// idle blocks, or a new one.
     pub(super) fn bind_shard(
         &self,
         new: impl FnOnce(Arc<CacheSettings>) -> Arc<Shard<D>>,
@@ -45,7 +45,7 @@ impl<D: Owner> NamedCache<D> {
         fresh
     }
 
-    /// Every shard, whoever is inside.
+    /// Returns every shard, including those that a thread is inside.
     pub(super) fn shards(&self) -> Vec<Arc<Shard<D>>> {
         self.shards.lock().clone()
     }
@@ -58,7 +58,7 @@ impl<D: Owner> NamedCache<D> {
         stats
     }
 
-    /// Bytes of every block whose home is this cache, live or idle.
+    /// Returns the bytes of all blocks whose home is this cache, live or idle.
     pub(super) fn owned_bytes(&self) -> u64 {
         self.shards()
             .iter()
@@ -67,7 +67,7 @@ impl<D: Owner> NamedCache<D> {
     }
 }
 
-/// The named caches, and those removed while a thread was inside.
+/// The named caches, and those that were removed while a thread was inside.
 #[derive(Debug)]
 pub(super) struct Registry<D: Owner> {
     pub(super) named: HashMap<Box<str>, Arc<NamedCache<D>>>,

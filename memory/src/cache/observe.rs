@@ -1,5 +1,5 @@
-//! What the caches tell their device's recorder, and how they are made to: while somebody records,
-//! every request and free of a shard takes the slow path, on which this stands.
+//! The events that the caches write to their device's recorder. During a recording, every request
+//! and free of a shard takes the slow path, which records it.
 
 use super::caches::{BlockHandle, Caches};
 use super::request::Request;
@@ -9,11 +9,11 @@ use crate::recorder::{EventKind, EventRecord, Mark, NO_SCOPE, NO_STACK, ScopeNum
 use crate::sync::Arc;
 
 impl Caches {
-    /// Begins a recording, for which each thread gets a ring of at most `ring_bytes`. A scope that
-    /// another thread is inside of is recorded from its next entry on. With `backtraces`,
-    /// allocations have one.
+    /// Begins a recording. Each thread gets a ring of at most `ring_bytes`. A scope that another
+    /// thread is inside is recorded from its next entry on. With `backtraces`, allocations have a
+    /// backtrace.
     pub(crate) fn begin_recording(&self, ring_bytes: u64, backtraces: bool) -> Mark {
-        // Where the device cannot tell times, what it does is recorded without.
+        // If the device cannot measure times, its work is recorded without them.
         let _ = self.memory.backend().begin_timing();
         let mark = self.memory.recorder().begin(ring_bytes, backtraces);
         self.follow_recorder();
@@ -26,8 +26,9 @@ impl Caches {
         self.follow_recorder();
     }
 
-    /// Makes every shard do as the recorder wants. The last of several threads here sees what all
-    /// of them began and ended. A cache that is made meanwhile looks at the recorder itself.
+    /// Updates every shard to the state of the recorder. If several threads do this, the last one
+    /// sees what all of them began and ended. A cache that is made meanwhile reads the recorder
+    /// itself.
     fn follow_recorder(&self) {
         let _following = self.following_recorder.lock();
         let observed = self.memory.recorder().is_active();
@@ -35,7 +36,7 @@ impl Caches {
             if cache.settings.is_observed() != observed {
                 cache.settings.observe(observed);
             }
-            // What this thread is inside of may not have followed an earlier change yet.
+            // A shard that this thread is inside may not have followed an earlier change yet.
             for shard in cache.shards() {
                 if let Some(mut guard) = shard.guard() {
                     guard.observe(observed);
@@ -44,7 +45,7 @@ impl Caches {
         }
     }
 
-    /// The number of the scope that requests of this thread go to.
+    /// Returns the number of the scope that requests of this thread go to.
     pub(crate) fn current_scope_number(&self) -> ScopeNumber {
         scope::shard_of(self).map_or(NO_SCOPE, |shard| shard.scope_number())
     }
@@ -82,7 +83,7 @@ impl Caches {
         });
     }
 
-    /// Records that a cache was invalidated, which gave back so much at once.
+    /// Records that a cache was invalidated, which released `given_bytes` at once.
     pub(super) fn record_invalidation(&self, settings: &Arc<CacheSettings>, given_bytes: u64) {
         let recorder = self.memory.recorder();
         recorder.record(|| EventRecord {

@@ -1,4 +1,4 @@
-//! What every cache of a device counts, as a table for people, and what one leaves behind.
+//! The statistics of every cache of a device as a table, and the growth of one cache.
 
 use std::fmt;
 use std::panic::Location;
@@ -12,23 +12,23 @@ use crate::size::ByteSize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheReport {
-    /// What it is called.
+    /// The name of the cache.
     pub name: String,
-    /// How its next entry is served.
+    /// The policy of its next entry.
     pub policy: Policy,
-    /// What it counts over all threads.
+    /// Its statistics over all threads.
     pub stats: CacheStats,
 }
 
-/// The named caches of a device, by name; its `Display` is a table, in which what does not
-/// print of a name is escaped, and long ones are shortened. See
+/// The named caches of a device, sorted by name. `Display` prints a table, in which unprintable
+/// characters of a name are escaped, and long names are shortened. See
 /// [`scope::report`](crate::scope::report).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeReport {
-    /// Whose caches: "host", "cuda:0".
+    /// The device: "host", "cuda:0".
     pub device: String,
-    /// A row for each.
+    /// One row per cache.
     pub caches: Vec<CacheReport>,
 }
 
@@ -84,22 +84,22 @@ impl fmt::Display for ScopeReport {
     }
 }
 
-/// What the entries of a cache leave behind; see [`scope::growth`](crate::scope::growth). `Display`
-/// says it in words.
+/// The memory that the entries of a cache leave behind; see
+/// [`scope::growth`](crate::scope::growth). `Display` prints it in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Growth {
     /// The entries in which live bytes rose, since they last fell.
     pub entries: u64,
-    /// By how much they rose in these.
+    /// The rise of live bytes in these entries.
     pub bytes: u64,
-    /// What is live of the present entry and of the last one, by the line that allocated it, the
-    /// most bytes first. Empty unless entries are recorded:
+    /// The live allocations of the present entry and of the last one, by the line that allocated
+    /// them, the most bytes first. Empty unless entries are recorded:
     /// [`CacheConfig::record`](crate::CacheConfig::record).
     pub lines: Vec<LineGrowth>,
 }
 
-/// What one line left behind.
+/// The memory that one line left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineGrowth {
@@ -122,7 +122,7 @@ impl fmt::Display for Growth {
     }
 }
 
-/// Of the requests, those served from the cache; "-" where there were none.
+/// Returns the share of requests that were served from the cache, or "-" if there were none.
 fn hit_rate(stats: &CacheStats) -> String {
     match stats.hits + stats.misses {
         0 => "-".into(),

@@ -1,4 +1,4 @@
-//! A request, on its way down.
+//! A request for a block.
 
 use std::panic::Location;
 
@@ -9,12 +9,12 @@ use crate::pool::Rounding;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) requested_bytes: u64,
-    /// As the pool rounds it, so that its blocks are found in their class again.
+    /// The size as the pool rounds it, so that its blocks are found in their class again.
     pub(super) rounded_bytes: u64,
 }
 
 impl Size {
-    /// `None` where rounding up overflows.
+    /// Returns `None` if rounding up overflows.
     pub(super) fn new(requested_bytes: u64, rounding: Rounding) -> Option<Self> {
         Some(Self {
             requested_bytes,

@@ -1,4 +1,4 @@
-//! What may be set about a cache, and what it is called.
+//! The settings of a cache, and its name.
 
 use std::time::Duration;
 
@@ -20,22 +20,22 @@ use crate::sync::plain::{AtomicBool, AtomicU64, Ordering};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// What happens to idle blocks; a change takes effect at the next outermost entry. The default
-    /// is `CACHESCOPE_POLICY` where a cache was never configured, else [`Policy::Recycle`].
+    /// The treatment of idle blocks. A change takes effect at the next outermost entry. The default
+    /// is `CACHESCOPE_POLICY` for a cache that was never configured, else [`Policy::Recycle`].
     pub policy: Policy,
     /// The most bytes, live and idle together, that the cache may hold over all its threads;
     /// requests beyond it are served as if outside the scope. Unbounded by default.
     pub max_bytes: Option<u64>,
-    /// A block that this many outermost entries of its thread did not use goes back to the pool, so
-    /// that what a first entry left behind is not kept for ever. With `None` it does not age, but
-    /// may still be evicted for blocks of other sizes. 64 by default. Checked once in as many
+    /// A block that this many outermost entries of its thread did not use returns to the pool. So
+    /// blocks that only a first entry needed are not kept forever. With `None`, blocks do not age,
+    /// but may still be evicted for blocks of other sizes. 64 by default. Checked once in as many
     /// entries.
     pub keep_entries: Option<u64>,
-    /// A block that was not used for so long goes back to the pool. Checked at exits (there is no
-    /// background thread), at most eight times in such a while. Unbounded by default.
+    /// A block that was not used for this long returns to the pool. Checked at exits (there is no
+    /// background thread), at most eight times in this period. Unbounded by default.
     pub idle: Option<Duration>,
-    /// Whether the allocations of each entry are recorded, for
-    /// [`cache_record`](crate::Device::cache_record). Each request takes the slow path then, except
+    /// True to record the allocations of each entry, for
+    /// [`cache_record`](crate::Device::cache_record). Each request then takes the slow path, except
     /// those beyond the first 131,072 of an entry, which are not recorded:
     /// [`unrecorded`](crate::CacheStats::unrecorded) counts them.
     pub record: bool,
@@ -53,7 +53,7 @@ impl Default for CacheConfig {
     }
 }
 
-/// What an entry sets about its cache.
+/// The settings that an entry changes for its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryOptions {
     pub(crate) policy: Option<Policy>,
@@ -61,7 +61,7 @@ pub(crate) struct EntryOptions {
 }
 
 impl EntryOptions {
-    /// Nothing: the cache is entered as it is set.
+    /// No change: the cache is entered with its present settings.
     pub(crate) const NONE: Self = Self {
         policy: None,
         max_bytes: None,
@@ -72,26 +72,26 @@ impl EntryOptions {
         self.policy.is_none() && self.max_bytes.is_none()
     }
 
-    /// Makes the settings what this says of them.
+    /// Applies these options to `config`.
     pub(super) fn apply(&self, config: &mut CacheConfig) {
         config.policy = self.policy.unwrap_or(config.policy);
         config.max_bytes = self.max_bytes.or(config.max_bytes);
     }
 }
 
-/// A cache's name and settings; shared with its shards, which read them on entry where `version`
-/// has moved on.
+/// A cache's name and settings. Its shards share them, and read them on entry if `version` has
+/// advanced.
 #[derive(Debug)]
 pub(crate) struct CacheSettings {
     pub(crate) name: Box<str>,
     config: Mutex<CacheConfig>,
-    /// Moves on with each change of `config`; never 0.
+    /// Advances with each change of `config`; never 0.
     version: AtomicU64,
-    /// That of `config`, or `u64::MAX` where unbounded: read at every miss.
+    /// The `max_bytes` of `config`, or `u64::MAX` if unbounded: read at every miss.
     max_bytes: AtomicU64,
-    /// Whether what the cache does is recorded by the device's recorder.
+    /// True if the device's recorder records the cache.
     observed: AtomicBool,
-    /// The name's number there.
+    /// The number of the cache's name in the recorder.
     scope_number: AtomicU64,
     warned_of_growth: AtomicBool,
 }
@@ -113,14 +113,14 @@ impl CacheSettings {
         self.change(|own| *own = config);
     }
 
-    /// Sets what an entry says about its cache.
+    /// Applies the options of an entry.
     pub(super) fn apply(&self, options: &EntryOptions) {
         if !options.is_empty() {
             self.change(|config| options.apply(config));
         }
     }
 
-    /// The version of the settings, if they are what an entry makes of them.
+    /// Returns the version of the settings, if the options of an entry would not change them.
     pub(super) fn version_with(&self, options: &EntryOptions) -> Option<u64> {
         let config = self.config.lock();
         let mut applied = *config;
@@ -139,9 +139,10 @@ impl CacheSettings {
         }
     }
 
-    /// Begins or ends that the cache is recorded: shards follow at their next outermost entry.
+    /// Begins or ends the recording of the cache. Its shards follow at their next outermost entry.
     pub(super) fn observe(&self, observed: bool) {
-        // Who sees the new version, and then reads the settings under this lock, sees the flag.
+        // A thread that sees the new version, and then reads the settings under this lock, sees the
+        // flag.
         let _config = self.config.lock();
         self.observed.store(observed, Ordering::Relaxed);
         self.version.fetch_add(1, Ordering::Relaxed);
@@ -151,13 +152,13 @@ impl CacheSettings {
         self.observed.load(Ordering::Relaxed)
     }
 
-    /// Whether to warn that the cache's live bytes keep rising: once, in builds with debug
+    /// Returns true if a warning of rising live bytes is due: once, in builds with debug
     /// assertions.
     pub(super) fn is_first_growth_warning(&self) -> bool {
         cfg!(debug_assertions) && !self.warned_of_growth.swap(true, Ordering::Relaxed)
     }
 
-    /// The number of the cache's name in its device's recorder.
+    /// Returns the number of the cache's name in its device's recorder.
     pub(super) fn scope_number(&self, recorder: &Recorder) -> ScopeNumber {
         match self.scope_number.load(Ordering::Relaxed) {
             NO_SCOPE => {

@@ -1,4 +1,4 @@
-//! What is counted about a cache: by one writer, read by anyone.
+//! The counters of a cache: each has one writer at a time, and any thread may read it.
 
 use crate::sync::plain::{AtomicU64, Ordering};
 
@@ -25,35 +25,39 @@ pub struct CacheStats {
     pub entries: u64,
     /// Requests served from the cache.
     pub hits: u64,
-    /// Requests served from below it, those included that `max_bytes` kept out of it.
+    /// Requests served from the layers below, including those that `max_bytes` kept out of the
+    /// cache.
     pub misses: u64,
-    /// Blocks of this cache that are handed out now, escaped ones included.
+    /// Blocks of this cache that are handed out now, including escaped ones.
     pub live_blocks: u64,
-    /// Bytes requested of them.
+    /// Bytes requested for the live blocks.
     pub live_bytes: u64,
-    /// Blocks idle in this cache; an arena or a slab is one, a suballocation of it live or not.
+    /// Blocks idle in this cache. An arena or a slab counts as one, even if a suballocation of it
+    /// is live.
     pub cached_blocks: u64,
     /// Bytes idle in this cache.
     pub cached_bytes: u64,
-    /// Blocks that nobody holds, and that a stream other than their own may still use.
+    /// Freed blocks that a stream other than their own may still use.
     pub pending_blocks: u64,
-    /// Bytes of these.
+    /// Bytes of the pending blocks.
     pub pending_bytes: u64,
     /// Entries that differed from their plan, under [`Policy::Plan`](crate::Policy::Plan).
     pub divergences: u64,
-    /// Requests of recorded entries that came after the last one which there was room to record:
-    /// of which neither [`cache_record`](crate::Device::cache_record) nor a plan knows.
+    /// Requests of recorded entries that had no room in the record. Neither
+    /// [`cache_record`](crate::Device::cache_record) nor a plan includes them.
     pub unrecorded: u64,
-    /// Blocks alive after their scope's exit.
+    /// Blocks that are live after their scope's exit.
     pub escaped_blocks: u64,
-    /// Exits that came while what their thread entered later was still open; each happens when that
-    /// is left. With [`cache_scope!`](crate::cache_scope) alone, that is a future that was
-    /// suspended inside of a scope.
+    /// Exits from scopes while a scope, device or stream that the thread entered later was still
+    /// open. Each takes effect when the later one is left. With
+    /// [`cache_scope!`](crate::cache_scope) alone, the cause is a future that was suspended inside
+    /// a scope.
     pub out_of_order_exits: u64,
-    /// The highest `live_bytes`; over several threads, the sum of each one's own.
+    /// The highest `live_bytes`; over several threads, the sum of each thread's own peak.
     pub peak_live_bytes: u64,
-    /// Writes into an array, inside the scope, that gave it memory of its own, because other arrays
-    /// or expressions share what it had: `Array::assign` of the crate `cachescope` says when.
+    /// Writes to an array, inside the scope, that allocated memory of its own for it, because other
+    /// arrays or expressions shared its memory. `Array::assign` of the crate `cachescope` documents
+    /// when.
     pub copies_on_write: u64,
 }
 
@@ -80,13 +84,13 @@ impl CacheStats {
     }
 }
 
-/// What an invalidation gave back at once.
+/// The blocks that an invalidation released at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invalidation {
-    /// Blocks that went back to the pool.
+    /// Blocks that returned to the pool.
     pub blocks: usize,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub bytes: u64,
 }
 
@@ -116,7 +120,7 @@ impl Counter {
     }
 }
 
-/// What a shard counts.
+/// The counters of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) entries: Counter,
@@ -125,39 +129,40 @@ pub(crate) struct Counters {
     pub(crate) live_blocks: Counter,
     /// Bytes requested of the live blocks.
     pub(crate) live_bytes: Counter,
-    /// Bytes that they have.
+    /// Bytes of the live blocks themselves.
     pub(crate) allocated_bytes: Counter,
     pub(crate) escaped_blocks: Counter,
     pub(crate) out_of_order_exits: Counter,
     pub(crate) divergences: Counter,
-    /// All blocks whose home this is, live, idle and pending: an arena's suballocations, and not
-    /// the arena.
+    /// All blocks whose home is this shard: live, idle and pending. An arena's suballocations
+    /// count, but not the arena.
     pub(crate) owned_blocks: Counter,
     pub(crate) owned_bytes: Counter,
     pub(crate) pending_blocks: Counter,
     pub(crate) pending_bytes: Counter,
-    /// The highest `live_bytes` up to the last time that the shard published.
+    /// The highest `live_bytes` up to the shard's last publication.
     pub(crate) peak_live_bytes: Counter,
-    /// The highest `live_bytes` since.
+    /// The highest `live_bytes` since the shard's last publication.
     pub(crate) window_peak_bytes: Counter,
-    /// As of the last look from outside: idle suballocations, and arenas.
+    /// Idle suballocations and arenas, as of the last call of `count_arenas`.
     pub(crate) idle_suballocations: Counter,
     pub(crate) arenas: Counter,
     pub(crate) unrecorded: Counter,
     pub(crate) copies_on_write: Counter,
     /// The live bytes at the last exit that was not quiet.
     exit_live_bytes: Counter,
-    /// By how much these rose since they last fell, and in how many entries.
+    /// The rise of `exit_live_bytes` since it last fell, and the number of entries in which it
+    /// rose.
     pub(crate) grown_bytes: Counter,
     pub(crate) grown_entries: Counter,
 }
 
-/// Live bytes that rose in so many entries and never fell are worth a warning.
+/// After live bytes rose in this many entries and never fell, a warning is due.
 const GROWING_ENTRIES: u64 = 50;
 
 impl Counters {
-    /// Notes at an exit whether live bytes rise from entry to entry. A quiet exit leaves them as
-    /// they were. Answers whether it is time to warn of that.
+    /// Notes at an exit if live bytes rise from entry to entry; a quiet exit does not change them.
+    /// Returns true if a warning is due.
     pub(crate) fn count_growth(&self) -> bool {
         let (before, now) = (self.exit_live_bytes.get(), self.live_bytes.get());
         self.exit_live_bytes.set(now);
@@ -171,11 +176,11 @@ impl Counters {
         now > before && self.grown_entries.get() == GROWING_ENTRIES
     }
 
-    /// Blocks that are here and neither live nor pending. Saturating, because another thread may
-    /// read in the middle of a change.
+    /// Returns the blocks that are neither live nor pending. Saturates, because another thread may
+    /// read during a change.
     pub(crate) fn cached_blocks(&self) -> u64 {
         if self.cached_bytes() == 0 {
-            return 0; // An arena may be live as a whole, and headers of suballocations be idle without one.
+            return 0; // Neither a live arena nor headers without an arena count.
         }
         let whole = self
             .idle_headers()
@@ -183,7 +188,7 @@ impl Counters {
         whole + self.arenas.get()
     }
 
-    /// The same with suballocations instead of arenas.
+    /// Returns the idle headers, among which suballocations count instead of arenas.
     pub(crate) fn idle_headers(&self) -> u64 {
         self.owned_blocks
             .get()
@@ -196,7 +201,7 @@ impl Counters {
             .saturating_sub(self.allocated_bytes.get() + self.pending_bytes.get())
     }
 
-    /// The header of a suballocation or of an arena is released.
+    /// Counts the released header of a suballocation or of an arena.
     pub(crate) fn count_released(&self, is_arena: bool) {
         let counter = if is_arena {
             &self.arenas
@@ -206,12 +211,12 @@ impl Counters {
         counter.set(counter.get().saturating_sub(1));
     }
 
-    /// All requests so far.
+    /// Returns the number of requests so far.
     pub(crate) fn served(&self) -> u64 {
         self.hits.get().wrapping_add(self.misses.get())
     }
 
-    /// A block goes out.
+    /// Counts a block that is handed out.
     #[inline]
     pub(crate) fn count_out(&self, block_bytes: u64, requested_bytes: u64) {
         self.live_blocks.add(1);
@@ -223,7 +228,7 @@ impl Counters {
         }
     }
 
-    /// It comes back.
+    /// Counts a block that is freed.
     #[inline]
     pub(crate) fn count_back(&self, block_bytes: u64, requested_bytes: u64) {
         self.live_blocks.sub(1);

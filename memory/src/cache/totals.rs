@@ -1,9 +1,9 @@
-//! What is live on a device, over all shards, without a shared counter on the hit path.
+//! The live bytes of a device, over all shards, without a shared counter on the hit path.
 //!
 //! Each shard publishes its live bytes when its scope is left, when another scope is entered
-//! inside, and when it is looked at; in between the device's peak is found from what the shard
-//! reached at the most since it last published. That is never below the true peak, and is the true
-//! peak while one thread allocates and drops inside its scopes.
+//! inside, and when a visitor reads it. In between, the device's peak is computed from the shard's
+//! peak since its last publication. The result is never below the true peak, and is the true peak
+//! while one thread allocates and drops inside its scopes.
 
 use crate::sync::plain::{AtomicI64, AtomicU64, Ordering};
 
@@ -15,12 +15,13 @@ pub(crate) struct DeviceTotals {
     peak_bytes: AtomicU64,
     orphan_blocks: AtomicI64,
     orphan_bytes: AtomicI64,
-    /// Moves on at each miss: the recency that rung 3 orders shards by.
+    /// Advances at each miss: the recency by which rung 3 sorts shards.
     miss_epoch: AtomicU64,
 }
 
 impl DeviceTotals {
-    /// A shard that had published `before` has `live` bytes now, and had `peak` in between.
+    /// Publishes that a shard which had published `before` has `live` bytes now, and had `peak` in
+    /// between.
     pub(super) fn publish(&self, before: u64, live: u64, peak: u64) {
         let others = self.published_bytes.load(Ordering::Relaxed) - before as i64;
         self.raise_peak(others + peak as i64);
@@ -30,7 +31,7 @@ impl DeviceTotals {
         }
     }
 
-    /// Whether publishing so would raise the peak.
+    /// Returns true if this publication would raise the peak.
     pub(super) fn would_raise(&self, before: u64, peak: u64) -> bool {
         let others = self.published_bytes.load(Ordering::Relaxed) - before as i64;
         others + peak as i64 > self.peak_bytes.load(Ordering::Relaxed) as i64
@@ -61,14 +62,14 @@ impl DeviceTotals {
         self.peak_bytes.store(live as u64, Ordering::Relaxed);
     }
 
-    /// A shard was closed while these were out.
+    /// Counts the blocks that were handed out when a shard closed.
     pub(super) fn adopt_orphans(&self, blocks: u64, bytes: u64) {
         self.orphan_blocks
             .fetch_add(blocks as i64, Ordering::Relaxed);
         self.orphan_bytes.fetch_add(bytes as i64, Ordering::Relaxed);
     }
 
-    /// One of them dropped; it may even do so before its shard has counted it.
+    /// Counts an orphan that dropped. It may drop before its shard has counted it.
     pub(super) fn drop_orphan(&self, bytes: u64) {
         self.orphan_blocks.fetch_sub(1, Ordering::Relaxed);
         self.orphan_bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
@@ -76,7 +77,7 @@ impl DeviceTotals {
             .fetch_sub(bytes as i64, Ordering::Relaxed);
     }
 
-    /// Blocks and bytes that are out of closed shards.
+    /// Returns the blocks and bytes that are handed out from closed shards.
     pub(super) fn orphans(&self) -> (u64, u64) {
         let blocks = self.orphan_blocks.load(Ordering::Relaxed).max(0);
         let bytes = self.orphan_bytes.load(Ordering::Relaxed).max(0);

@@ -1,24 +1,24 @@
-//! Which idle blocks have gone unused for too long. Plain arithmetic over a shard's epoch, which
-//! moves on as its scope is left, and over the time where one is set.
+//! The age limit of idle blocks. Plain arithmetic over a shard's epoch, which advances at each exit
+//! from its scope, and over the time, if a time is set.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::cache::settings::CacheConfig;
 
-/// How many signals a time is divided by.
+/// The number of samples that are taken in a time of `idle`.
 const SAMPLES: u32 = 8;
 
-/// When a shard's idle blocks are to be looked through, and which of them are too old then.
+/// The schedule of the sweeps of a shard's idle blocks, and the age limit of each sweep.
 ///
-/// Invariant: clocks and times of `signals` rise, and but for the first each is at least an eighth
-/// of `idle` after the one before.
+/// Invariant: epochs and times of `signals` rise. Each time, except the first, is at least an
+/// eighth of `idle` after the one before.
 #[derive(Debug, Default)]
 pub(super) struct Aging {
     keep_entries: Option<u64>,
     idle: Option<Duration>,
     swept_epoch: u64,
-    /// The epoch at some exits, and when they were.
+    /// The epoch at some exits, and the times of these exits.
     signals: VecDeque<(u64, Instant)>,
 }
 
@@ -28,7 +28,7 @@ impl Aging {
         self.idle = config.idle;
     }
 
-    /// The epoch at which the next sweep is due.
+    /// Returns the epoch at which the next sweep is due.
     pub(super) fn due_epoch(&self) -> u64 {
         match (self.idle, self.keep_entries) {
             (Some(_), _) => 0,
@@ -37,8 +37,8 @@ impl Aging {
         }
     }
 
-    /// Blocks handed out before this epoch are too old; 0 where none are. Called as the scope is
-    /// left, at `epoch`.
+    /// Returns the epoch before which handed-out blocks are too old, or 0 if none are. Called at
+    /// the exit from the scope, at `epoch`.
     pub(super) fn sweep(&mut self, epoch: u64) -> u64 {
         let by_entries = self
             .keep_entries

@@ -1,4 +1,4 @@
-//! What is true of a shard's allocator whenever nobody is in the middle of anything.
+//! The invariants of a shard's allocator, which hold whenever no operation is in progress.
 
 use super::Allocator;
 use crate::cache::arena::{ARENA, SUBALLOCATION};
@@ -8,7 +8,7 @@ use crate::memory::header::{Header, Home};
 use crate::pool::size_class::floor_class;
 
 impl<H: Home> Allocator<H> {
-    /// Asserts the invariants; answers the bytes of the arenas.
+    /// Asserts the invariants. Returns the bytes of the arenas.
     pub(in crate::cache) fn check(&mut self, counters: &Counters) -> u64 {
         let epoch = self.store.epoch;
         assert!(self.store.exit_epoch <= epoch && self.store.invalidation_epoch <= epoch);

@@ -1,8 +1,8 @@
-//! The allocator of a shard: its store and its active policy, for one thread at a time. Which
-//! thread that is, and what others ask of it meanwhile, is [`shard`](super::shard)'s.
+//! The allocator of a shard: its store and its active policy, used by one thread at a time.
+//! [`shard`](super::shard) decides which thread that is, and handles the signals of other threads.
 //!
-//! Architecture invariant: nothing here calls foreign code or drops a handle on a block, so nothing
-//! comes back here while this is borrowed.
+//! Architecture invariant: nothing here calls foreign code or drops a handle on a block. So nothing
+//! reenters the allocator while it is borrowed.
 
 mod aging;
 #[cfg(test)]
@@ -30,42 +30,43 @@ const UNCACHED_EPOCH: u64 = 0;
 /// The epoch of a header without a block, for arrays of no bytes.
 pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 
-/// Invariant: what the shard owns is live, idle in the store or in the active policy, pending, or
-/// to be released.
+/// The store and the policies of a shard.
+///
+/// Invariant: each block that the shard owns is live, idle in the store or in the active policy,
+/// pending, or to be released.
 pub(super) struct Allocator<H: Home> {
     pub(super) store: Store<H>,
     policies: Policies<H>,
-    /// Whose `allocate` serves requests. `None` where each takes the slow path: it is recorded, or
-    /// its block filled.
+    /// The policy whose `allocate` serves requests. `None` if each request takes the slow path,
+    /// because it is recorded or its block is filled.
     hot: Option<Policy>,
     fills: bool,
-    /// Whether the device's recorder hears of every request and free, which take the slow path
-    /// then.
+    /// True if the device's recorder records every request and free, which then take the slow path.
     is_observed: bool,
-    /// The epoch of the blocks that [`free`](Self::free) takes back: the present one, or no block's
-    /// while observed.
+    /// The epoch of the blocks that [`free`](Self::free) takes back: the present one, or while
+    /// observed, one that no block has.
     free_epoch: u64,
-    /// Whether the policy, or the record, has something to do as an entry begins, and as it ends.
+    /// True if the policy or the record has work to do when an entry begins, and when it ends.
     begins: bool,
     ends: bool,
-    /// The version of the settings that the policy was configured by.
+    /// The version of the settings that the policy was configured with.
     version: u64,
-    /// Entries that have not been left; 0 unless a thread is inside.
+    /// The entries that have not ended; 0 unless a thread is inside.
     depth: u64,
     aging: Aging,
     /// The epoch from which on an exit has blocks to release.
     due_epoch: u64,
-    /// The most that was handed out, by the blocks' own length, at some miss.
+    /// The most bytes that were handed out at a miss, by the blocks' own length.
     peak_out_bytes: u64,
-    /// The same at the end of the entry before.
+    /// The `peak_out_bytes` at the end of the previous entry.
     known_out_bytes: u64,
-    /// Headers without a block that are handed out.
+    /// The headers without a block that are handed out.
     empties: u64,
 }
 
 impl<H: Home> Allocator<H> {
-    /// Of a cache, or (`is_uncached`) of the blocks that belong to none. On a device that fills
-    /// every block, no request is a hit.
+    /// Makes the allocator of a cache, or (`is_uncached`) of the blocks that belong to no cache. If
+    /// the device `fills` every block, no request is a hit.
     pub(super) fn new(home: NonNull<H>, is_uncached: bool, fills: bool) -> Self {
         let mut store = Store::new(home);
         store.invalidation_epoch = u64::from(is_uncached);
@@ -95,7 +96,7 @@ impl<H: Home> Allocator<H> {
         self.depth > 0
     }
 
-    /// An outermost entry begins; true where the settings had changed.
+    /// Begins an outermost entry. Returns true if the settings had changed.
     #[inline]
     pub(super) fn begin(&mut self, settings: &CacheSettings) -> bool {
         self.depth = 1;
@@ -112,18 +113,18 @@ impl<H: Home> Allocator<H> {
     fn begin_policy(&mut self) {
         dispatch!(self.policies, policy => policy.begin(&mut self.store));
         if self.store.is_recording() {
-            self.due_epoch = 0; // The exit has something to do.
+            self.due_epoch = 0; // The exit has work to do.
         }
         self.update_hot();
     }
 
-    /// Another entry begins inside.
+    /// Begins an entry inside another one.
     pub(super) fn begin_nested(&mut self) {
         self.depth += 1;
         dispatch!(self.policies, policy => policy.begin_nested());
     }
 
-    /// An entry ends; true for the outermost one.
+    /// Ends an entry. Returns true for the outermost one.
     #[inline]
     pub(super) fn end_nested(&mut self) -> bool {
         self.depth -= 1;
@@ -133,8 +134,8 @@ impl<H: Home> Allocator<H> {
         self.depth == 0
     }
 
-    /// The outermost entry ends for the blocks: what is live now has escaped. Answers the record of
-    /// the entry.
+    /// Ends the outermost entry for the blocks: those that are live now have escaped. Returns the
+    /// record of the entry.
     #[inline]
     pub(super) fn end(&mut self, counters: &Counters) -> Option<Vec<Recorded>> {
         let live_blocks = counters.live_blocks.get();
@@ -157,7 +158,7 @@ impl<H: Home> Allocator<H> {
         dispatch!(self.policies, policy => policy.end(store, counters, escapes))
     }
 
-    /// Whether an exit has no block to release.
+    /// Returns true if an exit has no block to release.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.store.epoch < self.due_epoch && self.store.to_release.is_empty()
@@ -165,7 +166,7 @@ impl<H: Home> Allocator<H> {
 
     #[cold]
     fn configure(&mut self, settings: &CacheSettings) {
-        self.version = settings.version(); // First: what changes meanwhile is read at the next entry.
+        self.version = settings.version(); // First: a later change is read at the next entry.
         let config = settings.config();
         if self.policies.active != config.policy {
             self.release_all();
@@ -202,8 +203,8 @@ impl<H: Home> Allocator<H> {
         self.fills || self.store.is_recording()
     }
 
-    /// The hit. Rounds to 512 B; an exact fit is valid under every pool, and where one rounds
-    /// further, `refill` finds the others.
+    /// Returns the block of a hit. Rounds to 512 B: an exact fit is valid under every pool. If a
+    /// pool rounds further, `refill` finds the other blocks.
     #[inline]
     pub(super) fn allocate<P: Hot<H>>(
         &mut self,
@@ -222,7 +223,7 @@ impl<H: Home> Allocator<H> {
         Some(header.hand_out(bytes, self.store.epoch))
     }
 
-    /// Serves a request that was no hit, or tells what it needs.
+    /// Serves a request that was no hit, or returns the memory that it needs.
     pub(super) fn refill(
         &mut self,
         counters: &Counters,
@@ -236,14 +237,15 @@ impl<H: Home> Allocator<H> {
         Ok(self.hand_out(counters, header, request))
     }
 
-    /// There is no room for the arena that [`refill`](Self::refill) asked for.
+    /// Continues without the arena that [`refill`](Self::refill) requested, because there is no
+    /// room for it.
     pub(super) fn without_arena(&mut self) {
         dispatch!(self.policies, policy => policy.without_arena());
         self.update_hot();
     }
 
-    /// Serves a request from a new arena. Gives the arena back where it is not of use any more: a
-    /// callback of the memory may have left the scope, or have entered it with another policy.
+    /// Serves a request from a new arena. Returns the arena if it is not needed any more: a
+    /// callback of the memory may have left the scope, or entered it with another policy.
     pub(super) fn refill_from(
         &mut self,
         counters: &Counters,
@@ -259,7 +261,7 @@ impl<H: Home> Allocator<H> {
         }
         let store = &mut self.store;
         let arena = store.new_arena(counters, arena);
-        self.due_epoch = 0; // A first arena may not be the last: the exit looks.
+        self.due_epoch = 0; // A first arena may not be the last: the exit checks.
         let served = dispatch!(
             self.policies,
             policy => policy.add_arena(store, counters, arena, request)
@@ -274,7 +276,7 @@ impl<H: Home> Allocator<H> {
         }
     }
 
-    /// Hands out a block from below, whose home this is from now on.
+    /// Hands out a block of the pool. This shard is its home from now on.
     pub(super) fn adopt(
         &mut self,
         counters: &Counters,
@@ -286,8 +288,8 @@ impl<H: Home> Allocator<H> {
         self.hand_out(counters, header, request)
     }
 
-    /// The same for a block that the memory did not grow for: a hit, where with it the shard owns
-    /// what it had before, in other sizes.
+    /// Like [`adopt`](Self::adopt), for a block that the memory did not grow for. It counts as a
+    /// hit if with it the shard owns about what it had before, in other sizes.
     pub(super) fn adopt_free(
         &mut self,
         counters: &Counters,
@@ -321,7 +323,7 @@ impl<H: Home> Allocator<H> {
         self.store.new_empty().hand_out(0, EMPTY_EPOCH)
     }
 
-    /// Hands out a block that was no hit, and records it where the entry is recorded.
+    /// Hands out a block that was no hit, and records it if the entry is recorded.
     fn hand_out(
         &mut self,
         counters: &Counters,
@@ -342,8 +344,8 @@ impl<H: Home> Allocator<H> {
         header.hand_out(requested_bytes, epoch)
     }
 
-    /// Takes a block back that nobody holds any more, if it is of this epoch, and neither recorded
-    /// nor used by another stream. Hands others back, for [`free_slowly`](Self::free_slowly).
+    /// Takes back a block that has no handle any more, if it is of this epoch, and neither recorded
+    /// nor used by another stream. Returns other blocks, for [`free_slowly`](Self::free_slowly).
     #[inline]
     pub(super) fn free(
         &mut self,
@@ -358,7 +360,7 @@ impl<H: Home> Allocator<H> {
         None
     }
 
-    /// Takes any block back.
+    /// Takes back any block.
     pub(super) fn free_slowly(&mut self, counters: &Counters, mut header: Box<Header<H>>) {
         header.end_uses();
         if header.epoch() == EMPTY_EPOCH {
@@ -400,7 +402,7 @@ impl<H: Home> Allocator<H> {
         }
     }
 
-    /// What is live goes to the pool when it drops.
+    /// Invalidates the live blocks: they go to the pool when they drop.
     pub(super) fn invalidate(&mut self) {
         dispatch!(self.policies, policy => policy.detach(&mut self.store, false));
         self.store.epoch += 1;
@@ -408,13 +410,14 @@ impl<H: Home> Allocator<H> {
         self.update_free_epoch();
     }
 
-    /// Ends the allocator: answers how many headers are still out, and the arenas under those.
+    /// Ends the allocator. Returns the number of headers that are still handed out, and the arenas
+    /// that contain their suballocations.
     pub(super) fn close(&mut self, counters: &Counters) -> (u64, DetachedArenas<H>) {
         let headers = counters.live_blocks.get() + self.empties;
         (headers, std::mem::take(&mut self.store.detached))
     }
 
-    /// Counts the arenas, and the idle suballocations, which are no blocks beside them.
+    /// Counts the arenas, and the idle suballocations, which are no blocks of their own.
     pub(super) fn count_arenas(&mut self, counters: &Counters) {
         let (idle, arenas) = dispatch!(self.policies, policy => policy.idle_and_arenas());
         let idle = idle + self.store.idle_suballocations().iter().count();
@@ -423,8 +426,8 @@ impl<H: Home> Allocator<H> {
         counters.arenas.set(arenas as u64);
     }
 
-    /// Hands out a slab as a whole, detached, so that nothing else is served from it; what is out
-    /// of it stays valid.
+    /// Hands out a slab as a whole. The slab is detached, so that nothing else is served from it.
+    /// Its live suballocations stay valid.
     pub(super) fn export_slab(
         &mut self,
         counters: &Counters,
@@ -445,7 +448,7 @@ impl<H: Home> Allocator<H> {
         counters.owned_blocks.add(1);
         counters.count_out(0, slab_bytes);
         if !self.is_entered() {
-            // As whatever is live between two entries.
+            // As for every block that is live between two entries.
             self.store.exit_epoch = self.store.epoch;
         }
         if epoch < self.store.exit_epoch {

@@ -1,5 +1,4 @@
-//! An allocator whose every request and free the device's recorder hears of: both take the slow
-//! path then.
+//! The slow path of an allocator while the device's recorder records its every request and free.
 
 use super::Allocator;
 use crate::cache::policy::{CachePolicy, Policy, dispatch};
@@ -21,7 +20,7 @@ impl<H: Home> Allocator<H> {
         };
     }
 
-    /// Begins or ends that the device's recorder hears of every request and free.
+    /// Begins or ends the recording of every request and free by the device's recorder.
     pub(in crate::cache) fn observe(&mut self, observed: bool) {
         self.is_observed = observed;
         self.update_hot();
@@ -33,8 +32,8 @@ impl<H: Home> Allocator<H> {
         self.is_observed
     }
 
-    /// What [`allocate`](Allocator::allocate) would have answered to a request that came the slow
-    /// way for the recorder alone.
+    /// Returns the block that [`allocate`](Allocator::allocate) would have returned, for a request
+    /// that takes the slow path only to be recorded.
     pub(in crate::cache) fn observed_hit(
         &mut self,
         counters: &Counters,

@@ -1,4 +1,4 @@
-//! What an allocator releases to the pool: to make room for a request, and what it keeps no longer.
+//! The blocks that an allocator releases to the pool: to make room for a request, or by age.
 
 use super::Allocator;
 use crate::cache::arena::{ARENA, SUBALLOCATION};
@@ -10,22 +10,23 @@ use crate::memory::ExchangeCost;
 use crate::memory::header::{Header, Home, List};
 
 impl<H: Home> Allocator<H> {
-    /// Evicts idle blocks of other sizes, by way of the pool, for a request that none of them fits.
-    /// All at once, so that neighbours coalesce.
+    /// Evicts idle blocks of other sizes to the pool, for a request that none of them fits. All are
+    /// evicted at once, so that neighbours coalesce.
     ///
-    /// Where the cache would own more than was ever out at once, or the memory would have to grow
-    /// (`to_grow`), it evicts blocks that served nothing since the entry. Where the memory would
-    /// have to grow, and the cache would own more than the peak too (twice the peak, in a first
-    /// entry), it evicts the others as well, and the slab where no plan is followed. So an entry
-    /// that repeats finds a block for each of its requests, and one that varies takes what it needs
-    /// out of what it does not.
+    /// If the cache would own more than was ever handed out at once, or the memory would have to
+    /// grow (`to_grow`), it evicts blocks that served nothing since the entry began. If the memory
+    /// would have to grow, and the cache would also own more than the peak (twice the peak, in a
+    /// first entry), it evicts the other blocks as well, and the slab if no plan is followed. So an
+    /// entry that repeats finds a block for each of its requests. An entry that varies takes its
+    /// memory from blocks that it does not need.
     ///
-    /// What an exchange costs is told by the memory below. Where nothing there keeps idle memory,
-    /// each would be two calls of the driver: there the cache may own twice the peak before it
-    /// evicts anything. Where growth costs much and an exchange does not, each miss evicts what
-    /// served nothing since the entry: what coalesces early leaves no gaps to grow around.
+    /// The memory reports the cost of an exchange. If it keeps nothing idle, each exchange would be
+    /// two driver calls: then the cache may own twice the peak before it evicts anything. If growth
+    /// is expensive and an exchange is not, each miss evicts the blocks that served nothing since
+    /// the entry began: blocks that coalesce early leave no gaps to grow around.
     ///
-    /// Streams are looked at one by one: another's idle block would make this one wait for it.
+    /// Each stream is treated separately: an idle block of another stream would make this stream
+    /// wait for it.
     pub(in crate::cache) fn evict(
         &mut self,
         counters: &Counters,
@@ -49,7 +50,7 @@ impl<H: Home> Allocator<H> {
             self.store
                 .release_where(|header| header.block.stream == stream && is_unused(header));
         }
-        // A first entry does not know yet what it will request again.
+        // In a first entry, it is not known yet which sizes will be requested again.
         let is_first = self.known_out_bytes == 0;
         let slack_bytes = if is_first { peak_bytes } else { 0 };
         if to_grow && wanted_bytes.saturating_sub(peak_bytes) > slack_bytes {
@@ -59,7 +60,7 @@ impl<H: Home> Allocator<H> {
         }
     }
 
-    /// Bytes idle here that follow other streams.
+    /// Returns the idle bytes here of blocks that belong to other streams.
     pub(in crate::cache) fn idle_bytes_beside(&self, stream: StreamId) -> u64 {
         let others = self.store.idle();
         let others = others.filter(|header| header.block.stream != stream);
@@ -70,8 +71,8 @@ impl<H: Home> Allocator<H> {
         dispatch!(self.policies, policy => policy.trim(&mut self.store, trim));
     }
 
-    /// Between two entries: releases what the policy does not keep, and what has gone unused for
-    /// too long.
+    /// Releases, between two entries, the blocks that the policy does not keep, and those that were
+    /// unused for too long.
     pub(in crate::cache) fn trim_between_entries(&mut self, counters: &Counters) {
         if self.is_entered() || self.store.epoch < self.due_epoch {
             return;
@@ -105,7 +106,7 @@ impl<H: Home> Allocator<H> {
         self.trim(Trim::All);
     }
 
-    /// The blocks that go to the pool.
+    /// Takes the blocks that go to the pool.
     pub(in crate::cache) fn take_released(&mut self, counters: &Counters) -> List<H> {
         let released = std::mem::replace(&mut self.store.to_release, List::new());
         let mut blocks = List::new();

@@ -1,4 +1,4 @@
-//! Threads that end, and threads that take over what they left.
+//! Threads that end, and threads that take over their shards.
 
 use loom::thread;
 

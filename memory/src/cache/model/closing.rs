@@ -1,4 +1,4 @@
-//! The end of a shard and of its device, which comes once, and not before the last block's.
+//! The end of a shard and of its device, which happens once, and not before the last block drops.
 
 use loom::thread;
 

@@ -1,4 +1,4 @@
-//! Blocks that are dropped where their shard is not held, while it changes hands.
+//! Blocks that are dropped while their thread does not hold the shard, and the holder changes.
 
 use loom::thread;
 
@@ -55,7 +55,7 @@ fn what_came_home_is_handed_out_again_only_when_it_was_let_go() {
         let scope = bench.enter();
         let block = bench.allocate();
         let dropper = thread::spawn(move || read_and_drop(block));
-        // A miss brings home what was dropped elsewhere: the same block, or another one.
+        // A miss drains what was dropped elsewhere, and returns the same block or another one.
         let again = bench.allocate();
         drop(scope);
         dropper.join().unwrap();

@@ -1,11 +1,12 @@
-//! What threads do to each other by way of the caches, in every order of their steps and with every
-//! value that the memory model lets a load see. `RUSTFLAGS="--cfg loom" cargo test --profile loom
-//! --lib cache::model` runs it; `docs/internals/architecture.md` says what it covers.
+//! Models of threads that affect each other through the caches, in every order of their steps and
+//! with every value that the memory model lets a load see. `RUSTFLAGS="--cfg loom" cargo test
+//! --profile loom --lib cache::model` runs them; `docs/internals/architecture.md` says what they
+//! cover.
 //!
-//! Each model is a program of two or three threads over the real types, small enough to be run in
-//! all ways that differ in at most so many preemptions. It fails by itself where no order stands
-//! between two accesses to the inside of a shard or to a header, and where threads wait for each
-//! other; what else is to hold it asserts.
+//! Each model is a program of two or three threads over the real types. It is small enough to be
+//! run in all orders with a bounded number of preemptions. A model fails by itself if two accesses
+//! to the inside of a shard or to a header are not ordered, or if threads deadlock. Everything else
+//! it asserts.
 
 mod bindings;
 mod closing;
@@ -24,16 +25,15 @@ use crate::memory::{DeviceMemory, MemoryConfig, Reclaim};
 use crate::pool::PoolKind;
 use crate::sync::Arc;
 
-/// How often a thread is stopped in the middle of something, at most, unless `LOOM_MAX_PREEMPTIONS`
-/// says otherwise.
+/// The maximum number of preemptions in one run, unless `LOOM_MAX_PREEMPTIONS` overrides it.
 const PREEMPTIONS: usize = 3;
 
-/// Runs a model in all its ways.
+/// Runs a model in all orders.
 fn check(model: impl Fn() + Send + Sync + 'static) {
     check_within(usize::MAX, model);
 }
 
-/// The same with no more preemptions than that, however many are set.
+/// Like [`check`], with at most `preemptions` preemptions, even if more are set.
 fn check_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     let bound = builder.preemption_bound.unwrap_or(PREEMPTIONS);
@@ -42,7 +42,7 @@ fn check_within(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// A device whose memory is the system's, block by block.
+/// A device whose memory comes from the system, block by block.
 struct Bench {
     caches: CachesRef,
     backend: Arc<HostBackend>,
@@ -71,12 +71,12 @@ impl Bench {
         self.caches.allocate_slowly(1000, stream, caller).unwrap()
     }
 
-    /// Leaves one idle block in the shard that the thread is inside of.
+    /// Leaves one idle block in the shard that the thread is inside.
     fn warm(&self) {
         drop(self.allocate());
     }
 
-    /// The shards of "a", in the order that they were made.
+    /// Returns the shards of "a", in the order in which they were made.
     fn shards(&self) -> Vec<Arc<Shard>> {
         self.caches
             .all()
@@ -85,7 +85,7 @@ impl Bench {
             .collect()
     }
 
-    /// Asserts what holds of every shard that nobody is inside of.
+    /// Asserts the invariants of every shard, none of which a thread is inside.
     fn check(&self) {
         for shard in self.shards() {
             assert!(!shard.is_signalled(), "a signal was not followed");
@@ -95,8 +95,8 @@ impl Bench {
         }
     }
 
-    /// Asserts that the device ends here, where nobody has a handle or a block any more, with
-    /// nothing left over.
+    /// Asserts that the device ends here, with nothing left over. No other handle or block may
+    /// exist.
     fn end(self: Arc<Self>) {
         let bench = Arc::into_inner(self).expect("the threads were joined");
         let (weak, backend) = (bench.caches.downgrade(), Arc::clone(&bench.backend));
@@ -110,7 +110,7 @@ fn assert_is_over(caches: &WeakCaches, backend: &HostBackend) {
     assert!(backend.holds_nothing(), "memory is stranded");
 }
 
-/// What a thread of a model does with a block: it looks at it, and lets go.
+/// Reads a block and drops it, as a thread of a model does.
 fn read_and_drop(block: BlockHandle) {
     assert_eq!(block.requested_bytes, 1000);
     drop(block);

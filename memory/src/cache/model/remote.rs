@@ -10,7 +10,7 @@ use crate::memory::Block;
 use crate::memory::header::{Header, List};
 
 fn header(bytes: u64) -> Box<Header<Shard>> {
-    // Never handed out, so nobody asks for its home.
+    // Never handed out, so its home is not accessed.
     let mut header = Header::new(Block::EMPTY, 0, NonNull::dangling());
     header.requested_bytes = bytes;
     header

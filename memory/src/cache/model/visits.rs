@@ -1,4 +1,4 @@
-//! Those who look into a shard for a moment, against those who enter it and each other.
+//! Visitors of a shard, against threads that enter it and against each other.
 
 use loom::thread;
 
@@ -26,7 +26,7 @@ fn a_visitor_and_who_enters_take_turns() {
 
 #[test]
 fn two_visitors_and_who_enters_take_turns() {
-    // With more, two that wait for the third may do so for ever.
+    // With more preemptions, two threads that wait for the third may wait forever.
     check_within(2, || {
         let bench = Bench::new();
         {

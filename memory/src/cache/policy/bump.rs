@@ -1,5 +1,6 @@
-//! Bump: requests advance a cursor through an arena, nothing is used twice in an entry, and the
-//! exit sets the cursor back. What a first entry needed in several arenas, the next one has in one.
+//! Bump: requests advance a cursor through an arena. No memory is used twice in an entry, and the
+//! exit resets the cursor. If a first entry needed several arenas, the next one has one arena for
+//! all of it.
 //!
 //! The header of a suballocation that dropped serves the next request.
 
@@ -12,34 +13,36 @@ use crate::cache::store::Store;
 use crate::device::{DevicePtr, StreamId};
 use crate::memory::header::{Header, Home, List};
 
-/// What small requests share until it is known what an entry needs.
+/// The length of the arena that small requests share until the need of an entry is known.
 const SHARED_ARENA_BYTES: u64 = 64 << 10;
 
 /// Set in an end, a multiple of 512, once the suballocation before it was freed.
 const FREED: u64 = 1;
 
-/// The most that is worth keeping for an entry that hands out so many bytes.
+/// Returns the most arena bytes that are worth keeping for an entry that hands out `bytes`.
 fn about(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
 
+/// The arenas of a shard, and the cursor in the first one.
+///
 /// Invariants:
-/// - `ends` are where the suballocations of the present epoch end, in their order, and `cursor` is
-///   the highest of them in the first arena, or its beginning, and at most `limit`;
-/// - an idle header of the present epoch stands for the end of its index, which is not [`FREED`].
+/// - `ends` are the ends of the suballocations of the present epoch, in order. `cursor` is the
+///   highest of them in the first arena, or the arena's beginning, and at most `limit`;
+/// - an idle header of the present epoch represents the end at its index, which is not [`FREED`].
 pub(in crate::cache) struct Bump<H: Home> {
-    /// The cursor is in the first.
+    /// The arenas; the cursor is in the first.
     arenas: Arenas<H>,
     cursor: u64,
     limit: u64,
     stream: StreamId,
     ends: Vec<u64>,
-    /// How many ends there were as each nested entry began.
+    /// The number of `ends` when each nested entry began.
     nested: Vec<usize>,
-    /// The most that an entry handed out, and the epoch of the last one that handed out about as
-    /// much.
+    /// The most bytes that an entry handed out, and the epoch of the last entry that handed out
+    /// about as many.
     high_water: (u64, u64),
-    /// The most since.
+    /// The most bytes that an entry handed out since that epoch.
     later_bytes: u64,
 }
 
@@ -56,7 +59,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         self.nested.push(self.ends.len());
     }
 
-    /// What the nested entry handed out last and got back is free again.
+    /// Makes the memory that the nested entry handed out last, and that was freed, available again.
     fn end_nested(&mut self, store: &mut Store<H>) {
         let mark = self.nested.pop().unwrap_or(0);
         if self.arenas.is_shared() {
@@ -133,8 +136,8 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         header.ok_or(Need::Block)
     }
 
-    /// Moves the cursor to the arena; after the request, back to the one before, where that has
-    /// more room.
+    /// Moves the cursor to the arena. After the request, moves it back to the previous arena, if
+    /// that has more room.
     fn add_arena(
         &mut self,
         store: &mut Store<H>,
@@ -159,8 +162,8 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         self.arenas.share(suballocation);
     }
 
-    /// The cursor goes back. Arenas that somebody still uses are detached; several, or shared ones,
-    /// are released.
+    /// Resets the cursor. Arenas that are still in use are detached. Several arenas, or shared
+    /// ones, are released.
     fn end(
         &mut self,
         store: &mut Store<H>,
@@ -235,20 +238,21 @@ impl<H: Home> Bump<H> {
         }
     }
 
-    /// Where the first arena begins.
+    /// Returns the beginning of the first arena.
     fn base(&self) -> u64 {
         self.arenas.first().map_or(0, |arena| arena.block.address.0)
     }
 
-    /// Of any size: nobody has looked yet whether it can be addressed.
+    /// Returns true if `rounded_bytes` fit behind the cursor. They may be of any size: nothing has
+    /// checked yet that they are addressable.
     #[inline]
     fn has_room(&self, rounded_bytes: u64) -> bool {
         rounded_bytes <= self.limit - self.cursor
     }
 
-    /// How long an arena a request that has no room should get. The first of an entry is to serve
-    /// all of it. Beyond that, or before it is known, requests get their own size, but small ones
-    /// share an arena.
+    /// Returns the length of the arena for a request that has no room. The first arena of an entry
+    /// is to serve all of it. Later requests, or requests before the need is known, get an arena of
+    /// their own size, but small ones share an arena.
     fn arena_bytes(&self, rounded_bytes: u64) -> u64 {
         let is_small = rounded_bytes <= SHARED_ARENA_BYTES / 4;
         let bytes = if is_small {
@@ -263,8 +267,7 @@ impl<H: Home> Bump<H> {
         }
     }
 
-    /// Nothing that was handed out is live, and the epoch is about to move on: the cursor goes
-    /// back.
+    /// Resets the cursor. Nothing that was handed out is live, and the epoch is about to advance.
     #[inline]
     fn reset(&mut self, epoch: u64) {
         self.note_high_water(epoch);
@@ -273,7 +276,7 @@ impl<H: Home> Bump<H> {
         self.cursor = self.base();
     }
 
-    /// Begins anew without an arena.
+    /// Takes the arenas, and begins anew without one.
     fn take_arenas(&mut self, epoch: u64) -> List<H> {
         self.note_high_water(epoch);
         let arenas = self.arenas.take();
@@ -291,15 +294,15 @@ impl<H: Home> Bump<H> {
         }
     }
 
-    /// The same with the idle headers.
+    /// Like [`release_arenas`](Self::release_arenas); also releases the idle headers.
     fn release_all(&mut self, store: &mut Store<H>) {
         self.release_arenas(store);
         let headers = std::mem::replace(store.idle_suballocations(), List::new());
         store.release(headers);
     }
 
-    /// Between two entries: releases an arena that is much longer than what an entry since `epoch`
-    /// handed out.
+    /// Releases, between two entries, an arena that is much longer than the most that an entry
+    /// since `epoch` handed out.
     fn expire(&mut self, store: &mut Store<H>, epoch: u64) {
         if self.high_water.1 >= epoch {
             return;
@@ -310,7 +313,7 @@ impl<H: Home> Bump<H> {
         }
     }
 
-    /// Marks the ends of the idle suballocations, whose headers then stand for none.
+    /// Marks the ends of the idle suballocations as freed. Their headers then represent no end.
     fn mark_freed(&mut self, store: &mut Store<H>) {
         if self.arenas.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! The shards that a thread has entered, kept for it until it ends.
+//! The shards that a thread has entered, reserved for it until it ends.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -8,12 +8,12 @@ use crate::cache::caches::LocalShard;
 use crate::cache::settings::CacheSettings;
 use crate::sync::Arc;
 
-/// The shards that are bound to this thread, by the cache.
+/// The shards that are bound to this thread, by cache.
 ///
-/// Invariant: each keeps the settings alive whose address it is found by.
+/// Invariant: each shard keeps the settings alive whose address is its key.
 pub(super) struct ThreadBindings {
     shards: BTreeMap<*const CacheSettings, LocalShard>,
-    /// How many there may be before those are let go of that were closed.
+    /// The number of shards above which the closed ones are removed.
     room: usize,
 }
 
@@ -25,13 +25,13 @@ impl ThreadBindings {
         }
     }
 
-    /// The shard of the cache `settings`.
+    /// Returns the shard of the cache `settings`.
     pub(super) fn find(&self, settings: &Arc<CacheSettings>) -> Option<&LocalShard> {
         self.shards.get(&Arc::as_ptr(settings))
     }
 
-    /// Keeps a shard; answers those that were closed meanwhile, as their caches were removed or
-    /// their devices ended.
+    /// Adds a shard. Returns the shards that were closed meanwhile, because their caches were
+    /// removed or their devices ended.
     #[must_use = "dropping them is for who has let go of the bindings"]
     pub(super) fn insert(&mut self, shard: &LocalShard) -> Vec<LocalShard> {
         let settings = shard.settings.as_ref().map_or(ptr::null(), Arc::as_ptr);

@@ -14,7 +14,7 @@ pub struct CallSite {
 }
 
 impl CallSite {
-    /// The call site that names `name`.
+    /// Makes the call site of the cache `name`.
     pub const fn new(name: &'static str) -> Self {
         Self { name }
     }
@@ -24,23 +24,24 @@ impl CallSite {
     }
 }
 
-/// How many sites a thread remembers: a power of two, well above the scopes that one loop nests.
+/// The number of sites that a thread remembers: a power of two, well above the number of scopes
+/// that one loop nests.
 const SLOTS: usize = 16;
 
-/// What a thread remembers of its last entry at some site.
+/// The result of a thread's last entry at a call site.
 struct CallSiteEntry {
     site: *const CallSite,
-    /// The device that a frame had made current then; null for the thread's first device, which
-    /// never changes.
+    /// The device that a frame had made current; null for the thread's first device, which never
+    /// changes.
     current: *const Caches,
-    /// What the entry said about its cache, and the version of the settings with that.
+    /// The options of the entry, and the version of the settings with these options.
     options: EntryOptions,
     version: u64,
     shard: LocalShard,
 }
 
 impl CallSiteEntry {
-    /// Whether the settings are what such an entry makes of them.
+    /// Returns true if the settings are as an entry with `options` makes them.
     #[inline]
     fn holds(&self, options: &EntryOptions) -> bool {
         let version = || self.shard.settings.as_ref().map(|own| own.version());
@@ -48,9 +49,9 @@ impl CallSiteEntry {
     }
 }
 
-/// A thread's call_sites, by site and device. A shard of a device that is gone, or of a cache that
-/// was removed, cannot be entered; so a entry may outlast what it names, and be taken for
-/// another's.
+/// A thread's call sites, by site and device. A shard of a device that is gone, or of a cache that
+/// was removed, cannot be entered. So an entry may outlive the device that it names, and be found
+/// for another device at its address.
 pub(super) struct CallSiteCache([Option<CallSiteEntry>; SLOTS]);
 
 impl CallSiteCache {
@@ -79,7 +80,7 @@ impl CallSiteCache {
     ) {
         let settings = shard.settings.as_ref();
         let Some(version) = settings.and_then(|own| own.version_with(options)) else {
-            return; // Somebody set something else meanwhile.
+            return; // Another thread changed the settings meanwhile.
         };
         self.0[slot(site, current)] = Some(CallSiteEntry {
             site,

@@ -1,8 +1,8 @@
-//! The current shard, that of this thread's innermost scope: what every request and every drop
-//! looks at.
+//! The current shard: the shard of this thread's innermost scope. Every request and every drop
+//! reads it.
 //!
-//! Architecture invariant: a thread is inside of its current shard. It enters a shard before that
-//! is current, and makes the next one current before it leaves.
+//! Architecture invariant: a thread is inside its current shard. It enters a shard before that
+//! becomes current, and makes the next one current before it leaves.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -18,19 +18,19 @@ use crate::memory::DeviceMemory;
 use crate::memory::header::{Handle, Header, List};
 use crate::sync::{Arc, thread_local};
 
-/// Where requests of a thread go.
+/// The destination of a thread's requests.
 struct CurrentShard {
-    /// The shard of this thread's innermost scope, or null; it owns one count of it, out of
-    /// `Rc::into_raw`, and the thread is inside of it.
+    /// The shard of this thread's innermost scope, or null. Owns one reference count, out of
+    /// `Rc::into_raw`; the thread is inside the shard.
     owned: Cell<*const Arc<Shard>>,
-    /// The same shard itself: what every request looks at.
+    /// The address of that shard itself, which every request reads.
     shard: Cell<*const Shard>,
     /// The stream that this thread's work on the shard's device goes to.
     stream: Cell<StreamId>,
 }
 
 thread_local! {
-    /// Without a destructor, so that it can be read at any time; the scope stack clears it when the
+    /// It has no destructor, so that it can be read at any time; the scope stack clears it when the
     /// thread ends.
     static CURRENT: CurrentShard = const {
         CurrentShard {
@@ -41,7 +41,7 @@ thread_local! {
     };
 }
 
-/// The current shard, or null.
+/// Returns the current shard, or null.
 #[inline]
 fn current() -> *const Shard {
     CURRENT.with(|current| current.shard.get())
@@ -52,7 +52,7 @@ fn stream() -> StreamId {
     CURRENT.with(|current| current.stream.get())
 }
 
-/// Makes a shard current, which the thread is inside of; answers the one before.
+/// Makes current a shard that the thread is inside. Returns the previous one.
 #[inline]
 pub(super) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
     let pointer = shard
@@ -63,16 +63,16 @@ pub(super) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
         current.shard.set(pointer);
         current.owned.replace(owned)
     });
-    // SAFETY: what `owned` holds came out of `Rc::into_raw`, and was taken out of it.
+    // SAFETY: the pointer in `owned` came out of `Rc::into_raw`, and was taken out of `owned`.
     (!before.is_null()).then(|| unsafe { Rc::from_raw(before) })
 }
 
-/// Sends requests to the current shard to a stream of its device.
+/// Sets the stream of requests to the current shard, a stream of its device.
 pub(in crate::cache) fn set_current_stream(stream: StreamId) {
     CURRENT.with(|current| current.stream.set(stream));
 }
 
-/// Shows `look` the current shard. It is not to make another current.
+/// Calls `look` with the current shard. `look` must not make another shard current.
 pub(in crate::cache) fn with_current<R>(look: impl FnOnce(Option<&LocalShard>) -> R) -> R {
     let current = set_current(None);
     let result = look(current.as_ref());
@@ -80,14 +80,14 @@ pub(in crate::cache) fn with_current<R>(look: impl FnOnce(Option<&LocalShard>) -
     result
 }
 
-/// The current shard.
+/// Returns the current shard.
 pub(in crate::cache) fn current_shard() -> Option<LocalShard> {
     let current = set_current(None);
     set_current(current.clone());
     current
 }
 
-/// Tells the device's totals what the current shard has live.
+/// Publishes the live bytes of the current shard to the device's totals.
 #[inline]
 pub(in crate::cache) fn publish_current() {
     if !current().is_null() {
@@ -97,32 +97,33 @@ pub(in crate::cache) fn publish_current() {
 
 #[inline(never)]
 fn publish_outer() {
-    // SAFETY: null, or what `owned` owns; nothing below makes another current.
+    // SAFETY: null, or the shard that `owned` owns; nothing below makes another current.
     if let Some(shard) = unsafe { current().as_ref() } {
         shard.own().publish();
     }
 }
 
-/// The current shard, if it is one of this device.
+/// Returns the current shard, if it is one of this device.
 #[inline]
 fn current_on(caches: &Caches) -> Option<&Shard> {
-    // SAFETY: null, or what `owned` owns; no caller makes another current while it has this.
+    // SAFETY: null, or the shard that `owned` owns; no caller makes another current while it has
+    // this.
     let shard = unsafe { current().as_ref() }?;
     ptr::eq(shard.device().as_ptr(), caches).then_some(shard)
 }
 
-/// The hit: serves a request from the current shard, if it is one of this device and `P` serves it.
+/// Serves a hit from the current shard, if it is one of this device and `P` serves the request.
 #[inline]
 pub(in crate::cache) fn allocate_current<P: Hot<Shard>>(
     caches: &Caches,
     bytes: u64,
 ) -> Option<Handle<Shard>> {
     let shard = current_on(caches)?;
-    // SAFETY: this thread is inside of the shard that is current.
+    // SAFETY: this thread is inside the current shard.
     unsafe { shard.allocate::<P>(bytes, stream()) }
 }
 
-/// Serves a request that was no hit, without looking at what other threads dropped.
+/// Serves a request that was no hit, without draining the blocks that other threads dropped.
 pub(in crate::cache) fn refill_current(
     caches: &Caches,
     request: &Request,

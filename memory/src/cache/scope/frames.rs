@@ -1,4 +1,4 @@
-//! The frames of a thread's stack of bindings, and the order in which they leave.
+//! The frames of a thread's stack of bindings, and the order in which they are removed.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -7,10 +7,10 @@ use super::stream::KeptStream;
 use crate::cache::caches::{CachesRef, LocalShard};
 use crate::sync::Arc;
 
-/// What a frame changed.
+/// The bindings that a frame changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
-    /// The current device, and the stream that its work goes to, at most.
+    /// At most the current device, and the stream that its work goes to.
     Device,
     /// The current shard.
     Shard,
@@ -19,8 +19,8 @@ pub(super) enum FrameKind {
 /// The device that a frame made current.
 pub(crate) struct CurrentDevice {
     device: CachesRef,
-    /// The stream that work on it goes to, where the frame changed that. Kept for as long as the
-    /// frame stands, which may be longer than its guard: a guard that is dropped out of order
+    /// The stream that work on the device goes to, if the frame changed it. Kept for the life of
+    /// the frame, which may exceed the life of its guard: a guard that is dropped out of order
     /// leaves its frame.
     pub(super) stream: Option<Arc<KeptStream>>,
 }
@@ -49,15 +49,15 @@ impl Deref for CurrentDevice {
     }
 }
 
-/// What a guard stands for.
+/// The entry of one guard in its thread's stack of bindings.
 pub(super) struct Frame {
     pub(super) serial: u64,
     /// The device that this frame made current.
     pub(super) device: Option<Rc<CurrentDevice>>,
-    /// The shard that was current before, where this frame changed that.
+    /// The shard that was current before, if this frame changed it.
     pub(super) before: Option<LocalShard>,
     pub(super) kind: FrameKind,
-    /// Its guard is gone.
+    /// True once its guard has dropped.
     dead: bool,
 }
 
@@ -71,12 +71,15 @@ impl Frame {
     };
 }
 
+/// A thread's stack of frames.
+///
 /// Invariants:
 /// - the first `depth` slots are the frames, from the bottom; the others hold nothing;
 /// - the serials of the frames rise.
 ///
-/// Slots stay where they are, so that a frame is written field by field to where it stands: built
-/// elsewhere and copied, it would be read in other pieces than it was written in, and waited for.
+/// Slots are reused, so that a frame is written in place, field by field. If a frame were built
+/// elsewhere and copied, the copy would read it in other widths than it was written in. The
+/// processor would then stall.
 pub(super) struct Frames {
     slots: Vec<Frame>,
     depth: usize,
@@ -97,12 +100,12 @@ impl Frames {
         self.depth == 0
     }
 
-    /// The frames, from the top.
+    /// Iterates over the frames, from the top.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Frame> {
         self.slots[..self.depth].iter().rev()
     }
 
-    /// Answers the serial.
+    /// Adds a frame. Returns its serial.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -124,20 +127,20 @@ impl Frames {
         self.serials
     }
 
-    /// The top frame, which no longer counts; its handles are to be taken out of it.
+    /// Removes the top frame. The caller takes the handles out of it.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<&mut Frame> {
         self.depth = self.depth.checked_sub(1)?;
         self.slots.get_mut(self.depth)
     }
 
-    /// Whether the guard of the top frame is gone.
+    /// Returns true if the guard of the top frame has dropped.
     #[inline]
     pub(super) fn is_top_dead(&self) -> bool {
         self.top().is_some_and(|top| top.dead)
     }
 
-    /// Whether the frame of `serial` is at the top; where it is not, it is marked.
+    /// Returns true if the frame of `serial` is at the top. If it is not, marks it as dead.
     #[inline]
     pub(super) fn is_on_top(&mut self, serial: u64) -> bool {
         let is_top = self.top().is_some_and(|top| top.serial == serial);

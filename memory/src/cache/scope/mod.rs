@@ -1,12 +1,12 @@
-//! The thread-local stack of bindings: which device is current, which cache each scope binds, and
-//! which stream work goes to.
+//! The thread-local stack of bindings: the current device, the cache that each scope binds, and the
+//! stream that work goes to.
 //!
-//! Frames leave the way they came. A guard that is dropped out of order marks its frame, which then
-//! leaves when it reaches the top; a guard that is forgotten leaves its frame, and what is below
-//! it, to the end of the thread.
+//! Frames are removed in the reverse order of their entry. A guard that is dropped out of order
+//! marks its frame, which is removed when it reaches the top. A guard that is forgotten leaves its
+//! frame, and the frames below it, until the thread ends.
 //!
-//! Architecture invariant: a frame is taken off the stack, and the stack let go of, before what it
-//! held is dropped: that may run anything, this module included.
+//! Architecture invariant: a frame is removed from the stack, and the borrow of the stack ends,
+//! before the contents of the frame drop. Their drop may run any code, including this module.
 
 mod bindings;
 mod call_site;
@@ -33,8 +33,8 @@ use frames::{CurrentDevice, Frame, FrameKind, Frames};
 pub(crate) use stream::KeptStream;
 use stream::{entered_stream, note_stream};
 
-/// What a frame held, once it is off the stack; dropping it leaves the scope, and then lets go of
-/// the device. Two words, which travel in registers: a frame as a whole does not.
+/// The contents of a removed frame. Dropping it leaves the scope, and then releases the device. Two
+/// words, which are returned in registers; a whole frame is not.
 #[derive(Default)]
 struct Popped {
     shard: Option<LocalShard>,
@@ -51,18 +51,20 @@ impl Drop for Popped {
     }
 }
 
+/// A thread's stack of bindings.
+///
 /// Invariants:
-/// - each frame that changed the current shard holds the one before it: none, the lowest frame;
+/// - each frame that changed the current shard holds the previous one; for the lowest frame, that
+///   is none;
 /// - `current` is [`current_device`](Self::current_device), or null;
-/// - the stream that [`note_stream`] was last given is that of
-///   [`innermost_stream`](Self::innermost_stream), and [`set_current_stream`] that of the current
-///   shard's device.
+/// - [`note_stream`] was last given [`innermost_stream`](Self::innermost_stream), and
+///   [`set_current_stream`] the stream of the current shard's device.
 struct Stack {
     frames: Frames,
     /// The device that a frame made current, or null.
     current: *const Caches,
     call_sites: CallSiteCache,
-    /// Ended when the thread does, after its scopes were left.
+    /// Ends with the thread, after its scopes were left.
     bindings: ThreadBindings,
 }
 
@@ -71,7 +73,7 @@ thread_local! {
 }
 
 impl Drop for Stack {
-    /// The thread ends with guards forgotten: their scopes are left now, the innermost first.
+    /// Leaves the scopes whose guards were forgotten when the thread ends, the innermost first.
     fn drop(&mut self) {
         while !self.frames.is_empty() {
             let (left, _) = self.pop_dead();
@@ -90,12 +92,13 @@ impl Stack {
         }
     }
 
-    /// The device that a frame made current.
+    /// Returns the device that a frame made current.
     fn current_device(&self) -> Option<&Rc<CurrentDevice>> {
         self.frames.iter().find_map(|frame| frame.device.as_ref())
     }
 
-    /// The shards that frames made current, the innermost first; `current` is the one now.
+    /// Iterates over the shards that frames made current, the innermost first; `current` is the
+    /// present one.
     fn shards<'a>(
         &'a self,
         mut current: Option<&'a LocalShard>,
@@ -106,7 +109,7 @@ impl Stack {
         before.map(move |before| std::mem::replace(&mut current, before))
     }
 
-    /// The shard of the cache `settings` that the thread is inside of.
+    /// Returns the shard of the cache `settings` that the thread is inside.
     fn held(&self, settings: &Arc<CacheSettings>) -> Option<LocalShard> {
         with_current(|current| {
             let mut shards = self.shards(current).flatten();
@@ -114,7 +117,7 @@ impl Stack {
         })
     }
 
-    /// The shard of the nearest scope that binds on `caches`; `None` beyond an `uncached!`.
+    /// Returns the shard of the nearest scope that binds on `caches`; `None` beyond an `uncached!`.
     fn shard_of(&self, caches: &Caches) -> Option<LocalShard> {
         with_current(|current| {
             let mut shards = self.shards(current).map_while(|shard| shard);
@@ -123,7 +126,8 @@ impl Stack {
         })
     }
 
-    /// The streams that were entered and not left, the innermost first, each with its device.
+    /// Iterates over the streams that were entered and not left, the innermost first, each with its
+    /// device.
     fn streams(&self) -> impl Iterator<Item = (*const Caches, StreamId)> {
         self.frames.iter().filter_map(|frame| {
             let device = frame.device.as_ref()?;
@@ -131,19 +135,19 @@ impl Stack {
         })
     }
 
-    /// The stream that work on `caches` goes to.
+    /// Returns the stream that work on `caches` goes to.
     fn stream_of(&self, caches: &Caches) -> StreamId {
         let mut streams = self.streams();
         let own = streams.find(|(device, _)| ptr::eq(*device, caches));
         own.map_or(StreamId::default(), |(_, stream)| stream)
     }
 
-    /// The stream that was entered last, whatever its device.
+    /// Returns the stream that was entered last, of any device.
     fn innermost_stream(&self) -> Option<(*const Caches, StreamId)> {
         self.streams().next()
     }
 
-    /// Enters the shard that was entered at this site before, with the same options.
+    /// Enters the shard that was last entered at this site, if `options` are equal.
     #[inline]
     fn enter_remembered(&mut self, site: &'static CallSite, options: &EntryOptions) -> Option<u64> {
         let shard = self.call_sites.find(site, self.current, options)?;
@@ -158,7 +162,8 @@ impl Stack {
         Some(self.push(None, Some(shard)))
     }
 
-    /// A thread is in one shard of a cache at a time, whichever that is.
+    /// Returns the shard of the cache that the thread is already inside, or else `shard`. A thread
+    /// is inside at most one shard of a cache.
     fn held_instead(&self, shard: &LocalShard) -> LocalShard {
         let held = shard.settings.as_ref().and_then(|own| self.held(own));
         held.unwrap_or_else(|| Rc::clone(shard))
@@ -167,7 +172,7 @@ impl Stack {
     /// Binds requests to a shard, or to none.
     #[inline]
     fn push(&mut self, device: Option<Rc<CurrentDevice>>, shard: Option<LocalShard>) -> u64 {
-        // From here on its live bytes stand still, while others' move.
+        // From here on the shard's live bytes are constant, while other shards change theirs.
         publish_current();
         let before = set_current(shard);
         let serial = self.push_frame(FrameKind::Shard, device, before);
@@ -188,8 +193,8 @@ impl Stack {
         self.frames.push(kind, device, before)
     }
 
-    /// Takes the frame of `serial` off the top, or marks it where it is not there. Answers what the
-    /// frame held, and whether the one below is to follow.
+    /// Removes the frame of `serial` from the top, or marks it if it is not there. Returns the
+    /// contents of the frame, and whether the one below must be removed too.
     #[inline]
     fn leave(&mut self, serial: u64) -> (Popped, bool) {
         if self.frames.is_on_top(serial) {
@@ -200,7 +205,7 @@ impl Stack {
         }
     }
 
-    /// Once the guard of a frame is gone that is not at the top.
+    /// Counts an exit out of order, after the guard of a frame that is not at the top has dropped.
     #[cold]
     #[inline(never)]
     fn count_out_of_order(&self, serial: u64) {
@@ -208,22 +213,22 @@ impl Stack {
             let binds = |frame: &&Frame| frame.kind == FrameKind::Shard;
             let mut frames = self.frames.iter().filter(binds).zip(self.shards(current));
             let left = frames.find(|(frame, _)| frame.serial == serial);
-            // Still held: it is exited when the frame reaches the top.
+            // The shard is still held: it is exited when the frame reaches the top.
             if let Some((_, Some(shard))) = left {
                 shard.counters.out_of_order_exits.add(1);
             }
         });
     }
 
-    /// The same for a frame whose guard is gone.
+    /// Calls [`pop`](Self::pop), for a frame whose guard has dropped.
     #[cold]
     #[inline(never)]
     fn pop_dead(&mut self) -> (Popped, bool) {
         self.pop()
     }
 
-    /// Takes the top frame off. Answers what it held, and whether the guard of the one below is
-    /// gone.
+    /// Removes the top frame. Returns its contents, and whether the guard of the one below has
+    /// dropped.
     #[inline]
     fn pop(&mut self) -> (Popped, bool) {
         let Some(frame) = self.frames.pop() else {
@@ -232,7 +237,7 @@ impl Stack {
         let (kind, device, before) = (frame.kind, frame.device.take(), frame.before.take());
         let shard = match kind {
             FrameKind::Shard => set_current(before),
-            FrameKind::Device => before, // None: it binds none.
+            FrameKind::Device => before, // `None`: it binds no shard.
         };
         if device.is_some() {
             self.forget_device(kind);
@@ -241,7 +246,7 @@ impl Stack {
         (Popped { shard, device }, self.frames.is_top_dead())
     }
 
-    /// Once a frame is gone that had made a device current.
+    /// Updates device and stream after the removal of a frame that had made a device current.
     #[cold]
     #[inline(never)]
     fn forget_device(&mut self, kind: FrameKind) {
@@ -259,7 +264,7 @@ impl Stack {
         serial
     }
 
-    /// Once the innermost stream has changed.
+    /// Updates the stored streams after the innermost stream has changed.
     #[cold]
     #[inline(never)]
     fn note_stream(&self) {
@@ -267,7 +272,7 @@ impl Stack {
         self.set_current_stream();
     }
 
-    /// Once the current shard has changed.
+    /// Updates the stream of the current shard after that shard has changed.
     #[inline]
     fn follow_streams(&self) {
         if !entered_stream().0.is_null() {
@@ -285,11 +290,11 @@ impl Stack {
     }
 }
 
-/// The proof of an entry, left by dropping it; it belongs to its thread.
+/// The guard of an entry, which ends when it drops. It stays on its thread.
 #[must_use = "the scope ends when this is dropped"]
 #[derive(Debug)]
 pub(crate) struct Entered {
-    /// 0 where nothing was entered, in a thread's last moments.
+    /// 0 if nothing was entered, because the thread's locals are being destroyed.
     serial: u64,
     of_this_thread: PhantomData<*const ()>,
 }
@@ -302,13 +307,13 @@ impl Entered {
         }
     }
 
-    /// By a push, which is not called in a thread's last moments.
+    /// Enters by `push`, which is not called while the thread's locals are being destroyed.
     fn by(push: impl FnOnce(&mut Stack) -> u64) -> Self {
         let serial = STACK.try_with(|stack| push(&mut stack.borrow_mut()));
         Self::new(serial.unwrap_or(0))
     }
 
-    /// Binds requests to a shard that was entered; where there is none, at most makes a device
+    /// Binds requests to a shard that was entered. If there is none, makes at most a device
     /// current.
     fn bound_to(device: Option<Rc<CurrentDevice>>, shard: Option<LocalShard>) -> Self {
         match shard {
@@ -333,8 +338,8 @@ impl Drop for Entered {
     }
 }
 
-/// Enters the scope at `site` again, on the device that was current at the last time, with the
-/// options of then; `None` where that cannot be done without looking things up.
+/// Enters the scope at `site` again, if the current device and `options` are as in its last entry.
+/// Returns `None` if a look-up by name is needed.
 #[inline]
 pub(crate) fn reenter(site: &'static CallSite, options: &EntryOptions) -> Option<Entered> {
     let serial = STACK
@@ -387,13 +392,14 @@ pub(crate) fn enter_name_on(caches: &CachesRef, name: &str, options: &EntryOptio
     Entered::bound_to(Some(CurrentDevice::new(caches)), shard)
 }
 
-/// In a thread's last moments there is no stack to bind on, and nothing is looked up.
+/// Enters a shard of the cache `name`. Returns `None` while the thread's locals are being
+/// destroyed: there is no stack to bind on.
 fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option<LocalShard> {
     STACK.try_with(|_| ()).ok()?;
     caches.enter_shard(name, options)
 }
 
-/// The device that a frame of this thread made current.
+/// Returns the device that a frame of this thread made current.
 pub(crate) fn current_device() -> Option<Rc<CurrentDevice>> {
     STACK
         .try_with(|stack| stack.borrow().current_device().cloned())
@@ -401,13 +407,14 @@ pub(crate) fn current_device() -> Option<Rc<CurrentDevice>> {
         .flatten()
 }
 
-/// The device and the name of the innermost scope; `None` outside, and beyond an `uncached!`.
+/// Returns the device and the settings of the innermost scope; `None` outside, and beyond an
+/// `uncached!`.
 pub(crate) fn current_scope() -> Option<(CachesRef, Arc<CacheSettings>)> {
     let shard = current_shard()?;
     Some((shard.device().clone(), shard.settings.clone()?))
 }
 
-/// The stream of a device that work of this thread goes to.
+/// Returns the stream of a device that work of this thread goes to.
 #[inline]
 pub(crate) fn current_stream(caches: &Caches) -> StreamId {
     let (device, _) = entered_stream();
@@ -417,8 +424,8 @@ pub(crate) fn current_stream(caches: &Caches) -> StreamId {
     stream_of(caches)
 }
 
-/// The stream that work of this thread on `caches` goes to, whatever stream of another device was
-/// entered since.
+/// Returns the stream that work of this thread on `caches` goes to, even if a stream of another
+/// device was entered since.
 #[inline(never)]
 fn stream_of(caches: &Caches) -> StreamId {
     let (device, stream) = entered_stream();
@@ -430,7 +437,7 @@ fn stream_of(caches: &Caches) -> StreamId {
         .unwrap_or_default()
 }
 
-/// The shard that requests of this thread to `caches` go to.
+/// Returns the shard that requests of this thread to `caches` go to.
 pub(in crate::cache) fn shard_of(caches: &Caches) -> Option<LocalShard> {
     STACK
         .try_with(|stack| stack.borrow().shard_of(caches))
@@ -438,7 +445,7 @@ pub(in crate::cache) fn shard_of(caches: &Caches) -> Option<LocalShard> {
         .flatten()
 }
 
-/// The shard of this very cache that the thread is inside of.
+/// Returns the shard of exactly this cache that the thread is inside.
 pub(in crate::cache) fn held_shard(settings: &Arc<CacheSettings>) -> Option<LocalShard> {
     STACK
         .try_with(|stack| stack.borrow().held(settings))
@@ -446,7 +453,7 @@ pub(in crate::cache) fn held_shard(settings: &Arc<CacheSettings>) -> Option<Loca
         .flatten()
 }
 
-/// The shard of this very cache that is bound to the thread.
+/// Returns the shard of exactly this cache that is bound to the thread.
 pub(in crate::cache) fn thread_shard(settings: &Arc<CacheSettings>) -> Option<LocalShard> {
     STACK
         .try_with(|stack| stack.borrow().bindings.find(settings).cloned())
@@ -454,7 +461,7 @@ pub(in crate::cache) fn thread_shard(settings: &Arc<CacheSettings>) -> Option<Lo
         .flatten()
 }
 
-/// Keeps a shard for the thread until it ends.
+/// Binds a shard to the thread until the thread ends.
 pub(in crate::cache) fn keep_binding(shard: &LocalShard) {
     let closed = STACK.try_with(|stack| stack.borrow_mut().bindings.insert(shard));
     drop(closed);

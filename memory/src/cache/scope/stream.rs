@@ -7,8 +7,8 @@ use crate::cache::caches::{Caches, CachesRef};
 use crate::device::StreamId;
 use crate::sync::thread_local;
 
-/// A stream's number, which is no other stream's while somebody holds this: a handle, or a thread
-/// that is inside of the stream.
+/// A stream's number. No other stream gets the number while a handle, or a thread inside the
+/// stream, holds this.
 #[derive(Debug)]
 pub(crate) struct KeptStream {
     device: CachesRef,
@@ -16,7 +16,8 @@ pub(crate) struct KeptStream {
 }
 
 impl KeptStream {
-    /// Of a number that `device` gave out and that nobody else keeps, or of its default stream.
+    /// Keeps a number that `device` returned and that nothing else keeps, or the number of the
+    /// default stream.
     pub(crate) fn new(device: CachesRef, id: StreamId) -> Self {
         Self { device, id }
     }
@@ -39,18 +40,18 @@ impl Drop for KeptStream {
 }
 
 thread_local! {
-    /// The stream that this thread entered last, and its device; null where there is none. Without
-    /// a destructor, so that it can be read at any time; the scope stack clears it when the thread
+    /// The stream that this thread entered last, and its device; null if there is none. It has no
+    /// destructor, so that it can be read at any time; the scope stack clears it when the thread
     /// ends.
     static ENTERED: Cell<(*const Caches, StreamId)> = const { Cell::new((ptr::null(), StreamId(0))) };
 }
 
-/// Sends the thread's work to this stream from now on, instead of the one before.
+/// Sends the thread's work to this stream from now on, instead of the previous one.
 pub(super) fn note_stream(entered: Option<(*const Caches, StreamId)>) {
     ENTERED.set(entered.unwrap_or((ptr::null(), StreamId::default())));
 }
 
-/// The stream that this thread entered last, and its device; null where there is none.
+/// Returns the stream that this thread entered last, and its device; null if there is none.
 #[inline]
 pub(super) fn entered_stream() -> (*const Caches, StreamId) {
     ENTERED.get()

@@ -1,8 +1,8 @@
-//! Room between what is out of a slab. Plain arithmetic over addresses.
+//! The gaps between the handed-out ranges of a slab. Plain arithmetic over addresses.
 
 use std::ops::Range;
 
-/// What is out of a slab, from the lowest up.
+/// The ranges of a slab that are handed out, from the lowest up.
 ///
 /// Invariant: the ranges lie inside `bounds`, are not empty, and do not overlap.
 #[derive(Debug)]
@@ -12,13 +12,13 @@ pub(super) struct Gaps {
 }
 
 impl Gaps {
-    /// Between `out`, which lie inside `bounds` and do not overlap.
+    /// Makes the gaps between `out`, ranges that lie inside `bounds` and do not overlap.
     pub(super) fn new(bounds: Range<u64>, mut out: Vec<Range<u64>>) -> Self {
         out.sort_unstable_by_key(|range| range.start);
         Self { bounds, out }
     }
 
-    /// The lowest address that `bytes` fit at.
+    /// Returns the lowest address at which `bytes` fit.
     pub(super) fn find(&self, bytes: u64) -> Option<u64> {
         let mut address = self.bounds.start;
         for range in &self.out {
@@ -36,7 +36,7 @@ impl Gaps {
         self.out.insert(index, address..address + bytes);
     }
 
-    /// What begins at `address` came back.
+    /// Takes back the range that begins at `address`.
     pub(super) fn give(&mut self, address: u64) {
         let index = self.out.binary_search_by_key(&address, |range| range.start);
         debug_assert!(index.is_ok(), "{address} is not out");
@@ -45,7 +45,7 @@ impl Gaps {
         }
     }
 
-    /// How many are handed out.
+    /// Returns the number of ranges that are handed out.
     pub(super) fn live(&self) -> usize {
         self.out.len()
     }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a map of every byte.
+        /// Compares with a map of every byte.
         #[test]
         fn the_lowest_gap_is_found(
             first in prop::collection::vec((0u64..100, 1u64..20), 0..6),

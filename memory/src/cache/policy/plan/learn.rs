@@ -1,4 +1,4 @@
-//! What a plan learns from the entries that it was not followed in, and what it forgets.
+//! The sequences that a plan learns from entries that did not follow it, and those that it forgets.
 
 use super::sequence::Sequence;
 use super::tree::PlanTree;
@@ -9,13 +9,13 @@ use crate::cache::store::Store;
 use crate::memory::header::Home;
 
 impl<H: Home> Plan<H> {
-    /// Whether an entry that follows no plan is recorded: where those before it were too long to be
-    /// planned, less and less often.
+    /// Returns true if an entry that follows no plan is recorded. After entries that were too long
+    /// to be planned, this happens less and less often.
     pub(super) fn learns(&self) -> bool {
         self.too_long == 0 || (self.too_long + 1).is_power_of_two()
     }
 
-    /// Plans an entry that followed no plan, from its record, if that is whole and not too long.
+    /// Plans an entry that followed no plan, from its record, if that is complete and not too long.
     pub(super) fn learn(
         &mut self,
         store: &mut Store<H>,
@@ -38,8 +38,8 @@ impl<H: Home> Plan<H> {
         }
     }
 
-    /// Adds what an entry did to the sequences that are planned together; the oldest are forgotten
-    /// for it.
+    /// Adds the requests of an entry to the sequences that are planned together. The oldest
+    /// sequences are forgotten to make room.
     pub(super) fn add_sequence(&mut self, recorded: &[Recorded], epoch: u64) {
         self.differed += 1;
         let is_eager = self.differed <= EAGER_REPLANS || self.differed.is_power_of_two();
@@ -68,7 +68,7 @@ impl<H: Home> Plan<H> {
         lengths.sum()
     }
 
-    /// The entry ends. It used its sequence if it followed that for at least half of it.
+    /// Ends the entry. It used its sequence if it followed it for at least half of its length.
     pub(super) fn end_sequence(&mut self, epoch: u64) {
         if self.following {
             self.differed = 0;
@@ -83,8 +83,8 @@ impl<H: Home> Plan<H> {
         self.root = self.tree.root_of(self.cursor);
     }
 
-    /// Between two entries: plans anew, if there is anything new to plan. Releases the
-    /// suballocations, and the slab where it is too short by now, or another stream's.
+    /// Plans anew between two entries, if the sequences changed. Releases the suballocations, and
+    /// the slab if it is too short by now, or another stream's.
     pub(super) fn replan(&mut self, store: &mut Store<H>) {
         if !std::mem::take(&mut self.is_outdated) {
             return;
@@ -97,13 +97,13 @@ impl<H: Home> Plan<H> {
         }
     }
 
-    /// Whether the slab is one of the plan's stream.
+    /// Returns true if the slab is on the plan's stream, or if there is no slab.
     pub(super) fn is_slab_own(&self) -> bool {
         let slab = self.slab.first();
         slab.is_none_or(|slab| self.tree.is_on(slab.block.stream))
     }
 
-    /// Has requests served outside, of every sequence that they are part of.
+    /// Marks requests to be served outside of the slab, in every sequence that contains them.
     pub(super) fn plan_outside(&mut self, live: &[usize]) {
         self.is_outdated = true;
         for &index in live {
@@ -119,9 +119,9 @@ impl<H: Home> Plan<H> {
         }
     }
 
-    /// Between two entries: releases a slab that is much longer than what those sequences need that
-    /// an entry since `epoch` followed, and forgets the others. They are kept where they cost
-    /// nothing.
+    /// Releases, between two entries, a slab that is much longer than needed by the sequences that
+    /// an entry since `epoch` followed. Forgets the other sequences then; they are kept while they
+    /// cost nothing.
     pub(super) fn expire(&mut self, store: &mut Store<H>, epoch: u64) {
         let is_used = |known: &Sequence| known.used_epoch >= epoch;
         let used = self.sequences.iter().filter(|known| is_used(known));
