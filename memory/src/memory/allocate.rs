@@ -45,8 +45,8 @@ impl DeviceMemory {
         Err(error)
     }
 
-    /// Allocates without rungs 3 to 5; `None` where a cache or the user would have to give
-    /// something back.
+    /// Allocates without rungs 3 to 5. Returns `None` if a cache or the user would have to free
+    /// memory.
     pub(crate) fn allocate_without_reclaim(&self, request: &Request<'_>) -> Result<Option<Block>> {
         let bytes = self.round(request.bytes)?;
         self.free_imported();
@@ -67,7 +67,7 @@ impl DeviceMemory {
         })
     }
 
-    /// Takes from memory for requests of other sizes where growing would reserve too much.
+    /// Takes from memory for requests of other sizes if growing would reserve too much.
     fn take_instead_of_growing(
         &self,
         state: &mut MemoryState,
@@ -80,7 +80,7 @@ impl DeviceMemory {
         self.take_from_any(state, bytes, stream)
     }
 
-    /// From the pool, rung 1 included, or from a new segment.
+    /// Serves a request from the pool, rung 1 included, or from a new segment.
     fn serve(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         let mut state = self.state.lock();
         state.take_deferred_error()?;
@@ -122,15 +122,15 @@ impl DeviceMemory {
         self.take_from_any(&mut self.state.lock(), bytes, request.stream)
     }
 
-    /// Lets ranges learn that memory is short; once a request that failed, whether as much was
-    /// idle.
+    /// Reports to ranges that memory is short. After a failed request, `is_stuck` is true if as
+    /// many bytes were free.
     fn note_shortage(&self, bytes: u64, is_stuck: bool) {
         if let Some(source) = &self.expandable {
             source.note_shortage(bytes, is_stuck);
         }
     }
 
-    /// The pool, a new segment, or rung 2.
+    /// Serves a request from the pool, a new segment, or rung 2.
     fn serve_without_reclaim(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         if let Some(block) = self.serve(bytes, request)? {
             return Ok(Some(block));
@@ -152,7 +152,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Rung 4: waits for pending blocks, those of the caches included that rung 3 brought here.
+    /// Rung 4: waits for pending blocks, including the blocks of the caches that rung 3 moved here.
     fn serve_from_pending(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         self.record_request(EventKind::WaitPending, request);
         if !self.wait_for_pending()? {
@@ -162,7 +162,7 @@ impl DeviceMemory {
         self.serve_without_reclaim(bytes, request)
     }
 
-    /// Rung 3: whether a named cache gave something back.
+    /// Rung 3: returns true if a named cache freed memory.
     fn reclaim_from_caches(&self, need_bytes: u64) -> bool {
         let above = self.reclaim.get().and_then(Weak::upgrade);
         let reclaim = |caches: Arc<dyn Reclaim>| caches.reclaim(need_bytes) > 0;
@@ -170,7 +170,7 @@ impl DeviceMemory {
             .time(Phase::ReclaimCaches, || above.is_some_and(reclaim))
     }
 
-    /// Records that a request came so far.
+    /// Records that a request reached the step `kind`.
     fn record_request(&self, kind: EventKind, request: &Request<'_>) {
         self.recorder.record(|| EventRecord {
             stream: request.stream,
@@ -181,7 +181,7 @@ impl DeviceMemory {
         });
     }
 
-    /// Rung 6: the out-of-memory report.
+    /// Rung 6: returns the out-of-memory report.
     fn exhausted(&self, request: &Request<'_>) -> Error {
         self.record_request(EventKind::OutOfMemory, request);
         let mut report = OutOfMemoryReport {

@@ -1,5 +1,5 @@
-//! What hangs on a segment and ends before its memory goes back to the device: the registration of
-//! a library, say.
+//! Objects that are attached to a segment, such as the registration of a library. They end before
+//! the segment's memory returns to the device.
 
 use std::any::Any;
 
@@ -8,10 +8,11 @@ use crate::device::DevicePtr;
 use crate::error::Result;
 use crate::pool::SegmentId;
 
-/// Something whose drop ends it. It is the library's own, and calls nothing of this one.
+/// An object that ends when it drops. It belongs to the attaching library, and calls nothing of
+/// this one.
 pub(crate) type Attachment = Box<dyn Any + Send + Sync>;
 
-/// The attachments of a memory's segments, each with the key of who made it.
+/// The attachments of a memory's segments, each with the key of its maker.
 #[derive(Default)]
 pub(super) struct Attachments(Vec<(SegmentId, u64, Attachment)>);
 
@@ -21,7 +22,7 @@ impl Attachments {
         of.any(|(own, made_by, _)| (*own, *made_by) == (segment, key))
     }
 
-    /// Ends those of a segment.
+    /// Ends the attachments of a segment.
     pub(super) fn end_of(&mut self, segment: SegmentId) {
         self.0.retain(|(own, ..)| *own != segment);
     }
@@ -32,10 +33,11 @@ impl Attachments {
 }
 
 impl DeviceMemory {
-    /// Attaches what `make` gives to the segment that `address` lies in, unless the same key has
-    /// something there. `make` gets the segment's first address and its bytes. Answers whether
-    /// something is attached: a range of pages, which come and go, takes nothing, and neither does
-    /// memory of the driver's own pool, or foreign memory.
+    /// Attaches the result of `make` to the segment that contains `address`, unless that segment
+    /// has an attachment of this key. `make` is passed the segment's first address and its bytes.
+    /// Returns true if something is attached. A range of pages takes no attachments, because its
+    /// pages are committed and decommitted. Neither does memory of the driver's own pool, or
+    /// foreign memory.
     #[doc(hidden)]
     pub fn attach(
         &self,
@@ -60,7 +62,7 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// Ends what was attached with that key.
+    /// Ends all attachments of that key.
     #[doc(hidden)]
     pub fn detach_all(&self, key: u64) {
         self.state.lock().attachments.end_made_by(key);
@@ -68,7 +70,7 @@ impl DeviceMemory {
 }
 
 impl MemoryState {
-    /// The segment of one reservation that `address` lies in.
+    /// Returns the segment of one reservation that contains `address`.
     fn whole_segment_of(&self, address: DevicePtr) -> Option<(SegmentId, DevicePtr, u64)> {
         let found = self.numbered().find(|(_, segment)| {
             let offset = address.0.wrapping_sub(segment.address.0);

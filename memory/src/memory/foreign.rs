@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::pool::{SegmentId, Span};
 use crate::sync::plain::Ordering;
 
-/// Frees imported memory.
+/// The function that frees imported memory.
 pub(crate) type Destructor = Box<dyn FnOnce() + Send>;
 
 /// The segment number of imported blocks.
@@ -26,7 +26,7 @@ const IMPORTED_SEGMENT: SegmentId = SegmentId(u32::MAX - 1);
 /// others; a destructor is stored once, and removed before it is called.
 #[derive(Default)]
 pub(super) struct ImportedBlocks {
-    /// By the number of the block.
+    /// The destructors, by the number of the block.
     destructors: Vec<Option<Destructor>>,
     vacant: Vec<u32>,
     /// The destructors of blocks that are done.
@@ -56,7 +56,7 @@ impl ImportedBlocks {
         std::mem::take(&mut self.finished)
     }
 
-    /// All destructors, once no block is in use.
+    /// Takes all destructors, once no block is in use.
     fn take_all(&mut self) -> Vec<Destructor> {
         let mut all = self.take_finished();
         all.extend(self.destructors.drain(..).flatten());
@@ -66,15 +66,16 @@ impl ImportedBlocks {
 }
 
 impl Block {
-    /// Whether the memory is imported. Its length counts as 0: byte counts are those of the pool.
+    /// Returns true if the memory is imported. Its length counts as 0: byte counts cover only the
+    /// pool.
     pub(super) fn is_imported(&self) -> bool {
         self.span.segment == IMPORTED_SEGMENT
     }
 }
 
 impl DeviceMemory {
-    /// A block of foreign memory, ordered by `stream`. `destructor` is called once, after the block
-    /// was freed and its streams are done.
+    /// Makes a block of foreign memory, ordered by `stream`. `destructor` is called once, after the
+    /// block was freed and its streams are done.
     pub(crate) fn import_foreign(
         &self,
         address: DevicePtr,
@@ -114,7 +115,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Calls all destructors, when the memory ends and every block is back.
+    /// Calls all destructors, when the memory ends and every block has returned.
     pub(super) fn call_all_destructors(&self) {
         if self.has_imported() {
             let all = self.state.lock().imported.take_all();
@@ -122,7 +123,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Whether a destructor is still to be called.
+    /// Returns true if a destructor is still to be called.
     pub(super) fn has_imported(&self) -> bool {
         self.imported_blocks.load(Ordering::Relaxed) > 0
     }

@@ -5,7 +5,7 @@
 //! which holds idle memory of its own, only through [`Reclaim`].
 //!
 //! Architecture invariant: this layer knows no scopes, cache types or arrays. A block is plain
-//! data; its holder must give it back.
+//! data; its holder must free it.
 
 mod allocate;
 mod attachments;
@@ -55,13 +55,13 @@ use segments::{MemoryState, Segment};
 pub use stats::MemoryStats;
 use uses::StreamUses;
 
-/// What the ladder calls in the layer above.
+/// The layer above, as the ladder calls it.
 pub(crate) trait Reclaim: Send + Sync {
-    /// Gives idle blocks back to the memory, least recently used first, until about `need_bytes`
-    /// came back; returns how many did. 0 means that nothing is left to give.
+    /// Frees idle blocks, least recently used first, until about `need_bytes` are freed. Returns
+    /// the freed bytes; 0 means that no idle block is left.
     fn reclaim(&self, need_bytes: u64) -> u64;
 
-    /// Fills in the fields that only that layer knows.
+    /// Fills in the fields that only the layer above knows.
     fn describe(&self, report: &mut OutOfMemoryReport);
 }
 
@@ -71,12 +71,12 @@ pub(crate) struct MemoryConfig {
     pub(crate) pool: PoolKind,
     /// The limit on reserved bytes.
     pub(crate) limit_bytes: Option<u64>,
-    /// Whether to use ranges (expandable segments) where pool and device support them.
+    /// True to use ranges (expandable segments) if pool and device support them.
     pub(crate) expandable: bool,
     pub(crate) fault: Option<FaultPlan>,
     /// The path of the reservation log.
     pub(crate) log_path: Option<PathBuf>,
-    /// Whether phases are timed.
+    /// True to time phases.
     pub(crate) time_phases: bool,
 }
 
@@ -104,14 +104,14 @@ pub(crate) struct Request<'a> {
     pub(crate) scope: Option<&'a str>,
 }
 
-/// A block that is handed out: plain data, to be given back with [`DeviceMemory::free`].
+/// A block that is handed out: plain data, to be returned with [`DeviceMemory::free`].
 #[derive(Debug)]
 pub(crate) struct Block {
     /// Its first address.
     pub(crate) address: DevicePtr,
     /// The stream that orders its contents.
     pub(crate) stream: StreamId,
-    /// Once it is freed: the uses by other streams that may not be completed.
+    /// After the block is freed: the uses by other streams that may not be completed.
     pub(crate) other_uses: StreamUses,
     span: Span,
 }
@@ -130,7 +130,7 @@ impl Block {
         },
     };
 
-    /// An empty suballocation of this block. It never goes back to the memory.
+    /// Returns an empty suballocation of this block. It never returns to the pool.
     pub(crate) fn new_suballocation(&self) -> Self {
         let span = Span {
             bytes: 0,
@@ -143,7 +143,7 @@ impl Block {
         }
     }
 
-    /// Sets the place of a suballocation, and the number that its owner gives it.
+    /// Sets the address and length of a suballocation, and the number that its owner assigns.
     #[inline]
     pub(crate) fn set_suballocation(&mut self, address: DevicePtr, bytes: u64, number: usize) {
         self.address = address;
@@ -151,26 +151,26 @@ impl Block {
         self.span.node = number as u32;
     }
 
-    /// The number of a suballocation.
+    /// Returns the number of a suballocation.
     #[inline]
     pub(crate) fn suballocation_index(&self) -> usize {
         self.span.node as usize
     }
 
-    /// The length of the block, at least that of the request.
+    /// Returns the length of the block: at least the requested bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.span.bytes
     }
 }
 
-/// What it costs to give idle blocks back to the pool and to take others from it.
+/// The cost of returning idle blocks to the pool and taking others from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeCost {
-    /// Little, as growth does.
+    /// Low, like the cost of growth.
     Low,
-    /// Little, and growth much.
+    /// Low, while growth is expensive.
     BelowGrowth,
-    /// As much as growth: the pool keeps nothing idle, and each call goes to a driver.
+    /// As high as the cost of growth: the pool keeps nothing idle, and each call goes to a driver.
     High,
 }
 
@@ -178,17 +178,17 @@ pub(crate) enum ExchangeCost {
 pub struct DeviceMemory {
     backend: Arc<dyn Backend>,
     source: Limit<Box<dyn Source>>,
-    /// The innermost source, where pool and device support ranges.
+    /// The innermost source, if pool and device support ranges.
     expandable: Option<Arc<Expandable>>,
-    /// The innermost source, where the pool is the driver's own.
+    /// The innermost source, if the pool is the driver's own.
     stream_ordered: Option<Arc<StreamOrdered>>,
     log: Option<Arc<ReservationLog>>,
     /// The pool's rounding, readable without the lock.
     rounding: Rounding,
-    /// Likewise.
+    /// The cost of an exchange with the pool, readable without the lock.
     exchange_cost: ExchangeCost,
     state: Mutex<MemoryState>,
-    /// Imported blocks whose destructor was not called yet; readable without the lock.
+    /// The imported blocks whose destructor was not called yet; readable without the lock.
     imported_blocks: AtomicU64,
     reclaim: OnceLock<Weak<dyn Reclaim>>,
     callbacks: Callbacks,
@@ -247,7 +247,8 @@ impl DeviceMemory {
         })
     }
 
-    /// Registers a callback for rung 5: it gets the bytes needed and returns the bytes given back.
+    /// Registers a callback for rung 5. It is passed the bytes needed, and returns the bytes that
+    /// it freed.
     pub(crate) fn on_pressure(
         &self,
         callback: impl Fn(u64) -> u64 + Send + Sync + 'static,
@@ -259,7 +260,7 @@ impl DeviceMemory {
         self.callbacks.remove(id);
     }
 
-    /// Sets what rung 3 of the ladder calls; once.
+    /// Sets the layer that rung 3 of the ladder calls; once.
     pub(crate) fn set_reclaim(&self, reclaim: Weak<dyn Reclaim>) {
         self.reclaim
             .set(reclaim)
@@ -270,7 +271,7 @@ impl DeviceMemory {
         &*self.backend
     }
 
-    /// The device's streams, to order one after others.
+    /// Returns the device's streams, to order one after others.
     #[inline]
     pub(crate) fn streams(&self) -> Streams<'_> {
         Streams {
@@ -279,7 +280,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Records the times of operations that the device has done by now; after a wait.
+    /// Records the times of operations that the device has completed; called after a wait.
     #[doc(hidden)]
     pub fn finish_kernels(&self) {
         if self.recorder.is_active() {
@@ -287,14 +288,14 @@ impl DeviceMemory {
         }
     }
 
-    /// The recorder of the device, whose caches write to it as well.
+    /// Returns the recorder of the device, to which its caches write as well.
     #[inline]
     #[doc(hidden)]
     pub fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }
 
-    /// Address and length of what is reserved; adjacent memory is one part.
+    /// Returns the address and length of each reserved part; adjacent memory is one part.
     pub(crate) fn reserved_parts(&self) -> Vec<(u64, u64)> {
         self.state.lock().reserved.parts().collect()
     }
@@ -309,13 +310,13 @@ impl DeviceMemory {
         });
     }
 
-    /// How the pool rounds requests up.
+    /// Returns the rounding of requests by the pool.
     #[inline]
     pub(crate) fn rounding(&self) -> Rounding {
         self.rounding
     }
 
-    /// What a cache pays for an exchange of idle blocks for other sizes.
+    /// Returns the cost for a cache of exchanging idle blocks for other sizes.
     #[inline]
     pub(crate) fn exchange_cost(&self) -> ExchangeCost {
         self.exchange_cost
@@ -357,8 +358,8 @@ impl DeviceMemory {
         self.state.lock().defer(error);
     }
 
-    /// The bytes held from the device: what is reserved, and what a source keeps for the next
-    /// growth.
+    /// Returns the bytes held from the device: the reserved bytes, and the bytes that a source
+    /// keeps for the next growth.
     fn device_bytes(&self) -> u64 {
         self.source.reserved_bytes() + self.source.kept_bytes()
     }
@@ -374,7 +375,7 @@ impl DeviceMemory {
         self.state.lock().check(self.source.reserved_bytes());
     }
 
-    /// The time of each phase.
+    /// Returns the time of each phase.
     pub(crate) fn phases(&self) -> Vec<PhaseReport> {
         self.phases.report()
     }
@@ -405,17 +406,18 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // Nobody comes back later for unfinished work.
+        // Waits here, because no later call waits for unfinished work.
         for number in 0..self.backend.streams() {
             let stream = StreamId(number);
             match self.backend.host_stream(stream) {
-                // A failure is nobody's here: who began the work may still be told.
+                // An error is ignored: the caller that began the work may still receive it.
                 Some(host_stream) => host_stream.settle(&host_stream.event()),
                 None => drop(self.backend.synchronize(stream)),
             }
         }
         self.finish_kernels();
-        // Every block is back, because blocks keep their memory alive. All pending ones are done.
+        // Every block has returned, because blocks keep their memory alive. All pending ones are
+        // done.
         let mut state = self.state.lock();
         self.reclaim_pending(&mut state, WaitMode::Wait);
         self.release_idle(&mut state, 0, WaitMode::Wait, Destination::Device);
@@ -449,7 +451,7 @@ fn with_adaptors(
     Ok(source)
 }
 
-/// The error for a size beyond the address space.
+/// Returns the error for a size beyond the address space.
 pub(crate) fn unaddressable(bytes: u64) -> Error {
     Error::new(
         ErrorCode::Size,

@@ -52,7 +52,7 @@ impl Streams<'_> {
         Ok(())
     }
 
-    /// Waits on the host until a use is completed. Of a device stream, waits for all work so far.
+    /// Waits on the host until a use is completed. For a device stream, waits for all work so far.
     pub(crate) fn wait_for(self, used: StreamUse) -> Result<()> {
         match (used.event(), self.backend.host_stream(used.stream())) {
             (Some(event), Some(host_stream)) => host_stream.wait_for(&event),
@@ -82,7 +82,7 @@ impl Uses {
         }
     }
 
-    /// The last write.
+    /// Returns the last write.
     pub(super) fn last_write(&self) -> StreamUse {
         StreamUse::from_word(self.writer.load(Ordering::Acquire))
     }
@@ -134,12 +134,12 @@ impl Uses {
 
 /// The order between graphs that use a slab by address and the holders of its suballocations.
 ///
-/// A graph reads and writes at the addresses of its capture, whoever holds a suballocation there
-/// now. So for the slab, a launch counts as a write and every use of a suballocation as a read. The
-/// suballocation's own [`Uses`] orders its uses among each other.
+/// A graph reads and writes at the addresses of its capture, regardless of the present holders of
+/// suballocations there. So for the slab, a launch counts as a write and every use of a
+/// suballocation as a read. The suballocation's own [`Uses`] orders its uses among each other.
 #[derive(Debug)]
 pub(crate) struct SlabOrder {
-    /// Whether a graph uses the slab, including a capture in progress.
+    /// True if a graph uses the slab, including a capture in progress.
     used_by_graphs: AtomicBool,
     /// Uses of suballocations that no launch has waited for, from before a graph used the slab.
     unordered: Mutex<StreamUses>,
@@ -179,7 +179,7 @@ impl SlabOrder {
     }
 
     /// Orders `stream` after the last launch and all uses of suballocations since, before a graph
-    /// is launched on it. Nobody else may be about to use the slab.
+    /// is launched on it. No other caller may be about to use the slab.
     pub(super) fn launch_on(&self, streams: Streams<'_>, stream: StreamId) -> Result<()> {
         let launch = StreamUse::on(stream);
         let unordered = std::mem::take(&mut *self.unordered.lock());
@@ -195,8 +195,8 @@ impl SlabOrder {
         self.uses.last_write().stream() != own
     }
 
-    /// Removes and returns the last launch and the uses since, without those of `own`, when the
-    /// slab goes back to the memory. Allocates nothing.
+    /// Removes and returns the last launch and the uses since, without the uses by `own`, when the
+    /// slab returns to the pool. Allocates nothing.
     pub(super) fn take_launches(&self, own: StreamId) -> StreamUses {
         let mut others = std::mem::take(&mut *self.uses.users.lock());
         others.remove(own);
@@ -250,7 +250,7 @@ mod tests {
         users.iter().map(|used| used.stream().0).collect()
     }
 
-    /// A block's uses beside plain sets.
+    /// A block's uses, checked against plain sets.
     struct Model {
         backend: HostBackend,
         uses: Uses,

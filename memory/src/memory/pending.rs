@@ -1,6 +1,6 @@
 //! Pending memory: freed, but still used by streams.
 //!
-//! A block that only its own stream used goes to the pool at once; the pool remembers its owner. A
+//! A block that only its own stream used goes to the pool at once; the pool stores its owner. A
 //! block that other streams use as well is pending until they are done. Dropping an array records
 //! no event. Events are recorded here, when memory is needed, one per stream for all blocks
 //! together.
@@ -14,15 +14,15 @@ use crate::error::Result;
 use crate::pool::{Span, StreamOwner};
 use crate::recorder::{EventKind, EventRecord};
 
-/// Whether the host may wait for a stream. Drops only poll, and leave unfinished blocks to the next
-/// allocation, trim or synchronisation.
+/// The permission of the host to wait for a stream. Drops only poll, and leave unfinished blocks to
+/// the next allocation, trim or synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitMode {
     Wait,
     Poll,
 }
 
-/// Records at most one event per stream.
+/// A recorder of events that records at most one per stream.
 pub(crate) struct StreamEvents<'a> {
     backend: &'a dyn Backend,
     events: Vec<Event>,
@@ -72,8 +72,8 @@ impl<T> EventQueue<T> {
         self.0.push((events, item));
     }
 
-    /// Removes and returns the items whose events are done. A device that cannot tell counts as
-    /// busy; it reports its failure to whoever waits.
+    /// Removes and returns the items whose events are done. If a query fails, the event counts as
+    /// busy: a wait for it returns the failure.
     pub(crate) fn take_finished(&mut self, backend: &dyn Backend) -> Vec<T> {
         let is_done = |event: &Event| backend.query_event(event).unwrap_or(false);
         let done = self
@@ -100,8 +100,8 @@ impl<T> EventQueue<T> {
 #[derive(Debug)]
 struct PendingFree {
     block: Block,
-    /// Whether its segment is released if it becomes idle, or the block is imported. Then the
-    /// block's own stream must be done as well.
+    /// True if the block's segment is to be released when it becomes idle, or if the block is
+    /// imported. Then the block's own stream must be done as well.
     release: bool,
 }
 
@@ -115,7 +115,7 @@ impl PendingFree {
         Ok(events)
     }
 
-    /// The block's owner once those streams are done.
+    /// Returns the block's owner once those streams are done.
     fn owner(&self) -> StreamOwner {
         if self.release {
             StreamOwner::NONE
@@ -160,7 +160,7 @@ impl PendingBlocks {
         self.awaiting_capture.push(block);
     }
 
-    /// Records events for the blocks that have none; retries later where the device fails.
+    /// Records events for the blocks that have none. If the device fails, a later call retries.
     fn record(&mut self, backend: &dyn Backend) {
         let mut recorder = StreamEvents::new(backend);
         for freed in std::mem::take(&mut self.unrecorded) {
@@ -173,7 +173,7 @@ impl PendingBlocks {
 }
 
 impl MemoryState {
-    /// Takes blocks back: into the pool, or pending other streams.
+    /// Takes blocks back: into the pool, or as pending if other streams use them.
     pub(super) fn give(&mut self, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
             if block.is_imported() {
@@ -186,12 +186,12 @@ impl MemoryState {
         }
     }
 
-    /// Keeps a block until its streams are done.
+    /// Keeps a block as pending until its streams are done.
     pub(super) fn add_pending(&mut self, block: Block, release: bool) {
         self.pending.unrecorded.push(PendingFree { block, release });
     }
 
-    /// The owners of all idle memory, on a device that has `count` streams.
+    /// Returns the owners of all idle memory, on a device that has `count` streams.
     fn streams_of_idle(&self, count: u16, page_bytes: u64) -> BTreeSet<StreamId> {
         let segments = self.pool.idle_segments().into_iter();
         let of_segments = segments.filter_map(|segment| self.pool.owner_of_idle(segment));
@@ -202,8 +202,8 @@ impl MemoryState {
 }
 
 impl DeviceMemory {
-    /// A block of the pool for `stream`, which is ordered after the block's last owner. The host
-    /// does not wait.
+    /// Returns a block of the pool for `stream`, which is ordered after the block's last owner. The
+    /// host does not wait.
     pub(super) fn ordered_block(
         &self,
         state: &mut MemoryState,
@@ -224,7 +224,8 @@ impl DeviceMemory {
         Ok(state.block(span, stream))
     }
 
-    /// Rung 1: returns pending blocks whose streams are done to the pool; whether there were any.
+    /// Rung 1: returns pending blocks whose streams are done to the pool. Returns true if there
+    /// were any.
     pub(super) fn reclaim_pending(&self, state: &mut MemoryState, wait_mode: WaitMode) -> bool {
         if state.pending.is_empty() {
             return false;
@@ -266,7 +267,7 @@ impl DeviceMemory {
         any
     }
 
-    /// Records that other streams are done with a block, where there were such.
+    /// Records that other streams are done with a block, if any used it.
     fn record_completed(&self, block: &Block) {
         if !block.other_uses.is_empty() {
             self.recorder.record(|| EventRecord {
@@ -277,7 +278,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Releases blocks that a capture deferred, where it has ended; whether there were any.
+    /// Releases blocks that a capture deferred, if it has ended. Returns true if there were any.
     fn release_after_capture(&self, state: &mut MemoryState) -> bool {
         let awaiting_capture = std::mem::take(&mut state.pending.awaiting_capture);
         let before = awaiting_capture.len();
@@ -303,8 +304,8 @@ impl DeviceMemory {
         self.call_destructors();
     }
 
-    /// Rung 4: waits, without a lock held, until every pending block can go to the pool; whether
-    /// there were any.
+    /// Rung 4: waits, without a lock held, until every pending block can go to the pool. Returns
+    /// true if there were any.
     pub(super) fn wait_for_pending(&self) -> Result<bool> {
         let events: Vec<Event> = {
             let mut state = self.state.lock();
@@ -334,8 +335,8 @@ impl DeviceMemory {
         Ok(())
     }
 
-    /// Waits for an event that pending blocks await. What another rank began is not waited for: it
-    /// may wait for this one.
+    /// Waits for an event that pending blocks await. Does not wait for work that another rank
+    /// began, because that work may wait for this rank.
     fn wait_for_event(&self, event: &Event) -> Result<()> {
         match self.backend.host_stream(event.stream) {
             None => self.backend.synchronize_event(event),
@@ -348,13 +349,13 @@ impl DeviceMemory {
         }
     }
 
-    /// Whether idle memory may be a stream's. What a host stream uses is pending until that is
-    /// done, and then another's.
+    /// Returns true if idle memory may be owned by a stream. Memory that a host stream uses is
+    /// pending until the stream is done, and is then owned by another stream.
     fn may_own(&self, stream: StreamId) -> bool {
         self.backend.host_stream(stream).is_none()
     }
 
-    /// Events after all work of the owners of idle memory.
+    /// Returns events after all work of the owners of idle memory.
     fn events_of_owners(&self, owners: impl IntoIterator<Item = StreamId>) -> Result<Vec<Event>> {
         let owners = owners.into_iter().filter(|stream| self.may_own(*stream));
         owners
@@ -362,8 +363,8 @@ impl DeviceMemory {
             .collect()
     }
 
-    /// Whether memory of `owner` may go back to the device: its work is done, now or after a wait.
-    /// The wait is short after [`wait_for_idle`](Self::wait_for_idle).
+    /// Returns true if memory of `owner` may return to the device: its work is done, now or after a
+    /// wait. The wait is short after [`wait_for_idle`](Self::wait_for_idle).
     pub(super) fn may_release(&self, owner: StreamOwner, wait_mode: WaitMode) -> Result<bool> {
         let backend = &*self.backend;
         if backend.is_capturing() {
@@ -380,8 +381,8 @@ impl DeviceMemory {
         Ok(true)
     }
 
-    /// Waits for all work of all streams, but for what other ranks began: that may wait for this
-    /// one.
+    /// Waits for all work of all streams, except work that other ranks began, because that work may
+    /// wait for this rank.
     pub(crate) fn synchronize(&self) -> Result<()> {
         let streams = (0..self.backend.streams()).map(StreamId);
         streams
@@ -389,7 +390,7 @@ impl DeviceMemory {
             .try_for_each(|stream| self.backend.synchronize(stream))
     }
 
-    /// Whether the calling thread may wait for all of a stream's work.
+    /// Returns true if the calling thread may wait for all of a stream's work.
     pub(super) fn may_wait_for(&self, stream: StreamId) -> bool {
         let host_stream = self.backend.host_stream(stream);
         host_stream.is_none_or(|host_stream| host_stream.is_asked_here())

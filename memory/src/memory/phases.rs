@@ -1,4 +1,4 @@
-//! Phase timing: where a memory spends its time.
+//! Phase timing: the time that a memory spends in each phase.
 //!
 //! Phases nest (the rungs of the ladder take, reserve and release). Each is charged its own time
 //! without nested phases, so the shares sum to the whole. With timing off, a phase costs one test
@@ -53,7 +53,7 @@ pub struct PhaseReport {
 }
 
 impl PhaseReport {
-    /// The mean time of a call; zero without calls.
+    /// Returns the mean time of a call; zero without calls.
     pub fn mean(&self) -> Duration {
         let mean_ns = self.total.as_nanos().checked_div(self.calls.into());
         Duration::from_nanos(mean_ns.unwrap_or(0) as u64)
@@ -89,7 +89,7 @@ impl Phases {
         }
     }
 
-    /// The phases in the order of a request; empty where timing is off.
+    /// Returns the phases in the order of a request; empty if timing is off.
     pub(super) fn report(&self) -> Vec<PhaseReport> {
         let timers = self.0.iter().flat_map(|timers| timers.iter());
         let named = Phase::ALL.iter().zip(timers);
@@ -117,7 +117,7 @@ impl PhaseTimer {
     }
 }
 
-/// Times a running phase; a panic in a callback ends it too.
+/// The timer of a running phase; a panic in a callback ends it too.
 struct PhaseGuard<'a> {
     timer: &'a PhaseTimer,
     outer_nested_ns: u64,

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::sync::{Arc, Mutex, thread_local};
 
-/// From bytes needed to bytes given back. A panic in its destructor is caught here: it may run in
-/// the drop of an array that held the last handle on its device.
+/// A function from bytes needed to bytes freed. A panic in its destructor is caught here: it may
+/// run in the drop of an array that held the last handle on its device.
 struct Callback(Option<Box<dyn Fn(u64) -> u64 + Send + Sync>>);
 
 impl Callback {
@@ -24,7 +24,7 @@ impl Drop for Callback {
     }
 }
 
-/// Identifies a callback for removal.
+/// The identity of a callback, for its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallbackId(u64);
 
@@ -57,7 +57,7 @@ impl Callbacks {
         drop(removed);
     }
 
-    /// Calls the callbacks, without a lock held, until `need_bytes` came back; returns the sum.
+    /// Calls the callbacks, without a lock held, until `need_bytes` are freed; returns the sum.
     /// Within a callback of this thread it does nothing, which prevents recursion.
     pub(super) fn call(&self, need_bytes: u64) -> u64 {
         let Some(_guard) = CallbackGuard::begin() else {
@@ -90,7 +90,7 @@ struct CallbackGuard;
 
 impl CallbackGuard {
     fn begin() -> Option<Self> {
-        // Lazily: its drop ends the callback.
+        // Lazily: dropping a guard ends the callback.
         (!IN_CALLBACK.replace(true)).then(|| Self)
     }
 }

@@ -8,7 +8,7 @@ use crate::recorder::EventKind;
 use crate::size::{UNIT_BYTES, round_up};
 use crate::source::Source;
 
-/// Where released memory goes.
+/// The destination of released memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
     /// To the device.
@@ -23,7 +23,7 @@ impl DeviceMemory {
         self.give(&mut self.state.lock(), blocks);
     }
 
-    /// Takes blocks back and releases the segments and pages that become idle: at once where the
+    /// Takes blocks back and releases the segments and pages that become idle: at once if the
     /// streams are done with them, else in [`drain_pending`](Self::drain_pending).
     pub(crate) fn free_and_release(&self, blocks: impl IntoIterator<Item = Block>) {
         let mut state = self.state.lock();
@@ -41,7 +41,8 @@ impl DeviceMemory {
         });
     }
 
-    /// Takes blocks back and releases what becomes idle, as far as the streams are done with it.
+    /// Takes blocks back, and releases the memory that becomes idle and that the streams are done
+    /// with.
     fn give_and_release(&self, state: &mut MemoryState, blocks: impl IntoIterator<Item = Block>) {
         for block in blocks {
             if self.stream_ordered.is_some() && block.other_uses.is_empty() && !block.is_imported()
@@ -84,28 +85,28 @@ impl DeviceMemory {
         before.saturating_sub(self.held_bytes())
     }
 
-    /// Whether the source releases memory in the order of `stream`.
+    /// Returns true if the source releases memory in the order of `stream`.
     fn releases_in_order_of(&self, stream: StreamId) -> bool {
         self.stream_ordered.is_some() && !self.is_blocked_by_capture(stream)
     }
 
-    /// Whether a release in the order of `stream` must wait for a capture: some thread captures the
-    /// stream, and would record the release; or this thread captures, and the captured work may use
-    /// the memory whenever it runs.
+    /// Returns true if a release in the order of `stream` must wait for a capture. Either some
+    /// thread captures the stream, and would record the release. Or this thread captures, and the
+    /// captured work may use the memory whenever it runs.
     pub(super) fn is_blocked_by_capture(&self, stream: StreamId) -> bool {
         self.stream_ordered.is_some()
             && (self.backend.is_capturing() || self.backend.is_captured(stream))
     }
 
-    /// Runs `begin`, which begins a capture, while no release is under way. So a releasing thread
-    /// sees the capture either not begun or under way.
+    /// Runs `begin`, which begins a capture, while no release is in progress. So a releasing thread
+    /// sees the capture either not begun or in progress.
     #[doc(hidden)]
     pub fn with_releases_paused<T>(&self, begin: impl FnOnce() -> T) -> T {
         let _state = self.state.lock();
         begin()
     }
 
-    /// The bytes held from the device, those of the driver's own pool included.
+    /// Returns the bytes held from the device. The bytes of the driver's own pool count.
     fn held_bytes(&self) -> u64 {
         let driver_pool_bytes = self
             .stream_ordered
@@ -156,7 +157,8 @@ impl DeviceMemory {
     }
 
     /// Rung 2 for a request of `bytes` that a limit refuses: releases no more than the request
-    /// lacks, so that a program near its limit keeps the rest. Whether that was anything.
+    /// lacks, so that a program near its limit keeps the rest. Returns true if anything was
+    /// released.
     pub(super) fn release_for_limit(&self, bytes: u64) -> bool {
         let Some(limit_bytes) = self.limit() else {
             return false;
@@ -174,7 +176,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Waits, without a lock held, for what would otherwise be waited for under it.
+    /// Waits, without a lock held, for work that would otherwise be waited for under the lock.
     fn prepare_release(&self, wait_mode: WaitMode) {
         if wait_mode == WaitMode::Wait
             && let Err(error) = self.wait_for_idle()
@@ -184,8 +186,8 @@ impl DeviceMemory {
     }
 
     /// Releases idle memory while more than `keep_bytes` are reserved; returns the bytes released.
-    /// It exceeds the goal by less than a page or handle, or by less than the smallest segment
-    /// where no page is idle.
+    /// It exceeds the goal by less than a page or handle, or by less than the smallest segment if
+    /// no page is idle.
     pub(super) fn release_idle(
         &self,
         state: &mut MemoryState,
@@ -223,9 +225,9 @@ impl DeviceMemory {
         before - self.source.reserved_bytes()
     }
 
-    /// The parts of idle pages that can be released on their own, the last first, until they make
-    /// up `wanted_bytes`: by that order, what remains in front is still the block that the pool
-    /// named.
+    /// Returns the parts of idle pages that can be released on their own, the last first, until
+    /// they make up `wanted_bytes`. By that order, the remaining front is still the block that the
+    /// pool named.
     fn separable_from_end(
         &self,
         state: &MemoryState,
@@ -260,7 +262,7 @@ impl DeviceMemory {
         joined
     }
 
-    /// The parts of idle pages that can be released on their own, by offset.
+    /// Returns the parts of idle pages that can be released on their own, by offset.
     fn separable(&self, state: &MemoryState, idle: Pages) -> Vec<Pages> {
         let Some(source) = &self.expandable else {
             return Vec::new();
@@ -302,7 +304,7 @@ impl DeviceMemory {
         before - self.source.reserved_bytes()
     }
 
-    /// Releases the idle pages that contain a byte of `spans`, which were just given back.
+    /// Releases the idle pages that contain a byte of `spans`, which were just freed.
     pub(super) fn release_pages_of(
         &self,
         state: &mut MemoryState,
@@ -315,15 +317,15 @@ impl DeviceMemory {
         let page_bytes = self.page_bytes();
         spans.sort_unstable_by_key(|span| (span.segment, span.offset));
         for idle in state.pool.idle_pages(page_bytes) {
-            // From the end: what remains in front is still the block that the pool named.
+            // From the end: the remaining front is still the block that the pool named.
             for pages in self.separable_of(state, &spans, idle).into_iter().rev() {
                 self.release_pages(state, pages, wait_mode, Destination::Device);
             }
         }
     }
 
-    /// The parts of idle pages that can be released on their own and contain one of the sorted,
-    /// disjoint `spans`, by offset.
+    /// Returns the parts of idle pages that can be released on their own and contain one of the
+    /// sorted, disjoint `spans`, by offset.
     fn separable_of(&self, state: &MemoryState, spans: &[Span], idle: Pages) -> Vec<Pages> {
         match self.page_cost() {
             PageCost::Low => pages_of(spans, idle, self.page_bytes()),
@@ -339,7 +341,7 @@ impl DeviceMemory {
         self.source.reserved_bytes().saturating_sub(bytes)
     }
 
-    /// Releases the segments that the pool has not needed for long.
+    /// Releases the segments that the pool has not needed for a long time.
     pub(super) fn release_decayed(&self, state: &mut MemoryState) {
         for segment in state.pool.decayed_segments() {
             self.release_segment(state, segment, WaitMode::Wait);
@@ -396,7 +398,7 @@ impl DeviceMemory {
         self.release(state, address, pages.bytes, stream, destination);
     }
 
-    /// [`may_release`](Self::may_release); an error is deferred and counts as no.
+    /// Calls [`may_release`](Self::may_release). If it fails, defers the error and returns false.
     fn may_release_now(
         &self,
         state: &mut MemoryState,
@@ -410,7 +412,7 @@ impl DeviceMemory {
         })
     }
 
-    /// The only call of the source's release and recycle.
+    /// Releases memory to the source. Nothing else calls the source's `release` and `recycle`.
     fn release(
         &self,
         state: &mut MemoryState,
@@ -443,8 +445,8 @@ fn join(parts: Vec<Pages>) -> Vec<Pages> {
     joined
 }
 
-/// The parts of `idle` whose pages contain one of the sorted, disjoint `spans`. The parts are
-/// sorted and do not touch.
+/// Returns the parts of `idle` whose pages contain one of the sorted, disjoint `spans`. The parts
+/// are sorted and do not touch.
 fn pages_of(spans: &[Span], idle: Pages, page_bytes: u64) -> Vec<Pages> {
     let end = idle.offset + idle.bytes;
     let is_before =

@@ -29,13 +29,13 @@ pub struct MemoryReport {
     pub device: String,
     /// Its statistics.
     pub stats: MemoryStats,
-    /// The time of each phase, in the order of a request; empty where
+    /// The time of each phase, in the order of a request; empty if
     /// [`time_phases`](crate::DeviceConfig::time_phases) is off.
     pub phases: Vec<PhaseReport>,
 }
 
 impl MemoryReport {
-    /// The time of all phases.
+    /// Returns the time of all phases.
     pub fn total(&self) -> Duration {
         self.phases.iter().map(|phase| phase.total).sum()
     }

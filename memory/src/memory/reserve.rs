@@ -7,9 +7,9 @@
 //! reserved far above used bytes, and a program that repeats its sizes pays nothing. A separate
 //! segment is reserved where there are no ranges, and where a limit leaves no room for whole pages.
 //!
-//! Where a page costs much, as on a GPU, growth inside the bound takes whole steps. Beyond it pages
-//! give way only while few are reserved, and each time the bound rises, so that they soon stay
-//! where they are; else pages move only where memory is short.
+//! If a page is expensive, as on a GPU, growth inside the bound takes whole steps. Beyond the
+//! bound, idle pages are released only while few pages are reserved. The bound rises each time, so
+//! that pages soon stay where they are. Otherwise pages move only if memory is short.
 
 use super::{DeviceMemory, MemoryState, Phase, Segment};
 use crate::device::{DevicePtr, PageCost, StreamId};
@@ -20,10 +20,10 @@ use crate::source::{ReserveAt, Source};
 
 /// Below this many pages in use, an underused page is expensive.
 const FEW_PAGES: u64 = 16;
-/// Below this many pages reserved, they give way even where they cost much: a page more would be a
-/// large part of all.
+/// Below this many pages reserved, idle pages are released for growth even if they are expensive:
+/// one more page would be a large part of all.
 const LITTLE_PAGES: u64 = 32;
-/// Where they cost much, the bound rises by this part of what gives way.
+/// If pages are expensive, the bound rises by the released bytes divided by this.
 const SLACK_DIVISOR: u64 = 8;
 
 impl DeviceMemory {
@@ -47,26 +47,26 @@ impl DeviceMemory {
             || wanted > bytes && self.reserve_segment(state, bytes, bytes, stream)?)
     }
 
-    /// The bytes that must be reserved before the pool can serve `bytes`.
+    /// Returns the bytes that must be reserved before the pool can serve `bytes`.
     pub(super) fn missing_bytes(&self, state: &MemoryState, bytes: u64) -> u64 {
         let pages = state.pool.pages_to_commit(bytes, self.page_bytes());
         pages.map_or(bytes, |pages| pages.bytes)
     }
 
-    /// The page size of ranges; the maximum without ranges.
+    /// Returns the page size of ranges; the maximum without ranges.
     pub(super) fn page_bytes(&self) -> u64 {
         let source = self.expandable.as_ref();
         source.map_or(u64::MAX, |source| source.page_bytes())
     }
 
-    /// What a page of a range costs.
+    /// Returns the cost of a page of a range.
     pub(super) fn page_cost(&self) -> PageCost {
         let source = self.expandable.as_ref();
         source.map_or(PageCost::Low, |source| source.page_cost())
     }
 
-    /// The pages to commit for a block of `bytes`, in a new range where the existing ones have no
-    /// room; `None` without ranges.
+    /// Returns the pages to commit for a block of `bytes`, in a new range if the existing ones have
+    /// no room; `None` without ranges.
     fn expansion(&self, state: &mut MemoryState, bytes: u64) -> Result<Option<Pages>> {
         let Some(source) = &self.expandable else {
             return Ok(None);
@@ -83,7 +83,7 @@ impl DeviceMemory {
         Ok(state.pool.pages_to_commit(bytes, page_bytes))
     }
 
-    /// Reserves `pages`, or more in one step where the growth bound allows that.
+    /// Reserves `pages`, or more in one step if the growth bound allows that.
     fn expand(
         &self,
         state: &mut MemoryState,
@@ -100,7 +100,7 @@ impl DeviceMemory {
         self.reserve_pages(state, pages, stream)
     }
 
-    /// More pages than are needed, where a page costs much.
+    /// Returns more pages than are needed, if a page is expensive and the growth bound allows more.
     fn growth_step(&self, state: &MemoryState, pages: Pages, bytes: u64) -> Option<Pages> {
         let source = self.expandable.as_ref()?;
         if source.page_cost() == PageCost::Low {
@@ -161,13 +161,13 @@ impl DeviceMemory {
         }
     }
 
-    /// The peak of the used bytes, with a block of `bytes` included.
+    /// Returns the peak of the used bytes, with a block of `bytes` included.
     fn max_used_bytes(&self, state: &MemoryState, bytes: u64) -> u64 {
         let used_bytes = self.source.reserved_bytes() - state.pool.free_bytes() + bytes;
         state.peak_used_bytes.max(used_bytes)
     }
 
-    /// The bytes by which committing `pages` would exceed the growth bound.
+    /// Returns the bytes by which committing `pages` would exceed the growth bound.
     fn excess_bytes(&self, state: &MemoryState, pages: Pages, bytes: u64) -> u64 {
         let most_bytes = self.max_used_bytes(state, bytes);
         let allowed_bytes = most_bytes + most_bytes / 16 + self.page_bytes() + state.slack_bytes;
@@ -175,8 +175,9 @@ impl DeviceMemory {
         wanted_bytes.saturating_sub(allowed_bytes)
     }
 
-    /// Whether a block of `bytes` should share memory for other sizes instead of growing: while
-    /// only a few pages are in use, a partly used page costs more than what a small block pins.
+    /// Returns true if a block of `bytes` should share memory for other sizes instead of growing.
+    /// While only a few pages are in use, a partly used page costs more than the memory that a
+    /// small block pins.
     pub(super) fn avoids_new_page(&self, state: &MemoryState, bytes: u64) -> bool {
         let page_bytes = self.page_bytes();
         let Some(pages) = state.pool.pages_to_commit(bytes, page_bytes) else {

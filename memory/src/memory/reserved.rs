@@ -1,4 +1,4 @@
-//! Which addresses are reserved: kept beside the pool, which knows offsets, for reports.
+//! The reserved addresses, for reports. They are stored beside the pool, which knows only offsets.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Reserved {
         }
     }
 
-    /// Address and length of each part, by address.
+    /// Iterates over the address and length of each part, by address.
     pub(super) fn parts(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().map(|(&address, &bytes)| (address, bytes))
     }

@@ -37,7 +37,7 @@ impl Segment {
         }
     }
 
-    /// A range of addresses without memory.
+    /// Makes a range of addresses without memory.
     pub(super) fn range(address: DevicePtr) -> Self {
         Self {
             address,
@@ -48,8 +48,8 @@ impl Segment {
         }
     }
 
-    /// Subtracts `bytes`; returns how many reservations end: one, while another remains for what is
-    /// still held, and all of them with the last byte.
+    /// Subtracts `bytes`. Returns the number of reservations that end: one, while another remains
+    /// for the bytes still held, and all of them with the last byte.
     pub(super) fn shrink(&mut self, bytes: u64) -> u64 {
         self.held_bytes -= bytes;
         let ended = match self.held_bytes {
@@ -61,14 +61,16 @@ impl Segment {
     }
 }
 
+/// The state under a memory's lock.
+///
 /// Invariants, asserted by [`DeviceMemory::check`](super::DeviceMemory::check):
 /// - the pool knows exactly the segments and ranges in `segments`, under their index;
 /// - the bytes that they hold sum to the source's reserved bytes, and their reservations to
 ///   `reserves` less `releases`;
 /// - `vacant` lists the unused indices;
 /// - a pool that does not keep idle segments has none;
-/// - a block is pending only where its streams were not known to be done at the last check, or
-///   where its memory is released in the order of a stream that was being captured.
+/// - a block is pending only if its streams were not known to be done at the last check, or if its
+///   memory is released in the order of a stream that was being captured.
 pub(super) struct MemoryState {
     pub(super) pool: Box<dyn Pool>,
     pub(super) pending: PendingBlocks,
@@ -82,7 +84,7 @@ pub(super) struct MemoryState {
     pub(super) peak_reserved_bytes: u64,
     /// The peak of the used bytes, sampled as pages are reserved.
     pub(super) peak_used_bytes: u64,
-    /// By how much the growth bound has risen, where pages cost much.
+    /// The rise of the growth bound, if pages are expensive.
     pub(super) slack_bytes: u64,
     pub(super) reserves: u64,
     pub(super) releases: u64,
@@ -91,7 +93,7 @@ pub(super) struct MemoryState {
 }
 
 impl MemoryState {
-    /// The state of an empty memory.
+    /// Makes the state of an empty memory.
     pub(super) fn new(pool: Box<dyn Pool>) -> Self {
         Self {
             pool,
@@ -153,19 +155,19 @@ impl MemoryState {
         segment.expect("the pool names only segments that it was given")
     }
 
-    /// The segments and ranges, by their numbers.
+    /// Iterates over the segments and ranges, by their numbers.
     pub(super) fn numbered(&self) -> impl Iterator<Item = (SegmentId, &Segment)> {
         let numbered = (0..).map(SegmentId).zip(&self.segments);
         numbered.filter_map(|(id, segment)| Some((id, segment.as_ref()?)))
     }
 
-    /// The segments and ranges that hold memory.
+    /// Iterates over the segments and ranges that hold memory.
     pub(super) fn held(&self) -> impl Iterator<Item = Segment> {
         let present = self.segments.iter().flatten().copied();
         present.filter(|segment| segment.held_bytes > 0)
     }
 
-    /// The index of the largest of the `idle` segments (smallest first) of at most `bytes`.
+    /// Returns the index of the largest of the `idle` segments (smallest first) of at most `bytes`.
     pub(super) fn largest_within(&self, idle: &[SegmentId], bytes: u64) -> Option<usize> {
         idle.partition_point(|&id| self.segment(id).held_bytes <= bytes)
             .checked_sub(1)

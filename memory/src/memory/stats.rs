@@ -34,8 +34,8 @@ pub struct MemoryStats {
     pub cached_bytes: u64,
     /// Bytes held from the device.
     pub reserved_bytes: u64,
-    /// Bytes of those that were taken out of the pool to move, and not needed yet: on a GPU, until
-    /// the memory grows again or is trimmed.
+    /// Reserved bytes that were taken out of the pool to move, and are not needed yet: on a GPU,
+    /// until the memory grows again or is trimmed.
     pub kept_bytes: u64,
     /// Freed bytes that await a stream event or the end of a capture.
     pub pending_bytes: u64,
@@ -44,17 +44,17 @@ pub struct MemoryStats {
     /// reach their own peaks at different times, and an array dropped outside its scope counts as
     /// live until its cache is entered or inspected, or an allocation misses the caches.
     pub peak_live_bytes: u64,
-    /// The highest `reserved_bytes` since then.
+    /// The highest `reserved_bytes` since the start or the last `reset_peaks`.
     pub peak_reserved_bytes: u64,
     /// The longest contiguous block that the pool can hand out without reserving.
     pub largest_free_block_bytes: u64,
     /// Segments that hold memory; a segment that grows in place counts once.
     pub segments: u64,
-    /// Reservations so far, with each growth of a segment in place.
+    /// Reservations so far, including each growth of a segment in place.
     pub reserves: u64,
-    /// Reservations released so far. Where a segment that grew several times shrinks, each part
-    /// counts as one, the rest as at least one, and its end as all that remain: the count equals
-    /// `reserves` once nothing is held.
+    /// Reservations released so far. If a segment that grew several times shrinks, each released
+    /// part counts as one, and at least one remains for the rest. Its end counts all that remain:
+    /// the count equals `reserves` once nothing is held.
     pub releases: u64,
     /// Requests that needed the reclaim ladder.
     pub retries: u64,
@@ -63,8 +63,8 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// The fragmentation of the pool's free bytes: 1 − largest free block / free bytes; 0.0 with
-    /// nothing free.
+    /// Returns the fragmentation of the pool's free bytes: 1 − largest free block / free bytes; 0.0
+    /// with nothing free.
     pub fn fragmentation(&self) -> f64 {
         let out = self.allocated_bytes + self.pending_bytes + self.kept_bytes;
         let free = self.reserved_bytes.saturating_sub(out);
@@ -76,7 +76,7 @@ impl MemoryStats {
 }
 
 impl DeviceMemory {
-    /// The fields that this layer knows; the caches fill in the others.
+    /// Returns the fields that this layer knows; the caches fill in the others.
     pub(crate) fn stats(&self) -> MemoryStats {
         let state = self.state.lock();
         let reserved_bytes = self.source.reserved_bytes();

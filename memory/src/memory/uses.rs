@@ -6,9 +6,9 @@ use crate::device::{Event, StreamId};
 
 /// A use of a block by a stream, packed into a word.
 ///
-/// Work of a device stream has no position: an event after it is recorded when somebody must wait.
-/// A host stream's position is known in advance, so that nobody waits for what the stream does
-/// later.
+/// Work of a device stream has no position: an event after it is recorded when something must wait.
+/// A host stream's position is known in advance, so that nothing waits for later work of the
+/// stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamUse(u64);
 
@@ -16,12 +16,12 @@ pub struct StreamUse(u64);
 const POSITION_BITS: u32 = 48;
 
 impl StreamUse {
-    /// The work of `stream` up to the moment at which somebody waits for it.
+    /// Returns the work of `stream` up to the moment of a wait for it.
     pub fn on(stream: StreamId) -> Self {
         Self(u64::from(stream.0) << POSITION_BITS)
     }
 
-    /// The work of a host stream before `event`, whose position is not 0.
+    /// Returns the work of a host stream before `event`, whose position is not 0.
     pub fn until(event: Event) -> Self {
         debug_assert!((1..1 << POSITION_BITS).contains(&event.position));
         Self(u64::from(event.stream.0) << POSITION_BITS | event.position)
@@ -32,7 +32,7 @@ impl StreamUse {
         StreamId((self.0 >> POSITION_BITS) as u16)
     }
 
-    /// The event after the use, if it is a host stream's.
+    /// Returns the event after the use, if it is a host stream's.
     pub fn event(self) -> Option<Event> {
         let position = self.0 & ((1 << POSITION_BITS) - 1);
         (position > 0).then(|| Event {
@@ -41,7 +41,7 @@ impl StreamUse {
         })
     }
 
-    /// The bit of a device stream in [`StreamUses::bits`].
+    /// Returns the bit of a device stream in [`StreamUses::bits`].
     fn bit(self) -> Option<u64> {
         let stream = self.stream().0;
         (self.event().is_none() && stream < BEYOND).then(|| 1 << stream)
@@ -62,8 +62,7 @@ impl From<StreamId> for StreamUse {
     }
 }
 
-/// The bit that says that a set has uses beyond its bits. Device streams below it have a bit of
-/// their own.
+/// The bit of a set that has uses beyond its bits. Device streams below it have a bit of their own.
 const BEYOND: u16 = u64::BITS as u16 - 1;
 
 /// A set of uses, the last of each stream.
@@ -128,7 +127,7 @@ impl StreamUses {
         }
     }
 
-    /// The uses: those with a bit by stream, then the others by stream.
+    /// Iterates over the uses: first the ones with a bit, by stream, then the others, by stream.
     pub(crate) fn iter(&self) -> impl Iterator<Item = StreamUse> {
         let bits = self.bits;
         let streams = (0..BEYOND).filter(move |stream| bits & 1 << stream != 0);
@@ -158,7 +157,7 @@ impl Chain {
         Some(link)
     }
 
-    /// The place of `stream`, or where it belongs.
+    /// Returns the link of `stream`, or the position to insert it at.
     fn seek(&mut self, stream: StreamId) -> &mut Self {
         let mut place = self;
         while place
@@ -171,7 +170,7 @@ impl Chain {
         place
     }
 
-    /// Adds the links of `other`. Of two uses of one stream the later one stays.
+    /// Adds the links of `other`. Of two uses by one stream, the later one stays.
     fn merge(&mut self, mut other: Self) {
         let mut place = self;
         while let Some(mut link) = other.pop() {
@@ -201,7 +200,7 @@ impl Chain {
 }
 
 impl Drop for Chain {
-    /// Drops link by link: a chain may be longer than the stack is deep.
+    /// Drops link by link: recursion along a long chain would overflow the stack.
     fn drop(&mut self) {
         while self.pop().is_some() {}
     }
