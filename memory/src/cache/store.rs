@@ -92,7 +92,8 @@ impl<H: Home> Store<H> {
         (&mut self.free_lists[SUBALLOCATION], recording)
     }
 
-    /// Takes the most recently freed block, if it has exactly `rounded_bytes`.
+    /// Takes the most recently freed block of the size class, if it has exactly `rounded_bytes` and
+    /// is on `stream`.
     #[inline]
     pub(super) fn pop_exact(
         &mut self,
@@ -247,8 +248,7 @@ impl<H: Home> Store<H> {
         self.recording.as_ref().is_some_and(Recording::is_open)
     }
 
-    /// Records an allocation that `counters` already count, as long as there is room. Returns its
-    /// index.
+    /// Records an allocation that `counters` already count, if there is room. Returns its index.
     pub(super) fn record_allocation(
         &mut self,
         counters: &Counters,

@@ -170,7 +170,7 @@ impl Chain {
         place
     }
 
-    /// Adds the links of `other`. Of two uses by one stream, the later one stays.
+    /// Adds the links of `other`. If both chains have a use by one stream, the later use stays.
     fn merge(&mut self, mut other: Self) {
         let mut place = self;
         while let Some(mut link) = other.pop() {

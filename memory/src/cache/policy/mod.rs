@@ -52,8 +52,8 @@ pub enum Policy {
     /// at the same addresses, as long as they allocate and drop the same sizes in the same order.
     /// An entry that differs is served from the free memory of the slab, or else as under
     /// [`Recycle`](Self::Recycle), and is planned anew. A few alternating sequences are planned
-    /// together, in one slab. An entry of more than 32,768 requests is not planned: after that many
-    /// requests it is served as under `Recycle`.
+    /// together, in one slab. An entry of more than 32,768 requests is not planned, and continues
+    /// as under `Recycle`.
     Plan,
 }
 
@@ -113,8 +113,8 @@ pub(super) trait CachePolicy<H: Home> {
     /// Ends an entry inside another one.
     fn end_nested(&mut self, _store: &mut Store<H>) {}
 
-    /// Returns the block of a hit: by default, the most recently freed block of exactly that size.
-    /// Allocates and releases nothing.
+    /// Returns the block of a hit: by default, the most recently freed block of the size class, if
+    /// it has exactly that size. Allocates and releases nothing.
     #[inline]
     fn allocate(
         &mut self,
@@ -158,7 +158,7 @@ pub(super) trait CachePolicy<H: Home> {
     /// Notes that a request was served with a block of its own.
     fn note_block(&mut self, _request: &Request) {}
 
-    /// Frees a suballocation that other streams may still use.
+    /// Notes the free of a suballocation that other streams may still use.
     fn share(&mut self, _suballocation: &mut Header<H>) {}
 
     /// Ends an outermost entry. `escapes` is true if one of its blocks is still live. Returns the

@@ -13,16 +13,17 @@ use crate::memory::Block;
 use crate::memory::header::NoHome;
 use crate::pool::Rounding;
 
-/// Requests of an entry: units of 512 bytes, and after how many more requests each is dropped.
+/// Requests of an entry: units of 512 bytes, and the number of later requests before each is
+/// dropped.
 type Requests = Vec<(u64, usize)>;
 
-/// A shard's policies, and what lies below them.
+/// A shard's policies, and a substitute for the memory below them.
 struct Bench {
     policies: Policies<NoHome>,
     store: Store<NoHome>,
     counters: Counters,
     next_address: u64,
-    /// What came from below since the last look.
+    /// The memory that was requested from below since the last clear.
     needs: Vec<Need>,
 }
 
@@ -112,7 +113,7 @@ impl Bench {
         self.policies.plan.check(idle, epoch);
     }
 
-    /// Runs an entry; answers what is still live of it.
+    /// Runs an entry. Returns its blocks that are still live.
     fn enter(&mut self, requests: &Requests, escape: usize) -> List<NoHome> {
         dispatch!(self.policies, policy => policy.begin(&mut self.store));
         let mut live: BTreeMap<usize, Vec<Box<Header<NoHome>>>> = BTreeMap::new();

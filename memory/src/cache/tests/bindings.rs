@@ -1,5 +1,5 @@
-//! Which thread gets which shard: its own as long as it lives, one that an ended thread left, or a
-//! new one.
+//! The assignment of shards to threads: the thread's own shard as long as it lives, a shard that an
+//! ended thread left, or a new one.
 
 use std::sync::mpsc;
 use std::thread;
@@ -7,7 +7,7 @@ use std::thread;
 use super::*;
 use crate::sync::Arc;
 
-/// Enters "a" on a thread that ends, and allocates once; answers where.
+/// Enters "a" on a thread that ends, and allocates once. Returns the address.
 fn visit(caches: &CachesRef) -> u64 {
     let caches = caches.clone();
     let visit = move || {
@@ -22,7 +22,7 @@ fn shards(caches: &CachesRef) -> usize {
     caches.all()[0].shards().len()
 }
 
-/// A thread that lives until it is dropped, and does what it is told.
+/// A thread that lives until it is dropped, and runs the tasks that it is sent.
 struct Worker {
     tasks: Option<mpsc::Sender<Box<dyn FnOnce() + Send>>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -78,7 +78,7 @@ fn threads_one_after_another_use_one_shard() {
 #[test]
 fn a_thread_that_was_there_before_takes_over_what_an_ended_one_left() {
     let caches = caches(None, None);
-    // It has a place in whatever tells threads apart, and cannot get that of the ended one.
+    // This thread has an identity already, and cannot get the identity of the ended thread.
     let patient = Worker::new();
     patient.run(|| ());
     let (first, second) = (Worker::new(), Worker::new());

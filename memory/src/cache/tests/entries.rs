@@ -1,5 +1,5 @@
-//! Entries of one scope that are alike but for a few steps, or alternate between a few bodies that
-//! begin alike, so that plans are followed, left and lost in the middle, while a memory-pressure
+//! Entries of one scope that differ in only a few steps, or alternate between a few bodies that
+//! begin alike. So plans are followed, left and lost in the middle, while a memory-pressure
 //! callback drops and allocates as well.
 
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ enum Step {
     DropElsewhere(usize),
     /// Outlives the entry.
     Keep(usize),
-    /// Is what the callback may drop.
+    /// Leaves the block to the callback, which may drop it.
     Spare(usize),
     DropKept,
     EnterAgain,
@@ -63,7 +63,7 @@ fn one_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Steps that rarely change anything but blocks.
+/// Returns steps that rarely change anything but blocks.
 fn base() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         24 => (1..SIZES.len()).prop_map(Step::Allocate),
@@ -76,7 +76,7 @@ fn base() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..25)
 }
 
-/// The first, and others that begin as it does and go on otherwise.
+/// Returns a first body, and others that begin as it does and continue differently.
 fn bodies() -> impl Strategy<Value = Vec<Vec<Step>>> {
     let others = prop::collection::vec((any::<prop::sample::Index>(), base()), 0..5);
     (base(), others).prop_map(|(first, others)| {
@@ -88,7 +88,7 @@ fn bodies() -> impl Strategy<Value = Vec<Vec<Step>>> {
     })
 }
 
-/// The most that the steps may allocate.
+/// Returns the most bytes that the steps may allocate.
 fn sum_bytes(steps: &[Step]) -> u64 {
     let bytes = steps.iter().map(|step| match step {
         Step::Allocate(size) | Step::AllocateOnOther(size) | Step::AllocateUncached(size) => {
@@ -101,14 +101,14 @@ fn sum_bytes(steps: &[Step]) -> u64 {
 
 type Held = Arc<Mutex<Vec<(BlockHandle, u8)>>>;
 
-/// What is alive, by who holds it.
+/// The live blocks, by holder.
 #[derive(Default)]
 struct Entries {
     live: Vec<(BlockHandle, u8)>,
     kept: Vec<(BlockHandle, u8)>,
     spare: Held,
     written: Arc<std::sync::atomic::AtomicU8>,
-    /// Beside the device's own.
+    /// A stream beside the device's own.
     other: StreamId,
 }
 
@@ -131,7 +131,8 @@ fn fresh(
 }
 
 impl Entries {
-    /// Lets pressure drop what is spare, and allocate what was asked for, before it is served.
+    /// Registers a pressure callback that drops the spare blocks, and allocates the requested bytes
+    /// before the request is served.
     fn install(&self, caches: &CachesRef) -> CallbackId {
         let weak = caches.downgrade();
         let (spare, written) = (Arc::clone(&self.spare), Arc::clone(&self.written));
@@ -149,10 +150,10 @@ impl Entries {
         })
     }
 
-    /// Whatever is alive holds what was written there and overlaps with nothing, the figures add
-    /// up, and what is reserved stays in proportion to `entry_bytes`, which an entry may allocate:
-    /// an entry or so of idle blocks and slabs, and a slab or arena around each array that outlived
-    /// its entry.
+    /// Asserts that every live block holds the byte that was written to it and overlaps with no
+    /// other. Asserts that the figures add up, and that the reserved bytes stay in proportion to
+    /// `entry_bytes`, which an entry may allocate: an entry or so of idle blocks and slabs, and a
+    /// slab or arena around each array that outlived its entry.
     fn check(&self, caches: &Caches, entry_bytes: u64) {
         let spare = self.spare.lock();
         let mut ranges = Vec::new();
@@ -254,7 +255,7 @@ impl Entries {
     }
 }
 
-/// Which body an entry has, and what is different in it.
+/// The body of an entry, and the steps that differ in it.
 type Turn = (prop::sample::Index, Vec<(usize, Step)>);
 
 fn run(pool: PoolKind, config: CacheConfig, bodies: &[Vec<Step>], turned: Vec<Turn>) {

@@ -1,5 +1,5 @@
 //! Random programs of scopes, allocations, drops, invalidations and removals against a naive model,
-//! with the invariants of every shard asserted after each step; and the same from many threads.
+//! with the invariants of every shard asserted after each step; and programs of many threads.
 
 mod bindings;
 mod entries;
@@ -42,8 +42,8 @@ fn caches_over(pool: PoolKind, limit_bytes: Option<u64>, fault: Option<FaultPlan
 }
 
 impl Caches {
-    /// Asserts the invariants of every shard that can be looked into, and of the memory; answers
-    /// the bytes of all arenas.
+    /// Asserts the invariants of every shard that no other thread is inside, and of the memory.
+    /// Returns the bytes of all arenas.
     fn check(&self) -> u64 {
         self.memory.check();
         let shards = self.all().into_iter().flat_map(|cache| cache.shards());
@@ -51,7 +51,7 @@ impl Caches {
         arena_bytes.sum()
     }
 
-    /// The way of a request of a thread that entered `stream`.
+    /// Serves a request as for a thread that entered `stream`.
     #[track_caller]
     fn allocate_on(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
         scope::set_current_stream(stream);
@@ -197,7 +197,7 @@ fn run(caches: &CachesRef, steps: Vec<Step>) {
                     .cache_stats(NAMES[name])
                     .map_or(0, |stats| stats.cached_bytes);
                 let given = caches.invalidate(NAMES[name]).bytes;
-                // What stays is around the suballocations that are live.
+                // The bytes that stay belong to arenas with live suballocations.
                 assert!(given <= cached && cached - given <= caches.check());
             }
             Step::Remove(name) => drop(caches.remove(NAMES[name])),
@@ -283,7 +283,8 @@ fn a_device_ends_with_its_last_handle_and_its_last_live_block() {
     );
     drop(inside);
 
-    // Asked for its device again, a block gives a handle that works, and closes it a second time.
+    // A block still returns a working handle on its device; when that drops, the device closes
+    // again.
     let again = escaped.home().device().clone();
     let second = again.allocate_on(3000, StreamId::default()).unwrap();
     {
@@ -421,7 +422,8 @@ fn share_a_name(pool: PoolKind, policy: Policy) {
     assert!(weak.upgrade().is_none());
 }
 
-/// Entries of a loop that allocates, writes, checks, drops here and lets others drop; some panic.
+/// Runs entries of a loop that allocates, writes, checks, drops here and lets others drop; some
+/// panic.
 fn work(
     caches: &CachesRef,
     policy: Policy,

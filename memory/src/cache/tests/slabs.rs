@@ -1,9 +1,9 @@
-//! Slabs that outlast what they were made for.
+//! Slabs that outlive the plan that they were made for.
 
 use super::*;
 use crate::device::DevicePtr;
 
-/// An entry with requests of these sizes on a stream, each dropped once the next is made.
+/// Runs an entry with requests of these sizes on a stream, each dropped once the next is made.
 fn entry(caches: &CachesRef, sizes: &[u64], stream: StreamId) -> Result<()> {
     let _entered = enter(caches, "entry", Some(Policy::Plan));
     let mut last = None;
@@ -22,7 +22,8 @@ fn a_slab_serves_no_plan_of_another_stream() -> Result<()> {
     for _ in 0..3 {
         entry(&caches, &[100_000, 50_000], StreamId::default())?;
     }
-    // More than are remembered, so that the long one is forgotten, whose slab would be long enough.
+    // More sequences than are remembered: the long one, whose slab would be long enough, is
+    // forgotten.
     for number in 1..6 {
         entry(&caches, &[1000 * number, 2000], other)?;
     }
@@ -33,7 +34,7 @@ fn a_slab_serves_no_plan_of_another_stream() -> Result<()> {
     Ok(())
 }
 
-/// An entry of a plan of three requests; answers their addresses, and the second's handle.
+/// Runs an entry of a plan of three requests. Returns their addresses, and the second's handle.
 fn step(caches: &CachesRef, keep: bool) -> Result<(Vec<u64>, Option<BlockHandle>)> {
     let _entered = enter(caches, "step", Some(Policy::Plan));
     let stream = StreamId::default();

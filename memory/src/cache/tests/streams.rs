@@ -1,5 +1,5 @@
-//! Random programs on a device that delays its work, where blocks change hands while streams have
-//! yet to read them. What a stream reads is looked at when it comes to that.
+//! Random programs on a device that delays its work, where blocks are reused before streams have
+//! read them. The bytes that a stream reads are checked when its work runs.
 
 use proptest::prelude::*;
 
@@ -45,7 +45,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// Live handles, each with what was last written there.
+/// Live handles, each with the byte that was last written there.
 #[derive(Default)]
 struct Live(Vec<(BlockHandle, u8)>);
 
@@ -112,7 +112,7 @@ fn run(pool: PoolKind, limit_bytes: Option<u64>, steps: &[Step]) -> Result<()> {
     };
     let memory = DeviceMemory::new(backend, &config)?;
     let caches = Caches::over(memory, CachesConfig::default());
-    // Again and again the same, as a loop does, so that there is something to plan.
+    // Repeats the program, as a loop does, so that there is something to plan.
     for _ in 0..3 {
         run_once(&caches, steps)?;
     }
@@ -158,7 +158,7 @@ proptest! {
     }
 }
 
-/// What the end of a device has to wait for first: nobody will look at its memory again.
+/// The end of a device waits for its pending blocks first: nothing accesses its memory later.
 #[test]
 fn a_device_ends_with_its_pending_blocks() -> Result<()> {
     let backend = Arc::new(HostBackend::delaying());

@@ -1,4 +1,4 @@
-//! What hangs on segments ends before they do.
+//! Attachments, which end before their segments do.
 
 use super::*;
 

@@ -54,7 +54,7 @@ impl DeviceMemory {
         block
     }
 
-    /// The bytes that could be released to the device.
+    /// Returns the bytes that could be released to the device.
     fn idle_bytes(&self) -> u64 {
         let state = self.state.lock();
         let segments = state.pool.idle_segments();

@@ -105,7 +105,7 @@ impl Program {
         block
     }
 
-    /// Only what becomes idle is released; what was idle before stays.
+    /// Frees `count` blocks, and asserts that only memory that becomes idle is released.
     fn release(&mut self, count: usize) {
         let idle_bytes = self.memory.idle_bytes();
         let count = count.min(self.live.len());
@@ -114,7 +114,8 @@ impl Program {
         assert_eq!(self.memory.idle_bytes(), idle_bytes);
     }
 
-    /// A request fails only where nothing idle is left and it would not have fitted.
+    /// Asserts that a request failed only because nothing idle is left and it would not have
+    /// fitted.
     fn assert_exhausted(&self, bytes: u64) {
         assert_eq!(self.memory.idle_bytes(), 0);
         let limit_bytes = self.limit_bytes.unwrap_or(u64::MAX);

@@ -116,7 +116,7 @@ fn under_a_limit_no_more_is_given_back_than_the_request_lacks() {
     assert_eq!(stats.reserved_bytes, 32 * MIB);
     assert_eq!(stats.retries, 1);
     assert_eq!(memory.idle_bytes(), 6 * MIB);
-    // What fits into the rest releases nothing.
+    // A request that fits into the rest releases nothing.
     let four = memory.take_of(4 * MIB);
     assert_eq!(memory.stats().reserves, stats.reserves);
     assert_eq!(sum(&live) + large.bytes() + four.bytes(), 30 * MIB);
@@ -149,7 +149,7 @@ fn the_rest_of_a_limit_below_a_page_is_used_too() {
     assert!(memory.allocate(&request(1)).unwrap_err().is_out_of_memory());
     memory.free([large]);
     memory.free(small);
-    // Of segments and pages together: all of the segments, then as many pages as needed.
+    // From segments and pages together: all of the segments, then as many pages as needed.
     assert_eq!(memory.trim(PAGE + UNIT, WaitMode::Wait), PAGE + 3 * UNIT);
     memory.check();
 }
@@ -280,7 +280,7 @@ fn threads_grow_and_shrink_one_memory_together() {
             }
             if blocks.len() > 2 || step % 5 == 0 && !blocks.is_empty() {
                 let block = blocks.remove(step as usize % blocks.len());
-                // Before it can be handed out again.
+                // Before the block can be handed out again.
                 live.lock().retain(|&(begin, _)| begin != block.address.0);
                 memory.free_and_release([block]);
             }

@@ -68,7 +68,8 @@ impl<H: Home> Plan<H> {
         lengths.sum()
     }
 
-    /// Ends the entry. It used its sequence if it followed it for at least half of its length.
+    /// Ends the entry. It counts as a use of its sequence if it followed at least half of the
+    /// sequence.
     pub(super) fn end_sequence(&mut self, epoch: u64) {
         if self.following {
             self.differed = 0;
