@@ -339,7 +339,7 @@ impl<D: Owner> Shard<D> {
     #[inline]
     fn held(&self, visiting: bool) -> Guard<'_, D> {
         // SAFETY: `state` names this thread, so no other thread has a `Guard`. This thread has no
-        // second one: each lives only while `Guard`'s own methods run, and those never call a
+        // second one: each lives only while `Guard`'s own methods run, and those do not reenter a
         // shard.
         Guard::new(self, unsafe { &mut *self.inside.get() }, visiting)
     }
