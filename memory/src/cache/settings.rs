@@ -21,7 +21,7 @@ use crate::sync::plain::{AtomicBool, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// The treatment of idle blocks. A change takes effect at the next outermost entry. The default
-    /// is `CACHESCOPE_POLICY` for a cache that was never configured, else [`Policy::Recycle`].
+    /// is `DeviceConfig::policy` for a cache that was never configured, else [`Policy::Recycle`].
     pub policy: Policy,
     /// The most bytes, live and idle together, that the cache may hold over all its threads;
     /// requests beyond it are served as if outside the scope. Unbounded by default.
