@@ -1,9 +1,8 @@
-//! Adding and writing at indices that stand in an array on the device.
+//! Adding and writing at indices from an array on the device.
 //!
-//! The sum of floats depends on its order, which is that of the indices, as on the host. So each
-//! element of the target has one thread that adds to it, and none of the ways here uses atomic
-//! additions of floats. Writing goes the same ways, so that of several values for one element the
-//! last stays.
+//! A sum of floats depends on its order, which is the order of the indices, as on the host.
+//! Therefore one thread adds to each element of the target, and no floats are added atomically.
+//! Writes take the same paths, so that the last of several values for one element remains.
 
 use std::any::TypeId;
 use std::marker::PhantomData;
@@ -19,9 +18,9 @@ use crate::ops::aliasing::Target;
 use crate::ops::index::{Axis, reached};
 use crate::ops::order::CudaOrder;
 
-/// Adds each element of `values` to the one of `target` that its index picks along the axis `at`,
-/// in order: for each element of `shape`, of which there are some, and which all three broadcast to
-/// elsewhere.
+/// Adds each element of `values` to the element of `target` that its index selects along the axis
+/// `at`, in order. There is one addition for each element of `shape`, which is not empty. All three
+/// arrays broadcast to `shape` along the other axes.
 #[track_caller]
 pub(in crate::ops) fn add_at<T: Number>(
     order: CudaOrder<'_>,
@@ -40,7 +39,8 @@ pub(in crate::ops) fn add_at<T: Number>(
     scattered.in_order::<T>(order, &walk, Item::sum_of::<T>())
 }
 
-/// The same for writing in place of adding: of several values for one element, the last stays.
+/// Writes each element of `values` to the element of `target` that its index selects, like
+/// [`add_at`]. The last of several values for one element remains.
 #[track_caller]
 pub(in crate::ops) fn put_at<T: AnyElement>(
     order: CudaOrder<'_>,
@@ -62,7 +62,7 @@ pub(in crate::ops) fn put_at<T: AnyElement>(
     }
 }
 
-/// What is scattered: the type in a kernel's text, and whether it is added.
+/// The scattered elements: their type in the text of a kernel, and whether they are added.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     name: &'static str,
@@ -84,7 +84,7 @@ impl Item {
         }
     }
 
-    /// The type, and what becomes of an element.
+    /// Returns the definitions of the type and of the update of an element.
     fn text(self) -> String {
         let Self { name, is_added } = self;
         let with = if is_added {
@@ -98,10 +98,10 @@ impl Item {
     }
 }
 
-/// So many indices are no work for more than one thread.
+/// A lane of up to this many indices is processed by one thread.
 const SHORT: usize = 32;
 
-/// Lanes for each multiprocessor from which on a thread for each is enough.
+/// From this many lanes per multiprocessor on, one thread for each lane is enough.
 const BUSY: usize = 64;
 
 /// The operands.
@@ -113,13 +113,14 @@ struct Scattered {
     axis: Axis,
 }
 
-/// How a walk is divided into lanes, which reach different elements of the target, each with the
-/// same elements along it, in the order of the walk.
+/// The division of a walk into lanes. A lane is one position of the target, from which its indices
+/// select elements along the axis, in the order of the walk. Different lanes reach different
+/// elements of the target.
 #[derive(Debug)]
 struct Division {
-    /// Lanes that have different indices.
+    /// The lanes that have different indices.
     groups: Walk<3>,
-    /// Lanes that have the same indices, and stand beside one another.
+    /// The neighbouring lanes that share their indices.
     beside: Walk<3>,
     along: Walk<3>,
     length: usize,
@@ -127,8 +128,8 @@ struct Division {
 
 impl Division {
     fn of(walk: &Walk<3>) -> Self {
-        // The axes on which the target stands still are along the lanes. Two positions of the
-        // others are different elements, whatever the indices are.
+        // The lanes run along the axes on which the target has step 0. Two positions on the other
+        // axes are different elements, whatever the indices are.
         let axes = |wanted: fn([isize; 3]) -> bool| {
             let axes = walk.axes();
             axes.filter(move |&(_, steps)| wanted(steps))
@@ -149,13 +150,13 @@ impl Division {
         self.groups.count() * self.beside.count()
     }
 
-    /// All lanes as one walk.
+    /// Returns all lanes as one walk.
     fn all(&self) -> Walk<3> {
         let axes = self.groups.axes().chain(self.beside.axes());
         Walk::over(self.groups.first(), axes)
     }
 
-    /// Of walks of which each counts less than `limit`.
+    /// Returns the numbering of the three walks, whose numbers are all below `limit`.
     fn numbering(&self, limit: usize) -> Numbering {
         let walks = [&self.groups, &self.beside, &self.along];
         let rank = walks.map(|walk| walk.axes().len()).into_iter().max();
@@ -163,8 +164,8 @@ impl Division {
     }
 }
 
-/// The kernels of one way are those of any integers of a size, of another those of a type that is
-/// added, or of a word that is written.
+/// Types that distinguish the kernels. `InAnyOrder` is for all integers of one size; the others are
+/// for one type that is added, or one size of word that is written.
 struct InAnyOrder;
 struct ByLanes<T>(PhantomData<T>);
 struct ByRanges<T>(PhantomData<T>);
@@ -185,7 +186,7 @@ impl Scattered {
         }
     }
 
-    /// All numbers and indices are below.
+    /// Returns an exclusive upper bound of all numbers and indices.
     fn limit(&self, count: usize) -> usize {
         let reached = [self.target, self.indices, self.values].map(|words| words.limit);
         reached.into_iter().fold(count, usize::max)
@@ -199,7 +200,7 @@ impl Scattered {
         arguments
     }
 
-    /// A thread for each value, of integers.
+    /// Adds integers, with a thread for each value.
     #[track_caller]
     fn in_any_order(&self, order: CudaOrder<'_>, walk: &Walk<3>) -> Result<()> {
         let count = walk.count();
@@ -212,7 +213,7 @@ impl Scattered {
         kernel.launch(order, grid_of(order.gpu, count), &arguments)
     }
 
-    /// In the order of the walk, of items of which each kind has a `K`.
+    /// Updates in the order of the walk. `K` identifies the type of the items.
     #[track_caller]
     fn in_order<K: 'static>(&self, order: CudaOrder<'_>, walk: &Walk<3>, item: Item) -> Result<()> {
         let division = Division::of(walk);
@@ -224,7 +225,7 @@ impl Scattered {
         }
     }
 
-    /// A thread for each lane, which takes as long as a lane has values.
+    /// Updates with a thread for each lane. The time is proportional to the values of a lane.
     #[track_caller]
     fn by_lanes<K: 'static>(
         &self,
@@ -245,10 +246,10 @@ impl Scattered {
         launch(order, key, &source, grid_of(order.gpu, lanes), &arguments)
     }
 
-    /// A block of threads for each range of the axis, in lanes that have the same indices. Each
-    /// block reads all indices, 256 at a time, and then the values of its own: where these are few
-    /// of all, or where there are as many lanes beside one another as threads, the time is that of
-    /// reading; where all indices are one, it is some ten cycles for each.
+    /// Updates with a block of threads for each range of the axis, in lanes that share their
+    /// indices. Each block reads all indices, 256 at a time, and then the values of its own. If
+    /// these are few of all, or if there are as many neighbouring lanes as threads, reading takes
+    /// all the time. If all indices are equal, each takes about ten cycles.
     #[track_caller]
     fn by_ranges<K: 'static>(
         &self,

@@ -1,4 +1,4 @@
-//! Copies between elements of any strides, as words of their size: what they mean does not matter.
+//! Copies between elements of any strides, as words of the size of an element, whatever its type.
 
 use super::launch::launch;
 use super::memory::{Output, computed};
@@ -12,7 +12,7 @@ use crate::ops::aliasing::Target;
 use crate::ops::index::{self, Copying};
 use crate::ops::order::CudaOrder;
 
-/// The elements of `array` that `copying` names, in a new array of `shape`.
+/// Returns the elements of `array` that `copying` selects, in a new array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn copied<T: AnyElement>(
     order: CudaOrder<'_>,
@@ -24,13 +24,13 @@ pub(in crate::ops) fn copied<T: AnyElement>(
     computed(order.device, shape, |output: Output| {
         let output = Words::new::<T>(output);
         assert_eq!(output.limit, walk.count(), "copied to another length");
-        // SAFETY: the walk goes over the array and over the output, which has as many elements.
+        // SAFETY: the walk is over the array and over the output, which has as many elements.
         unsafe { copy(order, Words::of(array), output, &walk) }
     })
 }
 
-/// The arrays one after another along the axis `at` of a new array of `shape`, which is that of
-/// each but for the length of this axis.
+/// Returns the concatenation of the arrays along the axis `at`, as a new array of `shape`. Each
+/// array has the dimensions of `shape` except along this axis.
 #[track_caller]
 pub(in crate::ops) fn joined<T: AnyElement>(
     order: CudaOrder<'_>,
@@ -42,25 +42,25 @@ pub(in crate::ops) fn joined<T: AnyElement>(
     computed(order.device, shape, |output: Output| {
         let output = Words::new::<T>(output);
         for (array, walk) in parts {
-            // SAFETY: the walk goes over the array, and over elements of the output that no other
-            // has.
+            // SAFETY: the walk is over the array, and over elements of the output that no other
+            // array is copied to.
             unsafe { copy(order, Words::of(array), output, &walk) }?;
         }
         Ok(())
     })
 }
 
-/// The memory of an operand as words, as many bytes long as its elements.
+/// The memory of an operand as words of the size of its elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words {
     pub(super) address: DevicePtr,
     pub(super) bytes: usize,
-    /// The indices that a walk may reach are below.
+    /// An upper bound of the indices that a walk may reach, exclusive.
     pub(super) limit: usize,
 }
 
 impl Words {
-    /// The memory of a new array of `T`.
+    /// Returns the memory of a new array of `T`.
     pub(super) fn new<T: AnyElement>(output: Output) -> Self {
         Self {
             address: output.address,
@@ -69,7 +69,7 @@ impl Words {
         }
     }
 
-    /// The elements of an array, by the indices of its layout.
+    /// Returns the elements of an array, by the indices of its layout.
     pub(super) fn of<T: AnyElement>(array: &Array<T>) -> Self {
         Self {
             address: DevicePtr(array.buffer().address()),
@@ -78,7 +78,8 @@ impl Words {
         }
     }
 
-    /// The elements of `T` of an array that is written to, by the indices of its layout.
+    /// Returns the elements, of type `T`, of an array that is written to, by the indices of its
+    /// layout.
     pub(super) fn of_target<T: AnyElement>(target: &Target<'_>) -> Self {
         Self {
             address: DevicePtr(target.buffer().address()),
@@ -87,12 +88,12 @@ impl Words {
         }
     }
 
-    /// The address of the element at `index`.
+    /// Returns the address of the element at `index`.
     fn at(self, index: usize) -> DevicePtr {
         self.address.offset((index * self.bytes) as u64)
     }
 
-    /// The same memory in words that are `times` as long.
+    /// Returns this memory as words that are `times` as long.
     pub(super) fn widened(self, times: usize) -> Self {
         Self {
             bytes: self.bytes * times,
@@ -102,11 +103,11 @@ impl Words {
     }
 }
 
-/// Bytes of the longest words.
+/// The size of the longest words in bytes.
 const LONGEST: usize = 16;
 
-/// How many elements make up the longest word that divides all of `numbers`, and that begins in the
-/// memory of all operands where words of its size do.
+/// Returns the number of elements in the longest word that divides all of `numbers` and is aligned
+/// in the memory of all operands.
 pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> + Clone) -> usize {
     let mut times = LONGEST / operands[0].bytes;
     let fits = |times: usize| {
@@ -119,11 +120,11 @@ pub(super) fn widening(operands: &[Words], numbers: impl Iterator<Item = usize> 
     times.max(1)
 }
 
-/// Copies what `walk` reaches of `from` to what it reaches of `to`.
+/// Copies the elements of `from` that `walk` reaches to the elements of `to` that it reaches.
 ///
 /// # Safety
 ///
-/// The walk must stay within the memory of both, and reach no element of `to` twice; nobody else
+/// The walk must stay within the memory of both, and reach no element of `to` twice. Nothing else
 /// may be about to write there, and the array of `from` must be among the operands of `order`.
 #[track_caller]
 pub(super) unsafe fn copy(
@@ -139,7 +140,8 @@ pub(super) unsafe fn copy(
     if count == 1 || walk.axes().eq([(count, [1, 1])]) {
         let [first, target] = walk.first();
         let bytes = (count * from.bytes) as u64;
-        // SAFETY: so many elements of both, by this function's contract.
+        // SAFETY: both have `count` contiguous elements from these indices on, by this function's
+        // contract.
         let copy = |stream| unsafe { order.gpu.copy(stream, from.at(first), to.at(target), bytes) };
         return order.queue(copy);
     }
@@ -149,7 +151,7 @@ pub(super) unsafe fn copy(
     }
 }
 
-/// The same with a thread for each word.
+/// Copies as [`copy`] does, with a thread for each word.
 #[track_caller]
 fn copy_words(order: CudaOrder<'_>, from: Words, to: Words, walk: &Walk<2>) -> Result<()> {
     let (length, steps) = walk.row();
@@ -181,7 +183,7 @@ fn words_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("a copy", numbering, bytes, include_str!("copy.cuh"))
 }
 
-/// `walk` over words of `times` elements, along which all its operands step by one in the end.
+/// Returns `walk` over words of `times` elements. Along its last axis, all operands step by one.
 fn coarser<const K: usize>(walk: &Walk<K>, times: usize) -> Walk<K> {
     if times == 1 {
         return *walk;
@@ -197,7 +199,7 @@ fn coarser<const K: usize>(walk: &Walk<K>, times: usize) -> Walk<K> {
     Walk::over(walk.first().map(|first| first / times), axes)
 }
 
-/// What kernels call a word of so many bytes.
+/// Returns the type name in kernels of a word of `bytes` bytes.
 pub(super) fn word_of(bytes: usize) -> &'static str {
     match bytes {
         1 => "u8",
@@ -208,7 +210,7 @@ pub(super) fn word_of(bytes: usize) -> &'static str {
     }
 }
 
-/// A kernel over words of so many bytes.
+/// A kernel over words of a fixed size.
 #[derive(Debug)]
 pub(super) struct Kernel {
     key: KernelKey,
@@ -218,7 +220,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// The one of the kernels of `K` that `source` gives for this numbering and so many bytes.
+    /// Returns the kernel of `K` that `source` generates for this numbering and word size.
     pub(super) fn of<K: 'static>(
         numbering: Numbering,
         bytes: usize,
@@ -246,7 +248,7 @@ impl Kernel {
     }
 }
 
-/// A kernel over words of so many bytes.
+/// Returns the source of a kernel over words of `bytes` bytes.
 pub(super) fn source(name: &str, numbering: Numbering, bytes: usize, text: &str) -> KernelSource {
     let word = word_of(bytes);
     let name = format!("{name} of {bytes}-byte words");
@@ -256,18 +258,18 @@ pub(super) fn source(name: &str, numbering: Numbering, bytes: usize, text: &str)
     )
 }
 
-/// A walk by tiles of two axes: along one the target is without gaps, along the other the source.
+/// A walk by tiles of two axes: the target is contiguous along one, the source along the other.
 #[derive(Debug)]
 struct Tiles {
-    /// Over the other axes.
+    /// The walk over the other axes.
     outer: Walk<2>,
     across: (usize, [isize; 2]),
     along: (usize, [isize; 2]),
-    /// Words of a tile's side.
+    /// The words of a tile's side.
     side: usize,
 }
 
-/// Words of a tile's side: whole sectors of memory, also of short words.
+/// Returns the words of a tile's side: whole sectors of memory even for short words.
 fn side_of(bytes: usize) -> usize {
     if bytes < 4 { 64 } else { 32 }
 }
@@ -285,7 +287,7 @@ fn tiles_source(numbering: Numbering, bytes: usize) -> KernelSource {
 const SHORT: usize = 8;
 
 impl Tiles {
-    /// How to copy `walk` by tiles, where rows would read a little of every sector of memory.
+    /// Returns the tiles of `walk`, if rows would read only a little of every sector of memory.
     fn of(walk: &Walk<2>, bytes: usize) -> Option<Self> {
         let along = walk.row();
         let inner = walk.axes().len() - 1;
@@ -313,7 +315,7 @@ impl Tiles {
     }
 }
 
-/// The same for a walk by tiles.
+/// Copies as [`copy`] does, by tiles.
 #[track_caller]
 fn copy_tiles(order: CudaOrder<'_>, from: Words, to: Words, tiles: &Tiles) -> Result<()> {
     let numbering = Numbering::of(&tiles.outer, from.limit.max(to.limit).max(tiles.count()));

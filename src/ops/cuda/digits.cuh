@@ -1,7 +1,7 @@
-// Sorting lines by digits of eight bits of their keys, the least one first (Knuth, "The Art of
-// Computer Programming", volume 3, section 5.2.5, algorithm R), each element read and written once
-// for each digit (Adinets and Merrill, "Onesweep", 2022). A tile has `CS_THREADS` times `CS_EACH`
-// elements of a line.
+// Radix sort of lines by digits of eight bits of their keys, the least significant first (Knuth,
+// "The Art of Computer Programming", volume 3, section 5.2.5, algorithm R). Each element is read
+// and written once for each digit (Adinets and Merrill, "Onesweep", 2022). A tile has `CS_THREADS`
+// times `CS_EACH` elements of a line.
 
 #define CS_TILE (CS_THREADS * CS_EACH)
 #define CS_WARPS (CS_THREADS / 32)
@@ -14,7 +14,8 @@ CS_FN u32 cs_digit(bits_t key, u32 number) {
 
 #if CS_COUNTS
 
-// How many elements of a line have each digit, for all digits of a key: to `counts`, which begin as
+// Counts the elements of a line that have each digit, for all digits of a key, into `counts`, which
+// begin as 0. A block processes `together` tiles of a line; `parts` blocks cover a line.
 // 0. A block has `together` tiles of a line, and there are as many parts of each.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const cs_lines from, const u64 turned, const u64 parts, const u64 together, told_t* counts) {
@@ -57,13 +58,13 @@ kernel(const cs_lines from, const u64 turned, const u64 parts, const u64 togethe
 #else
 
 struct cs_pass {
-    // The number of the digit; what keys are turned by.
+    // The number of the digit; the mask that keys are XORed with.
     u64 digit, turned;
     u64 tiles;
 };
 
-// The sum of what the threads before this one have. All threads of the block come here together;
-// `room` has a place a warp.
+// Returns the sum of `own` over the threads before this one. All threads of the block must call
+// this together. `room` has an element for each warp.
 template <class N>
 CS_FN N cs_sum_before(N own, N* room) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -80,18 +81,19 @@ CS_FN N cs_sum_before(N own, N* room) {
     return sum;
 }
 
-// Moves the elements of a tile to where they belong by this digit, and those before it. `counts`
-// are those of all lines by all digits. Which tile a block has is told by `ticket`, which begins as
-// 0, so that tiles are begun in their order, whichever blocks run first. `told` has the words of
-// all tiles, which begin as 0; those of the next pass, where there is one, are in `next`, and
-// become so. With the elements go their positions, where they are wanted: in the first pass these
-// are where they stand, later they are in `places`.
+// Moves the elements of a tile to their positions in the order by this digit and those before it.
+// `counts` has the counts of all digits of all lines. A block takes its tile from `ticket`, which
+// begins as 0, so that tiles are begun in their order, whichever blocks run first. `told` has the
+// words of all tiles, which begin as 0. If there is a next pass, its words are in `next`, and this
+// pass sets them to 0. If positions are wanted, they move with the elements: the first pass takes
+// the index of an element in its line, later passes read positions from `places`.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const cs_lines from, const cs_pass pass, const told_t* counts, u64* ticket, told_t* told, told_t* next,
        const place_t* places, const cs_sorted to, place_t* to_places) {
-    // First each warp's counts of digits, and then how many of the tile's come before its first.
+    // First each warp's counts of digits, then the number of elements of the tile before each
+    // warp's first.
     __shared__ u32 ranks[CS_WARPS][CS_DIGITS];
-    // Where the first of each digit goes, less its rank in the tile.
+    // The target of the first element of each digit, less its rank in the tile.
     __shared__ u64 firsts[CS_DIGITS];
     __shared__ u32 befores[CS_DIGITS];
     __shared__ bits_t values[CS_TILE];
@@ -113,7 +115,7 @@ kernel(const cs_lines from, const cs_pass pass, const told_t* counts, u64* ticke
         const u64 rest = from.length - first;
         const u32 length = rest < CS_TILE ? (u32)rest : CS_TILE;
         if (next) next[number * CS_DIGITS + thread] = 0;
-        // A warp has elements that stand together, so that earlier ones get the lower ranks.
+        // A warp has contiguous elements, so that earlier elements get lower ranks.
         bits_t value[CS_EACH];
         u32 rank[CS_EACH];
 #pragma unroll
@@ -140,24 +142,26 @@ kernel(const cs_lines from, const cs_pass pass, const told_t* counts, u64* ticke
             __syncwarp();
         }
         __syncthreads();
-        // A thread has a digit: how many of it come before each warp's, and of lesser ones.
+        // Each thread has a digit: it computes how many elements of the digit precede each warp's,
+        // and how many have lesser digits.
         u32 count = 0;
         for (u32 of = 0; of < CS_WARPS; ++of) {
             const u32 own = ranks[of][thread];
             ranks[of][thread] = count;
             count += own;
         }
-        // As soon as it is known, because the tiles behind wait for it.
+        // Published as soon as it is known, because the tiles behind wait for it.
         told_t* const word = told + number * CS_DIGITS + thread;
 #ifndef __CUDA_ARCH__
-        // Where blocks run one after another, nobody would notice what an earlier pass left here.
+        // If blocks run sequentially, words that an earlier pass did not clear would not be
+        // noticed.
         if (*word != 0) __trap();
 #endif
         cs_tell(word, tile == 0 ? CS_ALL : CS_OWN, count);
         const u32 before = cs_sum_before(count, room);
         befores[thread] = before;
         __syncthreads();
-        // In order in the tile, so that those of a digit are written together.
+        // Ordered within the tile, so that writes of one digit are coalesced.
 #pragma unroll
         for (u32 k = 0; k < CS_EACH; ++k) {
             const u32 at = (warp * CS_EACH + k) * 32 + lane;

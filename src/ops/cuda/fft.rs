@@ -1,9 +1,9 @@
 //! Fourier transforms by cuFFT.
 //!
-//! Its rows stand in steps: from one number to the next, and from one row to the next. Where those
-//! of an operand do not, or where it would be scaled or overwritten, it is copied; where those of a
-//! result do not, rows are transformed one after another, and then copied. The work area is a
-//! buffer like any other.
+//! cuFFT reads and writes rows with one stride between elements and one distance between rows. If
+//! an operand has no such layout, or if it would be scaled or overwritten, it is copied. If a
+//! result has none, the transformed rows are written contiguously and then copied. The work area is
+//! a buffer like any other.
 
 use std::iter;
 
@@ -23,7 +23,7 @@ use crate::ops::fft::{Direction, Sample};
 use crate::ops::index::{Copying, pairs};
 use crate::ops::order::CudaOrder;
 
-/// The transforms of `x` along its axis `at`, times `factor`.
+/// Returns the transforms of `x` along its axis `at`, times `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed<T: Sample>(
     order: CudaOrder<'_>,
@@ -52,7 +52,7 @@ where
     transform.run_rows(order, &rows, shape)
 }
 
-/// The transforms of the matrices of `x` along both axes, times `factor`.
+/// Returns the transforms of the matrices of `x` along both axes, times `factor`.
 #[track_caller]
 pub(in crate::ops) fn transformed_planes<T: Sample>(
     order: CudaOrder<'_>,
@@ -78,8 +78,8 @@ where
     Ok(planes)
 }
 
-/// The first halves of the spectra of the real numbers along the axis `at` of `x`, an array of
-/// `shape`.
+/// Returns the first halves of the spectra of the real numbers along the axis `at` of `x`, in an
+/// array of `shape`.
 #[track_caller]
 pub(in crate::ops) fn spectra_of<T: Sample>(
     order: CudaOrder<'_>,
@@ -100,8 +100,8 @@ where
     transform.run_rows(order, &rows, shape)
 }
 
-/// The real numbers of an array of `shape` whose spectra begin with the numbers along the axis `at`
-/// of `x`, times `factor`. cuFFT overwrites what it reads here.
+/// Returns the real numbers, in an array of `shape`, whose spectra begin with the numbers along the
+/// axis `at` of `x`, times `factor`. cuFFT overwrites its input here, which is a copy of `x`.
 #[track_caller]
 pub(in crate::ops) fn reals_of<T: Sample>(
     order: CudaOrder<'_>,
@@ -120,7 +120,7 @@ where
     transform.run_rows(order, &rows, shape)
 }
 
-/// What one function transforms, and along which axis.
+/// The kind, precision, direction and axis of a transform.
 #[derive(Clone, Copy, Debug)]
 struct Transform {
     kind: FftKind,
@@ -139,8 +139,9 @@ impl Transform {
         }
     }
 
-    /// How cuFFT transforms the rows of the one layout to those of the other, which is alike but
-    /// for the length of the axis; `None` where they do not stand in steps.
+    /// Returns the plan that transforms the rows of `from` to the rows of `to`. The layouts differ
+    /// in the length of the axis at most. Returns `None` if the rows of either have no constant
+    /// stride and distance.
     fn plan(&self, from: &Layout, to: &Layout) -> Option<FftPlan> {
         let others = pairs(from, to).enumerate();
         let others = others.filter(|&(axis, _)| axis != self.at);
@@ -170,16 +171,16 @@ impl Transform {
         })
     }
 
-    /// The same for the elements of `x`, where they stand as cuFFT wants them: real ones too where
-    /// complex ones might.
+    /// Returns the plan for the elements of `x`, or `None` if cuFFT cannot read them in place. Real
+    /// elements must be aligned as complex numbers too.
     fn plan_for<F: AnyElement>(&self, x: &Array<F>, to: &Layout) -> Option<FftPlan> {
         let pair_bytes = if self.is_wide { 16 } else { 8 };
         let is_aligned = address_of(x).0.is_multiple_of(pair_bytes);
         self.plan(x.layout(), to).filter(|_| is_aligned)
     }
 
-    /// How cuFFT transforms the matrices of the one layout to those of the other, which have no
-    /// gaps.
+    /// Returns the plan that transforms the matrices of `from` to the matrices of `to`, which have
+    /// no gaps.
     fn plan_of_planes(&self, from: &Layout, to: &Layout) -> Option<FftPlan> {
         let outer = from.ndim() - 2;
         let inner = from.split_at(outer).1;
@@ -199,7 +200,7 @@ impl Transform {
         })
     }
 
-    /// A new array of `shape`, by a plan for `x`.
+    /// Transforms `x` by `plan` into a new array of `shape`.
     #[track_caller]
     fn run<F: AnyElement, O: AnyElement>(
         &self,
@@ -213,8 +214,8 @@ impl Transform {
         })
     }
 
-    /// The same of new rows that stand one after another. Where those of the array do not stand in
-    /// steps, the transforms stand one after another too, and are copied.
+    /// Transforms new contiguous rows into an array of `shape`. If the rows of that array have no
+    /// constant stride and distance, the transforms are written contiguously and then copied.
     #[track_caller]
     fn run_rows<F: AnyElement, O: AnyElement>(
         &self,
@@ -238,7 +239,7 @@ impl Transform {
         copied(order, &made, Copying::All, shape)
     }
 
-    /// Queues the transform from the one address to the other.
+    /// Enqueues the transform from the one address to the other.
     #[track_caller]
     fn execute(
         &self,
@@ -254,8 +255,8 @@ impl Transform {
             from,
             to,
         };
-        // SAFETY: the plan is for the layouts of what is read and of new memory, which is written;
-        // that and the work area nobody else uses outside of the stream's order.
+        // SAFETY: the plan is for the layouts of what is read and of new memory, which is written.
+        // Nothing else uses that memory and the work area outside of the stream's order.
         order.queue(|stream| unsafe {
             let workspace = DevicePtr(workspace.address());
             order.gpu.transform(stream, &call, workspace)
@@ -263,8 +264,8 @@ impl Transform {
     }
 }
 
-/// How many rows, or matrices, there are along the axes `others` of both layouts, and how far apart
-/// they stand; `None` where that differs.
+/// Returns the number of rows, or matrices, along the axes `others` of both layouts, and the
+/// distance between them in each layout; `None` if the distance is not constant.
 fn steps(
     from: &Layout,
     to: &Layout,
@@ -279,7 +280,7 @@ fn steps(
     is_one.then_some((count as i64, apart.map(|apart| apart as i64)))
 }
 
-/// The axes in an order in which `at` is the last one, and the order that takes them back.
+/// Returns the permutation of the axes that makes `at` the last one, and its inverse.
 fn moves(rank: usize, at: usize) -> (SmallVec<[usize; MAX_RANK]>, SmallVec<[usize; MAX_RANK]>) {
     let there = (0..rank).filter(|&axis| axis != at).chain([at]).collect();
     let before = |axis: usize| axis - usize::from(axis > at);
@@ -287,7 +288,8 @@ fn moves(rank: usize, at: usize) -> (SmallVec<[usize; MAX_RANK]>, SmallVec<[usiz
     (there, back.collect())
 }
 
-/// What `make` makes of `x` with the axis `at` as the last one, with that axis in its place again.
+/// Returns the result of `make` for `x` with the axis `at` moved to the end, and moves the axis
+/// back.
 #[track_caller]
 fn in_rows<F: AnyElement, O: AnyElement>(
     x: &Array<F>,
@@ -298,7 +300,7 @@ fn in_rows<F: AnyElement, O: AnyElement>(
     make(&x.permute(&there)?)?.permute(&back)
 }
 
-/// A copy of `x`, times `factor`, in row-major order.
+/// Returns a copy of `x`, times `factor`, in row-major order.
 #[track_caller]
 fn copied_or_scaled<T: Sample>(
     order: CudaOrder<'_>,
@@ -310,14 +312,14 @@ where
 {
     match factor {
         None => copied(order, x, Copying::All, x.layout().shape()),
-        // Not by a complex factor, which would make NaN of infinities.
+        // A complex factor would make NaN of infinities.
         Some(factor) => complex(x.re() * factor, x.im() * factor).eval(),
     }
 }
 
-/// Copies of the first halves of the spectra along the last axis of `x`, times `factor`, of rows of
-/// `length` real numbers: with zeros for what is missing, and real where they must be, which cuFFT
-/// does not see to.
+/// Returns copies of the first halves of the spectra along the last axis of `x`, times `factor`,
+/// for rows of `length` real numbers. Missing elements are zero, and elements that must be real are
+/// made real, because cuFFT does not do so.
 #[track_caller]
 fn halves<T: Sample>(
     order: CudaOrder<'_>,

@@ -1,10 +1,10 @@
-//! Folding the elements of an expression without storing them.
+//! Reductions of an expression without storing its elements.
 //!
-//! A kernel does with an expression what the host does: it folds a few elements into a partial
-//! result, takes that into a total, and merges the totals. Who folds what depends on the shape and
-//! on how many elements are read at once, not on how much of the device is free or how large it is,
-//! so that a result is the same on every run and device. Sums lose no more than the host's: they
-//! carry what rounding took, from element to element and from total to total.
+//! A kernel reduces an expression as the host does: it folds a few elements into a partial result,
+//! adds that to a total, and merges the totals. The shape and the number of elements that are read
+//! at once determine which thread folds what. The size and the load of the device do not, so a
+//! result is the same on every run and device. Sums are as accurate as the host's: they carry the
+//! rounding error from element to element and from total to total.
 
 #[cfg(test)]
 mod tests;
@@ -35,25 +35,25 @@ pub(super) const MERGE: &str = include_str!("merge.cuh");
 const FOLD: &str = include_str!("fold.cuh");
 const PARTS: &str = include_str!("parts.cuh");
 
-/// Blocks that several parts of outputs are worth, so that even the largest device has work for
-/// some rounds.
+/// The most blocks that outputs are divided into parts for: enough for some rounds on the largest
+/// device.
 const MOST_BLOCKS: usize = 4096;
 
-/// The most blocks along x; where there is more to do, blocks go on with the next.
+/// The most blocks along x. If there are more tiles, each block processes several.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels that fold by `F`; of several elements at once, where `PACKED`.
+/// The kernels that reduce by `F`; several elements at once if `PACKED`.
 struct FoldKernel<F, const PACKED: bool>(PhantomData<F>);
 
 /// The kernels that merge the parts of outputs.
 struct Parts<F, T>(PhantomData<(F, T)>);
 
-/// What the type of a reducer says, which is all that a fold needs to know of it.
+/// The type-erased description of a reducer that a fold needs.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Reduction {
     name: &'static str,
     cuda: CudaFold,
-    /// The stored type of the elements, of what they and their means are added up in, and of the
+    /// The stored types of the elements, of the accumulators of elements and of means, and of the
     /// results.
     item: &'static str,
     sums: &'static str,
@@ -81,13 +81,13 @@ impl Reduction {
         }
     }
 
-    /// The room for the total of an output or of a part of one.
+    /// Returns the size of the total of an output or of a part of one.
     pub(super) fn total_bytes(&self) -> usize {
         self.cuda.total_bytes
     }
 
-    /// Writes its types and functions, of elements that are computed in the type `T`, and how
-    /// threads merge its totals.
+    /// Adds to `text` the types and functions of the reducer, for elements that are computed in the
+    /// type `T`, and the functions by which threads merge totals.
     fn write(&self, text: &mut String) {
         let Self {
             cuda,
@@ -125,8 +125,8 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
     }
 }
 
-/// The results of folding `formula`, whose elements are of the type that `fold` is for, as `plan`
-/// says; they have `layout`, which is dense from index 0.
+/// Returns the results of folding `formula` as `plan` describes. The elements of `formula` have the
+/// type that `fold` is for. The results have `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn fold(
     order: CudaOrder<'_>,
@@ -157,7 +157,7 @@ pub(in crate::ops) fn fold(
 /// The address that one result for each output is written to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
-    /// What the reducer makes of a total.
+    /// The result that the reducer computes from a total.
     Results(u64),
     /// The total itself, in the type that it has in CUDA C++.
     Totals(u64),
@@ -175,8 +175,8 @@ impl Target {
     }
 }
 
-/// Launches the folding of the elements of `program`, which are those of `lanes`, to an output
-/// each; no lane is empty.
+/// Enqueues folding the elements of `program`, one output for each of `lanes`. The program has the
+/// elements of `lanes`; no lane is empty.
 #[track_caller]
 pub(super) fn fold_into(
     workspace: Workspace<'_>,
@@ -206,7 +206,7 @@ pub(super) fn fold_into(
     workspace.launch(reduction.parts, &source, grid, &arguments)
 }
 
-/// The launch that folds each output, or each part of one.
+/// Launches the kernel that folds each output, or each part of one.
 #[track_caller]
 fn launch_fold(
     workspace: Workspace<'_>,
@@ -235,7 +235,7 @@ fn launch_fold(
     workspace.launch(key, &source, grid, &arguments)
 }
 
-/// A grid of so many blocks along x and y, as far as there may be.
+/// Returns a grid of this many blocks along x, at most [`MOST_TILES`], and along y.
 fn grid([along_x, along_y]: [usize; 2]) -> Grid {
     Grid {
         blocks: [along_x.min(MOST_TILES) as u32, along_y as u32],
@@ -244,7 +244,7 @@ fn grid([along_x, along_y]: [usize; 2]) -> Grid {
     }
 }
 
-/// The source of the kernel that folds the elements of `program`.
+/// Returns the source of the kernel that folds the elements of `program`.
 fn lanes_source(program: &Program<'_>, reduction: Reduction, is_packed: bool) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
@@ -254,7 +254,7 @@ fn lanes_source(program: &Program<'_>, reduction: Reduction, is_packed: bool) ->
     source(format!("{} of {}", reduction.name, program.name()), &text)
 }
 
-/// The source of the kernel that merges the parts of outputs.
+/// Returns the source of the kernel that merges the parts of outputs.
 fn parts_source(reduction: Reduction) -> KernelSource {
     let Reduction { name, item, .. } = reduction;
     let wide = computed_in(item);
@@ -264,22 +264,22 @@ fn parts_source(reduction: Reduction) -> KernelSource {
     source(format!("{name} of parts of {item}"), &text)
 }
 
-/// How the work of folds is divided.
+/// The division of a fold among blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
-    /// Threads of an output, or of a part of one: a power of two.
+    /// The threads of an output, or of a part of one: a power of two.
     threads: usize,
-    /// Whether they stand side by side; else those of one place of each of several outputs do.
+    /// The threads of an output are adjacent. If not, adjacent threads belong to different outputs.
     is_beside: bool,
-    /// Blocks that have all outputs.
+    /// The blocks that cover all outputs.
     tiles: usize,
-    /// The parts of an output, and their elements but for the last.
+    /// The parts of an output, and the elements of each part except the last.
     parts: usize,
     part_length: usize,
 }
 
 impl Split {
-    /// Of elements that are read `width` at once.
+    /// Divides lanes whose elements are read `width` at once.
     fn new(lanes: Lanes, width: usize) -> Self {
         if lanes.inner == 1 {
             Self::beside(lanes, width)
@@ -288,7 +288,7 @@ impl Split {
         }
     }
 
-    /// Elements of an output stand together: those of a warp are read together.
+    /// Divides contiguous lanes: a warp reads elements of one output together.
     fn beside(lanes: Lanes, width: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
         /// Fewer outputs than this do not fill a device with a warp for each.
@@ -318,7 +318,7 @@ impl Split {
         }
     }
 
-    /// Elements of an output stand apart: those of several outputs are read together.
+    /// Divides strided lanes: elements of several outputs are read together.
     fn apart(lanes: Lanes) -> Self {
         const BLOCK: usize = THREADS as usize;
         let (length, outputs) = (lanes.length, lanes.count());

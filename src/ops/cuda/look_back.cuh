@@ -1,34 +1,33 @@
-// Tiles that are summed side by side, and learn what comes before them from each other: by
-// decoupled look-back (Merrill and Garland, 2016). A tile tells its own sum, and once it knows the
-// sum of all before it, that of all up to itself. Whoever needs what is before it goes back to the
-// nearest tile that told the sum of all, and adds the own sums of the tiles from there on, in their
-// order.
+// Concurrent tiles that pass prefix sums to each other by decoupled look-back (Merrill and Garland,
+// 2016). A tile publishes its own sum. Once it has the sum of all tiles before it, it publishes the
+// sum of all tiles up to itself. To get that, it goes back to the nearest tile that published the
+// sum of all, and adds the own sums of the tiles after that one, in their order.
 //
-// Invariant: the sum of all up to a tile is that of all up to the tile before it, merged with its
-// own. It is so whether one tile tells it or the next one adds it up, so that every bit of it is
-// the same on each run.
+// Invariant: the sum of all up to a tile is the sum of all up to the tile before it, merged with
+// the tile's own sum. This holds whether the tile publishes it or the next tile adds it up, so
+// every bit of it is the same on each run.
 //
-// A tile waits for tiles of lower numbers alone. A number is a ticket that a block takes when it
-// runs, so those it waits for run too, in whatever order the device starts blocks.
+// A tile waits only for tiles with lower numbers. The number is a ticket that a block takes when it
+// runs. The tiles that it waits for run too, in whatever order the device starts blocks.
 //
 // Elsewhere: `S` and `cs_merge`.
 
-// What a tile has told. The memory is 0 before the launch.
+// The status of a tile. The memory is 0 before the launch.
 #define CS_TOLD_NOTHING 0u
 #define CS_TOLD_OWN 1u
 #define CS_TOLD_ALL 2u
 
 struct cs_tiles {
     unsigned long long* ticket;
-    // What each tile has told, and its sums, which are read after that: they are too wide to stand
-    // in one word with it. Both sums have a place, because the first may be read while the second
-    // is written.
+    // The status of each tile, and its sums, which are read after the status: they are too wide for
+    // one word with it. Both sums are stored, because the first may be read while the second is
+    // written.
     u32* told;
     S* own;
     S* all;
 };
 
-// Reads and writes that pass by what a multiprocessor has cached.
+// Status accesses that bypass the L1 cache of the multiprocessor.
 CS_FN u32 cs_told(const u32* at) { return *(const volatile u32*)at; }
 CS_FN void cs_tell(u32* at, u32 what) { *(volatile u32*)at = what; }
 
@@ -52,19 +51,20 @@ CS_FN void cs_show(S* at, S sum) {
     for (u32 word = 0; word < sizeof(S) / 8; ++word) ((volatile u64*)at)[word] = shown.words[word];
 }
 
-// The nearest tile before the one number `tile`, which is not the first, that told the sum of all,
-// where those between the two told their own. `told` is that of the first tile of their line. The
-// threads of a warp come here together; what the tiles told may be read once all threads that read
-// it are behind a fence.
+// Returns the nearest tile before number `tile` that published the sum of all, once the tiles
+// between the two published their own sums. `tile` is not the first. `told` is the status of the
+// first tile of the line. All threads of the warp must call this together. The published sums may
+// be read once all threads that read them are behind a fence.
 CS_FN u64 cs_nearest(const u32* told, u64 tile) {
     const u32 lane = threadIdx.x % 32;
     u64 end = tile;
     for (;;) {
-        // Before the first tile nothing is ever told; it tells of all, so nobody looks further.
+        // There is no tile before the first one. The first one publishes the sum of all, so the
+        // search ends there.
         const u32 what = lane < end ? cs_told(told + (end - 1 - lane)) : CS_TOLD_NOTHING;
         const u32 all = __ballot_sync(0xffffffffu, what == CS_TOLD_ALL);
         const u32 nothing = __ballot_sync(0xffffffffu, what == CS_TOLD_NOTHING);
-        // The lowest bit is of the nearest tile.
+        // The lowest bit belongs to the nearest tile.
         const u32 nearest = all & (0u - all);
         if ((nothing & (nearest - 1u)) != 0) continue;
         if (nearest == 0) {
@@ -77,12 +77,12 @@ CS_FN u64 cs_nearest(const u32* told, u64 tile) {
     }
 }
 
-// The sum of all before the one number `tile`, where the tile number `nearest` told the sum of all.
-// The sums of tiles are `step` apart.
+// Returns the sum of all tiles before number `tile`. The tile number `nearest` published the sum of
+// all up to itself, and the tiles between the two their own sums. Sums of tiles are `step` apart.
 CS_FN S cs_before(const S* own, const S* all, u64 step, u64 nearest, u64 tile) {
     S sum = cs_seen(all + nearest * step);
     for (u64 next = nearest + 1; next < tile; next += 4) {
-        // All are asked for before the first is needed.
+        // All loads are issued before the first value is needed.
         S more[4];
 #pragma unroll
         for (u32 k = 0; k < 4; ++k) {

@@ -1,7 +1,7 @@
-//! An expression over a frame as a device function, and the operands that it takes.
+//! A device function for an expression over an index space, and the operands that it takes.
 //!
-//! The text depends on the functions and types of the formula and on the form alone, so that it is
-//! written once for each form; making a program and its arguments is cheap. Every member of
+//! The text depends only on the functions and types of the formula and on the form. It is generated
+//! once for each form, and a program and its arguments are cheap to make. Every member of
 //! `Operands` takes eight bytes.
 
 mod crossed;
@@ -14,25 +14,25 @@ use crate::ops::tree::Operand;
 
 pub(super) use crossed::Crossed;
 
-/// An array that is read or written, over the axes of the frame.
+/// An array that is read or written, over the axes of the index space.
 #[derive(Clone, Copy, Debug)]
 struct Strided {
-    /// Of the first element.
+    /// The address of the first element.
     address: u64,
     element_bytes: usize,
     strides: [isize; MAX_RANK],
 }
 
-/// What the text depends on beside the functions and types of the formula.
+/// The parameters of the text, besides the functions and types of the formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
-    /// The axes that elements are found by; none where they all stand one after another.
+    /// The number of axes with strides; 0 if the elements of all arrays are contiguous.
     rank: usize,
-    /// Whether indices take 64 bits.
+    /// Indices take 64 bits.
     is_wide: bool,
-    /// Whether several elements are read at once.
+    /// Several elements are read at once.
     is_packed: bool,
-    /// The operands that repeat one element along the last axis, as bits, where several are read at
+    /// A bit for each operand that repeats one element along the last axis, if several are read at
     /// once.
     repeated: u32,
 }
@@ -41,16 +41,17 @@ struct Form {
 const MOST_REPEATED: usize = 24;
 
 impl Form {
-    /// Whether the operand repeats one element along the last axis, where several are read at once.
+    /// Returns whether the operand repeats one element along the last axis; false if elements are
+    /// read one by one.
     fn repeats(self, operand: usize) -> bool {
         operand < MOST_REPEATED && self.repeated & (1 << operand) != 0
     }
 }
 
-/// An expression over a frame: its elements are numbered in row-major order of the frame's axes.
+/// An expression over an index space: its elements are numbered in row-major order of the axes.
 ///
-/// Invariant: `places` has a place for each array of the formula, in its order, and after them one
-/// for each target, where there are some; all have the strides of `dims`, as many as the form's
+/// Invariant: `places` has an entry for each array of the formula, in its order, and after them one
+/// for each target, if there are targets. All have the strides of `dims`, as many as the form's
 /// rank.
 #[derive(Clone, Debug)]
 pub(super) struct Program<'a> {
@@ -63,28 +64,28 @@ pub(super) struct Program<'a> {
     width: usize,
 }
 
-/// The axes of an array in their own order, those that it does not have at the end.
+/// The axes of an array in their own order; axes beyond its rank are at the end.
 const IN_ORDER: [usize; MAX_RANK] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 impl<'a> Program<'a> {
-    /// `formula` over the axes of `shape` in the order of `axes`, which names each once; every
-    /// operand must broadcast to `shape`.
+    /// Makes a program of `formula` over the axes of `shape` in the order of `axes`, which contains
+    /// each axis once. Every operand must broadcast to `shape`.
     pub(super) fn new(formula: &'a Formula<'a>, shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
         Self::over(formula, shape, axes, &[])
     }
 
-    /// `formula` in row-major order of `shape`.
+    /// Makes a program of `formula` in row-major order of `shape`.
     pub(super) fn row_major(formula: &'a Formula<'a>, shape: &Shape) -> Self {
         Self::new(formula, shape, IN_ORDER)
     }
 
-    /// `formula` in row-major order of `target`, whose elements are found beside those of the
-    /// operands.
+    /// Makes a program of `formula` in row-major order of `target`. The arguments contain the
+    /// strides of `target` after the strides of the operands.
     pub(super) fn onto(formula: &'a Formula<'a>, target: Operand<'_>) -> Self {
         Self::onto_all(formula, &[target])
     }
 
-    /// The same of every result, each onto a target; these are of one shape.
+    /// Makes a program that writes each result to its target. All targets have one shape.
     pub(super) fn onto_all(formula: &'a Formula<'a>, targets: &[Operand<'_>]) -> Self {
         Self::over(formula, targets[0].layout.shape(), IN_ORDER, targets)
     }
@@ -126,8 +127,9 @@ impl<'a> Program<'a> {
         program
     }
 
-    /// Several elements are read at once where each operand stands so, or repeats one. Of several
-    /// results one by one: what reads and writes so many arrays has enough under way.
+    /// Reads several elements at once if each operand allows whole words or repeats one element.
+    /// With several results, elements are read one by one: that many arrays keep enough accesses in
+    /// flight.
     fn choose_packs(&mut self) {
         if self.targets > 1 {
             let [length] = self.dims[..] else { return };
@@ -141,7 +143,7 @@ impl<'a> Program<'a> {
             return;
         };
         if self.places.iter().all(|place| place.strides[last] == 1) && last == 0 {
-            // One after another.
+            // All arrays are contiguous.
             self.form.rank = 0;
             self.form.is_packed = self.are_aligned(0);
             return;
@@ -156,8 +158,8 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Whether whole words can be read of every operand that does not repeat one element along the
-    /// axis `last`.
+    /// Returns whether every operand can be read in whole words, except those that repeat one
+    /// element along the axis `last`.
     fn are_aligned(&self, last: usize) -> bool {
         let mut places = self.places.iter();
         places.all(|place| {
@@ -166,12 +168,12 @@ impl<'a> Program<'a> {
         })
     }
 
-    /// The key of a kernel over the program, of those whose forms `of` tells.
+    /// Returns the key of a kernel over the program; `of` maps a form to a key.
     pub(super) fn key(&self, of: fn(u32) -> KernelKey) -> KernelKey {
         of(self.form()).over(self.formula.fingerprint())
     }
 
-    /// The part of the kernel's key that the formula does not tell.
+    /// Returns the part of the kernel's key that does not depend on the formula.
     pub(super) fn form(&self) -> u32 {
         let Form {
             rank,
@@ -184,7 +186,7 @@ impl<'a> Program<'a> {
         rank as u32 | is_wide << 4 | is_packed << 5 | has_target << 6 | repeated << 8
     }
 
-    /// How many elements the text reads at once.
+    /// Returns the number of elements that the text reads at once.
     pub(super) fn width(&self) -> usize {
         if self.form.is_packed { self.width } else { 1 }
     }
@@ -216,7 +218,7 @@ impl Strided {
         let placed = operand.layout.broadcast_to(shape);
         let ordered = match placed.and_then(|layout| layout.permute(axes)) {
             Ok(layout) => layout,
-            // The expression's shape excludes it.
+            // The operands broadcast to the shape of the expression.
             Err(error) => unreachable!("{error}"),
         };
         let mut strides = [0; MAX_RANK];
@@ -232,8 +234,8 @@ impl Strided {
         }
     }
 
-    /// Whether `width` elements that begin at a multiple of so many along the axis `last` make
-    /// whole words, wherever along the axes before it.
+    /// Returns whether `width` elements make whole words if they begin at a multiple of `width`
+    /// along the axis `last`, at every index along the axes before it.
     fn is_aligned(&self, width: usize, last: usize) -> bool {
         let word = (width * self.element_bytes).min(16);
         let mut outer = self.strides[..last].iter();
@@ -246,8 +248,8 @@ fn first_of(address: u64, layout: &Layout, element_bytes: usize) -> u64 {
     address.wrapping_add(layout.offset().wrapping_mul(element_bytes) as u64)
 }
 
-/// The lengths of the fewest axes that all places can be walked along, of which the strides stay.
-/// Axes along which every place goes on where the one inside ends become one.
+/// Coalesces axes, moves their strides to the front in every place, and returns their lengths. Two
+/// neighbouring axes become one if every place steps over both with one stride.
 fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Strided]) -> Vec<usize> {
     let mut dims: Vec<usize> = Vec::with_capacity(axes.len());
     for (from, &axis) in axes.iter().enumerate() {
@@ -280,7 +282,7 @@ fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Strided]) -> Vec<usize>
     dims
 }
 
-/// Whether a number or an offset of an element needs more than 31 bits.
+/// Returns whether the number or the offset of an element needs more than 31 bits.
 fn reaches_far(dims: &[usize], places: &[Strided]) -> bool {
     const FAR: usize = i32::MAX as usize;
     let count = dims
@@ -298,14 +300,14 @@ fn reaches_far(dims: &[usize], places: &[Strided]) -> bool {
     count.is_none_or(|count| count > FAR) || places.iter().any(|place| reach(place) > FAR)
 }
 
-/// How many elements are read at once where they can be: 16 bytes of the largest, and at least
-/// four.
+/// Returns the number of elements that are read at once where that is possible: 16 bytes of the
+/// largest type, and at least four.
 fn width_of(largest: usize) -> usize {
     (16 / largest).max(4)
 }
 
-/// The multiplier and the shift by which `cs_quotient` divides numbers below 2^31 by `length`, from
-/// 1 to 2^31.
+/// Returns the multiplier and the shift by which `cs_quotient` divides numbers below 2^31 by
+/// `length`, from 1 to 2^31.
 pub(super) fn inverse(length: usize) -> (u32, u32) {
     let length = length as u64;
     let shift = length.next_power_of_two().trailing_zeros().min(31);

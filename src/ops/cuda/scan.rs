@@ -1,7 +1,8 @@
-//! Running sums and products, which read and write each element once. Each is added up in the type
-//! that the host adds up in. Which sums are merged with which depends on the shape alone: where
-//! long lanes are cut into tiles, a tile's sum is merged with that of all tiles before it, which
-//! are merged in their order, whoever does it and when.
+//! Running sums and products, which read and write each element once.
+//!
+//! They are accumulated in the type that the host uses. The shape alone determines which sums are
+//! merged with which. If long lanes are cut into tiles, the sum of a tile is merged with the sum of
+//! all tiles before it, which are merged in their order, whichever tile does it and when.
 
 #[cfg(test)]
 mod tests;
@@ -27,16 +28,16 @@ const SCAN: &str = include_str!("scan.cuh");
 const LOOK_BACK: &str = include_str!("look_back.cuh");
 const TILES: &str = include_str!("scan_tiles.cuh");
 
-/// The most blocks; where there are more lanes or tiles, blocks go on with the next.
+/// The most blocks. If there are more lanes or tiles, each block processes several.
 const MOST_BLOCKS: usize = 1 << 20;
 
-/// Elements of a tile that is a piece of one lane.
+/// The elements of a tile that is a piece of one lane.
 const TILE: usize = 8 * THREADS as usize;
 
-/// The kernels that sum along lanes, and those that multiply.
+/// The kernels that sum along lanes, and the kernels that multiply.
 struct Scan<const WAY: u8, const PRODUCT: bool>;
 
-/// The sums of all elements up to each of `formula`, along `axis`.
+/// Returns, for each element of `formula`, the sum of all elements up to it along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_sums<T: AnyElement>(
     order: CudaOrder<'_>,
@@ -52,7 +53,7 @@ pub(in crate::ops) fn running_sums<T: AnyElement>(
     })
 }
 
-/// The products of all elements up to each of `formula`, along `axis`.
+/// Returns, for each element of `formula`, the product of all elements up to it along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_products<T: AnyElement>(
     order: CudaOrder<'_>,
@@ -68,8 +69,8 @@ pub(in crate::ops) fn running_products<T: AnyElement>(
     })
 }
 
-/// Launches the writing of the sums along `axis` of `program`, which is in row-major order of
-/// `shape`, to the address `results`; there are some.
+/// Enqueues writing the sums along `axis` of `program` to the address `results`. The program is in
+/// row-major order of `shape`, which has elements.
 #[track_caller]
 pub(super) fn scan_into(
     workspace: Workspace<'_>,
@@ -90,10 +91,10 @@ pub(super) fn scan_into(
     scan.run(results)
 }
 
-/// What elements of a type are summed in, as the host does it.
+/// The types that elements are summed in, as on the host.
 #[derive(Clone, Copy)]
 pub(super) struct Sums {
-    /// The type of sums on the way, and its size.
+    /// The type of intermediate sums, and its size.
     state: &'static str,
     state_bytes: usize,
     is_product: bool,
@@ -112,12 +113,12 @@ impl Sums {
         }
     }
 
-    /// Products in place of sums.
+    /// Returns the types for products instead of sums.
     fn products_of<T: AnyElement>() -> Self {
         Self::new::<T>("cs_product", 1, true)
     }
 
-    /// In states of so many numbers.
+    /// Makes the types for a state of `numbers` numbers.
     fn new<T: AnyElement>(state: &'static str, numbers: usize, is_product: bool) -> Self {
         Self {
             state,
@@ -129,13 +130,13 @@ impl Sums {
         }
     }
 
-    /// Elements that a thread keeps at a time, where they stand apart.
+    /// Returns the number of elements that a thread holds at a time if lanes are strided.
     fn rows(self) -> usize {
-        // Those of 16 bits are computed in 32.
+        // Elements of 16 bits are computed in 32.
         (128 / self.element_bytes.max(4)).min(MOST_ROWS)
     }
 
-    /// The types, in a text.
+    /// Adds the definitions of the types to `text`.
     fn write(self, text: &mut String) {
         text.push_str(STATES);
         let Self {
@@ -159,7 +160,7 @@ static_assert(sizeof(S) == {state_bytes}, \"the room for sums\");
     }
 }
 
-/// What is needed to launch the kernel of one scan.
+/// The parameters of the launch of one scan.
 struct Launch<'a> {
     workspace: Workspace<'a>,
     program: &'a Program<'a>,
@@ -169,7 +170,7 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Writes all sums to the address `results`.
+    /// Enqueues writing all sums to the address `results`.
     #[track_caller]
     fn run(&self, results: u64) -> Result<()> {
         let Self { lanes, split, .. } = self;
@@ -184,7 +185,7 @@ impl Launch<'_> {
         ];
         arguments.push_all(members.map(|member| member as u64));
         arguments.push(results);
-        // Lives until the kernel is launched.
+        // Must live until the kernel is launched.
         let _told = match split.way {
             Way::Tiles | Way::TilesApart => Some(self.tiles(&mut arguments)?),
             Way::Groups | Way::Block | Way::Apart => None,
@@ -195,19 +196,20 @@ impl Launch<'_> {
             .launch(key, &source, split.grid(), &arguments)
     }
 
-    /// Memory for what the tiles tell each other, which has been told of none, as an argument.
+    /// Allocates the memory that tiles publish their sums in, sets every status to "nothing
+    /// published", and adds it to the arguments.
     #[track_caller]
     fn tiles(&self, arguments: &mut Arguments) -> Result<Buffer> {
         let order = self.workspace.order;
         let tiles = self.split.blocks;
         let sums_bytes = (tiles * self.split.side()).saturating_mul(self.sums.state_bytes);
-        // The ticket, and a number for each tile.
+        // The ticket, and a status for each tile.
         let first_bytes = (8 + tiles.saturating_mul(4)).next_multiple_of(16);
         let size_bytes = sums_bytes.saturating_mul(2).saturating_add(first_bytes);
         let memory = self.workspace.allocate(size_bytes, 1)?;
         let address = memory.address();
         let first = DevicePtr(address);
-        // SAFETY: these are the first bytes of new memory, which nobody else has.
+        // SAFETY: these are the first bytes of new memory, which nothing else uses.
         order.queue(|stream| unsafe { order.gpu.fill(stream, first, first_bytes as u64, &[0]) })?;
         let sums = address + first_bytes as u64;
         arguments.push_all([address, address + 8, sums, sums + sums_bytes as u64]);
@@ -232,7 +234,7 @@ impl Launch<'_> {
     }
 }
 
-/// The source of the kernel that sums along lanes of the elements of `program`.
+/// Returns the source of the kernel that scans along lanes of the elements of `program`.
 fn scan_source(program: &Program<'_>, sums: Sums, way: Way) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
@@ -248,38 +250,38 @@ fn scan_source(program: &Program<'_>, sums: Sums, way: Way) -> KernelSource {
     source(format!("{operation} of {}", program.name()), &text)
 }
 
-/// Who sums a lane.
+/// The threads that sum a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Threads of a warp.
     Groups,
     /// A block.
     Block,
-    /// A thread, where elements stand apart.
+    /// One thread; the elements of a lane are strided.
     Apart,
     /// A block for each tile.
     Tiles,
-    /// A block for each tile, which is of several lanes whose elements stand apart.
+    /// A block for each tile of several lanes, whose elements are strided.
     TilesApart,
 }
 
-/// Elements that a thread keeps where they stand apart, at most.
+/// The most elements that a thread holds if lanes are strided.
 const MOST_ROWS: usize = 32;
 
-/// How the work is divided.
+/// The division of the work among blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
     way: Way,
-    /// Threads of a lane, which are a power of two.
+    /// The threads of a lane, a power of two.
     threads: usize,
     /// The tiles of a lane; 1 where it is summed at once.
     parts: usize,
-    /// Blocks that have work, each of a tile or of some lanes.
+    /// The blocks that have work, each of one tile or of some lanes.
     blocks: usize,
 }
 
 impl Split {
-    /// Of elements of which a thread keeps `rows`, where they stand apart.
+    /// Divides lanes. If they are strided, a thread holds `rows` elements.
     fn new(lanes: Lanes, rows: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
         /// Fewer lanes than this do not fill a device with a warp for each.
@@ -314,7 +316,7 @@ impl Split {
         }
     }
 
-    /// Elements of a lane stand apart: those of several lanes are read together.
+    /// Divides strided lanes: neighbouring lanes are read together.
     fn apart(lanes: Lanes, rows: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
         /// Half as many threads fill a device.
@@ -328,8 +330,8 @@ impl Split {
                 blocks: count.div_ceil(BLOCK),
             };
         }
-        // No more threads than a lane has work for, nor so many that those of one row do not stand
-        // together.
+        // No more threads than a lane has work for, and few enough that the threads of one row
+        // access contiguous elements.
         let most = BLOCK / lanes.inner.next_power_of_two().min(BLOCK);
         let threads = length.div_ceil(rows).next_power_of_two().min(most);
         let parts = length.div_ceil(threads * rows);
@@ -341,7 +343,7 @@ impl Split {
         }
     }
 
-    /// The lanes of a tile.
+    /// Returns the number of lanes of a tile.
     fn side(&self) -> usize {
         THREADS as usize / self.threads
     }
