@@ -1,27 +1,27 @@
-// Adds floats at indices in their order, which their sums depend on, or writes words there, of
-// which the last stays: a block of threads owns a range of the target's indices in some of its
-// lines, and goes through all indices of these lines for those in its range.
+// Adds floats at indices in their order, which the sums depend on, or writes words there, of which
+// the last remains. A block of threads owns a range of the target's indices in some of its lines.
+// It scans all indices of these lines for those in its range.
 //
-// The lines of a block have the same indices. The block reads them 256 at a time and lists those in
-// its range in their order; then each thread goes through the list for the elements that it owns.
+// The lines of a block have the same indices. The block reads 256 of them at a time and lists those
+// in its range in their order. Then each thread scans the list for the elements that it owns.
 
-/// How the work is divided.
+/// The division of the work among blocks.
 struct Division {
-    /// Indices of the axis that a block owns, and blocks that own all.
+    /// The indices of the axis that a block owns, and the number of blocks that own all.
     u64 range;
     u64 ranges;
-    /// Lines beside one another that have the same indices, and how many of them a block takes: a
+    /// The neighbouring lines that share their indices, and how many of them a block processes: a
     /// power of two.
     u64 beside;
     u64 lanes;
-    /// The blocks for lines of the same indices.
+    /// The number of blocks for lines that share their indices.
     u64 tiles;
 };
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(item_t* to, const i64* __restrict__ indices, const item_t* __restrict__ values, Walk<RANK, 3> groups,
        Walk<RANK, 3> beside, Walk<RANK, 3> along, Picked axis, Division division, u64 length, u64 count) {
-    // Of each index that is listed: its place in the range, and where its values stand.
+    // For each listed index: its position in the range, and the offset of its values.
     __shared__ index_t listed[256];
     __shared__ index_t places[256];
     __shared__ u32 in_warp[8];
@@ -37,7 +37,7 @@ kernel(item_t* to, const i64* __restrict__ indices, const item_t* __restrict__ v
         place(groups, (index_t)(part / division.tiles), group);
         place(beside, (index_t)(line < division.beside ? line : 0), side);
         const index_t first = group[0] + side[0] + (index_t)low * (index_t)axis.step;
-        // The element that was added to last, whose sum is not in memory yet.
+        // The element that was updated last, whose sum is not in memory yet.
         bool begun = false;
         index_t last = 0;
         item_t sum = item_t();

@@ -1,23 +1,23 @@
-//! A formula as CUDA C++: its functions and types say what is computed, and its arrays and single
-//! values become operands by their numbers, from left to right.
+//! A formula as CUDA C++. Its functions and types determine the computation. Its arrays and scalars
+//! are operands, numbered from left to right.
 
 use std::fmt::Write;
 
 use super::types::computed_in;
 
-/// The statements that compute one element, as they are put together.
+/// A builder of the statements that compute one element.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     /// The stored types of the arrays.
     arrays: Vec<&'static str>,
-    /// The types of the single values.
+    /// The types of the scalars.
     scalars: Vec<&'static str>,
     statements: String,
-    /// What the values are called for people.
+    /// The names of the values in error messages.
     names: Vec<String>,
 }
 
-/// The number of a value that has been computed.
+/// The number of a computed value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value(usize);
 
@@ -27,7 +27,7 @@ impl Value {
     }
 }
 
-/// Longer names say no more.
+/// The longest name in bytes; longer ones do not help.
 const LONGEST_NAME: usize = 120;
 
 impl Code {
@@ -43,7 +43,7 @@ impl Code {
         &self.statements
     }
 
-    /// What a value is called for people.
+    /// Returns the name of a value in error messages.
     pub(super) fn name(&self, value: Value) -> &str {
         &self.names[value.0]
     }
@@ -53,7 +53,7 @@ impl Code {
         Value(self.names.len() - 1)
     }
 
-    /// The element of the next array, whose type is `of`.
+    /// Adds the element of the next array, whose type is `of`.
     pub(crate) fn array(&mut self, of: &'static str) -> Value {
         let value = self.value(of.into());
         let (number, name, wide) = (self.arrays.len(), value.0, computed_in(of));
@@ -62,7 +62,7 @@ impl Code {
         value
     }
 
-    /// The next single value, whose type is `of`.
+    /// Adds the next scalar, whose type is `of`.
     pub(crate) fn scalar(&mut self, of: &'static str) -> Value {
         let value = self.value(of.into());
         let (number, name, wide) = (self.scalars.len(), value.0, computed_in(of));
@@ -74,7 +74,7 @@ impl Code {
         value
     }
 
-    /// The function that `text` says of the arguments `a`, `b`, `c` and `d`, rounded to `of`.
+    /// Adds the function `text` of the arguments `a`, `b`, `c` and `d`, rounded to `of`.
     pub(crate) fn apply(
         &mut self,
         name: &str,

@@ -1,7 +1,8 @@
-// What stands at the flags that hold, one after another. `sums` are those of all flags up to each.
+// Copies the elements, or writes the positions, at which flags hold, contiguously. `sums` has the
+// running sums of the flags.
 
 #if CS_ROWS
-// For each the indices along the axes.
+// For each flag that holds, the indices along the axes.
 struct cs_shape {
     u64 rank;
     u64 dims[8];

@@ -1,5 +1,5 @@
-//! Elements that flags pick, one after another, and where they stand: the sums of the flags say
-//! where each goes, and the last of them, which the host reads, how many there are.
+//! Elements that flags select, contiguous, and their positions. The running sums of the flags are
+//! the target positions. The last sum, which the host reads, is the number of selected elements.
 
 use super::copy::word_of;
 use super::launch::{grid_of, launch};
@@ -15,13 +15,13 @@ use crate::ops::tree::Operand;
 
 const TEXT: &str = include_str!("compact.cuh");
 
-/// The kernels that bring elements together, by the bytes of a word.
+/// The kernels that copy selected elements, by the bytes of a word.
 struct Compact;
 
 /// The kernel that writes indices.
 struct Positions;
 
-/// The elements of `array` at which `flags` hold. Both stand one after another, and are as many.
+/// Returns the elements of `array` at which `flags` hold. Both are contiguous and equally long.
 #[track_caller]
 pub(in crate::ops) fn compacted<T: AnyElement>(
     order: CudaOrder<'_>,
@@ -52,8 +52,8 @@ pub(in crate::ops) fn compacted<T: AnyElement>(
     })
 }
 
-/// Where in an array of `shape` the flags hold: for each a row of the indices along the axes. The
-/// flags stand one after another, and are as many as the shape has elements.
+/// Returns the positions at which the flags hold in an array of `shape`, each as a row of indices
+/// along the axes. The flags are contiguous, and as many as the shape has elements.
 #[track_caller]
 pub(in crate::ops) fn positions(
     order: CudaOrder<'_>,
@@ -69,7 +69,7 @@ pub(in crate::ops) fn positions(
         for address in [address_of(flags), address_of(&sums), output.address] {
             arguments.push(address.0);
         }
-        // The kernel's `cs_shape`: the rank, and a length for each axis there may be.
+        // The kernel's `cs_shape`: the rank, and a length for each of the maximum number of axes.
         let mut dims = [1; MAX_RANK];
         dims[..shape.ndim()].copy_from_slice(shape.dims());
         let rank = shape.ndim() as u64;
@@ -88,7 +88,7 @@ pub(in crate::ops) fn positions(
     })
 }
 
-/// The sums of all flags up to each, and the last of them; `None` where there are no flags.
+/// Returns the running sums of the flags, and the last of them; `None` if there are no flags.
 #[track_caller]
 fn count(order: CudaOrder<'_>, flags: &Array<bool>) -> Result<Option<(Array<i64>, usize)>> {
     assert!(flags.layout().is_contiguous(), "flags that stand apart");

@@ -1,4 +1,4 @@
-// Copies words from where one operand of a walk has them to where the other does.
+// Copies words between the offsets of both operands of a walk.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const word_t* __restrict__ from, word_t* __restrict__ to, Walk<RANK, 2> walk, u64 count) {

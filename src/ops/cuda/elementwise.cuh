@@ -1,4 +1,4 @@
-// Writes each element to its place. Elsewhere: what a program and its place are.
+// Writes each element of a program. Defined by the including text: the program and `place`.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const Operands o, I* out, const u64 count) {

@@ -23,18 +23,18 @@ use crate::ops::tree::Operand;
 /// The kernels that write the elements of an expression.
 struct Evaluate;
 
-/// Those that write them by tiles.
+/// The kernels that write the elements of an expression by tiles.
 struct EvaluateCrossed;
 
-/// Those that write the elements of several.
+/// The kernels that write the elements of several expressions.
 struct EvaluateAll;
 
 const TEXT: &str = include_str!("elementwise.cuh");
 const TEXT_OF_CROSSED: &str = include_str!("crossed.cuh");
 const TEXT_OF_ALL: &str = include_str!("several.cuh");
 
-/// The elements of each result of `formula` over the shape of `layout`, which is dense from index
-/// 0, in one pass into one allocation a result.
+/// Returns the elements of each result of `formula` over the shape of `layout`, which is dense from
+/// index 0. One pass computes all results, with one allocation for each.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: CudaOrder<'_>,
@@ -113,8 +113,8 @@ fn crossed_source(crossed: &Crossed<'_>) -> KernelSource {
     source(crossed.name(), &text)
 }
 
-/// Writes the elements to the program's target or else one after another to `output`, which begins
-/// at a whole word of 16 bytes where the program reads such.
+/// Writes the elements to the program's target, or, without a target, contiguously to `output`. If
+/// the program reads whole words, `output` begins at a multiple of 16 bytes.
 #[track_caller]
 pub(super) fn write(order: CudaOrder<'_>, program: &Program<'_>, output: Output) -> Result<()> {
     if let Some(crossed) = program.crossed() {

@@ -1,23 +1,24 @@
-// Folds. The threads of a block are `lanes` for each of several outputs; each thread folds every so
-// many elements of its output, a few of them into a `Partial` and these into a `Total`. The totals
-// of the lanes are merged as a tree. Where outputs are few, an output has several parts, each a
-// block's. Which elements are folded with which depends on the shape, and on whether several are
-// read at once.
+// Folds. For each of several outputs, a block has `lanes` threads. Each thread folds every
+// `lanes`-th unit of its output: a few of them into a `Partial`, and the partials into a `Total`.
+// The totals of the lanes are merged as a tree. If outputs are few, an output has several parts,
+// each for one block. The shape, and whether several elements are read at once, determine which
+// elements are folded with which.
 //
-// Elsewhere: `T`, `element`, `Operands` and `index_t` of the expression; `Partial`, `Total`, `R`
-// and the functions `cs_open`, `cs_step`, `cs_total`, `cs_join` and `cs_finish` of the reducer.
+// Defined by the including text: `T`, `element`, `Operands` and `index_t` of the expression;
+// `Partial`, `Total`, `R` and the functions `cs_open`, `cs_step`, `cs_total`, `cs_join` and
+// `cs_finish` of the reducer.
 
-// A unit is what a thread reads at once; several are asked for before the first is needed.
+// A unit is what a thread reads at once. Several loads are issued before the first value is needed.
 #if CS_PACKED
 #define CS_UNIT CS_WIDTH
 #else
 #define CS_UNIT 1
 #endif
 #define CS_UNITS (CS_UNIT < 8 ? 8 / CS_UNIT : 1)
-// As often are they folded into a partial before a total takes it in.
+// The number of rounds that are folded into a partial before a total takes it in.
 #define CS_ROUNDS 4
 
-// The unit number `unit` of the output whose first element has number `start`, in units.
+// Reads the unit number `unit` of the output whose first element has number `start`, in units.
 CS_FN void cs_read(const Operands& operands, index_t start, index_t step, index_t unit, T (&x)[CS_UNIT]) {
 #if CS_PACKED
     elements(operands, start + unit, x);
@@ -26,8 +27,8 @@ CS_FN void cs_read(const Operands& operands, index_t start, index_t step, index_
 #endif
 }
 
-// The total of the units `first`, `first + lanes` and so on before `end` of an output, of which
-// there is one at least.
+// Returns the total of the units `first`, `first + lanes` and so on before `end` of an output.
+// There is at least one.
 CS_FN Total cs_of_lane(const Operands& operands, index_t start, index_t step, index_t first,
                        index_t end, index_t lanes) {
     Total total = Total();
@@ -49,7 +50,7 @@ CS_FN Total cs_of_lane(const Operands& operands, index_t start, index_t step, in
 #pragma unroll
                     for (u32 j = 0; j < CS_UNIT; ++j) {
                         const index_t i = unit * CS_UNIT + j;
-                        // There is a unit for the first `k` of each round.
+                        // The first `k` of each round always has a unit.
                         const bool is_first = k == 0 && j == 0 && round == 0;
                         partial = is_first ? cs_open(x[k][j], i) : cs_step(partial, x[k][j], i);
                     }
@@ -65,15 +66,15 @@ CS_FN Total cs_of_lane(const Operands& operands, index_t start, index_t step, in
 }
 
 struct cs_folds {
-    // Elements of an output, and the outputs of the faster axes.
+    // The elements of an output, and the number of outputs along the faster axes.
     u64 length, inner;
     u64 outputs;
     u64 parts, part_length;
-    // Threads of an output, a power of two, and whether they stand side by side.
+    // The threads of an output, a power of two, and whether they are adjacent.
     u64 lanes, is_beside;
 };
 
-// Without `results`, the totals stay as they are.
+// If `results` is null, the totals are stored.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_folds folds, R* results, Total* totals) {
     __shared__ Total room[CS_THREADS];

@@ -1,4 +1,4 @@
-//! Computing an array from the positions of its elements alone.
+//! Computing an array only from the positions of its elements.
 
 use super::launch::{grid_of, launch};
 use super::memory::computed;
@@ -14,10 +14,10 @@ struct Generate;
 
 const TEXT: &str = include_str!("generated.cuh");
 
-/// Elements that a thread makes at once, as most do.
+/// The elements that a thread of most kernels computes at once.
 const TOGETHER: usize = 4;
 
-/// The kernel that makes elements of `T`.
+/// Returns the source of the kernel that generates elements of `T`.
 pub(in crate::ops) fn random_text<T: AnyElement, F: Fill<T>>() -> KernelSource {
     let text = format!(
         "\ntypedef {} I;\n{}{TEXT}",
@@ -27,8 +27,8 @@ pub(in crate::ops) fn random_text<T: AnyElement, F: Fill<T>>() -> KernelSource {
     source(format!("{} of {}", F::NAME, T::DTYPE.in_cuda()), &text)
 }
 
-/// A new array of `shape`. Once it has memory, `draw` is told the number of elements, and says
-/// what they are.
+/// Returns a new array of `shape`. Once its memory is allocated, `draw` is called with the number
+/// of elements, and returns how to fill them.
 #[track_caller]
 pub(in crate::ops) fn generate<T: AnyElement, F: Fill<T>>(
     order: CudaOrder<'_>,

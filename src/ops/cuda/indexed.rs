@@ -1,7 +1,7 @@
-//! Reading and marking at indices that stand in an array on the device.
+//! Reading and marking at indices from an array on the device.
 //!
-//! Nobody looks at the indices before a kernel does: it reports one that is out of range, for the
-//! next call that synchronises to tell, and gives zero in its place.
+//! Only the kernel checks the indices. It reports an index that is out of range, and the next call
+//! that synchronises returns the error. In its place, the result has zero.
 
 use super::copy::{Kernel, Words, source, widening};
 use super::launch::grid_of;
@@ -14,7 +14,7 @@ use crate::ops::index::{Axis, Picking};
 use crate::ops::order::CudaOrder;
 
 impl Axis {
-    /// Adds it to the arguments of a kernel, as its `Picked`.
+    /// Adds the axis to the arguments of a kernel, as its `Picked`.
     pub(super) fn push(self, gpu: &Cuda, arguments: &mut Arguments) {
         let operation = self.operation.number();
         let report = gpu.bad_index_address().0;
@@ -28,7 +28,8 @@ impl Axis {
     }
 }
 
-/// What `indices` pick along the axis `at` of `array`, in a new array of `shape`.
+/// Returns the elements that `indices` select along the axis `at` of `array`, in a new array of
+/// `shape`.
 #[track_caller]
 pub(in crate::ops) fn picked<T: AnyElement>(
     order: CudaOrder<'_>,
@@ -55,13 +56,13 @@ pub(in crate::ops) fn picked<T: AnyElement>(
         numbering.push(&mut arguments, &walk);
         axis.push(order.gpu, &mut arguments);
         arguments.push(walk.count() as u64);
-        // From index 0 of the axis the kernel goes on to indices that the axis has.
+        // The walk reaches index 0 of the axis; the kernel adds the steps of the indices.
         let kernel = Kernel::of::<Picked>(numbering, from.bytes, pick_source);
         kernel.launch(order, grid(order.gpu, walk.count()), &arguments)
     })
 }
 
-/// The kernels that pick.
+/// The kernels that select by indices.
 struct Picked;
 
 fn pick_source(numbering: Numbering, bytes: usize) -> KernelSource {
@@ -69,7 +70,7 @@ fn pick_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("picking by indices", numbering, bytes, &text)
 }
 
-/// How many elements make up a word where rows are copied that have one index each.
+/// Returns the number of elements that make up a word, if rows with one index each are copied.
 fn whole_words(from: Words, to: Words, axis: Axis, walk: &Walk<2>) -> usize {
     let (length, steps) = walk.row();
     if steps != [1, 0] {
@@ -81,7 +82,7 @@ fn whole_words(from: Words, to: Words, axis: Axis, walk: &Walk<2>) -> usize {
     widening(&[from, to], steps.chain(numbers))
 }
 
-/// The same axis and walk over words of `times` elements.
+/// Returns the axis and the walk over words of `times` elements.
 fn in_words(axis: Axis, walk: &Walk<2>, times: usize) -> (Axis, Walk<2>) {
     if times == 1 {
         return (axis, *walk);
@@ -103,8 +104,8 @@ fn in_words(axis: Axis, walk: &Walk<2>, times: usize) -> (Axis, Walk<2>) {
     (axis, Walk::over([first / times, index_first], axes))
 }
 
-/// For each of the classes in `array` a row of zeros with a one at its place, in a new array of
-/// `shape`, whose last axis is that of the `classes`. The row of what is no class is zeros.
+/// Returns a new array of `shape`, whose last axis has `classes` elements. Each class in `array`
+/// has a row of zeros with a one at its index. The row of an invalid class is zeros.
 #[track_caller]
 pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
     order: CudaOrder<'_>,
@@ -137,7 +138,7 @@ pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
     computed(order.device, shape, write)
 }
 
-/// For each type of classes a kernel.
+/// The kernels that mark classes of type `T`.
 struct Marked<T>(std::marker::PhantomData<T>);
 
 fn mark_source<T: AnyElement>(numbering: Numbering, bytes: usize) -> KernelSource {

@@ -1,9 +1,9 @@
-//! Factorizations by cuSOLVER, which has matrices by their columns.
+//! Factorizations by cuSOLVER, which stores matrices in column-major order.
 //!
-//! The rows of a matrix are the columns of the transposed one. Where that has the same factors, in
-//! another place, the operand is copied as it is, and the results are where they belong; else the
-//! copy is a transposed one. cuSOLVER takes one matrix a call. Its workspace is a buffer like any
-//! other.
+//! The rows of a matrix are the columns of its transpose. If the transpose has the same factors in
+//! other positions, the operand is copied as it is, and the results are in the right order.
+//! Otherwise the copy is transposed. cuSOLVER processes one matrix per call. Its workspace is a
+//! buffer like any other.
 
 use std::iter;
 
@@ -21,7 +21,7 @@ use crate::ops::linalg::{Eigen, Factorized, Factors, Singular};
 use crate::ops::order::CudaOrder;
 use crate::ops::select;
 
-/// Copies of matrices that cuSOLVER overwrites, of as many rows and columns as it sees.
+/// Copies of matrices that cuSOLVER overwrites, with the rows and columns that it sees.
 struct Matrices<'a, T: AnyElement> {
     workspace: Workspace<'a>,
     array: Array<T>,
@@ -31,7 +31,7 @@ struct Matrices<'a, T: AnyElement> {
 }
 
 impl<'a, T: Factorized> Matrices<'a, T> {
-    /// A copy of `array`, in which cuSOLVER sees the transposed matrices.
+    /// Copies `array`. cuSOLVER sees the transposed matrices in the copy.
     #[track_caller]
     fn transposed(order: CudaOrder<'a>, operation: &str, array: &Array<T>) -> Result<Self> {
         let [batch @ .., columns, rows] = array.shape() else {
@@ -47,24 +47,25 @@ impl<'a, T: Factorized> Matrices<'a, T> {
         })
     }
 
-    /// A copy of the transposed `array`, in which cuSOLVER sees its matrices.
+    /// Copies the transposed `array`. cuSOLVER sees the matrices of `array` in the copy.
     #[track_caller]
     fn as_they_are(order: CudaOrder<'a>, operation: &str, array: &Array<T>) -> Result<Self> {
         Self::transposed(order, operation, &array.swap_axes(-2, -1)?)
     }
 
-    /// The elements of each.
+    /// Returns the number of elements of each matrix.
     fn size(&self) -> usize {
         self.rows as usize * self.columns as usize
     }
 
-    /// Room for `length` elements of `T`, which matrix after matrix uses.
+    /// Allocates memory for `length` elements of `T`, shared by all matrices.
     #[track_caller]
     fn room(&self, length: i32) -> Result<Buffer> {
         self.workspace.allocate(length as usize, size_of::<T>())
     }
 
-    /// Factorizes all of them; `kind` says how that of a number, in how many columns of it.
+    /// Factorizes all matrices, each in its first `columns` columns; `kind` maps the number of a
+    /// matrix to its factorization.
     #[track_caller]
     fn factorize(
         &self,
@@ -88,14 +89,14 @@ impl<'a, T: Factorized> Matrices<'a, T> {
         let place = (DevicePtr(workspace.address()), length);
         for number in 0..self.count {
             let call = call(number);
-            // SAFETY: the matrices, the workspace and what `kind` names are new memory of the
-            // lengths that the call has, which nobody else uses outside of the stream's order.
+            // SAFETY: the matrices, the workspace and the memory that `kind` names are new memory
+            // of the lengths in the call. Nothing else uses it outside of the stream's order.
             order.queue(|stream| unsafe { order.gpu.factorize(stream, &call, place) })?;
         }
         Ok(())
     }
 
-    /// New statuses, which `write` launches the writing of.
+    /// Returns a new array of statuses, which `write` enqueues the writing of.
     #[track_caller]
     fn statuses(&self, write: impl FnOnce(DevicePtr) -> Result<()>) -> Result<Array<i32>> {
         let shape = self.count.into();
@@ -104,7 +105,8 @@ impl<'a, T: Factorized> Matrices<'a, T> {
         })
     }
 
-    /// The LU factors of all of them; their pivots are an array of a row each.
+    /// Computes the LU factors of all matrices, and returns their pivots, a row for each, and
+    /// statuses.
     #[track_caller]
     fn lu(&self) -> Result<(Array<i32>, Array<i32>)> {
         let n = self.columns as usize;
@@ -123,12 +125,12 @@ impl<'a, T: Factorized> Matrices<'a, T> {
     }
 }
 
-/// The part of that number of what begins at `address`, each of `length` elements.
+/// Returns the address of part `number` of memory at `address`, in parts of `length` elements.
 fn part<T>(address: DevicePtr, number: usize, length: usize) -> DevicePtr {
     address.offset((number * length * size_of::<T>()) as u64)
 }
 
-/// The first `count` places of the last axis but one.
+/// Returns the first `count` indices of the last axis but one.
 #[track_caller]
 fn first_rows<T: AnyElement>(array: &Array<T>, count: usize) -> Result<Array<T>> {
     let slice = |end| SliceInfoElem::Slice {
@@ -141,7 +143,7 @@ fn first_rows<T: AnyElement>(array: &Array<T>, count: usize) -> Result<Array<T>>
     array.slice(others.chain(ends).collect::<Vec<_>>())
 }
 
-/// A copy of the array with the axes of its matrices exchanged.
+/// Returns a copy of the array with the axes of its matrices exchanged.
 #[track_caller]
 fn turned<T: AnyElement>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
     let turned = array.swap_axes(-2, -1)?;
@@ -153,8 +155,8 @@ fn turned<T: AnyElement>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array
     )
 }
 
-/// The solutions of equations `a x = right`, of arrays that have the same axes before those of the
-/// matrices.
+/// Returns the solutions of equations `a x = right`. Both arrays have the same axes before the last
+/// two.
 #[track_caller]
 pub(in crate::ops) fn solved<T: Factorized>(
     order: CudaOrder<'_>,
@@ -165,7 +167,7 @@ pub(in crate::ops) fn solved<T: Factorized>(
     let x = Matrices::as_they_are(order, "solve", right)?;
     let (pivots, status) = matrices.lu()?;
     let n = matrices.columns as usize;
-    // The status of a solution says nothing.
+    // The status of a solution has no information.
     matrices.statuses(|info| {
         matrices.factorize(matrices.columns, info, |number| Factorization::Solve {
             pivots: part::<i32>(address_of(&pivots), number, n),
@@ -180,7 +182,7 @@ pub(in crate::ops) fn solved<T: Factorized>(
     Ok((solutions, status))
 }
 
-/// The inverses of the matrices of `a`.
+/// Returns the inverses of the matrices of `a`.
 #[track_caller]
 pub(in crate::ops) fn inverted<T: Factorized>(
     order: CudaOrder<'_>,
@@ -195,8 +197,8 @@ pub(in crate::ops) fn inverted<T: Factorized>(
     solved(order.touching(&both), a, &identity)
 }
 
-/// The determinants of the matrices of `a`: the products of the pivots. Where such a product does
-/// not fit the type, or is too small for it, the determinant is that of the logarithms, which may
+/// Returns the determinants of the matrices of `a`, the products of the pivots. If such a product
+/// overflows or underflows, the determinant is computed from the sum of the logarithms, which may
 /// fit.
 #[track_caller]
 pub(in crate::ops) fn determinants<T: Factorized>(
@@ -227,8 +229,8 @@ pub(in crate::ops) fn determinants<T: Factorized>(
     Ok((found.reshape(&a.shape()[..a.ndim() - 2])?, None))
 }
 
-/// The lower Cholesky factors of the matrices of `a`: the upper ones of the transposed matrices,
-/// transposed.
+/// Returns the lower Cholesky factors of the matrices of `a`: the transposed upper factors of the
+/// transposed matrices.
 #[track_caller]
 pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     order: CudaOrder<'_>,
@@ -240,7 +242,7 @@ pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     Ok((matrices.array.tril(0)?, status))
 }
 
-/// The factors of the matrices of `a`.
+/// Returns the QR factors of the matrices of `a`.
 #[track_caller]
 pub(in crate::ops) fn qr_factors<T: Factorized>(
     order: CudaOrder<'_>,
@@ -257,7 +259,7 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
             factors: factors(number),
         })
     })?;
-    // What stands above the diagonal, before the reflections take its place.
+    // The upper triangle, before the reflections overwrite it.
     let upper = first_rows(&matrices.array.swap_axes(-2, -1)?, size as usize)?;
     let r = upper.triu(0)?;
     matrices.statuses(|info| {
@@ -269,9 +271,9 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
     Ok(((q, r), None))
 }
 
-/// The singular values of the matrices of `a`, and their vectors where they are `wanted`: arrays of
-/// these shapes. cuSOLVER takes matrices with at least as many rows as columns, so a wide one is
-/// taken as the transposed one.
+/// Returns the singular values of the matrices of `a`, and their vectors if they are `wanted`, as
+/// arrays of these shapes. cuSOLVER requires at least as many rows as columns, so a wide matrix is
+/// transposed first.
 #[track_caller]
 pub(in crate::ops) fn singular_values<T: Factorized>(
     order: CudaOrder<'_>,
@@ -312,7 +314,7 @@ pub(in crate::ops) fn singular_values<T: Factorized>(
     Ok(((values, vectors), status))
 }
 
-/// The shape with the axes of its matrices exchanged.
+/// Returns the shape with the axes of its matrices exchanged.
 fn swapped(shape: &Shape) -> Shape {
     let (rank, dims) = (shape.ndim(), shape.dims());
     shape
@@ -320,8 +322,8 @@ fn swapped(shape: &Shape) -> Shape {
         .with(rank - 1, dims[rank - 2])
 }
 
-/// The values of the matrices, and arrays of these shapes for the columns of the left and the
-/// transposed right vectors.
+/// Returns the singular values of the matrices, and arrays of these shapes with the columns of the
+/// left and of the transposed right vectors.
 #[track_caller]
 fn svd_into<T: Factorized>(
     matrices: &Matrices<'_, T>,
@@ -353,8 +355,8 @@ fn svd_into<T: Factorized>(
     Ok((values, vectors))
 }
 
-/// The eigenvalues of the symmetric matrices of `a`, and their vectors where they are `wanted`. The
-/// lower triangles are the upper ones of the transposed matrices.
+/// Returns the eigenvalues of the symmetric matrices of `a`, and their vectors if they are
+/// `wanted`. The lower triangles are the upper triangles of the transposed matrices.
 #[track_caller]
 pub(in crate::ops) fn eigenvalues<T: Factorized>(
     order: CudaOrder<'_>,

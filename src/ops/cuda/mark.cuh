@@ -1,4 +1,4 @@
-// Writes a row of zeros for each class, with a one at the class's place.
+// Writes a row of zeros for each class, with a one at the index of the class.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const label_t* __restrict__ labels, word_t* __restrict__ to, Walk<RANK, 1> walk, Axis<1> columns, u64 one,
@@ -10,8 +10,8 @@ kernel(const label_t* __restrict__ labels, word_t* __restrict__ to, Walk<RANK, 1
         index_t at[1];
         place(walk, row, at);
         const label_t label = labels[at[0]];
-        // Classes are counted from 0 alone: a negative one is above every length. Of a class that
-        // there is not, one of the row's threads tells.
+        // Classes are numbered from 0: a negative one is above every length. One thread of the row
+        // reports an invalid class.
         const bool known = (u64)label < axis.length;
         if (!known && column == 0) {
             reported((u64)label, axis);

@@ -1,4 +1,4 @@
-//! Where kernels write.
+//! The memory that kernels write.
 
 use std::panic::Location;
 
@@ -14,19 +14,19 @@ pub(super) struct Output {
     pub(super) count: usize,
 }
 
-/// Where the first element of `array` stands; of an array without elements, anywhere.
+/// Returns the address of the first element of `array`; any address if it has no elements.
 pub(super) fn address_of<T: AnyElement>(array: &Array<T>) -> DevicePtr {
     element_of(array, array.layout().offset())
 }
 
-/// Where the element at `index` of the array's block stands.
+/// Returns the address of the element at `index` of the array's block.
 pub(super) fn element_of<T: AnyElement>(array: &Array<T>, index: usize) -> DevicePtr {
     let bytes = index.wrapping_mul(size_of::<T>());
     DevicePtr(array.buffer().address().wrapping_add(bytes as u64))
 }
 
-/// A new array of `shape` on `device`, whose elements `write` launches the writing of, all of them,
-/// on the thread's current stream. Where there are none, nothing is launched.
+/// Returns a new array of `shape` on `device`. `write` must launch work on the thread's current
+/// stream that writes all elements. It is not called for an array without elements.
 #[track_caller]
 pub(super) fn computed<T: AnyElement>(
     device: &Device,
@@ -36,7 +36,7 @@ pub(super) fn computed<T: AnyElement>(
     laid_out(device, Layout::contiguous(shape)?, write)
 }
 
-/// The same with `layout`, which is dense from index 0.
+/// Returns a new array like [`computed`], with `layout`, which is dense from index 0.
 #[track_caller]
 pub(super) fn laid_out<T: AnyElement>(
     device: &Device,
@@ -50,7 +50,7 @@ pub(super) fn laid_out<T: AnyElement>(
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// Memory for the elements of `layout`; compiled once, not for every kernel.
+/// Allocates memory for the elements of `layout`. Not generic, so that it is compiled once.
 #[track_caller]
 pub(super) fn allocate_for(
     device: &Device,
@@ -66,14 +66,14 @@ pub(super) fn allocate_for(
     Ok((buffer, output))
 }
 
-/// New memory for kernels to write to; every one of theirs comes from here, so that a graph keeps
-/// what it uses.
+/// Allocates memory for kernels to write to. All such memory is allocated here, so that a graph
+/// pins what it uses.
 #[track_caller]
 pub(super) fn scratch(device: &Device, size_bytes: usize) -> Result<Buffer> {
     scratch_at(device, size_bytes, Location::caller())
 }
 
-/// The same for a call at `call_site`, from where the caller cannot be seen.
+/// Allocates memory like [`scratch`], for a `call_site` that `track_caller` cannot see.
 #[track_caller]
 pub(super) fn scratch_at(
     device: &Device,

@@ -1,8 +1,8 @@
-// Merging the totals of several threads. Elsewhere: `Total` and `cs_join`.
+// Merging the totals of several threads. Defined by the including text: `Total` and `cs_join`.
 
-// Of `lanes` threads side by side, a power of two of which the first `valid` have totals. All
-// threads of the block come here together; the first of the lanes gets the result. `room` has a
-// place a warp.
+// Returns to the first of `lanes` adjacent threads the merged total. `lanes` is a power of two; the
+// first `valid` threads have totals. All threads of the block must call this together. `room` has
+// an element for each warp.
 CS_FN Total cs_merged_beside(Total total, u32 lane, u32 lanes, u32 valid, Total* room) {
     const u32 width = lanes < 32 ? lanes : 32;
     const u32 before = lane - lane % width;
@@ -25,8 +25,8 @@ CS_FN Total cs_merged_beside(Total total, u32 lane, u32 lanes, u32 valid, Total*
     return total;
 }
 
-// Of `lanes` threads that stand as far apart as there are outputs of a block. `room` has a place a
-// thread.
+// Returns to the first of `lanes` threads the merged total. The threads are as far apart as a block
+// has outputs. `room` has an element for each thread.
 CS_FN Total cs_merged_apart(Total total, u32 lane, u32 lanes, u32 valid, Total* room) {
     if (lanes == 1) return total;
     const u32 side = CS_THREADS / lanes;

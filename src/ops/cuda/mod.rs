@@ -1,11 +1,11 @@
 //! The execution of expressions by CUDA devices.
 //!
-//! A kernel is CUDA C++ that the type of an expression writes: the prelude, the expression as a
-//! function of an element's number ([`Program`](program::Program)), and the text of what is done
-//! with the elements. It is compiled when it is first needed.
+//! A kernel is CUDA C++ that is generated from the type of an expression: the prelude, the
+//! expression as a function of the number of an element ([`Program`](program::Program)), and the
+//! text of the operation on the elements. It is compiled when it is first needed.
 //!
-//! Architecture invariant: every kernel goes through [`launch`](launch::launch), and no module but
-//! those here asks for one.
+//! Architecture invariant: every kernel is launched by [`launch`](launch::launch), and only the
+//! modules here call it.
 
 mod add;
 mod code;

@@ -1,5 +1,5 @@
-// Softmax and its logarithm, where the scale and the sum of each line are known. Elsewhere: as of
-// the lines that fit.
+// Softmax and its logarithm, from known scales and sums of the lines. Defined by the including
+// text: the names that lines which fit need.
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const u64 count, const u64 length, const u64 inner,
@@ -8,7 +8,7 @@ kernel(const Operands operands, const u64 count, const u64 length, const u64 inn
     for (index_t i = (index_t)blockIdx.x * CS_THREADS + threadIdx.x; i < (index_t)count; i += step) {
         const index_t line = i / (index_t)(length * inner) * (index_t)inner + i % (index_t)inner;
         const cs_exponents<f64> total = lines[line];
-        // Where the largest is infinite or NaN, so is every result NaN.
+        // If the largest element is infinite or NaN, every result is NaN.
         const A scale = (A)total.scale;
         const A lost = scale - scale;
         const A x = (A)element(operands, i);

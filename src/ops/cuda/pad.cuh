@@ -1,7 +1,7 @@
 // Copies an operand into the middle of the output, and writes one value around it.
 
-/// The output's length, with what a division by it takes; where the operand begins along it, its
-/// length and its step.
+/// The length of the output, with the divisor of an axis; and the begin, the length and the step of
+/// the operand along it.
 struct Padded {
     Axis<1> axis;
     index_t before;
@@ -27,7 +27,7 @@ kernel(const word_t* __restrict__ from, word_t* __restrict__ to, Frame frame, wo
             for (int axis = RANK - 1; axis >= 0; --axis) {
                 const Padded& padded = frame.axes[axis];
                 const index_t coordinate = (axis == 0 ? number : divided(number, padded.axis)) - padded.before;
-                // What is before has wrapped, and is above every length.
+                // Coordinates before the operand have wrapped, and are above every length.
                 within = within && coordinate < padded.inside;
                 at += coordinate * padded.axis.steps[0];
             }

@@ -1,5 +1,6 @@
-// The parts of outputs as one: a block merges those of an output, `parts` totals one after another.
-// Without `results`, the total goes to `merged`. Elsewhere: as of a fold.
+// Merges the parts of outputs: a block merges the `parts` consecutive totals of an output. If
+// `results` is null, the total goes to `merged`. Defined by the including text: the names that a
+// fold needs.
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
     kernel(const Total* totals, u64 parts, u64 outputs, u64 length, R* results, Total* merged) {

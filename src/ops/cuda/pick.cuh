@@ -1,11 +1,11 @@
-// Copies to each word of the output the one that an index picks along an axis.
+// Copies to each word of the output the word that an index selects along an axis.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const word_t* __restrict__ from, const i64* __restrict__ indices, word_t* __restrict__ to, Walk<RANK, 2> walk,
        Picked axis, u64 count) {
     const index_t step = all_threads();
     for (index_t number = thread_number(); number < count; number += UNROLLED * step) {
-        // All indices are read, then all words, then the first is written, so that their reads
+        // Reads all indices, then all words, and then writes the first word, so that the reads
         // overlap.
         index_t places[UNROLLED];
         i64 picked[UNROLLED];

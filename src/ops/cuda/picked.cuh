@@ -1,17 +1,17 @@
-// An axis that is indexed by what stands in an array.
+// An axis that is indexed by the elements of an array.
 
 struct Picked {
-    /// Elements along the axis, and the step from one to the next.
+    /// The number of elements along the axis, and the step from one to the next.
     u64 length;
     u64 step;
-    /// What is added to negative indices: the length, or nothing where they are out of range.
+    /// The offset of negative indices: the length, or 0 if they are out of range.
     u64 backwards;
-    /// What an index that the axis has not is reported as, and where.
+    /// The operation that reports an index out of range, and the address of the report.
     u64 operation;
     unsigned long long* report;
 };
 
-/// Reports an index that is out of range, unless there is a report.
+/// Reports an index that is out of range, unless there already is a report.
 CS_FN void reported(u64 index, const Picked& axis) {
     if (atomicCAS(axis.report, 0ull, (unsigned long long)axis.operation) == 0) {
         axis.report[1] = (unsigned long long)index;
@@ -19,7 +19,8 @@ CS_FN void reported(u64 index, const Picked& axis) {
     }
 }
 
-/// `index` from the axis's beginning; the length and a report where the axis has no such index.
+/// Returns `index` counted from the start of the axis; reports an index out of range, and returns
+/// the length.
 CS_FN u64 counted(i64 index, const Picked& axis) {
     const u64 counted = (u64)index + (index < 0 ? axis.backwards : 0);
     if (counted < axis.length) {

@@ -1,4 +1,4 @@
-//! What every kernel's text begins with: the element types, their arithmetic, conversions and
+//! The beginning of the text of every kernel: the element types, their arithmetic, conversions and
 //! functions.
 
 use crate::device::cuda::KernelSource;
@@ -10,10 +10,10 @@ const FUNCTIONS: &str = include_str!("prelude/functions.cuh");
 const COMPLEX: &str = include_str!("prelude/complex.cuh");
 const LITERALS: &str = include_str!("prelude/literals.cuh");
 
-/// The kernel that `text` is, with what it relies on before it; `name` is what error messages call
-/// it.
+/// Returns the source of the kernel `text`, with the parts of the prelude that it uses before it.
+/// Error messages contain `name`.
 pub(super) fn source(name: String, text: &str) -> KernelSource {
-    // Only functions that users write have numbers without a type.
+    // Only functions that users write have untyped literals.
     let has_literals = ["cs_literal", "cs_common"]
         .iter()
         .any(|word| text.contains(word));
@@ -31,7 +31,7 @@ mod tests {
     use super::source;
     use crate::device::cuda::ptx_of;
 
-    /// The instruction, where an architecture has one, and else its digits as integers.
+    /// Architectures that have the instruction use it; others compute the bits with integers.
     #[test]
     fn halves_are_rounded_by_the_hardware_that_can() {
         let text = |of: &str| {

@@ -1,4 +1,4 @@
-//! Arrays that are copies in some regions and one value in the others.
+//! Arrays that are copies in some regions and one value elsewhere.
 
 use super::copy::{Kernel, Words, copy, source};
 use super::memory::{Output, computed};
@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::ops::index::{Triangle, onto_diagonal};
 use crate::ops::order::CudaOrder;
 
-/// `array` inside a new array of `shape`, from the coordinates `before` on, among elements of
-/// `value`.
+/// Returns a new array of `shape` with `array` from the coordinates `before` on, and `value` around
+/// it.
 #[track_caller]
 pub(in crate::ops) fn padded<T: AnyElement>(
     order: CudaOrder<'_>,
@@ -42,7 +42,7 @@ fn pad_source(numbering: Numbering, bytes: usize) -> KernelSource {
     source("pad", numbering, bytes, include_str!("pad.cuh"))
 }
 
-/// An array in the middle of a longer one, over the fewest axes.
+/// The position of an array in a padded one, over the fewest axes.
 #[derive(Debug)]
 struct Padding {
     first: usize,
@@ -53,10 +53,10 @@ struct Padding {
 /// An axis of a [`Padding`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Padded {
-    /// Of the result.
+    /// The length of the result.
     length: usize,
     before: usize,
-    /// Of the array, and its step.
+    /// The length of the array, and its step.
     inside: usize,
     step: isize,
 }
@@ -82,7 +82,7 @@ impl Padding {
         padding
     }
 
-    /// One more axis inside the others, or a longer innermost one where it has no margins.
+    /// Appends an axis inside the others, or extends the innermost one if the axis has no margins.
     fn append(&mut self, axis: Padded) {
         if axis.length == 1 && axis.inside == 1 {
             return;
@@ -103,7 +103,7 @@ impl Padding {
         self.ndim += 1;
     }
 
-    /// Adds it to the arguments of a kernel, as its `Padding`.
+    /// Adds the padding to the arguments of a kernel, as its `Frame`.
     fn push(&self, numbering: Numbering, arguments: &mut Arguments) {
         let none = Padded {
             length: 1,
@@ -121,7 +121,8 @@ impl Padding {
     }
 }
 
-/// The square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros elsewhere.
+/// Returns the square matrix of `shape` with the vector `array` on its diagonal `k`, and zeros
+/// elsewhere.
 #[track_caller]
 pub(in crate::ops) fn on_diagonal<T: AnyElement>(
     order: CudaOrder<'_>,
@@ -134,16 +135,16 @@ pub(in crate::ops) fn on_diagonal<T: AnyElement>(
     let write = |output: Output| {
         let output = Words::new::<T>(output);
         let bytes = (output.limit * output.bytes) as u64;
-        // SAFETY: these are the bytes of a new array, which nobody else has.
+        // SAFETY: these are the bytes of a new array, which nothing else uses.
         order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })?;
-        // SAFETY: the walk goes over the array, and over a diagonal of as many elements.
+        // SAFETY: the walk is over the array, and over a diagonal of as many elements.
         unsafe { copy(order, Words::of(array), output, &diagonal) }
     };
     computed(order.device, shape, write)
 }
 
-/// `array`, of two axes or more, with zeros in its last two outside the triangle that diagonal `k`
-/// bounds.
+/// Returns `array`, of two axes or more, with zeros outside the triangle of its last two axes that
+/// diagonal `k` bounds.
 #[track_caller]
 pub(in crate::ops) fn triangular<T: AnyElement>(
     order: CudaOrder<'_>,

@@ -1,22 +1,21 @@
-// Running sums along lines, each of which is read and written at once. `CS_WAY` says who sums a
-// line: 0, `lanes` threads of a warp; 1, a block; 2, a thread, where elements of a line stand
-// apart.
+// Running sums along lines, each of which is read and written at once. `CS_WAY` selects the threads
+// that sum a line: 0, `lanes` threads of a warp; 1, a block; 2, one thread, for strided lines.
 //
-// Elsewhere: `T`, `element`, `Operands` and `index_t` of the expression; `S`, the type of sums on
-// the way, of which the first member is a `W`, and `R`, that of the result.
+// Defined by the including text: `T`, `element`, `Operands` and `index_t` of the expression; `S`,
+// the type of intermediate sums, whose first member is a `W`; and `R`, the type of the result.
 
 struct cs_scans {
-    // Elements of a line, how far apart they are, and how many lines there are.
+    // The elements of a line, the distance between them, and the number of lines.
     u64 length, inner, lines;
-    // Threads of a line.
+    // The threads of a line.
     u64 lanes;
-    // Tiles of a line, where there are several.
+    // The tiles of a line, if there are several.
     u64 parts;
 };
 
 CS_FN S cs_state(T x) { return S{cs_cast<W>(x)}; }
 
-// The sums of all up to each of `width` threads side by side.
+// Returns to each of `width` adjacent threads the sum of all threads up to it.
 CS_FN S cs_up_to(S sum, u32 width) {
     const u32 lane = threadIdx.x % width;
     for (u32 delta = 1; delta < width; delta *= 2) {
@@ -65,7 +64,7 @@ kernel(const Operands operands, const cs_scans scans, R* results) {
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_scans scans, R* results) {
-    // The sums of what each warp reads at once, and then those of all before.
+    // The sums of what each warp reads at once, later the sums of all before it.
     __shared__ S room[CS_TOGETHER * CS_WARPS];
     __shared__ S whole;
     static_assert(CS_TOGETHER * CS_WARPS == 64, "two sums for each thread of a warp");

@@ -1,13 +1,13 @@
-// Running sums along long lines, of which the device has too few to give each a block or a thread:
-// lines are cut into tiles, which are read and written once. `CS_WAY` says what a tile is: 3, a
-// piece of a line, of a block; 4, where elements of a line stand apart, pieces of several lines
-// side by side, each of `lanes` threads of a block.
+// Running sums along long lines, of which the device has too few to give each a block or a thread.
+// Lines are cut into tiles, which are read and written once. `CS_WAY` selects the tiles: 3, a piece
+// of a line, for a block; 4, for strided lines, pieces of several neighbouring lines, each for
+// `lanes` threads of a block.
 //
-// Elsewhere: as of lines that are summed at once, `cs_tiles` and how a tile learns what is before
-// it.
+// Defined by the including text: everything that lines summed at once need, `cs_tiles`, and the
+// look-back of tiles.
 
-// The number of the next tile, for all threads of the block. `room` is theirs until the next
-// barrier.
+// Returns the number of the next tile, to all threads of the block. `room` is reserved for this
+// until the next barrier.
 CS_FN u64 cs_next_tile(const cs_tiles& tiles, unsigned long long* room) {
     __syncthreads();
     if (threadIdx.x == 0) *room = atomicAdd(tiles.ticket, 1ull);
@@ -23,8 +23,7 @@ CS_FN u64 cs_next_tile(const cs_tiles& tiles, unsigned long long* room) {
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles tiles) {
     __shared__ unsigned long long ticket;
-    // The sums of what each warp reads at once, and then those of all before, in the tile and in
-    // all.
+    // The sums of what each warp reads at once, later the sums of all before it in the tile.
     __shared__ S room[CS_TOGETHER * CS_WARPS];
     __shared__ S before_tile;
     static_assert(CS_TOGETHER * CS_WARPS == 64, "two sums for each thread of a warp");
@@ -32,7 +31,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles
     for (;;) {
         const u64 number = cs_next_tile(tiles, &ticket);
         if (number >= scans.lines * scans.parts) return;
-        // Tiles of all lines in turn, so that fewer of one line are under way.
+        // Takes tiles of all lines in turn, so that fewer tiles of one line are in flight.
         const u64 line = number % scans.lines, part = number / scans.lines;
         const index_t start = (index_t)line * (index_t)scans.length;
         const u64 begin = part * (CS_TOGETHER * CS_THREADS), rest = scans.length - begin;
@@ -93,7 +92,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles
 
 #else
 
-// Elements that a thread keeps until it knows what is before them: `CS_ROWS`.
+// A thread holds `CS_ROWS` elements until it knows what is before them.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles tiles) {
     __shared__ unsigned long long ticket;
@@ -101,7 +100,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles
     __shared__ S room[CS_THREADS];
     __shared__ S before_tile[CS_THREADS];
     const u32 thread = threadIdx.x, lanes = (u32)scans.lanes, side = CS_THREADS / lanes;
-    // The thread's place among those of its line, and the line's among those side by side.
+    // The index of the thread in its line, and the index of the line among neighbouring lines.
     const u32 lane = thread / side, place = thread % side;
     const index_t inner = (index_t)scans.inner;
     const u64 groups = (scans.lines + side - 1) / side;
@@ -124,7 +123,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles
         for (u32 k = 0; k < CS_ROWS; ++k) {
             if (k < count) sum = cs_merge(sum, cs_state(x[k]));
         }
-        // Of all up to each thread of a line.
+        // The sum of all up to each thread of a line.
         room[thread] = sum;
         __syncthreads();
         for (u32 delta = 1; delta < lanes; delta *= 2) {
@@ -136,7 +135,7 @@ kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles
         u32* const told = tiles.told + group * scans.parts;
         S* const own = tiles.own + group * scans.parts * side + place;
         S* const all = tiles.all + group * scans.parts * side + place;
-        // A thread of each line knows the sum of its part.
+        // One thread of each line has the sum of its part.
         const bool tells = lane == lanes - 1;
         S carry = cs_nothing();
         if (part > 0) {

@@ -1,4 +1,4 @@
-//! Where values belong among sorted ones: a thread halves for each.
+//! Binary search of values in a sorted array, with one thread for each value.
 
 use std::marker::PhantomData;
 
@@ -17,7 +17,8 @@ use crate::ops::order::CudaOrder;
 /// The kernels that search, for each type and each number of bits of an index.
 struct Search<T>(PhantomData<T>);
 
-/// How many elements of `array`, which has one axis and is sorted, come before each of `values`.
+/// Returns for each of `values` the number of elements of `array` before it. `array` has one axis
+/// and is sorted.
 #[track_caller]
 pub(in crate::ops) fn search<T: Element>(
     order: CudaOrder<'_>,

@@ -1,18 +1,19 @@
-// Softmax and its logarithm of lines that fit a block's own memory: `lanes` threads have a line
-// each, and read and write it once. `CS_LOG` says whether the logarithm is wanted, and `CS_PACKED`
-// whether lines are whole packs, which are read and written at once.
+// Softmax and its logarithm of lines that fit shared memory: `lanes` threads process a line, and
+// read and write it once. `CS_LOG` selects the logarithm. With `CS_PACKED`, lines are whole packs,
+// which are read and written at once.
 //
-// Elsewhere: `T`, `I`, `element`, `Operands` and `index_t` of the expression, and `A`, what it is
-// computed in.
+// Defined by the including text: `T`, `I`, `element`, `Operands` and `index_t` of the expression,
+// and `A`, the type of the computation.
 
 struct cs_lines {
     u64 length, lines, lanes;
 };
 
-// The larger; NaN where either is.
+// Returns the larger; NaN if either is NaN.
 CS_FN A cs_larger(A a, A b) { return b > a || b != b ? b : a; }
 
-// Of all `lanes` threads of a line, for each of them. `room` has a place a warp.
+// Returns the largest value of all `lanes` threads of a line, to each of them. `room` has an
+// element for each warp.
 CS_FN A cs_largest_of(A value, u32 lanes, A* room) {
     const u32 width = lanes < 32 ? lanes : 32;
     for (u32 apart = width / 2; apart > 0; apart /= 2) {
@@ -46,7 +47,7 @@ CS_FN f64 cs_sum_of_all(f64 value, u32 lanes, f64* room) {
 #else
 #define CS_UNIT 1
 #endif
-// Units that a thread asks for before it needs the first.
+// The units that a thread loads before it needs the first.
 #define CS_UNITS (CS_UNIT < 8 ? (CS_UNIT < 4 ? 4 : 2) : 1)
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
@@ -58,8 +59,8 @@ kernel(const Operands operands, const cs_lines all, I* results) {
     const u32 lanes = (u32)all.lanes, side = CS_THREADS / lanes;
     const u32 lane = threadIdx.x % lanes, place = threadIdx.x / lanes;
     const index_t length = (index_t)all.length;
-    // The first elements of all units, then the second ones: threads side by side have different
-    // banks.
+    // The first elements of all units, then the second ones, so that adjacent threads access
+    // different banks.
     A* const own = (A*)cs_shared + (u64)place * length;
     const index_t units = length / CS_UNIT;
     for (u64 tile = blockIdx.x; tile * side < all.lines; tile += gridDim.x) {

@@ -1,6 +1,7 @@
-//! Softmax and its logarithm. A lane that fits a block's own memory is read and written once. Of
-//! others a first pass finds the scale and the sum, both at once, and a second one makes the
-//! results.
+//! Softmax and its logarithm.
+//!
+//! A lane that fits shared memory is read and written once. For other lanes, a first pass computes
+//! the scale and the sum together, and a second pass computes the results.
 
 #[cfg(test)]
 mod tests;
@@ -25,24 +26,24 @@ const LANES: &str = include_str!("softmax.cuh");
 const PARTS: &str = include_str!("softmax_parts.cuh");
 const NORMAL: &str = include_str!("normal.cuh");
 
-/// The bytes of a block's own memory that lanes may take: so few that several blocks run side by
-/// side.
+/// The most shared memory of a block for lanes: little enough that several blocks run concurrently.
 const ROOM_BYTES: usize = 32 << 10;
 
-/// The most blocks of lanes; where there are more lanes, blocks go on with the next.
+/// The most blocks of lanes. If there are more lanes, each block processes several.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels of lanes that fit; of such as are whole packs, where `PACKED`.
+/// The kernels of lanes that fit; if `PACKED`, of lanes that are whole packs.
 struct Fitting<const LOG: bool, const PACKED: bool>;
 
-/// The kernels that find the scales and the sums of long lanes, and those that write them.
+/// The kernels that compute the scales and the sums of long lanes, and those that write the
+/// results.
 struct Sums;
 struct Written<const LOG: bool>;
 
-/// The kernels of lanes whose elements stand apart, once their scales and sums are folded.
+/// The kernels of strided lanes, once their scales and sums are folded.
 struct Normal<const LOG: bool>;
 
-/// exp(x) / Σ exp(x) along `axis`, or the logarithm of that.
+/// Returns exp(x) / Σ exp(x) along `axis`, or its logarithm.
 #[track_caller]
 pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     order: CudaOrder<'_>,
@@ -68,14 +69,14 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     })
 }
 
-/// What the type of the elements says, and whether logarithms are wanted.
+/// The type-erased kernels of an element type, and whether the logarithm is computed.
 #[derive(Clone, Copy)]
 struct Kind {
     is_log: bool,
-    /// The type that exponentials are added up in.
+    /// The accumulator type of exponentials.
     sums: &'static str,
     logsumexp: Reduction,
-    /// Of lanes that are read one by one, and in packs.
+    /// The kernels of lanes that are read one by one, and in packs.
     lanes: [fn(u32) -> KernelKey; 2],
     written: fn(u32) -> KernelKey,
     normal: fn(u32) -> KernelKey,
@@ -97,7 +98,7 @@ impl Kind {
     }
 }
 
-/// Lanes that fit.
+/// Launches the kernel of lanes that fit.
 #[track_caller]
 fn of_lanes(
     workspace: Workspace<'_>,
@@ -120,7 +121,7 @@ fn of_lanes(
     workspace.launch(key, &source, grid, &arguments)
 }
 
-/// Lanes that do not fit, whose elements stand together.
+/// Launches the kernels of contiguous lanes that do not fit.
 #[track_caller]
 fn of_parts(
     workspace: Workspace<'_>,
@@ -150,7 +151,7 @@ fn of_parts(
     workspace.launch(program.key(kind.written), &source, grid, &arguments)
 }
 
-/// Lanes whose elements stand apart.
+/// Launches the kernels of strided lanes.
 #[track_caller]
 fn of_folds(
     workspace: Workspace<'_>,
@@ -175,13 +176,14 @@ fn of_folds(
     workspace.launch(key, &source, grid, &arguments)
 }
 
-/// The source of a kernel over lanes that fit.
+/// Returns the source of a kernel over lanes that fit.
 fn lanes_text(program: &Program<'_>, kind: Kind, is_packed: bool) -> KernelSource {
     let packed = format!("#define CS_PACKED {}\n", u8::from(is_packed));
     text(program, kind, &(packed + LANES))
 }
 
-/// The source of a kernel over long lanes, which writes them or else finds their sums.
+/// Returns the source of a kernel over long lanes, which writes the results or else computes the
+/// sums.
 fn parts_text(program: &Program<'_>, kind: Kind, writes: bool) -> KernelSource {
     let mut before = format!(
         "#define CS_WRITES {}
@@ -195,7 +197,7 @@ CS_FN Total cs_join(const Total a, const Total b) {{ return cs_merge(a, b); }}
     text(program, kind, &(before + PARTS))
 }
 
-/// The source of a kernel over the elements of `program`.
+/// Returns the source of a kernel over the elements of `program`.
 fn text(program: &Program<'_>, kind: Kind, kernel: &str) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
@@ -215,27 +217,27 @@ fn text(program: &Program<'_>, kind: Kind, kernel: &str) -> KernelSource {
     source(format!("{name} of {}", program.name()), &text)
 }
 
-/// The bytes of a scale and a sum.
+/// The size of a scale and a sum in bytes.
 const TOTAL_BYTES: usize = 16;
 
-/// How long lanes are divided.
+/// The division of long lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parts {
     count: usize,
-    /// Elements of each but the last.
+    /// The elements of each part except the last.
     length: usize,
 }
 
 impl Parts {
     fn new(lanes: Lanes) -> Self {
-        /// So many blocks fill a device for some rounds.
+        /// This many blocks fill a device for some rounds.
         const MANY: usize = 2048;
-        /// Elements that a thread has at least, so that merging what each has does not count.
+        /// The least elements of a thread, so that the cost of merging the threads is negligible.
         const LEAST: usize = 16;
-        // A block merges the parts of a lane, a thread for each.
+        // A block merges the parts of a lane, one for each thread.
         let most = (lanes.length / (LEAST * THREADS as usize)).clamp(1, THREADS as usize);
         let count = (MANY / lanes.count().max(1)).clamp(1, most);
-        // Whole packs, of which the longest has 16.
+        // Whole packs; the longest has 16 elements.
         let length = lanes.length.div_ceil(count).next_multiple_of(16);
         Self {
             count: lanes.length.div_ceil(length),
@@ -244,18 +246,18 @@ impl Parts {
     }
 }
 
-/// How lanes that fit are divided.
+/// The division of lanes that fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
-    /// Threads of a lane: up to a warp, or a block.
+    /// The threads of a lane: up to a warp, or a block.
     threads: usize,
     tiles: usize,
     room_bytes: usize,
 }
 
 impl Split {
-    /// Of elements that take `element_bytes` of a block's own memory, and of which `width` are read
-    /// at once; `None` where lanes do not fit.
+    /// Divides lanes of elements that take `element_bytes` of shared memory, of which `width` are
+    /// read at once. Returns `None` if the lanes do not fit.
     fn new(lanes: Lanes, element_bytes: usize, width: usize) -> Option<Self> {
         const BLOCK: usize = THREADS as usize;
         /// Fewer lanes than this do not fill a device with a warp for each.

@@ -1,17 +1,17 @@
-// Softmax and its logarithm of long lines: a first launch reads each line for the largest of its
-// elements and the sum of their exponentials, both at once (Milakov and Gimelshein, 2018), and a
-// second one reads and writes it. Blocks have parts of a line. `CS_WRITES` says which launch this
-// is, and `CS_LOG` whether the logarithm is wanted.
+// Softmax and its logarithm of long lines. A first launch computes the largest element of each line
+// and the sum of the exponentials in one pass (Milakov and Gimelshein, 2018). A second launch reads
+// the line again and writes the results. Each block has a part of a line. `CS_WRITES` selects the
+// launch, and `CS_LOG` the logarithm.
 //
-// Elsewhere: `T`, `I`, `element`, `Operands` and `index_t` of the expression, and of packs
-// `CS_WIDTH` and `elements`; `A`, what it is computed in; `Total`, an `exponents` of `f64`, and how
-// threads merge theirs.
+// Defined by the including text: `T`, `I`, `element`, `Operands` and `index_t` of the expression,
+// and `CS_WIDTH` and `elements` of packs; `A`, the type of the computation; `Total`, a
+// `cs_exponents` of `f64`, and the functions by which threads merge totals.
 
 #ifndef CS_WIDTH
 #define CS_WIDTH 1
 CS_FN void elements(const Operands& operands, const index_t i, T (&out)[1]) { out[0] = element(operands, i); }
 #endif
-// Packs that a thread asks for before it needs the first.
+// The packs that a thread loads before it needs the first.
 #define CS_PACKS (CS_WIDTH < 8 ? 8 / CS_WIDTH : 1)
 
 struct cs_parts {
@@ -20,7 +20,7 @@ struct cs_parts {
 };
 
 // The elements of a part of a line: those before the first whole pack, the whole packs, and those
-// behind them.
+// after them.
 struct cs_range {
     index_t begin, first_pack, end_pack, end;
     CS_FN cs_range(const cs_parts& all, u64 line) {
@@ -29,7 +29,7 @@ struct cs_range {
         end = begin + (index_t)(rest < all.part_length ? rest : all.part_length);
         first_pack = (begin + (CS_WIDTH - 1)) / CS_WIDTH;
         end_pack = end / CS_WIDTH;
-        // Between two packs' borders: all stand before the first.
+        // The part has no border of packs: all its elements are before the first pack.
         if (end_pack < first_pack) end_pack = first_pack;
     }
     CS_FN index_t head() const {
@@ -42,8 +42,8 @@ struct cs_range {
     }
 };
 
-// Calls `pack` for the packs of this thread, several of them at a time, and `single` for its
-// elements outside of packs.
+// Calls `packs` for the packs of this thread, several at a time, and `single` for its elements
+// outside of packs.
 template <class Single, class Packs>
 CS_FN void cs_each(const Operands& operands, const cs_range& range, Single single, Packs packs) {
     const index_t head = range.begin + threadIdx.x, tail = range.tail() + threadIdx.x;
@@ -59,24 +59,24 @@ CS_FN void cs_each(const Operands& operands, const cs_range& range, Single singl
     if (tail < range.end) single(tail, (A)element(operands, tail));
 }
 
-// The larger; NaN where either is.
+// Returns the larger; NaN if either is NaN.
 CS_FN A cs_larger(A a, A b) { return b > a || b != b ? b : a; }
 
 #if !CS_WRITES
 
-// The largest element so far, and the sum of exponentials of what each is less than that. The sum
-// is wide, so that its rounding does not grow with the line.
+// The largest element so far, and the sum of the exponentials of the differences from it. The sum
+// is wide, so that its rounding error does not grow with the line.
 struct cs_online {
     A scale;
     f64 sum;
 
-    // A larger scale is rare; the factor is wide, because a line that rises has many.
+    // Larger scales are rare. The factor is wide, because an ascending line has many.
     CS_FN void rescale(A most) {
         if (most <= scale) return;
         sum *= exp((f64)scale - (f64)most);
         scale = most;
     }
-    // What is taken from each element: where all are -inf, their exponentials are 0 and not NaN.
+    // The value subtracted from each element: if all are -inf, their exponentials are 0, not NaN.
     CS_FN A base() const { return scale == -(A)cs_bits<f32>(0x7f800000u) ? (A)0 : scale; }
 };
 
@@ -132,7 +132,7 @@ kernel(const Operands operands, const cs_parts all, const Total* totals, I* resu
         if (parts > 1) total = cs_merged_beside(total, threadIdx.x, CS_THREADS, parts, room);
         if (threadIdx.x == 0) whole = total;
         __syncthreads();
-        // Where the largest is infinite or NaN, so is every result NaN.
+        // If the largest element is infinite or NaN, every result is NaN.
         const A scale = (A)whole.scale, lost = scale - scale;
 #if CS_LOG
         const A divisor = (A)log(whole.sum);

@@ -1,8 +1,7 @@
-// Sorting lines of up to `CS_ITEMS` elements in a block's own memory, by a network of comparisons
-// in which the lower of two places always gets the lesser item (Batcher's, with the first step of
-// each merge turned round). Items are keys with the places that they come from, so that no two are
-// equal, and what a network does to them is stable. A line has `padded` places, a power of two, and
-// a block `together` lines.
+// Sorting lines of up to `CS_ITEMS` elements in shared memory by a sorting network, in which the
+// lower of two positions always gets the lesser item (Batcher's, with the first step of each merge
+// reversed). Items are keys with their original positions, so no two are equal, and the sort is
+// stable. A line has `padded` positions, a power of two, and a block `together` lines.
 
 #if CS_WIDE
 struct item_t {
@@ -37,7 +36,7 @@ kernel(const cs_lines from, const cs_sorted to, const u64 padded, const u64 toge
         for (u32 place = threadIdx.x; place < used; place += CS_THREADS) {
             const u64 line = tile * side + place / width;
             const u32 at = place % width;
-            // What stands in no line comes last.
+            // Positions beyond the elements of a line sort last.
             bits_t key = (bits_t)~(bits_t)0;
             if (line < from.lines && at < from.length) {
                 key = cs_key(cs_line(from, line)[(i64)at * from.step], (bits_t)turned);

@@ -1,5 +1,5 @@
-//! Sorting along an axis, by the keys of the elements: short lanes by a network of comparisons, in
-//! one launch, and longer ones digit by digit.
+//! Sorting along an axis, by the keys of the elements: short lanes by a sorting network in one
+//! launch, longer lanes by radix sort.
 
 mod digits;
 #[cfg(test)]
@@ -20,16 +20,16 @@ use crate::ops::order::CudaOrder;
 pub(super) const KEYS: &str = include_str!("keys.cuh");
 const NETWORK: &str = include_str!("sort.cuh");
 
-/// The elements that a block sorts in its own memory.
+/// The most elements that a block sorts in shared memory.
 const ITEMS: usize = 2048;
 
-/// The most blocks; where there is more to do, blocks go on with the next.
+/// The most blocks. If there are more lanes or tiles, each block processes several.
 const MOST_BLOCKS: usize = 1 << 20;
 
 /// The kernels that sort short lanes.
 struct Network<T>(PhantomData<T>);
 
-/// The elements of `array` along its axis `at`, sorted; equal ones stay in their order.
+/// Returns the elements of `array` in sorted order along its axis `at`. The sort is stable.
 #[track_caller]
 pub(in crate::ops) fn sorted<T: Element>(
     order: CudaOrder<'_>,
@@ -42,8 +42,8 @@ pub(in crate::ops) fn sorted<T: Element>(
     })
 }
 
-/// The positions of the elements along the axis `at` of `array` in order, equal ones in their own,
-/// of those that come first: as many as this axis of `shape` is long.
+/// Returns the positions of the elements along the axis `at` of `array` in sorted order. The sort
+/// is stable. The result has the first positions only: as many as this axis of `shape` is long.
 #[track_caller]
 pub(in crate::ops) fn ranked<T: Element>(
     order: CudaOrder<'_>,
@@ -55,8 +55,8 @@ pub(in crate::ops) fn ranked<T: Element>(
     along(order, array, at, direction, shape, |address| [0, address])
 }
 
-/// Makes an array of `shape` of the sorted lanes along the axis `at`; `target` says of its address
-/// where values go and where positions do.
+/// Returns an array of `shape` with the sorted lanes along the axis `at`. `target` maps its address
+/// to the address of values and the address of positions.
 #[track_caller]
 fn along<T: Element, O: AnyElement>(
     order: CudaOrder<'_>,
@@ -94,13 +94,13 @@ fn along<T: Element, O: AnyElement>(
     })
 }
 
-/// The lanes of an array along an axis, as `cs_lines` has them.
+/// The lanes of an array along an axis, in the layout of `cs_lines`.
 #[derive(Clone, Copy, Debug)]
 struct Lanes {
     address: u64,
     length: usize,
     step: isize,
-    /// Over the other axes, from the first element on.
+    /// The walk over the other axes, from the first element on.
     others: Walk<1>,
 }
 
@@ -121,7 +121,7 @@ impl Lanes {
         self.others.count()
     }
 
-    /// As many lanes one after another from `address` on.
+    /// Returns as many contiguous lanes from `address` on.
     fn dense(&self, address: u64) -> Self {
         Self {
             address,
@@ -146,12 +146,12 @@ impl Lanes {
     }
 }
 
-/// Where sorted lanes go, as `cs_sorted` has it.
+/// The destination of sorted lanes, in the layout of `cs_sorted`.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     kept: usize,
     inner: usize,
-    /// Addresses, of which those that are 0 are not written to.
+    /// The addresses of values and of positions; 0 if they are not written.
     values: u64,
     positions: u64,
 }
@@ -163,10 +163,10 @@ impl Target {
     }
 }
 
-/// What is needed to launch the kernels that sort elements of `T`.
+/// The parameters of the launches that sort elements of `T`.
 struct Sort<'a, T> {
     workspace: Workspace<'a>,
-    /// The bits of keys that are turned round.
+    /// The bits of keys that are inverted: all of them for descending order.
     turned: u64,
     of: PhantomData<T>,
 }
@@ -176,7 +176,7 @@ impl<T: Element> Sort<'_, T> {
     #[track_caller]
     fn network(&self, lanes: &Lanes, target: Target) -> Result<()> {
         let padded = lanes.length.next_power_of_two();
-        // Lanes of one block, but for so many that other blocks have none.
+        // The lanes of one block: not so many that other blocks are idle.
         let together = (lanes.count() / 512).clamp(1, ITEMS / padded);
         let mut arguments = Arguments::default();
         lanes.push(&mut arguments);
@@ -191,7 +191,7 @@ impl<T: Element> Sort<'_, T> {
     }
 }
 
-/// The source of the kernel that sorts short lanes.
+/// Returns the source of the kernel that sorts short lanes.
 fn network_source<T: Element>() -> KernelSource {
     let is_wide = u8::from(size_of::<T>() > 4);
     let sizes = format!("#define CS_ITEMS {ITEMS}\n#define CS_WIDE {is_wide}\n");
@@ -199,10 +199,10 @@ fn network_source<T: Element>() -> KernelSource {
     source(format!("sort of {}", T::DTYPE.in_cuda()), &text)
 }
 
-/// What a text of keys of `T` begins with.
+/// Returns the beginning of a text that uses keys of `T`.
 pub(super) fn keys<T: Element>() -> String {
     let bits = 8 * size_of::<T>();
-    // Only of a float there is a negative zero, which its key does not tell.
+    // Only floats have a negative zero, which their keys do not distinguish.
     let (order, infinite) = if T::from_f64(-0.0).is_merged() {
         let infinite: u64 = T::from_f64(f64::INFINITY).key().into();
         (2, infinite ^ 1 << (bits - 1))
@@ -215,7 +215,7 @@ pub(super) fn keys<T: Element>() -> String {
     )
 }
 
-/// A grid of so many blocks, as far as there may be.
+/// Returns a grid of `blocks` blocks, at least one and at most [`MOST_BLOCKS`].
 fn grid(blocks: usize) -> Grid {
     Grid {
         blocks: [blocks.clamp(1, MOST_BLOCKS) as u32, 1],

@@ -1,7 +1,7 @@
-// What folds and scans keep on the way, and how threads hand it to each other.
+// The intermediate states of folds and scans, and their exchange between threads.
 
-// What `shuffle` makes of each word of a value: words of other threads. All threads of the warp
-// must come here together; where there is no such thread, what comes back says nothing.
+// Returns a value of another thread: applies `shuffle` to each word of `value`. All threads of the
+// warp must call this together. If there is no such thread, the result is meaningless.
 template <class S, class F>
 CS_FN S cs_shuffled(S value, F shuffle) {
     union {
@@ -14,25 +14,25 @@ CS_FN S cs_shuffled(S value, F shuffle) {
     return to.value;
 }
 
-// The value of the thread `delta` places further on, among each `width` threads of a warp.
+// Returns the value of the thread `delta` places further on, among each `width` threads of a warp.
 template <class S>
 CS_FN S cs_from_above(S value, u32 delta, u32 width) {
     return cs_shuffled(value, [=](u32 word) { return __shfl_down_sync(0xffffffffu, word, delta, (int)width); });
 }
 
-// That of the thread `delta` places before.
+// Returns the value of the thread `delta` places before, among each `width` threads of a warp.
 template <class S>
 CS_FN S cs_from_below(S value, u32 delta, u32 width) {
     return cs_shuffled(value, [=](u32 word) { return __shfl_up_sync(0xffffffffu, word, delta, (int)width); });
 }
 
-// That of the thread number `lane` of each `width`.
+// Returns the value of the thread number `lane` of each `width` threads.
 template <class S>
 CS_FN S cs_from(S value, u32 lane, u32 width) {
     return cs_shuffled(value, [=](u32 word) { return __shfl_sync(0xffffffffu, word, (int)lane, (int)width); });
 }
 
-// That of the thread whose number differs by the bit `apart`.
+// Returns the value of the thread whose number differs by the bit `apart`.
 template <class S>
 CS_FN S cs_across(S value, u32 apart, u32 width) {
     return cs_from(value, (threadIdx.x % width) ^ apart, width);
@@ -49,7 +49,7 @@ CS_FN cs_plain<A> cs_merge(cs_plain<A> a, cs_plain<A> b) {
     return cs_plain<A>{cs_add(a.sum, b.sum)};
 }
 
-// With one more element.
+// Returns the sum with one more element.
 template <class A>
 CS_FN cs_plain<A> cs_with(cs_plain<A> a, A value) {
     return cs_plain<A>{cs_add(a.sum, value)};
@@ -76,8 +76,8 @@ CS_FN A cs_value(cs_product<A> a) {
     return a.product;
 }
 
-// A sum and what rounding took from it, by Knuth's TwoSum: the error of a sum does not grow with
-// the number of what is merged.
+// A sum and its rounding error, by Knuth's TwoSum: the error of a sum does not grow with the number
+// of merged values.
 template <class A>
 struct cs_compensated {
     A sum, error;
@@ -99,25 +99,25 @@ CS_FN cs_compensated<A> cs_with(cs_compensated<A> a, A value) {
     return cs_compensated<A>{sum, a.error + lost};
 }
 
-// An infinite sum makes the error NaN, which says nothing of the sum.
+// An infinite sum makes the error NaN, which is then ignored.
 template <class A>
 CS_FN A cs_value(cs_compensated<A> a) {
     return a.error != a.error ? a.sum : a.sum + a.error;
 }
 
-// A sum of `A`: integers lose nothing.
+// The state of a sum of `A`: integers have no rounding error.
 template <class A, bool ROUNDS = cs_rounds<A>::value> struct cs_sum_of { typedef cs_plain<A> type; };
 template <class A> struct cs_sum_of<A, true> { typedef cs_compensated<A> type; };
 template <class A> using cs_sum = typename cs_sum_of<A>::type;
 
-// An element and where it stands.
+// An element and its index.
 template <class T>
 struct cs_place {
     T value;
     i64 index;
 };
 
-// The first of the largest; NaN is larger than everything.
+// Returns the first of the largest elements; NaN is larger than everything.
 template <class T>
 CS_FN cs_place<T> cs_first_max(cs_place<T> a, cs_place<T> b) {
     bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
@@ -126,7 +126,7 @@ CS_FN cs_place<T> cs_first_max(cs_place<T> a, cs_place<T> b) {
     return better || (equal && b.index < a.index) ? b : a;
 }
 
-// The first of the smallest; NaN is smaller than everything.
+// Returns the first of the smallest elements; NaN is smaller than everything.
 template <class T>
 CS_FN cs_place<T> cs_first_min(cs_place<T> a, cs_place<T> b) {
     bool a_is_nan = a.value != a.value, b_is_nan = b.value != b.value;
@@ -135,7 +135,8 @@ CS_FN cs_place<T> cs_first_min(cs_place<T> a, cs_place<T> b) {
     return better || (equal && b.index < a.index) ? b : a;
 }
 
-// Sums of how far a few elements are from `shift`, which is the first of them.
+// The sums of the distances of a few elements from `shift`, which is the first of them, and of
+// their squares.
 template <class A>
 struct cs_block {
     A shift, sum, squares;
@@ -153,19 +154,19 @@ CS_FN cs_block<A> cs_stepped(cs_block<A> a, A value) {
     return cs_block<A>{a.shift, a.sum + distance, a.squares + distance * distance};
 }
 
-// How many elements there were, their mean as a sum of two numbers, and the sum of the squares of
-// their distances from it. One number would do where blocks are long; here their means differ by
-// less than the rounding of a mean that is large.
+// The number of elements, their mean as a sum of two numbers, and the sum of their squared
+// distances from it. One number would do for the mean of long blocks. Here, the means of blocks
+// differ by less than the rounding error of a large mean.
 struct cs_moments {
     double count, mean, rest, squares;
 };
 
-// `by` from a mean on, where the part of it that `mean` cannot hold goes to `rest`.
+// Adds `by` to a mean. The part that `mean` cannot hold goes to `rest`.
 CS_FN cs_moments cs_moved(double count, double mean, double rest, double by, double squares) {
     double moved = mean + by;
     double gained = moved - mean;
     double lost = (mean - (moved - gained)) + (by - gained);
-    // Beyond the largest numbers there is none.
+    // Beyond the largest numbers, there is no rest.
     return cs_moments{count, moved, lost != lost ? 0.0 : rest + lost, squares};
 }
 
@@ -174,7 +175,7 @@ CS_FN cs_moments cs_moments_of(cs_block<A> a, u32 n) {
     double count = (double)n, sum = (double)a.sum;
     double mean = sum / count;
     double squares = (double)a.squares - sum * mean;
-    // Not below 0 by rounding; NaN stays.
+    // Rounding must not make it negative; NaN remains.
     return cs_moved(count, (double)a.shift, 0.0, mean, squares < 0.0 ? 0.0 : squares);
 }
 
@@ -187,8 +188,8 @@ CS_FN cs_moments cs_merge(cs_moments a, cs_moments b) {
                     a.squares + b.squares + apart * apart * a.count * share);
 }
 
-// Sums of squares of the elements of each size (Anderson, 2017); only values of `f64` have squares
-// that do not fit `f64`.
+// The sums of squares of large, middle and small elements (Anderson, 2017). Only values of `f64`
+// have squares that do not fit `f64`.
 struct cs_squares {
     double large, middle, small;
 };
@@ -218,7 +219,7 @@ CS_FN cs_squares cs_merge(cs_squares a, cs_squares b) {
 }
 
 CS_FN double cs_root(cs_squares a) {
-    // `!=` holds of NaN too. Beside the large ones, the small ones do not count.
+    // `!=` is true for NaN too. Small elements are negligible beside large ones.
     if (a.large != 0.0) return sqrt(a.large + a.middle * CS_DOWN * CS_DOWN) / CS_DOWN;
     double middle = sqrt(a.middle);
     if (a.small != 0.0) {
@@ -230,8 +231,8 @@ CS_FN double cs_root(cs_squares a) {
     return middle;
 }
 
-// exp(x - `scale`), summed over several x. The scale is the largest x, which may be infinite: where
-// x equals it, their distance is taken as 0.
+// The sum of exp(x - `scale`) over several x. The scale is the largest x, which may be infinite:
+// where x equals it, their distance is taken as 0.
 template <class A>
 struct cs_exponents {
     A scale, sum;

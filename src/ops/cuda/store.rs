@@ -12,9 +12,9 @@ use crate::ops::formula::Formula;
 use crate::ops::order::CudaOrder;
 use crate::ops::tree::Operand;
 
-/// Writes the elements of each result of `formula` over those of its target. The targets have one
-/// shape, to which the results broadcast. Each thread reads the elements at one place before it
-/// writes there.
+/// Writes the elements of each result of `formula` over the elements of its target. The targets
+/// have one shape, to which the results broadcast. Each thread reads all elements at an index
+/// before it writes there.
 #[track_caller]
 pub(in crate::ops) fn store(
     order: CudaOrder<'_>,

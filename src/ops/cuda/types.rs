@@ -1,6 +1,6 @@
-//! What the element types are called in a kernel's text.
+//! The names of the element types in the text of a kernel.
 
-/// What values of the stored type `name` are computed in.
+/// Returns the type that values of the stored type `name` are computed in.
 pub(super) fn computed_in(name: &'static str) -> &'static str {
     match name {
         "f16" | "bf16" => "f32",

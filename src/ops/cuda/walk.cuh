@@ -1,9 +1,11 @@
-// Where the elements of several operands stand that are numbered in row-major order of common axes.
+// The offsets of elements of several operands, numbered in row-major order of common axes.
 //
-// `index_t` is unsigned, of 32 bits where every number and every place fits 31, else of 64. Places
-// wrap on the way, as steps may be negative, and end within their operands.
+// `index_t` is unsigned. It has 32 bits if every number and every offset fits 31, else 64.
+// Intermediate offsets may wrap, because steps may be negative; the final ones are within their
+// operands.
 
-/// The length of an axis with what a division by it takes, and the steps of the operands along it.
+/// The length of an axis, the multiplier and the shift of a division by it, and the steps of the
+/// operands along it.
 template <int OPERANDS>
 struct Axis {
     index_t length;
@@ -12,15 +14,14 @@ struct Axis {
     index_t steps[OPERANDS];
 };
 
-/// Invariant: axes that are there to fill the rank are outermost, so nothing is left for them to
-/// divide.
+/// Invariant: axes that only fill up the rank are outermost, so nothing is left for them to divide.
 template <int AXES, int OPERANDS>
 struct Walk {
     index_t first[OPERANDS];
     Axis<OPERANDS> axes[AXES];
 };
 
-/// Divides `number` by the length of `axis`, and gives the remainder.
+/// Divides `number` by the length of `axis`, and returns the remainder.
 template <int OPERANDS>
 CS_FN index_t divided(index_t& number, const Axis<OPERANDS>& axis) {
     const index_t rest = cs_quotient(number, axis.length, axis.multiplier, axis.shift);
@@ -29,7 +30,7 @@ CS_FN index_t divided(index_t& number, const Axis<OPERANDS>& axis) {
     return coordinate;
 }
 
-/// Where the operands have the element of this number.
+/// Computes the offsets of the element of this number in all operands.
 template <int AXES, int OPERANDS>
 CS_FN void place(const Walk<AXES, OPERANDS>& walk, index_t number, index_t (&at)[OPERANDS]) {
 #pragma unroll
@@ -46,7 +47,7 @@ CS_FN void place(const Walk<AXES, OPERANDS>& walk, index_t number, index_t (&at)
     }
 }
 
-/// The number of this thread among all, and how many they are.
+/// The number of this thread in the grid, and the number of threads.
 CS_FN index_t thread_number() {
     return (index_t)blockIdx.x * blockDim.x + threadIdx.x;
 }

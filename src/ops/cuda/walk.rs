@@ -7,14 +7,14 @@ use super::program::inverse;
 use crate::array::{Layout, Walk};
 use crate::device::cuda::{Arguments, Cuda, Grid};
 
-/// The ranks that kernels are compiled for: a walk of another takes the next one.
+/// The ranks that kernels are compiled for. A walk of another rank uses the next larger one.
 const RANKS: [usize; 5] = [1, 2, 3, 5, 9];
 
-/// Words that a thread of most kernels reads before it writes the first.
+/// The words that a thread of most kernels reads before it writes the first.
 const UNROLLED: usize = 4;
 
-/// How a kernel numbers elements: over how many axes, and whether its numbers need more than 31
-/// bits. Each is a form of the kernel.
+/// The numbering of elements in a kernel: the number of axes, and whether numbers need more than 31
+/// bits. Each combination is a form of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbering {
     rank: usize,
@@ -22,8 +22,8 @@ pub(super) struct Numbering {
 }
 
 impl Numbering {
-    /// For walks of up to `rank` axes, and numbers and indices of elements that are all below
-    /// `limit`.
+    /// Returns the numbering for walks of up to `rank` axes, and numbers and indices of elements
+    /// that are all below `limit`.
     pub(super) fn new(rank: usize, limit: usize) -> Self {
         let rank = RANKS.into_iter().find(|&own| rank <= own);
         Self {
@@ -32,7 +32,7 @@ impl Numbering {
         }
     }
 
-    /// For one walk over elements that are all below `limit`.
+    /// Returns the numbering for one walk over elements that are all below `limit`.
     pub(super) fn of<const K: usize>(walk: &Walk<K>, limit: usize) -> Self {
         Self::new(walk.axes().len(), limit.max(walk.count()))
     }
@@ -41,13 +41,13 @@ impl Numbering {
         self.rank
     }
 
-    /// The lowest four bits of a form's number.
+    /// Returns the lowest four bits of a form.
     pub(super) fn form(self) -> u32 {
         let rank = RANKS.iter().position(|&rank| rank == self.rank);
         rank.unwrap_or_default() as u32 | u32::from(self.wide) << 3
     }
 
-    /// What the text of a kernel begins with.
+    /// Returns the beginning of the text of a kernel.
     pub(super) fn text(self) -> String {
         let index = if self.wide { "u64" } else { "u32" };
         let mut text = String::new();
@@ -72,7 +72,7 @@ impl Numbering {
         self.push_numbers(arguments, &numbers);
     }
 
-    /// The numbers of an `Axis`.
+    /// Returns the members of an `Axis`.
     pub(super) fn axis<const K: usize>(self, length: usize, steps: [isize; K]) -> Vec<u64> {
         let (multiplier, shift) = inverse(length);
         let division = [length as u64, multiplier.into(), shift.into()];
@@ -85,7 +85,7 @@ impl Numbering {
         if self.wide {
             arguments.push_all(numbers.iter().copied());
         } else {
-            // Steps are negative at times: their lower half is what counts.
+            // Steps may be negative: only their lower half counts.
             let bytes = numbers
                 .iter()
                 .flat_map(|&number| (number as u32).to_ne_bytes());
@@ -94,17 +94,18 @@ impl Numbering {
     }
 }
 
-/// One more than the highest index that a layout reaches.
+/// Returns one more than the highest index that a layout reaches.
 pub(super) fn limit_of(layout: &Layout) -> usize {
     layout.bounds().map_or(0, |(_, highest)| highest + 1)
 }
 
-/// Threads for `count` elements of which each takes several before it writes the first.
+/// Returns the grid for `count` elements of which each thread reads several before it writes the
+/// first.
 pub(super) fn grid(gpu: &Cuda, count: usize) -> Grid {
     grid_of(gpu, count.div_ceil(UNROLLED))
 }
 
-/// A block of threads for each of `count` things.
+/// Returns the grid with a block of threads for each of `count` items.
 pub(super) fn blocks_of(gpu: &Cuda, count: usize) -> Grid {
     grid_of(gpu, count.saturating_mul(THREADS as usize))
 }

@@ -1,4 +1,4 @@
-//! Operations of several launches, and the memory that they need on the way.
+//! Operations of several launches, and their temporary memory.
 
 use std::panic::Location;
 
@@ -9,12 +9,12 @@ use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
 use crate::ops::order::CudaOrder;
 
-/// What an operation of several launches needs: its place in the order of streams, and temporary
-/// memory.
+/// The resources of an operation of several launches: its position in the order of streams, and
+/// temporary memory.
 #[derive(Clone, Copy)]
 pub(super) struct Workspace<'a> {
     pub(super) order: CudaOrder<'a>,
-    /// Who asked for the operation, which a closure would hide.
+    /// The call site of the operation, which a closure would hide.
     call_site: &'static Location<'static>,
 }
 
@@ -27,32 +27,32 @@ impl<'a> Workspace<'a> {
         }
     }
 
-    /// Memory for `count` things of `bytes_each`. It may be dropped once what uses it has been
-    /// launched: whoever gets it next is ordered after that.
+    /// Allocates memory for `count` items of `bytes_each`. It may be dropped once the kernels that
+    /// use it have been launched: its next use is ordered after them.
     #[track_caller]
     pub(super) fn allocate(&self, count: usize, bytes_each: usize) -> Result<Buffer> {
         let size_bytes = count.saturating_mul(bytes_each);
         scratch_at(self.order.device, size_bytes, self.call_site)
     }
 
-    /// As many bytes, all of them 0 once the work that is launched from here on runs.
+    /// Allocates `size_bytes` bytes, which are 0 for all work that is launched after this call.
     #[track_caller]
     pub(super) fn zeroed(&self, size_bytes: usize) -> Result<Buffer> {
         let buffer = self.allocate(size_bytes, 1)?;
         let (gpu, address) = (self.order.gpu, DevicePtr(buffer.address()));
-        // SAFETY: these are the bytes of memory that was allocated just now, which nobody else has.
+        // SAFETY: these are the bytes of memory that was allocated just now, which nothing else
+        // uses.
         let fill = |stream| unsafe { gpu.fill(stream, address, size_bytes as u64, &[0]) };
         self.order.queue(fill)?;
         Ok(buffer)
     }
 
-    /// Compiles what is not known yet of the kernels that are going to be launched, all at the same
-    /// time.
+    /// Compiles concurrently those kernels of the operation that are not compiled yet.
     pub(super) fn prepare(&self, kernels: &[(KernelKey, &dyn Fn() -> KernelSource)]) {
         self.order.gpu.prepare(kernels);
     }
 
-    /// As [`launch`](super::launch::launch), in this order.
+    /// Enqueues a kernel like [`launch`](super::launch::launch), in this order.
     #[track_caller]
     pub(super) fn launch(
         &self,

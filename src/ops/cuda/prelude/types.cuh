@@ -1,5 +1,4 @@
-// The element types by their names in Rust. NVRTC has no headers, so that everything is declared
-// here.
+// The element types by their names in Rust. NVRTC has no headers, so everything is declared here.
 
 #define CS_FN __device__ __forceinline__
 
@@ -14,7 +13,7 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// The bits of a value as those of another type of the same size.
+// Returns the bits of a value as another type of the same size.
 template <class To, class From>
 CS_FN To cs_bits(From value) {
     static_assert(sizeof(To) == sizeof(From), "as many bits");
@@ -29,8 +28,8 @@ CS_FN To cs_bits(From value) {
 struct cs_real;
 struct cs_integer;
 
-// Numbers of 16 bits are stored, and computed with as `float`. The conversion from `float` rounds
-// to the nearest, of two that are equally near to the even one; that to `float` is exact.
+// Floats of 16 bits are stored in 16 bits, and computed as `float`. The conversion from `float`
+// rounds to nearest, ties to even. The conversion to `float` is exact.
 struct f16 {
     u16 bits;
     f16() = default;
@@ -88,7 +87,7 @@ CS_FN f16::operator float() const {
     u32 size = (u32)(bits & 0x7fff) << 13;
     u32 wide = size + ((127 - 15) << 23);
     if (size < (1 << 23)) {
-        // A subnormal number lacks the implicit one.
+        // A subnormal number lacks the implicit leading one.
         u32 one = 1 << 23, bias = (127 - 15) << 23;
         wide = cs_bits<u32>(cs_bits<float>(wide + one) - cs_bits<float>(bias + one));
     }
@@ -116,7 +115,7 @@ CS_FN bf16::operator float() const {
     return cs_bits<float>((u32)bits << 16);
 }
 
-// What values of a stored type are computed in.
+// The type that values of a stored type are computed in.
 template <class S> struct cs_computed { typedef S type; };
 template <> struct cs_computed<f16> { typedef float type; };
 template <> struct cs_computed<bf16> { typedef float type; };
@@ -132,7 +131,7 @@ CS_FN cs_wide_of<S> cs_load(const S* at) {
     return cs_wide(*at);
 }
 
-// Whether a sum in this type rounds.
+// True if sums in this type round.
 template <class A> struct cs_rounds { static const bool value = false; };
 template <> struct cs_rounds<float> { static const bool value = true; };
 template <> struct cs_rounds<double> { static const bool value = true; };
@@ -143,14 +142,14 @@ CS_FN void cs_store(S* at, cs_wide_of<S> value) {
     *at = S(value);
 }
 
-// `N` elements side by side, which are read and written in whole words of up to 16 bytes.
+// `N` contiguous elements, which are read and written in whole words of up to 16 bytes.
 template <class S, int N>
 struct alignas(sizeof(S) * N < 16 ? sizeof(S) * N : 16) cs_pack {
     S at[N];
 };
 
-// `number / divisor` for both below 2^31, where `multiplier` and `shift` are those of the divisor:
-// by multiplication with its inverse (Granlund and Montgomery, 1994).
+// Returns `number / divisor`, both below 2^31, by multiplication with the inverse (Granlund and
+// Montgomery, 1994). `multiplier` and `shift` belong to the divisor.
 CS_FN u32 cs_quotient(u32 number, u32 divisor, u32 multiplier, u32 shift) {
     (void)divisor;
     return (__umulhi(number, multiplier) + number) >> shift;

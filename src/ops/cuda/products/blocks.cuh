@@ -1,7 +1,8 @@
-// Products of matrices of integers, tile by tile. They wrap, so that sums are of unsigned numbers
-// of no fewer bits than the elements.
+// Products of matrices of integers, tile by tile. They wrap, so sums are unsigned integers of at
+// least as many bits as the elements.
 
-/// Both operands of a product. The left one's rows and the right one's columns are the result's.
+/// The operands of a product. The rows of the left one and the columns of the right one number the
+/// elements of the result.
 struct Operands {
     index_t rows, inner, columns;
     index_t left_row_step, left_column_step, right_row_step, right_column_step;

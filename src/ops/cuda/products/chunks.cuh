@@ -1,4 +1,4 @@
-// Adds up the sums of chunks: a group of threads those of one element.
+// Adds up the sums of chunks: a group of threads adds the chunks of one element.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const sum_t* __restrict__ sums, out_t* __restrict__ to, Walk<RANK, 1> places, index_t chunks, index_t step,

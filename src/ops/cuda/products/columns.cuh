@@ -1,8 +1,9 @@
-// Products of matrices and vectors where the elements of a column stand side by side: a thread sums
-// a chunk of a row, and its neighbours their parts of the same columns.
+// Products of matrices and vectors whose columns are contiguous: a thread sums a chunk of a row,
+// and its neighbours sum their parts of the same columns.
 //
-// Where `PACK` is more than 1, rows are neighbours, and every column begins where a pack of so many
-// elements may be read at once: a thread then has as many rows, and sums each as it would alone.
+// If `PACK` is more than 1, rows are adjacent, and every column is aligned to packs of `PACK`
+// elements. A thread then has `PACK` rows, and sums each in the order in which it would be summed
+// alone.
 
 /// As in rows.cuh.
 struct Matrix {
@@ -11,7 +12,7 @@ struct Matrix {
     index_t chunk;
 };
 
-/// Four sums of a row, so that an addition need not wait for the one before.
+/// Four sums of a row, so that an addition need not wait for the previous one.
 struct Sums {
     sum_t of[4];
 };
@@ -20,8 +21,8 @@ CS_FN out_t stored(const Sums& sums) {
     return stored((sums.of[0] + sums.of[1]) + (sums.of[2] + sums.of[3]));
 }
 
-/// The product of the chunk of a row that begins at `line` with the factors, each a step from the
-/// next.
+/// Returns the product of the chunk of a row that begins at `line` with the factors, which are one
+/// step apart.
 CS_FN Sums of_row(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, const Matrix& matrix,
                   index_t line, index_t factors, index_t length) {
     Sums sums = {{0, 0, 0, 0}};
@@ -41,8 +42,8 @@ CS_FN Sums of_row(const item_t* __restrict__ matrices, const item_t* __restrict_
 }
 
 #if PACK > 1
-/// The same of `PACK` rows, the first of which begins at `line`; each in the order in which it is
-/// summed alone.
+/// Computes the products of `PACK` rows like `of_row`, from the row that begins at `line` on. Each
+/// is summed in the order in which it is summed alone.
 CS_FN void of_rows(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, const Matrix& matrix,
                    index_t line, index_t factors, index_t length, Sums (&sums)[PACK]) {
 #pragma unroll
@@ -73,7 +74,7 @@ CS_FN void of_rows(const item_t* __restrict__ matrices, const item_t* __restrict
 }
 #endif
 
-/// `rows` counts what a thread has: rows, or packs of them, the last of which may be a part of one.
+/// `rows` is the number of rows, or of packs of rows, the last of which may be partial.
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, out_t* __restrict__ to,
        Walk<RANK, 2> places, Axis<1> rows, Axis<1> chunks, Matrix matrix, u64 count) {

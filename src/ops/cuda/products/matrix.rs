@@ -1,10 +1,10 @@
-//! How matrices stand in memory, and how cuBLAS is asked to multiply them.
+//! The layouts of matrices in memory, and the cuBLAS calls that multiply them.
 
 use crate::array::{Layout, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::{Gemm, GemmOperand, GemmType};
 
-/// A matrix, counted in elements.
+/// A matrix; lengths and steps are in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Matrix {
     pub(super) rows: usize,
@@ -14,7 +14,7 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// That of the last two axes of `layout`.
+    /// Returns the matrix of the last two axes of `layout`.
     pub(super) fn of(layout: &Layout) -> Self {
         let (_, matrix) = layout.split_at(layout.ndim() - 2);
         let (dims, steps) = (matrix.dims(), matrix.strides());
@@ -26,7 +26,7 @@ impl Matrix {
         }
     }
 
-    /// Rows as columns and columns as rows.
+    /// Returns the matrix with rows and columns exchanged.
     fn transposed(self) -> Self {
         Self {
             rows: self.columns,
@@ -36,8 +36,8 @@ impl Matrix {
         }
     }
 
-    /// The step from one row to the next where each row is without gaps and begins after the one
-    /// before.
+    /// Returns the step from one row to the next, if each row is without gaps and begins after the
+    /// end of the one before.
     fn leading(self) -> Option<usize> {
         let least = self.columns.max(1);
         let is_dense = self.columns <= 1 || self.column_step == 1;
@@ -49,8 +49,8 @@ impl Matrix {
         }
     }
 
-    /// Whether the matrix is to be read as one whose rows are its columns, and the step between its
-    /// rows or columns; `None` where neither of both are without gaps.
+    /// Returns whether the matrix is read as its transpose, and the step between its rows or
+    /// columns; `None` if neither rows nor columns are without gaps.
     pub(super) fn standing(self) -> Option<(bool, usize)> {
         let rows = self.leading().map(|leading| (false, leading));
         rows.or_else(|| self.transposed().leading().map(|leading| (true, leading)))
@@ -64,13 +64,13 @@ impl Matrix {
 pub(super) struct Pairs {
     pub(super) left: Matrix,
     pub(super) right: Matrix,
-    /// Where both of each pair begin.
+    /// The offsets of both matrices of each pair.
     pub(super) places: Walk<2>,
 }
 
 impl Pairs {
-    /// The last two axes of the layouts are those of matrices, the others count them, and are
-    /// equally long.
+    /// Pairs the matrices of two layouts: the last two axes are a matrix, the others number the
+    /// matrices and must be equally long.
     pub(super) fn new(left: &Layout, right: &Layout) -> Self {
         let (places, others) = (places(left), places(right));
         let pairs = Self {
@@ -85,7 +85,7 @@ impl Pairs {
         pairs
     }
 
-    /// Each with the right matrix on the left, and both with their rows as columns.
+    /// Returns the pairs with left and right exchanged, and each matrix transposed.
     pub(super) fn transposed(&self) -> Self {
         let swapped = |[left, right]: [isize; 2]| [right, left];
         let [left, right] = self.places.first();
@@ -100,12 +100,13 @@ impl Pairs {
         }
     }
 
-    /// Rows, inner length and columns of each.
+    /// Returns the rows, the inner length and the columns of each pair.
     pub(super) fn lengths(&self) -> [usize; 3] {
         [self.left.rows, self.left.columns, self.right.columns]
     }
 
-    /// How many calls multiply them all; `None` where an operand must be copied first.
+    /// Returns the number of calls that multiply all pairs; `None` if an operand must be copied
+    /// first.
     pub(super) fn calls(&self) -> Option<usize> {
         self.left.standing()?;
         self.right.standing()?;
@@ -113,8 +114,8 @@ impl Pairs {
         Some(self.places.count() / count.max(1))
     }
 
-    /// The axis of most pairs among those along which cuBLAS can count: its place, its length and
-    /// its steps.
+    /// Returns the longest axis of pairs that cuBLAS can step along in one batched call: its
+    /// number, its length and its steps.
     fn longest(&self) -> (Option<usize>, usize, [isize; 2]) {
         let axes = self.places.axes().enumerate();
         let forwards = axes.filter(|(_, (_, steps))| steps.iter().all(|&step| step >= 0));
@@ -124,9 +125,8 @@ impl Pairs {
         })
     }
 
-    /// What cuBLAS is to multiply, from operands that begin at these addresses to `target`, which
-    /// each product follows the other in; in as many parts as [`calls`](Self::calls) says, to be
-    /// called one after another.
+    /// Returns the cuBLAS calls that multiply operands which begin at these addresses. The products
+    /// are contiguous from `target` on. There are as many calls as [`calls`](Self::calls) returns.
     pub(super) fn gemms(
         &self,
         element: GemmType,
@@ -149,8 +149,8 @@ impl Pairs {
             factor(right, self.right, right_step)?,
         );
         let [rows, inner, columns] = self.lengths();
-        // Along the chosen axis, products stand as far apart as those of the axes inside it are
-        // many.
+        // Along the chosen axis, the distance between products is the number of products along the
+        // axes inside it.
         let steps = numbers_of(&self.places);
         let size = rows * columns;
         let others = self.places.axes().enumerate().zip(steps);
@@ -187,12 +187,12 @@ impl Pairs {
     }
 }
 
-/// The axes before those of the matrices.
+/// Returns the layout of the axes before the last two.
 fn places(layout: &Layout) -> Layout {
     layout.split_at(layout.ndim() - 2).0
 }
 
-/// How many elements of the walk each axis steps over.
+/// Returns the number of elements of the walk that a step along each axis passes.
 fn numbers_of(walk: &Walk<2>) -> Vec<usize> {
     let mut steps: Vec<usize> = walk.axes().map(|(length, _)| length).collect();
     let mut product = 1;

@@ -1,7 +1,8 @@
 //! Products of matrices in the memory of a CUDA device.
 //!
-//! Floats are multiplied by cuBLAS, which sums `f16` and `bf16` in `f32`; integers and products
-//! with a vector by kernels of our own, the latter summing as the host does in chunks.
+//! Floats are multiplied by cuBLAS, which sums `f16` and `bf16` in `f32`. Integers, and products
+//! with a vector, are multiplied by kernels of this module. Products with a vector are summed in
+//! chunks, as on the host.
 
 mod matrix;
 mod vectors;
@@ -21,8 +22,8 @@ use crate::ops::index::Copying;
 use crate::ops::order::CudaOrder;
 use crate::ops::products::as_matrices;
 
-/// The product of two arrays of one or two axes as an array of `shape`, which has as many elements.
-/// A vector is a row on the left and a column on the right.
+/// Returns the product of two arrays of one or two axes as an array of `shape`, which has as many
+/// elements. A vector is a row on the left and a column on the right.
 #[track_caller]
 pub(in crate::ops) fn multiply<T: Number>(
     order: CudaOrder<'_>,
@@ -35,8 +36,8 @@ pub(in crate::ops) fn multiply<T: Number>(
     multiply_stacks(order, (left, &left_layout), (right, &right_layout), shape)
 }
 
-/// The products of matrices, those of equal numbers, as an array of `shape`, which has as many
-/// elements. The last two axes of a layout are those of a matrix.
+/// Returns the products of matrices with equal numbers as an array of `shape`, which has as many
+/// elements. The last two axes of a layout are a matrix.
 #[track_caller]
 pub(in crate::ops) fn multiply_stacks<T: Number>(
     order: CudaOrder<'_>,
@@ -52,7 +53,7 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
         shape.checked_len()?,
         "{shape} does not hold the products"
     );
-    // Of these a layout may reach beyond its array, having no elements.
+    // A layout without elements may reach beyond its array.
     if count == 0 || inner == 0 {
         return zeros(order, shape);
     }
@@ -61,7 +62,7 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
         return with_vectors(order, &left, &right, &pairs, shape);
     }
     if rows == 1 {
-        // A row is as good as a column.
+        // A row is the column of the transposed product.
         return with_vectors(order, &right, &left, &pairs.transposed(), shape);
     }
     match GemmType::of(T::DTYPE.in_cuda()) {
@@ -70,8 +71,9 @@ pub(in crate::ops) fn multiply_stacks<T: Number>(
     }
 }
 
-/// Writes the product of two matrices of floats to `place`, whose elements are the product's and
-/// nobody's else, where cuBLAS reads both where they stand. Answers whether it did.
+/// Writes the product of two matrices of floats to `place`, if cuBLAS can read both in place.
+/// Returns whether it did. `place` must have exactly the elements of the product, which nothing
+/// else reads or writes.
 #[track_caller]
 pub(in crate::ops) fn multiply_into<T: Number>(
     order: CudaOrder<'_>,
@@ -91,26 +93,26 @@ pub(in crate::ops) fn multiply_into<T: Number>(
     let operands = [left, right].map(|array| Words::of(array).address);
     let gemms = pairs.gemms(element, operands, DevicePtr(place.address()));
     for gemm in gemms.expect("both stand in rows or columns") {
-        // SAFETY: the operands hold what their layouts reach, the place has as many elements as the
-        // product, as the caller checked, and they are nobody's else; the stream is ordered after
-        // who uses the memory.
+        // SAFETY: the operands hold what their layouts reach. The place has as many elements as the
+        // product, as the caller checked, and nothing else reads or writes them. The stream is
+        // ordered after all that uses the memory.
         order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
     }
     Ok(true)
 }
 
-/// Sums of nothing.
+/// Returns an array of zeros: sums without terms.
 #[track_caller]
 fn zeros<T: Number>(order: CudaOrder<'_>, shape: &Shape) -> Result<Array<T>> {
     let order = order.touching(&());
     computed(order.device, shape, |output: Output| {
         let bytes = (output.count * size_of::<T>()) as u64;
-        // SAFETY: these are the bytes of a new array, which nobody else has.
+        // SAFETY: these are the bytes of a new array, which nothing else uses.
         order.queue(|stream| unsafe { order.gpu.fill(stream, output.address, bytes, &[0]) })
     })
 }
 
-/// Products of which the right matrix has one column.
+/// Returns products whose right matrices have one column.
 #[track_caller]
 fn with_vectors<T: Number>(
     order: CudaOrder<'_>,
@@ -128,7 +130,7 @@ fn with_vectors<T: Number>(
     })
 }
 
-/// Products of floats.
+/// Returns products of floats.
 #[track_caller]
 fn by_cublas<T: Number>(
     order: CudaOrder<'_>,
@@ -148,7 +150,7 @@ fn by_cublas<T: Number>(
         FEW_CALLS
     };
     if pairs.calls().is_none_or(|calls| calls > most) {
-        // Without gaps, they count along one axis.
+        // Without gaps, the matrices are numbered along one axis.
         left = uniform(order, left)?;
         right = uniform(order, right)?;
         pairs = Pairs::new(left.layout(), right.layout());
@@ -159,21 +161,21 @@ fn by_cublas<T: Number>(
     computed(order.device, shape, |output: Output| {
         let gemms = pairs.gemms(element, operands, output.address);
         for gemm in gemms.expect("both stand in rows or columns, or were copied") {
-            // SAFETY: the operands hold what their layouts reach, the output is new and has all
-            // products; the stream is ordered after who writes to the operands.
+            // SAFETY: the operands hold what their layouts reach. The output is new and has all
+            // products. The stream is ordered after all that writes to the operands.
             order.queue(|stream| unsafe { order.gpu.gemm(stream, &gemm) })?;
         }
         Ok(())
     })
 }
 
-/// So many calls are worth more than a copy of an operand.
+/// Up to this many calls cost less than a copy of an operand.
 const FEW_CALLS: usize = 4;
 
-/// The same where the copy would repeat what is broadcast.
+/// Like [`FEW_CALLS`], if the copy would repeat broadcast elements.
 const MANY_CALLS: usize = 64;
 
-/// The array, or a copy where its matrices stand neither in rows nor in columns.
+/// Returns the array, or a copy if neither rows nor columns of its matrices are without gaps.
 #[track_caller]
 fn multipliable<T: Number>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
     match Matrix::of(array.layout()).standing() {
@@ -187,12 +189,12 @@ fn multipliable<T: Number>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Arr
     }
 }
 
-/// How the matrices of an array follow one another.
+/// The steps between the matrices of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Matrices {
-    /// In equal steps.
+    /// All steps are equal.
     Uniform,
-    /// Some of them are repeated.
+    /// Some matrices are repeated.
     Broadcast,
     Otherwise,
 }
@@ -210,7 +212,7 @@ impl Matrices {
     }
 }
 
-/// The array, or a copy where its matrices do not follow one another in equal steps.
+/// Returns the array, or a copy if the steps between its matrices differ.
 #[track_caller]
 fn uniform<T: Number>(order: CudaOrder<'_>, array: Array<T>) -> Result<Array<T>> {
     match Matrices::of(&array) {
@@ -224,7 +226,7 @@ fn uniform<T: Number>(order: CudaOrder<'_>, array: Array<T>) -> Result<Array<T>>
     }
 }
 
-/// Products of integers.
+/// Returns products of integers.
 #[track_caller]
 fn by_blocks<T: Number>(
     order: CudaOrder<'_>,
@@ -233,7 +235,7 @@ fn by_blocks<T: Number>(
     pairs: &Pairs,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    /// Rows and columns of a tile of the result.
+    /// The rows and columns of a tile of the result.
     const SIDE: usize = 32;
     let kind = Kind::of::<T>();
     let operands = [Words::of(left), Words::of(right)];
@@ -300,7 +302,7 @@ impl Kind {
         }
     }
 
-    /// What elements are called in a kernel.
+    /// Returns the type name of elements in a kernel.
     fn item(self) -> &'static str {
         match self {
             Self::F16 => "f16",
@@ -316,7 +318,7 @@ impl Kind {
         }
     }
 
-    /// What they are summed in.
+    /// Returns the type name of sums in a kernel.
     fn sum(self) -> &'static str {
         match self {
             Self::F16 | Self::Bf16 | Self::F32 => "f32",
@@ -336,7 +338,7 @@ impl Kind {
         }
     }
 
-    /// The bits of a form's number that tell it, above those of the numbering.
+    /// Returns the bits of a form that identify the kind, above the bits of the numbering.
     fn form(self) -> u32 {
         (self as u32) << 4
     }

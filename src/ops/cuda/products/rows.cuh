@@ -1,10 +1,9 @@
 // Products of matrices and vectors along rows: a group of threads sums a chunk of a row.
 //
-// Where `PACK` is more than 1, the elements of a row stand side by side, as the factors do, and
-// every row, and the factors, begin where a pack of so many may be read at once. So does each
-// chunk.
+// If `PACK` is more than 1, the elements of a row are contiguous, and so are the factors. Every
+// row, every chunk and the factors are then aligned to packs of `PACK` elements.
 
-/// A matrix, of which a vector has a factor for each column; how rows are divided into chunks.
+/// A matrix with a factor of the vector for each column, and the division of rows into chunks.
 struct Matrix {
     index_t row_step, column_step, factor_step;
     index_t rows, columns;
@@ -16,8 +15,8 @@ kernel(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, 
        Walk<RANK, 2> places, Axis<1> rows, Axis<1> chunks, Matrix matrix, u64 count) {
     const index_t lane = threadIdx.x % GROUP;
     const index_t groups = all_threads() / GROUP;
-    // All threads of a group, and of a block where a group is one, go through this loop equally
-    // often.
+    // All threads of a group run this loop equally often; if a group is a block, so do all threads
+    // of the block.
     for (index_t start = thread_number() / GROUP; start < count; start += groups) {
         index_t number = start;
         const index_t chunk = divided(number, chunks);
@@ -29,7 +28,7 @@ kernel(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, 
         const index_t begin = chunk * matrix.chunk;
         const index_t end = matrix.columns - begin < matrix.chunk ? matrix.columns : begin + matrix.chunk;
 #if PACK > 1
-        // Four sums, so that an addition need not wait for the one before.
+        // Four sums, so that an addition need not wait for the previous one.
         sum_t sums[4] = {0, 0, 0, 0};
         const index_t whole = end - (end - begin) % PACK;
 #pragma unroll 2

@@ -1,4 +1,4 @@
-// How elements are summed: in `sum_t`, and stored as `out_t`.
+// Elements are summed in `sum_t` and stored as `out_t`.
 
 CS_FN sum_t widened(item_t value) {
     return (sum_t)value;
@@ -11,14 +11,14 @@ CS_FN out_t stored(sum_t sum) {
 #if PACK > 1
 typedef cs_pack<item_t, PACK> pack_t;
 
-/// The elements from `index` on, which is a multiple of `PACK`.
+/// Returns the elements from `index` on, which is a multiple of `PACK`.
 CS_FN pack_t pack_at(const item_t* __restrict__ items, index_t index) {
     return *(const pack_t*)(items + index);
 }
 #endif
 
-/// The sum over the threads of a group, 32 or all 256 of a block, for the first of them; in an
-/// order that depends on nothing.
+/// Returns to the first thread of a group the sum over its threads, 32 or all 256 of a block, in a
+/// fixed order.
 template <int THREADS>
 CS_FN sum_t group_sum(sum_t sum) {
     if (THREADS > 1) {
@@ -29,7 +29,7 @@ CS_FN sum_t group_sum(sum_t sum) {
     }
     if (THREADS > 32) {
         __shared__ sum_t of_warps[8];
-        // Nobody writes here before all have read the last sums.
+        // No thread writes here before all have read the last sums.
         __syncthreads();
         if (threadIdx.x % 32 == 0) {
             of_warps[threadIdx.x / 32] = sum;

@@ -20,36 +20,37 @@ use crate::ops::cuda::prelude;
 use crate::ops::cuda::walk::Numbering;
 use crate::ops::order::CudaOrder;
 
-/// Products whose right matrix has one column, and how their sums are taken.
+/// Products whose right matrix has one column, and the division of their sums.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vectors {
     kind: Kind,
     pairs: Pairs,
-    /// Whether neighbouring threads take neighbouring rows, and not parts of one.
+    /// Neighbouring threads process neighbouring rows, instead of parts of one row.
     by_columns: bool,
-    /// Threads that sum a chunk together.
+    /// The threads that sum a chunk together.
     group: usize,
     chunk: usize,
     chunks: usize,
-    /// Elements that are read at once: of a row, or `by_columns` of a column.
+    /// The elements that are read at once: of a row, or of a column if `by_columns`.
     pack: usize,
-    /// All indices of the operands are below.
+    /// An exclusive upper bound of all indices of the operands.
     limit: usize,
 }
 
-/// Elements of a row in one chunk: enough for the threads of a block, few enough that a single long
-/// row keeps the device busy.
+/// The elements of a row in one chunk: enough for the threads of a block, and few enough that a
+/// single long row keeps the device busy.
 const ROW_CHUNK: usize = 1 << 14;
 
-/// The same where each thread sums a chunk alone.
+/// The elements of a chunk that one thread sums alone.
 const COLUMN_CHUNK: usize = 1 << 8;
 
-/// Up to so many elements of a row are summed by one thread, and by a warp.
+/// The most elements of a row that one thread sums, and that a warp sums.
 const FEW: usize = 16;
 const SOME: usize = 1 << 10;
 
 impl Vectors {
-    /// The products of a matrix and a vector each, whose elements are those of `operands`.
+    /// Plans the products of a matrix and a vector each. `operands` has the memory of the matrices
+    /// and of the vectors.
     pub(super) fn new(kind: Kind, pairs: &Pairs, operands: [Words; 2]) -> Self {
         let matrix = pairs.left;
         let apart = matrix.row_step.unsigned_abs() < matrix.column_step.unsigned_abs();
@@ -72,18 +73,19 @@ impl Vectors {
         }
     }
 
-    /// Elements of all products.
+    /// Returns the number of elements of all products.
     fn count(&self) -> usize {
         self.pairs.places.count() * self.pairs.left.rows
     }
 
-    /// The rows of each matrix, or the packs of them, as a thread or a group has them.
+    /// Returns the number of rows of each matrix, or of packs of rows, that threads or groups
+    /// process.
     fn lines(&self) -> usize {
         let each = if self.by_columns { self.pack } else { 1 };
         self.pairs.left.rows.div_ceil(each)
     }
 
-    /// Room for the sums of chunks where there are several.
+    /// Allocates memory for the sums of chunks, if there are several chunks.
     #[track_caller]
     pub(super) fn room(&self, device: &Device) -> Result<Option<Buffer>> {
         let bytes = self.count() * self.chunks * self.kind.sum_bytes();
@@ -91,7 +93,7 @@ impl Vectors {
         several.then(|| scratch(device, bytes)).transpose()
     }
 
-    /// Computes the products into `target`, by way of `room`.
+    /// Computes the products into `target`, with `room` for the sums of chunks.
     #[track_caller]
     pub(super) fn write(
         &self,
@@ -108,7 +110,7 @@ impl Vectors {
         self.sum_sums(order, room, target)
     }
 
-    /// Sums each chunk; `partly` as what sums of chunks are taken of.
+    /// Sums each chunk. If `partly`, the sums are stored for [`sum_sums`](Self::sum_sums).
     #[track_caller]
     fn sum_chunks(
         &self,
@@ -187,12 +189,12 @@ const ROWS: &str = include_str!("rows.cuh");
 const COLUMNS: &str = include_str!("columns.cuh");
 const CHUNKS: &str = include_str!("chunks.cuh");
 
-/// The bytes that a thread reads at once where it can.
+/// The most bytes that a thread reads at once.
 const PACK_BYTES: usize = 16;
 
-/// How many elements of a matrix are read at once: several of the short types, of which one each is
-/// a small part of what a thread could ask for, where all of them begin at a multiple of so many
-/// bytes; else 1.
+/// Returns the number of elements of a matrix that are read at once. For the short types, one
+/// element is a small part of what a thread can read, so it is several if all packs are aligned to
+/// their size. Otherwise it is 1.
 fn pack(kind: Kind, pairs: &Pairs, [matrices, vectors]: [Words; 2], by_columns: bool) -> usize {
     let (Kind::F16 | Kind::Bf16) = kind else {
         return 1;
@@ -201,7 +203,7 @@ fn pack(kind: Kind, pairs: &Pairs, [matrices, vectors]: [Words; 2], by_columns: 
     let (together, along, across) = if by_columns {
         (matrix.rows, matrix.row_step, matrix.column_step)
     } else {
-        // Of one row there is no next one.
+        // A single row has no next one.
         let next = if matrix.rows > 1 { matrix.row_step } else { 0 };
         (matrix.columns, matrix.column_step, next)
     };
@@ -213,7 +215,7 @@ fn pack(kind: Kind, pairs: &Pairs, [matrices, vectors]: [Words; 2], by_columns: 
     };
     let numbers = steps(0).chain([first, across.unsigned_abs()]);
     let most = widening(&[matrices], numbers);
-    // Along a column, a factor is read for all of its elements.
+    // Along a column, one factor is read for all elements of a pack.
     let fits_factors = by_columns
         || pairs.right.row_step == 1
             && widening(&[vectors], steps(1).chain([first_factor])) == most;
@@ -225,8 +227,8 @@ fn pack(kind: Kind, pairs: &Pairs, [matrices, vectors]: [Words; 2], by_columns: 
     }
 }
 
-/// The kernel that `text` is, of groups of so many threads and packs of so many elements; `partly`
-/// where it gives sums of chunks.
+/// Returns the source of the kernel of `text` for this group and pack size. If `partly`, it stores
+/// sums of chunks.
 fn source(
     kind: Kind,
     numbering: Numbering,
@@ -246,7 +248,7 @@ fn source(
 /// The kernels that add up sums of chunks.
 struct Chunks;
 
-/// The bits of a form's number that tell how many threads sum together.
+/// Returns the bits of a form that encode the size of a group.
 fn form_of_group(group: usize) -> u32 {
     match group {
         1 => 0,

@@ -1,4 +1,4 @@
-//! Programs of which some operands stand together along another axis than the target.
+//! Programs with operands that are contiguous along another axis than the target.
 
 use std::fmt::Write;
 
@@ -6,19 +6,18 @@ use super::{Form, MOST_REPEATED, Program};
 use crate::device::cuda::{Arguments, KernelKey};
 use crate::ops::cuda::types::computed_in;
 
-/// Elements of a tile's side.
+/// The elements of a tile's side.
 const TILE: usize = 32;
 
 /// Lines of fewer elements than this are not worth a tile.
 const SHORT: usize = 8;
 
-/// The bytes of a block's own memory that tiles may take: so few that several blocks run side by
-/// side.
+/// The most shared memory of a block for tiles: little enough that several blocks run concurrently.
 const ROOM_BYTES: usize = 32 << 10;
 
-/// A program that is walked by tiles of two axes. Along the last one its target has no gaps; along
-/// the one before, the operands `staged`, as bits, have none, which step further along the last.
-/// These are read by tiles.
+/// A program that is walked by tiles of two axes. Along the last axis its target has no gaps. Along
+/// the one before, the operands in the bit set `staged` have no gaps, and their steps along the
+/// last axis are longer. The staged operands are read by tiles.
 ///
 /// Invariant: the program has one target, and an operand for each bit.
 #[derive(Clone, Debug)]
@@ -28,14 +27,14 @@ pub(in crate::ops::cuda) struct Crossed<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// Whether some operand steps over elements along the last axis.
+    /// Returns whether some operand steps over elements along the last axis.
     pub(in crate::ops::cuda) fn has_steps(&self) -> bool {
         let last = self.dims.len().wrapping_sub(1);
         let steps = |place: &super::Strided| place.strides[last].unsigned_abs() > 1;
         last != usize::MAX && last > 0 && self.places.iter().any(steps)
     }
 
-    /// The program by tiles, where operands stand together along another axis than its target.
+    /// Returns the program by tiles, if operands are contiguous along another axis than the target.
     pub(in crate::ops::cuda) fn crossed(&self) -> Option<Crossed<'a>> {
         let ([.., target], 1) = (&self.places[..], self.targets) else {
             return None;
@@ -49,7 +48,7 @@ impl<'a> Program<'a> {
         let along = (0..self.dims.len())
             .rev()
             .find(|&axis| is_long(axis) && is_dense(&target.strides, axis))?;
-        // Those that stand together along `axis`, as far as there is room for their tiles.
+        // The operands that are contiguous along `axis`, as many as have space for their tiles.
         let staged_along = |axis: usize| {
             let (mut staged, mut room) = (0u32, ROOM_BYTES);
             for (number, operand) in operands.iter().enumerate() {
@@ -73,7 +72,7 @@ impl<'a> Program<'a> {
         Some(Crossed { program, staged })
     }
 
-    /// Moves the axes `across` and `along` behind all others. Elements have other numbers then.
+    /// Moves the axes `across` and `along` behind all others. This changes the numbers of elements.
     fn reorder(&mut self, across: usize, along: usize) {
         let others = (0..self.dims.len()).filter(|&axis| axis != across && axis != along);
         let axes: Vec<usize> = others.chain([across, along]).collect();
@@ -93,7 +92,8 @@ impl<'a> Program<'a> {
     }
 }
 
-/// What is added to the lines of a tile, so that the elements of a column are in different banks.
+/// Returns the padding of the lines of a tile, which puts the elements of a column in different
+/// banks.
 fn padding(element_bytes: usize) -> usize {
     (4 / element_bytes).max(1)
 }
@@ -107,7 +107,7 @@ impl Crossed<'_> {
         of(self.program.form() | self.staged << 8).over(self.program.formula.fingerprint())
     }
 
-    /// How many tiles there are.
+    /// Returns the number of tiles.
     pub(in crate::ops::cuda) fn tiles(&self) -> usize {
         let (outer, plane) = self.program.dims.split_at(self.program.dims.len() - 2);
         let in_plane = plane.iter().map(|length| length.div_ceil(TILE));
@@ -125,9 +125,9 @@ impl Crossed<'_> {
         }
     }
 
-    /// Writes what the program is, the structures `Staged`, an operand's part of a tile, and
-    /// `Places`, where a plane of both axes begins, and the functions `places`, `stage` and
-    /// `finish`.
+    /// Adds to `text` the definitions of the program; the structures `Staged`, the operands' part
+    /// of a tile, and `Places`, the start of a plane of both axes; and the functions `places`,
+    /// `stage` and `finish`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let program = &self.program;
         let (code, value) = program.code();

@@ -1,4 +1,4 @@
-//! What a program says in CUDA C++.
+//! The text of a program in CUDA C++.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -9,13 +9,13 @@ use crate::ops::cuda::types::computed_in;
 use crate::ops::formula::Of;
 
 impl Program<'_> {
-    /// What error messages call the expression.
+    /// Returns the name of the expression in error messages.
     pub(in crate::ops::cuda) fn name(&self) -> String {
         let (code, value) = self.code();
         code.name(value).into()
     }
 
-    /// The statements that compute an element, and its number.
+    /// Returns the statements that compute an element, and the number of the result.
     pub(super) fn code(&self) -> (Code, Value) {
         let mut code = Code::default();
         let mut values: Vec<Value> = Vec::with_capacity(self.formula.terms().len());
@@ -36,8 +36,8 @@ impl Program<'_> {
         (code, values[self.formula.results()[0]])
     }
 
-    /// Writes the types `T`, `I` and `index_t`, `Operands`, and the function `element`; where
-    /// several elements are read at once, `CS_WIDTH` and `elements` too.
+    /// Adds the types `T`, `I` and `index_t`, `Operands`, and the function `element`; if several
+    /// elements are read at once, also `CS_WIDTH` and `elements`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let (code, value) = self.code();
         self.write_types(text);
@@ -49,7 +49,7 @@ impl Program<'_> {
         }
     }
 
-    /// The types `T`, `I`, `index_t` and `offset_t`.
+    /// Adds the types `T`, `I`, `index_t` and `offset_t`.
     pub(super) fn write_types(&self, text: &mut String) {
         let stored = self.formula.first().dtype.in_cuda();
         let name = self.name();
@@ -65,7 +65,7 @@ impl Program<'_> {
         );
     }
 
-    /// Writes the types and `Operands`, and the function `store_all`, which writes the element of
+    /// Adds the types and `Operands`, and the function `store_all`, which writes the element of
     /// each result to its target.
     pub(in crate::ops::cuda) fn text_of_all(&self, text: &mut String) {
         let (code, _) = self.code();
@@ -88,7 +88,7 @@ impl Program<'_> {
             );
         }
         text.push_str(code.statements());
-        // Only now that everything is read: a target may be an operand too.
+        // After all reads, because a target may be an operand too.
         for (number, result) in self.formula.results().iter().enumerate() {
             let place = arrays + number;
             let _ = writeln!(text, "    cs_store(o.p{place} + {}, v{result});", at(place));
@@ -96,8 +96,8 @@ impl Program<'_> {
         text.push_str("}\n");
     }
 
-    /// Writes the function `place`, which tells where the element number `i` goes: to its place in
-    /// the target, or where there is none, after those before it to `out`.
+    /// Adds the function `place`, which returns the address for the element number `i`: in the
+    /// target, or, without a target, at index `i` from `out` on.
     pub(in crate::ops::cuda) fn write_place(&self, text: &mut String) {
         text.push_str("CS_FN I* place(const Operands& o, I* const out, const index_t i) {\n");
         let target = self.places.len().saturating_sub(1);
@@ -144,7 +144,7 @@ impl Program<'_> {
         text.push_str("};\n");
     }
 
-    /// The function of the operands' elements.
+    /// Adds the function that computes an element from the elements of the operands.
     pub(super) fn write_computed(&self, code: &Code, value: usize, text: &mut String) {
         text.push_str("CS_FN T computed(const Operands& o");
         for (number, of) in code.arrays().iter().enumerate() {
@@ -157,14 +157,15 @@ impl Program<'_> {
         );
     }
 
-    /// Where the places of `range` are, for the element number `i`, as `at` and their numbers.
-    /// Where several elements are read at once, an operand that repeats one does not move along the
-    /// last axis.
+    /// Adds the computation of the offsets of the places in `range`, for the element number `i`, as
+    /// `at` with the number of the place. If several elements are read at once, an operand that
+    /// repeats one does not move along the last axis.
     fn write_offsets(&self, range: Range<usize>, text: &mut String) {
         self.write_offsets_along(0..self.form.rank, range, text);
     }
 
-    /// The same over the first of the axes, `axes`, where `i` numbers what they have.
+    /// Adds the computation of offsets like [`write_offsets`](Self::write_offsets), over the first
+    /// axes, `axes`, whose elements `i` numbers.
     pub(super) fn write_offsets_along(
         &self,
         axes: Range<usize>,
@@ -219,7 +220,8 @@ impl Program<'_> {
         text.push_str(");\n}\n");
     }
 
-    /// `CS_WIDTH` elements from that number times `n` on, which stand in one row.
+    /// Adds the function that reads `CS_WIDTH` elements of one row, from number `n` times
+    /// `CS_WIDTH` on.
     fn write_elements(&self, code: &Code, text: &mut String) {
         let (width, arrays) = (self.width, code.arrays());
         let _ = writeln!(

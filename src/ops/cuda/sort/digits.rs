@@ -1,8 +1,8 @@
-//! Sorting longer lanes digit by digit.
+//! Radix sort of longer lanes.
 //!
-//! One launch counts all digits of all lanes. Then there is a launch for each digit, which reads
-//! and writes each element once: where a tile's elements go is told from tile to tile while it
-//! runs.
+//! One launch counts all digits of all lanes. Then one launch for each digit reads and writes each
+//! element once. The tiles of a launch pass the target positions of their elements to each other
+//! while it runs.
 
 use super::*;
 use crate::array::Buffer;
@@ -10,43 +10,43 @@ use crate::array::Buffer;
 /// The kernels of a pass by a digit, and of the counts before the first.
 pub(super) struct Digits<T>(PhantomData<T>);
 
-/// The digits of eight bits.
+/// The number of values of a digit of eight bits.
 const DIGITS: usize = 256;
 
 /// The most tiles of a lane that a block counts.
 const TOGETHER: usize = 16;
 
-/// So many blocks count before each has several tiles.
+/// Below this number of blocks, each block counts one tile.
 const COUNTING: usize = 1024;
 
-/// The integers that kernels reckon with.
+/// The sizes of the integers in kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Widths {
     /// The bytes of a position in a lane.
     pub(super) place: usize,
-    /// Those of a number of elements with a mark, as tiles tell each other.
+    /// The bytes of a count with a flag, which tiles publish.
     pub(super) told: usize,
 }
 
 impl Widths {
-    /// For lanes of so many elements.
+    /// Returns the sizes for lanes of `length` elements.
     pub(super) fn of(length: usize) -> Self {
         let bytes = |most: usize| if length <= most { 4 } else { 8 };
         Self {
             place: bytes(u32::MAX as usize),
-            // Two bits are the mark.
+            // Two bits are the flag.
             told: bytes((1 << 30) - 1),
         }
     }
 
-    /// The key of the kernel of a pass, or of the counts before the first.
+    /// Returns the key of the kernel of a pass, or of the counts before the first.
     fn key<T: Element>(self, counts: bool) -> KernelKey {
         let form = u32::from(self.place == 8) << 1 | u32::from(self.told == 8) << 2;
         KernelKey::of::<Digits<T>>(form | u32::from(counts))
     }
 }
 
-/// Memory of elements and of their positions.
+/// The memory of elements and of their positions.
 struct Row {
     values: Buffer,
     positions: Option<Buffer>,
@@ -58,26 +58,26 @@ impl Row {
     }
 }
 
-/// What the passes over some lanes have in common.
+/// The memory and sizes that all passes share.
 struct Passes {
     widths: Widths,
-    /// Of each lane.
+    /// The tiles of each lane.
     tiles: usize,
-    /// For each pass the tickets of its tiles, then the counts of all digits, then the words of the
-    /// tiles for the first pass, and every other after it.
+    /// The tickets of all passes, then the counts of all digits, then the words of the tiles for
+    /// the first pass and every other pass after it.
     control: Buffer,
-    /// The words for the passes between.
+    /// The words of the tiles for the passes between those.
     between: Option<Buffer>,
     counts: u64,
     words: u64,
 }
 
-/// Where a pass writes: elements and final positions, and positions for the next pass.
+/// The destination of a pass: elements and final positions, and positions for the next pass.
 type PassTarget = (Target, u64);
 
 impl<T: Element> Sort<'_, T> {
-    /// Sorts longer lanes, from the least digit of keys to the greatest. Each pass but the last one
-    /// writes to one of two rows by turns.
+    /// Sorts longer lanes, from the least significant digit of keys to the most significant one.
+    /// Each pass except the last writes to one of two rows in turn.
     #[track_caller]
     pub(super) fn by_digits(&self, lanes: Lanes, target: Target) -> Result<()> {
         let last = size_of::<T>() - 1;
@@ -156,8 +156,8 @@ impl<T: Element> Sort<'_, T> {
         self.workspace.launch(key, &source, grid, &arguments)
     }
 
-    /// Orders lanes, whose elements come from places where these are not 0, by the digit of their
-    /// keys that has this number.
+    /// Orders lanes by the digit number `digit` of their keys. The positions of their elements are
+    /// read from the address `places`, if it is not 0.
     #[track_caller]
     fn pass(
         &self,
@@ -190,7 +190,7 @@ impl<T: Element> Sort<'_, T> {
     }
 }
 
-/// The source of the kernel of a pass by a digit, or of the counts before the first.
+/// Returns the source of the kernel of a pass by a digit, or of the counts before the first.
 pub(super) fn digits_source<T: Element>(widths: Widths, counts: bool) -> KernelSource {
     let sizes = format!(
         "typedef u{} place_t;\ntypedef u{} told_t;\n#define CS_EACH {}\n#define CS_COUNTS {}\n",
@@ -207,8 +207,8 @@ pub(super) fn digits_source<T: Element>(widths: Widths, counts: bool) -> KernelS
     source(format!("sort by a digit of {}", T::DTYPE.in_cuda()), &text)
 }
 
-/// The elements that a thread moves in one pass: so many that a block has room for them, and few
-/// counts.
+/// Returns the number of elements that a thread moves in one pass: few enough for shared memory,
+/// and enough that there are few counts.
 pub(super) fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
     if element_bytes + place_bytes <= 8 {
         16
@@ -217,7 +217,7 @@ pub(super) fn elements_each(element_bytes: usize, place_bytes: usize) -> usize {
     }
 }
 
-/// The elements of a tile.
+/// Returns the number of elements of a tile.
 pub(super) fn tile<T>(widths: Widths) -> usize {
     THREADS as usize * elements_each(size_of::<T>(), widths.place)
 }
