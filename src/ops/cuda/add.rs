@@ -32,7 +32,7 @@ pub(in crate::ops) fn add_at<T: Number>(
 ) -> Result<()> {
     let walk = reached(&target, indices, values, at, shape)?;
     let scattered = Scattered::new(&target, indices, values, (at, operation));
-    // The sums of integers are the same in any order.
+    // Integer sums do not depend on the order.
     if TypeId::of::<T>() != TypeId::of::<T::Average>() {
         return scattered.in_any_order(order, &walk);
     }

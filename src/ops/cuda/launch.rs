@@ -15,7 +15,7 @@ const BLOCKS_EACH: u32 = 32;
 /// The arguments are plain data with memory addresses, not handles, because a handle would keep the
 /// block from being reused, and no kernel does that. The kernel may rely on three things. The
 /// memory under the addresses stays reserved, because segments are released only once the streams
-/// that used their blocks are done. What it reads was written before. Nothing else writes there
+/// that used their blocks are done. The operands were written before. Nothing else writes there
 /// meanwhile, because its stream is ordered after the other streams that use its operands, and the
 /// next use of the memory is ordered after the kernel.
 ///

@@ -1,7 +1,7 @@
 // Copies an operand into the middle of the output, and writes one value around it.
 
-/// The length of the output, with the divisor of an axis; and the begin, the length and the step of
-/// the operand along it.
+/// The length of the output and the step of the operand, as an `Axis`; and the start and the length
+/// of the operand along it.
 struct Padded {
     Axis<1> axis;
     index_t before;

@@ -6,7 +6,7 @@ struct Picked {
     u64 step;
     /// The offset of negative indices: the length, or 0 if they are out of range.
     u64 backwards;
-    /// The operation that reports an index out of range, and the address of the report.
+    /// The operation that a report names, and the address of the report.
     u64 operation;
     unsigned long long* report;
 };

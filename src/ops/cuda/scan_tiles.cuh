@@ -23,7 +23,8 @@ CS_FN u64 cs_next_tile(const cs_tiles& tiles, unsigned long long* room) {
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_scans scans, R* results, const cs_tiles tiles) {
     __shared__ unsigned long long ticket;
-    // The sums of what each warp reads at once, later the sums of all before it in the tile.
+    // The sums of what each warp reads at once, later the sums of all before it in the tile; and
+    // the sum of all before the tile.
     __shared__ S room[CS_TOGETHER * CS_WARPS];
     __shared__ S before_tile;
     static_assert(CS_TOGETHER * CS_WARPS == 64, "two sums for each thread of a warp");

@@ -29,7 +29,7 @@ struct cs_range {
         end = begin + (index_t)(rest < all.part_length ? rest : all.part_length);
         first_pack = (begin + (CS_WIDTH - 1)) / CS_WIDTH;
         end_pack = end / CS_WIDTH;
-        // The part has no border of packs: all its elements are before the first pack.
+        // The part contains no border of packs: all its elements are before the first pack.
         if (end_pack < first_pack) end_pack = first_pack;
     }
     CS_FN index_t head() const {

@@ -1,4 +1,4 @@
-//! What programs read and say, without a device to run them on.
+//! Tests of programs and their texts that need no device.
 
 use half::{bf16, f16};
 use ndarray::s;
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::ops::formula::Formula;
 use crate::ops::{Expr, IntoExpr, Lazy, complex, select};
 
-/// What a function without arguments gives for each type of elements.
+/// Returns the results of a function without arguments for each ordered element type, as an array.
 #[cfg(feature = "cuda")]
 macro_rules! of_every_ordered {
     ($function:ident) => {
@@ -37,7 +37,7 @@ macro_rules! of_every_ordered {
     };
 }
 
-/// The same of complex numbers.
+/// Returns the results of a function without arguments for each complex type, as an array.
 #[cfg(feature = "cuda")]
 macro_rules! of_every_complex {
     ($function:ident) => {
@@ -48,7 +48,7 @@ macro_rules! of_every_complex {
     };
 }
 
-/// The same of floats.
+/// Returns the results of a function without arguments for each float type, as an array.
 #[cfg(feature = "cuda")]
 macro_rules! of_every_float {
     ($function:ident) => {
@@ -75,7 +75,7 @@ fn text_of<E: Expr>(lazy: &Lazy<E>) -> String {
     text
 }
 
-/// The rank, whether indices are wide, whether packs are read, and which operands repeat.
+/// Returns the rank, whether indices are wide, whether packs are read, and which operands repeat.
 #[expect(
     clippy::redundant_closure_for_method_calls,
     reason = "the method is of one lifetime, the closure of any"
@@ -146,7 +146,7 @@ fn other_operands_are_read_by_strides_over_the_fewest_axes() -> Result<()> {
     assert_eq!(form(&x.flip(0)?.lazy()), (2, false, true, 0));
     assert_eq!(form(&x.flip(2)?.lazy()), (2, false, false, 0));
     assert_eq!(form(&x.transpose()?.lazy()), (3, false, false, 0));
-    // In another order of the axes they may stand one after another.
+    // In another order of the axes, the elements are contiguous.
     let axes: [usize; MAX_RANK] = [1, 2, 0, 3, 4, 5, 6, 7];
     let lazy = turned.lazy();
     let formula = Formula::of(&lazy.expr)?;
@@ -406,7 +406,7 @@ fn every_row_compiles_for_every_type() -> Result<()> {
     Ok(())
 }
 
-// What `elementwise!` expands to; in this crate it cannot be named by that path.
+// `elementwise!` expands to this; in this crate it cannot be named by that path.
 __elementwise! {
     fn real(x: f32, y: f32) -> f32 {
         let third = 1.0 / 3.0 + 0.1;
@@ -450,7 +450,7 @@ __elementwise! {
 
 const YES: bool = true;
 
-/// What users may write.
+/// Functions as users may write them.
 #[test]
 fn written_functions_compile() -> Result<()> {
     let mut all = All::default();

@@ -4,14 +4,14 @@ use super::*;
 use crate::array::{AnyElement, Array, Shape};
 use crate::ops::expr::{Expr, Lazy};
 
-/// What a kernel by tiles says, where there is one, and how many tiles it has.
+/// Returns the text of the kernel by tiles and its number of tiles, if there is such a kernel.
 fn by_tiles<E: Expr>(lazy: &Lazy<E>) -> Option<(String, usize)> {
     let formula = Formula::of(&lazy.expr).unwrap();
     let shape = formula.first().shape;
     by_tiles_onto(lazy, &Array::<E::Item>::zeros(shape).unwrap())
 }
 
-/// The same over `target`.
+/// Returns the text and the number of tiles like [`by_tiles`], for `target`.
 fn by_tiles_onto<E: Expr, T: AnyElement>(
     lazy: &Lazy<E>,
     target: &Array<T>,
@@ -26,7 +26,7 @@ fn by_tiles_onto<E: Expr, T: AnyElement>(
     Some((crossed_source(&crossed).text, crossed.tiles()))
 }
 
-/// The operands that are read by tiles.
+/// Returns the operands that are read by tiles.
 fn staged(text: &str) -> Vec<usize> {
     let (_, after) = text.split_once("struct Staged {").unwrap();
     let (members, _) = after.split_once('}').unwrap();
@@ -71,12 +71,13 @@ fn other_operands_are_not() -> Result<()> {
 
 #[test]
 fn the_axes_are_found_among_several() -> Result<()> {
-    // The first axis is along the operand's lines, and the second one of both.
+    // The operand is contiguous along the first axis, the target along the last. The second numbers
+    // planes.
     let x = Array::<f32>::zeros([40, 20, 30])?;
     let turned = x.permute(&[2, 1, 0])?;
     let (text, tiles) = by_tiles(&(&turned + 1.0)).unwrap();
     assert_eq!((staged(&text), tiles), (vec![0], 20 * 2));
-    // Of two that stand along different axes, one is.
+    // The operands are contiguous along two axes: only those along one of them are staged.
     let other = Array::<f32>::zeros([30, 40, 20])?.permute(&[0, 2, 1])?;
     let (text, _) = by_tiles(&(&turned + &other + &other.flip(0)?)).unwrap();
     assert_eq!(staged(&text), [1, 2], "the axis of more operands");

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Lengths around every bound.
+/// Returns lengths around every bound.
 fn lengths() -> impl Iterator<Item = usize> {
     let bounds = [
         1,
@@ -36,7 +36,7 @@ fn check(folds: Lanes, width: usize) {
         threads.is_power_of_two() && threads <= THREADS as usize,
         "{what}"
     );
-    // Threads that stand side by side are those of one warp, or of all.
+    // Adjacent threads of an output are at most one warp, or the whole block.
     assert!(
         !is_beside || threads <= 32 || threads == THREADS as usize,
         "{what}"
@@ -44,14 +44,14 @@ fn check(folds: Lanes, width: usize) {
     assert_eq!(is_beside, folds.inner == 1, "{what}");
     let side = THREADS as usize / threads;
     assert_eq!(tiles, folds.count().div_ceil(side), "{what}");
-    // The parts cover the output, and none is empty or begins within what is read at once.
+    // The parts cover the output. No part is empty or begins inside a pack.
     assert!(
         parts >= 1 && (parts - 1) * part_length < folds.length,
         "{what}"
     );
     assert!(parts * part_length >= folds.length, "{what}");
     assert!(parts == 1 || part_length.is_multiple_of(width), "{what}");
-    // A grid has at most so many blocks along y, and totals little room.
+    // A grid has at most 65,535 blocks along y, and totals take little memory.
     assert!(
         parts <= 65_535 && parts * folds.count() <= 1 << 21 || parts == 1,
         "{what}"

@@ -1,8 +1,8 @@
-// The arithmetic of elements as the host does it: integers wrap, their division by zero gives 0,
-// and of floats each operation is rounded. Values of f16 and bf16 that come as `float` are rounded
-// by the caller.
+// The arithmetic of elements as on the host: integers wrap, integer division by zero gives 0, and
+// each operation on floats is rounded. If values of f16 and bf16 are passed as `float`, the caller
+// rounds the result.
 
-// `U` has at least 32 bits and no sign, so that nothing overflows on the way.
+// `U` is unsigned and has at least 32 bits, so that no intermediate result overflows.
 #define CS_INTEGER(T, U)                                                                  \
     CS_FN T cs_add(T a, T b) { return (T)((U)a + (U)b); }                                 \
     CS_FN T cs_sub(T a, T b) { return (T)((U)a - (U)b); }                                 \
@@ -81,7 +81,7 @@ CS_FN bool cs_xor(bool a, bool b) { return a ^ b; }
 CS_FLOAT(float, fmaf, fmodf, u32)
 CS_FLOAT(double, fma, fmod, u64)
 
-// Of operands of 16 bits, as functions that users write have them.
+// Arithmetic on 16-bit operands, for functions that users write.
 #define CS_HALF(T)                                                                        \
     CS_FN T cs_add(T a, T b) { return T((float)a + (float)b); }                           \
     CS_FN T cs_sub(T a, T b) { return T((float)a - (float)b); }                           \
@@ -98,7 +98,7 @@ template <class T> CS_FN T cs_re(T a) { return a; }
 template <class T> CS_FN T cs_im(T) { return (T)0; }
 template <class T> CS_FN T cs_conj(T a) { return a; }
 
-// NaN where either is NaN.
+// Returns NaN if either is NaN.
 template <class T>
 CS_FN T cs_max(T a, T b) {
     return (a >= b || a != a) ? a : b;

@@ -1,8 +1,9 @@
-// Conversions as Rust's `as` does them: integers wrap, floats saturate, NaN becomes 0, what becomes
-// a float is rounded once, and anything but zero is true.
+// Conversions like Rust's `as`: integers wrap, floats saturate, and NaN becomes 0. A conversion to
+// a float is rounded once. Every value except zero is true.
 
-// The value as a `float`, inexact ones rounded to the neighbour whose last bit is 1: a second
-// rounding, to half the bits, then goes as if it were the only one (Boldo and Melquiond, 2008).
+// Returns the value as a `float`, rounded to odd: an inexact value goes to the neighbour whose last
+// bit is 1. A second rounding, to half the bits, then has the result of a single rounding (Boldo
+// and Melquiond, 2008).
 CS_FN float cs_odd(double value) {
     float near = (float)value;
     double back = cs_abs((double)near), size = cs_abs(value);
@@ -11,8 +12,8 @@ CS_FN float cs_odd(double value) {
     return cs_bits<float>((cs_bits<u32>(near) - (u32)beyond) | (u32)inexact);
 }
 
-// Exact as a `double`, and of the same roundings to 24 bits or fewer: the lowest bits stand for
-// whether any of them is set.
+// Returns a value that is exact as a `double`, and that rounds to 24 bits or fewer like the
+// original: one low bit is set if any of the dropped bits is.
 CS_FN double cs_sticky(u64 value) {
     u64 brief = (value & ~0xffffull) | ((value & 0xffff) != 0 ? 0x10000ull : 0ull);
     return (double)(value < (1ull << 48) ? value : brief);
@@ -38,7 +39,7 @@ struct cs_conversion<T, bf16> {
     static CS_FN T of(bf16 value) { return cs_conversion<T, float>::of(value); }
 };
 
-// To integers; `2^BITS` is the least number above the type's.
+// Conversions to integers; `2^BITS` is one above the largest value of the type.
 #define CS_SATURATING(T, FROM, LEAST, BITS)                                               \
     template <>                                                                           \
     struct cs_conversion<T, FROM> {                                                       \
@@ -63,7 +64,7 @@ struct cs_conversion<T, bf16> {
 CS_SATURATING_OF(float)
 CS_SATURATING_OF(double)
 
-// To the halves.
+// Conversions to 16-bit floats.
 #define CS_NARROW(T, FROM, EXACT)                                                         \
     template <>                                                                           \
     struct cs_conversion<T, FROM> {                                                       \

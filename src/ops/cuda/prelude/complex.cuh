@@ -1,5 +1,5 @@
-// Complex numbers, for the texts that name them: their arithmetic as the host does it, but that the
-// compiler may join a product and a sum.
+// Complex numbers, included only in texts that use them. Their arithmetic is the host's, except
+// that the compiler may fuse a product and a sum.
 
 #define CS_COMPLEX(C, R)                                                                  \
     struct C {                                                                            \
@@ -60,7 +60,7 @@ CS_COMPLEX_CAST(c32, f32, c64)
 CS_COMPLEX_CAST(c64, f64, c32)
 CS_COMPLEX_CAST(c64, f64, c64)
 
-// To `f32` a 64-bit integer is rounded once.
+// A 64-bit integer is rounded to `f32` once.
 template <> struct cs_conversion<c32, i64> {
     static CS_FN c32 of(i64 value) { return c32((f32)value, 0); }
 };

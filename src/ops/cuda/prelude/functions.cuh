@@ -1,14 +1,14 @@
-// The functions of real numbers that CUDA's library has not, or not as the host has them.
+// The functions of real numbers that the CUDA library lacks, or computes differently from the host.
 
-// Without overflow on either side.
+// The sigmoid, without overflow on either side.
 template <class T>
 CS_FN T cs_sigmoid(T x) {
     T small = exp(-cs_abs(x));
     return (x < 0 ? small : (T)1) / ((T)1 + small);
 }
 
-// x · sigmoid(x). Far below 0, where the exponential alone is subnormal or 0, it is taken in two
-// steps.
+// x · sigmoid(x). Far below 0, where the exponential alone is subnormal or 0, the product is
+// computed in two steps.
 template <class T>
 CS_FN T cs_silu_beyond(T x, T far, T least) {
     if (x < far) {
@@ -22,8 +22,8 @@ CS_FN T cs_silu_beyond(T x, T far, T least) {
 CS_FN float cs_silu(float x) { return cs_silu_beyond(x, -80.0f, -150.0f); }
 CS_FN double cs_silu(double x) { return cs_silu_beyond(x, -700.0, -1100.0); }
 
-// x · erfc(-x / √2) / 2. The relative slope of erfc at `a` is about -2a, so that what the rounding
-// of `a` lost counts for a² units in the last place far up, and is made good; `rest` is 1 / √2 less
+// x · erfc(-x / √2) / 2. The relative slope of erfc at `a` is about -2a, so the rounding error of
+// `a` counts for a² units in the last place far up, and is compensated. `rest` is 1 / √2 less
 // `root`.
 CS_FN double cs_gelu(double x) {
     const double root = 0.70710678118654757, rest = -4.833646656726457e-17;
@@ -36,14 +36,14 @@ CS_FN double cs_gelu(double x) {
 
 CS_FN float cs_gelu(float x) {
     const float root = 0.707106769f, rest = 1.21016175e-8f;
-    // Where erfc is about to be subnormal.
+    // Here, erfc is nearly subnormal.
     if (x < -12.0f) return (float)cs_gelu((double)x);
     float a = -x * root;
     float lost = fmaf(-x, root, -a) - x * rest;
     return 0.5f * x * erfcf(a) * (a > 1.0f ? 1.0f - 2.0f * a * lost : 1.0f);
 }
 
-// C's `pow` with whole exponents, of which a `float` holds those up to 2^24.
+// C's `pow` with integer exponents. A `float` holds exponents up to 2^24.
 CS_FN double cs_powi(double x, i32 exponent) { return pow(x, (double)exponent); }
 
 CS_FN float cs_powi(float x, i32 exponent) {

@@ -1,8 +1,7 @@
-// Numbers without a type, as functions that users write have them: each takes the type of what it
-// meets.
+// Untyped literals in functions that users write: each takes the type of the other operand.
 
-// A real number as it is in each type, so that what literals make among themselves is rounded as in
-// the type that they take.
+// A real number in each type, so that operations between literals are rounded as in the type that
+// they take in the end.
 struct cs_real {
     float single;
     double wide;
@@ -20,7 +19,7 @@ struct cs_real {
     CS_FN operator bf16() const { return brain; }
 };
 
-// An integer, of any type modulo 2^64.
+// An integer modulo 2^64, of any type.
 struct cs_integer {
     i64 value;
 
@@ -45,14 +44,14 @@ CS_FN cs_real cs_literal(double value) { return cs_real(value); }
 CS_FN cs_integer cs_literal(i32 value) { return cs_integer(value); }
 CS_FN cs_integer cs_literal(i64 value) { return cs_integer(value); }
 CS_FN cs_integer cs_literal(u64 value) { return cs_integer((i64)value); }
-// What a system calls 64 bits.
+// On some systems, `long` has 64 bits.
 CS_FN cs_integer cs_literal(long value) { return cs_integer((i64)value); }
 
 template <class T> struct cs_is_literal { static const bool value = false; };
 template <> struct cs_is_literal<cs_real> { static const bool value = true; };
 template <> struct cs_is_literal<cs_integer> { static const bool value = true; };
 
-// The first type that is no literal's; the last of them where all are.
+// The first type that is not a literal; the last literal type if all are literals.
 template <bool IS_LITERAL, class First, class... Rest> struct cs_first_of { typedef First type; };
 template <class... All> struct cs_common_of;
 template <class Only> struct cs_common_of<Only> { typedef Only type; };
@@ -68,7 +67,7 @@ template <class... All> using cs_common = typename cs_common_of<All...>::type;
 CS_FN double cs_wide(cs_real value) { return value.wide; }
 CS_FN i64 cs_wide(cs_integer value) { return value.value; }
 
-// Rust takes a literal that is cast for an `f64` or an `i32`.
+// Rust gives a literal that is cast the type `f64` or `i32`.
 template <class T> struct cs_conversion<T, cs_real> {
     static CS_FN T of(cs_real value) { return cs_cast<T>(value.wide); }
 };
@@ -85,7 +84,7 @@ template <class T> struct cs_conversion<T, cs_integer> {
 #define CS_WHOLE(NAME)                                                                    \
     CS_FN cs_integer NAME(cs_integer a, cs_integer b) { return cs_integer(NAME(a.value, b.value)); }
 
-// Of two types, one of them a literal's.
+// Operations on two types, one of them a literal.
 #define CS_MIXED(NAME)                                                                    \
     template <class A, class B>                                                           \
     CS_FN auto NAME(A a, B b) -> cs_common<A, B> {                                        \

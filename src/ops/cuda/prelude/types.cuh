@@ -66,8 +66,8 @@ CS_FN f16::f16(float value) {
 #else
     u32 wide = cs_bits<u32>(value);
     u32 size = wide & 0x7fffffff;
-    // Beyond 2^16 all is infinite; below 2^-14 the last bit of 0.5 counts for as much as that of
-    // the least f16.
+    // From 2^16 on, the result is infinite. Below 2^-14, the last bit of 0.5 has the value of the
+    // last bit of the least `f16`.
     u32 narrow = (size - ((127 - 15) << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
     if (size < ((127 - 14) << 23)) {
         narrow = cs_bits<u32>(cs_bits<float>(size) + 0.5f) - cs_bits<u32>(0.5f);
@@ -106,8 +106,8 @@ CS_FN bf16::bf16(float value) {
 #else
     bits = (u16)((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
 #endif
-    // The instruction has one NaN for all, and the sum carries out of others: on the host each
-    // keeps its sign and its upper digits.
+    // The instruction maps every NaN to one, and the addition may carry out of a NaN. The host
+    // preserves the sign and the upper digits of each.
     if (value != value) bits = (u16)((wide | (1 << 22)) >> 16);
 }
 

@@ -1,4 +1,4 @@
-//! Products as cuBLAS is asked for them, against sums of the elements one by one.
+//! Tests of the cuBLAS calls for products, against sums of the elements one by one.
 
 use super::matrix::{Matrix, Pairs};
 use super::*;
@@ -29,16 +29,16 @@ fn products_of_integers_compile() {
     }
 }
 
-/// Where the memory of the operands and of the product begins.
+/// The addresses of the operands and of the product.
 const PLACES: [u64; 3] = [1 << 20, 1 << 30, 1 << 40];
 
-/// The number at an index of an operand's memory.
+/// Returns the number at an index of the memory of an operand.
 fn number(operand: usize, index: usize) -> i64 {
     ((index * 7 + operand * 3) % 11) as i64 - 5
 }
 
-/// What cuBLAS writes for the calls that the pairs take; in memory of its own that it must fill to
-/// the end.
+/// Returns the products that cuBLAS would write for the calls of the pairs. The calls must fill the
+/// memory to the end.
 fn by_calls(pairs: &Pairs) -> Vec<i64> {
     let [left, right, target] = PLACES.map(DevicePtr);
     let element = GemmType::F32;
@@ -47,7 +47,7 @@ fn by_calls(pairs: &Pairs) -> Vec<i64> {
     let gemms = pairs.gemms(element, [left, right], target);
     for gemm in gemms.expect("both stand in rows or columns") {
         for call in gemm.calls().unwrap() {
-            // Every address is one of three memories, by elements.
+            // Every address is an element of one of three memories.
             let of = |address: DevicePtr, memory: usize| {
                 let bytes = address.0 - PLACES[memory];
                 assert!(bytes.is_multiple_of(4) && bytes < 1 << 19);
@@ -75,7 +75,7 @@ fn by_calls(pairs: &Pairs) -> Vec<i64> {
                     down + along * leading + batch * step
                 };
                 let sum = (0..k).map(|step| {
-                    // The factors have changed sides.
+                    // cuBLAS sees the factors on exchanged sides.
                     let right = of(call.addresses[0], 1) + at(0, row, step, first);
                     let left = of(call.addresses[1], 0) + at(1, step, column, second);
                     number(1, right) * number(0, left)
@@ -94,7 +94,7 @@ fn indices([outer, middle, inner]: [usize; 3]) -> impl Iterator<Item = (usize, u
     (0..outer).flat_map(move |a| (0..middle).flat_map(move |b| (0..inner).map(move |c| (a, b, c))))
 }
 
-/// The same by the definition, from the indices that the layouts say.
+/// Returns the products by their definition, from the indices of the layouts.
 fn by_sums(left: &Layout, right: &Layout) -> Vec<i64> {
     let (left_places, left_matrix) = left.split_at(left.ndim() - 2);
     let (right_places, right_matrix) = right.split_at(right.ndim() - 2);
@@ -117,8 +117,7 @@ fn by_sums(left: &Layout, right: &Layout) -> Vec<i64> {
     product
 }
 
-/// Ways for matrices of this shape to stand in memory, three of them or one for all where that is
-/// so.
+/// Returns layouts of three matrices of this shape, or of one matrix that is broadcast.
 fn layouts(rows: usize, columns: usize) -> Vec<Layout> {
     let dense = |dims: &[usize]| Layout::contiguous(&dims.into()).unwrap();
     let every_other = |layout: Layout| {

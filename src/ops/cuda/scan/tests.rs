@@ -30,7 +30,7 @@ fn check(lanes: Lanes, rows: usize) {
         split.grid().blocks.iter().all(|&blocks| blocks > 0),
         "{what}"
     );
-    // What tiles tell each other takes less than what they sum.
+    // The published sums take less memory than the elements.
     if matches!(way, Way::Tiles | Way::TilesApart) {
         let told = split.side() * blocks;
         let elements = lanes.length * lanes.count();
@@ -129,7 +129,8 @@ mod compiled {
         compile_for_all(&of_every_complex!(sums).concat());
     }
 
-    /// Of other elements they differ in what is read and written, which is that of their sums.
+    /// Kernels for other elements differ only in the types that they read and write, which those
+    /// for sums cover.
     #[test]
     fn running_products_compile_for_every_type_of_products() {
         let sources = [products::<f32>(), products::<i32>(), products::<u32>()];

@@ -3,7 +3,7 @@ use half::{bf16, f16};
 use super::digits::{Widths, elements_each};
 use super::*;
 
-/// The number after `#define CS_ORDER`, and that after `#define CS_INFINITE`.
+/// Returns the numbers after `#define CS_ORDER` and after `#define CS_INFINITE`.
 fn order_of<T: Element>() -> (String, String) {
     let text = keys::<T>();
     let after = |name: &str| {
@@ -47,7 +47,7 @@ fn axes_that_go_on_are_one() -> Result<()> {
     Ok(())
 }
 
-/// What blocks take of their own memory, of which there are 48 KiB without asking for more.
+/// Shared memory of a block: 48 KiB are available without an attribute of the kernel.
 #[test]
 fn the_rows_of_a_block_fit() {
     for element_bytes in [1, 2, 4, 8] {
@@ -68,7 +68,7 @@ fn numbers_are_as_wide_as_a_lane_is_long() {
         (place, told)
     };
     assert_eq!(widths(3000), (4, 4));
-    // The upper two of 32 bits are marks.
+    // The upper two of 32 bits are the flag.
     assert_eq!(widths((1 << 30) - 1), (4, 4));
     assert_eq!(widths(1 << 30), (4, 8));
     assert_eq!(widths((1 << 32) - 1), (4, 8));

@@ -5,8 +5,8 @@ use crate::device::cuda::{compile_for_all, ptx_of};
 use crate::ops::cuda::copy::tests::numberings;
 use crate::ops::cuda::walk::limit_of;
 
-/// The forms of the kernels that sum elements: of which text, in groups of how many, in packs or
-/// not.
+/// The forms of the kernels that sum elements: the text, the threads of a group, and whether packs
+/// are read.
 const FORMS: [(&str, usize, bool); 7] = [
     (ROWS, 256, true),
     (ROWS, 32, false),
@@ -47,7 +47,7 @@ fn products_in_packs_compile_and_read_sixteen_bytes_at_once() {
     }
 }
 
-/// Of a matrix and a vector, and where their elements stand.
+/// Returns the pack size for a matrix and a vector at these addresses.
 fn packed(kind: Kind, left: &Layout, right: &Layout, addresses: [u64; 2]) -> usize {
     let words = |address, layout| Words {
         address: DevicePtr(address),
@@ -80,20 +80,20 @@ fn what_begins_at_sixteen_bytes_is_read_in_packs() {
     assert_eq!(of(&dense(&[3, 5, 40]), &repeated), 8);
     assert_eq!(of(&rows.flip(0).unwrap(), &vector(40)), 8);
     assert_eq!(of(&rows.flip(1).unwrap(), &vector(40)), 1);
-    // A part of columns, the first of which may stand anywhere.
+    // A slice of columns that begins at any column.
     let part = |first: isize| {
         let parts = [(..).into(), ndarray::SliceInfoElem::from(first..first + 24)];
         rows.slice("slice", &parts).unwrap()
     };
     assert_eq!(of(&part(8), &vector(24)), 8);
     assert_eq!(of(&part(4), &vector(24)), 1);
-    // Factors in steps: no packs of them, but along columns one is read for all rows.
+    // Strided factors are not read in packs. Along columns, one factor is read for all rows.
     let steps = dense(&[40, 8])
         .slice("slice", &[(..).into(), (0..1isize).into()])
         .unwrap();
     assert_eq!(of(&rows, &steps), 1);
     assert_eq!(of(&even, &steps), 8);
-    // Memory that begins elsewhere, as that of others may.
+    // Addresses of less alignment, as foreign memory may have.
     for (addresses, by_rows, by_columns) in [([520, 1024], 1, 1), ([512, 1032], 1, 8)] {
         let of = |left| packed(Kind::Bf16, left, &vector(40), addresses);
         assert_eq!([of(&rows), of(&even)], [by_rows, by_columns]);
