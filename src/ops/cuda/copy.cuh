@@ -1,4 +1,4 @@
-// Copies words between the offsets of both operands of a walk.
+// Copies each word from its offset in one operand of a walk to its offset in the other.
 
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const word_t* __restrict__ from, word_t* __restrict__ to, Walk<RANK, 2> walk, u64 count) {

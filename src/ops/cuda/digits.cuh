@@ -16,7 +16,6 @@ CS_FN u32 cs_digit(bits_t key, u32 number) {
 
 // Counts the elements of a line that have each digit, for all digits of a key, into `counts`, which
 // begin as 0. A block processes `together` tiles of a line; `parts` blocks cover a line.
-// 0. A block has `together` tiles of a line, and there are as many parts of each.
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const cs_lines from, const u64 turned, const u64 parts, const u64 together, told_t* counts) {
     __shared__ u32 own[CS_PASSES][CS_DIGITS];

@@ -26,7 +26,7 @@ struct Evaluate;
 /// The kernels that write the elements of an expression by tiles.
 struct EvaluateCrossed;
 
-/// The kernels that write the elements of several expressions.
+/// The kernels that write the elements of several results.
 struct EvaluateAll;
 
 const TEXT: &str = include_str!("elementwise.cuh");

@@ -139,8 +139,8 @@ impl Transform {
         }
     }
 
-    /// Returns the plan that transforms the rows of `from` to the rows of `to`. The layouts differ
-    /// in the length of the axis at most. Returns `None` if the rows of either have no constant
+    /// Returns the plan that transforms the rows of `from` to the rows of `to`. Their shapes differ
+    /// at most in the length of the axis. Returns `None` if the rows of either have no constant
     /// stride and distance.
     fn plan(&self, from: &Layout, to: &Layout) -> Option<FftPlan> {
         let others = pairs(from, to).enumerate();
@@ -180,7 +180,8 @@ impl Transform {
     }
 
     /// Returns the plan that transforms the matrices of `from` to the matrices of `to`, which have
-    /// no gaps.
+    /// no gaps. Returns `None` if the matrices of `from` have gaps, or if the distance between
+    /// matrices is not constant.
     fn plan_of_planes(&self, from: &Layout, to: &Layout) -> Option<FftPlan> {
         let outer = from.ndim() - 2;
         let inner = from.split_at(outer).1;
@@ -256,7 +257,7 @@ impl Transform {
             to,
         };
         // SAFETY: the plan is for the layouts of what is read and of new memory, which is written.
-        // Nothing else uses that memory and the work area outside of the stream's order.
+        // Nothing else uses that memory or the work area outside of the stream's order.
         order.queue(|stream| unsafe {
             let workspace = DevicePtr(workspace.address());
             order.gpu.transform(stream, &call, workspace)

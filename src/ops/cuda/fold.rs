@@ -1,10 +1,10 @@
 //! Reductions of an expression without storing its elements.
 //!
 //! A kernel reduces an expression as the host does: it folds a few elements into a partial result,
-//! adds that to a total, and merges the totals. The shape and the number of elements that are read
-//! at once determine which thread folds what. The size and the load of the device do not, so a
-//! result is the same on every run and device. Sums are as accurate as the host's: they carry the
-//! rounding error from element to element and from total to total.
+//! merges that into a total, and merges the totals. The shape and the number of elements that are
+//! read at once determine which thread folds what. The size and the load of the device do not, so a
+//! result is the same on every run and device. Sums are no less accurate than the host's: they
+//! carry the rounding error from element to element and from total to total.
 
 #[cfg(test)]
 mod tests;
@@ -35,8 +35,7 @@ pub(super) const MERGE: &str = include_str!("merge.cuh");
 const FOLD: &str = include_str!("fold.cuh");
 const PARTS: &str = include_str!("parts.cuh");
 
-/// The most blocks that outputs are divided into parts for: enough for some rounds on the largest
-/// device.
+/// The most blocks if outputs are divided into parts: enough for some rounds on the largest device.
 const MOST_BLOCKS: usize = 4096;
 
 /// The most blocks along x. If there are more tiles, each block processes several.

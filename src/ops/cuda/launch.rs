@@ -15,9 +15,9 @@ const BLOCKS_EACH: u32 = 32;
 /// The arguments are plain data with memory addresses, not handles, because a handle would keep the
 /// block from being reused, and no kernel does that. The kernel may rely on three things. The
 /// memory under the addresses stays reserved, because segments are released only once the streams
-/// that used their blocks are done. The operands were written before. Nothing else writes there
-/// meanwhile, because its stream is ordered after the other streams that use its operands, and the
-/// next use of the memory is ordered after the kernel.
+/// that used their blocks are done. The operands were written before, and nothing else writes there
+/// meanwhile, because the stream of the kernel is ordered after the other streams that use its
+/// operands. The next use of the memory is ordered after the kernel.
 ///
 /// Architecture invariant: each caller writes the text and the arguments side by side, so that they
 /// agree in number, size and meaning. It takes the addresses from arrays whose layouts bound every

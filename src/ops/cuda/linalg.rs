@@ -58,7 +58,7 @@ impl<'a, T: Factorized> Matrices<'a, T> {
         self.rows as usize * self.columns as usize
     }
 
-    /// Allocates memory for `length` elements of `T`, shared by all matrices.
+    /// Allocates memory for `length` elements of `T`, for all matrices together.
     #[track_caller]
     fn room(&self, length: i32) -> Result<Buffer> {
         self.workspace.allocate(length as usize, size_of::<T>())

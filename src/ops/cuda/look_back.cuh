@@ -8,9 +8,9 @@
 // every bit of it is the same on each run.
 //
 // A tile waits only for tiles with lower numbers. The number is a ticket that a block takes when it
-// runs. The tiles that it waits for run too, in whatever order the device starts blocks.
+// runs. Therefore the tiles that it waits for run too, in whatever order the device starts blocks.
 //
-// Elsewhere: `S` and `cs_merge`.
+// Defined by the including text: `S` and `cs_merge`.
 
 // The status of a tile. The memory is 0 before the launch.
 #define CS_TOLD_NOTHING 0u
@@ -27,7 +27,7 @@ struct cs_tiles {
     S* all;
 };
 
-// Status accesses that bypass the L1 cache of the multiprocessor.
+// Reads and writes that bypass the L1 cache of the multiprocessor.
 CS_FN u32 cs_told(const u32* at) { return *(const volatile u32*)at; }
 CS_FN void cs_tell(u32* at, u32 what) { *(volatile u32*)at = what; }
 

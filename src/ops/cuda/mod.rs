@@ -4,8 +4,8 @@
 //! expression as a function of the number of an element ([`Program`](program::Program)), and the
 //! text of the operation on the elements. It is compiled when it is first needed.
 //!
-//! Architecture invariant: every kernel is launched by [`launch`](launch::launch), and only the
-//! modules here call it.
+//! Architecture invariant: every kernel is launched by [`launch`](launch::launch), and no module
+//! outside of this one launches a kernel.
 
 mod add;
 mod code;

@@ -248,8 +248,9 @@ fn first_of(address: u64, layout: &Layout, element_bytes: usize) -> u64 {
     address.wrapping_add(layout.offset().wrapping_mul(element_bytes) as u64)
 }
 
-/// Coalesces axes, moves their strides to the front in every place, and returns their lengths. Two
-/// neighbouring axes become one if every place steps over both with one stride.
+/// Coalesces axes to the fewest along which all places can be walked, moves their strides to the
+/// front in every place, and returns their lengths. Two neighbouring axes become one if every place
+/// steps over both with one stride.
 fn coalesce(shape: &Shape, axes: &[usize], places: &mut [Strided]) -> Vec<usize> {
     let mut dims: Vec<usize> = Vec::with_capacity(axes.len());
     for (from, &axis) in axes.iter().enumerate() {

@@ -44,7 +44,7 @@ CS_FN cs_real cs_literal(double value) { return cs_real(value); }
 CS_FN cs_integer cs_literal(i32 value) { return cs_integer(value); }
 CS_FN cs_integer cs_literal(i64 value) { return cs_integer(value); }
 CS_FN cs_integer cs_literal(u64 value) { return cs_integer((i64)value); }
-// On some systems, `long` has 64 bits.
+// The 64-bit integer type of some systems.
 CS_FN cs_integer cs_literal(long value) { return cs_integer((i64)value); }
 
 template <class T> struct cs_is_literal { static const bool value = false; };

@@ -13,7 +13,7 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Returns the bits of a value as another type of the same size.
+// Reinterprets the bits of a value as another type of the same size.
 template <class To, class From>
 CS_FN To cs_bits(From value) {
     static_assert(sizeof(To) == sizeof(From), "as many bits");
@@ -106,7 +106,7 @@ CS_FN bf16::bf16(float value) {
 #else
     bits = (u16)((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
 #endif
-    // The instruction maps every NaN to one, and the addition may carry out of a NaN. The host
+    // The instruction maps all NaNs to one, and the addition may carry out of a NaN. The host
     // preserves the sign and the upper digits of each.
     if (value != value) bits = (u16)((wide | (1 << 22)) >> 16);
 }

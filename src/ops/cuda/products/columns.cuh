@@ -21,8 +21,8 @@ CS_FN out_t stored(const Sums& sums) {
     return stored((sums.of[0] + sums.of[1]) + (sums.of[2] + sums.of[3]));
 }
 
-/// Returns the product of the chunk of a row that begins at `line` with the factors, which are one
-/// step apart.
+/// Returns the product of the chunk of a row that begins at `line` with the factors, which are
+/// `factor_step` apart.
 CS_FN Sums of_row(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, const Matrix& matrix,
                   index_t line, index_t factors, index_t length) {
     Sums sums = {{0, 0, 0, 0}};

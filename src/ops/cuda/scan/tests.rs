@@ -129,8 +129,8 @@ mod compiled {
         compile_for_all(&of_every_complex!(sums).concat());
     }
 
-    /// Kernels for other elements differ only in the types that they read and write, which those
-    /// for sums cover.
+    /// Products of other element types differ only in what is read and written. The kernels of
+    /// their sums read and write the same types.
     #[test]
     fn running_products_compile_for_every_type_of_products() {
         let sources = [products::<f32>(), products::<i32>(), products::<u32>()];
