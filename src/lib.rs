@@ -57,7 +57,7 @@ pub use cachescope_memory::parse_bytes;
 #[doc(hidden)]
 pub use ops::{EinsumOperands, Several, Targets, Values};
 
-/// What a training loop needs: `use cachescope::prelude::*;`
+/// The imports of a training loop: `use cachescope::prelude::*;`
 pub mod prelude {
     pub use crate::{
         Array, BoxedLazy, Complex, ConvOptions, Device, Error, Expr, INFER, IntoExpr, Lazy,
@@ -67,7 +67,7 @@ pub mod prelude {
 }
 
 /// The node types of expressions, as they appear in compiler errors; not for direct use.
-// Hidden from rustdoc alone: the compiler would write the types of a hidden module with their paths.
+// Hidden from rustdoc alone: in compiler errors, types of a hidden module have their full paths.
 #[cfg_attr(doc, doc(hidden))]
 pub mod nodes {
     #[doc(hidden)]
@@ -88,10 +88,9 @@ pub mod npy {
 /// have any strides; results are row-major. On the host the crates [rustfft] and [realfft] compute,
 /// on CUDA devices cuFFT, which is loaded at run time.
 ///
-/// What a transform needs to know of a length, a table of roots of unity, is made once and kept for
-/// as many lengths as were used last. On a CUDA device that is a plan of cuFFT, whose table is in
-/// the device's memory beside that of the library; one that a graph runs is kept as long as the
-/// device.
+/// Each length needs a table of roots of unity. It is made once, and kept for a bounded number of
+/// lengths: those used last. On a CUDA device it is a plan of cuFFT, which stores its table in
+/// device memory outside of this library's. A plan that a graph runs is kept as long as the device.
 ///
 /// [rustfft]: https://docs.rs/rustfft
 /// [realfft]: https://docs.rs/realfft
@@ -192,7 +191,7 @@ mod documents {
     mod several_devices {}
 }
 
-/// What the macros expand to; not for direct use.
+/// The items that the macros expand to; not for direct use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::array::scalar::pass::Pass;

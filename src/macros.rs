@@ -46,10 +46,10 @@
 /// - calls of other `elementwise!` functions, by path.
 ///
 /// Anything else is a compile error, because it would not run on every device. Operators and
-/// functions behave as those of arrays: integers wrap, and integer division by zero gives 0; only
-/// the shift counts of `<<` and `>>` are modulo the number of bits, as in Rust's `wrapping_shl`,
-/// while `x.shl(places)` shifts as arrays do; `max` propagates NaN; every operation on `f16` and
-/// `bf16` rounds its result to the type.
+/// functions are the arrays' operators and functions: integers wrap, and integer division by zero
+/// gives 0; `max` propagates NaN; every operation on `f16` and `bf16` rounds its result to the
+/// type. One thing differs: the shift counts of `<<` and `>>` are modulo the number of bits, as in
+/// Rust's `wrapping_shl`, while `x.shl(places)` shifts as arrays do.
 ///
 /// ```
 /// use cachescope::{Array, elementwise};
@@ -79,10 +79,10 @@
 ///
 /// # Derivatives
 ///
-/// Gradients pass through: the derivative is derived from the body, and of an `if` it is that of
-/// the branch which is taken. Shifts by `<<` and `>>` are refused by name. Where another derivative
-/// is wanted, `#[derivative(…)]` names for each argument a function of the same arguments that
-/// gives it, or `_` for none:
+/// Gradients pass through: the derivative is derived from the body. The derivative of an `if` is
+/// the derivative of the branch that is taken. Shifts by `<<` and `>>` are compile errors that name
+/// the operator. To give another derivative, write `#[derivative(…)]`. It names for each argument a
+/// function of the same arguments that computes the derivative, or `_` for none:
 ///
 /// ```
 /// use cachescope::grad::value_and_grad;

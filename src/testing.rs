@@ -1,8 +1,8 @@
-//! Tests can hold memory: the peak of a block of code, its growth from entry to entry, and that it
-//! allocates nothing.
+//! Assertions about memory for tests: the peak of a block of code, its growth from entry to entry,
+//! and that it makes no allocations.
 //!
-//! What they measure is what the device's arrays and buffers request, on every thread, to the byte:
-//! pools, caches and rounding do not count. A test that runs beside others needs a device of its
+//! They measure to the byte what the device's arrays and buffers request, on every thread: pools,
+//! caches and rounding do not count. A test that runs in parallel with others needs a device of its
 //! own.
 //!
 //! # Examples
@@ -37,23 +37,23 @@ use crate::size::ByteSize;
 #[doc(inline)]
 pub use crate::{assert_no_allocations, assert_no_growth, assert_peak};
 
-/// So many events of each thread are kept: half a gigabyte of addresses, of which only what is used
-/// is memory.
+/// The bound of a recording: half a gigabyte of addresses for each thread. Only the addresses in
+/// use are backed by memory.
 const OPTIONS: RecordOptions = RecordOptions {
     backtraces: false,
     max_bytes: 512 << 20,
 };
 
-/// So many lines of a program are told in a failure.
+/// The most lines of a program that a failure lists.
 const LINES: usize = 8;
 
-/// Runs `body`; answers its result, and the most bytes by which what is live on the device rose
-/// above what was live before.
+/// Runs `body`. Returns its result, and the peak of live bytes on the device, above what was live
+/// before.
 ///
 /// # Errors
 ///
-/// The error of `body`; [`Unsupported`](ErrorKind::Unsupported) where it made more requests than
-/// can be recorded, some four million on each thread.
+/// The error of `body`; [`Unsupported`](ErrorKind::Unsupported) if it made more requests than can
+/// be recorded, some four million on each thread.
 #[track_caller]
 pub fn peak_of<R>(device: &Device, body: impl FnOnce() -> Result<R>) -> Result<(R, u64)> {
     let recording = device.begin_recording(OPTIONS);
@@ -62,7 +62,7 @@ pub fn peak_of<R>(device: &Device, body: impl FnOnce() -> Result<R>) -> Result<(
     Ok((result, measured.peak.bytes))
 }
 
-/// What happened on a device during a block.
+/// The events on a device during a block.
 struct Measured {
     profile: Profile,
     lifetimes: Vec<Lifetime>,
@@ -89,7 +89,7 @@ impl Measured {
         })
     }
 
-    /// The lines of these lifetimes with their bytes, the largest first.
+    /// Returns the lines of these lifetimes with their bytes, the largest first.
     fn lines<'a>(&self, chosen: impl Iterator<Item = &'a Lifetime>) -> String {
         let mut lines: HashMap<String, (u64, u64)> = HashMap::new();
         for lifetime in chosen {
@@ -129,7 +129,7 @@ impl Measured {
     }
 }
 
-/// The peak of what is live beyond what was live at the beginning.
+/// Returns the peak of live bytes above the live bytes at the beginning.
 fn peak_above_start(profile: &Profile) -> Peak {
     let mut live_bytes = 0i128;
     let mut peak = Peak::default();
@@ -143,7 +143,7 @@ fn peak_above_start(profile: &Profile) -> Peak {
     peak
 }
 
-/// A block under one of the assertions; what the macros expand to.
+/// A block that one of the assertions measures; the macros expand to it.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Watch(Recording);
@@ -189,14 +189,14 @@ impl Watch {
     }
 }
 
-/// A block that is entered several times; what [`assert_no_growth!`] expands to.
+/// A block that is entered several times; [`assert_no_growth!`] expands to it.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct GrowthWatch {
     recording: Recording,
     times: u64,
     entries: u64,
-    /// When each entry ended, since the beginning.
+    /// The time at which each entry ended, since the beginning.
     ends_ns: Vec<u64>,
 }
 
@@ -216,7 +216,7 @@ impl GrowthWatch {
         }
     }
 
-    /// Whether there is another entry to make.
+    /// Returns whether there is another entry to make.
     #[doc(hidden)]
     pub fn next_entry(&mut self) -> bool {
         if self.entries > 0 {
@@ -260,12 +260,12 @@ impl GrowthWatch {
     }
 }
 
-/// What events leave live, beyond what was live before.
+/// Returns the live bytes after these events, relative to before.
 fn live_bytes(events: &[Event]) -> i128 {
     events.iter().map(live_change).sum()
 }
 
-/// By how much an event changes what is live.
+/// Returns the change of live bytes by an event.
 fn live_change(event: &Event) -> i128 {
     let bytes = i128::from(event.bytes);
     if event.kind.is_allocation() {
@@ -277,13 +277,13 @@ fn live_change(event: &Event) -> i128 {
     }
 }
 
-/// Asserts that a block needs at most so many bytes at its peak, beyond what was live on the device
-/// before: `assert_peak!(&device, bytes, { .. })`. It has the block's value; `?`, `return`, `break`
-/// and `continue` act on the code around it, and end the measurement without a verdict.
+/// Asserts that a block needs at most `bytes` bytes at its peak, beyond what was live on the device
+/// before: `assert_peak!(&device, bytes, { .. })`. The macro has the block's value. `?`, `return`,
+/// `break` and `continue` act on the code around it, and end the measurement without a verdict.
 ///
 /// # Panics
 ///
-/// If the peak is higher: with the lines that allocated what was live then.
+/// If the peak is higher. The message lists the lines that allocated what was live then.
 ///
 /// ```should_panic
 /// # use cachescope::{Array, Device, testing::assert_peak};
@@ -303,11 +303,11 @@ macro_rules! assert_peak {
 }
 
 /// Asserts that a block makes no request for memory of the device, not even one that a cache
-/// serves: `assert_no_allocations!(&device, { .. })`. It has the block's value.
+/// serves: `assert_no_allocations!(&device, { .. })`. The macro has the block's value.
 ///
 /// # Panics
 ///
-/// If it makes one: with the lines.
+/// If the block makes a request. The message lists the lines.
 ///
 /// ```
 /// # use cachescope::{Array, Device, testing::assert_no_allocations};
@@ -326,15 +326,15 @@ macro_rules! assert_no_allocations {
     }};
 }
 
-/// Asserts that a block does not leave more behind from entry to entry: enters the scope of that
-/// name on the current device so many times, and compares what is live on the device after the
-/// first entry and after the last: `assert_no_growth!("step", 10, { .. })`. `?` and `return` act on
-/// the code around it; `continue` goes on with the next entry.
+/// Asserts that the live bytes do not grow from entry to entry:
+/// `assert_no_growth!("step", 10, { .. })`. It enters the named scope on the current device `times`
+/// times, and compares what is live on the device after the first entry and after the last. `?` and
+/// `return` act on the code around it; `continue` starts the next entry.
 ///
 /// # Panics
 ///
-/// If the last entry left more live: with the lines that allocated it; where `times` is less than
-/// 2, and where the block ends the entries by `break`.
+/// If more is live after the last entry; the message lists the lines that allocated it. Also if
+/// `times` is less than 2, and if the block ends the entries by `break`.
 ///
 /// ```should_panic
 /// # use cachescope::{Array, testing::assert_no_growth};

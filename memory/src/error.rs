@@ -19,7 +19,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The device, or its limit, is exhausted after everything idle was given back.
+    /// The device, or its limit, is exhausted after everything idle was released.
     OutOfMemory,
     /// A rank above 8, a size that overflows, or a reshape to another length.
     InvalidShape,
@@ -296,8 +296,8 @@ pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static L
     (!is_std && !is_own).then_some(location)
 }
 
-/// Returns the folder of the sources of `cachescope`, where those of this crate are in the folder
-/// `own`: above it in the repository, and beside it among packages.
+/// Returns the folder of the sources of `cachescope`, given the folder `own` of the sources of this
+/// crate: the folder above it in the repository, and beside it among packages.
 pub(crate) fn sources_of_arrays(own: &str) -> String {
     let package = own.trim_end_matches(['/', '\\']);
     let package = package.strip_suffix("src").unwrap_or(package);

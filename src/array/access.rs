@@ -1,4 +1,4 @@
-//! The bytes behind arrays: the one place of this layer that reads and writes device memory.
+//! The bytes behind arrays: the only module of this layer that reads and writes device memory.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, Use};
 use crate::error::{AtCaller, Result};
 
-/// Writes `values` to `buffer`, from its element `first` on, on the stream that the buffer was
-/// allocated on: it is new, so no other has used it.
+/// Writes `values` to `buffer`, from its element `first` on. The copy is enqueued on the stream
+/// that the buffer was allocated on: the buffer is new, so no other stream has used it.
 ///
 /// # Panics
 ///
-/// Where the values reach beyond the buffer, or another handle shares it.
+/// Panics if the values reach beyond the buffer, or if another handle shares it.
 #[track_caller]
 pub(in crate::array) fn upload<T: AnyElement>(
     buffer: &mut Buffer,
@@ -61,7 +61,8 @@ pub(in crate::array) fn fill<T: AnyElement>(
     .at_caller()
 }
 
-/// Where the element `first` of `buffer` stands, with room for `count` and held by nobody else.
+/// Returns the address of the element `first` of `buffer`. Checks that `count` elements fit from
+/// there on, and that no other handle shares the buffer.
 fn writable<T: AnyElement>(buffer: &mut Buffer, first: usize, count: usize) -> DevicePtr {
     let capacity = buffer.size_bytes() / size_of::<T>();
     let within = first <= capacity && count <= capacity - first;
@@ -120,7 +121,7 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         })
     }
 
-    /// Where the array's elements stand in these.
+    /// Returns the layout of the array's elements in `values`.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -142,7 +143,7 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         (0..count).map(move |step| self.at(first.wrapping_add_signed(step as isize * stride)))
     }
 
-    /// `count` elements that stand one after another from the index `first` on.
+    /// Returns `count` adjacent elements from the index `first` on.
     #[inline]
     pub(crate) fn run(
         &self,
@@ -153,7 +154,8 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         values.iter().map(|raw| T::from_raw(*raw))
     }
 
-    /// The first of the array's elements, in row-major order, that is not as all should be.
+    /// Returns the first of the array's elements, in row-major order, that does not satisfy
+    /// `is_right`.
     pub(crate) fn find_unless(&self, is_right: impl Fn(T) -> bool) -> Option<T> {
         let rows = self.layout.coalesced();
         let (count, stride) = rows.row();
@@ -181,8 +183,9 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         elements
     }
 
-    /// The same where the elements of a row stand apart: rows may stand side by side then, so that
-    /// what the cache reads for one belongs to others too.
+    /// Returns the elements as [`to_vec`](Self::to_vec) does, tile by tile. It is for rows whose
+    /// elements are not adjacent: neighbouring rows may then be adjacent, so a cache line that is
+    /// read for one row also has elements of others.
     fn to_vec_by_tiles(&self, rows: &Layout) -> Vec<T> {
         /// Elements along each side of a tile.
         const TILE: usize = 32;
@@ -214,8 +217,8 @@ impl<'a, T: AnyElement> Elements<'a, T> {
     }
 }
 
-/// The first of `values` that is not right. They are looked at all together before one by one,
-/// which is much faster where all are.
+/// Returns the first of `values` that does not satisfy `is_right`. All values are checked without a
+/// branch first, which is much faster if all satisfy it.
 fn find_unless<T: Copy>(
     values: impl ExactSizeIterator<Item = T> + Clone,
     is_right: impl Fn(T) -> bool,

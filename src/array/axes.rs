@@ -6,8 +6,8 @@ use crate::error::{Error, ErrorCode, Result};
 /// Axes of an array: one (`-1`), or several (`[0, 2]`, `&[isize]`, `Vec<isize>`) in any order. A
 /// negative one counts from the end.
 ///
-/// The conversion never fails. What is no axis of a shape, or named twice, is
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where it is used.
+/// The conversion never fails. An axis that the shape does not have, or that is named twice, is an
+/// error of the operation that uses it: [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
 ///
 /// # Examples
 ///
@@ -32,7 +32,7 @@ pub struct Axes {
 pub(crate) struct AxisSet([bool; MAX_RANK]);
 
 impl AxisSet {
-    /// Those of `ndim` axes that `is_one` says.
+    /// Returns the set of the axes below `ndim` for which `is_one` is true.
     pub(crate) fn of_each(ndim: usize, is_one: impl Fn(usize) -> bool) -> Self {
         Self(std::array::from_fn(|axis| axis < ndim && is_one(axis)))
     }
@@ -43,16 +43,16 @@ impl AxisSet {
 }
 
 impl Axes {
-    /// Which axes of `shape` these are.
+    /// Returns the axes of `shape` that these are.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument), naming `operation`, where one is out
-    /// of range or named twice.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument), naming `operation`, if an axis is
+    /// out of range or named twice.
     #[track_caller]
     pub(crate) fn of(&self, operation: &str, shape: &Shape) -> Result<AxisSet> {
         let mut set = [false; MAX_RANK];
-        // Of more axes than there can be, one is out of range or named twice.
+        // If there are more than `MAX_RANK` axes, one of them is out of range or named twice.
         for &axis in &self.axes[..self.count.min(MAX_RANK)] {
             let index = shape.axis(operation, axis)?;
             if std::mem::replace(&mut set[index], true) {

@@ -95,7 +95,7 @@ impl Layout {
         }
     }
 
-    /// Whether the elements are contiguous in row-major order, from any offset.
+    /// Returns whether the elements are contiguous in row-major order, from any offset.
     #[inline]
     pub(crate) fn is_contiguous(&self) -> bool {
         let mut step = 1;
@@ -126,8 +126,8 @@ impl Layout {
         Some((lowest, highest))
     }
 
-    /// Whether an element may have several positions in the shape, as along a broadcast axis or in
-    /// windows that overlap. `false` is certain; of slices of windows, `true` is not.
+    /// Returns whether an element may have several positions in the shape, as along a broadcast
+    /// axis or in windows that overlap. `false` is certain; for slices of windows, `true` is not.
     #[inline]
     pub(crate) fn repeats(&self) -> bool {
         let axes = self.dims().iter().zip(self.strides()).rev();
@@ -228,8 +228,8 @@ impl Layout {
     }
 }
 
-/// Whether each axis steps over all that the axes before it reach, so that no two positions are one
-/// element.
+/// Returns whether each axis steps over all that the axes before it reach, so that no two positions
+/// are one element.
 #[inline]
 fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
     let mut reach = 0usize;

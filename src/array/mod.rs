@@ -50,13 +50,15 @@ pub struct Array<T: AnyElement> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// The array of the elements that `layout` selects from `buffer`.
+    /// Returns the array of the elements that `layout` selects from `buffer`.
     ///
-    /// The caller sees to it that they have been written, or are before anything reads them.
+    /// The caller ensures that these elements have been written, or are written before anything
+    /// reads them.
     ///
     /// # Panics
     ///
-    /// Where the layout reaches beyond the buffer: every kernel relies on that it does not.
+    /// Panics if the layout reaches beyond the buffer: every kernel relies on a layout within the
+    /// buffer.
     #[inline]
     pub(crate) fn from_parts(buffer: Buffer, layout: Layout) -> Self {
         let capacity = buffer.size_bytes() / size_of::<T>();
@@ -198,7 +200,7 @@ impl<T: AnyElement> Array<T> {
         self.layout.len()
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     ///
     /// # Examples
     ///

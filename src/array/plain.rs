@@ -75,7 +75,7 @@ impl Bits {
         &self.0[..size_bytes.div_ceil(8)]
     }
 
-    /// The first `size_bytes` bytes, as they stand in memory.
+    /// Returns the first `size_bytes` bytes, in the order in which they are stored in memory.
     pub(crate) fn bytes(&self, size_bytes: usize) -> &[u8] {
         &bytemuck::bytes_of(&self.0)[..size_bytes]
     }

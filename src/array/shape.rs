@@ -341,7 +341,7 @@ fn not_broadcast(operation: &str, shapes: &[&Shape]) -> String {
     )
 }
 
-/// What two shapes broadcast to.
+/// Returns the shape that two shapes broadcast to, if they do.
 fn broadcast_pair(left: &Shape, right: &Shape) -> Option<Shape> {
     let (longer, shorter) = if left.ndim >= right.ndim {
         (left, right)

@@ -88,7 +88,7 @@ impl<T: AnyElement> Array<T> {
         Ok(self.view(self.layout().swap_axes(first, second)?))
     }
 
-    /// A view with a new axis of length 1, which stands at `axis` of the view.
+    /// Returns a view with a new axis of length 1, which is axis `axis` of the view.
     ///
     /// # Examples
     ///
@@ -161,8 +161,8 @@ impl<T: AnyElement> Array<T> {
     /// A negative step walks its range backwards from the range's end, as ndarray has it:
     /// `s![0..3;-1]` gives elements 2, 1 and 0.
     ///
-    /// What is written to the view is not seen in this array: [`slice_mut`](Self::slice_mut) writes
-    /// into it.
+    /// A write to the view does not change this array. To write into this array, use
+    /// [`slice_mut`](Self::slice_mut).
     ///
     /// # Examples
     ///
@@ -188,13 +188,13 @@ impl<T: AnyElement> Array<T> {
 
     /// A view of every window of `sizes` elements, in steps of one: NumPy's `sliding_window_view`.
     ///
-    /// The sizes are of the last axes, as many as there are sizes. In the view, these axes count
-    /// the windows, and new axes after all others are those of each window: windows `[3, 2]` of an
-    /// array `[8, 6, 5]` are `[8, 4, 4, 3, 2]`. Windows in longer steps are a [slice](Self::slice)
-    /// of them.
+    /// The sizes are of the last `sizes.len()` axes. In the view, these axes count the windows, and
+    /// new axes after all others index the elements of each window: windows `[3, 2]` of an array
+    /// `[8, 6, 5]` have the shape `[8, 4, 4, 3, 2]`. For windows in longer steps, take a
+    /// [slice](Self::slice) of the view.
     ///
-    /// Windows overlap, so an element stands in several places. A write to the view copies it
-    /// first.
+    /// Windows overlap, so one element is at several positions of the view. A write to the view
+    /// copies it first.
     ///
     /// # Examples
     ///

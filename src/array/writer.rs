@@ -160,7 +160,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     ///
     /// # Panics
     ///
-    /// Where one is missing: whatever reads an array relies on all of them.
+    /// Panics if an element is missing: all code that reads an array relies on every element.
     #[inline]
     #[track_caller]
     pub(crate) fn finish(mut self) -> Result<Array<T>> {

@@ -1,5 +1,5 @@
-//! Whose line asked for work that this crate does on its own account: in a backward pass, or behind
-//! a closure, which is no caller that a location tells of.
+//! Overrides the reported call site for work that this crate starts itself: in a backward pass, or
+//! behind a closure, whose caller `#[track_caller]` does not report.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -12,8 +12,8 @@ thread_local! {
     static ASKED_AT: Cell<Option<Line>> = const { Cell::new(None) };
 }
 
-/// While this lives, what lines of this crate allocate and compute on the thread is recorded as
-/// that line's.
+/// A guard that replaces call sites in this crate: while it lives, allocations and computations of
+/// this crate on the thread are recorded with its line.
 #[must_use]
 #[derive(Debug)]
 pub struct Asking {
@@ -35,7 +35,8 @@ impl Drop for Asking {
     }
 }
 
-/// The line to record for work at `line`: of a line of this crate, who asked.
+/// Returns the line to record for work at `line`: if `line` is in this crate, the call site that an
+/// [`Asking`] has set.
 pub fn asked_at(line: Line) -> Line {
     match ASKED_AT.get() {
         Some(asked) if outside(line).is_none() => asked,

@@ -9,7 +9,7 @@ use crate::size::{ByteSize, round_up};
 /// The lines of a scope that the report names at most.
 const LINES: usize = 5;
 
-/// A scope that grew in so many entries is said to leak.
+/// The number of entries in which a scope must grow before the report says that it leaks.
 const LEAKING_ENTRIES: u64 = 3;
 
 /// The state of a device when an allocation failed, in bytes: what
@@ -239,7 +239,8 @@ impl fmt::Display for OutOfMemoryReport {
 }
 
 impl CacheUse {
-    /// Whether growth from entry to entry makes up a good part of what is live on the device.
+    /// Returns whether growth from entry to entry makes up a quarter or more of what is live on the
+    /// device.
     fn is_leaking(&self, live_bytes: u64) -> bool {
         self.grown_entries >= LEAKING_ENTRIES && self.grown_bytes >= live_bytes / 4
     }

@@ -1,4 +1,4 @@
-//! What is to be done as the process ends: statics are not dropped.
+//! Callbacks at the end of the process: statics are not dropped.
 
 use std::ffi::c_int;
 
@@ -7,8 +7,8 @@ unsafe extern "C" {
     safe fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
-/// Calls `callback` as the process ends by returning from `main` or by `exit`. Where the C library
-/// has no room for it, it is not called.
+/// Calls `callback` as the process ends by returning from `main` or by `exit`. If the C library has
+/// no space to register it, it is not called.
 pub fn at_exit(callback: extern "C" fn()) {
     let _ = atexit(callback);
 }

@@ -103,7 +103,7 @@ impl<T: 'static> LocalKey<Cell<T>> {
 }
 
 /// `thread_local!` for values with or without a destructor. loom's threads share an OS thread, so
-/// std's thread-locals cannot tell them apart.
+/// std's thread-locals cannot distinguish them.
 macro_rules! loom_thread_local {
     ($($(#[$meta:meta])* static $name:ident: $value:ty = const $init:block;)+) => {
         $(

@@ -1,8 +1,8 @@
 //! The synchronisation shim over `std::sync` and loom, and thread tokens.
 //!
-//! Whatever orders threads goes through this module, and is loom's under `--cfg loom`. Counters,
-//! and layers below those that have models, use [`plain`]: each of their steps would multiply the
-//! states of every model without testing anything.
+//! All code that orders threads goes through this module, which is loom's under `--cfg loom`.
+//! Counters, and layers below those that have models, use [`plain`]: each of their steps would
+//! multiply the states of every model without testing anything.
 //!
 //! `Arc`, `Weak` and `OnceLock` are std's in models too: loom has no `Weak`.
 

@@ -46,7 +46,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// What threads wait for under a lock.
+/// A condition variable without poisoning.
 #[derive(Debug, Default)]
 pub struct Condvar(std::sync::Condvar);
 
@@ -55,12 +55,12 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Waits for a notification, or wakes for none. The guard is one of `mutex`.
+    /// Waits for a notification. May wake without one. `guard` is a guard of `mutex`.
     pub fn wait<'a, T>(&self, mutex: &'a Mutex<T>, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.wait_timeout(mutex, guard, LONGEST_WAIT)
     }
 
-    /// The same, and wakes after `timeout` at the latest.
+    /// Waits like [`wait`](Self::wait), and wakes after `timeout` at the latest.
     pub fn wait_timeout<'a, T>(
         &self,
         mutex: &'a Mutex<T>,
@@ -78,7 +78,7 @@ impl Condvar {
     }
 }
 
-/// Whoever waits looks again after this time.
+/// The time after which a waiting thread checks its condition again.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// A read-write lock without poisoning.

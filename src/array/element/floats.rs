@@ -1,4 +1,4 @@
-//! What floats have beside other elements.
+//! The traits of floats alone.
 
 use half::{bf16, f16};
 

@@ -1,4 +1,4 @@
-//! What integers have beside other elements.
+//! The traits of integers alone.
 
 use super::{Bitwise, Integer, sealed};
 

@@ -44,12 +44,12 @@ pub trait AnyElement:
     /// The type of means: `f64` for integers and `bool`, else the type itself.
     type Average: Number;
 
-    /// What sums and functions of this type are computed in: `f32` for `f16` and `bf16`, else the
-    /// type of sums.
+    /// The type in which sums and functions of this type are computed: `f32` for `f16` and `bf16`,
+    /// else the type of sums.
     #[doc(hidden)]
     type Accumulator: Number;
 
-    /// What running sums and products of this type are computed in: `f64` for floats,
+    /// The type in which running sums and products of this type are computed: `f64` for floats,
     /// `Complex<f64>` for complex numbers, else the type of sums.
     #[doc(hidden)]
     type Wide: Number;
@@ -142,10 +142,10 @@ pub trait Number: AnyElement + Arithmetic<Real = <Self as Number>::Part> + NumOp
 
 /// An element that arithmetic works on: every one but `bool`. [`Number`] has complex numbers too.
 ///
-/// Beside these bounds every numeric type has `num_traits::{Num, NumCast}`, and every [`Float`] has
-/// `num_traits::Float`; generic code that needs more of single values adds them. (They are no
-/// supertraits, because `zero`, `one`, `to_f64` and `epsilon` would then be ambiguous.) Operators
-/// on single values are Rust's: only those of arrays wrap.
+/// Besides these bounds, every numeric type has `num_traits::{Num, NumCast}`, and every [`Float`]
+/// has `num_traits::Float`. Generic code that needs more of single values adds these bounds. (They
+/// are no supertraits, because `zero`, `one`, `to_f64` and `epsilon` would then be ambiguous.)
+/// Operators on single values are Rust's; only operators on arrays wrap.
 ///
 /// # Examples
 ///
@@ -229,11 +229,10 @@ pub(crate) mod sealed {
 
     /// Whole numbers modulo a power of two.
     pub trait Whole: Sized {
-        /// How far `high` is above `low`; `None` where it is not above.
+        /// Returns `high - low`, or `None` if `high` is not above `low`.
         fn distance(low: Self, high: Self) -> Option<u64>;
 
-        /// The number that stands `steps` higher, around the end of the type where it comes to
-        /// that.
+        /// Returns the number that is `steps` higher, wrapping around at the end of the type.
         fn higher(self, steps: u64) -> Self;
 
         /// `self << count`, of the count's lowest bits.
@@ -242,10 +241,13 @@ pub(crate) mod sealed {
         /// `self >> count`, of the count's lowest bits.
         fn shifted_right(self, count: Self) -> Self;
 
-        /// `self << places`; 0 where there are not so many.
+        /// Returns `self << places`, or 0 if `self` has no more than `places` bits. A negative
+        /// `places` counts as a large one.
         fn left_shift(self, places: Self) -> Self;
 
-        /// `self >> places`, with the sign; nothing but the sign where there are not so many.
+        /// Returns `self >> places`, with the sign extended. If `self` has no more than `places`
+        /// bits, only the sign is left: −1 for a negative number, else 0. A negative `places`
+        /// counts as a large one.
         fn right_shift(self, places: Self) -> Self;
 
         /// The whole part of the power, modulo the type's range.
@@ -254,15 +256,15 @@ pub(crate) mod sealed {
 
     /// Values of which each has a next one.
     pub trait Ranked {
-        /// The value's position in the order of its type: neighbours differ by one, both zeros are
-        /// at 0. Of a NaN it is unspecified.
+        /// Returns the value's position in the order of its type: neighbours differ by one, both
+        /// zeros are at 0. The position of a NaN is unspecified.
         fn ordinal(self) -> i64;
     }
 
     /// Values in equal steps.
     pub trait Progression: Sized {
-        /// How many of `start`, `start + step`, … come before `stop`, `usize::MAX` standing for
-        /// more; `None` where the step is zero or not a number.
+        /// Returns the number of values among `start`, `start + step`, … that come before `stop`,
+        /// at most `usize::MAX`. Returns `None` if the step is zero or not a number.
         fn count(start: Self, stop: Self, step: Self) -> Option<usize>;
 
         /// `start + index * step`, which must come before the `stop` that `index` was counted to.

@@ -39,7 +39,7 @@ fn indices(layout: &Layout) -> Vec<usize> {
     layout.indices().collect()
 }
 
-/// What every layout must satisfy, whatever it is a view of.
+/// Checks what every layout must satisfy, whatever it is a view of.
 fn check(layout: &Layout) {
     check_walk(layout);
     let expected = oracle(layout);
@@ -65,7 +65,7 @@ fn check(layout: &Layout) {
     }
 }
 
-/// What a walk over a layout and its reverse must satisfy.
+/// Checks what a walk over a layout and its reverse must satisfy.
 fn check_walk(layout: &Layout) {
     let expected = oracle(layout);
     let flipped = (0..layout.ndim()).fold(*layout, |flipped, axis| {

@@ -50,10 +50,11 @@ impl Layout {
         Ok(self.reordered(&axes[..self.ndim()]))
     }
 
-    /// An axis of length 1 inserted, so that it stands at `axis` afterwards.
+    /// Returns the layout with a new axis of length 1, which is axis `axis` of the result.
     #[track_caller]
     pub(crate) fn unsqueeze(&self, axis: isize) -> Result<Self> {
-        // The new axis may also stand last, so it is counted among one more than there are.
+        // The new axis may also be the last, so the index counts among one more axis than there
+        // are.
         let rank = self.ndim() + 1;
         match count_from(axis, rank).filter(|&at| at < rank) {
             Some(at) => self.inserted(at).map_err(|error| error.of("unsqueeze")),
@@ -239,14 +240,14 @@ impl Layout {
         Ok(sliced)
     }
 
-    /// Every run of `sizes` elements along the last axes, as many as there are sizes: these axes
-    /// count the runs, and new ones after all others the elements of each.
+    /// Returns the layout of every window of `sizes` elements along the last `sizes.len()` axes.
+    /// These axes count the windows. New axes, after all others, index the elements of each window.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there are more sizes than axes, or one
-    /// is longer than its axis; [`InvalidShape`](ErrorKind::InvalidShape) where the rank would be
-    /// above 8, or the size overflows.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if there are more sizes than axes, or if a
+    /// size is longer than its axis; [`InvalidShape`](ErrorKind::InvalidShape) if the rank would be
+    /// above 8, or if the size overflows.
     #[track_caller]
     pub(crate) fn windows(&self, sizes: &[usize]) -> Result<Self> {
         let Some(lead) = self.ndim().checked_sub(sizes.len()) else {
@@ -460,7 +461,7 @@ impl Layout {
         diagonal.removed(second)
     }
 
-    /// An axis removed, but for its index 0.
+    /// Returns the layout without an axis, at index 0 of that axis.
     fn removed(&self, at: usize) -> Self {
         let mut strides = self.strides;
         strides.copy_within(at + 1.., at);

@@ -150,7 +150,7 @@ impl<const K: usize> Walk<K> {
     ///
     /// # Panics
     ///
-    /// Where there are not so many.
+    /// Panics if there are fewer elements.
     pub(crate) fn runs(&self, range: Range<usize>) -> Runs<'_, K> {
         assert!(range.start <= range.end && range.end <= self.count());
         let mut runs = Runs {

@@ -101,7 +101,7 @@ macro_rules! conversions {
     };
 }
 
-/// Of a primitive that an `f64` holds exactly, or has been made to.
+/// Conversions of a primitive that an `f64` holds exactly, or that `sticky` has reduced to one.
 macro_rules! primitive_conversions {
     ($($type:ident by $entry:ident: $value:ident => $exact:expr;)+) => {
         conversions! {
@@ -133,7 +133,7 @@ conversions! {
         if value { bf16::ONE } else { bf16::ZERO }, value;
 }
 
-/// Of a complex number, by its real part.
+/// Conversions of a complex number, by its real part.
 macro_rules! complex_conversions {
     ($($part:ident by $entry:ident;)+) => {
         $(

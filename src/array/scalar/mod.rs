@@ -44,7 +44,7 @@ pub trait Arithmetic: Copy {
     fn conjugate(self) -> Self;
 }
 
-/// What is for real numbers alone.
+/// The operations of real numbers alone.
 pub trait Signed: Copy {
     /// The remainder of truncating division, with the sign of `self`.
     fn modulo(self, other: Self) -> Self;
@@ -133,8 +133,8 @@ fn same<T>(value: T) -> T {
     value
 }
 
-// A sum, a product or a quotient of halves is the same with and without a rounding to `f32` on the
-// way, whose significand has more than twice their digits (Figueroa, 1995).
+// A sum, a product or a quotient of two halves does not change if it is rounded to `f32` first,
+// because the significand of `f32` has more than twice the digits of a half (Figueroa, 1995).
 float_arithmetic! {
     f32: same, same, u32;
     f64: same, same, u64;
@@ -229,13 +229,14 @@ integer_arithmetic! {
     u64: same, any;
 }
 
-/// Where the squares of a type stop being of use.
+/// The bounds within which squares of a type can be used without scaling.
 trait Squares {
-    /// The squares of numbers up to this, and those of numbers from its inverse on, are far within
-    /// the type.
+    /// The squares of numbers up to this, and of numbers from its inverse on, are far within the
+    /// type.
     const LARGE: Self;
 
-    /// A power of two that brings every other number there: by it, or by its inverse.
+    /// A power of two that scales every other number into that range: multiplied by it, or by its
+    /// inverse.
     const FAR: Self;
 }
 
@@ -276,7 +277,8 @@ macro_rules! complex_arithmetic {
                 fn over(self, other: Self) -> Self {
                     let is_flat = other.re.abs() >= other.im.abs();
                     let (large, small) = if is_flat { (other.re, other.im) } else { (other.im, other.re) };
-                    // By zero, the parts are those of the division by a real zero.
+                    // If the divisor is zero, the result has the parts of a division by a real
+                    // zero.
                     let ratio = if large == 0.0 { 0.0 } else { small / large };
                     let scale = if large == 0.0 { 0.0 } else { large + small * ratio };
                     let (re, im) = if is_flat {

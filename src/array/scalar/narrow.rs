@@ -38,7 +38,7 @@ pub(super) fn f32_to_f16(value: f32) -> f16 {
     const TOO_LARGE: u32 = (127 + 16) << 23;
     /// 2^−14, the least normal value.
     const LEAST_NORMAL: u32 = (127 - 14) << 23;
-    /// A number whose last bit counts for as much as that of the least `f16`.
+    /// A number whose last bit has the value of the least `f16`.
     const ALIGNED: u32 = (127 - 1) << 23;
     let bits = value.to_bits();
     let size = bits & 0x7fff_ffff;

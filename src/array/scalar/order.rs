@@ -13,8 +13,8 @@ pub trait SortKey: Copy {
     /// The value with the key `key`.
     fn from_key(key: Self::Key) -> Self;
 
-    /// Whether [`from_key`](Self::from_key) gives another value back, as for the negative zero and
-    /// NaN.
+    /// Returns whether [`from_key`](Self::from_key) returns a value other than `self`, as for the
+    /// negative zero and NaN.
     fn is_merged(self) -> bool;
 }
 

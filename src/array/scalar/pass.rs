@@ -8,10 +8,10 @@
 
 /// A pass over elements.
 pub trait Pass {
-    /// Whether the processor multiplies and adds in one instruction.
+    /// True if the processor multiplies and adds in one instruction.
     const FMA: bool;
 
-    /// Whether a rare element is to be computed at once; otherwise it is flagged.
+    /// True if a rare element is computed at once; if false, it is flagged.
     const CAREFUL: bool;
 
     /// Remembers whether an element was rare.
@@ -25,7 +25,7 @@ pub(crate) struct Fast<const FMA: bool> {
 }
 
 impl<const FMA: bool> Fast<FMA> {
-    /// Whether an element was rare.
+    /// Returns whether an element was rare.
     #[inline(always)]
     pub(crate) fn met_rare(&self) -> bool {
         self.rare != 0

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU8, Ordering, fence};
 
 use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
-/// Whether the kernel has the system call. The answer never changes, so it does not matter which
-/// thread asks first.
+/// Returns whether the kernel has the system call. The result never changes, so it does not matter
+/// which thread queries it first.
 pub(crate) fn is_asymmetric() -> bool {
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
@@ -27,8 +27,8 @@ pub(crate) fn heavy_barrier() {
         return;
     }
     let barrier = || membarrier(MembarrierCommand::PrivateExpedited);
-    // Not registered yet, or again in a forked process. Where a filter forbids it, one side sees
-    // the other's store at its next check.
+    // The process is not registered yet, or is a fork, which must register again. If a filter
+    // forbids the call, one side sees the other's store at its next check.
     if barrier().is_err() && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() {
         let _ = barrier();
     }

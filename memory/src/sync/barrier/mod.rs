@@ -3,8 +3,8 @@
 //! which only restrains the compiler. The rare side uses the heavy one, which orders all processors
 //! of the process at that moment.
 //!
-//! Where the system has none, [`is_asymmetric`] is false, the heavy barrier is a fence, and both
-//! sides must use it.
+//! If the system has no such call, [`is_asymmetric`] is false, the heavy barrier is a fence, and
+//! both sides must use it.
 
 #[cfg_attr(
     all(any(target_os = "linux", target_os = "android"), not(miri)),

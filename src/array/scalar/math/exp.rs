@@ -10,9 +10,10 @@ use std::f64::consts::LOG2_E;
 use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
 
-/// Adding it rounds a number of less than 2^22 to a whole one, which stands in the lowest bits.
+/// A number that rounds another one of less than 2^22 to a whole number when it is added. The
+/// lowest bits of the sum hold the whole number.
 const MAGIC_F32: f32 = 12_582_912.0;
-/// The same for `f64`, and numbers of less than 2^51.
+/// Like [`MAGIC_F32`], but for an `f64` of less than 2^51.
 const MAGIC_F64: f64 = 6_755_399_441_055_744.0;
 
 /// ln 2, the first part in 9 bits.
@@ -148,7 +149,7 @@ fn parts_f64<L: Pass>(x: f64) -> WideParts {
     let low = n * LN_2_F64.1;
     let high = r;
     let r = high - low;
-    // What the rounding of `r` lost.
+    // The rounding error of `r`.
     let lost = (high - r) - low;
     let p = expanded::<L>(r);
     let half = multiply_add::<L, _>(n, 0.5, MAGIC_F64);

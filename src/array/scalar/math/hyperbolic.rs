@@ -48,7 +48,7 @@ pub(super) fn tanh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
 #[inline(always)]
 pub(super) fn sinh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let half = less_one_scaled::<L>(x.abs(), 0.5);
-    // Where h is huge, the quotient does not count, and might be ∞ / ∞.
+    // If h is huge, the quotient is negligible, and might be ∞ / ∞.
     let quotient = if half > 1e300 {
         0.0
     } else {

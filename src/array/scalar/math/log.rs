@@ -10,7 +10,8 @@ const LN_2_F32: (f32, f32) = (0.693_359_4, -0.000_212_194_44);
 /// ln 2, the first part in 33 bits.
 const LN_2_F64: (f64, f64) = (0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10);
 
-/// What logarithms to every base have in common: of 0 −∞, below 0 and of NaN NaN, of ∞ ∞.
+/// Sets the special values that logarithms to every base share: −∞ at 0, NaN below 0 and for NaN, ∞
+/// at ∞.
 #[inline(always)]
 fn special<A: num_traits::Float>(x: A, y: A) -> A {
     let y = if x > A::zero() { y } else { A::nan() };
@@ -93,7 +94,7 @@ pub(super) fn ln_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
 #[inline(always)]
 pub(super) fn log1p_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let sum = 1.0 + x;
-    // What the sum lost, whichever part is the larger (Knuth's two-sum).
+    // The rounding error of the sum, whichever summand is the larger (Knuth's two-sum).
     let part = sum - 1.0;
     let lost = (1.0 - (sum - part)) + (x - part);
     let y = special(sum, ln_corrected::<L>(sum, lost / sum));

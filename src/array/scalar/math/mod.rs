@@ -1,10 +1,11 @@
 //! Functions of real numbers, written so that a loop over many elements becomes vector code.
 //!
-//! For that nothing here branches but on constants, loops, or calls what is not inlined into the
-//! loop: a closure or a library function would be compiled without the instructions that the loop
-//! is compiled for. What depends on the argument is computed both ways and selected. Rare arguments
-//! that this cannot serve are left to the careful [`Pass`](super::pass::Pass). Files are families;
-//! in `f64`, which is the second type here, what is seldom used comes from the standard library.
+//! For that, nothing here branches except on constants, loops, or calls a function that is not
+//! inlined into the loop: a closure or a library function would be compiled without the
+//! instructions that the loop is compiled for. Instead of a branch on the argument, both results
+//! are computed and one is selected. Rare arguments that this cannot serve are left to the careful
+//! [`Pass`](super::pass::Pass). Each file is a family of functions. `f64` is the second type here:
+//! its seldom used functions come from the standard library.
 
 mod erf;
 mod exp;

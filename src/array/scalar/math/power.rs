@@ -8,16 +8,16 @@ use super::polynomial;
 use super::real::Real;
 use crate::array::{DType, Numeric};
 
-/// Whether x is a whole number; infinity is one, and even.
+/// Returns whether x is a whole number. Infinity is one, and even.
 #[inline(always)]
 fn is_whole(x: f64) -> bool {
-    /// From 2^52 on every number is whole, and adding it drops the fraction of what is below.
+    /// From 2^52 on every number is whole. Adding 2^52 to a smaller number drops its fraction.
     const WHOLE: f64 = 4_503_599_627_370_496.0;
     let size = x.abs();
     (size >= WHOLE) | ((size + WHOLE) - WHOLE == size)
 }
 
-/// x to the power of y, as C's `pow` in every special case.
+/// Returns x to the power of y, with C's `pow` for every special case.
 #[inline(always)]
 fn power<L: Pass>(pass: &mut L, x: f32, y: f64) -> f32 {
     let wide = f64::from(x);
@@ -49,10 +49,11 @@ pub(super) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
 }
 
-/// What powers with whole exponents are computed in: what functions of [`Real`] numbers are, and of
-/// integers the type of their sums.
+/// The type in which powers with whole exponents are computed: for [`Real`] numbers the type of
+/// their functions, for integers the type of their sums.
 pub trait Powers: Copy {
-    /// `self` to the power of `exponent`; of integers its whole part, modulo the range of the type.
+    /// Returns `x` to the power of `exponent`; for integers its whole part, modulo the range of the
+    /// type.
     fn powi<L: Pass>(pass: &mut L, x: Self, exponent: i32) -> Self;
 }
 
@@ -76,8 +77,9 @@ powers! {
     u64: whole_power;
 }
 
-/// Each element to the power of an integer. Integers are multiplied in their own type, of which a
-/// vector holds more than of 64 bits: the lowest digits of a product are those of its factors.
+/// Raises each element to the power of an integer. Integers are multiplied in their own type,
+/// because a vector holds more of them than of 64-bit integers: the lowest digits of a product
+/// depend only on the lowest digits of its factors.
 #[inline(always)]
 pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     if const { T::DTYPE as u8 > DType::Bf16 as u8 } {
@@ -86,12 +88,12 @@ pub fn powi<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     convert(<T::Accumulator as Powers>::powi(pass, convert(x), exponent))
 }
 
-/// Binary digits of the exponents that need no loop: from 2^6 on every power wraps in every type,
-/// but for those of 0, 1 and −1.
+/// The binary digits of the exponents that need no loop. From 2^6 on, every power wraps in every
+/// type, except the powers of 0, 1 and −1.
 const DIGITS: u32 = 6;
 
-/// By squaring (Knuth, "The Art of Computer Programming", volume 2, section 4.6.3). Exponents that
-/// are negative or have more than a few digits are rare.
+/// Computes the power by squaring (Knuth, "The Art of Computer Programming", volume 2, section
+/// 4.6.3). Exponents that are negative or have more than `DIGITS` binary digits are rare.
 #[inline(always)]
 fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     if L::CAREFUL {
@@ -103,7 +105,7 @@ fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
         let factor = if is_factor { square } else { T::one() };
         (square.times(square), product.times(factor))
     };
-    // Where the exponent is the same for all elements, the compiler makes a loop of each of these.
+    // If all elements have one exponent, the compiler makes a loop for each of these cases.
     let two = (0..2).fold((x, T::one()), next);
     if exponent as u32 >> 2 == 0 {
         return two.1;
@@ -115,12 +117,12 @@ fn whole_power<L: Pass, T: Numeric>(pass: &mut L, x: T, exponent: i32) -> T {
     (4..DIGITS).fold(four, next).1
 }
 
-/// The same of any exponent.
+/// Returns the power for any exponent, by squaring.
 #[inline]
 fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
     let (one, zero) = (T::one(), T::zero());
     let (mut rest, mut square, mut product) = (exponent.unsigned_abs(), x, one);
-    // By branches, which are foreseen where the exponent is the same for all elements: nothing
+    // With branches: if all elements have one exponent, the branches are predicted, and no branch
     // waits for the product.
     while rest != 0 {
         while rest & 1 == 0 {
@@ -130,8 +132,8 @@ fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
         product = product.times(square);
         rest -= 1;
     }
-    // The inverse of 1 and of −1 is the number itself, and that of no other is whole. What has no
-    // sign has no −1.
+    // The inverse of 1 and of −1 is the number itself. No other number has a whole inverse.
+    // Unsigned types have no −1.
     let is_unit = x == one || (x < zero && x == zero.minus(one));
     if exponent >= 0 || is_unit {
         product
@@ -140,9 +142,9 @@ fn any_whole_power<T: Numeric>(x: T, exponent: i32) -> T {
     }
 }
 
-/// The cube root of a positive normal number to 5 bits: a third of its exponent, with the digits
-/// behind it, and a constant for the bias (W. Kahan; the constant and [`cbrt_f64`] are those of
-/// FreeBSD's msun, by B. D. Evans).
+/// Returns the cube root of a positive normal number to 5 bits. It divides the exponent, together
+/// with the digits behind it, by three and adds a constant for the bias (W. Kahan). The constant
+/// and [`cbrt_f64`] come from FreeBSD's msun, by B. D. Evans.
 #[inline(always)]
 fn nearly_cbrt(size: f64) -> f64 {
     /// (1023 − 1023 / 3 − 0.033 067 06) · 2^20

@@ -1,5 +1,5 @@
-//! The functions of a real number, each told by which [`Pass`] it is computed: what the rows of the
-//! kind `float` say of the host.
+//! The functions of a real number, each generic over the [`Pass`] that computes it: the host's side
+//! of the table rows of kind `float`.
 
 use super::super::Arithmetic;
 use super::super::pass::Pass;
@@ -12,7 +12,7 @@ macro_rules! real {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        /// What elementwise functions compute in: `f32` or `f64`.
+        /// The type in which elementwise functions compute: `f32` or `f64`.
         ///
         /// The functions take the pass first, so they are not methods: `math::exp(pass, x)`. They
         /// are right for every argument, NaN, infinities and subnormal numbers included, within the

@@ -7,7 +7,8 @@ use std::f64::consts::FRAC_2_PI;
 use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
 
-/// Adding it rounds a number of less than 2^51 to a whole one, which stands in the lowest bits.
+/// A number that rounds another one of less than 2^51 to a whole number when it is added. The
+/// lowest bits of the sum hold the whole number.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 
 /// π/2 in parts of 33 bits; the last one is as good as its type.
@@ -24,7 +25,8 @@ const PI_2_REST: f64 = 6.077_100_506_506_192e-11;
 const LIMIT_F32: f32 = 100_000.0;
 const LIMIT_F64: f64 = 800_000.0;
 
-/// What is left of |x|, and in its lowest bits the number of the quadrant.
+/// Returns the remainder of |x| modulo π/2, and a number whose lowest bits are the quadrant's
+/// number.
 #[inline(always)]
 fn reduced_f32<L: Pass>(x: f32) -> (f32, u32) {
     let wide = f64::from(x.abs());
@@ -46,7 +48,8 @@ fn both_f32<L: Pass>(r: f32) -> (f32, f32) {
     (sine, 1.0 - below)
 }
 
-/// The sine or cosine that quadrant `n` asks for, of the sign that it and `sign` give.
+/// Returns the sine or cosine of `r`, as quadrant `n` selects, with the sign that `n` and `sign`
+/// give.
 #[inline(always)]
 fn chosen_f32<L: Pass>(r: f32, n: u32, sign: u32) -> f32 {
     let (sine, cosine) = both_f32::<L>(r);
@@ -108,7 +111,8 @@ fn difference(a: f64, b: f64) -> (f64, f64) {
     (difference, (a - (difference - part)) - (b + part))
 }
 
-/// What is left of |x| as a sum of two, and in its lowest bits the number of the quadrant.
+/// Returns the remainder of |x| modulo π/2 as a sum of two numbers, and a number whose lowest bits
+/// are the quadrant's number.
 #[inline(always)]
 fn reduced_f64<L: Pass>(x: f64) -> (f64, f64, u64) {
     let x = x.abs();

@@ -3,7 +3,7 @@
 use super::super::super::math;
 use super::{Careful, Fast, in_all_passes, unit};
 
-/// How far `actual` is from `exact`, in units in the last place.
+/// Returns the distance of `actual` from `exact`, in units in the last place.
 fn ulps(actual: f64, exact: f64) -> f64 {
     if actual == exact || (actual.is_nan() && exact.is_nan()) {
         return 0.0;
@@ -68,7 +68,7 @@ macro_rules! compare {
 
 functions! { compare }
 
-/// Where the standard library is less exact: values that were computed with 90 digits.
+/// Values that were computed with 90 digits, where the standard library is less exact.
 #[test]
 #[expect(clippy::approx_constant, reason = "values like any others")]
 fn values_known_to_all_digits() {

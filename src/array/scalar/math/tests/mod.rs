@@ -1,7 +1,8 @@
-//! What the functions promise: units in the last place, special values, and the same bits from
+//! The guarantees of the functions: units in the last place, special values, and equal bits from
 //! every pass.
 //!
-//! The sweeps take every so many-th `f32`; with `--ignored` each of them, which takes minutes.
+//! The sweeps take one `f32` in every `STRIDE`. With `--ignored` they take every `f32`, which takes
+//! minutes.
 
 mod double;
 mod powers;
@@ -13,12 +14,12 @@ use super::super::pass::{Careful, Fast};
 /// A prime, so that all last digits occur.
 const STRIDE: usize = 4001;
 
-/// How far `actual` is from `exact`, in units in the last place of an `f32`.
+/// Returns the distance of `actual` from `exact`, in units in the last place of an `f32`.
 fn ulps(actual: f32, exact: f64) -> f64 {
     let nearest = exact as f32;
     if actual.is_nan() || exact.is_nan() || nearest.is_infinite() || actual.is_infinite() {
         let same = actual == nearest || (actual.is_nan() && exact.is_nan());
-        // Beyond the largest number the next would stand one unit on.
+        // The next number beyond the largest one would be one unit above it.
         let edge = f64::from(f32::MAX) + 2f64.powi(104);
         let near = actual.is_infinite() && exact.abs() < edge && exact.abs() > f64::from(f32::MAX);
         return if same {

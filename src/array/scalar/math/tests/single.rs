@@ -3,7 +3,7 @@
 use super::super::super::math;
 use super::{Careful, Fast, STRIDE, in_all_passes, ulps};
 
-/// What no stride meets.
+/// Arguments that no stride meets.
 const SPECIAL: [f32; 14] = [
     0.0,
     1.0,
@@ -79,7 +79,7 @@ macro_rules! sweeps {
             }
         }
     };
-    // Of two arguments, and of other kinds.
+    // Functions of two arguments, and functions of other kinds, are not swept.
     (@row $kind:ident $name:ident $($rest:tt)+) => {};
 }
 

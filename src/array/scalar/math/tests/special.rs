@@ -1,11 +1,12 @@
-//! What zeros, infinities, NaN and the edges of the range give.
+//! The results at zeros, infinities, NaN and the edges of the range.
 
 use super::super::super::{Arithmetic, Signed, math};
 use super::{Careful, Fast, in_all_passes};
 
 const INF: f64 = f64::INFINITY;
 
-/// Rows `name: (argument, value)…`, the same in both types: exact, and with the sign of zero.
+/// Checks rows `name: (argument, value)…` in both types: the values are exact, and have the sign of
+/// zero.
 macro_rules! check {
     ($($name:ident: $(($x:expr, $exact:expr))+;)+) => {
         $($(
@@ -109,7 +110,7 @@ fn the_edges_of_the_range() {
     assert_eq!(math::exp(pass, -745.133_219_101_941_1_f64), 5e-324);
     assert_eq!(math::exp(pass, -745.133_219_101_941_2_f64), 0.0);
     assert!(math::sinh(pass, 710.4_f64).is_finite() && math::cosh(pass, 710.4_f64).is_finite());
-    // What is subnormal passes where the function is about the identity.
+    // A function that is about the identity near 0 returns subnormal arguments unchanged.
     for bits in [1_u32, 2, 3, 0x7f_ffff, 0x80_0000] {
         let x = f32::from_bits(bits);
         for y in [
