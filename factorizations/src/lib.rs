@@ -7,8 +7,9 @@
 //! again.
 //!
 //! A matrix is a slice without gaps, row by row or column by column as each function says. The
-//! functions take their workspace from the system's allocator, and return [`Failure::OutOfMemory`]
-//! where it has none. `threads` is how many threads of rayon's current pool may take part.
+//! functions take their workspace from the system's allocator. If it has no memory, they return
+//! [`Failure::OutOfMemory`]. `threads` is the number of threads of rayon's current pool that may
+//! take part.
 //!
 //! # Examples
 //!
@@ -36,7 +37,7 @@ mod workspace;
 
 use std::fmt;
 
-/// Why there is no factorization, or nothing that can be done with it.
+/// The reason why there is no factorization, or none that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The pivot of this number, counted from 0, is exactly zero.
@@ -64,30 +65,30 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What a function comes to.
+/// The result of a factorization, or the reason why there is none.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 /// The elements of matrices: `f32` and `f64`.
 pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
     /// Overwrites `right`, rows of right-hand sides, with the solutions `x` of `a x = right`, by
-    /// the LU factorization with partial pivoting. `columns` are those of the square matrix `a` of
-    /// `n` rows, and are overwritten.
+    /// the LU factorization with partial pivoting. `columns` are the columns of the square matrix
+    /// `a` of `n` rows, and are overwritten.
     ///
     /// # Errors
     ///
     /// [`Failure::Singular`] and [`Failure::OutOfMemory`].
     fn solve(columns: &mut [Self], right: &mut [Self], n: usize, threads: usize) -> Outcome;
 
-    /// Writes the rows of the inverse of a square matrix of `n` rows. `columns` are those of the
-    /// matrix, and are overwritten.
+    /// Writes the rows of the inverse of a square matrix of `n` rows. `columns` are the columns of
+    /// the matrix, and are overwritten.
     ///
     /// # Errors
     ///
     /// As for [`solve`](Self::solve).
     fn invert(columns: &mut [Self], inverse: &mut [Self], n: usize, threads: usize) -> Outcome;
 
-    /// The determinant of a square matrix of `n` rows: 1 for none. It overflows only where the
-    /// result does. `columns` are those of the matrix, and are overwritten.
+    /// Returns the determinant of a square matrix of `n` rows: 1 if `n` is 0. It overflows only if
+    /// the result does. `columns` are the columns of the matrix, and are overwritten.
     ///
     /// # Errors
     ///
@@ -95,8 +96,8 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
     fn determinant(columns: &mut [Self], n: usize, threads: usize) -> Outcome<Self>;
 
     /// Writes the rows of the Cholesky factor, a lower triangle, of a symmetric positive definite
-    /// matrix of `n` rows. `columns` are those of the matrix, of which the lower triangle is read,
-    /// and are overwritten.
+    /// matrix of `n` rows. `columns` are the columns of the matrix, of which the lower triangle is
+    /// read, and are overwritten.
     ///
     /// # Errors
     ///
@@ -104,8 +105,8 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
     fn cholesky(columns: &mut [Self], lower: &mut [Self], n: usize, threads: usize) -> Outcome;
 
     /// Writes the rows of the factors `q` and `r` of a matrix of `[m, n]` rows and columns, by
-    /// Householder's reflections: of `[m, k]` and `[k, n]`, `k` being the smaller one. `columns`
-    /// are those of the matrix, and are overwritten.
+    /// Householder's reflections. `q` has the shape `[m, k]` and `r` the shape `[k, n]`, where `k`
+    /// is the smaller of `m` and `n`. `columns` are the columns of the matrix, and are overwritten.
     ///
     /// # Errors
     ///
@@ -118,9 +119,10 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
         threads: usize,
     ) -> Outcome;
 
-    /// Writes the singular values of a matrix of `[m, n]` rows and columns, the largest first, and
-    /// where asked for the rows of `u` and of the transposed `v`: of `[m, k]` and `[k, n]`, `k`
-    /// being the smaller one. `rows` are those of the matrix.
+    /// Writes the singular values of a matrix of `[m, n]` rows and columns, the largest first. If
+    /// `vectors` is given, also writes the rows of `u` and of the transposed `v`, with the shapes
+    /// `[m, k]` and `[k, n]`, where `k` is the smaller of `m` and `n`. `rows` are the rows of the
+    /// matrix.
     ///
     /// # Errors
     ///
@@ -133,9 +135,9 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
         threads: usize,
     ) -> Outcome;
 
-    /// Writes the eigenvalues of a symmetric matrix of `n` rows, the smallest first, and where
-    /// asked for the rows of the matrix whose columns are the eigenvectors. `rows` are those of the
-    /// matrix, of which the lower triangle is read.
+    /// Writes the eigenvalues of a symmetric matrix of `n` rows, the smallest first. If `vectors`
+    /// is given, also writes the rows of the matrix whose columns are the eigenvectors. `rows` are
+    /// the rows of the matrix, of which the lower triangle is read.
     ///
     /// # Errors
     ///

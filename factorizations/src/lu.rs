@@ -1,4 +1,4 @@
-//! What follows from the LU factorization with partial pivoting.
+//! The functions that use the LU factorization with partial pivoting.
 
 use faer::linalg::lu::partial_pivoting::{factor, solve};
 use faer::prelude::{Reborrow, ReborrowMut};

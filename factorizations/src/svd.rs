@@ -29,7 +29,7 @@ pub(crate) fn factor<T: RealField + Copy>(
         Some(_) => ComputeSvdVectors::Thin,
         None => ComputeSvdVectors::No,
     };
-    // Rows of the matrix are columns of the transposed one, and so are those of the factors: a = u
+    // The rows of a matrix are the columns of its transpose. This also holds for the factors: a = u
     // s vᵀ is aᵀ = v s uᵀ.
     let needed = svd_scratch::<T>(n, m, wanted, wanted, par, Spec::default());
     let mut memory = workspace(needed)?;

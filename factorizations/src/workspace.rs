@@ -5,12 +5,12 @@ use faer::dyn_stack::{MemBuffer, StackReq};
 
 use crate::{Failure, Outcome};
 
-/// Memory of that size; none is no reason to end the program.
+/// Returns memory of that size, or an error: a lack of memory is no reason to end the program.
 pub(crate) fn workspace(needed: StackReq) -> Outcome<MemBuffer> {
     MemBuffer::try_new(needed).map_err(|_| Failure::OutOfMemory)
 }
 
-/// `count` elements, all of them `value`.
+/// Returns `count` elements, all of them `value`.
 pub(crate) fn room<T: Clone>(count: usize, value: T) -> Outcome<Vec<T>> {
     let mut room = Vec::new();
     if room.try_reserve_exact(count).is_err() {
@@ -20,7 +20,7 @@ pub(crate) fn room<T: Clone>(count: usize, value: T) -> Outcome<Vec<T>> {
     Ok(room)
 }
 
-/// So many threads of rayon's current pool.
+/// Returns faer's setting for `threads` threads of rayon's current pool.
 pub(crate) fn parallel(threads: usize) -> Par {
     match threads {
         0 | 1 => Par::Seq,

@@ -170,7 +170,7 @@ fn squares_are_solved<T: Test>(threads: usize) {
         );
 
         let (mut w, mut v) = (vec![T::default(); n], vec![T::default(); n * n]);
-        // Of `a` the lower triangle is read.
+        // `eigh` reads the lower triangle of `a`.
         T::eigh(&a, &mut w, Some(&mut v), n, threads).unwrap();
         let scaled: Vec<T> = (0..n * n)
             .map(|at| T::of(v[at].into() * w[at % n].into()))
@@ -243,7 +243,7 @@ fn what_has_no_factors_says_why() {
     assert_eq!(f64::determinant(&mut determinant, 2, 1), Ok(0.0));
 }
 
-/// `cachescope` relies on it: it asks for the same number of threads always.
+/// `cachescope` relies on it, because it always passes one number of threads.
 #[test]
 fn results_for_so_many_threads_do_not_depend_on_the_pool() {
     let a = random::<f64>(300, 300);

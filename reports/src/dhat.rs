@@ -9,7 +9,7 @@ use crate::place::Place;
 use crate::profile::Profile;
 use crate::timeline::{changes, times_ns};
 
-/// Blocks that live less are told as short-lived.
+/// The lifetime below which the viewer calls a block short-lived.
 const SHORT_LIVED_NS: u64 = 10_000;
 
 /// Writes a profile for the viewer of DHAT, in version 2 of its format.
@@ -78,7 +78,7 @@ impl Blocks {
     }
 }
 
-/// What was allocated at a place.
+/// The allocations at a place.
 #[derive(Debug, Default)]
 struct Point {
     /// The numbers of its frames, from the innermost out.
@@ -87,9 +87,9 @@ struct Point {
     /// The sum of the lifetimes.
     lived_ns: u64,
     live: Blocks,
-    /// When its own live bytes were at their highest.
+    /// The live blocks when their bytes were at their highest.
     most: Blocks,
-    /// When those of the device were.
+    /// The live blocks at the peak of the device.
     peak: Blocks,
 }
 

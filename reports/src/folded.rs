@@ -11,7 +11,7 @@ use crate::profile::Profile;
 /// Writes a line for each place: its frames from the outermost in, and its live bytes at the peak
 /// of the device.
 ///
-/// The frames are those of the backtrace, else the scope and the line.
+/// The frames come from the backtrace if there is one, else they are the scope and the line.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::profile::Profile;
 use crate::{dhat, flame, folded, page, perfetto, snapshot, table};
 
-/// What a report is written as.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {

@@ -1,4 +1,4 @@
-//! What each entry of a scope leaves behind: memory that grows with the number of entries.
+//! The memory that entries of a scope leave: memory that grows with the number of entries.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,11 +7,11 @@ use crate::lifetimes::lifetimes;
 use crate::nesting::{Activity, Nesting, Slice};
 use crate::profile::{EventKind, Profile};
 
-/// How the memory of a scope grows on a thread.
+/// The growth of a scope's memory on a thread.
 ///
 /// Only entries count that were entered and left in the recording, and that are not inside another
-/// entry of their scope. What an entry leaves is what was allocated in it, on its thread, and lives
-/// after it.
+/// entry of their scope. An entry leaves the memory that was allocated in it, on its thread, and
+/// that lives after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Growth {
@@ -19,32 +19,33 @@ pub struct Growth {
     pub scope: Option<u32>,
     /// The thread.
     pub thread: u32,
-    /// How many entries there were.
+    /// The number of entries.
     pub entries: u64,
-    /// What an entry left on average, over the second half of the entries: after what is made once.
+    /// The average of the bytes that an entry left, over the second half of the entries. The first
+    /// half is skipped because it includes what is made once.
     pub left_bytes_per_entry: u64,
-    /// For how many entries in a row, up to the last, the live bytes of the cache were higher at
-    /// the exit than at the one before.
+    /// The number of entries in a row, up to the last, at whose exit the live bytes of the cache
+    /// were higher than at the exit before.
     pub rising_entries: u64,
-    /// The same by line, the most first.
+    /// The growth by line, the largest first.
     pub sites: Vec<SiteGrowth>,
 }
 
-/// What the allocations of a line leave.
+/// The memory that allocations of a line leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SiteGrowth {
     /// The line, by its number.
     pub call_site: Option<u32>,
-    /// What an entry left on average, over the second half of the entries.
+    /// The average of the bytes that an entry left, over the second half of the entries.
     pub left_bytes_per_entry: u64,
 }
 
-/// The growth of each scope on each thread where it was entered and left, that which leaves most
+/// Returns the growth of each scope on each thread on which it was entered and left, the largest
 /// first.
 ///
-/// An entry may leave memory and not grow it, as where each result replaces the one before: then
-/// few exits in a row rise.
+/// An entry may leave memory without growth, for example if each result replaces the one before.
+/// Then few exits in a row rise.
 pub fn growth(profile: &Profile) -> Vec<Growth> {
     let nesting = Nesting::of(profile);
     let groups = groups(profile, &nesting);
@@ -85,7 +86,7 @@ fn groups(profile: &Profile, nesting: &Nesting) -> Vec<Group> {
     groups.into_iter().map(group).collect()
 }
 
-/// The live bytes at the exit of an entry that has both its events.
+/// Returns the live bytes at the exit of an entry whose two events were recorded.
 fn exit_bytes(profile: &Profile, slice: &Slice) -> Option<u64> {
     let exit = &profile.events[slice.begin.and(slice.end)?];
     let is_own = exit.kind == EventKind::Exit && slice.activity == Activity::Scope(exit.scope);
@@ -131,7 +132,7 @@ impl Group {
 /// By line.
 type LeftBytes = BTreeMap<Option<u32>, u64>;
 
-/// What the second halves of the groups left.
+/// The memory that the second halves of the groups left.
 struct Left {
     /// The group of each slice that counts.
     group_of: Vec<Option<usize>>,

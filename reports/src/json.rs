@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// Whatever displays itself, as a string of JSON with its quotes.
+/// A value with `Display`, written as a string of JSON with its quotes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quoted<T>(pub(crate) T);
 

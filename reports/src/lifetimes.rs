@@ -16,23 +16,23 @@ pub struct Lifetime {
     pub freed: Option<usize>,
     /// Bytes requested.
     pub bytes: u64,
-    /// Whether a write to shared memory forced it.
+    /// True if a write to shared memory forced the allocation.
     pub is_copy_on_write: bool,
 }
 
 impl Lifetime {
-    /// The event that tells of it: the allocation where it is known, else the free.
+    /// Returns the event of the lifetime: the allocation if it is known, else the free.
     pub fn event(self, profile: &Profile) -> &Event {
         let index = self.allocated.or(self.freed);
         &profile.events[index.expect("one of them is known")]
     }
 }
 
-/// The lifetimes of a profile, in the order of their allocations, those from before the recording
-/// first.
+/// Returns the lifetimes of a profile, in the order of their allocations. Those from before the
+/// recording are first.
 ///
-/// A free whose allocation is not among the events ends one from before the recording; an
-/// allocation where something is live at that address, whose free was lost, ends that.
+/// A free whose allocation was not recorded ends a lifetime from before the recording. If a block
+/// is live at the address of an allocation, its free was lost: the allocation ends its lifetime.
 pub fn lifetimes(profile: &Profile) -> Vec<Lifetime> {
     let mut before = Vec::new();
     let mut known: Vec<Lifetime> = Vec::new();

@@ -1,11 +1,11 @@
-//! How entries of scopes and operations nest on their threads.
+//! The nesting of entries of scopes and operations on their threads.
 
 use std::collections::BTreeMap;
 
 use crate::lifetimes::Lifetime;
 use crate::profile::{Event, EventKind, Profile};
 
-/// What a thread was in.
+/// The scope or operation that a thread was in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// An entry of a scope, by the number of the scope.
@@ -14,7 +14,7 @@ pub(crate) enum Activity {
     Operation(Option<u32>),
 }
 
-/// A time that a thread spent in something.
+/// A time that a thread spent in a scope or an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     pub(crate) thread: u32,
@@ -38,9 +38,9 @@ pub(crate) struct Mark {
 
 /// All slices of a profile.
 ///
-/// Invariant: on each thread they nest, whatever of the events was lost. What was entered and never
-/// left ends with what is around it; what was left and never entered began before the recording if
-/// nothing is open, else it is not told.
+/// Invariant: on each thread slices nest, whatever events were lost. A slice without an end ends
+/// with the slice around it. An end without a begin makes a slice that began before the recording
+/// if no slice is open, else it is ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Nesting {
     pub(crate) slices: Vec<Slice>,
@@ -51,7 +51,7 @@ pub(crate) struct Nesting {
     pub(crate) entries: Vec<Option<usize>>,
 }
 
-/// What is open on a thread.
+/// The open slices of a thread.
 #[derive(Debug, Default)]
 struct Open {
     /// Slices, the innermost last.
@@ -80,7 +80,7 @@ impl Nesting {
         nesting
     }
 
-    /// Whether an entry of a scope is not inside another entry of that scope.
+    /// Returns whether an entry of a scope is not inside another entry of that scope.
     pub(crate) fn is_outermost(&self, slice: usize) -> bool {
         let activity = self.slices[slice].activity;
         let around = |slice: &usize| self.slices[*slice].parent;
@@ -88,8 +88,8 @@ impl Nesting {
             .all(|outer| self.slices[outer].activity != activity)
     }
 
-    /// The entry that an allocation belongs to: of those of its scope that its thread was in, the
-    /// outermost.
+    /// Returns the entry that an allocation belongs to: the outermost entry of the allocation's
+    /// scope that its thread was in.
     pub(crate) fn entry_of(&self, profile: &Profile, lifetime: &Lifetime) -> Option<usize> {
         let allocated = lifetime.allocated?;
         let own = Activity::Scope(profile.events[allocated].scope);
@@ -99,7 +99,7 @@ impl Nesting {
             .last()
     }
 
-    /// The innermost entry that an event is in, and those around it.
+    /// Returns the innermost entry that an event is in, and the entries around it.
     pub(crate) fn entries_around(&self, event: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(self.entries[event], |slice| self.slices[*slice].parent)
     }
@@ -200,7 +200,7 @@ impl Nesting {
     }
 }
 
-/// What an event is to the nesting.
+/// The effect of an event on the nesting.
 enum Step {
     Begin(Activity),
     End(Activity),

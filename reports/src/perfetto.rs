@@ -147,7 +147,7 @@ impl<W: Write> Trace<'_, W> {
         Ok(())
     }
 
-    /// What threads were in. Slices of one thread must nest.
+    /// Writes the scopes and operations that threads were in. Slices of one thread must nest.
     fn slices(&mut self) -> io::Result<()> {
         let nesting = Nesting::of(self.profile);
         for mark in &nesting.marks {
@@ -225,7 +225,8 @@ impl<W: Write> Trace<'_, W> {
         Ok(())
     }
 
-    /// What an asynchronous device did. Those of one stream may overlap by what its clock rounds.
+    /// Writes the operations of an asynchronous device. Two operations of one stream may overlap,
+    /// by no more than the rounding of the device's clock.
     fn kernels(&mut self) -> io::Result<()> {
         let kernels = (self.profile.events.iter()).filter(|event| event.kind == EventKind::Kernel);
         for (number, event) in kernels.enumerate() {

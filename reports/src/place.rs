@@ -1,4 +1,4 @@
-//! Where an allocation was made, as the reports name it.
+//! The places of allocations, as the reports name them.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -85,12 +85,12 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Where an allocation was made, as closely as the event tells: what reports group by.
+/// The place of an allocation, as precise as the event is. Reports group by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Place {
     /// The number of the backtrace.
     Stack(u32),
-    /// The number of the line, and that of the scope.
+    /// The number of the line, and the number of the scope.
     Line {
         call_site: Option<u32>,
         scope: Option<u32>,
@@ -98,13 +98,13 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Where nothing is known.
+    /// The place of an event without any.
     pub(crate) const NOWHERE: Self = Self::Line {
         call_site: None,
         scope: None,
     };
 
-    /// That of an event.
+    /// Returns the place of an event.
     pub(crate) fn of(event: &Event) -> Self {
         let line = Self::Line {
             call_site: event.call_site,
@@ -113,8 +113,8 @@ impl Place {
         event.stack.map_or(line, Self::Stack)
     }
 
-    /// Its frames as text, from the innermost out: those of the backtrace, else the line and the
-    /// scope around it. At least one.
+    /// Returns the frames of the place as text, from the innermost out: the frames of the
+    /// backtrace, else the line and the scope around it. There is at least one.
     pub(crate) fn frames(self, profile: &Profile) -> Vec<String> {
         match self {
             Self::Stack(number) => {

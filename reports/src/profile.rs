@@ -1,6 +1,6 @@
-//! What was recorded of a device, as plain data: the input of every report.
+//! The recorded events of a device, as plain data: the input of every report.
 
-/// What happened on a device from the beginning of a recording to its end.
+/// The events on a device from the beginning of a recording to its end.
 ///
 /// Invariants: events are in the order of their times; every index is one of the tables here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,12 +16,12 @@ pub struct Profile {
     pub call_sites: Vec<CallSite>,
     /// Names of scopes, by their number.
     pub scopes: Vec<String>,
-    /// Backtraces, by their number, each from the innermost frame out. Empty unless they were asked
-    /// for.
+    /// Backtraces, by their number, each from the innermost frame out. Empty unless the recording
+    /// included them.
     pub stacks: Vec<Vec<Frame>>,
-    /// What was reserved as the recording began.
+    /// The memory that was reserved as the recording began.
     pub segments: Vec<Segment>,
-    /// What happened.
+    /// The events, in the order of their times.
     pub events: Vec<Event>,
     /// Older events that newer ones overwrote, since the recording was bounded.
     pub lost_events: u64,
@@ -58,12 +58,12 @@ pub struct Segment {
     pub bytes: u64,
 }
 
-/// Something that happened.
+/// A recorded event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds since the beginning of the recording.
     pub time_ns: u64,
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
     /// The thread, by its number in the process.
     pub thread: u32,
@@ -71,7 +71,7 @@ pub struct Event {
     pub stream: u32,
     /// The scope whose cache is concerned, by its number; `None` for memory of no cache.
     pub scope: Option<u32>,
-    /// The line that asked for it, by its number; that of a free is the line of its allocation.
+    /// The line that made the request, by its number. A free has the line of its allocation.
     pub call_site: Option<u32>,
     /// The backtrace, by its number.
     pub stack: Option<u32>,
@@ -79,11 +79,11 @@ pub struct Event {
     pub address: u64,
     /// Bytes: as requested of an allocation and its free, else those concerned.
     pub bytes: u64,
-    /// Of an allocation and its free: the length of the block, at least `bytes`.
+    /// The length of the block, at least `bytes`; for an allocation and its free.
     pub block_bytes: u64,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -95,7 +95,7 @@ pub enum EventKind {
     Uncached,
     /// The last handle on a block was dropped.
     Free,
-    /// The same, where other streams may still use the block: it is pending.
+    /// The last handle on a block was dropped, while other streams may still use it: it is pending.
     FreePending,
     /// The block allocated last on this thread, at this address, is a copy that a write to shared
     /// memory forced.
@@ -108,7 +108,7 @@ pub enum EventKind {
     Enter,
     /// A scope was left. `bytes`: live in its cache on this thread.
     Exit,
-    /// A cache was invalidated. `bytes`: given back to the pool.
+    /// A cache was invalidated. `bytes`: returned to the pool.
     Invalidate,
     /// Idle memory was released on request. `bytes`: released.
     Trim,
@@ -140,8 +140,8 @@ pub enum EventKind {
     WaitPending,
     /// Rung 5: the pressure callbacks are called, if there are any. `bytes`: requested.
     PressureCallbacks,
-    /// What an operation did on an asynchronous device, as CUDA's are. The time is when the device
-    /// began with it; `bytes`: nanoseconds that it took.
+    /// An operation ran on an asynchronous device, such as a CUDA device. The time is when the
+    /// device began with it; `bytes`: nanoseconds that it took.
     Kernel,
 }
 
@@ -175,7 +175,7 @@ impl EventKind {
         Self::Kernel,
     ];
 
-    /// Whether it is an allocation.
+    /// Returns whether it is an allocation.
     pub fn is_allocation(self) -> bool {
         matches!(
             self,
@@ -183,7 +183,7 @@ impl EventKind {
         )
     }
 
-    /// Whether it is a free.
+    /// Returns whether it is a free.
     pub fn is_free(self) -> bool {
         matches!(self, Self::Free | Self::FreePending)
     }

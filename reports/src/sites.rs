@@ -1,4 +1,4 @@
-//! What each line of the program allocated.
+//! A summary of the allocations of each line of the program.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use crate::nesting::{Activity, Nesting};
 use crate::profile::{CallSite, Event, EventKind, Profile};
 use crate::timeline::changes;
 
-/// What a line allocated in a scope.
+/// The allocations of a line in a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SiteSummary {
@@ -22,7 +22,7 @@ pub struct SiteSummary {
     pub peak_bytes: u64,
     /// Bytes live at the peak of the device.
     pub device_peak_bytes: u64,
-    /// Allocations in the recording: hits, misses and those of no cache.
+    /// Allocations in the recording: hits, misses and uncached ones.
     pub allocations: u64,
     /// Those that the scope's cache served.
     pub hits: u64,
@@ -40,12 +40,12 @@ pub struct SiteSummary {
     /// Nanoseconds between the begin and the end of the operations that the line called, with those
     /// that these called.
     pub operation_ns: u64,
-    /// Nanoseconds that the device worked for these operations: by its own clock, as far as that
-    /// was recorded; where a recording tells nothing by that clock, `operation_ns`.
+    /// Nanoseconds that the device worked for these operations, by its own clock, as far as that
+    /// was recorded. If a recording has no times of that clock, `operation_ns`.
     pub kernel_ns: u64,
 }
 
-/// Sums up a profile by line and scope, that with the highest own peak first.
+/// Sums up a profile by line and scope, the highest own peak first.
 ///
 /// # Examples
 ///
@@ -91,7 +91,8 @@ pub fn by_call_site(profile: &Profile) -> Vec<SiteSummary> {
 /// A line and a scope, by their numbers.
 pub(crate) type Key = (Option<u32>, Option<u32>);
 
-/// The same without names, whatever tables the numbers are of.
+/// Sums up a profile like [`by_call_site`], but by numbers instead of names, so it needs no tables
+/// of names.
 pub(crate) fn by_number(
     profile: &Profile,
     lifetimes: &[Lifetime],
@@ -138,13 +139,13 @@ pub(crate) fn by_number(
     sites
 }
 
-/// What an asynchronous device did.
+/// Returns the operations of an asynchronous device.
 fn kernels(profile: &Profile) -> impl Iterator<Item = &Event> {
     let events = profile.events.iter();
     events.filter(|event| event.kind == EventKind::Kernel)
 }
 
-/// Whether it lives at the end, or lived when the entry ended that it was allocated in.
+/// Returns whether the allocation lives at the end, or lived when its entry ended.
 fn has_escaped(profile: &Profile, nesting: &Nesting, lifetime: &Lifetime) -> bool {
     let entry = nesting.entry_of(profile, lifetime);
     let left = entry.and_then(|entry| nesting.slices[entry].end);
@@ -153,7 +154,8 @@ fn has_escaped(profile: &Profile, nesting: &Nesting, lifetime: &Lifetime) -> boo
         .is_none_or(|freed| left.is_some_and(|left| freed > left))
 }
 
-/// The highest own peak first. Equal ones by file and line, so that the order is always the same.
+/// Orders by own peak, the highest first. Ties are ordered by file and line, so that the order does
+/// not vary.
 fn compare(a: &SiteSummary, b: &SiteSummary) -> Ordering {
     let sizes = |own: &SiteSummary| {
         (

@@ -10,11 +10,11 @@ use crate::profile::Profile;
 use crate::sites::{SiteSummary, by_call_site};
 use crate::size::Size;
 
-/// So wide a scope or a line is shown; what is wider is shortened from the left, since its end
-/// tells more.
+/// The width in characters up to which a scope or a line is shown. Longer ones are shortened from
+/// the left, since their ends are more specific.
 const WIDEST: usize = 48;
 
-/// So many lines are told of each growth.
+/// The most lines that are listed for each growth.
 const GROWTH_SITES: usize = 3;
 
 /// Writes a table of the lines that allocated, the highest own peak first, and a table of the

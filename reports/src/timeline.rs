@@ -3,7 +3,8 @@
 use crate::lifetimes::Lifetime;
 use crate::profile::Profile;
 
-/// The time of each event, and at last that of the end of the recording. They never run backwards.
+/// Returns the time of each event, and then the time at which the recording ended. Times never run
+/// backwards.
 pub(crate) fn times_ns(profile: &Profile) -> Vec<u64> {
     let events = profile.events.iter().map(|event| event.time_ns);
     let mut latest_ns = 0;
@@ -19,7 +20,7 @@ pub(crate) fn times_ns(profile: &Profile) -> Vec<u64> {
 pub(crate) struct Change {
     /// The event, as an index of [`Profile::events`]; `None` at the beginning of the recording.
     pub(crate) event: Option<usize>,
-    /// Whether the lifetime begins.
+    /// True if the lifetime begins, false if it ends.
     pub(crate) begins: bool,
     /// The lifetime, as an index.
     pub(crate) lifetime: usize,

@@ -1,22 +1,23 @@
-//! The plans that were used last.
+//! A cache of the plans that were used last.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Complex, Direction, OutOfMemory, Outcome};
 
-/// The plans that are kept at most.
+/// The most plans that are kept.
 const MOST: usize = 64;
 
-/// The lengths that they may have together. A plan takes somewhat more memory than a row.
+/// The most numbers in the rows of all kept plans together. A plan takes somewhat more memory than
+/// a row.
 const MOST_NUMBERS: usize = 1 << 23;
 
-/// As many are kept however long they are: a transform and its inverse.
+/// The number of plans that are kept however long they are: a transform and its inverse.
 const LEAST: usize = 2;
 
-/// The plans of one kind that were used last.
+/// The plans of one kind that were used last, the most recent one at the end. No key occurs twice.
 pub(crate) struct Kept<P: ?Sized>(Mutex<Vec<Plan<P>>>);
 
-/// Invariant of the list: the one used last stands last, and no key stands twice.
+/// A plan and its key.
 struct Plan<P: ?Sized> {
     key: (usize, Direction),
     plan: Arc<P>,
@@ -27,7 +28,8 @@ impl<P: ?Sized> Kept<P> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// The plan of that key, where there is memory for it; `make` makes it where there is none.
+    /// Returns the plan of that key. If there is none, `make` makes it, provided that there is
+    /// memory for it.
     pub(crate) fn get<T>(
         &self,
         key: (usize, Direction),
@@ -36,7 +38,7 @@ impl<P: ?Sized> Kept<P> {
         if let Some(found) = self.find(key) {
             return Ok(found);
         }
-        // Two threads may make the same one; neither waits for the other.
+        // Two threads may make one plan at once; neither waits for the other.
         check_memory::<T>(key.0)?;
         let made = make();
         Ok(self.keep(key, made))
@@ -62,7 +64,7 @@ impl<P: ?Sized> Kept<P> {
         let surplus = surplus(plans.iter().map(|plan| plan.key.0));
         let dropped: Vec<Plan<P>> = plans.drain(..surplus).collect();
         drop(plans);
-        // Large tables are given back without the lock.
+        // Large tables are freed outside of the lock.
         drop(dropped);
         made
     }
@@ -72,7 +74,8 @@ impl<P: ?Sized> Kept<P> {
     }
 }
 
-/// How many of plans of these lengths, of which the last was used last, are not kept.
+/// Returns the number of plans to drop, given the lengths of all plans. The last plan was used
+/// last.
 fn surplus(lengths: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator) -> usize {
     let all = lengths.len();
     let mut numbers = 0_usize;
@@ -83,8 +86,8 @@ fn surplus(lengths: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator) 
     all - lengths.rev().enumerate().take_while(fits).count()
 }
 
-/// Whether there is memory for the tables of a plan: those that make it would end the program where
-/// there is none.
+/// Checks that there is memory for the tables of a plan: rustfft and realfft would abort the
+/// program if there were none.
 fn check_memory<T>(length: usize) -> Outcome<()> {
     let mut room: Vec<Complex<T>> = Vec::new();
     let numbers = length.checked_mul(2).ok_or(OutOfMemory)?;

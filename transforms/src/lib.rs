@@ -2,14 +2,14 @@
 //! for `f32` and `f64`.
 //!
 //! Both are generic, and take long to compile for a type. Here that happens once: [`Real`] is a
-//! table of plain functions over slices, none of which is generic, and of the two crates nothing is
-//! in a signature. So an edit of `cachescope`, or of a program that uses it, compiles nothing of
-//! them again.
+//! table of plain functions over slices, none of which is generic. No signature names a type of the
+//! two crates. So an edit of `cachescope`, or of a program that uses it, recompiles nothing of
+//! them.
 //!
-//! Rows stand one after another without gaps. No transform is scaled: the inverse of the transform
-//! of a row is that row times its length. The caller gives all memory; what a plan itself takes,
-//! its table of roots of unity, is from the system's allocator. Plans are kept, a bounded number of
-//! them, and no lock is held while one is made or used.
+//! Rows are adjacent, without gaps. No transform is scaled: the inverse of the transform of a row
+//! is the row times its length. The caller passes all memory, except the table of roots of unity of
+//! a plan, which is from the system's allocator. A bounded number of plans is kept. No lock is held
+//! while a plan is made or used.
 //!
 //! # Examples
 //!
@@ -61,38 +61,39 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
-/// What the making of a plan comes to.
+/// A plan, or the lack of memory for it.
 pub type Outcome<T> = Result<T, OutOfMemory>;
 
 /// The real numbers whose complex ones are transformed: `f32` and `f64`.
 ///
 /// # Panics
 ///
-/// The functions panic where the slices are not of whole rows, or the scratch memory is shorter
-/// than the plan says.
+/// The functions panic if the slices are not of whole rows, or if the scratch memory is shorter
+/// than the plan requires.
 pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
-    /// How rows of `length` complex numbers are transformed; at least one.
+    /// Returns a plan for transforms of rows of `length` complex numbers; at least one.
     ///
     /// # Errors
     ///
     /// [`OutOfMemory`].
     fn plan(length: usize, direction: Direction) -> Outcome<ComplexPlan<Self>>;
 
-    /// How rows of `length` real numbers are transformed forward; at least one.
+    /// Returns a plan for forward transforms of rows of `length` real numbers; at least one.
     ///
     /// # Errors
     ///
     /// [`OutOfMemory`].
     fn plan_forward(length: usize) -> Outcome<ForwardPlan<Self>>;
 
-    /// How rows of `length` real numbers come of their spectra; at least one.
+    /// Returns a plan for inverse transforms, from spectra to rows of `length` real numbers; at
+    /// least one.
     ///
     /// # Errors
     ///
     /// [`OutOfMemory`].
     fn plan_inverse(length: usize) -> Outcome<InversePlan<Self>>;
 
-    /// Overwrites rows with their transforms. What stands in `scratch` does not matter, here and
+    /// Overwrites rows with their transforms. The contents of `scratch` do not matter, here and
     /// below.
     fn transform(
         plan: &ComplexPlan<Self>,
@@ -109,10 +110,10 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
         scratch: &mut [Complex<Self>],
     );
 
-    /// Writes the rows of `n` real numbers, times `factor`, of the first halves of their spectra,
-    /// which are `width` numbers each. Of those, the first `n / 2 + 1` count; what is missing is
-    /// zero. The imaginary part of the first is taken for zero, and where `n` is even that of the
-    /// last too.
+    /// Writes rows of `n` real numbers, times `factor`, given the first halves of their spectra.
+    /// Each half has `width` numbers, of which the first `n / 2 + 1` are used; missing ones count
+    /// as zero. The imaginary part of the first number counts as zero, and if `n` is even, also the
+    /// imaginary part of number `n / 2`, the last one.
     fn inverse(
         plan: &InversePlan<Self>,
         spectra: (&[Complex<Self>], usize),

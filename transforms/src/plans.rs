@@ -28,7 +28,7 @@ macro_rules! plans {
                     self.length
                 }
 
-                /// How many numbers of scratch memory each thread needs.
+                /// Returns the count of numbers of scratch memory that each thread needs.
                 #[must_use]
                 pub fn scratch_length(&self) -> usize {
                     self.scratch_length
@@ -45,11 +45,13 @@ macro_rules! plans {
 }
 
 plans! {
-    /// How rows of one length are transformed in one direction. A clone is the same plan.
+    /// A plan for transforms of rows of one length in one direction. A clone shares the plan.
     ComplexPlan = Fft;
-    /// How rows of one length of real numbers become spectra. A clone is the same plan.
+    /// A plan for transforms of rows of one length of real numbers to spectra. A clone shares the
+    /// plan.
     ForwardPlan = RealToComplex;
-    /// How spectra become rows of one length of real numbers. A clone is the same plan.
+    /// A plan for transforms of spectra to rows of one length of real numbers. A clone shares the
+    /// plan.
     InversePlan = ComplexToReal;
 }
 

@@ -1,5 +1,5 @@
-//! Rows of real numbers, one after another: realfft overwrites what it reads, so that is a copy in
-//! the scratch memory.
+//! Transforms of rows of real numbers. realfft overwrites what it reads, so it reads a copy in the
+//! scratch memory.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use realfft::{ComplexToReal, RealToComplex};

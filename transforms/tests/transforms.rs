@@ -79,7 +79,8 @@ fn sums(row: &[Complex<f64>], sign: f64) -> Vec<Complex<f64>> {
 #[track_caller]
 fn assert_close<T: Test>(got: &[Complex<T>], wanted: &[Complex<f64>], n: usize) {
     assert_eq!(got.len(), wanted.len());
-    // Of numbers of about 1: sums of their size, and rounding that grows with the logarithm.
+    // The numbers are about 1. The bound grows with the size of their sums, and with the logarithm
+    // of `n`, as rounding does.
     let limit = 4.0 * T::EPSILON * (n as f64).sqrt() * (n as f64 + 2.0).log2();
     for (place, (&got, &wanted)) in got.iter().zip(wanted).enumerate() {
         let error = (wide(got) - wanted).norm();

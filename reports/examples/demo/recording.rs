@@ -182,7 +182,7 @@ impl Run {
         batch
     }
 
-    /// What thread 2 does in the scope "evaluate", in between.
+    /// Runs `work` on thread 2 in the scope "evaluate".
     fn on_the_other_thread<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let (thread, scope) = (self.thread, self.scope);
         (self.thread, self.scope) = (2, Some(EVALUATE));

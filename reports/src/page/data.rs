@@ -170,7 +170,7 @@ fn write_rows(
     out.write_all(b"}")
 }
 
-/// The kinds that occur, by name, and that of each event as an index of them.
+/// Returns the names of the kinds that occur, and for each event its kind as an index of them.
 fn number_kinds(events: &[Event]) -> (Vec<String>, Vec<u64>) {
     let mut names = Vec::new();
     let mut numbers: HashMap<EventKind, u64> = HashMap::new();

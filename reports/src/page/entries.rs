@@ -12,14 +12,13 @@ pub(super) struct Entry {
     pub(super) from: u64,
     /// Behind all moments where the recording ended first.
     pub(super) to: u64,
-    /// How many entries are around it.
+    /// The number of entries around it.
     pub(super) depth: u64,
-    /// Whether none of these is of its scope.
+    /// True if none of these is an entry of its scope.
     pub(super) is_outermost: bool,
 }
 
-/// The entries in the order in which they began; and for each slice which of them it is, as an
-/// index.
+/// Returns the entries in the order in which they began, and for each slice the index of its entry.
 pub(super) fn entries(profile: &Profile, nesting: &Nesting) -> (Vec<Entry>, Vec<Option<usize>>) {
     let end = profile.events.len();
     let mut entries: Vec<Entry> = Vec::new();
@@ -27,7 +26,7 @@ pub(super) fn entries(profile: &Profile, nesting: &Nesting) -> (Vec<Entry>, Vec<
     for mark in nesting.marks.iter().filter(|mark| mark.begins) {
         let slice = &nesting.slices[mark.slice];
         if let Activity::Scope(scope) = slice.activity {
-            // What is around it began before it.
+            // An entry begins after the entries around it, so these have numbers already.
             let around = slice.parent.and_then(|parent| numbers[parent]);
             numbers[mark.slice] = Some(entries.len());
             entries.push(Entry {

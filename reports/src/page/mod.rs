@@ -15,7 +15,7 @@ use crate::profile::Profile;
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 
-/// One module of JavaScript in this order: each uses what stands above it.
+/// The modules of JavaScript in this order: each uses the ones before it.
 const SCRIPTS: [&str; 10] = [
     include_str!("format.js"),
     include_str!("recording.js"),
@@ -54,7 +54,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     out.write_all(page.as_bytes())
 }
 
-/// Writes what stands before `marker`; what stands behind it.
+/// Writes the part of `page` before `marker`; returns the part behind it.
 fn write_until<'a>(marker: &str, page: &'a str, out: &mut dyn Write) -> Result<&'a str> {
     let (before, after) = page
         .split_once(marker)

@@ -1,15 +1,15 @@
-//! How long freed blocks were pending.
+//! The time for which freed blocks were pending.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::lifetimes::Lifetime;
 use crate::profile::{EventKind, Profile};
 
-/// For each lifetime the moment until which its block was pending; 0 where it never was.
+/// Returns for each lifetime the moment until which its block was pending; 0 if it never was.
 ///
-/// A block is pending until the recording says that other streams are done with it. Where it does
-/// not, as those of other allocators, until the host waits for a stream, or until its address
-/// serves again.
+/// A block is pending until the recording reports that other streams are done with it. Recordings
+/// of other allocators lack this event. There a block is pending until the host waits for a stream,
+/// or until its address is allocated again.
 pub(super) fn pending_until(profile: &Profile, lifetimes: &[Lifetime]) -> Vec<u64> {
     let freed_by: HashMap<usize, usize> = (lifetimes.iter().enumerate())
         .filter_map(|(number, lifetime)| lifetime.freed.map(|event| (event, number)))

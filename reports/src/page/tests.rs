@@ -1,4 +1,4 @@
-//! What the page is told of a recording beyond its events.
+//! The data that the page derives from a recording, beyond its events.
 
 #[path = "../../tests/page/decode.rs"]
 mod decode;
@@ -27,7 +27,7 @@ fn event(kind: EventKind, address: u64, bytes: u64) -> Event {
     }
 }
 
-/// Of these events, a microsecond apart, with one scope and one line.
+/// Returns a profile of these events, a microsecond apart, with one scope and one line.
 fn profile(events: impl IntoIterator<Item = Event>) -> Profile {
     let at = |(index, event): (usize, Event)| Event {
         time_ns: index as u64 * 1000,

@@ -2,9 +2,10 @@
 //! reads.
 //!
 //! It has the state at the end of the recording, as segments and their blocks, and the entries that
-//! led to it. The scope of an entry is its category, by which the viewer colours. What the format
-//! needs and a profile does not have: how much memory a device had free as a request failed (0),
-//! and what was allocated before the recording and is live since (idle here).
+//! led to it. The scope of an entry is its category, by which the viewer colours. The format needs
+//! two things that a profile does not have. One is how much memory a device had free as a request
+//! failed (0 here). The other is what was allocated before the recording and is still live (idle
+//! here).
 //!
 //! Source of the format: `torch/utils/viz/MemoryViz.js`, `torch/cuda/_memory_viz.py` and
 //! `torch/csrc/cuda/memory_snapshot.cpp` of pytorch/pytorch.

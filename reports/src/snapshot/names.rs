@@ -6,7 +6,7 @@ use super::pickle::{Memo, Pickle};
 use crate::place::{Place, UNKNOWN, scope_name};
 use crate::profile::{Frame, Profile};
 
-/// The keys of the dictionaries, and the texts that are always the same.
+/// The keys of the dictionaries, and the constant texts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Key {
     Action,
@@ -84,7 +84,7 @@ const TEXTS: [&str; 33] = [
 /// A frame: its name, its file and its line.
 type NamedLine<'p> = (&'p str, &'p str, u32);
 
-/// What was written so far, to be referred to.
+/// The values written so far, to which later ones refer.
 pub(super) struct Names<'p> {
     profile: &'p Profile,
     keys: [Option<Memo>; TEXTS.len()],

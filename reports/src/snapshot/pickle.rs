@@ -22,15 +22,15 @@ mod opcode {
     pub(super) const STOP: u8 = b'.';
 }
 
-/// So many items are appended at a time. The viewer passes them as arguments of one call, which are
-/// limited, and Python's own pickles have as many.
+/// The number of items that are appended at a time. The viewer passes them as arguments of one
+/// call, which limits their number. Python's own pickles use this number too.
 const BATCH: usize = 1000;
 
-/// So much is gathered before it goes out.
+/// The size of the buffer that is filled before it is written.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Numbers above are written as this one. The viewer adds up numbers of at most 8 bytes with a
-/// sign; longer ones it reads as of another kind, and fails.
+/// Larger numbers are written as this one. The viewer adds up numbers of at most 8 bytes with a
+/// sign. It reads longer ones as another type, and fails.
 pub(super) const GREATEST: u64 = i64::MAX as u64;
 
 /// A value that was memoised, by its number.

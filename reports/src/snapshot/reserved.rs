@@ -12,7 +12,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// What of it lies in the addresses that the viewer can tell.
+    /// Returns the part of it that is within the addresses that the viewer can represent.
     pub(super) fn new(start: u64, bytes: u64) -> Self {
         Self {
             start: start.min(GREATEST),
@@ -43,8 +43,8 @@ pub(super) struct Range {
     pub(super) stream: u32,
 }
 
-/// All reserved ranges. None is empty or overlaps another; neighbours of one stream are one range,
-/// and those of two streams were so reserved that a gap between them was the last.
+/// All reserved ranges. None is empty or overlaps another. Adjacent ranges of one stream are
+/// merged. Ranges of two streams are adjacent only if the gap between them was filled last.
 #[derive(Debug, Default)]
 pub(super) struct Reserved {
     /// The end and the stream, by the first address.
@@ -79,14 +79,14 @@ impl Reserved {
         gaps
     }
 
-    /// Whether all of `span` is within one range, as is that of nearly every block.
+    /// Returns whether one range contains all of `span`, which is true of nearly every block.
     fn has_whole(&self, span: Span) -> bool {
         let last = self.ranges.range(..=span.start).next_back();
         last.is_some_and(|(_, &(end, _))| span.end <= end)
     }
 
-    /// Adds a gap, and returns its stream: that of its neighbours, since a range grows in place for
-    /// whatever stream asks; else `stream`.
+    /// Adds a gap, and returns its stream: the stream of an adjacent range if there is one, since a
+    /// range grows in place whichever stream makes the request; else `stream`.
     pub(super) fn add(&mut self, gap: Span, stream: u32) -> u32 {
         let Span { mut start, mut end } = gap;
         let before = self.ranges.range(..start).next_back().map(range);
@@ -175,7 +175,7 @@ mod tests {
             (0, 10, 1),
         ]);
         assert_eq!(listed(&reserved), [(0, 50, 3)]);
-        // Which of two streams they are of was told before.
+        // The gap between two streams belongs to the stream of the range before it.
         let reserved = of(&[(10, 20, 3), (30, 40, 1), (20, 30, 5)]);
         assert_eq!(listed(&reserved), [(10, 30, 3), (30, 40, 1)]);
     }

@@ -1,10 +1,11 @@
 //! The entries of a snapshot, and the memory that they lead to.
 //!
-//! The viewer walks the entries backwards from the state at the end. That fails where a block lies
-//! in no segment, where a pending block is not found, and where a segment is unmapped that is not
-//! there. So the memory is followed forwards here, and what was lost of the recording is told anew:
-//! what an allocation or a released segment overlaps was freed before; what a block lies in was
-//! mapped before; what is freed where something happened before was allocated since.
+//! The viewer walks the entries backwards from the state at the end. That fails if a block is in no
+//! segment, if a pending block is not found, or if a segment is unmapped that does not exist. So
+//! the memory is followed forwards here, and lost events are added. Blocks that an allocation or a
+//! released segment overlaps are freed before it. The addresses of a block are mapped before it. If
+//! the allocation of a freed block was lost and its addresses have earlier entries, an allocation
+//! is added after these.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +16,7 @@ use super::reserved::{Range, Reserved, Span};
 use crate::place::Place;
 use crate::profile::{Event, EventKind, Profile};
 
-/// Who asked for something.
+/// The stream, scope and place of a request.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     stream: u32,
@@ -40,7 +41,8 @@ pub(super) struct Block {
     pub(super) requested_bytes: u64,
     /// Freed, and not yet of use.
     pub(super) is_pending: bool,
-    /// Whether it is memory of no known segment, which comes and goes with the block.
+    /// True if the memory is in no known segment. Then its segment is mapped and unmapped with the
+    /// block.
     is_foreign: bool,
     origin: Origin,
 }
@@ -57,7 +59,7 @@ impl Block {
         }
     }
 
-    /// Where it was allocated.
+    /// Returns the place of the allocation.
     pub(super) fn place(&self) -> Place {
         self.origin.place
     }
@@ -105,7 +107,7 @@ struct Trace<'a, 'b, 'p> {
     names: &'a mut Names<'p>,
     list: List,
     memory: Memory,
-    /// The addresses that entries tell of. The others are as they were before the recording.
+    /// The addresses that entries have changed. All others are as they were before the recording.
     touched: Reserved,
 }
 
@@ -201,7 +203,7 @@ impl Trace<'_, '_, '_> {
 
     fn out_of_memory(&mut self, event: &Event) {
         self.begin_entry(Key::Oom);
-        // The viewer needs a number. How much the device had free is not recorded; it was too
+        // The viewer needs a number. The amount of free device memory is not recorded; it was too
         // little.
         self.number(Key::DeviceFree, 0);
         self.number(Key::Size, event.bytes);
@@ -209,8 +211,8 @@ impl Trace<'_, '_, '_> {
         self.end_entry(Origin::of(event), event.time_ns);
     }
 
-    /// The last entry. It has the category `unknown`, without which the viewer fails where any
-    /// category stands.
+    /// Writes the last entry. It has the category `unknown`: without it, the viewer fails if any
+    /// entry has a category.
     fn end(&mut self, time_ns: u64) {
         self.begin_entry(Key::Snapshot);
         self.number(Key::Addr, 0);
@@ -282,7 +284,7 @@ impl Trace<'_, '_, '_> {
         self.end_entry(origin, time_ns);
     }
 
-    /// Of every entry about a block, and of others where there is a scope.
+    /// Writes the category of every entry about a block, and of other entries that have a scope.
     fn category(&mut self, action: Key, scope: Option<u32>) {
         if scope.is_some() || is_of_block(action) {
             self.names.key(self.pickle, Key::Category);

@@ -217,7 +217,8 @@ impl Browser {
         }
     }
 
-    /// What the window shows in a rectangle, as a PNG; it is the value of an expression.
+    /// Takes a screenshot of a rectangle of the window, as a PNG. `rectangle` is an expression that
+    /// evaluates to it.
     pub(crate) fn screenshot(&mut self, rectangle: &str) -> Vec<u8> {
         let mut clip = self.evaluate(rectangle);
         clip["scale"] = 1.into();

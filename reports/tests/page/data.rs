@@ -1,5 +1,5 @@
-//! What is written, without a browser: the data decode to the events, and nothing breaks out of
-//! them.
+//! Tests of the written page without a browser: the data decode to the events, and no data escape
+//! from them into the page.
 
 use cachescope_reports::{Event, Frame, Profile, SiteSummary, by_call_site, lifetimes};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Cursor;
 
-/// How often each colour occurs.
+/// Returns how often each colour occurs.
 pub(crate) fn colours(png: &[u8]) -> HashMap<[u8; 3], u32> {
     let mut reader = png::Decoder::new(Cursor::new(png)).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];

@@ -18,7 +18,7 @@ use crate::viewer::{check_tiles, walk_back};
 /// A function that writes one.
 pub(crate) type Report = fn(&Profile, &mut dyn std::io::Write) -> std::io::Result<()>;
 
-/// What a report has.
+/// Returns the bytes of a report.
 pub(crate) fn bytes(write: Report, profile: &Profile) -> Vec<u8> {
     let mut file = Vec::new();
     write(profile, &mut file).expect("a vector takes all");

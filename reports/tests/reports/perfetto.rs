@@ -17,7 +17,7 @@ fn of_phase<'a>(trace: &'a Value, phase: &str) -> Vec<&'a Value> {
     events(trace).iter().filter(has_phase).collect()
 }
 
-/// What tells an asynchronous slice from others.
+/// Returns the category and the id that identify an asynchronous slice.
 fn identity(event: &Value) -> (&str, &str) {
     let text = |key: &str| event[key].as_str().expect("a text");
     (text("cat"), text("id"))
@@ -188,7 +188,7 @@ fn an_enter_without_its_exit_ends_with_what_is_around_it() {
         scope_event(EventKind::Enter, 2, 2_000),
         scope_event(EventKind::Exit, 0, 3_000),
         scope_event(EventKind::Enter, 0, 4_000),
-        // Of no scope that is open, while one is.
+        // An exit of a scope that is not open, while another scope is.
         scope_event(EventKind::Exit, 2, 5_000),
     ]);
     assert_eq!(

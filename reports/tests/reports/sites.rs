@@ -120,7 +120,7 @@ fn sums_over_lines_are_those_of_the_program() {
     }
 }
 
-/// How many allocations of each line escaped.
+/// Returns how many allocations of each line escaped.
 fn escaped(profile: &Profile) -> Vec<(Option<u32>, u64)> {
     let sites = by_call_site(profile).into_iter();
     let mut escaped: Vec<_> = sites.map(|own| (line(&own), own.escaped)).collect();
@@ -216,8 +216,9 @@ fn a_device_behind_the_host_tells_its_own_time() {
     );
 }
 
-/// Each entry makes one block of 64 bytes that stays and one that replaces that of the entry
-/// before; those of the first half also one that stays for all.
+/// Returns a program with entries that grow. Each entry makes one block of 64 bytes that stays, and
+/// one that replaces the block of the entry before. Each entry of the first half also makes a block
+/// that stays to the end.
 fn growing(entries: u64) -> Program {
     let mut program = Program::default();
     for number in 0..entries {

@@ -118,7 +118,7 @@ fn neighbours_that_were_reserved_are_one_segment() {
     elsewhere.stream = 9;
     let events = vec![reserve(0x2000, 0x1000), straddling, other_stream, elsewhere];
     let snapshot = read(&of_events(events));
-    // A range grows for whatever stream asks.
+    // A range grows in place, whichever stream makes the request.
     let segments = check_tiles(&snapshot).0;
     assert_eq!(segments, [(0x1000, 0x4000, 0), (0x8000, 0x9000, 9)]);
     walk_back(&snapshot, 0);
@@ -206,9 +206,9 @@ fn a_pending_block_stays_until_its_range_is_allocated_again() {
 fn a_pending_block_is_free_once_other_streams_are_done() {
     let allocated = block_event(EventKind::Miss, 0x1000, 1024);
     let pending = block_event(EventKind::FreePending, 0x1000, 1024);
-    // Of an arena that begins with it.
+    // The completion is of an arena that begins before the block and contains it.
     let completed = block_event(EventKind::FreeCompleted, 0xc00, 2048);
-    // The second tells nothing new, and that of a live block cannot be.
+    // The second completion changes nothing. A completion of a live block is ignored too.
     let live = block_event(EventKind::Miss, 0x2000, 512);
     let events = vec![
         allocated,

@@ -150,7 +150,8 @@ impl Toy {
         let missing = (address + block_bytes).saturating_sub(end);
         let stream = self.ranges[number].stream;
         if missing > 0 {
-            // In two steps, since the real one maps pages as well, and for whatever stream asks.
+            // In two steps, since the real pool maps pages one by one as well, and for whichever
+            // stream makes the request.
             let pages = missing.next_multiple_of(PAGE);
             let other = self.numbers.below(3) as u32;
             self.push_memory(EventKind::Reserve, end, PAGE, other);
@@ -213,7 +214,7 @@ impl Toy {
         }
     }
 
-    /// Of every other it is told.
+    /// Completes every other pending block with an event, and the others without.
     fn complete_pending(&mut self) {
         let pending = self.blocks.iter().filter(|block| block.is_pending);
         for block in pending.copied().collect::<Vec<_>>().iter().step_by(2) {
@@ -273,7 +274,8 @@ impl Toy {
         self.ranges[number].base + self.ranges[number].reserved_bytes
     }
 
-    /// The first address that has so many bytes free after it, within the range or beyond.
+    /// Returns the first address with `block_bytes` free bytes after it, within the range or
+    /// beyond.
     fn first_fit(&self, number: usize, block_bytes: u64) -> u64 {
         let base = self.ranges[number].base;
         let in_range = |block: &&Block| block.stream == self.ranges[number].stream;
