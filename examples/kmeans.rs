@@ -17,7 +17,8 @@ fn distances(points: &Array<f32>, centres: &Array<f32>) -> Result<Array<f32>> {
     (products * -2.0 + lengths + centres.square().sum_axis(1)?).eval()
 }
 
-/// Starts with the first point, and goes on with the one that is farthest from all so far.
+/// Picks the first point, and then again and again the point that is farthest from all centres so
+/// far.
 fn first_centres(points: &Array<f32>) -> Result<Array<f32>> {
     let mut centres = points.take(&Array::zeros(1)?, 0)?;
     while centres.shape()[0] < CLUSTERS {
@@ -60,7 +61,7 @@ fn main() -> Result<()> {
     }
     savings::print("round");
 
-    // Every true centre has been found, wherever it stands in the order.
+    // Every true centre has been found, in any order.
     let miss = distances(&truth, &centres)?.min_axis(1)?.max()?.item()?;
     println!(
         "\nthe worst centre is {:.4} from a true one",

@@ -1,4 +1,4 @@
-//! Logistic regression: tells handwritten digits apart by their pixels, with one weight for each
+//! Logistic regression: recognises handwritten digits by their pixels, with one weight for each
 //! pixel and digit, learnt by gradient descent.
 
 use std::path::Path;
@@ -46,7 +46,7 @@ fn run(digits: &Digits) -> Result<f64> {
     for step in 1..=STEPS {
         cache_scope!("descent", {
             let guessed = probabilities(&known, &weights, &bias)?;
-            let error = ((&guessed - &wanted) / TRAINED as f32).eval()?; // the gradient of the scores
+            let error = ((&guessed - &wanted) / TRAINED as f32).eval()?; // the scores' gradient
             let d_weights = known.transpose()?.matmul(&error)?;
             weights.update(|w| w - RATE * &d_weights)?;
             let d_bias = error.sum_axis(0)?;

@@ -7,7 +7,7 @@ const N: usize = 1 << 16;
 fn main() -> Result<()> {
     let device = Device::current();
     for _ in 0..1000 {
-        Array::<f32>::rand(N)?.sin().eval()?; // two arrays, and each asks the device's pool
+        Array::<f32>::rand(N)?.sin().eval()?; // two arrays, two requests to the device's pool
     }
     let peak = device.memory_stats().peak_live_bytes;
     println!("without a scope: peak {peak} bytes, every array from the pool");

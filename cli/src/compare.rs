@@ -33,7 +33,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// What was allocated before, and after.
+/// A figure of the program before, and of the program after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Change {
     before: u64,

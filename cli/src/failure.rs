@@ -34,7 +34,7 @@ impl Failure {
             Self::File(text) | Self::Usage(text) => text.clone(),
             Self::Output(error) => format!("standard output: {error}"),
         };
-        // If standard error is closed, the exit code still tells.
+        // If standard error is closed, the exit code still reports the failure.
         let _ = writeln!(io::stderr(), "error: {text}");
         ExitCode::from(2)
     }

@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 
     let capacity = options.capacity.unwrap_or(u64::MAX);
     if plan.slab_bytes > capacity {
-        // If standard error is closed, the exit code still tells.
+        // If standard error is closed, the exit code still reports the failure.
         let _ = writeln!(
             io::stderr(),
             "{}",

@@ -99,13 +99,13 @@ struct Report {
     memory_limit_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pools: Option<Vec<Row>>,
-    /// Where models were asked for.
+    /// Present with `--model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<Vec<ModelRow>>,
-    /// Where costs were asked for.
+    /// Present with `--costs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     simulated: Option<Simulated>,
-    /// Of a snapshot.
+    /// Present for a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<DeviceReport>>,
 }
@@ -122,14 +122,14 @@ struct DeviceReport {
     simulated: Option<Simulated>,
 }
 
-/// What a simulated driver was asked for.
+/// The calls of the simulated driver.
 #[derive(Debug, Serialize)]
 struct Simulated {
     costs: &'static str,
     rows: Vec<DeviceRow>,
 }
 
-/// What PyTorch's own allocator needed.
+/// The memory that PyTorch's own allocator needed.
 #[derive(Debug, Serialize)]
 struct Recorded {
     peak_live_bytes: u64,
@@ -399,7 +399,7 @@ impl Recorded {
 /// The results over a trace.
 struct Outcomes {
     pools: Vec<ReplayOutcome>,
-    /// Where any was asked for.
+    /// Present with `--model`.
     models: Option<Vec<ModelRow>>,
     simulated: Option<Simulated>,
 }

@@ -38,7 +38,7 @@ impl DeviceRuns {
         }
     }
 
-    /// What each pool, then each model asked of the driver.
+    /// Returns the driver calls of each pool, then of each model.
     pub(crate) fn rows(&self, models: &mut [ModelRun]) -> Vec<DeviceRow> {
         let pools = self.0.iter();
         let pools = pools.map(|(pool, run)| DeviceRow::of_pool(*pool, &run.outcome()));
@@ -56,7 +56,7 @@ pub(crate) struct DeviceRow {
     name: String,
     calls: u64,
     driver_us: f64,
-    /// Of the second half of the events.
+    /// The calls in the second half of the events.
     warm_calls: u64,
     warm_driver_us: f64,
     peak_reserved_bytes: u64,

@@ -20,11 +20,11 @@ use shared::{charts, savings};
 use pictures::write_png;
 
 const STEPS: usize = 200;
-/// On CUDA, with gradients as a graph.
+/// The steps on CUDA, with gradients as a graph.
 const GRAPH_STEPS: usize = 50;
-/// How many there are.
+/// The number of Gaussians.
 const COUNT: usize = 256;
-/// Every so many pixels of the photograph are one.
+/// The photograph is reduced to one in this many pixels, down and across.
 const COARSER: usize = 6;
 
 /// Gaussians, each a column.
@@ -32,10 +32,10 @@ const COARSER: usize = 6;
 struct Splats {
     /// The centres from 0 to 1, of shape `[2, COUNT]`: down and across.
     places: Array<f32>,
-    /// What a distance from the centre is multiplied with, a lower triangle `[[a, 0], [b, c]]`, of
-    /// shape `[3, COUNT]`.
+    /// The factor of a distance from the centre, a lower triangle `[[a, 0], [b, c]]`, of shape
+    /// `[3, COUNT]`.
     factors: Array<f32>,
-    /// Of shape `[COUNT, 3]`.
+    /// The colours, of shape `[COUNT, 3]`.
     colours: Array<f32>,
 }
 
@@ -49,16 +49,16 @@ impl Splats {
         })
     }
 
-    /// The colours of the pixels at these places, which have the shape `[pixels, 1]`: `[pixels,
-    /// 3]`.
+    /// Returns the colours of the pixels at these places, of shape `[pixels, 3]`. The places have
+    /// the shape `[pixels, 1]`.
     fn paint(&self, [down, across]: &[Array<f32>; 2]) -> Result<Array<f32>> {
         let row = |array: &Array<f32>, index: usize| array.slice(s![index, ..]);
         let dy = down - row(&self.places, 0)?;
         let dx = across - row(&self.places, 1)?;
         let [a, b, c] = [0, 1, 2].map(|index| row(&self.factors, index));
         let (first, second) = (&dy * a?, dy * b? + dx * c?);
-        // One pass, whose parts are computed again for the gradients: no distance ever stands in
-        // memory.
+        // One pass, whose parts are computed again for the gradients: the distances are never
+        // stored in memory.
         let strengths = ((first.square() + second.square()) * -0.5).exp().eval()?;
         strengths.matmul(&self.colours)
     }

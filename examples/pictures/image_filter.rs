@@ -42,7 +42,7 @@ fn convolve(image: &Array<f32>, weights: &[f32], axis: usize) -> Result<Array<f3
     Ok(sum)
 }
 
-/// How steeply the brightness of the blurred image rises at each point.
+/// Returns the slope of the blurred image's brightness at each point.
 fn edges(image: &Array<f32>) -> Result<Array<f32>> {
     let blurred = convolve(&convolve(image, &BLUR, 0)?, &BLUR, 1)?;
     let across = convolve(&convolve(&blurred, &SMOOTH, 0)?, &SLOPE, 1)?;

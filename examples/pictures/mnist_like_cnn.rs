@@ -100,7 +100,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if Device::current() != Device::host() {
         let batches = train.batches(BATCH, &mut generator)?;
         let mut batch = train.take(&batches[0])?;
-        // Without dropout, which would drop the same in every launch.
+        // Without dropout: every launch would drop the elements that the capture dropped.
         let graph = Captured::new(&network, |network| {
             network
                 .forward(&batch.images, 0.0)?

@@ -1,5 +1,6 @@
-//! A network of two layers, and its training step written out by hand: that of the example
-//! `train_digits`, which computes its gradients. Benchmarks take this step, too.
+//! A network of two layers, and its training step written out by hand: the training step of the
+//! example `train_digits`, which computes its gradients automatically. Benchmarks use this step,
+//! too.
 
 use cachescope::{Array, Expr, Generator, Lazy, Result, select};
 

@@ -16,9 +16,9 @@ pub struct Captured<P> {
 }
 
 impl<P: Parameters> Captured<P> {
-    /// Captures the gradients of `loss` at `parameters`, on the current device. A launch reads both
-    /// where they stand now: they are to be written in place. Random numbers are the same in every
-    /// launch.
+    /// Captures the gradients of `loss` at `parameters`, on the current device. A launch reads the
+    /// parameters, and the arrays that `loss` reads, at their addresses at capture, so write new
+    /// values to them in place. Random numbers are equal in all launches.
     pub fn new(parameters: &P, loss: impl Fn(&P) -> Result<Array<f32>>) -> Result<Self> {
         let (mut value, mut gradients) = value_and_grad(parameters, &loss)?;
         let mut step = || {
@@ -28,7 +28,8 @@ impl<P: Parameters> Captured<P> {
                 gradients.zip_arrays(&new_gradients, &mut Overwrite)
             })
         };
-        // Memory is planned after the first, and kernels are compiled.
+        // The first step records what it allocates, from which memory is planned; it also compiles
+        // the kernels.
         step()?;
         step()?;
         let graph = graph::capture(&Device::current(), step)?;

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the files of an example go: the folder that its first argument names, or one in `target`.
+/// Returns the folder for an example's files: the folder that its first argument names, or one in
+/// `target`.
 pub fn folder(example: &str) -> Result<PathBuf, Box<dyn Error>> {
     let named = std::env::args_os().nth(1).map(PathBuf::from);
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/examples-output");

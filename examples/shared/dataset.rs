@@ -50,7 +50,7 @@ impl Dataset {
             .collect()
     }
 
-    /// How many images there are.
+    /// Returns the number of images.
     pub fn len(&self) -> usize {
         self.labels.len()
     }

@@ -15,7 +15,7 @@ pub const CLASSES: usize = 10;
 /// The value of a pixel that is all ink.
 const INK: u8 = 16;
 
-/// Labelled images as they stand in the file.
+/// Labelled images, in the order of the file.
 #[derive(Debug, Default)]
 pub struct Digits {
     /// The pixels of one image after the other, from 0 to 1.
@@ -46,7 +46,7 @@ impl Digits {
         Ok(digits)
     }
 
-    /// Appends the image of a line that is not blank, or tells what is wrong with it.
+    /// Appends the image of a line that is not blank, or returns what is wrong with the line.
     fn push(&mut self, line: &str) -> Result<(), String> {
         if line.trim().is_empty() {
             return Ok(());

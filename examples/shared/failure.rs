@@ -1,26 +1,25 @@
-//! Everything that can end the program early, and the exit code that it ends with.
+//! The errors that can end the program early, and the exit codes that it then returns.
 
 use std::process::ExitCode;
 use std::{fmt, io};
 
-/// Why the program ended early.
+/// The reason why the program ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The data cannot be read; the text names the file, and the line and column where there is
-    /// one.
+    /// The data cannot be read. The text names the file, and the line and column if there is one.
     Input(String),
-    /// The library reported an error, such as a device without room.
+    /// The library returned an error, such as a device without free memory.
     Library(cachescope::Error),
     /// Standard output cannot be written.
     Output(io::Error),
 }
 
 impl Failure {
-    /// Tells the user, and answers the exit code: 2 for unreadable input, as for a command line
-    /// that does not parse, 1 for what went wrong later.
+    /// Prints the error, and returns the exit code: 2 for unreadable input, as for a command line
+    /// that does not parse, 1 for a later error.
     pub fn report(&self) -> ExitCode {
         match self {
-            // Whoever reads our output has seen enough.
+            // The reader of the output has closed it.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Self::Input(_) => self.print(2),
             Self::Library(_) | Self::Output(_) => self.print(1),

@@ -1,4 +1,4 @@
-//! What a scope saved, told by every example in the same way.
+//! The report of the memory that a scope saved, for every example.
 
 use cachescope::{CacheConfig, Device, Policy, cache_stats, invalidate_cache};
 
@@ -16,7 +16,7 @@ pub fn half(step: usize, steps: usize) -> (&'static str, Policy) {
 /// The scopes of [`half`].
 pub const HALVES: [&str; 2] = ["train (recycle)", "train (plan)"];
 
-/// Has the cache note what each entry asks for, so that [`print()`] can tell.
+/// Lets the cache record the requests of each entry, for the report of [`print()`].
 pub fn watch(scope: &str) {
     let config = CacheConfig {
         record: true,
@@ -25,7 +25,7 @@ pub fn watch(scope: &str) {
     Device::current().configure_cache(scope, config);
 }
 
-/// Prints what the scope's cache did, and gives its memory back.
+/// Prints the statistics of the scope's cache, and invalidates it.
 pub fn print(scope: &str) {
     let stats = cache_stats(scope).expect("the scope was entered");
     let record = Device::current().cache_record(scope);

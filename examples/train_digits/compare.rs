@@ -16,17 +16,17 @@ use shared::model::Model;
 
 /// Steps that are timed in all, of each kind.
 pub(crate) const STEPS: usize = 100;
-/// Steps of one kind before it is the next one's turn, so that what disturbs the machine for a
-/// while disturbs them all.
+/// The steps of one kind before the next kind's turn, so that a temporary disturbance of the
+/// machine affects all kinds.
 const TURN: usize = 10;
 
-/// What a step took; counts are totals over [`STEPS`].
+/// The figures of a step; counts are totals over [`STEPS`].
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub(crate) pool: PoolKind,
     /// `None` without a cache.
     pub(crate) policy: Option<Policy>,
-    /// Whether the step was captured, and launched again and again.
+    /// True if the step was captured, and launched again and again.
     pub(crate) is_graph: bool,
     /// The median.
     pub(crate) step_time: Duration,
@@ -97,7 +97,7 @@ impl Contender {
         let (data, _) = Dataset::split(digits, &mut generator)?;
         let mut batches = data.batches(options.batch_size, &mut generator)?;
         if batches.len() > 1 {
-            // What is left at the end of an epoch makes a step of other sizes.
+            // The last batch of an epoch is smaller, so its step has arrays of other sizes.
             batches.pop();
         }
         let mut contender = Self {
@@ -197,7 +197,7 @@ impl Contender {
     }
 }
 
-/// What had been counted at some moment.
+/// The counters at one moment.
 #[derive(Default)]
 struct Counts {
     hits: u64,

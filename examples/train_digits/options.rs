@@ -66,7 +66,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads the command line. Prints the help and returns `None` if that is asked for.
+    /// Reads the command line. If the command line requests the help, prints it and returns `None`.
     pub(crate) fn parse() -> Result<Option<Self>, lexopt::Error> {
         let mut options = Self::default();
         let mut parser = Parser::from_env();
@@ -99,7 +99,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// Sets up the device to train on as asked.
+    /// Sets up the device to train on, by the options.
     pub(crate) fn set_up_device(&self) -> Device {
         let device = self.device.clone().unwrap_or_else(Device::current);
         if self.memory_limit.is_some() {

@@ -11,14 +11,14 @@ use crate::train_here;
 use shared::digits::Digits;
 use shared::failure::Failure;
 
-/// Where the ranks come from.
+/// The origin of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ranks {
     /// They are threads of this process.
     Threads(usize),
     /// They are processes that `mpirun` has started.
     Mpi,
-    /// What started this process says so.
+    /// They are processes whose launcher describes them in environment variables.
     Environment,
 }
 

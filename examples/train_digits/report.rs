@@ -1,4 +1,4 @@
-//! What is printed after the training.
+//! The text that is printed after the training.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,8 @@ const KIB: u64 = 1024;
 
 /// Prints the comparison as a table, with what each column is.
 pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::Result<()> {
-    // A step asks for the same whoever serves it; without a cache nobody counts.
+    // A step makes equal requests in every row. Without a cache nothing counts them, so the count
+    // of any cache is used.
     let requests = figures.iter().find_map(|row| row.requests).unwrap_or(0);
     let per_step = |count: u64| count as f64 / STEPS as f64;
 
@@ -66,7 +67,7 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
 }
 
 /// Invalidates the cache of the training, trims what is idle on pages that live arrays are not on,
-/// and prints what that gave back.
+/// and prints how much both released.
 pub(crate) fn print_invalidation(out: &mut dyn Write, device: &Device) -> io::Result<()> {
     let before = device.memory_stats().reserved_bytes;
     let given_back = invalidate_cache("train");

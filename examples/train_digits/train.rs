@@ -10,7 +10,7 @@ use shared::dataset::Dataset;
 use shared::failure::Failure;
 use shared::model::Model;
 
-/// Trains a new model, and answers its accuracy on the test images.
+/// Trains a new model, and returns its accuracy on the test images.
 pub(crate) fn train(
     group: Option<&Group>,
     options: &Options,
@@ -36,7 +36,8 @@ pub(crate) fn train(
     Ok(accuracy)
 }
 
-/// The part of this rank of each batch; what does not divide among the ranks is left out.
+/// Returns the share of this rank in each batch. A remainder that does not divide among the ranks
+/// is left out.
 fn shares(group: &Group, batches: &[Array<i64>]) -> Result<Vec<Array<i64>>> {
     let share = |batch: &Array<i64>| {
         let count = batch.len() / group.size();
@@ -47,9 +48,9 @@ fn shares(group: &Group, batches: &[Array<i64>]) -> Result<Vec<Array<i64>>> {
     Ok(shares?.into_iter().filter(|own| !own.is_empty()).collect())
 }
 
-/// Learns from every batch once, and answers the mean loss.
+/// Learns from every batch once, and returns the mean loss.
 fn run_epoch(model: &mut Model, data: &Dataset, batches: &[Array<i64>]) -> Result<f32> {
-    // It is made outside of the scope, and the scope's cache knows nothing of it.
+    // Allocated outside of the scope, so it is not in the scope's cache.
     let mut total_loss = Array::zeros([])?;
     let mut count = 0;
     for indices in batches {

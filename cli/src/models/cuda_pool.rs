@@ -1,14 +1,14 @@
 //! CUDA's stream-ordered memory pool (`cuMemAllocAsync`), by its documented rules.
 //!
 //! - Sizes are rounded up to multiples of 512 bytes.
-//! - What was freed serves later requests; on one stream at once.
-//! - Where nothing free fits, unused memory is remapped to one range of addresses; where that is
-//!   too little, the pool grows, here by multiples of 32 MiB.
-//! - Nothing goes back to the device at synchronisation, as with a release threshold without end,
-//!   which frameworks set; by default all that is unused goes back there.
+//! - Freed memory serves later requests; on one stream at once.
+//! - If no free block fits, unused memory is remapped to one range of addresses. If that is too
+//!   little, the pool grows, here by multiples of 32 MiB.
+//! - Nothing is released to the device at synchronisation, as with an unlimited release threshold,
+//!   which frameworks set. By default all unused memory is released then.
 //!
-//! Which free block a request gets is not documented: the smallest that fits, here. The step of
-//! growth is not documented either; 32 MiB are what is often seen.
+//! Which free block serves a request is not documented: here it is the smallest that fits. The step
+//! of growth is not documented either; 32 MiB is often observed.
 //!
 //! Source: CUDA Programming Guide, "Stream-ordered memory allocator"; V. Mehta and others, "Using
 //! the NVIDIA CUDA stream-ordered memory allocator, part 1" (of remapping).
@@ -51,8 +51,8 @@ impl CudaPool {
         Some(start)
     }
 
-    /// Makes a free part of `bytes` at the end of all: of unused pages, then of new ones. False
-    /// where there is no room.
+    /// Makes a free part of `bytes` at the end of all parts: of unused pages, then of new ones.
+    /// Returns false if the limit is too small.
     fn grow(&mut self, bytes: u64) -> bool {
         let (end, room_bytes) = (self.parts.end(), self.limit_bytes - self.reserved_bytes);
         let start = self.parts.free_before(end).unwrap_or(end);
@@ -87,7 +87,7 @@ impl CudaPool {
         true
     }
 
-    /// The whole pages of free parts before `end`.
+    /// Returns the whole pages of free parts before `end`.
     fn unused_pages(&self, end: u64) -> impl Iterator<Item = (u64, u64, u64)> {
         let parts = self.parts.free_parts().into_iter();
         let before = parts.filter(move |&(_, start)| start < end);
@@ -104,7 +104,7 @@ impl CudaPool {
             .sum()
     }
 
-    /// Takes so many bytes of unused pages out of the parts.
+    /// Removes `bytes` of unused pages from the parts.
     fn take_unused(&mut self, end: u64, bytes: u64) {
         let mut left_bytes = bytes;
         for (start, first, last) in Vec::from_iter(self.unused_pages(end)) {

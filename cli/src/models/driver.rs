@@ -2,22 +2,22 @@
 
 use cachescope::simulation::{DriverCall, DriverLedger};
 
-/// Counts and charges a model's calls, where costs were asked for.
+/// Counts and charges a model's calls, if costs are computed.
 #[derive(Debug, Default)]
 pub(super) struct Driver {
     pub(super) ledger: Option<DriverLedger>,
 }
 
 impl Driver {
-    /// A call over so many bytes.
+    /// Charges a call over `bytes` bytes.
     pub(super) fn call(&mut self, call: DriverCall, bytes: u64) {
         if let Some(ledger) = &mut self.ledger {
             ledger.charge(call, bytes);
         }
     }
 
-    /// Fills a range of addresses with memory, by handles of so many bytes that are new, or were
-    /// unmapped elsewhere.
+    /// Fills a range of addresses with memory, by handles of `handle_bytes` bytes each, which are
+    /// new or were unmapped elsewhere.
     pub(super) fn map(&mut self, new_handles: u64, old_handles: u64, handle_bytes: u64) {
         let Some(ledger) = &mut self.ledger else {
             return;
@@ -35,7 +35,7 @@ impl Driver {
         ledger.charge_each(DriverCall::MemSetAccess, mappings);
     }
 
-    /// The same call for each of several handles.
+    /// Charges one call for each of several handles.
     pub(super) fn each(&mut self, call: DriverCall, handles: u64, handle_bytes: u64) {
         if let Some(ledger) = &mut self.ledger {
             (0..handles).for_each(|_| ledger.charge(call, handle_bytes));

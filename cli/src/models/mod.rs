@@ -18,22 +18,23 @@ use cuda_pool::CudaPool;
 use driver::Driver;
 use pytorch::PyTorch;
 
-/// What block sizes are multiples of.
+/// The unit that block sizes are multiples of.
 const UNIT_BYTES: u64 = 512;
 /// Sizes and sums are below this, as in all traces.
 const RANGE_BYTES: u64 = 1 << 63;
 
 /// The allocator of a device.
 trait Model: Debug {
-    /// A block for a request of 1 byte or more; `None` where the device has no memory for it.
+    /// Returns a block for a request of 1 byte or more, or `None` if the device has no memory for
+    /// it.
     fn allocate(&mut self, bytes: u64) -> Option<Block>;
     /// Takes a block back.
     fn free(&mut self, block: Block);
-    /// What is reserved of the device.
+    /// Returns the bytes reserved from the device.
     fn reserved_bytes(&self) -> u64;
-    /// What it calls.
+    /// Returns the driver that the model calls.
     fn driver(&mut self) -> &mut Driver;
-    /// The blocks in use, after a check of the invariants.
+    /// Checks the invariants, and returns the blocks in use.
     #[cfg(test)]
     fn check(&self) -> Vec<(u64, u64)>;
 }
@@ -41,7 +42,7 @@ trait Model: Debug {
 /// A block that is in use.
 #[derive(Debug)]
 struct Block {
-    /// Which of the model's pools it is of.
+    /// The number of the model's pool that the block is from.
     pool: usize,
     start: u64,
 }
@@ -51,7 +52,7 @@ struct Block {
 pub(crate) enum ModelKind {
     /// PyTorch's allocator of CUDA memory with segments of fixed sizes, its default.
     PyTorch,
-    /// The same with `expandable_segments:True`.
+    /// PyTorch's allocator of CUDA memory with `expandable_segments:True`.
     PyTorchExpandable,
     /// CUDA's stream-ordered pool.
     CudaPool,
@@ -69,7 +70,7 @@ impl ModelKind {
         }
     }
 
-    /// What the figures are of.
+    /// Returns the text that describes the model in a table.
     fn description(self) -> &'static str {
         match self {
             Self::PyTorch => "model of PyTorch's allocator",
@@ -133,8 +134,8 @@ pub(crate) struct ModelRow {
 }
 
 impl ModelRun {
-    /// A model before the first event, of a device with so many bytes, whose calls cost what a
-    /// table says.
+    /// Returns a model before the first event, for a device with `limit_bytes` bytes. Its calls
+    /// have the costs of the table `costs`.
     pub(crate) fn new(
         kind: ModelKind,
         limit_bytes: Option<u64>,
@@ -172,7 +173,7 @@ impl ModelRun {
         }
     }
 
-    /// What its calls cost, where costs were asked for.
+    /// Returns the costs of its calls, if costs are computed.
     pub(crate) fn ledger(&mut self) -> Option<DriverLedger> {
         self.model.driver().ledger.clone()
     }
@@ -181,7 +182,7 @@ impl ModelRun {
         if slot >= self.live.len() {
             self.live.resize_with(slot + 1, || None);
         }
-        // PyTorch answers these with a null pointer.
+        // For these PyTorch returns a null pointer.
         if bytes == 0 {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Parts by address. What lies in none of them is not reserved.
+/// Parts by address. Addresses in no part are not reserved.
 ///
 /// Invariant: parts do not overlap, no two free ones touch, and `free` has the size and the start
 /// of each free one.
@@ -19,18 +19,18 @@ struct Part {
 }
 
 impl Parts {
-    /// The free parts of at least so many bytes, as sizes and starts, the smallest first, then by
-    /// address.
+    /// Returns the free parts of at least `bytes` bytes, as sizes and starts, the smallest first,
+    /// then by address.
     pub(in crate::models) fn fitting(&self, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
         self.free.range((bytes, 0)..).copied()
     }
 
-    /// All free parts, as sizes and starts.
+    /// Returns all free parts, as sizes and starts.
     pub(in crate::models) fn free_parts(&self) -> Vec<(u64, u64)> {
         self.free.iter().copied().collect()
     }
 
-    /// Uses the first `bytes` of a free part; what is left stays free.
+    /// Uses the first `bytes` of a free part; the rest stays free.
     pub(in crate::models) fn split(&mut self, start: u64, bytes: u64) {
         let whole_bytes = self.remove_free(start);
         self.put(start, bytes, false);
@@ -65,7 +65,7 @@ impl Parts {
         self.put(first, end - first, true);
     }
 
-    /// Takes a free part out; returns its size.
+    /// Removes a free part; returns its size.
     pub(in crate::models) fn remove_free(&mut self, start: u64) -> u64 {
         let part = self.all.remove(&start).expect("a free part is a part");
         let was_free = self.free.remove(&(part.bytes, start));
@@ -73,26 +73,26 @@ impl Parts {
         part.bytes
     }
 
-    /// The start of the free part that ends at `end`.
+    /// Returns the start of the free part that ends at `end`.
     pub(in crate::models) fn free_before(&self, end: u64) -> Option<u64> {
         let (&start, part) = self.all.range(..end).next_back()?;
         (part.is_free && start + part.bytes == end).then_some(start)
     }
 
-    /// The first part that begins at `start` or behind: its start, its size, and whether it is
-    /// free.
+    /// Returns the first part that begins at `start` or behind: its start, its size, and whether it
+    /// is free.
     pub(in crate::models) fn next(&self, start: u64) -> Option<(u64, u64, bool)> {
         let (&start, part) = self.all.range(start..).next()?;
         Some((start, part.bytes, part.is_free))
     }
 
-    /// The end of the last part.
+    /// Returns the end of the last part.
     pub(in crate::models) fn end(&self) -> u64 {
         let last = self.all.last_key_value();
         last.map_or(0, |(start, part)| start + part.bytes)
     }
 
-    /// Each stretch without a part, from its start to its end; the last has none.
+    /// Returns each stretch without a part, from its start to its end; the last has no end.
     pub(in crate::models) fn gaps(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
         let mut end = 0;
         let bounds = self
@@ -114,7 +114,7 @@ impl Parts {
         }
     }
 
-    /// The parts in use and the sum of all, after a check of the invariants.
+    /// Checks the invariants, and returns the parts in use and the sum of all parts.
     #[cfg(test)]
     pub(in crate::models) fn check(&self) -> (Vec<(u64, u64)>, u64) {
         let (mut end, mut was_free, mut sum, mut used) = (0, false, 0, Vec::new());

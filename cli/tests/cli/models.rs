@@ -21,7 +21,7 @@ fn trace(name: &str, lifetimes: &[(u64, u64, u64)]) -> String {
     file(&format!("models-{name}.csv"), lines)
 }
 
-/// What the models of plain and of expandable segments say of a trace.
+/// Returns the reports of the models of plain and of expandable segments on a trace.
 #[track_caller]
 fn modelled(arguments: &[&str]) -> [Value; 2] {
     let report = json(&[&["replay"], arguments, &["--model", "all"]].concat());
@@ -33,13 +33,13 @@ fn modelled(arguments: &[&str]) -> [Value; 2] {
         .expect("two models of PyTorch")
 }
 
-/// The peaks of what plain and expandable segments reserve for a trace.
+/// Returns the peak of the bytes that plain and expandable segments reserve for a trace.
 #[track_caller]
 fn reserved(name: &str, lifetimes: &[(u64, u64, u64)]) -> [u64; 2] {
     modelled(&[&trace(name, lifetimes)]).map(|model| number(&model, "peak_reserved_bytes"))
 }
 
-/// The same of requests that are all alive at once.
+/// Returns the peaks as [`reserved`] does, for requests that are all alive at once.
 #[track_caller]
 fn reserved_at_once(name: &str, sizes: &[u64]) -> [u64; 2] {
     let lifetimes: Vec<_> = (0..)
@@ -312,7 +312,7 @@ fn what_was_not_recorded_is_not_told() {
     let printed = succeeded(&run(&["replay", &snapshot]));
     let row = printed.lines().find(|line| line.starts_with("PyTorch"));
     assert!(row.unwrap().contains("not recorded"), "{printed}");
-    // Where nothing was alive, nothing was reserved either.
+    // If nothing was alive, nothing was reserved either.
     let empty = json!({"segments": [], "device_traces": [[
         {"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "time_us": 1, "frames": []},
     ]]});

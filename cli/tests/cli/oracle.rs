@@ -13,7 +13,7 @@ pub(crate) struct Placed {
     pub(crate) offset: Option<u64>,
 }
 
-/// How a pool rounds a request, in units.
+/// A function that rounds a request as a pool does, in units.
 pub(crate) type Round = fn(u64) -> u64;
 
 /// The pools by name, with their rounding.

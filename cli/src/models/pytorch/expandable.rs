@@ -6,8 +6,8 @@ use super::super::driver::Driver;
 use super::super::parts::Parts;
 use super::{Class, LARGE_SEGMENT_BYTES, Pool, RANGE_BYTES, SMALL_SEGMENT_BYTES};
 
-/// One range of addresses, whose pages are mapped as they are needed and unmapped where memory is
-/// short.
+/// One range of addresses, whose pages are mapped as they are needed, and unmapped if the device is
+/// out of memory.
 ///
 /// Invariant: gaps between parts are unmapped pages, so they begin and end at multiples of
 /// `page_bytes`.
@@ -32,7 +32,7 @@ impl ExpandablePool {
         }
     }
 
-    /// How large a free part can get by mapping what lies behind it.
+    /// Returns the size that a free part can grow to if the pages behind it are mapped.
     fn potential_bytes(&self, start: u64, bytes: u64) -> u64 {
         let end = start + bytes;
         match self.parts.next(end) {
@@ -41,8 +41,9 @@ impl ExpandablePool {
         }
     }
 
-    /// The free part for a request. One with unmapped pages behind it counts as large as it can
-    /// get, so that the end of the range is kept for what fits nowhere else.
+    /// Returns the free part for a request. A part with unmapped pages behind it counts with the
+    /// size that it can grow to, so that the end of the range is kept for requests that fit nowhere
+    /// else.
     fn best_fit(&self, bytes: u64) -> Option<u64> {
         let mut best = None;
         for (part_bytes, start) in self.parts.fitting(bytes) {
@@ -55,7 +56,8 @@ impl ExpandablePool {
         best.map(|(_, start)| start)
     }
 
-    /// What to map so that `bytes` are free from `start` on; nothing where a block is in the way.
+    /// Returns the pages to map so that `bytes` are free from `start` on, or `None` if a block is
+    /// in the way.
     fn growth_at(&self, start: u64, bytes: u64) -> Option<Growth> {
         let end = start.checked_add(bytes).filter(|&end| end <= RANGE_BYTES)?;
         let (mut growth, mut at) = (Growth::new(), start);
@@ -76,8 +78,8 @@ impl ExpandablePool {
         Some(growth)
     }
 
-    /// What to map for a request: at the lowest gap that has room, with the free part before it and
-    /// what is free behind.
+    /// Returns the pages to map for a request: at the lowest gap that is large enough together with
+    /// the free part before it and the free parts behind it.
     fn growth(&self, bytes: u64) -> Option<Growth> {
         self.parts.gaps().find_map(|(gap, _)| {
             let start = self.parts.free_before(gap).unwrap_or(gap);
@@ -93,7 +95,8 @@ impl Pool for ExpandablePool {
         Some(start)
     }
 
-    /// Gap by gap: one that finds no memory ends it, and what was mapped before stays.
+    /// Maps gap by gap. The first gap for which there is no memory ends the growth; the gaps mapped
+    /// before it stay mapped.
     fn grow(&mut self, bytes: u64, room_bytes: u64, driver: &mut Driver) -> u64 {
         let mut mapped_bytes = 0;
         for (start, bytes) in self.growth(bytes).unwrap_or_default() {

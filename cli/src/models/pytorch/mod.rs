@@ -2,15 +2,17 @@
 //!
 //! - Sizes are rounded up to multiples of 512 bytes.
 //! - Requests of at most 1 MiB are met from the small pool, larger ones from the large pool.
-//! - A pool gives its smallest free block that fits, of several that of the lowest address.
-//! - Where none fits, a segment is reserved: 2 MiB in the small pool; 20 MiB in the large one for
+//! - A pool returns its smallest free block that fits. Among blocks of one size it returns the
+//!   block with the lowest address.
+//! - If none fits, a segment is reserved: 2 MiB in the small pool; 20 MiB in the large one for
 //!   requests below 10 MiB; above, the request rounded up to 2 MiB. Expandable segments grow at
 //!   their end instead, in pages of 2 and 20 MiB.
-//! - What a block has too much is split off: where that is at least 512 bytes in the small pool and
-//!   in expandable segments, more than 1 MiB in the large pool.
+//! - The rest of a larger block is split off if it has at least 512 bytes in the small pool and in
+//!   expandable segments, or more than 1 MiB in the large pool.
 //! - Freed blocks merge with free neighbours of their segment.
-//! - Nothing goes back to the device until it has no more memory; then all that is wholly free
-//!   does, segments or, of expandable ones, pages, and the request is tried once more.
+//! - Nothing is released to the device until it has no more memory. Then all wholly free segments
+//!   are released, or all wholly free pages of expandable segments, and the request is tried once
+//!   more.
 //!
 //! There is one stream, and a range has no end; PyTorch's ends an eighth behind the device's
 //! memory, which shows below tight limits only. Rules that are off by default (a largest size to
@@ -42,10 +44,10 @@ const SMALL_SEGMENT_BYTES: u64 = 2 * MIB;
 const LARGE_SEGMENT_BYTES: u64 = 20 * MIB;
 /// From here on a segment is made for one request.
 const OWN_SEGMENT_BYTES: u64 = 10 * MIB;
-/// What the sizes of such segments are multiples of.
+/// The unit that the sizes of these segments are multiples of.
 const OWN_SEGMENT_UNIT_BYTES: u64 = 2 * MIB;
 
-/// Which of the two pools.
+/// One of the two pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Small,
@@ -64,16 +66,16 @@ impl Class {
 
 /// Memory of one class of sizes.
 trait Pool: Debug {
-    /// Takes a block from what is free.
+    /// Takes a block from the free memory.
     fn take(&mut self, bytes: u64) -> Option<u64>;
-    /// Reserves what a block needs beside what is free, as far as `room_bytes` go; returns how much
-    /// that was.
+    /// Reserves the memory that a block needs beside the free memory, up to `room_bytes`; returns
+    /// how much that was.
     fn grow(&mut self, bytes: u64, room_bytes: u64, driver: &mut Driver) -> u64;
     /// Takes a block back.
     fn release(&mut self, start: u64);
-    /// Gives back what is wholly free; returns how much that was.
+    /// Releases what is wholly free; returns how much that was.
     fn trim(&mut self, driver: &mut Driver) -> u64;
-    /// The blocks in use, and what is reserved, after a check of the pool's invariants.
+    /// Checks the pool's invariants, and returns the blocks in use and the reserved bytes.
     #[cfg(test)]
     fn check(&self) -> (Vec<(u64, u64)>, u64);
 }
@@ -89,7 +91,7 @@ pub(super) struct PyTorch {
 }
 
 impl PyTorch {
-    /// An allocator that has nothing yet, of a device with so many bytes.
+    /// Returns an allocator without segments, for a device with `limit_bytes` bytes.
     pub(super) fn new(is_expandable: bool, limit_bytes: Option<u64>, driver: Driver) -> Self {
         let pool = |class| -> Box<dyn Pool> {
             if is_expandable {

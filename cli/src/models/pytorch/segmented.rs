@@ -53,7 +53,7 @@ impl SegmentedPool {
         segment_bytes
     }
 
-    /// Whether so much is split off.
+    /// Returns whether a rest of `rest_bytes` is split off.
     fn is_worth_splitting(&self, rest_bytes: u64) -> bool {
         match self.class {
             Class::Small => rest_bytes >= UNIT_BYTES,

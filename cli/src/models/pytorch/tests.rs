@@ -80,7 +80,7 @@ impl Naive {
         self.stretches = tidied;
     }
 
-    /// What a free stretch can grow to.
+    /// Returns the size that a free stretch can grow to.
     fn potential(&self, index: usize) -> u64 {
         let behind = self.stretches.get(index + 1);
         let behind = behind.filter(|stretch| stretch.state == State::Unmapped);
