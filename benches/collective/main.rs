@@ -3,9 +3,9 @@
 //!
 //! `cargo bench --features mpi --bench collective -- 2 4` takes numbers of ranks. It starts itself
 //! under `mpirun`, and there the two ways over MPI take turns in the same processes, on the same
-//! memory and with the same settings of MPI. A time is that of the slowest rank, from a barrier on
-//! until the array can be read. The median is shown, and of the ways over MPI the fastest tenth,
-//! which other programs on the machine disturb least.
+//! memory and with the same settings of MPI. A time is the time of the slowest rank, from a barrier
+//! on until the array can be read. The median is shown, and for the ways over MPI also the fastest
+//! tenth, which other programs on the machine disturb least.
 
 use std::ffi::c_int;
 use std::process::Command;
@@ -15,10 +15,10 @@ use cachescope::collective::{Group, Reduce};
 use cachescope::{Array, Device, Result};
 use mpi::ffi;
 
-/// The variable that tells a process that it is a rank.
+/// The variable that marks a process as a rank.
 const RANK: &str = "CACHESCOPE_BENCH_RANK";
 
-/// What a rank begins a row of results with.
+/// The prefix of a rank's row of results.
 const ROW: &str = "row";
 
 fn main() -> Result<()> {
@@ -53,12 +53,12 @@ fn lengths() -> impl Iterator<Item = usize> {
     (0..9).map(|step| 1024 << (2 * step))
 }
 
-/// How often a length is measured.
+/// Returns how often a length is measured.
 fn turns(bytes: usize) -> usize {
     ((256 << 20) / bytes).clamp(15, 300)
 }
 
-/// The median and the end of the fastest tenth, in microseconds.
+/// Returns the median and the end of the fastest tenth, in microseconds.
 fn quantiles(mut times: Vec<Duration>) -> [f64; 2] {
     times.sort_unstable();
     [times.len() / 2, times.len() / 10].map(|place| times[place].as_secs_f64() * 1e6)
@@ -127,7 +127,7 @@ fn take_part() -> Result<()> {
     group.barrier()
 }
 
-/// How long it takes on the rank where it takes longest.
+/// Returns the time of the slowest rank.
 fn slowest(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
     // SAFETY: MPI is initialised.
     unsafe { ffi::MPI_Barrier(ffi::RSMPI_COMM_WORLD) };

@@ -66,12 +66,12 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What a step of the first rank took.
+/// The times of a step of the first rank.
 struct Step {
     step: Duration,
     /// From the beginning of each exchange to its end.
     exchanges: Duration,
-    /// What of that was before the end of the backward pass.
+    /// The part of `exchanges` before the end of the backward pass.
     hidden: Duration,
 }
 
@@ -126,8 +126,8 @@ fn overlap(ranks: usize, first: usize, others: usize) -> Result<Vec<Step>> {
     Ok(all.into_iter().next().unwrap_or_default())
 }
 
-/// How long all exchanges took, and what of that was before `passed`. They are the operations of
-/// another stream than 0.
+/// Returns the time of all exchanges, and the part of it before `passed`. Exchanges are the
+/// operations of streams other than 0.
 fn exchanges(events: &[RecordedEvent], passed: Duration) -> (Duration, Duration) {
     let (mut whole, mut hidden) = (Duration::ZERO, Duration::ZERO);
     let mut begun: Option<(Duration, u32)> = None;

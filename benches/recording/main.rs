@@ -1,5 +1,5 @@
-//! What recording costs: a hit, an entry and a training step of the digits, recorded and not, turn
-//! by turn; and the time and the size of each report of 100,000 events.
+//! The costs of recording: a hit, an entry and a training step of the digits, alternately recorded
+//! and not; and the time and the size of each report of 100,000 events.
 //!
 //! `cargo bench --bench recording`
 
@@ -63,7 +63,7 @@ fn compare(
         })?;
         let with = time()?;
         drop(recording);
-        time()?; // What was recorded is freed.
+        time()?; // Frees the recorded events.
         plain.push(without);
         recorded.push(with);
         ratios.push(with / without);

@@ -11,7 +11,7 @@ use crate::{Outcome, Work};
 
 /// Live blocks of the random order.
 const LIVE: usize = 64;
-/// Of a hundred steps of the random program, those that allocate.
+/// The percentage of steps of the random program that allocate.
 const ALLOCATING_PERCENT: u64 = 73;
 const ALLOCATIONS: usize = 10_000;
 
@@ -52,7 +52,7 @@ impl Work for Hit {
     }
 }
 
-/// One of so many live buffers freed, and its size allocated anew, in a random order.
+/// Frees one of `LIVE` live buffers and allocates its size anew, in a random order.
 pub(crate) struct Churn {
     device: Device,
     bytes: usize,
@@ -105,8 +105,8 @@ impl Work for Entry {
     }
 }
 
-/// RMM's `random_allocations`: so many allocations and as many frees of a random live block, of
-/// sizes uniform from 1 to the largest.
+/// RMM's `random_allocations`: a number of allocations, and as many frees of a random live block,
+/// of sizes uniform from 1 to the largest.
 pub(crate) struct Program {
     /// A slot, and the bytes to allocate for it, or 0 to free what it has.
     pub(crate) steps: Vec<(usize, usize)>,

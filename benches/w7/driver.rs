@@ -190,7 +190,7 @@ impl Work for DriverPairs {
             self.driver.free(black_box(address))?;
         }
         let elapsed = start.elapsed();
-        // What the device does with it is not the caller's time.
+        // The device's work for the pairs is not the caller's time.
         self.driver.synchronize()?;
         Ok(elapsed)
     }
@@ -254,7 +254,7 @@ impl Copies {
     pub(crate) fn new(ordinal: usize, bytes: usize) -> Outcome<Self> {
         let driver = Driver::new(ordinal)?;
         let (from, to) = (driver.allocate(bytes)?, driver.allocate(bytes)?);
-        // SAFETY: both blocks have so many bytes, and were allocated on this stream.
+        // SAFETY: both blocks have `bytes` bytes, and were allocated on this stream.
         let cleared = unsafe {
             check(
                 "cuMemsetD8Async",
@@ -278,7 +278,7 @@ impl Work for Copies {
         } = *self;
         let start = Instant::now();
         for _ in 0..times {
-            // SAFETY: both blocks have so many bytes, and live until this drops.
+            // SAFETY: both blocks have `bytes` bytes, and live until this drops.
             let result = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.driver.stream) };
             check("cuMemcpyDtoDAsync", result)?;
         }

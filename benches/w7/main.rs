@@ -36,22 +36,22 @@ use tasks::{Prepared, Task};
 /// Failures are this library's, the driver's, or of a file.
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// A way to do something again and again.
+/// Work that can be repeated.
 trait Work {
-    /// Does it so many times; answers how long that took, waiting for the device included.
+    /// Does the work `times` times. Returns how long that took, including the wait for the device.
     fn run(&mut self, times: u64) -> Outcome<Duration>;
 
-    /// How many pieces of work one time is.
+    /// Returns the number of pieces of work in one repetition.
     fn pieces(&self) -> u64 {
         1
     }
 
-    /// What others can compare their results with.
+    /// Returns results that other programs can compare theirs with.
     fn check(&mut self) -> Outcome<Value> {
         Ok(json!({}))
     }
 
-    /// Figures beside the time.
+    /// Returns figures besides the time.
     fn extra(&self) -> Value {
         json!({})
     }
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Times every task that is asked for.
+/// Times every task that the options name.
 fn print_all(settings: &Settings) -> Outcome<()> {
     let names = &settings.options.names;
     println!("{}", settings.facts());
@@ -122,7 +122,7 @@ fn serve(settings: &Settings) {
         let answer = answer(settings, &mut prepared, &line)
             .unwrap_or_else(|error| json!({ "error": error.to_string() }));
         let mut out = io::stdout().lock();
-        // Whoever gives orders is gone if there is nobody to answer.
+        // If the answer cannot be written, the process that sends orders has ended.
         if writeln!(out, "{answer}")
             .and_then(|()| out.flush())
             .is_err()

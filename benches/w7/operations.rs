@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::{Outcome, Work};
 
-/// How many elements of a result others are told.
+/// The number of elements of a result that are printed for comparison.
 const SAMPLES: usize = 64;
 
-/// What is computed of the operands.
+/// A function that computes a result from the operands.
 pub(crate) type Compute = fn(&Operands) -> Result<Array<f32>>;
 
 /// The operations, with the names that they go by.

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::{Outcome, driver};
 
-/// What is kept live at the most by random allocations, as RMM's benchmark has it.
+/// The most bytes that random allocations keep live, as in RMM's benchmark.
 const MOST_LIVE_BYTES: u64 = 16_000 << 20;
-/// The host's memory, as far as this benchmark goes.
+/// The memory of the host that this benchmark assumes.
 const HOST_BYTES: u64 = 8 << 30;
 
 /// Times allocations, the hit, the loop and the operations on a device.
@@ -55,14 +55,14 @@ pub(crate) struct Options {
     pub(crate) names: Vec<String>,
 }
 
-/// What all tasks go by.
+/// The settings of all tasks.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) options: Options,
     pub(crate) device: Device,
-    /// Which CUDA device it is; `None` on the host.
+    /// The ordinal of the CUDA device; `None` on the host.
     pub(crate) ordinal: Option<usize>,
-    /// What random allocations may have live at once.
+    /// The most bytes that random allocations may have live at once.
     pub(crate) live_bytes: u64,
     name: String,
     driver_version: i32,
@@ -106,7 +106,7 @@ impl Settings {
         })
     }
 
-    /// What is run on.
+    /// Returns the facts about the device and the inputs.
     pub(crate) fn facts(&self) -> Value {
         json!({
             "device": self.device.to_string(),

@@ -15,15 +15,16 @@ use shared::dataset::Dataset;
 use shared::digits::{Digits, PIXELS};
 
 const BATCH_SIZE: usize = 256;
-/// What others learn with too.
+/// The hidden units of the network, in the other programs too.
 pub(crate) const HIDDEN_UNITS: usize = 512;
-/// With so many, a twentieth of what a step needs is more than a page of a GPU, which is 2 MiB: it
-/// can be held to that. With the others it needs 2 MiB in all.
+/// With this number of hidden units, a twentieth of a step's memory is more than a page of a GPU,
+/// which is 2 MiB, so a memory limit can enforce it. With the other number a step needs 2 MiB in
+/// all.
 pub(crate) const MANY_HIDDEN_UNITS: usize = 8192;
 /// The steps after which losses are compared.
 const CHECKED_STEPS: usize = 10;
 
-/// Where a step's memory comes from.
+/// The source of a step's memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Way {
     /// Every array is a reservation of its own.
@@ -85,8 +86,8 @@ pub(crate) fn unlimited(has_driver: bool) -> impl Iterator<Item = Course> {
     WAYS.into_iter().filter(possible).map(course)
 }
 
-/// The courses with a limit. What reserves each array by itself, or lets the driver do it, has
-/// none.
+/// Returns the courses with a limit. Ways that reserve each array separately, or use the driver's
+/// pool, have no limit.
 pub(crate) fn limited() -> impl Iterator<Item = Course> {
     let own = |way: &Way| !matches!(way, Way::Direct | Way::Driver);
     let course = |way| Course { way, limited: true };
@@ -104,7 +105,7 @@ impl fmt::Display for Course {
 pub(crate) trait Step {
     fn run(&mut self) -> Result<()>;
 
-    /// Of a new step, what others can be held to.
+    /// Returns results that other programs can compare theirs with, from a new step.
     fn check(&mut self) -> Outcome<Value>;
 }
 
@@ -153,8 +154,8 @@ impl<S: Step> Runner<S> {
         })
     }
 
-    /// The bytes that a step has live at the most, what it works on included; under Bump, which
-    /// uses nothing twice before the step ends, those of all its requests.
+    /// Returns the most bytes that a step has live, its inputs included. Bump reuses nothing before
+    /// the step ends, so under Bump these are the bytes of all its requests.
     fn needed_bytes(
         settings: &Settings,
         way: Way,
@@ -216,7 +217,7 @@ impl<S: Step> Work for Runner<S> {
     }
 }
 
-/// `sin(rand(n))`, the ancestors' example: two temporaries of so many `f32`.
+/// `sin(rand(n))`, the ancestors' example: two temporaries of `elements` `f32`.
 pub(crate) fn chain(
     settings: &Settings,
     course: Course,
@@ -248,7 +249,7 @@ pub(crate) fn digits(
     Runner::new(settings, course, |_| Training::new(&digits, units))
 }
 
-/// The same, captured once and launched from then on.
+/// Returns a runner of the training step, which is captured once and launched from then on.
 pub(crate) fn graph(settings: &Settings) -> Outcome<Runner<Captured>> {
     let digits = read(settings)?;
     // It enters its scope itself, as it is captured.
@@ -301,7 +302,7 @@ impl Training {
         batch.clone()
     }
 
-    /// What one begins with, for others to begin with the same.
+    /// Returns the initial state, so that other programs can begin with it.
     fn beginning(&self) -> Outcome<Value> {
         let layers = [&self.model.hidden, &self.model.output];
         let weights = layers.map(|layer| layer.weights.value.to_vec());

@@ -1,4 +1,4 @@
-//! What there is to time, and how to get ready for it.
+//! The tasks to time, and their preparation.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -163,7 +163,7 @@ impl Prepared {
         }
     }
 
-    /// The operands of so many elements, which all operations share.
+    /// Returns the operands of `elements` elements, which all operations share.
     fn operands(&mut self, elements: u64) -> Outcome<Rc<Operands>> {
         let side = elements.isqrt() as usize;
         if let Some(operands) = &self.operands
@@ -171,7 +171,7 @@ impl Prepared {
         {
             return Ok(Rc::clone(operands));
         }
-        // Both at once may be more than there is room for.
+        // Both operands at once may exceed the memory.
         self.operands = None;
         let operands = self.operands.insert(Rc::new(Operands::new(side)?));
         Ok(Rc::clone(operands))

@@ -3,8 +3,8 @@
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench arrays [-- ROUNDS] [NAME…]
 //! [--side=N]`
 //!
-//! Without `RAYON_NUM_THREADS` it runs itself with one thread, and again with two. A name is that
-//! of an operation; without any it does all.
+//! Without `RAYON_NUM_THREADS` it runs itself with one thread, and again with two. A name is the
+//! name of an operation; without names all operations are run.
 
 use std::env;
 use std::process::{Command, exit};
@@ -14,9 +14,9 @@ use cachescope_peers::race::{Figure, Race};
 
 /// Rows of the square matrices: 2^4, 2^8, 2^10, 2^16 and 2^22 elements.
 const SIDES: [usize; 5] = [4, 16, 32, 256, 2048];
-/// Those of products.
+/// Rows of the square matrices of products.
 const PRODUCT_SIDES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
-/// What everyone is held to, by the names of the columns.
+/// The contestants, by the names of their columns.
 const CONTESTANTS: [&str; 7] = [
     "cachescope",
     "copy",
@@ -39,7 +39,7 @@ fn main() {
     }
 }
 
-/// This program with so many threads.
+/// Runs this program with `threads` threads.
 fn again(threads: &str) {
     let program = env::current_exe().expect("a program knows its own file");
     let status = Command::new(program)
@@ -160,7 +160,7 @@ impl Settings {
             op => op.to_string(),
         };
         let rate = match task.op {
-            // Its rate is that of its additions and multiplications.
+            // The rate counts additions and multiplications.
             Op::Matmul => 2.0 * (task.side as f64).powi(3) / own.nanos,
             _ => task.bytes() as f64 / own.nanos,
         };

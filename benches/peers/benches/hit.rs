@@ -14,7 +14,7 @@ use cachescope::{Device, Policy, cache_scope};
 use cachescope_peers::peers::{Buffers, Glibc, Jemalloc, LockedMap, Mimalloc, Offsets, Pair};
 use cachescope_peers::race::{Race, pin_thread, print_table, thread_time};
 
-/// What the figures are held to.
+/// The measure that the figures are compared with.
 const UNIT_BYTES: usize = 256;
 const UNIT: &str = "mimalloc 256 B (the measure)";
 
@@ -77,7 +77,7 @@ fn one_buffer(bytes: usize, name: &str, rounds: usize) {
     print_table(&title, &race.run(rounds));
 }
 
-/// Under each policy, so many buffers to an entry, which is in the figure.
+/// Times entries under each policy. An entry makes `LIVE` requests, and its cost is in the figure.
 fn policies(rounds: usize) {
     let device = &Device::host();
     let entries = |enter: fn(&mut dyn FnMut())| {

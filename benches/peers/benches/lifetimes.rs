@@ -27,7 +27,7 @@ enum Kind {
     Synthetic,
 }
 
-/// Of every trace in turn, each allocator's figures.
+/// The figures of each allocator on each trace.
 struct Table {
     names: Vec<String>,
     traces: Vec<Trace>,

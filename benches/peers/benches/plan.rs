@@ -1,7 +1,7 @@
 //! Plans for lifetimes that are known beforehand: how small a slab, and how soon. (BENCHMARKS: W3.)
 //!
-//! The peers, minimalloc and idealloc, are no crates; docs/benchmarks.md has their figures. What
-//! can be placed greedily is computed here.
+//! The peers, minimalloc and idealloc, are no crates; docs/benchmarks.md has their figures. Greedy
+//! placements are computed here.
 //!
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench plan [-- ROUNDS | --quick]`
 
@@ -14,10 +14,10 @@ use cachescope::trace::Lifetime;
 use cachescope_peers::race::{median, thread_time};
 use cachescope_peers::training;
 
-/// What the inputs of MiniMalloc are to be packed in.
+/// The capacity that the inputs of MiniMalloc must fit.
 const CAPACITY: u64 = 1 << 20;
 
-/// How long a plan may take where the load is not met.
+/// The most time for a plan that does not reach the maximum load.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Lifetimes to plan for.

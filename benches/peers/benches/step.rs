@@ -44,7 +44,7 @@ trait Step {
     fn run(&mut self) -> Result<()>;
 }
 
-/// The ancestors' example: two temporaries of so many `f32`.
+/// The ancestors' example: two temporaries of this many `f32`.
 struct Chain(usize);
 
 impl Step for Chain {

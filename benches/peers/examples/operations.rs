@@ -19,7 +19,7 @@ use candle_core::{Device, Tensor};
 /// Does an operation once.
 type Run = Box<dyn FnMut() -> Result<()>>;
 
-/// An operation by its name, of the matrices of so many rows.
+/// The name of an operation, and the function that prepares it for matrices with a number of rows.
 type Row = (&'static str, fn(usize) -> Result<Run>);
 
 /// A row: what is made before the clock starts, and what is timed.
@@ -40,12 +40,12 @@ fn matrix(side: usize) -> Result<Array<f32>> {
     Array::rand([side, side])
 }
 
-/// As many elements in one axis.
+/// Returns as many elements as [`matrix`], in one axis.
 fn vector(side: usize) -> Result<Array<f32>> {
     Array::rand(side * side)
 }
 
-/// Of `f64`, and well conditioned.
+/// Returns a well-conditioned matrix of `f64`.
 fn regular(side: usize) -> Result<Array<f64>> {
     (Array::<f64>::rand([side, side])? + Array::<f64>::eye(side)? * side as f64).eval()
 }

@@ -14,7 +14,7 @@ use std::hint::black_box;
 
 use cachescope::{Buffer, CacheConfig, Device, Policy, Result, cache_scope};
 
-/// What one entry asks for under a policy.
+/// The number of requests in one entry under a policy.
 const REQUESTS: u64 = 64;
 
 fn main() -> Result<()> {

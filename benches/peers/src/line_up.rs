@@ -50,7 +50,7 @@ impl<'a> LineUp<'a> {
         });
     }
 
-    /// The same, but every pass finds an empty region.
+    /// Adds a contestant whose every pass begins with an empty region.
     pub fn add_growing<P: Placer + 'a>(&mut self, name: &str, make: impl Fn() -> P + 'a) {
         let program = self.program;
         let mut blocks = Blocks::default();

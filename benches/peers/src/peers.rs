@@ -32,7 +32,7 @@ macro_rules! c_pair {
 
             #[inline]
             fn allocate(&mut self, bytes: usize) -> Raw<Self> {
-                // SAFETY: any size may be asked for.
+                // SAFETY: the function accepts any size.
                 Raw(unsafe { $malloc(bytes) }, PhantomData)
             }
 

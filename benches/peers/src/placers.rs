@@ -20,12 +20,12 @@ use vk_mem::{
 
 use crate::peers::Pair;
 
-/// What every size is rounded up to a multiple of.
+/// The unit that sizes are rounded up to a multiple of.
 const UNIT_BYTES: u64 = 512;
-/// As much as offset-allocator can count in units.
+/// The most bytes that offset-allocator can count in units.
 const REGION_BYTES: u64 = UNIT_BYTES << 31;
 
-/// An allocator seen by where it puts things.
+/// An allocator, seen by the addresses of its blocks.
 pub trait Placer {
     /// A live block; the same allocator frees it.
     type Block: fmt::Debug;
@@ -238,7 +238,7 @@ impl Placer for SubSlices {
         drop(block);
     }
 
-    /// The sum of its pages: none of them is given back before it is told to.
+    /// Returns the sum of its pages. No page is released before an explicit call releases it.
     fn peak_reserved_bytes(&self) -> Option<u64> {
         Some(self.0.memory_usage().bytes_reserved)
     }

@@ -7,16 +7,16 @@ use fastrand::Rng;
 
 use crate::placers::Placer;
 
-/// Of a hundred steps of the random program, those that allocate.
+/// The percentage of steps of the random program that allocate.
 const ALLOCATING_PERCENT: u8 = 73;
-/// What the random program keeps live at the most.
+/// The most bytes that the random program keeps live.
 const MOST_LIVE_BYTES: u64 = 16_000 << 20;
 
 /// A sequence of steps that frees whatever it allocates.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     steps: Vec<TraceEvent>,
-    /// How many slots the steps use.
+    /// The number of slots that the steps use.
     slots: u32,
     vacant: Vec<u32>,
     live_bytes: u64,
@@ -24,8 +24,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// RMM's `random_allocations`: so many allocations and as many frees of a random live block,
-    /// of sizes uniform from 1 to `most_bytes`.
+    /// Returns RMM's `random_allocations`: `allocations` allocations, and as many frees of a random
+    /// live block, of sizes uniform from 1 to `most_bytes`.
     pub fn random(allocations: usize, most_bytes: u64, seed: u64) -> Self {
         let mut program = Self::default();
         let mut random = Rng::with_seed(seed);
@@ -89,12 +89,12 @@ impl Program {
         self.steps.len()
     }
 
-    /// The most that is asked for and not yet freed.
+    /// Returns the peak of bytes that are allocated and not yet freed.
     pub fn peak_live_bytes(&self) -> u64 {
         self.peak_live_bytes
     }
 
-    /// Has `placer` do all of it.
+    /// Runs all steps on `placer`.
     pub fn play<P: Placer>(&self, placer: &mut P, blocks: &mut Blocks<P>) {
         blocks.0.resize_with(self.slots as usize, || None);
         for &step in &self.steps {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long one batch lasts at least: ten thousand times the cost of reading the clock, and short
+/// The least duration of one batch: ten thousand times the cost of reading the clock, and short
 /// enough that most batches are not interrupted.
 const BATCH: Duration = Duration::from_micros(500);
 
@@ -66,7 +66,7 @@ impl<'a> Race<'a> {
         });
     }
 
-    /// Runs the rounds; answers a figure for each contestant.
+    /// Runs the rounds; returns a figure for each contestant.
     pub fn run(mut self, rounds: usize) -> Vec<Figure> {
         for contestant in &mut self.contestants {
             contestant.calibrate(self.batch);

@@ -10,7 +10,7 @@ use fastrand::Rng;
 /// Bytes of an element: half precision for what is computed, single for what is kept.
 const HALF: u64 = 2;
 const SINGLE: u64 = 4;
-/// What a matrix product works in.
+/// The workspace of a matrix product.
 const WORKSPACE_BYTES: u64 = 8 << 20;
 
 /// A transformer and how it is trained.
@@ -26,7 +26,7 @@ pub struct Transformer {
     pub lengths: &'static [u64],
     /// The networks that share a layer's tokens between them, unevenly; 1 is the plain transformer.
     pub experts: usize,
-    /// Whether a layer's activations are computed anew for its backward pass.
+    /// True if a layer's activations are computed anew for its backward pass.
     pub checkpoints: bool,
 }
 
@@ -73,7 +73,7 @@ impl Tape {
         self.make(bytes)
     }
 
-    /// The same with a temporary beside it.
+    /// Adds an operation like [`Self::op`], with a temporary beside it.
     fn product(&mut self, inputs: &[Tensor], bytes: u64) -> Tensor {
         let output = self.op(inputs, bytes);
         self.make(WORKSPACE_BYTES);
@@ -133,7 +133,7 @@ impl Weights {
     }
 }
 
-/// What a layer's backward pass reads of its forward pass.
+/// The values of a layer's forward pass that its backward pass reads.
 struct Saved {
     input: Tensor,
     norm: Tensor,
@@ -328,7 +328,7 @@ fn forward(tape: &mut Tape, layer: &Weights, input: Tensor, sizes: &Sizes) -> (T
     (output, saved)
 }
 
-/// The gradient of a layer's input, from that of its output.
+/// Returns the gradient of a layer's input, given the gradient of its output.
 fn backward(
     tape: &mut Tape,
     layer: &mut Weights,
@@ -397,7 +397,8 @@ fn gradients_of(tape: &mut Tape, weights: &mut [Weight; 2], inputs: &[Tensor]) {
     }
 }
 
-/// The first micro-batch's gradient begins the sum; those of the others are added to it.
+/// Starts the sum with the first micro-batch's gradient; adds the gradients of later micro-batches
+/// to it.
 fn gradient_of(tape: &mut Tape, weight: &mut Weight, inputs: &[Tensor]) {
     let gradient = tape.product(inputs, weight.elements * HALF);
     match weight.sum {

@@ -13,7 +13,7 @@ use crate::values::{EMBEDDED, Values, bound_of};
 
 type Started = std::result::Result<Box<dyn Training>, Error>;
 
-/// What has a loss.
+/// A network that computes a loss.
 trait Loss: Parameters {
     type Inputs;
 
@@ -68,7 +68,7 @@ pub fn start(network: Network, values: &mut Values) -> Started {
     })
 }
 
-/// The same in a scope whose memory is planned.
+/// Starts the network like [`start`], in a scope whose memory is planned.
 pub fn start_planned(network: Network, values: &mut Values) -> Started {
     let config = CacheConfig {
         policy: Policy::Plan,

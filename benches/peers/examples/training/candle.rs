@@ -23,7 +23,7 @@ struct Trained<N> {
     optimizer: AdamW,
 }
 
-/// What has a loss.
+/// A network that computes a loss.
 trait Loss {
     fn loss(&self) -> Result<Tensor>;
 }
@@ -61,7 +61,7 @@ fn trained<N>(network: N, parameters: Parameters<'_>) -> Result<Trained<N>> {
     Ok(Trained { network, optimizer })
 }
 
-/// What is trained, in the order in which it was made.
+/// The trained variables, in the order in which they were made.
 struct Parameters<'a> {
     values: &'a mut Values,
     vars: Vec<Var>,
@@ -155,7 +155,8 @@ impl Block {
     }
 }
 
-/// Of queries, keys and values side by side; each head's features lie together.
+/// Computes attention. `qkv` has queries, keys and values side by side; the features of each head
+/// are adjacent.
 fn attention(qkv: &Tensor, heads: usize, mask: &Tensor) -> Result<Tensor> {
     let (batch, length, features) = qkv.dims3()?;
     let head = features / 3 / heads;
@@ -171,7 +172,8 @@ fn attention(qkv: &Tensor, heads: usize, mask: &Tensor) -> Result<Tensor> {
     joined.reshape((batch, length, features / 3))
 }
 
-/// What is added to scores: nothing to those of the past, and −∞ to the others.
+/// Returns the mask that is added to scores: 0 for positions up to the current one, −∞ for later
+/// ones.
 fn causal(length: usize) -> Result<Tensor> {
     let score = |from: usize, to: usize| if to > from { f32::NEG_INFINITY } else { 0.0 };
     let scores = (0..length).flat_map(|from| (0..length).map(move |to| score(from, to)));

@@ -1,21 +1,22 @@
-//! What is trained: two networks of three sizes each. `python/training.py` has the same numbers.
+//! The trained networks: two networks of three sizes each. `python/training.py` has the same
+//! numbers.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How many tokens or letters a GPT knows.
+/// The number of tokens or letters that a GPT knows.
 pub const VOCABULARY: usize = 256;
-/// What an image may show.
+/// The number of classes of images.
 pub const CLASSES: usize = 10;
 /// Rows and columns of an image.
 pub const SIDE: usize = 28;
 /// Features between the two linear layers of the CNN.
 pub const FEATURES: usize = 128;
-/// What is added to a variance before its root is taken.
+/// The number that is added to a variance before its root is taken.
 pub const EPSILON: f64 = 1e-5;
-/// Of AdamW, whose other coefficients are 0.9, 0.999 and 1e-8.
+/// The learning rate of AdamW, whose other coefficients are 0.9, 0.999 and 1e-8.
 pub const RATE: f64 = 1e-3;
-/// Of AdamW.
+/// The weight decay of AdamW.
 pub const DECAY: f64 = 0.01;
 
 /// A transformer for text, normalized before each of its parts.
@@ -46,7 +47,7 @@ pub enum Network {
     Cnn(Cnn),
 }
 
-/// What is trained, and how often.
+/// A network, and the number of steps that train it.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub network: Network,
@@ -118,7 +119,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// Of `NETWORK,SIZE`.
+/// Parses `NETWORK,SIZE`.
 impl FromStr for Case {
     type Err = String;
 

@@ -1,6 +1,6 @@
 //! Training with gradients: the peak, the time of a step and the growth of two networks of three
-//! sizes, as frameworks train them on one thread. `benches/peers/python/training.py` trains the
-//! same with PyTorch.
+//! sizes, as frameworks train them on one thread. `benches/peers/python/training.py` trains these
+//! networks with PyTorch.
 //!
 //! ```text
 //! cargo build --profile bench --manifest-path benches/peers/Cargo.toml --example training
@@ -33,20 +33,20 @@ use measure::{Error, Framework, measure};
 #[global_allocator]
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Who trains.
+/// The contestants, with the functions that start a training.
 const FRAMEWORKS: [Framework; 3] = [
     ("candle", candle::start),
     ("cachescope", cachescope::start),
     ("cachescope-plan", cachescope::start_planned),
 ];
 
-/// What says to pools of threads that they are of one thread; it has to stand before the first of
-/// them starts.
+/// The variables that set the size of thread pools to one thread. They must be set before the first
+/// pool starts.
 const THREADS: [&str; 2] = ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"];
 
 const USAGE: &str = "usage: training all | training FRAMEWORK [NETWORK SIZE]";
 
-/// Bytes on the heap: live, and the most that ever were.
+/// Returns the bytes on the heap: live, and the most that ever were.
 fn heap_bytes() -> (usize, usize) {
     (HEAP.allocated(), HEAP.max_allocated())
 }

@@ -7,17 +7,17 @@ use crate::cases::{Case, Network};
 use crate::heap_bytes;
 use crate::values::Values;
 
-/// Whatever goes wrong, which ends the program.
+/// An error, which ends the program.
 pub type Error = Box<dyn std::error::Error>;
 
 /// A network with its optimizer and its inputs, as one framework has them.
 pub trait Training {
-    /// One step on all inputs, and the loss before it. What only the step needs is gone when it
-    /// returns, gradients included.
+    /// Runs one step on all inputs, and returns the loss before it. Memory that only the step needs
+    /// is freed when it returns, gradients included.
     fn step(&mut self) -> Result<f32, Error>;
 
-    /// Bytes in a device's memory, which the count of the heap does not see: live, and the most
-    /// that ever were.
+    /// Returns the bytes in a device's memory, which the count of the heap does not include: live,
+    /// and the most that ever were.
     fn device_bytes(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -31,11 +31,11 @@ pub type Framework = (
 
 /// Steps before any is timed.
 const WARM_UP: usize = 2;
-/// After this step live bytes are taken for the first time.
+/// The step after which live bytes are measured for the first time.
 const SETTLED: usize = 3;
-/// Losses that are told.
+/// The number of losses that are printed.
 const TOLD: usize = 3;
-/// Where a step takes longer than this, three timed ones are enough.
+/// If a step takes longer than this, three timed steps are enough.
 const LONG: Duration = Duration::from_secs(5);
 const LONG_STEPS: usize = WARM_UP + 3;
 
@@ -44,7 +44,7 @@ const LONG_STEPS: usize = WARM_UP + 3;
 struct Bytes {
     /// On the heap, exactly.
     heap: i64,
-    /// Resident pages, those of the program included.
+    /// Resident pages, including the pages of the program.
     resident: i64,
 }
 
@@ -82,20 +82,20 @@ fn status_bytes(name: &str) -> Result<i64, Error> {
     Ok(kib << 10)
 }
 
-/// What a case took.
+/// The figures of a case.
 #[derive(Debug)]
 pub struct Measured {
     peak: Bytes,
-    /// Of a device's memory alone, which holds the arrays and nothing else; 0 where the heap holds
-    /// them.
+    /// The peak of a device's memory alone, which holds the arrays and nothing else; 0 if the heap
+    /// holds the arrays.
     peak_of_arrays: i64,
     step_ms: f64,
     growth: Bytes,
 }
 
 impl Measured {
-    /// The rows of a table: by the count of the heap, by resident pages, and by arrays alone, which
-    /// is what PyTorch's events tell.
+    /// Returns the rows of a table: by the count of the heap, by resident pages, and by arrays
+    /// alone. The last is what PyTorch's events count.
     pub fn rows(&self, framework: &str, case: Case) -> String {
         let Self {
             peak,
@@ -155,14 +155,14 @@ pub fn measure(framework: Framework, case: Case) -> Result<Measured, Error> {
     })
 }
 
-/// What is live, the device's memory included.
+/// Returns the live bytes, the device's memory included.
 fn live(training: &dyn Training) -> Result<Bytes, Error> {
     let mut live = Bytes::live()?;
     live.heap += i64::try_from(training.device_bytes().0)?;
     Ok(live)
 }
 
-/// How many steps are enough.
+/// Returns the number of steps that are enough.
 fn steps_of(case: Case, times: &[Duration]) -> usize {
     match times.last() {
         Some(&time) if time > LONG => LONG_STEPS,
@@ -175,8 +175,8 @@ fn median(times: &mut [Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// Of all threads of this process so far, to see that one is at work at a time. (`/proc/self/stat`:
-/// fields 14 and 15, in hundredths of a second.)
+/// Returns the CPU time of all threads of this process so far, from which a reader sees that one
+/// thread works at a time. (`/proc/self/stat`: fields 14 and 15, in hundredths of a second.)
 fn cpu_time() -> Result<Duration, Error> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(") ").ok_or("no name in the stat")?;

@@ -1,10 +1,10 @@
-//! Initial values and inputs that are the same for everybody, so that losses of frameworks can be
+//! Initial values and inputs that are equal in all frameworks, so that their losses can be
 //! compared.
 //!
-//! Element `i` of tensor `t` is a mix (splitmix64's finalizer; Steele, Lea, Flood 2014) of `t *
-//! 2^32 + i`. Tensors are numbered in the order in which they are asked for, which is this, with
-//! weights of linear layers as `[outputs, inputs]` and those of convolutions as `[outputs, inputs,
-//! rows, columns]`:
+//! Element `i` of tensor `t` is a mix (splitmix64's finalizer; Steele, Lea, Flood 2014) of
+//! `t * 2^32 + i`. Tensors are numbered in the order in which they are made, which is listed here.
+//! Weights of linear layers are `[outputs, inputs]`, and weights of convolutions are
+//! `[outputs, inputs, rows, columns]`:
 //!
 //! - GPT: embedding of tokens, embedding of positions; of each block the weight and bias of `qkv`,
 //!   `out`, `wide` and `narrow`; weight of the head; the tokens, one more to each sequence than its
@@ -13,13 +13,13 @@
 //!
 //! Normalizations start at weight 1 and bias 0, and have no number.
 
-/// What was handed out so far.
+/// The count of tensors so far, which numbers the next one.
 #[derive(Debug, Default)]
 pub struct Values {
     tensors: u64,
 }
 
-/// Bits that change for about half of the others with each bit of the number.
+/// Mixes the bits of a number: a change of one bit changes about half of the result's bits.
 fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use super::{Run, Task};
 
-/// Below so many elements a second thread takes longer to wake than to help.
+/// Below this number of elements, a second thread takes longer to wake than to help.
 const WORTH_THREADS: usize = 1 << 20;
 
 /// Copies one matrix into another with ordinary vector stores, as arithmetic stores its results.

@@ -1,5 +1,5 @@
-//! What array libraries are compared by: a list of tasks, and each task as this library and its
-//! peers do it.
+//! The tasks by which array libraries are compared, and each task as this library and its peers do
+//! it.
 
 pub mod candle;
 pub mod limit;
@@ -29,7 +29,7 @@ pub enum Op {
     Sum,
     SumAxis0,
     SumAxis1,
-    /// Of two square matrices.
+    /// The product of two square matrices.
     Matmul,
 }
 
@@ -67,7 +67,7 @@ impl FromStr for Op {
     }
 }
 
-/// An operation on square matrices of so many rows.
+/// An operation on square matrices of `side` rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
     pub op: Op,
@@ -75,7 +75,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// The bytes that have to be read and written at least, whoever does it.
+    /// Returns the bytes that every implementation has to read and write at least.
     pub fn bytes(self) -> usize {
         let (one, side) = (self.side * self.side, self.side);
         let elements = match self.op {

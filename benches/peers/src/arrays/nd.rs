@@ -8,7 +8,7 @@ use ndarray::{Array1, Array2, Axis, Zip, azip};
 
 use super::{Op, Run, Task};
 
-/// What every form works on.
+/// The operands of every form.
 struct Operands {
     a: Array2<f32>,
     b: Array2<f32>,
@@ -77,7 +77,7 @@ pub fn zips(task: Task, threads: usize) -> Option<Run> {
         column,
     } = Operands::new(task);
     let mut out = Array2::<f32>::zeros(a.raw_dim());
-    // A zip in the form that the number of threads asks for.
+    // A zip, in the parallel form if there are several threads.
     macro_rules! zip {
         (($($operands:tt)+) $value:expr) => {
             repeat(move || {
