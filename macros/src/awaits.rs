@@ -1,15 +1,15 @@
 //! The search for `.await` in a scope's block.
 //!
-//! It reads tokens, so it also sees into the arguments of macros, where the word may stand without
-//! its dot, and into macros that the block defines. The expansion of other macros is visible to the
-//! compiler alone, which then reports that the future holds the guard. A nested async block,
-//! closure or function may await: its code runs when its future is polled, not where it is written.
+//! It reads tokens, so it also finds awaits in the arguments of macros, where the word may occur
+//! without its dot, and in macros that the block defines. Only the compiler can expand other
+//! macros; it then reports that the future holds the guard. A nested async block, closure or
+//! function may await: its code runs when its future is polled, not where it is written.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, ExprClosure, ItemFn, Result};
 
-/// One error for each `.await` that would suspend the scope itself.
+/// Returns one error for each `.await` that would suspend the scope itself.
 pub(crate) fn reject(tokens: TokenStream) -> Result<()> {
     let mut found = None;
     search(tokens, &mut found);
@@ -42,7 +42,8 @@ fn note_await(word: &TokenTree, found: &mut Option<Error>) {
     }
 }
 
-/// How many tokens after the word `async` belong to the block, closure or function that it opens.
+/// Returns the number of tokens after the word `async` that belong to the block, closure or
+/// function that it opens.
 fn own_length(after_async: &[TokenTree]) -> usize {
     let first = after_async.first();
     let moved = usize::from(first.is_some_and(|token| is_word(token, "move")));
@@ -55,8 +56,9 @@ fn own_length(after_async: &[TokenTree]) -> usize {
     }
 }
 
-/// How many of the tokens a `Syntax` at their front takes; if they do not parse as one, those up
-/// to the first braces, which then are its body, or to a semicolon, if it has none.
+/// Returns the number of the tokens that a `Syntax` at their front takes. If they do not parse as
+/// one, counts the tokens up to the first braces, which then are its body, or to a semicolon, if it
+/// has none.
 fn length_of<Syntax: Parse>(tokens: &[TokenTree]) -> usize {
     let counted = |input: ParseStream| {
         input.parse::<Syntax>()?;

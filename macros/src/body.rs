@@ -8,21 +8,21 @@ use syn::{Error, Result, Token};
 
 /// The tokens that run inside the scope, without their delimiters.
 pub(crate) struct Body {
-    /// Where the block begins in the source.
+    /// The location of the block in the source.
     pub(crate) span: Span,
     /// The tokens between the delimiters.
     pub(crate) tokens: TokenStream,
 }
 
 impl Body {
-    /// A body of these tokens, none of which may await: the scope belongs to one thread, and a
-    /// suspended future may resume on another.
+    /// Makes a body of these tokens, none of which may await: the scope belongs to one thread, and
+    /// a suspended future may resume on another.
     pub(crate) fn new(span: Span, tokens: TokenStream) -> Result<Body> {
         awaits::reject(tokens.clone())?;
         Ok(Body { span, tokens })
     }
 
-    /// Whether a body begins at the next token.
+    /// Returns whether a body begins at the next token.
     pub(crate) fn peek(input: ParseStream) -> bool {
         input.peek(Token![<]) || next_braces(input).is_some()
     }
@@ -88,7 +88,7 @@ fn between_angles(opening: &Punct, rest: TokenStream) -> Result<Body> {
     Body::new(opening.span(), tokens.into_iter().collect())
 }
 
-/// Whether the token at `index` is a `>` by itself, not part of an arrow.
+/// Returns whether the token at `index` is a `>` by itself, not part of an arrow.
 fn closes(tokens: &[TokenTree], index: usize) -> bool {
     let arrow = |shaft: &TokenTree| {
         matches!(shaft, TokenTree::Punct(shaft)
@@ -98,7 +98,7 @@ fn closes(tokens: &[TokenTree], index: usize) -> bool {
         && !(index > 0 && arrow(&tokens[index - 1]))
 }
 
-/// Where an option follows the intended closing `>`: `< … >, policy = …`.
+/// Returns the span of an option that follows the intended closing `>`: `< … >, policy = …`.
 fn after_early_close(tokens: &[TokenTree]) -> Option<Span> {
     let option_at = |index: usize| match &tokens[index..] {
         [

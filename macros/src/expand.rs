@@ -28,10 +28,10 @@
 //! compiler points where a future holds the guard, and there clippy looks, which skips the code of
 //! other crates' macros.
 //!
-//! The inner braces are a block at the end of a block, where inner attributes may stand. Every
+//! The inner braces are a block at the end of a block, where inner attributes may be written. Every
 //! brace here has the hygiene of this crate, so that lints on superfluous ones do not take them for
-//! the user's. The one item, the static of a call site, lives in a block with no user code. Paths
-//! begin at the path of the crate, primitive types included: the caller may have items called
+//! the user's. The one item, the static of a call site, is in a block with no user code. Paths
+//! begin at the path of the crate, also for primitive types: the caller may have items called
 //! `core` and `str`.
 
 use crate::body::Body;

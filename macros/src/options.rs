@@ -4,7 +4,7 @@ use proc_macro2::Span;
 use syn::parse::ParseStream;
 use syn::{Error, Expr, Ident, Result, Token};
 
-/// What can be said of a scope beside its name, in the order of the fields of `ScopeOptions`.
+/// The options of a scope beside its name, in the order of the fields of `ScopeOptions`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Key {
     Policy,
@@ -15,7 +15,7 @@ pub(crate) enum Key {
 impl Key {
     pub(crate) const ALL: [Key; 3] = [Key::Policy, Key::MaxBytes, Key::Device];
 
-    /// The word in the call, which is also the field in `ScopeOptions`.
+    /// Returns the word in the call, which is also the field in `ScopeOptions`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Key::Policy => "policy",
@@ -32,13 +32,13 @@ pub(crate) struct ScopeOption {
     pub(crate) value: Expr,
 }
 
-/// Whether `word =` comes next, not `word ==` or `word =>`.
+/// Returns whether `word =` comes next, not `word ==` or `word =>`.
 pub(crate) fn peek(input: ParseStream) -> bool {
     let longer = input.peek2(Token![==]) || input.peek2(Token![=>]);
     input.peek(Ident) && input.peek2(Token![=]) && !longer
 }
 
-/// The next option, unlike any `earlier` one; `value` reads an expression up to the comma.
+/// Parses the next option, unlike any `earlier` one; `value` reads an expression up to the comma.
 pub(crate) fn parse(
     input: ParseStream,
     earlier: &[ScopeOption],

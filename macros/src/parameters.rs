@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Field, Index, Member, Path, Result};
 
-/// The implementation of `Parameters` for a structure.
+/// Returns the implementation of `Parameters` for a structure.
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Struct(data) = &input.data else {
         let text = "`Parameters` is derived for a `struct`";
@@ -78,7 +78,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// How a field is reached, and what it is called: by its name, or its number in a structure without
+/// Returns the accessor and the name of a field: its name, or its number in a structure without
 /// names.
 fn member(field: &Field, number: usize) -> (Member, String) {
     match &field.ident {
@@ -87,7 +87,7 @@ fn member(field: &Field, number: usize) -> (Member, String) {
     }
 }
 
-/// Whether a field is marked `#[parameters(skip)]`.
+/// Returns whether a field is marked `#[parameters(skip)]`.
 fn is_skipped(field: &Field) -> Result<bool> {
     let mut skipped = false;
     for attribute in field

@@ -49,7 +49,7 @@ macro_rules! refuse_tokens {
     };
 }
 
-/// One function, if it is made of what may stand there.
+/// Checks one function: every construct in it must be allowed in a function of an element.
 pub(crate) fn definition(item: ItemFn, functions: &Functions) -> Result<Definition> {
     let Signature {
         ident: name,
@@ -436,7 +436,7 @@ impl Scope<'_> {
     }
 }
 
-/// Whether the first letter is a capital, as that of a constant.
+/// Returns whether the first letter is a capital, as in the name of a constant.
 fn is_capitalized(name: &Ident) -> bool {
     let word = name.unraw().to_string();
     let first = word.trim_start_matches('_').chars().next();

@@ -1,10 +1,10 @@
 //! The text of a function for a GPU: a C++ expression, from which the CUDA backend makes kernels.
 //!
-//! A function becomes a lambda of typed arguments; a block with `let`s, one that is called at once.
-//! Locals are numbered, so neither shadowing nor C++'s keywords matter. What a function calls is
-//! spliced in when the user's crate is compiled: of a built-in function the text in the table of
-//! elementwise operations, of another written function its text, of a constant its value. So the
-//! text is complete by itself.
+//! A function becomes a lambda of typed arguments. A block with `let`s becomes a lambda that is
+//! called at once. Locals are numbered, so neither shadowing nor C++'s keywords matter. The text of
+//! everything that a function calls is spliced in when the user's crate is compiled. A built-in
+//! function has its text in the table of elementwise operations, another written function has its
+//! own text, and a constant has its value. So the text is complete by itself.
 //!
 //! Beside C++ it relies on what the backend's prelude declares: the types `f32` to `u64` by their
 //! names in Rust; `cs_add` to `cs_rem`, `cs_neg`, `cs_not`, `cs_and`, `cs_or`, `cs_xor`, `cs_shl`

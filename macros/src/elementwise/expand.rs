@@ -105,8 +105,8 @@ fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
     }
 }
 
-/// What gives the body as terms; of a function whose derivatives are given by hand, a call of
-/// itself.
+/// Generates the function that returns the body as terms. If derivatives are given by hand, the
+/// term is a call of the function itself.
 fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> TokenStream {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);
@@ -200,7 +200,7 @@ fn builder(call: &Elementwise, definition: &Definition) -> TokenStream {
     }
 }
 
-/// Whether one of the functions that are called may meet a rare element.
+/// Returns expressions that are true if one of the called functions may meet a rare element.
 fn rare(krate: &TokenStream, definition: &Definition) -> Vec<TokenStream> {
     let span = Span::mixed_site();
     let (mut methods, mut calls): (Vec<&str>, Vec<TokenStream>) = (Vec::new(), Vec::new());
@@ -220,11 +220,11 @@ fn rare(krate: &TokenStream, definition: &Definition) -> Vec<TokenStream> {
     methods.iter().map(of_method).chain(calls).collect()
 }
 
-/// One text of several, all of them constants.
+/// Joins several constant texts to one.
 fn joined(call: &Elementwise, parts: &[TokenStream]) -> TokenStream {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);
-    // Items have no hygiene, and the user's constants stand inside.
+    // Items have no hygiene, and the user's constants occur inside the block.
     let (all, bytes) = (call.fresh.word("PARTS"), call.fresh.word("BYTES"));
     quote_spanned! {span=>
         {

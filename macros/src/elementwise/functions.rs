@@ -5,16 +5,16 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, bracketed, parenthesized};
 
-/// One of them.
+/// A known function.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// What the library calls it.
+    /// The function's name in the library.
     pub(crate) target: String,
     /// Its arguments beside the receiver.
     arguments: usize,
 }
 
-/// All of them, by what they are called in a function that is written.
+/// The known functions, by their names in a written function.
 #[derive(Debug)]
 pub(crate) struct Functions(Vec<(String, Known)>);
 
@@ -49,7 +49,7 @@ impl Parse for Functions {
 }
 
 impl Functions {
-    /// The function called `name`.
+    /// Returns the function called `name`.
     pub(crate) fn find(&self, name: &Ident) -> Result<&Known, Error> {
         let found = self.0.iter().find(|(known, _)| name == known);
         found.map(|(_, known)| known).ok_or_else(|| {
@@ -67,7 +67,8 @@ impl Functions {
 }
 
 impl Known {
-    /// Whether it takes `given` arguments beside the receiver; it was called `name`.
+    /// Checks that it takes `given` arguments beside the receiver. The error names it as `name`,
+    /// the word of the call.
     pub(crate) fn check(&self, name: &Ident, given: usize) -> Result<(), Error> {
         if given == self.arguments {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The host's form of a function: the same expression, its operators and functions replaced by
-//! those of the library's elements.
+//! The host's form of a function: its expression, with operators and functions replaced by the
+//! functions of the library's elements.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
@@ -13,7 +13,7 @@ use crate::parse::krate_at;
 pub(super) struct Host<'a> {
     /// The path of the crate `cachescope`.
     pub(super) krate: &'a TokenStream,
-    /// What the pass is called.
+    /// The name of the pass.
     pub(super) pass: &'a Ident,
 }
 

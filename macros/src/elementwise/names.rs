@@ -9,18 +9,18 @@ use std::collections::HashSet;
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 
-/// Names that do not stand in a call.
+/// Names that do not occur in a call.
 pub(crate) struct Fresh(HashSet<String>);
 
 impl Fresh {
-    /// Those beside the words of `tokens`.
+    /// Returns the names beside the words of `tokens`.
     pub(super) fn beside(tokens: TokenStream) -> Self {
         let mut words = HashSet::new();
         collect(tokens, &mut words);
         Self(words)
     }
 
-    /// For a parameter of a type, or an item: `word`, or that with a number.
+    /// Returns a name for a type parameter or an item: `word`, or `word` with a number.
     pub(super) fn word(&self, word: &str) -> Ident {
         let numbered = (1..).map(|number| format!("{word}{number}"));
         let mut names = std::iter::once(word.to_owned()).chain(numbered);

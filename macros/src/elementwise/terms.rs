@@ -1,4 +1,4 @@
-//! The form that derivatives are derived of: the same expression as terms of the library's
+//! The form from which derivatives are derived: the function's expression as terms of the library's
 //! functions.
 
 use proc_macro2::{Span, TokenStream};
@@ -14,7 +14,7 @@ use crate::parse::krate_at;
 pub(super) struct Derivable<'a> {
     /// The path of the crate `cachescope`.
     pub(super) krate: &'a TokenStream,
-    /// What the list of terms is called.
+    /// The name of the list of terms.
     pub(super) terms: &'a Ident,
 }
 
@@ -132,7 +132,7 @@ impl Derivable<'_> {
     }
 }
 
-/// What an operator is called, and whether it is a function of elements.
+/// Returns whether an operator is a function of elements, and the name of its function.
 fn function(operator: &BinOp) -> (bool, &'static str) {
     match operator {
         BinOp::Add(_) => (false, "add"),

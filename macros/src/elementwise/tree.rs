@@ -1,4 +1,4 @@
-//! What is left of a function once it has been checked.
+//! The tree of a checked function.
 
 use proc_macro2::Span;
 use syn::{Attribute, BinOp, Ident, Lit, Path, Type, Visibility};
