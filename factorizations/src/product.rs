@@ -1,8 +1,7 @@
 //! The product of the pivots.
 
-/// The product of `factors`, which overflows or underflows only where the result does, negated
-/// where `swaps` is odd. From a factor of zero on, the rest does not count: they were divided by
-/// it.
+/// Returns the product of `factors`, negated if `swaps` is odd. It overflows or underflows only if
+/// the result does. Factors behind a zero do not count, because they were divided by it.
 pub(crate) fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
     let (mut product, mut exponent) = (if swaps.is_multiple_of(2) { 1.0 } else { -1.0 }, 0_i64);
     for factor in factors {
@@ -18,8 +17,8 @@ pub(crate) fn product(swaps: usize, factors: impl Iterator<Item = f64>) -> f64 {
 
 const TWO_TO_54: f64 = 18_014_398_509_481_984.0;
 
-/// A fraction of at least 1/2 and below 1, and the power of two that it is to be multiplied with.
-/// Zero, infinities and NaN are their own fractions.
+/// Returns a fraction of at least 1/2 and below 1, and the exponent of the power of two to multiply
+/// it with. Zero, infinities and NaN are their own fractions.
 fn split(value: f64) -> (f64, i64) {
     if value == 0.0 || !value.is_finite() {
         return (value, 0);
@@ -34,7 +33,7 @@ fn split(value: f64) -> (f64, i64) {
     (fraction, exponent - lifted)
 }
 
-/// `fraction * 2^exponent`, in steps of which none overflows before the result does.
+/// Returns `fraction * 2^exponent`, in steps of which none overflows before the result does.
 fn scaled(fraction: f64, exponent: i64) -> f64 {
     // Beyond that it is infinity or zero anyway.
     let exponent = exponent.clamp(-2200, 2200) as i32;

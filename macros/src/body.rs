@@ -27,7 +27,7 @@ impl Body {
         input.peek(Token![<]) || next_braces(input).is_some()
     }
 
-    /// The rest of the call as a body in either form, up to the call's end.
+    /// Parses the rest of the call as a body in either form, up to the call's end.
     pub(crate) fn parse_last(input: ParseStream) -> Result<Body> {
         if let Some(braces) = next_braces(input) {
             input.parse::<TokenTree>()?;
@@ -42,8 +42,8 @@ impl Body {
     }
 }
 
-/// The braced group that comes next, if one does, also where a fragment of an outer macro
-/// (`$body:block`) wraps it in an invisible group.
+/// Returns the braced group that comes next, if one does. Also finds it if a fragment of an outer
+/// macro (`$body:block`) wraps it in an invisible group.
 pub(crate) fn next_braces(input: ParseStream) -> Option<Group> {
     match input.fork().parse() {
         Ok(TokenTree::Group(group)) => visible(group).filter(is_braces),
@@ -66,8 +66,8 @@ fn is_braces(group: &Group) -> bool {
     group.delimiter() == Delimiter::Brace
 }
 
-/// The tokens between `opening` and the last token of the call, which must be its `>`. Only the
-/// position closes the block, so that comparisons, generics and arrows need no counting inside.
+/// Returns the tokens between `opening` and the last token of the call, which must be its `>`. Only
+/// the position closes the block, so that comparisons, generics and arrows inside need no counting.
 fn between_angles(opening: &Punct, rest: TokenStream) -> Result<Body> {
     let mut tokens: Vec<TokenTree> = rest.into_iter().collect();
     if tokens.last().is_some_and(|last| is_punct(last, ',')) {

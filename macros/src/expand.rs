@@ -42,7 +42,7 @@ use quote::quote_spanned;
 use syn::spanned::Spanned;
 use syn::{Expr, LitStr};
 
-/// The scope as an expression with the value of its block.
+/// Returns the scope as an expression with the value of its block.
 pub(crate) fn cache_scope(call: &CacheScope) -> TokenStream {
     let krate = &call.krate;
     let enter = match (&call.name, call.options.as_slice()) {
@@ -53,7 +53,7 @@ pub(crate) fn cache_scope(call: &CacheScope) -> TokenStream {
     guarded(krate, &enter, &call.body)
 }
 
-/// The block or expression outside every cache.
+/// Returns the block or expression outside every cache.
 pub(crate) fn uncached(call: &Uncached) -> TokenStream {
     let krate = &call.krate;
     let enter = quote_spanned! {Span::mixed_site()=> #krate::__private::enter_uncached() };
@@ -111,14 +111,15 @@ fn call_site(krate: &TokenStream, name: &LitStr) -> TokenStream {
     }
 }
 
-/// The path of the standard library's core, which the caller may call otherwise, or something else
-/// so.
+/// Returns the path of the standard library's core. The caller may give it another name, or its
+/// name to another item.
 pub(crate) fn core_at(krate: &TokenStream, span: Span) -> TokenStream {
     let krate = krate_at(krate, span);
     quote_spanned! {span=> #krate::__private::core }
 }
 
-/// The fields given come first and as written, since that is the order of their evaluation.
+/// Returns the options. The given fields come first and as written, since that is the order of
+/// their evaluation.
 fn scope_options(krate: &TokenStream, options: &[ScopeOption]) -> TokenStream {
     let span = Span::mixed_site();
     let core = core_at(krate, span);

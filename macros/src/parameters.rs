@@ -109,7 +109,7 @@ fn is_skipped(field: &Field) -> Result<bool> {
     Ok(skipped)
 }
 
-/// The path of the crate: `cachescope`, or what `#[parameters(crate = path)]` says.
+/// Returns the path of the crate: `cachescope`, or the path in `#[parameters(crate = path)]`.
 fn krate(input: &DeriveInput) -> Result<Path> {
     let mut krate: Path = syn::parse_quote!(::cachescope);
     for attribute in input

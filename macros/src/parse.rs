@@ -82,7 +82,8 @@ pub(crate) fn parse_krate(input: ParseStream) -> Result<TokenStream> {
     krate.parse()
 }
 
-/// The path of the crate with the span `span`: a path is underlined from its first token on.
+/// Returns the path of the crate with the span `span`: a path is underlined from its first token
+/// on.
 pub(crate) fn krate_at(krate: &TokenStream, span: Span) -> TokenStream {
     let moved = |mut token: TokenTree| {
         token.set_span(token.span().located_at(span));
@@ -125,7 +126,7 @@ fn classify(name: Expr) -> Result<Name> {
     }
 }
 
-/// An expression up to the next comma or the end of the call.
+/// Parses an expression up to the next comma or the end of the call.
 fn parse_argument(input: ParseStream) -> Result<Expr> {
     let ends = |rest: ParseStream| rest.is_empty() || rest.peek(Token![,]);
     let ahead = input.fork();
@@ -171,7 +172,7 @@ fn last_span(input: ParseStream) -> Span {
     last.map_or_else(|| input.span(), |token| token.span())
 }
 
-/// Why the call ended without a block: its last argument may include the block.
+/// Returns the error of a call that ended without a block: its last argument may include the block.
 fn no_block(name: &Name, last_option: Option<&ScopeOption>, end: Span) -> Error {
     let last = match (last_option, name) {
         (Some(option), _) => Some(&option.value),
@@ -223,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Every choice of the options in every order, the empty one included.
+    /// Returns every choice of the options in every order, the empty one included.
     fn arrangements() -> Vec<Vec<(Key, &'static str)>> {
         let mut all: Vec<Vec<(Key, &'static str)>> = vec![Vec::new()];
         let mut at = 0;

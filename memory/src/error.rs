@@ -158,8 +158,9 @@ impl Error {
         }
     }
 
-    /// The line of the program whose call failed, which `Display` appends to the message. For a
-    /// deferred error it is the call that caused it. `None` where the line is not known.
+    /// Returns the line of the program whose call failed, which `Display` appends to the message. A
+    /// deferred error has the line of the call that caused it. Returns `None` if the line is not
+    /// known.
     ///
     /// # Examples
     ///

@@ -69,7 +69,7 @@ fn folded(frames: &[String]) -> String {
     }
 }
 
-/// Without what divides frames and lines.
+/// Replaces the characters that separate frames and lines.
 fn as_frame(text: &str) -> String {
     let frame = text.trim().replace(';', ",");
     frame.replace(char::is_control, " ")

@@ -43,7 +43,7 @@ impl Format {
         ".html", ".pickle", ".json", ".dhat", ".folded", ".svg", ".txt",
     ];
 
-    /// The format that the ending of a file's name says.
+    /// Returns the format that the ending of a file's name stands for.
     pub fn of(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?;
         let place = Self::ENDINGS.iter().position(|own| own[1..] == *ending)?;

@@ -129,14 +129,14 @@ impl Group {
     }
 }
 
-/// By line.
+/// The bytes left, by line.
 type LeftBytes = BTreeMap<Option<u32>, u64>;
 
 /// The memory that the second halves of the groups left.
 struct Left {
     /// The group of each slice that counts.
     group_of: Vec<Option<usize>>,
-    /// By group.
+    /// The bytes left, by group.
     bytes: Vec<LeftBytes>,
 }
 

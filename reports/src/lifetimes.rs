@@ -80,8 +80,8 @@ pub struct Peak {
     pub event: Option<usize>,
 }
 
-/// The peak of the live bytes, those from before the recording included as far as their frees are
-/// known.
+/// Returns the peak of the live bytes. It includes blocks from before the recording if their frees
+/// were recorded.
 pub fn peak(profile: &Profile, lifetimes: &[Lifetime]) -> Peak {
     let before = |lifetime: &&Lifetime| lifetime.allocated.is_none();
     let sizes = lifetimes.iter().filter(before).map(|own| own.bytes);
@@ -112,7 +112,7 @@ pub fn peak(profile: &Profile, lifetimes: &[Lifetime]) -> Peak {
     peak
 }
 
-/// The lifetimes that are live at a peak.
+/// Returns the lifetimes that are live at a peak.
 pub fn live_at<'a>(
     lifetimes: &'a [Lifetime],
     peak: Peak,

@@ -98,7 +98,7 @@ impl<W: Write> Trace<'_, W> {
         Ok(())
     }
 
-    /// One sample of all scopes at the beginning, then of those that change.
+    /// Writes one sample of all scopes at the beginning, then samples of the scopes that change.
     fn live_bytes(&mut self) -> io::Result<()> {
         let scopes = self.profile.scopes.len();
         // The last is of no scope.

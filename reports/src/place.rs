@@ -11,7 +11,7 @@ pub(crate) const UNCACHED: &str = "<uncached>";
 /// The name of a line that is not known.
 pub(crate) const UNKNOWN: &str = "<unknown>";
 
-/// The name of a scope, or of none.
+/// Returns the name of a scope, or of no scope.
 pub(crate) fn scope_name(profile: &Profile, scope: Option<u32>) -> &str {
     scope.map_or(UNCACHED, |scope| &profile.scopes[scope as usize])
 }

@@ -24,14 +24,15 @@ pub struct SiteSummary {
     pub device_peak_bytes: u64,
     /// Allocations in the recording: hits, misses and uncached ones.
     pub allocations: u64,
-    /// Those that the scope's cache served.
+    /// Allocations that the scope's cache served.
     pub hits: u64,
-    /// Those that it could not serve.
+    /// Allocations that the scope's cache could not serve.
     pub misses: u64,
-    /// Those that belong to no cache.
+    /// Allocations that belong to no cache.
     pub uncached: u64,
-    /// Those that outlived the entry of their scope that they were made in, or are live at the end.
-    /// As in the counters of a cache, an entry inside another of the same scope is part of that.
+    /// Allocations that outlived the entry of their scope that they were made in, or are live at
+    /// the end. As in the counters of a cache, an entry inside another entry of its scope is part
+    /// of that one.
     pub escaped: u64,
     /// Copies that writes to shared memory forced.
     pub copies_on_write: u64,

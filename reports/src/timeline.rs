@@ -37,8 +37,8 @@ impl Change {
     }
 }
 
-/// The changes of all lifetimes in the order of their events, those at the beginning first; at one
-/// event, what ends comes first.
+/// Returns the changes of all lifetimes in the order of their events, those at the beginning first.
+/// At one event, ends come first.
 pub(crate) fn changes(lifetimes: &[Lifetime]) -> Vec<Change> {
     let mut changes = Vec::with_capacity(2 * lifetimes.len());
     for (lifetime, own) in lifetimes.iter().enumerate() {

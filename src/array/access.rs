@@ -126,13 +126,13 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         &self.layout
     }
 
-    /// The element at an index of the [`layout`](Self::layout).
+    /// Returns the element at an index of the [`layout`](Self::layout).
     #[inline]
     pub(crate) fn at(&self, index: usize) -> T {
         T::from_raw(self.values[index])
     }
 
-    /// `count` elements from the index `first` on, one every `stride`.
+    /// Returns `count` elements from the index `first` on, one every `stride`.
     #[inline]
     pub(crate) fn row(
         &self,
@@ -165,7 +165,7 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         })
     }
 
-    /// The array's elements in row-major order.
+    /// Returns the array's elements in row-major order.
     pub(crate) fn to_vec(&self) -> Vec<T> {
         let rows = self.layout.coalesced();
         let (count, stride) = rows.row();

@@ -4,7 +4,7 @@ use super::{AnyElement, Array, Float, MAX_RANK, Numeric, Shape, Writer};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
-    /// An array of zeros; of `false` where `T` is `bool`.
+    /// Returns an array of zeros; of `false` if `T` is `bool`.
     ///
     /// # Examples
     ///
@@ -24,7 +24,7 @@ impl<T: AnyElement> Array<T> {
         Self::full(shape, T::zero())
     }
 
-    /// An array of ones; of `true` where `T` is `bool`.
+    /// Returns an array of ones; of `true` if `T` is `bool`.
     ///
     /// # Examples
     ///
@@ -43,7 +43,7 @@ impl<T: AnyElement> Array<T> {
         Self::full(shape, T::one())
     }
 
-    /// An array of one value throughout.
+    /// Returns an array whose elements all are `value`.
     ///
     /// # Examples
     ///
@@ -139,7 +139,7 @@ impl<T: AnyElement> Array<T> {
         writer.finish()
     }
 
-    /// An array of the elements of `values` in row-major order.
+    /// Returns an array of the elements of `values` in row-major order.
     ///
     /// # Examples
     ///
@@ -160,7 +160,7 @@ impl<T: AnyElement> Array<T> {
         Self::from_slice(&values, shape)
     }
 
-    /// An array of copies of the elements of `values` in row-major order.
+    /// Returns an array of copies of the elements of `values` in row-major order.
     ///
     /// # Examples
     ///
@@ -193,7 +193,8 @@ impl<T: AnyElement> Array<T> {
         writer.finish()
     }
 
-    /// An array of what `value` gives for each index, in row-major order of the indices.
+    /// Returns an array of the values that `value` returns for each index, in row-major order of
+    /// the indices.
     ///
     /// The function runs on the host, and the elements are copied to the device.
     ///
@@ -221,7 +222,7 @@ impl<T: AnyElement> Array<T> {
         writer.finish()
     }
 
-    /// The identity matrix of `n` rows and columns.
+    /// Returns the identity matrix of `n` rows and columns.
     ///
     /// # Examples
     ///
@@ -281,7 +282,7 @@ fn fill_from_fn<T>(
 }
 
 impl<T: Numeric> Array<T> {
-    /// The values `start`, `start + step`, … that come before `stop`.
+    /// Returns the values `start`, `start + step`, … that come before `stop`.
     ///
     /// Each is computed from its position, so that rounding does not add up.
     ///
@@ -319,7 +320,8 @@ impl<T: Numeric> Array<T> {
 }
 
 impl<T: Float> Array<T> {
-    /// `count` values in equal steps from `start` to `stop`, both included; one value is `start`.
+    /// Returns `count` values in equal steps from `start` to `stop`, both included; one value is
+    /// `start`.
     ///
     /// # Examples
     ///

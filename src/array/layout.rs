@@ -23,7 +23,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// A row-major layout without gaps, from index 0.
+    /// Returns a row-major layout without gaps, from index 0.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Layout {
         })
     }
 
-    /// The same shape in row-major order without gaps, from index 0.
+    /// Returns a layout with this shape, in row-major order without gaps, from index 0.
     #[inline]
     pub(crate) fn dense(&self) -> Self {
         Self {
@@ -59,13 +59,13 @@ impl Layout {
         self.shape.dims()
     }
 
-    /// The step from one element of each axis to the next.
+    /// Returns the step from one element of each axis to the next.
     #[inline]
     pub(crate) fn strides(&self) -> &[isize] {
         &self.strides[..self.ndim()]
     }
 
-    /// The index of the first element.
+    /// Returns the index of the first element.
     #[inline]
     pub(crate) fn offset(&self) -> usize {
         self.offset
@@ -81,7 +81,7 @@ impl Layout {
         self.dims().iter().product()
     }
 
-    /// The bytes of as many elements of `element_bytes` each.
+    /// Returns the bytes of this many elements of `element_bytes` each.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Layout {
         true
     }
 
-    /// The lowest and the highest index of an element; `None` where there are none.
+    /// Returns the lowest and the highest index of an element, or `None` if there are no elements.
     #[inline]
     pub(crate) fn bounds(&self) -> Option<(usize, usize)> {
         if self.len() == 0 {
@@ -134,7 +134,8 @@ impl Layout {
         !are_nested(axes.map(|(&length, &stride)| (length, stride))) && self.repeats_in_any_order()
     }
 
-    /// [`repeats`](Self::repeats) where the steps do not grow from the last axis to the first.
+    /// Computes [`repeats`](Self::repeats) with the axes sorted by their steps, for layouts whose
+    /// steps do not grow from the last axis to the first.
     fn repeats_in_any_order(&self) -> bool {
         let mut axes = [(0, 0); MAX_RANK];
         let axes = &mut axes[..self.ndim()];
@@ -145,7 +146,7 @@ impl Layout {
         !are_nested(axes.iter().copied())
     }
 
-    /// The index of each element, in row-major order.
+    /// Returns the index of each element, in row-major order.
     pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + use<> {
         let (length, stride) = self.row();
         let row = move |start: usize| {
@@ -154,7 +155,7 @@ impl Layout {
         self.row_offsets().flat_map(row)
     }
 
-    /// The index of the first element of each row of the last axis, in row-major order.
+    /// Returns the index of the first element of each row of the last axis, in row-major order.
     pub(crate) fn row_offsets(&self) -> RowOffsets {
         RowOffsets {
             layout: *self,
@@ -163,14 +164,15 @@ impl Layout {
         }
     }
 
-    /// The length and the step of the last axis: of a row.
+    /// Returns the length and the step of the last axis, which are the row's.
     #[inline]
     pub(crate) fn row(&self) -> (usize, isize) {
         let length = self.dims().last().copied().unwrap_or(1);
         (length, self.strides().last().copied().unwrap_or(0))
     }
 
-    /// The same elements in the same order over the fewest axes, so that rows are long.
+    /// Returns a layout of these elements in their order over the fewest axes, so that rows are
+    /// long.
     pub(crate) fn coalesced(&self) -> Self {
         let mut strides = [0; MAX_RANK];
         let mut dims = [0; MAX_RANK];
@@ -194,7 +196,7 @@ impl Layout {
         }
     }
 
-    /// The layout of the axes before `axis`, and of those from it on.
+    /// Returns the layout of the axes before `axis`, and the layout of the axes from it on.
     #[inline]
     pub(crate) fn split_at(&self, axis: usize) -> (Self, Self) {
         let (before, after) = self.dims().split_at(axis);
@@ -210,7 +212,7 @@ impl Layout {
         (part(before, outer), part(after, inner))
     }
 
-    /// One position for each element, along axes without a stride.
+    /// Returns a layout with one position for each element, along axes without a stride.
     pub(crate) fn without_repeats(&self) -> Self {
         let axes = self.dims().iter().zip(self.strides());
         let lengths =
@@ -221,7 +223,7 @@ impl Layout {
         }
     }
 
-    /// The same lengths and strides from another first element.
+    /// Returns a layout with these lengths and strides, from another first element.
     #[inline]
     pub(crate) fn starting_at(&self, offset: usize) -> Self {
         Self { offset, ..*self }
@@ -246,7 +248,7 @@ fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
     true
 }
 
-/// The steps of a row-major layout without gaps; `shape.len()` must have been checked.
+/// Returns the steps of a row-major layout without gaps; `shape.len()` must have been checked.
 fn contiguous_strides(shape: &Shape) -> [isize; MAX_RANK] {
     let mut strides = [0; MAX_RANK];
     let mut step = 1isize;

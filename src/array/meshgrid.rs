@@ -3,9 +3,9 @@
 use super::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// For vectors of `l`, `m`, … elements, as many views of shape `[l, m, …]`: view `i` holds, at each
-/// point of the grid, the element of vector `i` that the point's index on axis `i` names. NumPy's
-/// `meshgrid` with `indexing="ij"`.
+/// Returns for vectors of `l`, `m`, … elements as many views of shape `[l, m, …]`. View `i` holds,
+/// at each point of the grid, the element of vector `i` that the point's index on axis `i` names.
+/// NumPy's `meshgrid` with `indexing="ij"`.
 ///
 /// The views share the vectors' memory, and broadcast along the other axes.
 ///

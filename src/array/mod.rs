@@ -103,7 +103,7 @@ impl<T: AnyElement> Array<T> {
         &self.layout
     }
 
-    /// The lengths of the axes, outermost first.
+    /// Returns the lengths of the axes, outermost first.
     ///
     /// # Examples
     ///
@@ -118,7 +118,7 @@ impl<T: AnyElement> Array<T> {
         self.layout.dims()
     }
 
-    /// The number of axes; 0 for a single value.
+    /// Returns the number of axes; 0 for a single value.
     ///
     /// # Examples
     ///
@@ -186,7 +186,7 @@ impl<T: AnyElement> Array<T> {
         T::DTYPE
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     ///
     /// # Examples
     ///
@@ -214,7 +214,7 @@ impl<T: AnyElement> Array<T> {
         self.len() == 0
     }
 
-    /// The bytes of the elements; of a view, not of the memory it shares.
+    /// Returns the bytes of the elements; for a view, not of the memory it shares.
     ///
     /// # Examples
     ///
@@ -228,7 +228,7 @@ impl<T: AnyElement> Array<T> {
         self.len() * size_of::<T>()
     }
 
-    /// The device whose memory holds the elements.
+    /// Returns the device whose memory holds the elements.
     ///
     /// # Examples
     ///
@@ -242,7 +242,7 @@ impl<T: AnyElement> Array<T> {
         self.buffer.device()
     }
 
-    /// The device address of the first element.
+    /// Returns the device address of the first element.
     ///
     /// # Examples
     ///

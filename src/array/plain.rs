@@ -65,7 +65,7 @@ unsafe impl Plain for bool {
 pub struct Bits([u64; 2]);
 
 impl Bits {
-    /// The first eight bytes as a number: all of them, but of a `Complex<f64>`.
+    /// Returns the first eight bytes as a number: all of them, except for a `Complex<f64>`.
     pub(crate) const fn low(self) -> u64 {
         self.0[0]
     }
@@ -81,7 +81,7 @@ impl Bits {
     }
 }
 
-/// The bytes of `value`.
+/// Returns the bytes of `value`.
 pub(crate) const fn bits_of<T: Plain>(value: T) -> Bits {
     const { assert!(size_of::<T>() <= 16) };
     let mut words = [0u64; 2];

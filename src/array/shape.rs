@@ -55,13 +55,14 @@ impl Shape {
         ndim: 0,
     };
 
-    /// The lengths of the axes, outermost first; of a shape with more than 8 axes, the first 8.
+    /// Returns the lengths of the axes, outermost first; for a shape with more than 8 axes, the
+    /// first 8.
     #[inline]
     pub fn dims(&self) -> &[usize] {
         &self.dims[..self.ndim.min(MAX_RANK)]
     }
 
-    /// The number of axes.
+    /// Returns the number of axes.
     #[inline]
     pub fn ndim(&self) -> usize {
         self.ndim
@@ -152,7 +153,7 @@ impl Shape {
         self.checked_is_empty()
     }
 
-    /// The bytes of this many elements of `T`.
+    /// Returns the bytes of this many elements of `T`.
     ///
     /// # Errors
     ///
@@ -166,7 +167,8 @@ impl Shape {
             .at_caller()
     }
 
-    /// The error for as many elements of `element_bytes` each that do not fit an address space.
+    /// Returns the error for this many elements of `element_bytes` each that do not fit an address
+    /// space.
     #[cold]
     #[track_caller]
     pub(crate) fn overflow(&self, element_bytes: usize) -> Error {
@@ -294,8 +296,8 @@ impl Shape {
     }
 }
 
-/// The shape that all of `shapes` broadcast to, as NumPy aligns them: at their last axes, where a
-/// length of 1 repeats.
+/// Returns the shape that all of `shapes` broadcast to, as NumPy aligns them: at their last axes,
+/// where a length of 1 repeats.
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@ use crate::context::Device;
 use crate::error::{Error, ErrorCode, Result};
 
 impl<T: AnyElement> Array<T> {
-    /// The elements in row-major order.
+    /// Returns the elements in row-major order.
     ///
     /// # Examples
     ///
@@ -25,7 +25,7 @@ impl<T: AnyElement> Array<T> {
         Ok(Elements::of(self)?.to_vec())
     }
 
-    /// The only element.
+    /// Returns the only element.
     ///
     /// # Examples
     ///

@@ -6,7 +6,7 @@ use super::{AnyElement, Array, Layout, Shape};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
-    /// A view with the axes in reverse.
+    /// Returns a view with the axes in reverse.
     ///
     /// # Examples
     ///
@@ -46,8 +46,8 @@ impl<T: AnyElement> Array<T> {
         self.transpose()
     }
 
-    /// A view with the axes in the order of `axes`: axis `i` of the view is axis `axes[i]` of this
-    /// array.
+    /// Returns a view with the axes in the order of `axes`: axis `i` of the view is axis `axes[i]`
+    /// of this array.
     ///
     /// # Examples
     ///
@@ -68,7 +68,7 @@ impl<T: AnyElement> Array<T> {
         Ok(self.view(self.layout().permute(axes)?))
     }
 
-    /// A view with two axes exchanged.
+    /// Returns a view with two axes exchanged.
     ///
     /// # Examples
     ///
@@ -110,7 +110,7 @@ impl<T: AnyElement> Array<T> {
         Ok(self.view(self.layout().unsqueeze(axis)?))
     }
 
-    /// A view without `axis`, which must have length 1.
+    /// Returns a view without `axis`, which must have length 1.
     ///
     /// # Examples
     ///
@@ -130,7 +130,7 @@ impl<T: AnyElement> Array<T> {
         Ok(self.view(self.layout().squeeze(axis)?))
     }
 
-    /// A view that repeats the elements along axes of length 1 and along new leading axes.
+    /// Returns a view that repeats the elements along axes of length 1 and along new leading axes.
     ///
     /// # Examples
     ///
@@ -155,8 +155,8 @@ impl<T: AnyElement> Array<T> {
         Ok(self.view(self.layout().broadcast_to(&shape)?))
     }
 
-    /// A view of what [`s!`](ndarray::s) selects: an index takes its axis out, a range keeps it,
-    /// `NewAxis` puts one in, and negative indices and bounds count from the end.
+    /// Returns a view of the selection that [`s!`](ndarray::s) makes: an index removes its axis, a
+    /// range keeps it, `NewAxis` inserts one, and negative indices and bounds count from the end.
     ///
     /// A negative step walks its range backwards from the range's end, as ndarray has it:
     /// `s![0..3;-1]` gives elements 2, 1 and 0.
@@ -186,7 +186,8 @@ impl<T: AnyElement> Array<T> {
         Ok(self.view(self.layout().slice("slice", selection.as_ref())?))
     }
 
-    /// A view of every window of `sizes` elements, in steps of one: NumPy's `sliding_window_view`.
+    /// Returns a view of every window of `sizes` elements, in steps of one: NumPy's
+    /// `sliding_window_view`.
     ///
     /// The sizes are of the last `sizes.len()` axes. In the view, these axes count the windows, and
     /// new axes after all others index the elements of each window: windows `[3, 2]` of an array
@@ -225,7 +226,7 @@ impl<T: AnyElement> Array<T> {
         }
     }
 
-    /// A view with one axis in reverse.
+    /// Returns a view with one axis in reverse.
     ///
     /// # Examples
     ///
@@ -277,7 +278,7 @@ impl<T: AnyElement> Array<T> {
         Self::from_parts(self.buffer().share_as_view(), layout)
     }
 
-    /// Another layout over the same memory.
+    /// Returns a view with another layout over this array's memory.
     #[track_caller]
     pub(crate) fn viewed(&self, layout: Layout) -> Self {
         Self::from_parts(self.buffer().share(), layout)

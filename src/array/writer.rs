@@ -28,7 +28,7 @@ pub(crate) struct Writer<'s, T: AnyElement> {
 impl<'s, T: AnyElement> Writer<'s, T> {
     const STAGED: usize = STAGED_BYTES / size_of::<T>();
 
-    /// An array of `shape` on `device`, nothing of it written yet.
+    /// Returns a writer for an array of `shape` on `device`, with nothing written yet.
     #[track_caller]
     pub(crate) fn new(device: &Device, shape: &'s Shape) -> Result<Self> {
         let size_bytes = shape.size_bytes::<T>()?;
@@ -51,7 +51,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(Self::over(Buffer::new_detached(device, size_bytes)?, shape))
     }
 
-    /// An array of `shape` in `buffer`, which has exactly its size.
+    /// Returns a writer for an array of `shape` in `buffer`, which has exactly its size.
     fn over(buffer: Buffer, shape: &'s Shape) -> Self {
         Self {
             len: buffer.size_bytes() / size_of::<T>(),
@@ -156,7 +156,7 @@ impl<'s, T: AnyElement> Writer<'s, T> {
         Ok(())
     }
 
-    /// The array, every element of which must have been written.
+    /// Returns the array, every element of which must have been written.
     ///
     /// # Panics
     ///

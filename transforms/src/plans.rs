@@ -22,7 +22,7 @@ macro_rules! plans {
             }
 
             impl<T> $name<T> {
-                /// The numbers of a row, real or complex as the row is.
+                /// Returns the count of numbers in a row, real or complex as the row is.
                 #[must_use]
                 pub fn length(&self) -> usize {
                     self.length

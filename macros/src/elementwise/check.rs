@@ -22,7 +22,7 @@ const ELEMENTS: [&str; 13] = [
 /// The most arguments that a function has.
 const MOST_ARGUMENTS: usize = 4;
 
-/// An error at the first token of `tokens`: the whole of a loop is too much to underline.
+/// Returns an error at the first token of `tokens`: the whole of a loop is too much to underline.
 fn refused(span: Span, what: &str) -> Error {
     Error::new(
         span,
@@ -112,7 +112,7 @@ fn check_signature(item: &ItemFn) -> Result<&Signature> {
 /// The partial derivatives by hand, in the order of the arguments.
 type Derivatives = Vec<Option<Path>>;
 
-/// The attributes, which must be documentation and derivatives by hand.
+/// Checks the attributes, which must be documentation and derivatives by hand.
 fn attributes(
     attributes: &[Attribute],
     arguments: usize,
@@ -133,7 +133,7 @@ fn attributes(
     Ok((docs, derivatives))
 }
 
-/// `#[derivative(df_dx, _, df_dz)]`
+/// Parses `#[derivative(df_dx, _, df_dz)]`.
 fn partials(attribute: &Attribute, arguments: usize) -> Result<Derivatives> {
     let parse = |input: ParseStream<'_>| {
         if input.peek(Token![_]) {
@@ -173,7 +173,7 @@ fn argument(input: &FnArg) -> Result<Argument> {
     }
 }
 
-/// A pattern that is a name.
+/// Checks a pattern, which must be a name.
 fn plain_name(pattern: &Pat) -> Result<Ident> {
     let Pat::Ident(name) = pattern else {
         return refuse(pattern.span(), "a pattern");
@@ -188,7 +188,7 @@ fn plain_name(pattern: &Pat) -> Result<Ident> {
     }
 }
 
-/// The type of an element.
+/// Checks the type of an element.
 fn element(of: &Type) -> Result<ElementType> {
     let last = match of {
         Type::Group(group) => return element(&group.elem),
@@ -233,7 +233,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// A block, which knows the names around it.
+    /// Checks a block, which may use the names around it.
     fn body(&self, block: &Block) -> Result<Body> {
         let mut scope = self.clone();
         let end = block.brace_token.span.close();
@@ -259,7 +259,7 @@ impl Scope<'_> {
         Ok(Body { lets, value })
     }
 
-    /// A statement before the last, which must be a `let`.
+    /// Checks a statement before the last, which must be a `let`.
     fn binding(&mut self, statement: &Stmt) -> Result<Let> {
         match statement {
             Stmt::Local(local) => self.local(local),
@@ -404,7 +404,7 @@ impl Scope<'_> {
         ))
     }
 
-    /// The path of a function that is called.
+    /// Returns the path of a function that is called.
     fn function(&self, function: &Expr) -> Result<Path> {
         let path = match function {
             Expr::Group(group) => return self.function(&group.expr),
@@ -483,7 +483,7 @@ fn check_operator(operator: &BinOp) -> Result<()> {
     }
 }
 
-/// The name of a refused expression, and its first token.
+/// Returns the name of a refused expression, and its first token.
 fn foreign(expression: &Expr) -> (Span, &'static str) {
     let span = expression.span();
     match expression {
@@ -549,7 +549,7 @@ pub(crate) fn acyclic(definitions: &[Definition]) -> Result<()> {
     Ok(())
 }
 
-/// The name of a function beside this one: `name` or `self::name`.
+/// Returns the name of a function of this call of the macro, written as `name` or `self::name`.
 fn own_name(path: &Path) -> Option<&Ident> {
     let mut words = path.segments.iter().map(|segment| &segment.ident);
     match (words.next(), words.next(), words.next()) {

@@ -46,7 +46,7 @@ impl Text {
         }
     }
 
-    /// The pieces as expressions of `&'static str`.
+    /// Returns the pieces as expressions of `&'static str`.
     pub(super) fn constants(&self, krate: &TokenStream) -> Vec<TokenStream> {
         let span = Span::mixed_site();
         let constant = |piece: &Piece| match piece {
@@ -93,7 +93,7 @@ impl Locals {
     }
 }
 
-/// The function as a lambda.
+/// Returns the function as a lambda.
 pub(super) fn lambda(definition: &Definition) -> Text {
     let mut text = Text::default();
     let mut locals = Locals {
@@ -111,7 +111,7 @@ pub(super) fn lambda(definition: &Definition) -> Text {
     text
 }
 
-/// `{ let …; return …; }`
+/// Writes `{ let …; return …; }`.
 fn statements(body: &Body, locals: &mut Locals, text: &mut Text) {
     let outside = locals.names.len();
     text.push("{ ");
@@ -142,7 +142,7 @@ impl Text {
     }
 }
 
-/// A block as an expression.
+/// Writes a block as an expression.
 fn block(body: &Body, locals: &mut Locals, text: &mut Text) {
     if body.lets.is_empty() {
         return value(&body.value, locals, text);
@@ -236,7 +236,7 @@ fn literal(literal: &Literal) -> String {
     }
 }
 
-/// An integer: C++ reads a negative one as a sign before a positive number.
+/// Returns an integer. C++ reads a negative one as a sign before a positive number.
 fn whole(digits: &str, sign: &str) -> String {
     match digits.parse::<u64>() {
         Ok(number) if number == i64::MIN.unsigned_abs() && sign == "-" => {
@@ -251,7 +251,7 @@ fn whole(digits: &str, sign: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The text of the last function, with what is spliced in between `⟨` and `⟩`.
+    /// Returns the text of the last function, with spliced-in pieces between `⟨` and `⟩`.
     fn text(functions: &str) -> String {
         let call = crate::elementwise::tests::parsed(functions);
         let text = lambda(call.definitions.last().unwrap());

@@ -35,7 +35,7 @@ fn function(call: &Elementwise, definition: &Definition) -> TokenStream {
     quote! { #types #builder }
 }
 
-/// The type, and what it implements.
+/// Returns the type, and the implementations of its traits.
 fn implementation(call: &Elementwise, definition: &Definition) -> TokenStream {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);
@@ -144,7 +144,7 @@ fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> Toke
     }
 }
 
-/// The partial derivatives that are given by hand.
+/// Returns the partial derivatives that are given by hand.
 fn partials(call: &Elementwise, definition: &Definition) -> Option<TokenStream> {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let core = core_at(krate, span);
@@ -166,7 +166,7 @@ fn partials(call: &Elementwise, definition: &Definition) -> Option<TokenStream> 
     })
 }
 
-/// The function that users call.
+/// Returns the function that users call.
 fn builder(call: &Elementwise, definition: &Definition) -> TokenStream {
     let (span, krate) = (Span::mixed_site(), &call.krate);
     let Definition {
@@ -236,7 +236,7 @@ fn joined(call: &Elementwise, parts: &[TokenStream]) -> TokenStream {
     }
 }
 
-/// The function's lambda, called with `arguments`.
+/// Returns the function's lambda, called with `arguments`.
 fn joined_with(call: &Elementwise, name: &Ident, arguments: &str) -> TokenStream {
     let span = Span::mixed_site();
     let parts = [

@@ -17,13 +17,13 @@ pub(super) struct Host<'a> {
     pub(super) pass: &'a Ident,
 }
 
-/// A span with this crate's hygiene and lints, and the user's location.
+/// Returns a span with this crate's hygiene and lints, and the user's location.
 pub(super) fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
 impl Host<'_> {
-    /// The block, in braces.
+    /// Returns the block, in braces.
     pub(super) fn body(&self, body: &Body) -> TokenStream {
         let lets = body.lets.iter().map(|binding| self.binding(binding));
         let value = self.value(&body.value);
@@ -94,7 +94,7 @@ impl Host<'_> {
         self.operator(operator.span(), name, &operands)
     }
 
-    /// A call of what an operator computes.
+    /// Returns a call of the function that computes an operator.
     fn operator(&self, span: Span, name: &str, arguments: &[TokenStream]) -> TokenStream {
         let (krate, name) = (krate_at(self.krate, span), Ident::new(name, at(span)));
         quote_spanned! {at(span)=> #krate::__private::operators::#name(#(#arguments),*) }

@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// Why a body of three arguments is refused.
+    /// Checks that a body of three arguments is refused with `message`.
     #[track_caller]
     fn refuses(body: &str, message: &str) {
         let errors = refusals(&format!(

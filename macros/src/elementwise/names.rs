@@ -41,7 +41,8 @@ fn collect(tokens: TokenStream, words: &mut HashSet<String>) {
     }
 }
 
-/// For a parameter of a function beside one of the user's: its word, and another name by hygiene.
+/// Returns a name for a parameter of a function, beside one of the user's: its word, but another
+/// name by hygiene.
 pub(super) fn beside(argument: &Ident) -> Ident {
     let mut name = argument.clone();
     name.set_span(Span::mixed_site());

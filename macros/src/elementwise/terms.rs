@@ -19,7 +19,7 @@ pub(super) struct Derivable<'a> {
 }
 
 impl Derivable<'_> {
-    /// The block, in braces.
+    /// Returns the block, in braces.
     pub(super) fn body(&self, body: &Body) -> TokenStream {
         let lets = body.lets.iter().map(|binding| self.binding(binding));
         let value = self.value(&body.value);
@@ -90,7 +90,7 @@ impl Derivable<'_> {
         }
     }
 
-    /// A number or a truth value.
+    /// Returns a number or a truth value as a term.
     fn plain(&self, span: Span, name: &str, value: TokenStream) -> TokenStream {
         let (krate, terms, name) = (
             krate_at(self.krate, span),
@@ -100,7 +100,7 @@ impl Derivable<'_> {
         quote_spanned! {at(span)=> #krate::__private::terms::#name(#value, #terms) }
     }
 
-    /// A call of a function of elements.
+    /// Returns a call of a function of elements.
     fn element(&self, span: Span, name: &str, arguments: &[&Value]) -> TokenStream {
         let arguments = arguments.iter().map(|argument| self.value(argument));
         let (krate, name, terms) = (
@@ -111,7 +111,7 @@ impl Derivable<'_> {
         quote_spanned! {at(span)=> #krate::__private::terms::element::#name(#(#arguments,)* #terms) }
     }
 
-    /// A call of what an operator computes.
+    /// Returns a call of the function that computes an operator.
     fn operator(&self, span: Span, name: &str, arguments: &[&Value]) -> TokenStream {
         let arguments = arguments.iter().map(|argument| self.value(argument));
         let (krate, name, terms) = (

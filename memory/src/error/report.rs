@@ -91,7 +91,7 @@ impl OutOfMemoryReport {
             .map_or(self.total_bytes, |limit| limit.min(self.total_bytes))
     }
 
-    /// The cache of the requesting scope.
+    /// Returns the cache of the requesting scope.
     fn requester(&self) -> Option<&CacheUse> {
         let scope = self.scope.as_ref()?;
         self.caches.iter().find(|cache| cache.name == *scope)
@@ -116,7 +116,7 @@ impl OutOfMemoryReport {
         }
     }
 
-    /// Live arrays fill the device.
+    /// Returns the advice if live arrays fill the device.
     fn remedy_for_live(&self) -> String {
         let leaking = self
             .caches
@@ -275,7 +275,7 @@ fn plural(count: u64, noun: &str) -> String {
     format!("{noun}{ending}")
 }
 
-/// A limit to suggest: `bytes` rounded up to a size that prints exactly.
+/// Returns a limit to suggest: `bytes` rounded up to a size that prints exactly.
 fn enough(bytes: u64) -> ByteSize {
     const MIB: u64 = 1 << 20;
     let unit = if bytes < MIB { 1 << 10 } else { MIB };

@@ -33,7 +33,7 @@ impl<T> UnsafeCell<T> {
         Self(loom::cell::UnsafeCell::new(value))
     }
 
-    /// A pointer for writing.
+    /// Returns a pointer for writing.
     #[track_caller]
     pub(crate) fn get(&self) -> *mut T {
         self.0.with_mut(|inside| inside)

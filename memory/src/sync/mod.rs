@@ -29,7 +29,7 @@ pub(crate) use loom_shim::*;
 #[cfg(not(loom))]
 pub(crate) use plain::*;
 
-/// The token of the calling thread: never 0, never reused, and readable in a thread's last
+/// Returns the token of the calling thread: never 0, never reused, and readable in a thread's last
 /// destructors because it has no destructor.
 #[inline]
 pub(crate) fn thread_token() -> u64 {

@@ -6,7 +6,7 @@
 /// 2^53 exactly, and a difference takes one bit more for its sign.
 pub(super) const LARGEST: u64 = (1 << 52) - 1;
 
-/// A column as text.
+/// Returns a column as text.
 pub(super) fn encode(values: impl IntoIterator<Item = u64>) -> String {
     let mut bytes = Vec::new();
     let mut previous = 0;

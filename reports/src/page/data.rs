@@ -184,12 +184,13 @@ fn number_kinds(events: &[Event]) -> (Vec<String>, Vec<u64>) {
     (names, kind_of)
 }
 
-/// Moment 0 is the beginning, and moment n + 1 is that behind event n.
+/// Returns the moment of an event: n + 1 for event n, and 0 for the beginning.
 pub(super) fn moment(event: Option<usize>) -> u64 {
     event.map_or(0, |event| event as u64 + 1)
 }
 
-/// An index of a table of `length` from 1; 0 for none, and for what the table does not have.
+/// Returns an index of a table of `length`, counted from 1; 0 for none, and for an index beyond the
+/// table.
 fn known(index: Option<u32>, length: usize) -> u64 {
     let index = index.filter(|&index| (index as usize) < length);
     index.map_or(0, |index| u64::from(index) + 1)

@@ -29,7 +29,7 @@ impl Change {
     }
 }
 
-/// The changes of a profile, in their order.
+/// Returns the changes of a profile, in their order.
 pub(super) fn changes(profile: &Profile) -> Vec<Change> {
     let before = (profile.segments.iter())
         .map(|segment| Change::new(0, segment.address, segment.bytes, true));
@@ -44,7 +44,8 @@ pub(super) fn changes(profile: &Profile) -> Vec<Change> {
         .collect()
 }
 
-/// The spans of addresses that were ever reserved, the longest first: what the map shows a row for.
+/// Returns the spans of addresses that were ever reserved, the longest first. The map shows a row
+/// for each.
 pub(super) fn neighbourhoods(changes: &[Change]) -> Vec<(u64, u64)> {
     let mut reserves: Vec<(u64, u64)> = (changes.iter())
         .filter(|change| change.is_reserve)

@@ -67,7 +67,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     pickle.finish()
 }
 
-/// The number of a device of CUDA; 0 of another.
+/// Returns the number of a CUDA device; 0 for another device.
 fn ordinal(device: &str) -> u16 {
     let number = device.strip_prefix("cuda:");
     number.and_then(|number| number.parse().ok()).unwrap_or(0)

@@ -123,12 +123,12 @@ impl<'p> Names<'p> {
         }
     }
 
-    /// The name of a scope, or of none.
+    /// Writes the name of a scope, or of no scope.
     pub(super) fn scope(&mut self, pickle: &mut Pickle<'_>, scope: Option<u32>) {
         self.text(pickle, scope_name(self.profile, scope));
     }
 
-    /// The frames of a place, from the innermost out; none where it is not known.
+    /// Writes the frames of a place, from the innermost out; none if the place is not known.
     pub(super) fn frames(&mut self, pickle: &mut Pickle<'_>, place: Place) {
         if let Some(&memo) = self.frame_lists.get(&place) {
             pickle.again(memo);

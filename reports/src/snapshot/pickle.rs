@@ -115,7 +115,7 @@ impl<'a> Pickle<'a> {
         self.buffer.push(opcode::NEWTRUE);
     }
 
-    /// A number in its shortest form.
+    /// Writes a number in its shortest form.
     pub(super) fn number(&mut self, number: u64) {
         let number = number.min(GREATEST);
         let bytes = number.to_le_bytes();
@@ -140,7 +140,7 @@ impl<'a> Pickle<'a> {
         Memo(self.memoised - 1)
     }
 
-    /// A value once more.
+    /// Writes a memoised value once more.
     pub(super) fn again(&mut self, Memo(number): Memo) {
         match u8::try_from(number) {
             Ok(number) => self.operand(opcode::BINGET, &[number]),

@@ -52,12 +52,12 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    /// In the order of their addresses.
+    /// Returns the ranges in the order of their addresses.
     pub(super) fn iter(&self) -> impl Iterator<Item = Range> + '_ {
         self.ranges.iter().map(range)
     }
 
-    /// The parts of `span` that are not reserved.
+    /// Returns the parts of `span` that are not reserved.
     pub(super) fn gaps(&self, span: Span) -> Vec<Span> {
         let mut gaps = Vec::new();
         if self.has_whole(span) {

@@ -61,18 +61,18 @@ pub trait AnyElement:
     #[doc(hidden)]
     const DTYPE: DType;
 
-    /// Zero, or `false`.
+    /// Returns zero, or `false`.
     fn zero() -> Self;
 
-    /// One, or `true`.
+    /// Returns one, or `true`.
     fn one() -> Self;
 
-    /// The value nearest to `value`, converted as Rust's `as` does; for `bool`, whether it is not
-    /// zero.
+    /// Returns the value nearest to `value`, converted as Rust's `as` does; for `bool`, whether it
+    /// is not zero.
     fn from_f64(value: f64) -> Self;
 
-    /// The value as an `f64`, rounded where a 64-bit integer has more digits; of a complex number,
-    /// its real part.
+    /// Returns the value as an `f64`, rounded if a 64-bit integer has more digits; for a complex
+    /// number, its real part.
     fn to_f64(self) -> f64;
 }
 
@@ -220,7 +220,7 @@ pub trait Float:
     /// The binary digits of the significand, the hidden one included.
     const MANTISSA_DIGITS: u32;
 
-    /// The distance from one to the next larger value.
+    /// Returns the distance from one to the next larger value.
     fn epsilon() -> Self;
 }
 
@@ -235,10 +235,12 @@ pub(crate) mod sealed {
         /// Returns the number that is `steps` higher, wrapping around at the end of the type.
         fn higher(self, steps: u64) -> Self;
 
-        /// `self << count`, of the count's lowest bits.
+        /// Returns `self << count`, modulo the number of bits: only the count's lowest bits are
+        /// used.
         fn shifted_left(self, count: Self) -> Self;
 
-        /// `self >> count`, of the count's lowest bits.
+        /// Returns `self >> count`, modulo the number of bits: only the count's lowest bits are
+        /// used.
         fn shifted_right(self, count: Self) -> Self;
 
         /// Returns `self << places`, or 0 if `self` has no more than `places` bits. A negative
@@ -250,7 +252,7 @@ pub(crate) mod sealed {
         /// counts as a large one.
         fn right_shift(self, places: Self) -> Self;
 
-        /// The whole part of the power, modulo the type's range.
+        /// Returns the whole part of the power, modulo the type's range.
         fn power(self, exponent: Self) -> Self;
     }
 
@@ -267,7 +269,8 @@ pub(crate) mod sealed {
         /// at most `usize::MAX`. Returns `None` if the step is zero or not a number.
         fn count(start: Self, stop: Self, step: Self) -> Option<usize>;
 
-        /// `start + index * step`, which must come before the `stop` that `index` was counted to.
+        /// Returns `start + index * step`, which must come before the `stop` that
+        /// [`count`](Self::count) was called with.
         fn nth(start: Self, step: Self, index: usize) -> Self;
     }
 }

@@ -9,7 +9,7 @@ use crate::array::shape::{MAX_RANK, Shape};
 use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
 impl Layout {
-    /// The axes in reverse.
+    /// Returns the layout with the axes in reverse.
     pub(crate) fn transpose(&self) -> Self {
         let mut axes = [0; MAX_RANK];
         let axes = &mut axes[..self.ndim()];
@@ -19,7 +19,7 @@ impl Layout {
         self.reordered(axes)
     }
 
-    /// The axes in the order of `axes`.
+    /// Returns the layout with the axes in the order of `axes`.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Layout {
         )))
     }
 
-    /// Two axes exchanged.
+    /// Returns the layout with two axes exchanged.
     #[track_caller]
     pub(crate) fn swap_axes(&self, first: isize, second: isize) -> Result<Self> {
         let first = self.shape.axis("swap_axes", first)?;
@@ -62,7 +62,7 @@ impl Layout {
         }
     }
 
-    /// The axis removed, which must have length 1.
+    /// Returns the layout without the axis, which must have length 1.
     #[track_caller]
     pub(crate) fn squeeze(&self, axis: isize) -> Result<Self> {
         let at = self.shape.axis("squeeze", axis)?;
@@ -76,7 +76,7 @@ impl Layout {
         Ok(self.removed(at))
     }
 
-    /// One axis in reverse.
+    /// Returns the layout with one axis in reverse.
     #[track_caller]
     pub(crate) fn flip(&self, axis: isize) -> Result<Self> {
         let at = self.shape.axis("flip", axis)?;
@@ -135,7 +135,7 @@ impl Layout {
         fixed.broadcast_to(target)
     }
 
-    /// Equal parts along `axis`, one after another.
+    /// Returns the layouts of equal parts along `axis`, one after another.
     ///
     /// # Errors
     ///
@@ -161,8 +161,8 @@ impl Layout {
         Ok(split)
     }
 
-    /// The same elements in another shape; `None` where no strides give them in row-major order,
-    /// so that a copy is needed.
+    /// Returns the layout of these elements in another shape, or `None` if no strides produce them
+    /// in row-major order, so that a copy is needed.
     ///
     /// # Errors
     ///
@@ -313,7 +313,8 @@ impl Layout {
         Ok(windows)
     }
 
-    /// The elements of `range` along `axis`, which must lie within it, each `step` after the other.
+    /// Returns the layout of the elements of `range` along `axis`, one every `step`. The range must
+    /// lie within the axis.
     #[track_caller]
     pub(crate) fn part(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self> {
         let (start, end) = (range.start as isize, range.end as isize);
@@ -422,7 +423,7 @@ impl Layout {
         Some(strides)
     }
 
-    /// The axes in the order of `axes`, a permutation.
+    /// Returns the layout with the axes in the order of `axes`, a permutation.
     fn reordered(&self, axes: &[usize]) -> Self {
         let mut strides = [0; MAX_RANK];
         for (stride, &axis) in strides.iter_mut().zip(axes) {
@@ -435,7 +436,7 @@ impl Layout {
         }
     }
 
-    /// An axis of length 1 inserted before `at`.
+    /// Returns the layout with an axis of length 1 inserted before `at`.
     #[track_caller]
     fn inserted(&self, at: usize) -> Result<Self> {
         let (before, after) = self.dims().split_at(at);
@@ -474,7 +475,7 @@ impl Layout {
     }
 }
 
-/// The error for an index or a bound outside of an axis of this length.
+/// Returns the error for an index or a bound outside of an axis of this length.
 #[cold]
 #[track_caller]
 fn outside(
@@ -495,7 +496,7 @@ fn invalid(text: String) -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// `index` from the beginning of an axis; a negative one counts from the end.
+/// Returns `index` from the beginning of an axis; a negative one counts from the end.
 fn count_from(index: isize, length: usize) -> Option<usize> {
     if index < 0 {
         length.checked_sub(index.unsigned_abs())

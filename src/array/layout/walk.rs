@@ -22,7 +22,7 @@ pub(crate) struct Walk<const K: usize> {
 }
 
 impl<const K: usize> Walk<K> {
-    /// The elements of `layouts`, which must have one shape.
+    /// Returns a walk over the elements of `layouts`, which must have one shape.
     pub(crate) fn new(layouts: [&Layout; K]) -> Self {
         let dims = layouts[0].dims();
         assert!(
@@ -78,28 +78,28 @@ impl<const K: usize> Walk<K> {
         self.ndim += 1;
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub(crate) fn count(&self) -> usize {
         self.dims[..self.ndim].iter().product()
     }
 
-    /// The lengths and steps of the axes, outermost first.
+    /// Returns the lengths and steps of the axes, outermost first.
     pub(crate) fn axes(&self) -> impl ExactSizeIterator<Item = (usize, [isize; K])> + Clone {
         let dims = self.dims[..self.ndim].iter().copied();
         dims.zip(self.strides[..self.ndim].iter().copied())
     }
 
-    /// The length of the axis `axis`.
+    /// Returns the length of the axis `axis`.
     pub(crate) fn length(&self, axis: usize) -> usize {
         self.dims[axis]
     }
 
-    /// The length and the steps of the innermost axis.
+    /// Returns the length and the steps of the innermost axis.
     pub(crate) fn row(&self) -> (usize, [isize; K]) {
         (self.dims[self.ndim - 1], self.strides[self.ndim - 1])
     }
 
-    /// The elements of the positions `range` of the axis `axis`.
+    /// Returns a walk over the elements of the positions `range` of the axis `axis`.
     pub(crate) fn narrowed(&self, axis: usize, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.dims[axis]);
         let mut narrowed = *self;
@@ -111,13 +111,13 @@ impl<const K: usize> Walk<K> {
         narrowed
     }
 
-    /// The indices of the first element.
+    /// Returns the indices of the first element.
     pub(crate) fn first(&self) -> [usize; K] {
         self.first
     }
 
-    /// A walk over the first elements of all rows, and the row; where that has no elements, there
-    /// are no rows.
+    /// Returns a walk over the first elements of all rows, and the row. If a row has no elements,
+    /// there are no rows.
     pub(crate) fn by_rows(&self) -> (Self, (usize, [isize; K])) {
         let mut firsts = *self;
         firsts.ndim -= 1;
@@ -131,7 +131,7 @@ impl<const K: usize> Walk<K> {
         (firsts, self.row())
     }
 
-    /// The indices of the elements of the numbers `range`.
+    /// Returns the indices of the elements of the numbers `range`.
     pub(crate) fn each(&self, range: Range<usize>) -> impl Iterator<Item = [usize; K]> + '_ {
         let (_, strides) = self.row();
         self.runs(range).flat_map(move |(first, count)| {
@@ -146,7 +146,7 @@ impl<const K: usize> Walk<K> {
         })
     }
 
-    /// The elements of the numbers `range`, in runs along the innermost axis.
+    /// Returns the elements of the numbers `range`, in runs along the innermost axis.
     ///
     /// # Panics
     ///

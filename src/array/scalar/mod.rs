@@ -31,24 +31,25 @@ pub trait Arithmetic: Copy {
     fn times(self, other: Self) -> Self;
     fn over(self, other: Self) -> Self;
     fn negated(self) -> Self;
-    /// `self * factor + addend`; with one rounding for `f32` and `f64`, through `f32` for `f16` and
-    /// `bf16`.
+    /// Returns `self * factor + addend`; with one rounding for `f32` and `f64`, through `f32` for
+    /// `f16` and `bf16`.
     fn times_plus(self, factor: Self, addend: Self) -> Self;
-    /// The absolute value; the lowest integer is its own. Zero and NaN lose their sign too.
+    /// Returns the absolute value. The lowest integer has itself as its absolute value. Zero and
+    /// NaN lose their sign too.
     fn magnitude(self) -> Self::Real;
-    /// The real part.
+    /// Returns the real part.
     fn re(self) -> Self::Real;
-    /// The imaginary part; 0 of what has none.
+    /// Returns the imaginary part; 0 for a real number.
     fn im(self) -> Self::Real;
-    /// The number with the negative imaginary part.
+    /// Returns the number with the negative imaginary part.
     fn conjugate(self) -> Self;
 }
 
 /// The operations of real numbers alone.
 pub trait Signed: Copy {
-    /// The remainder of truncating division, with the sign of `self`.
+    /// Returns the remainder of truncating division, with the sign of `self`.
     fn modulo(self, other: Self) -> Self;
-    /// 1, 0 or −1 where the value is above, at or below 0; NaN for NaN.
+    /// Returns 1, 0 or −1 if the value is above, at or below 0; NaN for NaN.
     fn sign(self) -> Self;
 }
 
@@ -302,7 +303,7 @@ macro_rules! complex_arithmetic {
                     )
                 }
 
-                /// Without overflow on the way; infinite where either part is.
+                /// Computes it without overflow on the way. It is infinite if either part is.
                 #[inline(always)]
                 fn magnitude(self) -> $part {
                     let (re, im) = (self.re.abs(), self.im.abs());

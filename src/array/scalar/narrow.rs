@@ -10,7 +10,7 @@ const F16_INFINITE: u32 = 0x7c00 << 13;
 /// The bit that makes a NaN a quiet one.
 const QUIET: u32 = 1 << 22;
 
-/// The value as an `f32`, which holds it exactly.
+/// Returns the value as an `f32`, which holds it exactly.
 #[inline(always)]
 pub(super) fn f16_to_f32(value: f16) -> f32 {
     const REBIASED: u32 = (127 - 15) << 23;
@@ -30,7 +30,7 @@ pub(super) fn f16_to_f32(value: f16) -> f32 {
     f32::from_bits(wide | ((bits & 0x8000) << 16))
 }
 
-/// The nearest `f16`; ties go to the even one.
+/// Returns the nearest `f16`; ties go to the even one.
 #[inline(always)]
 pub(super) fn f32_to_f16(value: f32) -> f16 {
     const INFINITY: u32 = f32::INFINITY.to_bits();
@@ -60,7 +60,7 @@ pub(super) fn f32_to_f16(value: f32) -> f16 {
     f16::from_bits((narrow | ((bits >> 16) & 0x8000)) as u16)
 }
 
-/// The value as an `f32`, which holds it exactly.
+/// Returns the value as an `f32`, which holds it exactly.
 #[inline(always)]
 pub(super) fn bf16_to_f32(value: bf16) -> f32 {
     let wide = u32::from(value.to_bits()) << 16;
@@ -72,7 +72,7 @@ pub(super) fn bf16_to_f32(value: bf16) -> f32 {
     f32::from_bits(wide | quiet)
 }
 
-/// The nearest `bf16`; ties go to the even one.
+/// Returns the nearest `bf16`; ties go to the even one.
 #[inline(always)]
 pub(super) fn f32_to_bf16(value: f32) -> bf16 {
     let bits = value.to_bits();
@@ -95,8 +95,9 @@ pub(super) fn f64_to_odd_f32(value: f64) -> f32 {
     f32::from_bits(inside | u32::from(inexact))
 }
 
-/// A 64-bit number of which the lowest bits stand for whether any of them is set: exact as an
-/// `f64`, and of the same roundings to 24 bits or fewer.
+/// Returns `value` if it is below 2^48. Otherwise clears its lowest 16 bits, and sets the bit above
+/// them if any of them was set. The result is exact as an `f64`, and has the roundings of `value`
+/// to 24 bits or fewer.
 #[inline(always)]
 pub(super) fn sticky(value: u64) -> u64 {
     let lost = u64::from(value & 0xffff != 0) << 16;

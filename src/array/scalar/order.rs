@@ -7,10 +7,10 @@ pub trait SortKey: Copy {
     /// An unsigned integer with as many bits as the value.
     type Key: Digits + Into<u64>;
 
-    /// The sort key: less where the value comes earlier.
+    /// Returns the sort key, which is less if the value comes earlier.
     fn key(self) -> Self::Key;
 
-    /// The value with the key `key`.
+    /// Returns the value with the key `key`.
     fn from_key(key: Self::Key) -> Self;
 
     /// Returns whether [`from_key`](Self::from_key) returns a value other than `self`, as for the
@@ -20,14 +20,14 @@ pub trait SortKey: Copy {
 
 /// An unsigned integer as digits.
 pub trait Digits: Copy + Ord + 'static {
-    /// The number with the bits below `shift` cleared.
+    /// Returns the number with the bits below `shift` cleared.
     fn without_below(self, shift: u32) -> Self;
 
     /// The digit that begins at the bit `shift` of the distance from `least`, and whatever digits
     /// come above it.
     fn digits(self, least: Self, shift: u32) -> usize;
 
-    /// The bits that the distance from `least` takes.
+    /// Returns the number of bits of the distance from `least`.
     fn bits_above(self, least: Self) -> u32;
 }
 

@@ -54,7 +54,7 @@ impl<const FMA: bool> Pass for Careful<FMA> {
     fn note(&mut self, _rare: bool) {}
 }
 
-/// `a * b + c`, rounded once where the processor does that in one instruction, twice elsewhere.
+/// Returns `a * b + c`, rounded once if the processor does that in one instruction, else twice.
 #[inline(always)]
 pub(crate) fn multiply_add<L: Pass, A: num_traits::Float>(a: A, b: A, c: A) -> A {
     if L::FMA { a.mul_add(b, c) } else { a * b + c }

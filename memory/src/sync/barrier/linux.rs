@@ -18,8 +18,8 @@ pub(crate) fn is_asymmetric() -> bool {
     KNOWN.load(Ordering::Relaxed) == YES
 }
 
-/// A system call of about half a microsecond. The first one registers the process, which takes
-/// milliseconds if other threads are running, so it is done on demand.
+/// Makes a system call of about half a microsecond. The first call registers the process, which
+/// takes milliseconds if other threads are running, so it is done on demand.
 #[cold]
 pub(crate) fn heavy_barrier() {
     fence(Ordering::SeqCst);

@@ -20,7 +20,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 pub(crate) use platform::{heavy_barrier, is_asymmetric};
 
-/// A compiler fence: no instruction.
+/// Restrains the compiler: a compiler fence, which is no instruction.
 #[inline]
 pub(crate) fn light_barrier() {
     compiler_fence(Ordering::SeqCst);

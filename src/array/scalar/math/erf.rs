@@ -6,7 +6,7 @@ use super::super::pass::{Pass, multiply_add};
 use super::exp::exp_f64;
 use super::polynomial;
 
-/// erf(x) for |x| ≤ 1.
+/// Returns erf(x) for |x| ≤ 1.
 #[inline(always)]
 fn near<L: Pass>(x: f64) -> f64 {
     let square = x * x;
@@ -18,8 +18,8 @@ fn near<L: Pass>(x: f64) -> f64 {
     )
 }
 
-/// 1 − erf(x) for 0.5 ≤ x ≤ 10.5, with 30 good bits: exp(−x²) / (1 + 2x) times a polynomial in
-/// (x − 3) / (x + 3), the form of Shepherd and Laframboise (1981).
+/// Returns 1 − erf(x) for 0.5 ≤ x ≤ 10.5, with 30 good bits: exp(−x²) / (1 + 2x) times a polynomial
+/// in (x − 3) / (x + 3), the form of Shepherd and Laframboise (1981).
 #[inline(always)]
 fn far<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let t = (x - 3.0) / (x + 3.0);

@@ -13,7 +13,7 @@ use super::polynomial;
 /// A number that rounds another one of less than 2^22 to a whole number when it is added. The
 /// lowest bits of the sum hold the whole number.
 const MAGIC_F32: f32 = 12_582_912.0;
-/// Like [`MAGIC_F32`], but for an `f64` of less than 2^51.
+/// The [`MAGIC_F32`] of `f64`, for numbers of less than 2^51.
 const MAGIC_F64: f64 = 6_755_399_441_055_744.0;
 
 /// ln 2, the first part in 9 bits.
@@ -39,7 +39,7 @@ fn clamp<A: PartialOrd>(x: A, low: A, high: A) -> A {
     if x < low { low } else { x }
 }
 
-/// 2 to the power of a whole number that was rounded by adding the magic one.
+/// Returns 2 to the power of a whole number that was rounded by adding the magic one.
 #[inline(always)]
 fn two_to_f32(rounded: f32) -> f32 {
     f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0_f32.to_bits()))
@@ -50,7 +50,7 @@ fn two_to_f64(rounded: f64) -> f64 {
     f64::from_bits((rounded.to_bits() << 52).wrapping_add(1.0_f64.to_bits()))
 }
 
-/// 2^n of a whole number up to [`LIMIT_F32`], as two factors in range.
+/// Returns 2^n of a whole number up to [`LIMIT_F32`], as two factors in range.
 #[inline(always)]
 fn powers_of_two_f32<L: Pass>(n: f32) -> (f32, f32) {
     let half = multiply_add::<L, _>(n, 0.5, MAGIC_F32);
@@ -60,7 +60,7 @@ fn powers_of_two_f32<L: Pass>(n: f32) -> (f32, f32) {
     )
 }
 
-/// e^x = y · 2^n, as y and n + the magic number, for |x| up to [`LIMIT_F32`].
+/// Returns y and n + the magic number of e^x = y · 2^n, for |x| up to [`LIMIT_F32`].
 #[inline(always)]
 fn reduced_f32<L: Pass>(x: f32) -> (f32, f32) {
     let rounded = multiply_add::<L, _>(x, LOG2_E_F32, MAGIC_F32);
@@ -84,7 +84,7 @@ fn parts_f32<L: Pass>(x: f32) -> Parts<f32> {
     }
 }
 
-/// 2^x = 2^n · 2^r, where r = x − n is exact.
+/// Computes 2^x = 2^n · 2^r, where r = x − n is exact.
 #[inline(always)]
 pub(super) fn exp2_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let x = clamp(x, -LIMIT_F32, LIMIT_F32);
@@ -104,14 +104,15 @@ pub(super) fn exp_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     parts.power * parts.first * parts.second
 }
 
-/// e^x for 0 ≤ x < 80, in fewer steps than [`exp_f32`].
+/// Returns e^x for 0 ≤ x < 80, in fewer steps than [`exp_f32`].
 #[inline(always)]
 pub(super) fn exp_of_moderate_f32<L: Pass>(x: f32) -> f32 {
     let (power, rounded) = reduced_f32::<L>(x);
     power * two_to_f32(rounded)
 }
 
-/// With e = exp(−|x|), which does not overflow: e / (1 + e) below 0, 1 / (1 + e) elsewhere.
+/// Computes e / (1 + e) below 0, and 1 / (1 + e) elsewhere, with e = exp(−|x|), which does not
+/// overflow.
 #[inline(always)]
 pub(super) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let small = exp_f32(pass, -x.abs());
@@ -119,8 +120,8 @@ pub(super) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     numerator / (1.0 + small)
 }
 
-/// x · sigmoid(x), with the last power of two at the end: far below 0 the product with x is a
-/// normal number where the exponential alone is none.
+/// Computes x · sigmoid(x), and multiplies by the last power of two at the end: far below 0 the
+/// product with x is a normal number, while the exponential alone is not.
 #[inline(always)]
 pub(super) fn silu_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let x = if x < -LIMIT_F32 { -LIMIT_F32 } else { x };
@@ -162,7 +163,7 @@ fn parts_f64<L: Pass>(x: f64) -> WideParts {
     }
 }
 
-/// (e^r − 1 − r) / r² for |r| ≤ ln 2 / 2.
+/// Returns (e^r − 1 − r) / r² for |r| ≤ ln 2 / 2.
 #[inline(always)]
 fn expanded<L: Pass>(r: f64) -> f64 {
     polynomial!(
@@ -202,7 +203,7 @@ pub(super) fn exp_m1_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     if x == 0.0 { x } else { less }
 }
 
-/// `scale` · (e^x − 1), which may be in range where e^x is not.
+/// Returns `scale` · (e^x − 1), which may be in range where e^x is not.
 #[inline(always)]
 pub(super) fn less_one_scaled<L: Pass>(x: f64, scale: f64) -> f64 {
     let parts = parts_f64::<L>(x);
@@ -215,14 +216,15 @@ pub(super) fn exp_m1_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     exp_m1_f64(pass, f64::from(x)) as f32
 }
 
-/// e^x / 2, which may be in range where e^x is not.
+/// Returns e^x / 2, which may be in range where e^x is not.
 #[inline(always)]
 pub(super) fn half_exp_f64<L: Pass>(x: f64) -> f64 {
     let parts = parts_f64::<L>(x);
     (1.0 + parts.rest) * parts.first * (parts.second * 0.5)
 }
 
-/// 2^x for −1000 < x < 1000, with 45 good bits; what is beyond becomes one of these limits.
+/// Returns 2^x for −1000 < x < 1000, with 45 good bits. An x beyond these limits is replaced by the
+/// limit.
 #[inline(always)]
 pub(super) fn exp2_of_moderate_f64<L: Pass>(x: f64) -> f64 {
     let x = clamp(x, -1000.0, 1000.0);
@@ -239,7 +241,7 @@ pub(super) fn sigmoid_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     numerator / (1.0 + small)
 }
 
-/// As [`silu_f32`].
+/// Computes the product as [`silu_f32`] does.
 #[inline(always)]
 pub(super) fn silu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let x = if x < -LIMIT_F64 { -LIMIT_F64 } else { x };

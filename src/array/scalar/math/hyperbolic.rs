@@ -7,7 +7,7 @@ use super::exp::{exp_of_moderate_f32, half_exp_f64, less_one_scaled};
 use super::log::log1p_f64;
 use super::polynomial;
 
-/// An odd polynomial near 0, and 1 − 2 / (exp(2|x|) + 1) elsewhere.
+/// Computes an odd polynomial near 0, and 1 − 2 / (exp(2|x|) + 1) elsewhere.
 #[inline(always)]
 pub(super) fn tanh_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     // From here on the result is ±1.
@@ -44,7 +44,7 @@ pub(super) fn tanh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     value.copysign(x)
 }
 
-/// With h = (exp|x| − 1) / 2 it is h + h / (2h + 1), which loses nothing near 0.
+/// Computes h + h / (2h + 1) with h = (exp|x| − 1) / 2, which loses nothing near 0.
 #[inline(always)]
 pub(super) fn sinh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let half = less_one_scaled::<L>(x.abs(), 0.5);
@@ -64,7 +64,7 @@ pub(super) fn sinh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     sinh_f64(pass, f64::from(x)) as f32
 }
 
-/// With h = exp|x| / 2 it is h + 1 / 4h.
+/// Computes h + 1 / 4h with h = exp|x| / 2.
 #[inline(always)]
 pub(super) fn cosh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let half = half_exp_f64::<L>(x.abs());
@@ -96,7 +96,7 @@ pub(super) fn asinh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     asinh_f64(pass, f64::from(x)) as f32
 }
 
-/// ln(x + √(x² − 1)), as [`asinh_f64`].
+/// Computes ln(x + √(x² − 1)), as [`asinh_f64`] does.
 #[inline(always)]
 pub(super) fn acosh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let above = x - 1.0;

@@ -5,7 +5,7 @@ use std::f64::consts::{FRAC_PI_2, PI};
 use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
 
-/// The arcsine of a number up to ½, whose square is given.
+/// Returns the arcsine of a number up to ½, given its square.
 #[inline(always)]
 fn near<L: Pass>(x: f64, square: f64) -> f64 {
     let p = polynomial!(
@@ -50,7 +50,7 @@ pub(super) fn acos_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     value as f32
 }
 
-/// The arctangent of a number from 0 to 1.
+/// Returns the arctangent of a number from 0 to 1.
 #[inline(always)]
 fn unit_atan<L: Pass>(x: f64) -> f64 {
     let square = x * x;

@@ -39,7 +39,7 @@ pub(super) fn ln_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     special(x, multiply_add::<L, _>(k, LN_2_F32.0, y))
 }
 
-/// m and k of x = m·2^k, for x > 0.
+/// Returns m and k of x = m·2^k, for x > 0.
 #[inline(always)]
 fn split(x: f64) -> (f64, f64) {
     const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
@@ -76,7 +76,7 @@ fn series<L: Pass>(f: f64) -> (f64, f64) {
     (half_square, s * multiply_add::<L, _>(z, p, half_square))
 }
 
-/// ln x + `lost`, a small correction, for 0 < x < ∞.
+/// Returns ln x + `lost`, a small correction, for 0 < x < ∞.
 #[inline(always)]
 fn ln_corrected<L: Pass>(x: f64, lost: f64) -> f64 {
     let (m, k) = split(x);
@@ -107,7 +107,7 @@ pub(super) fn log1p_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     log1p_f64(pass, f64::from(x)) as f32
 }
 
-/// The logarithm to base 2 of x ≥ 0.
+/// Returns the logarithm to base 2 of x ≥ 0.
 #[inline(always)]
 pub(super) fn log2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let (m, k) = split(x);

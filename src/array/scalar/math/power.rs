@@ -43,7 +43,7 @@ pub(super) fn powi_f32<L: Pass>(pass: &mut L, x: f32, exponent: i32) -> f32 {
     power(pass, x, f64::from(exponent))
 }
 
-/// An exponent of 32 bits is exact as an `f64`.
+/// Computes the power with the exponent as an `f64`, which holds 32 bits exactly.
 #[inline(always)]
 pub(super) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
@@ -154,13 +154,13 @@ fn nearly_cbrt(size: f64) -> f64 {
     f64::from_bits((third + BIAS) << 32)
 }
 
-/// Zero, infinity and NaN are their own roots.
+/// Returns whether `x` is its own cube root for being zero, infinite or NaN.
 #[inline(always)]
 fn is_its_cbrt<A: num_traits::Float>(x: A) -> bool {
     (x == A::zero()) | !x.is_finite()
 }
 
-/// Two steps of Halley's iteration in `f64`, from 5 bits to 47.
+/// Makes two steps of Halley's iteration in `f64`, from 5 bits to 47.
 #[inline(always)]
 pub(super) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x).abs();
@@ -171,7 +171,7 @@ pub(super) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     if is_its_cbrt(x) { x } else { root }
 }
 
-/// t · (2x + t³) / (x + 2t³), which is nearer to ∛x than t is.
+/// Returns t · (2x + t³) / (x + 2t³), which is nearer to ∛x than t is.
 #[inline(always)]
 fn halley<L: Pass>(x: f64, t: f64) -> f64 {
     let cube = t * t * t;

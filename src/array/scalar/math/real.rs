@@ -35,13 +35,13 @@ macro_rules! real {
 
             $(real! { @free $kind $pass $name $arguments [$($doc)+] })+
 
-            /// The larger; NaN where either is NaN.
+            /// Returns the larger; NaN if either is NaN.
             #[inline(always)]
             pub fn maximum<A: Copy + PartialOrd>(a: A, b: A) -> A {
                 if (a >= b) | (a != a) { a } else { b }
             }
 
-            /// The smaller; NaN where either is NaN.
+            /// Returns the smaller; NaN if either is NaN.
             #[inline(always)]
             pub fn minimum<A: Copy + PartialOrd>(a: A, b: A) -> A {
                 if (a <= b) | (a != a) { a } else { b }

@@ -37,7 +37,7 @@ fn reduced_f32<L: Pass>(x: f32) -> (f32, u32) {
     (r as f32, rounded.to_bits() as u32)
 }
 
-/// The sine and the cosine of |r| ≤ π/4.
+/// Returns the sine and the cosine of |r| ≤ π/4.
 #[inline(always)]
 fn both_f32<L: Pass>(r: f32) -> (f32, f32) {
     let square = r * r;
@@ -103,7 +103,7 @@ pub(super) fn tan_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     f32::from_bits(value.to_bits() ^ (x.to_bits() & (1 << 31)))
 }
 
-/// a − b, and what its rounding lost.
+/// Returns a − b, and the error of its rounding.
 #[inline(always)]
 fn difference(a: f64, b: f64) -> (f64, f64) {
     let difference = a - b;
@@ -126,7 +126,7 @@ fn reduced_f64<L: Pass>(x: f64) -> (f64, f64, u64) {
     (sum, (r - sum) + rest, rounded.to_bits())
 }
 
-/// The sine and the cosine of r + `rest`, |r| ≤ π/4, arranged as in Sun's fdlibm.
+/// Returns the sine and the cosine of r + `rest`, |r| ≤ π/4, arranged as in Sun's fdlibm.
 #[inline(always)]
 fn both_f64<L: Pass>(r: f64, rest: f64) -> (f64, f64) {
     let square = r * r;

@@ -33,7 +33,7 @@ fn ulps(actual: f32, exact: f64) -> f64 {
     (f64::from(actual) - exact).abs() / unit(exact, 23, -126)
 }
 
-/// The last place of a number with `digits` binary digits behind the first one.
+/// Returns the last place of a number with `digits` binary digits behind the first one.
 fn unit(exact: f64, digits: i32, least_exponent: i32) -> f64 {
     let exponent = ((exact.abs().to_bits() >> 52) as i32 - 1023).max(least_exponent);
     // By its bits, as a subnormal number.

@@ -37,7 +37,7 @@ const SPECIAL: [f32; 30] = [
     1e30,
 ];
 
-/// The special values in pairs, and numbers of all sizes.
+/// Returns the special values in pairs, and numbers of all sizes.
 fn pairs() -> impl Iterator<Item = (f32, f32)> {
     let special = SPECIAL.into_iter().flat_map(|x| SPECIAL.map(|y| (x, y)));
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -131,7 +131,7 @@ fn whole_powers_of_doubles_are_those_of_the_standard_library() {
     }
 }
 
-/// All powers of these, by one multiplication after another.
+/// Checks all powers of `values`, by one multiplication after another.
 fn check_whole<T: Numeric>(values: &[T]) {
     let (one, minus_one) = (T::one(), T::zero().minus(T::one()));
     for &x in values {
