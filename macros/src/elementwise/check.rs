@@ -549,7 +549,7 @@ pub(crate) fn acyclic(definitions: &[Definition]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the name of a function of this call of the macro, written as `name` or `self::name`.
+/// Returns the name of a function of this module, written as `name` or `self::name`.
 fn own_name(path: &Path) -> Option<&Ident> {
     let mut words = path.segments.iter().map(|segment| &segment.ident);
     match (words.next(), words.next(), words.next()) {
