@@ -133,7 +133,7 @@ struct Simulated {
 #[derive(Debug, Serialize)]
 struct Recorded {
     peak_live_bytes: u64,
-    /// `None` where the snapshot has nothing of segments.
+    /// `None` if the snapshot has no segments.
     peak_reserved_bytes: Option<u64>,
     ratio: Option<f64>,
     out_of_memory: u64,

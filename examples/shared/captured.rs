@@ -40,7 +40,7 @@ impl<P: Parameters> Captured<P> {
         })
     }
 
-    /// Computes them anew.
+    /// Computes the loss and the gradients anew.
     pub fn launch(&self) -> Result<&P> {
         self.graph.launch()?;
         Ok(&self.gradients)
@@ -52,7 +52,7 @@ impl<P: Parameters> Captured<P> {
     }
 }
 
-/// Prints what some launches came to.
+/// Prints the results of some launches.
 pub fn print(steps: usize, loss: f32, time: Duration) {
     println!(
         "\nas a graph: {steps} steps more in {:.2} s, to a loss of {loss:.4}",

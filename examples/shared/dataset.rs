@@ -31,7 +31,7 @@ impl Dataset {
         ))
     }
 
-    /// Copies of the images at `indices`.
+    /// Returns copies of the images at `indices`.
     pub fn take(&self, indices: &Array<i64>) -> Result<Self> {
         Ok(Self {
             images: self.images.take(indices, 0)?,
@@ -39,8 +39,8 @@ impl Dataset {
         })
     }
 
-    /// The indices of all images in a new order, `batch_size` at a time; the last batch has what is
-    /// left.
+    /// Returns the indices of all images in a new order, `batch_size` at a time. The last batch has
+    /// the remainder.
     pub fn batches(&self, batch_size: usize, generator: &mut Generator) -> Result<Vec<Array<i64>>> {
         let count = self.len();
         let order = Array::permutation_with(generator, count)?;

@@ -32,7 +32,7 @@ pub(crate) struct Figures {
     pub(crate) step_time: Duration,
     /// Requests for memory, if a cache was there to count them.
     pub(crate) requests: Option<u64>,
-    /// Those that the cache did not serve.
+    /// Requests that the cache did not serve.
     pub(crate) misses: u64,
     /// Segments reserved from the device.
     pub(crate) reserves: u64,
@@ -118,8 +118,7 @@ impl Contender {
         Ok(contender)
     }
 
-    /// The same step as a graph, of which the memory is planned by now, and the kernels are
-    /// compiled.
+    /// Captures the step as a graph. By now the memory is planned, and the kernels are compiled.
     fn captured(mut self) -> Result<Self> {
         let device = self.device.clone();
         let _current = device.enter();

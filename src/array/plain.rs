@@ -13,7 +13,7 @@ pub unsafe trait Plain: NoUninit {
     /// The bytes of a value in device memory, not yet checked: any bit pattern is valid.
     type Raw: Pod + Default + Send + Sync;
 
-    /// The value that `raw` stands for.
+    /// Returns the value that `raw` represents.
     fn from_raw(raw: Self::Raw) -> Self;
 }
 
@@ -70,7 +70,7 @@ impl Bits {
         self.0[0]
     }
 
-    /// The words that an element of `size_bytes` takes, where each begins a word.
+    /// Returns the words that an element of `size_bytes` occupies, if each element begins a word.
     pub(crate) fn words(&self, size_bytes: usize) -> &[u64] {
         &self.0[..size_bytes.div_ceil(8)]
     }

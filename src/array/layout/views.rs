@@ -89,7 +89,8 @@ impl Layout {
         Ok(flipped)
     }
 
-    /// The same elements repeated along axes of length 1 and along new leading axes.
+    /// Returns the layout of the elements, repeated along axes of length 1 and along new leading
+    /// axes.
     ///
     /// # Errors
     ///
@@ -122,8 +123,8 @@ impl Layout {
         Ok(broadcast)
     }
 
-    /// The elements at index 0 of `axis`, repeated over all of `target`, which the others broadcast
-    /// to.
+    /// Returns the layout of the elements at index 0 of `axis`, repeated over all of `target`, to
+    /// which the other axes broadcast.
     ///
     /// # Errors
     ///
@@ -272,8 +273,9 @@ impl Layout {
         windows.map_err(|error| error.of("windows"))
     }
 
-    /// [`windows`](Self::windows) whose first elements are `steps` apart, and whose elements are
-    /// `dilations` apart, along each of the last axes; they must not reach beyond these.
+    /// Returns the layout of [`windows`](Self::windows) whose first elements are `steps` apart, and
+    /// whose elements are `dilations` apart, along each of the last axes. They must not reach
+    /// beyond these axes.
     ///
     /// # Errors
     ///
@@ -379,9 +381,9 @@ impl Layout {
         self.ranged(of, axis, (at, Some(at + 1), 1))
     }
 
-    /// The strides that give the elements in the shape `target` without moving them, after NumPy's
-    /// `_attempt_nocopy_reshape`: groups of own and target axes that span the same number of
-    /// elements are matched, and the own axes of a group must step as one.
+    /// Returns the strides that produce the elements in the shape `target` without moving them,
+    /// after NumPy's `_attempt_nocopy_reshape`. Groups of own and target axes that span equal
+    /// numbers of elements are matched; the own axes of a group must step as one.
     fn regrouped(&self, target: &[usize]) -> Option<[isize; MAX_RANK]> {
         // Axes of length 1 step nowhere; their strides must not count.
         let mut own = [(0usize, 0isize); MAX_RANK];
@@ -453,8 +455,8 @@ impl Layout {
         })
     }
 
-    /// The elements at equal places on two axes of one length, as one axis in the place of `first`,
-    /// the one before.
+    /// Returns the layout of the elements at equal indices on two axes of one length, as one axis
+    /// in the place of `first`, which is before `second`.
     pub(crate) fn diagonal(&self, first: usize, second: usize) -> Self {
         debug_assert!(first < second && self.dims()[first] == self.dims()[second]);
         let mut diagonal = *self;

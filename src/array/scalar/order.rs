@@ -23,8 +23,8 @@ pub trait Digits: Copy + Ord + 'static {
     /// Returns the number with the bits below `shift` cleared.
     fn without_below(self, shift: u32) -> Self;
 
-    /// The digit that begins at the bit `shift` of the distance from `least`, and whatever digits
-    /// come above it.
+    /// Returns the digit that begins at the bit `shift` of the distance from `least`, with all
+    /// digits above it.
     fn digits(self, least: Self, shift: u32) -> usize;
 
     /// Returns the number of bits of the distance from `least`.
