@@ -1,12 +1,12 @@
-//! Whether an assignment may write in place: how an expression and its target share memory.
+//! Check whether an assignment may write in place: how an expression and its target share memory.
 
 use super::tree::{Operand, Tree, operands};
 use crate::array::{AnyElement, Array, Buffer, DType, Layout};
 use crate::context::Device;
 
-/// An array that is assigned to, without its type.
+/// A type-erased array that is assigned to.
 ///
-/// Invariant: the array is borrowed exclusively as long as there is one.
+/// Invariant: the array is borrowed exclusively while a target exists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<'a> {
     buffer: &'a Buffer,
@@ -23,7 +23,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// What an operand reads, of memory that nothing but its owner, who writes now, has.
+    /// Returns the memory that an operand reads as a target. Only its owner, which writes it now,
+    /// has the memory.
     pub(super) fn of(operand: &Operand<'a>) -> Self {
         Self {
             buffer: operand.buffer,
@@ -32,8 +33,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// What `layout` selects of the array's memory, where it reaches no further than the array's
-    /// does.
+    /// Returns the part of the array's memory that `layout` selects. It reaches no further than the
+    /// array's own layout.
     pub(super) fn part<T: AnyElement>(array: &'a mut Array<T>, layout: &'a Layout) -> Self {
         Self {
             buffer: array.buffer(),
@@ -58,7 +59,7 @@ impl<'a> Target<'a> {
         self.buffer.device()
     }
 
-    /// Whether `tree` reads the array's memory.
+    /// Returns whether `tree` reads the array's memory.
     pub(super) fn is_read_by(&self, tree: &dyn Tree) -> bool {
         let mut reads = false;
         operands(tree, &mut |operand| {
@@ -83,23 +84,24 @@ impl<'a> From<&Target<'a>> for Operand<'a> {
     }
 }
 
-/// Why a target cannot be overwritten while what is written to it is computed.
+/// The reason why a target cannot be overwritten while its new elements are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Obstacle {
-    /// Something else holds its memory, or it has an element twice.
+    /// Something else holds the target's memory, or the target has an element twice.
     Shared,
     /// Elements are read in another order than they are written.
     Reordered,
 }
 
-/// Targets of which each can be overwritten element by element, each after it was read. What is to
-/// be written has been seen by then, and the arrays are borrowed exclusively, so that stays so.
+/// Targets that can be overwritten element by element, each element after it was read. The
+/// expressions to be written were checked, and the arrays are borrowed exclusively, so that this
+/// stays true.
 #[derive(Clone, Copy)]
 pub(super) struct Overwritable<'a>(&'a [Target<'a>]);
 
 impl<'a> Overwritable<'a> {
-    /// `targets`, if all can be overwritten with what the expressions `read` give in one pass,
-    /// beside others that are merely `held` meanwhile.
+    /// Returns `targets` if all of them can be overwritten with the expressions `read` in one pass,
+    /// while the expressions `held` hold memory but are not read.
     pub(super) fn new(
         targets: &'a [Target<'a>],
         read: &[&dyn Tree],
@@ -122,7 +124,7 @@ impl<'a> Overwritable<'a> {
     }
 }
 
-/// How expressions and an array that one of them is assigned to share memory.
+/// The way in which an array and the expressions that are assigned to it share memory.
 pub(super) struct Aliasing {
     /// Nothing but the expressions holds the array's memory, and the array reaches no element of it
     /// twice.
@@ -134,8 +136,8 @@ pub(super) struct Aliasing {
 }
 
 impl Aliasing {
-    /// Of `target` and the expressions that are evaluated in one pass, `read`, beside others that
-    /// are merely `held` meanwhile.
+    /// Checks `target` against the expressions `read`, which are evaluated in one pass, and the
+    /// expressions `held`, which hold memory but are not read.
     #[inline]
     pub(super) fn of(target: &Target<'_>, read: &[&dyn Tree], held: &[&dyn Tree]) -> Self {
         let Target { buffer, layout, .. } = *target;
@@ -163,12 +165,14 @@ impl Aliasing {
         }
     }
 
-    /// Whether the array can be overwritten element by element, each after it was read.
+    /// Returns whether the array can be overwritten element by element, each element after it was
+    /// read.
     pub(super) fn allows_overwriting(&self) -> bool {
         self.is_exclusive && !self.is_reordered
     }
 
-    /// The same, where all is dense and of one shape.
+    /// Returns whether the array can be overwritten like that, and all arrays are dense and of one
+    /// shape.
     pub(super) fn allows_fused_overwriting(&self) -> bool {
         self.allows_overwriting() && self.is_dense
     }

@@ -20,16 +20,16 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::size::ByteSize;
 
 impl<T: AnyElement> Array<T> {
-    /// Sets the elements to those of `value`, which broadcasts to this array's shape.
+    /// Sets the elements to the elements of `value`, which broadcasts to this array's shape.
     ///
-    /// They are written where they stand, so that the address stays, unless other arrays or
-    /// expressions share the memory: those keep their values, and this array gets memory of its
-    /// own. Handles inside `value` do not count as sharing: `w.assign(&w - &step)` copies nothing.
-    /// Only where `value` reads this array in another order than it is written is it computed aside
+    /// The write is in place and keeps the address, unless other arrays or expressions share the
+    /// memory: those keep their values, and this array gets memory of its own. Handles inside
+    /// `value` do not count as sharing: `w.assign(&w - &step)` copies nothing. If `value` reads
+    /// this array in another order than it is written, `value` is computed into temporary memory
     /// first.
     ///
-    /// Every other handle does: a clone, a view, and an expression that is still alive, also one
-    /// whose name was used again.
+    /// Every other handle counts as sharing: a clone, a view, and an expression that is still
+    /// alive, also one whose name was used again.
     /// [`CacheStats::copies_on_write`](crate::CacheStats::copies_on_write) counts the writes that
     /// had to copy. Builds with debug assertions print a warning to standard error, once for each
     /// such line, which names the line of the other handle too;
@@ -68,8 +68,8 @@ impl<T: AnyElement> Array<T> {
         Ok(())
     }
 
-    /// Sets the elements to those of an expression of this array, as [`assign`](Self::assign) does;
-    /// for where the borrow checker does not let the array be named twice.
+    /// Sets the elements to an expression of this array, as [`assign`](Self::assign) does. For
+    /// places where the borrow checker does not let the array be named twice.
     ///
     /// # Examples
     ///
@@ -159,7 +159,7 @@ pub(super) fn note_copy_on_write<T: AnyElement>(
     }
 }
 
-/// Since which line memory is shared.
+/// The line since which memory is shared.
 struct Since(Option<&'static Location<'static>>);
 
 impl fmt::Display for Since {
@@ -171,8 +171,8 @@ impl fmt::Display for Since {
     }
 }
 
-/// Sets the elements of `target` to those of `value`: in place, where nothing outside `value`
-/// shares the memory, and in new memory otherwise, which is to take its place.
+/// Sets the elements of `target` to `value`: in place if nothing outside `value` shares the memory.
+/// Otherwise, returns new memory for the target.
 #[track_caller]
 pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(Buffer, Layout)>> {
     let device = target.device();
@@ -191,8 +191,8 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
     let formula = hoisted.apply(&formula);
     match Overwritable::new(&[target], &[value], &[]) {
         Ok(targets) => store(&formula, targets).map(|()| None),
-        // Once is enough to ask: what another thread drops meanwhile must not turn one copy into
-        // two.
+        // Checked once only: a handle that another thread drops meanwhile must not turn one copy
+        // into two.
         Err(Obstacle::Shared) => evaluate(&formula, device, shape).map(Some),
         Err(Obstacle::Reordered) => {
             let fresh = evaluate(&formula, device, shape)?;
@@ -201,7 +201,7 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
     }
 }
 
-/// Whether a tape follows the target, or what it is to be set to.
+/// Returns whether a tape tracks the target, or an operand of `value`.
 #[track_caller]
 pub(super) fn is_followed(target: &Target<'_>, value: &dyn Tree) -> Result<bool> {
     let mut outcome = derivatives::followed(target.buffer()).map(|value| value.is_some());
@@ -213,20 +213,20 @@ pub(super) fn is_followed(target: &Target<'_>, value: &dyn Tree) -> Result<bool>
     outcome
 }
 
-/// The new elements of `target`, whose old ones a tape may need.
+/// Returns the new elements of `target` in new memory, because a tape may need the old ones.
 #[track_caller]
 pub(super) fn replaced(target: &Target<'_>, value: &dyn Tree) -> Result<(Buffer, Layout)> {
     let formula = assigned(target, value)?;
     evaluate(&formula, target.device(), target.layout().shape())
 }
 
-/// The same in the memory of `target`, as a value of its own, unless the step, an earlier one or
-/// the program holds the old ones.
+/// Writes the new elements to the memory of `target`, and returns them as a value of its own.
+/// Returns `None` if the step, an earlier step or the program holds the old elements.
 #[track_caller]
 fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, Layout)>> {
     let formula = assigned(target, value)?;
     let (device, layout) = (target.device(), target.layout());
-    // What it keeps are handles.
+    // The evaluation keeps only handles.
     let evaluation = Evaluation::begin(&formula, layout.shape())?;
     if !evaluation.is_followed() || !layout.is_contiguous() {
         return Ok(None);
@@ -237,14 +237,14 @@ fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, 
     };
     let hoisted = Hoisted::of(&formula, device, layout.shape())?;
     store(&hoisted.apply(&formula), targets)?;
-    // What is followed, if anything, is the new value.
+    // If anything is tracked, it is the new value.
     let results = std::iter::once(target.buffer().share().with_node(None)).collect();
     let mut results = evaluation.finish(results, layout);
     let buffer = results.pop().expect("there is one");
     Ok(Some((buffer, *layout)))
 }
 
-/// The formula of `value`, which can be assigned to `target`.
+/// Returns the formula of `value`, after checking that it can be assigned to `target`.
 #[track_caller]
 fn assigned<'a>(target: &Target<'_>, value: &'a dyn Tree) -> Result<Formula<'a>> {
     let formula = Formula::of(value)?;
@@ -253,8 +253,8 @@ fn assigned<'a>(target: &Target<'_>, value: &'a dyn Tree) -> Result<Formula<'a>>
     Ok(formula)
 }
 
-/// Moves computed elements to where those of `target` stand, unless something other than the
-/// expressions `held` shares that memory: then the new memory is to take its place.
+/// Moves computed elements to the memory of `target`. If anything other than the expressions `held`
+/// shares that memory, returns the new memory for the target instead.
 #[track_caller]
 pub(super) fn overwrite_or_replace(
     target: Target<'_>,
@@ -265,7 +265,7 @@ pub(super) fn overwrite_or_replace(
     Ok((!stored).then_some(fresh))
 }
 
-/// Moves computed elements to where those of `target` stand, whose memory nothing else has.
+/// Moves computed elements to the memory of `target`, which no other array shares.
 #[track_caller]
 pub(super) fn overwrite(target: Target<'_>, fresh: &(Buffer, Layout)) -> Result<()> {
     let stored = move_to(target, fresh, &[])?;
@@ -294,8 +294,7 @@ fn move_to(
 }
 
 /// Writes each result of `formula` over its target. The targets are on one device and have one
-/// shape, to which the results broadcast; what they can be overwritten with is what the formula
-/// reads.
+/// shape, to which the results broadcast. The formula reads only what `targets` was checked with.
 #[track_caller]
 pub(super) fn store(formula: &Formula<'_>, targets: Overwritable<'_>) -> Result<()> {
     let buffers: SmallVec<[&Buffer; 1]> = targets.targets().iter().map(Target::buffer).collect();
@@ -328,7 +327,7 @@ pub(super) fn check_device(
     }
 }
 
-/// Whether a value of shape `value` broadcasts to `target`.
+/// Checks that a value of shape `value` broadcasts to `target`.
 #[track_caller]
 pub(super) fn check_shape(target: &Shape, value: &Shape) -> Result<()> {
     if value == target || broadcast_shapes("assign", &[target, value]).is_ok_and(|to| to == *target)

@@ -1,9 +1,9 @@
-//! Expressions as a list of terms, each of which stands once and after its operands: what both
-//! devices' evaluators are made from.
+//! An expression as a list of terms without duplicates, each after its operands. The evaluators of
+//! both devices are built on it.
 //!
-//! Equal terms are one: an array that is read twice, or a part that several results have in common.
-//! Single values are not, or which kernel an expression takes would depend on whether two of them
-//! happen to be equal.
+//! Equal terms are stored once: an array that is read twice, or a subexpression that several
+//! results share. Single values are stored separately, because otherwise the choice of the kernel
+//! would depend on whether two of them happen to be equal.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -13,14 +13,14 @@ use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
 use crate::array::{Bits, DType, MAX_RANK, Shape, broadcast_shapes};
 use crate::error::{AtCaller, Result};
 
-/// Terms in the order in which they can be computed, and which of them are asked for.
+/// Terms in an order in which they can be computed, and the numbers of the requested results.
 #[derive(Clone, Debug)]
 pub(super) struct Formula<'a> {
     terms: Vec<Term<'a>>,
     results: SmallVec<[usize; 1]>,
 }
 
-/// A part of a formula.
+/// One operation or operand of a formula.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Term<'a> {
     pub(super) of: Of<'a>,
@@ -28,7 +28,7 @@ pub(super) struct Term<'a> {
     pub(super) shape: Shape,
 }
 
-/// What a term is.
+/// The kind of a term.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Of<'a> {
     /// The elements of an array.
@@ -44,22 +44,22 @@ const TERMS: usize = 9;
 
 const _: () = assert!(TERMS * size_of::<Term<'_>>() <= 1024);
 
-/// So many of the last terms are looked through for an equal one, so that building a long formula
-/// takes no longer a term than a short one.
+/// Window of the search for an equal term, in terms. Bounds the cost of each insertion in a long
+/// formula.
 const LOOKED_THROUGH: usize = 64;
 
 impl<'a> Formula<'a> {
-    /// The formula of `tree`.
+    /// Returns the formula of `tree`.
     ///
     /// # Errors
     ///
-    /// Where shapes do not broadcast, or their common shape overflows.
+    /// Fails if shapes do not broadcast, or their common shape overflows.
     #[track_caller]
     pub(super) fn of(tree: &'a dyn Tree) -> Result<Self> {
         Self::of_all(&[tree])
     }
 
-    /// The formula whose results are those of `trees`, in order.
+    /// Returns the formula with one result for each of `trees`, in order.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl<'a> Formula<'a> {
 
 /// Formulas that are made term by term.
 impl<'a> Formula<'a> {
-    /// One without terms.
+    /// Returns a formula without terms.
     pub(super) fn empty() -> Self {
         Self {
             terms: Vec::with_capacity(TERMS),
@@ -97,7 +97,7 @@ impl<'a> Formula<'a> {
         }
     }
 
-    /// Adds the elements of an array; answers the number of the term.
+    /// Adds the elements of an array, and returns the number of the term.
     pub(super) fn append_array(&mut self, operand: Operand<'a>) -> u32 {
         let term = Term {
             of: Of::Array(operand),
@@ -107,7 +107,7 @@ impl<'a> Formula<'a> {
         self.add(term) as u32
     }
 
-    /// Adds one value.
+    /// Adds one value, and returns the number of the term.
     pub(super) fn append_scalar(&mut self, dtype: DType, bits: Bits) -> u32 {
         let term = Term {
             of: Of::Scalar(bits),
@@ -117,11 +117,11 @@ impl<'a> Formula<'a> {
         self.add(term) as u32
     }
 
-    /// Adds a function of terms.
+    /// Adds a function of terms, and returns the number of the term.
     ///
     /// # Errors
     ///
-    /// Where their shapes do not broadcast.
+    /// Fails if the operands' shapes do not broadcast.
     #[track_caller]
     pub(super) fn append_call(&mut self, call: &'static Call, operands: &[u32]) -> Result<u32> {
         let mut all = [0; MOST_OPERANDS];
@@ -134,16 +134,16 @@ impl<'a> Formula<'a> {
         Ok(self.add(term) as u32)
     }
 
-    /// Asks for terms.
+    /// Sets the requested results.
     pub(super) fn ask_for(&mut self, results: impl Iterator<Item = usize>) {
         self.results = results.collect();
     }
 }
 
-/// A formula on the way.
+/// A formula that is being built.
 struct Builder<'a> {
     formula: Formula<'a>,
-    // The terms that are nobody's operands yet.
+    // The terms that are no term's operands yet.
     stack: SmallVec<[u32; 8]>,
     outcome: Result<()>,
 }
@@ -196,7 +196,7 @@ impl<'a> Builder<'a> {
 }
 
 impl<'a> Formula<'a> {
-    /// The number of `term`, which is added unless there is an equal one.
+    /// Returns the number of `term`, which is added unless there is an equal one.
     fn add(&mut self, term: Term<'a>) -> usize {
         let start = self.terms.len().saturating_sub(LOOKED_THROUGH);
         let mut earlier = self.terms[start..].iter();
@@ -209,8 +209,8 @@ impl<'a> Formula<'a> {
         }
     }
 
-    /// Drops the single values that were added for the call `term`, which the term `number` stands
-    /// for: they came last, and nothing else reads them.
+    /// Drops the single values that were added for the call `term`, which the equal term `number`
+    /// replaces: they were added last, and no other term reads them.
     fn drop_values_of(&mut self, term: &Term<'_>, number: usize) {
         for &operand in term.operands().iter().rev() {
             let is_last = operand as usize + 1 == self.terms.len();
@@ -220,7 +220,7 @@ impl<'a> Formula<'a> {
         }
     }
 
-    /// Whether the elements of both are the same, whatever they are.
+    /// Returns whether two terms have equal elements, whatever values their arrays hold.
     #[inline]
     fn are_equal(&self, one: &Term<'_>, other: &Term<'_>) -> bool {
         match (&one.of, &other.of) {
@@ -249,7 +249,7 @@ impl<'a> Formula<'a> {
         }
     }
 
-    /// What the shapes of `operands` broadcast to.
+    /// Returns the shape that the shapes of `operands` broadcast to.
     #[inline]
     #[track_caller]
     fn common_shape(&self, operation: &str, operands: &[u32]) -> Result<Shape> {
@@ -286,17 +286,17 @@ impl<'a> Formula<'a> {
         &self.terms
     }
 
-    /// The numbers of the terms that are asked for.
+    /// Returns the numbers of the requested terms.
     pub(super) fn results(&self) -> &[usize] {
         &self.results
     }
 
-    /// The first result.
+    /// Returns the first result.
     pub(super) fn first(&self) -> &Term<'a> {
         &self.terms[self.results[0]]
     }
 
-    /// The arrays that are read, each once.
+    /// Returns the arrays that the formula reads, each once.
     pub(super) fn operands(&self) -> impl Iterator<Item = &Operand<'a>> {
         self.terms.iter().filter_map(|term| match &term.of {
             Of::Array(operand) => Some(operand),
@@ -304,15 +304,15 @@ impl<'a> Formula<'a> {
         })
     }
 
-    /// What an element of all results reads.
+    /// Returns the bytes that one element of all results reads.
     pub(super) fn bytes_read(&self) -> usize {
         self.operands()
             .map(|operand| operand.dtype.size_bytes())
             .sum()
     }
 
-    /// How far apart in memory the elements along each axis of `shape` stand, summed over all
-    /// operands: the axes in descending order of this are the order in which memory is read best.
+    /// Returns the byte stride along each axis of `shape`, summed over all operands. Memory is read
+    /// best with the axes in descending order of this sum.
     pub(super) fn reach_of_axes(&self, shape: &Shape) -> [usize; MAX_RANK] {
         let mut reach = [0usize; MAX_RANK];
         for Operand { layout, dtype, .. } in self.operands() {
@@ -328,7 +328,7 @@ impl<'a> Formula<'a> {
         reach
     }
 
-    /// How often each term is an operand or a result.
+    /// Returns how often each term is an operand or a result.
     pub(super) fn uses(&self) -> SmallVec<[u32; 8]> {
         let mut uses: SmallVec<[u32; 8]> = SmallVec::from_elem(0, self.terms.len());
         for term in &self.terms {
@@ -342,8 +342,8 @@ impl<'a> Formula<'a> {
         uses
     }
 
-    /// What tells it from formulas of other functions and types, as far as a good hash does; which
-    /// arrays and single values it is of does not count.
+    /// Returns a hash that distinguishes formulas by their functions and types. Which arrays and
+    /// single values they read does not count.
     pub(super) fn fingerprint(&self) -> u128 {
         let half = |salt: u64| {
             let mut hasher = DefaultHasher::new();
@@ -365,8 +365,8 @@ impl<'a> Formula<'a> {
         half(0) << 64 | half(1)
     }
 
-    /// The formula whose results are the terms `results` of this one, where the terms of `known`
-    /// stand in memory.
+    /// Returns the formula whose results are the terms `results` of this one, and that reads the
+    /// terms `known` from memory.
     pub(super) fn rebuilt<'b>(
         &self,
         results: &[usize],
@@ -413,7 +413,7 @@ impl<'a> Formula<'a> {
 }
 
 impl Term<'_> {
-    /// The numbers of the terms that it is a function of.
+    /// Returns the numbers of the terms that this term is a function of.
     #[inline]
     pub(super) fn operands(&self) -> &[u32] {
         match &self.of {

@@ -1,4 +1,4 @@
-//! The lengths of a convolution, and where its operands' elements stand. Pure arithmetic.
+//! Lengths of a convolution, and layouts of its operands. Pure arithmetic.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use super::ConvOptions;
 use crate::array::{Layout, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most bytes that are copied for a block of outputs, where one row of them takes no more: on
-/// the host what the second-level cache holds, on a CUDA device enough for all of it to do.
+/// The most bytes that are copied for a block of outputs, unless one row of them takes more. On the
+/// host, the size of the second-level cache; on a CUDA device, enough work for the whole device.
 const BLOCK_BYTES: usize = 1 << 20;
 const CUDA_BLOCK_BYTES: usize = 1 << 26;
 
-/// What a convolution is called with, for errors to name.
+/// The arguments of a convolution that error messages name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operands<'a> {
     pub(super) operation: &'static str,
@@ -33,8 +33,8 @@ pub(super) struct Geometry {
     options: ConvOptions,
 }
 
-/// How many outputs are computed at once: rows of some images, which are all where there are
-/// several images.
+/// The outputs that are computed at once: rows of some images. If there are several images, all of
+/// their rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) images: usize,
@@ -44,13 +44,13 @@ pub(super) struct Block {
 /// Elements of an axis with zeros between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Spread {
-    /// Which.
+    /// The elements that are taken.
     pub(super) taken: Range<usize>,
-    /// Where the first of them stands.
+    /// The position of the first element.
     pub(super) first: usize,
-    /// How far the next one is.
+    /// The distance between two elements.
     pub(super) step: usize,
-    /// How many there are with the zeros.
+    /// The length of the axis with the zeros.
     pub(super) length: usize,
 }
 
@@ -69,7 +69,7 @@ impl Operands<'_> {
         )
     }
 
-    /// The lengths of both, with a height of 1 where they have only three axes.
+    /// Returns the lengths of input and kernel, with a height of 1 if they have only three axes.
     #[track_caller]
     fn lengths(&self, rank: usize) -> Result<([usize; 4], [usize; 4])> {
         if self.input.ndim() != rank || self.kernel.ndim() != rank {
@@ -132,7 +132,8 @@ impl Geometry {
         let mut result = [images, outputs, 0, 0];
         for at in 0..2 {
             let axis = 2 + at;
-            // What saturates here is beyond every size that a shape may have.
+            // A sum that saturates is beyond every length that a shape may have, so it stays an
+            // error.
             let length = input[axis].saturating_add(padding[at].saturating_mul(2));
             let extent = (kernel[axis].saturating_sub(1)).saturating_mul(dilation[at]);
             if kernel[axis] == 0 {
@@ -157,17 +158,18 @@ impl Geometry {
         })
     }
 
-    /// The shape of the input, of four axes.
+    /// Returns the shape of the input, of four axes.
     pub(super) fn input(&self) -> Shape {
         self.input.into()
     }
 
-    /// The shape of the kernel, of four axes.
+    /// Returns the shape of the kernel, of four axes.
     pub(super) fn kernel(&self) -> Shape {
         self.kernel.into()
     }
 
-    /// What the gradient of the input convolves the kernel with: that of the result, turned around.
+    /// Returns the options of the convolution that gives the gradient of the input: it convolves
+    /// the spread gradient of the result with the flipped kernel.
     pub(super) fn turned(&self) -> ConvOptions {
         let ConvOptions {
             dilation, groups, ..
@@ -179,9 +181,9 @@ impl Geometry {
         }
     }
 
-    /// Where the elements of the result stand in that, along the last two axes: output y at y ×
-    /// stride + reach − padding, where the kernel has a reach of dilation × (length − 1). Outputs
-    /// that saw nothing but padding are not there.
+    /// Returns the positions of the result's elements in the spread gradient, along the last two
+    /// axes: output y is at y × stride + reach − padding, where the kernel has a reach of dilation
+    /// × (length − 1). Outputs that saw nothing but padding are left out.
     pub(super) fn spread(&self) -> [Spread; 2] {
         [0, 1].map(|at| {
             let (input, step) = (self.input[2 + at], self.options.stride[at]);
@@ -202,7 +204,7 @@ impl Geometry {
         self.input[0]
     }
 
-    /// The rows of an image of the result.
+    /// Returns the number of rows of an image of the result.
     pub(super) fn rows(&self) -> usize {
         self.result.dims()[2]
     }
@@ -211,19 +213,19 @@ impl Geometry {
         self.options.padding
     }
 
-    /// The elements that each output is summed from.
+    /// Returns the number of elements that each output is the sum of.
     fn inner(&self) -> usize {
         self.kernel[1..].iter().product()
     }
 
-    /// The kernel's shape as the left factor: a matrix for each group.
+    /// Returns the kernel's shape as the left factor: a matrix for each group.
     pub(super) fn factor(&self) -> Shape {
         let groups = self.options.groups;
         [groups, self.kernel[0] / groups, self.inner()].into()
     }
 
-    /// The right factors in the input itself, one for each image and group, where each of its
-    /// elements is a column.
+    /// Returns the layout of the right factors in the input itself, one for each image and group,
+    /// if each element of the input is a column.
     #[track_caller]
     pub(super) fn without_a_copy(&self, input: &Layout) -> Result<Option<Layout>> {
         let [images, _, height, width] = self.input;
@@ -237,7 +239,7 @@ impl Geometry {
         input.reshape(&[images, groups, self.kernel[1], height * width].into())
     }
 
-    /// How many outputs are computed at once, from elements of `element_bytes` each.
+    /// Returns the outputs to compute at once, from elements of `element_bytes` each.
     pub(super) fn block(&self, element_bytes: usize, is_cuda: bool) -> Block {
         let most = if is_cuda {
             CUDA_BLOCK_BYTES
@@ -259,8 +261,8 @@ impl Geometry {
         }
     }
 
-    /// Where what the outputs of the rows `rows` are summed from stands in the padded images, `[C,
-    /// h, w, N, rows, W']`.
+    /// Returns the layout of the padded images' elements that the outputs of the rows `rows` are
+    /// summed from, `[C, h, w, N, rows, W']`.
     #[track_caller]
     pub(super) fn covered(&self, padded: &Layout, rows: Range<usize>) -> Result<Layout> {
         let [_, _, height, width] = self.kernel;
@@ -271,13 +273,13 @@ impl Geometry {
         windows.part(2, rows, 1)?.permute(&[1, 4, 5, 0, 2, 3])
     }
 
-    /// The shape of that as the right factors, one for each group.
+    /// Returns the shape of the covered elements as the right factors, one for each group.
     pub(super) fn columns(&self, images: usize, rows: usize) -> Shape {
         let width = self.result.dims()[3];
         [self.options.groups, self.inner(), images * rows * width].into()
     }
 
-    /// The shape of the products, which is `[O, N, rows, W']`.
+    /// Returns the shape of the products, which is `[O, N, rows, W']`.
     pub(super) fn outputs(&self, images: usize, rows: usize) -> Shape {
         let &[_, outputs, _, width] = self.result.dims() else {
             unreachable!("the result has four axes");

@@ -17,20 +17,20 @@ use crate::ops::hoist::Hoisted;
 use crate::ops::host::{MOST_RESULTS, Results};
 use crate::ops::reductions::sum_of;
 
-/// What passes gradients back through a formula.
+/// The data that passes gradients back through a formula.
 #[derive(Clone, Debug)]
 pub(super) struct Derivation {
     pub(super) graph: Graph,
     pub(super) derived: Vec<Derived>,
-    /// The operands of the formula that gradients are computed from, by their number; none where it
-    /// is not needed.
+    /// The operands of the formula that gradients are computed from, by their number; `None` for an
+    /// operand that is not needed.
     pub(super) saved: Vec<Option<AnyArray>>,
-    /// What all broadcasts to.
+    /// The shape that all terms broadcast to.
     pub(super) shape: Shape,
 }
 
 impl Derivation {
-    /// Of what was `derived`, from which the term `more` is computed, too.
+    /// Saves the operands for the terms `derived`, and for the term `more`.
     #[track_caller]
     pub(super) fn new(
         formula: &Formula<'_>,
@@ -46,8 +46,8 @@ impl Derivation {
         }
     }
 
-    /// Whether anything of what a result is computed from is needed: what [`Given::Result`] with
-    /// that number stands for.
+    /// Returns whether the gradients are computed from the result of that number,
+    /// [`Given::Result`].
     pub(super) fn needs_result(&self, number: usize) -> bool {
         let wanted = wanted(&self.graph, self.derived.iter().map(|own| own.gradient));
         let terms = self.graph.terms.iter().zip(&wanted);
@@ -56,7 +56,8 @@ impl Derivation {
             .any(|(term, _)| matches!(term.of, TermOf::Given(Given::Result(own)) if own == number))
     }
 
-    /// The formula of these terms, over what was saved and what is `given` now.
+    /// Returns the formula of the terms `results`, over the saved operands and the arrays that
+    /// `given` returns.
     #[track_caller]
     pub(super) fn formula<'a>(
         &'a self,
@@ -94,8 +95,8 @@ impl Derivation {
         Ok(formula)
     }
 
-    /// Adds the gradients of all operands. The last may be written over `spare`, one of the arrays
-    /// that are given, if nothing else has its memory.
+    /// Adds the gradients of all operands. The last gradients may be written over `spare`, one of
+    /// the given arrays, if nothing else has its memory.
     #[track_caller]
     pub(super) fn pass_back<'a>(
         &'a self,
@@ -111,8 +112,8 @@ impl Derivation {
             self.derived.iter().partition(is_whole);
         let (passed, computed): (Vec<&Derived>, Vec<&Derived>) =
             (whole.into_iter()).partition(|own| self.passed(own, given).is_some());
-        // What is computed as a whole anyway is summed from there, unless it was rounded, and the
-        // rest from what it is computed from.
+        // If a gradient is computed in full anyway and was not rounded, its sum is computed from
+        // it; all other sums are computed from the saved operands.
         let is_computed = |own: &&Derived| {
             own.wide == own.gradient && computed.iter().any(|of| of.gradient == own.gradient)
         };
@@ -133,7 +134,7 @@ impl Derivation {
             let formula = self.formula(given, &terms)?;
             let arrays = self.evaluated(&formula, device, spare)?;
             for (own, array) in some.iter().zip(arrays) {
-                // Once, though several operands may have one gradient.
+                // Computed once, though several operands may have one gradient.
                 let (own_folds, others): (Vec<&Derived>, Vec<&Derived>) =
                     (later.into_iter()).partition(|of| of.gradient == own.gradient);
                 later = others;
@@ -147,7 +148,7 @@ impl Derivation {
         Ok(())
     }
 
-    /// The gradient that is given, where it is what an operand gets.
+    /// Returns the given gradient, if it is an operand's gradient unchanged.
     fn passed<'a>(
         &self,
         own: &Derived,
@@ -168,8 +169,9 @@ impl Derivation {
         sum_of(formula, &self.shape, axes)?.converted(dtype)
     }
 
-    /// The results of `formula`; a single one in the memory of `spare`, of which an operand may be
-    /// read, if nothing else has it and both are of one size.
+    /// Returns the results of `formula`. A single one is written to the memory of `spare`, from
+    /// which the formula may read an operand, if nothing else has that memory and both are of one
+    /// size.
     #[track_caller]
     fn evaluated(
         &self,
@@ -202,7 +204,7 @@ impl Derivation {
     }
 }
 
-/// The axes of `shape` along which what is read by `layout` stays the same element.
+/// Returns the axes of `shape` along which `layout` repeats one element.
 pub(super) fn folded_axes(shape: &Shape, layout: &Layout) -> AxisSet {
     let lead = shape.ndim() - layout.ndim();
     AxisSet::of_each(shape.ndim(), |axis| {
@@ -214,7 +216,7 @@ pub(super) fn folded_axes(shape: &Shape, layout: &Layout) -> AxisSet {
     })
 }
 
-/// Which terms `results` are computed from, these included.
+/// Returns a flag for each term: true for `results`, and for the terms that they are computed from.
 fn wanted(graph: &Graph, results: impl Iterator<Item = u32>) -> Vec<bool> {
     let mut wanted = vec![false; graph.terms.len()];
     results.for_each(|result| wanted[result as usize] = true);
@@ -228,7 +230,7 @@ fn wanted(graph: &Graph, results: impl Iterator<Item = u32>) -> Vec<bool> {
     wanted
 }
 
-/// The operands of `formula` that the gradients, and the term `more`, are computed from.
+/// Returns the operands of `formula` that the gradients, and the term `more`, are computed from.
 #[track_caller]
 fn saved_operands(
     formula: &Formula<'_>,
@@ -256,7 +258,7 @@ fn saved_operands(
     saved
 }
 
-/// An evaluation of a formula: while it runs, nothing is followed, and then the step that passes
+/// An evaluation of a formula. While it runs, nothing is tracked; then the step that passes
 /// gradients back is recorded.
 #[must_use]
 pub(in crate::ops) struct Evaluation(Option<Running>);
@@ -269,11 +271,11 @@ struct Running {
 }
 
 impl Evaluation {
-    /// Begins one of `formula` over `shape`.
+    /// Begins an evaluation of `formula` over `shape`.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported), by name, where a derivative is not known.
+    /// [`Unsupported`](ErrorKind::Unsupported), by name, if a derivative is not known.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin(formula: &Formula<'_>, shape: &Shape) -> Result<Self> {
@@ -283,12 +285,12 @@ impl Evaluation {
         Running::begin(formula, shape).map(Self)
     }
 
-    /// Whether anything that it reads is followed.
+    /// Returns whether anything that the formula reads is tracked.
     pub(in crate::ops) fn is_followed(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Ends it, with its results, which are of that layout.
+    /// Ends the evaluation with its results, which are of that layout.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish(self, buffers: Results, layout: &Layout) -> Results {
@@ -351,8 +353,8 @@ impl Running {
             let saved_bytes = bytes_of(derivation.saved.iter().chain(&kept));
             let backward = move |upstream: Upstream, gradients: &mut Gradients| {
                 if !upstream.iter().all(Option::is_some) {
-                    // Of a result that nothing was computed from, not even a 0 is to meet an
-                    // infinite derivative.
+                    // A result without a gradient must not contribute: even a gradient of 0 times
+                    // an infinite derivative would be NaN.
                     let has_gradient = |number: usize| upstream[number].is_some();
                     (derivation.graph, derivation.derived) =
                         forward.derive_results(has_gradient)?;
@@ -373,7 +375,7 @@ impl Running {
     }
 }
 
-/// The bytes of arrays.
+/// Returns the bytes of arrays.
 pub(super) fn bytes_of<'a>(arrays: impl Iterator<Item = &'a Option<AnyArray>>) -> u64 {
     let bytes = arrays
         .flatten()

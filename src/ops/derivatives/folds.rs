@@ -1,4 +1,4 @@
-//! Steps of reductions, and of what divides by one, over expressions.
+//! Steps of reductions, and of softmax functions, over expressions.
 
 use std::cell::RefCell;
 
@@ -19,12 +19,12 @@ use crate::ops::formula::Formula;
 use crate::ops::index::concat;
 use crate::ops::reductions::sum_of;
 
-/// A way of passing gradients back through a fold: the gradient of each element from that of the
-/// result.
+/// A way of passing gradients back through a reduction: the gradient of each element, as a function
+/// of the result's gradient.
 ///
-/// `g` is the gradient of the result and `r` the result, both broadcast over what was folded; `x`
-/// is the element. Some need a sum of their own over the folded axes, `s`; for products `s` is that
-/// of the other elements. All are in the type of [`computed_in`].
+/// `g` is the gradient of the result and `r` the result, both broadcast over the reduced axes; `x`
+/// is the element. Some rules need a sum of their own over the reduced axes, `s`; for products, `s`
+/// is the product of the other elements. All are in the type of [`computed_in`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Sum,
@@ -56,8 +56,8 @@ impl Rule {
         })
     }
 
-    /// The gradient of an element, and what `s` is the sum of where it is needed: of the folds of
-    /// real and complex numbers alike.
+    /// Returns the gradient of an element, and the summand of `s` if `s` is needed. For reductions
+    /// of both real and complex numbers.
     fn of_numbers<'g, T: Number>(self, of: Elements<'g, T>) -> Option<ByRule<'g, T>> {
         let Elements { x, g, s, count, .. } = of;
         Some(match self {
@@ -68,7 +68,7 @@ impl Rule {
         })
     }
 
-    /// Like [`of_numbers`](Self::of_numbers), but of the folds of real numbers alone.
+    /// Like [`of_numbers`](Self::of_numbers), but for reductions of real numbers alone.
     fn of_floats<'g, T: Float>(self, of: Elements<'g, T>) -> Option<ByRule<'g, T>> {
         let Elements {
             x,
@@ -80,14 +80,14 @@ impl Rule {
         } = of;
         let (gradient, summand) = match self {
             Self::Sum | Self::Mean | Self::Product => return None,
-            // A result that is NaN has none but NaN.
+            // A result that is NaN has only NaN as its gradient.
             Self::Largest => (
                 (g / s).only_where(x.eq(r)) + r.only_where(r.ne(r)),
                 Some(r.constant(1.0).only_where(x.eq(r))),
             ),
             Self::Logsumexp => {
                 let share = (x - r).exp();
-                // Shares of a rounded result do not add up to 1.
+                // The shares of a rounded result do not add up to 1.
                 let (gradient, sum) = match is_rounded {
                     true => (g * share / s, Some(share)),
                     false => (g * share, None),
@@ -95,7 +95,7 @@ impl Rule {
                 (gradient.only_where(not_equal(x, f64::NEG_INFINITY)), sum)
             }
             Self::Norm => ((g * x / r).only_where(not_equal(r, 0.0)), None),
-            // The mean: a sum of narrow floats may be beyond them.
+            // `s` is the mean, because a sum of narrow floats may be beyond their range.
             Self::Variance => (g * (x - s) * (2.0 / count), Some(x * (1.0 / count))),
             Self::Deviation => {
                 let scaled = g * (x - s) * (1.0 / count) / r;
@@ -109,7 +109,7 @@ impl Rule {
     }
 }
 
-/// The gradient of an element, and what `s` is the sum of.
+/// The gradient of an element, and the summand of `s`.
 type ByRule<'g, T> = (Value<'g, T>, Option<Value<'g, T>>);
 
 struct Elements<'g, T> {
@@ -117,9 +117,9 @@ struct Elements<'g, T> {
     g: Value<'g, T>,
     r: Value<'g, T>,
     s: Value<'g, T>,
-    /// How many elements one result is of.
+    /// The number of elements of one result.
     count: f64,
-    /// Whether the result was rounded to a narrower type than `T`.
+    /// True if the result was rounded to a narrower type than `T`.
     is_rounded: bool,
 }
 
@@ -189,13 +189,13 @@ fn in_graph<T>((gradient, summand): ByRule<'_, T>) -> Terms {
     }
 }
 
-/// A fold of a formula: while it runs, nothing is followed, and then the step that passes gradients
+/// A reduction of a formula. While it runs, nothing is tracked; then the step that passes gradients
 /// back is recorded.
 #[must_use]
 pub(in crate::ops) struct Folding(Option<Running>);
 
 enum Running {
-    /// A position, a count or a truth: constant but for steps.
+    /// A position, a count or a truth value: piecewise constant, so it has no gradient.
     Constant(#[expect(dead_code, reason = "held for its drop")] Pause),
     Derived(Box<Derived>),
 }
@@ -203,21 +203,21 @@ enum Running {
 struct Derived {
     derivation: Derivation,
     rule: Rule,
-    /// What the sum is of that the rule needs.
+    /// The summand of the sum that the rule needs.
     summand: Option<u32>,
     dtype: DType,
     axes: AxisSet,
-    /// The shape of the result with all axes, of length 1 where folded.
+    /// The shape of the result with all axes, of length 1 where reduced.
     kept_shape: Shape,
     _pause: Pause,
 }
 
 impl Folding {
-    /// Begins the fold of that name along `axes`, whose results are of the type `output`.
+    /// Begins the reduction of that name along `axes`, whose results are of the type `output`.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported), by name, where a derivative is not known.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), by name, if a derivative is not known.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin(
@@ -231,7 +231,7 @@ impl Folding {
         Running::begin(formula, (name, output), axes).map(Self)
     }
 
-    /// Ends it, with its result, which is of that layout.
+    /// Ends the reduction with its result, which is of that layout.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish(self, buffer: Buffer, layout: &Layout) -> Buffer {
@@ -366,11 +366,12 @@ impl Derived {
     }
 }
 
-/// For each element the product of the others along `axes`. Nothing is divided by, so that zeros
-/// are as any others.
+/// Returns, for each element, the product of the others along `axes`. There is no division, so that
+/// zeros need no special case.
 #[track_caller]
 fn products_of_others(x: AnyArray, axes: AxisSet) -> Result<AnyArray> {
-    // As the products themselves in double precision: those of a part may be beyond narrow floats.
+    // In double precision, as for the product itself: the product of a part may be beyond the range
+    // of narrow floats.
     let products = by_differentiable!(x.dtype, T => {
         let wide = x.into_array::<T>().cast::<<T as AnyElement>::Wide>().eval()?;
         AnyArray::of(&others_multiplied(&wide, axes)?.cast::<T>().eval()?)
@@ -399,7 +400,7 @@ fn others_multiplied<T: Number>(x: &Array<T>, axes: AxisSet) -> Result<Array<T>>
     products.permute(&back)
 }
 
-/// For each element the product of those before it in its row.
+/// Returns, for each element, the product of the elements before it in its row.
 #[track_caller]
 fn products_before<T: Number>(rows: &Array<T>) -> Result<Array<T>> {
     let [height, width] = [rows.shape()[0], rows.shape()[1]];

@@ -17,7 +17,7 @@ use super::adding::{added, added_to_part, as_whole, copied, folded, followed_par
 use super::graph::{Converting, by_differentiable};
 use super::tape::Upstream;
 
-/// An array without its type, with what a tape follows of it.
+/// A type-erased array, with its tracked value.
 #[derive(Debug)]
 pub(crate) struct AnyArray {
     pub(crate) buffer: Buffer,
@@ -26,7 +26,7 @@ pub(crate) struct AnyArray {
 }
 
 impl AnyArray {
-    /// An array's elements.
+    /// Returns a type-erased handle on an array.
     #[track_caller]
     pub(crate) fn of<T: AnyElement>(array: &Array<T>) -> Self {
         Self {
@@ -36,13 +36,13 @@ impl AnyArray {
         }
     }
 
-    /// The array, whose elements are of `T`.
+    /// Returns the array, whose elements are of type `T`.
     pub(crate) fn into_array<T: AnyElement>(self) -> Array<T> {
         assert_eq!(self.dtype, T::DTYPE, "the types are one");
         Array::from_parts(self.buffer, self.layout)
     }
 
-    /// The same elements, which stand without gaps, in another shape.
+    /// Returns the elements in another shape, copied if they have gaps.
     #[track_caller]
     pub(crate) fn reshaped(self, shape: &Shape) -> Result<Self> {
         if let Some(layout) = self.layout.reshape(shape)? {
@@ -58,7 +58,7 @@ impl AnyArray {
         })
     }
 
-    /// The elements converted to another type of floats or complex numbers.
+    /// Returns the elements converted to another type of floats or complex numbers.
     #[track_caller]
     pub(crate) fn converted(self, dtype: DType) -> Result<Self> {
         if self.dtype == dtype {
@@ -74,7 +74,8 @@ impl AnyArray {
         })
     }
 
-    /// One value for all elements of a shape, beside an array and of its type.
+    /// Returns an array of a shape with one value for all elements, on the device and of the type
+    /// of `array`.
     #[track_caller]
     pub(crate) fn full_beside<T: AnyElement>(
         array: &Array<T>,
@@ -86,14 +87,14 @@ impl AnyArray {
         Ok(filled(array.device(), &layout, value)?.into_array())
     }
 
-    /// Zeros of a shape, beside this.
+    /// Returns zeros of a shape, on the device and of the type of this array.
     #[track_caller]
     pub(crate) fn zeros(&self, shape: &Shape) -> Result<Self> {
         let layout = Layout::contiguous(shape)?;
         filled(self.device(), &layout, (self.dtype, Bits::default()))
     }
 
-    /// Another handle on it.
+    /// Returns another handle on the array.
     #[track_caller]
     pub(crate) fn share(&self) -> Self {
         Self {
@@ -114,7 +115,7 @@ impl AnyArray {
         self.buffer.device()
     }
 
-    /// The same elements seen by another layout.
+    /// Returns the array with another layout.
     pub(super) fn seen(self, layout: Layout) -> Self {
         Self { layout, ..self }
     }
@@ -126,7 +127,7 @@ impl Clone for AnyArray {
     }
 }
 
-/// What a step read that a tape follows: the values, and which of them.
+/// The part of a tracked value that a step read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Followed {
     pub(crate) value: u32,
@@ -134,7 +135,7 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// What is followed of an array.
+    /// Returns the tracked value that an array is or is a part of.
     ///
     /// # Errors
     ///
@@ -153,23 +154,23 @@ impl Followed {
 #[derive(Debug)]
 pub(crate) struct Gradients {
     sums: HashMap<u32, AnyArray>,
-    /// What the present step contributed to, where that is looked through for NaN.
+    /// The values that the present step contributed to, if gradients are checked for NaN.
     touched: Option<Vec<u32>>,
-    /// Whether a tape follows how they add up, so that nothing is written in place.
+    /// True if a tape tracks the sums, so that nothing is written in place.
     are_followed: bool,
-    /// Who has places for some of them.
+    /// The buckets that provide memory for some of the gradients.
     placer: Option<Rc<dyn Placer>>,
 }
 
-/// Who has places for gradients, so that they are written where they are to be.
+/// Provider of memory for gradients, so that they are computed at their final address.
 pub(crate) trait Placer: fmt::Debug {
-    /// Elements for the gradient of the value of that number, of its shape: nothing else reads or
-    /// writes them until it is complete.
+    /// Returns elements for the gradient of the value with that number, of its shape. Nothing else
+    /// reads or writes them until the gradient is complete.
     fn place_of(&self, value: u32) -> Result<Option<AnyArray>>;
 }
 
 impl Gradients {
-    /// Whether what passes back is followed, too.
+    /// Returns whether the gradients are tracked, too.
     pub(crate) fn are_followed(&self) -> bool {
         self.are_followed
     }
@@ -183,13 +184,13 @@ impl Gradients {
         }
     }
 
-    /// The same, some of which have places.
+    /// Returns these gradients, some of which get their memory from `placer`.
     pub(crate) fn in_places_of(self, placer: Option<Rc<dyn Placer>>) -> Self {
         Self { placer, ..self }
     }
 
-    /// The place of the gradient `to`, if it has one, is that of all elements of the value, and
-    /// nothing was added to it yet.
+    /// Returns the provided memory for the gradient `to`, if there is some, `to` covers all
+    /// elements of the value, and nothing was added to the gradient yet.
     #[track_caller]
     pub(crate) fn place_of(&self, to: &Followed) -> Result<Option<AnyArray>> {
         let Some(placer) = self.placer.as_ref() else {
@@ -201,7 +202,7 @@ impl Gradients {
         placer.place_of(to.value)
     }
 
-    /// Gradients that gradients are computed of again.
+    /// Returns empty gradients that are tracked, so that they have gradients again.
     pub(crate) fn followed(detects_anomalies: bool) -> Self {
         Self {
             are_followed: true,
@@ -209,7 +210,7 @@ impl Gradients {
         }
     }
 
-    /// Takes those of a step's results out.
+    /// Takes the gradients of a step's results out.
     pub(crate) fn take_all(&mut self, results: &[Option<u32>]) -> Upstream {
         let results = results.iter();
         results
@@ -244,13 +245,13 @@ impl Gradients {
         self.sums.contains_key(&value)
     }
 
-    /// Takes the gradient of values out; `None` where nothing contributed.
+    /// Takes the gradient of a value out; `None` if nothing contributed.
     pub(crate) fn take(&mut self, value: u32) -> Option<AnyArray> {
         self.sums.remove(&value)
     }
 
-    /// Like [`take`](Self::take), for a gradient that outlives the backward pass: a view of less
-    /// than half of its block is copied, so that it does not keep the rest allocated.
+    /// Like [`take`](Self::take), but for a gradient that outlives the backward pass: a view of
+    /// less than half of its block is copied, so that it does not keep the rest allocated.
     #[track_caller]
     pub(crate) fn take_compact(&mut self, value: u32) -> Result<Option<AnyArray>> {
         let Some(gradient) = self.take(value) else {
@@ -264,7 +265,7 @@ impl Gradients {
         copied(&gradient, &dense).map(Some)
     }
 
-    /// Adds a contribution, of the shape of what was read or of one that this broadcasts to.
+    /// Adds a contribution, whose shape is the shape of `to` or one that `to` broadcasts to.
     #[track_caller]
     pub(crate) fn add(&mut self, to: Followed, contribution: AnyArray) -> Result<()> {
         if to.layout.len() == 0 {
@@ -313,14 +314,14 @@ impl Gradients {
     }
 }
 
-/// Zeros of the shape of `like`.
+/// Returns zeros of the shape of `like`.
 #[track_caller]
 pub(crate) fn zeros_like<T: AnyElement>(like: &Array<T>) -> Result<Array<T>> {
     let zeros = filled(like.device(), like.layout(), (T::DTYPE, Bits::default()))?;
     Ok(zeros.into_array())
 }
 
-/// An array of one value: the sum of no gradients, or the gradient of a loss.
+/// Returns an array of one value: the sum of no gradients, or the gradient of a loss.
 #[track_caller]
 pub(super) fn filled(
     device: &Device,

@@ -1,5 +1,5 @@
-//! A formula and what is derived from it, as terms that own nothing: the same for every dtype and
-//! for memory that is not there yet.
+//! A formula and the graph of its gradients, as terms that own nothing, so that they serve every
+//! array of the same types.
 
 use std::any::TypeId;
 
@@ -22,26 +22,25 @@ pub(super) struct Term {
     pub(super) dtype: DType,
 }
 
-/// What a term is.
+/// The kind of a term.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TermOf {
-    /// An operand of the formula, by its number in this.
+    /// An operand of the formula, by its number there.
     Operand(usize),
-    /// An array that is given when gradients are asked for: a result of the step, or the gradient
-    /// of one.
+    /// A saved value: an array that is available when gradients are computed.
     Given(Given),
     Scalar(Bits),
     Call(&'static Call, [u32; MOST_OPERANDS]),
 }
 
-/// An array of the step whose gradients are asked for, by the number of the result.
+/// A saved value of the step, by the number of the result: the result, or its gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Given {
     Result(usize),
     Gradient(usize),
 }
 
-/// Terms in the order in which they can be computed.
+/// Terms in an order in which they can be computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Graph {
     pub(super) terms: Vec<Term>,
@@ -49,15 +48,15 @@ pub(super) struct Graph {
     conversions: Vec<(u32, u32)>,
 }
 
-/// The parts of a gradient, one for each use of what it is of, each with the truth value under
-/// which it counts; always if with none. Where a part does not count, because a choice was made
-/// against what it passes back from, it may be anything: infinite slopes are beside the choice as
-/// well as before it.
+/// The contributions to a gradient, one for each use of its term. Each has the truth value under
+/// which it counts, or `None` if it always counts. A contribution that does not count, because the
+/// choice was for the other branch, may have any value: slopes may be infinite both inside and
+/// outside of a branch.
 pub(super) type Contributions = SmallVec<[(u32, Option<u32>); 2]>;
 
 impl Graph {
-    /// The terms of a formula, and what numbers these have here. In the place of a written function
-    /// stands its body.
+    /// Returns the graph of a formula, and the number in it of each of the formula's terms. A
+    /// written function is replaced by its body.
     pub(super) fn of(formula: &Formula<'_>) -> (Self, Vec<u32>) {
         let (mut graph, mut numbers) = (Self::default(), Vec::new());
         let mut operands = 0;
@@ -80,7 +79,7 @@ impl Graph {
         (graph, numbers)
     }
 
-    /// A call, or what its body is made of.
+    /// Adds a call, or the terms of its body.
     fn written(&mut self, call: &'static Call, arguments: &[u32]) -> u32 {
         let mut body = Terms::default();
         let derives = call.body.filter(|_| call.partials.is_none());
@@ -126,7 +125,7 @@ impl Graph {
         if let Some(&(_, result)) = self.conversions.iter().find(is_done) {
             return result;
         }
-        // What was widened from a type is converted back to it without loss.
+        // A term that was widened from a type is converted back to it without loss.
         let is_source = |&&(operand, result): &&(u32, u32)| {
             result == term && self.terms[operand as usize].dtype == to && computed_in(to) == from
         };
@@ -144,8 +143,8 @@ impl Graph {
         self.converted(term, computed_in(dtype))
     }
 
-    /// The sum of a gradient's parts, right wherever the truth value with it holds. It holds where
-    /// any part counts.
+    /// Returns the sum of a gradient's contributions, with the truth value under which the sum is
+    /// right. It is true if any contribution counts.
     pub(super) fn sum_where_counted(
         &mut self,
         parts: &Contributions,
@@ -164,7 +163,7 @@ impl Graph {
         Some((self.sum(parts)?, counts))
     }
 
-    /// The sum of a gradient's parts where they count.
+    /// Returns the sum of a gradient's contributions where they count.
     pub(super) fn sum(&mut self, parts: &Contributions) -> Option<u32> {
         let parts = parts.iter().map(|&(own, counts)| match counts {
             None => own,
@@ -176,8 +175,8 @@ impl Graph {
         Some(parts.fold(first, |sum, own| self.add(sum, own)))
     }
 
-    /// Where an operand of a call counts, if the call does where `counts` holds: what was chosen
-    /// against does not.
+    /// Returns the condition under which an operand of a call counts, if the call counts under
+    /// `counts`. The branch that a choice did not take does not count.
     pub(super) fn counts(
         &mut self,
         call: &Call,
@@ -195,7 +194,7 @@ impl Graph {
         Some(counts.map_or(chosen, both))
     }
 
-    /// A number where the truth value holds, and zero elsewhere.
+    /// Returns a number where the truth value holds, and zero elsewhere.
     fn only_where(&mut self, holds: u32, value: u32) -> u32 {
         let dtype = self.terms[value as usize].dtype;
         let (select, zero) = select_or_zero(dtype);
@@ -203,14 +202,14 @@ impl Graph {
         self.call(select, &[holds, value, zero])
     }
 
-    /// The sum of two terms of one type.
+    /// Adds the sum of two terms of one type.
     fn add(&mut self, one: u32, other: u32) -> u32 {
         let call = sum_of(self.terms[one as usize].dtype);
         self.call(call, &[one, other])
     }
 }
 
-/// `$f::<T>()` for the type of floats of a dtype; none for other types.
+/// Evaluates `$value` with `$T` as the float type of a dtype; `None` for other types.
 macro_rules! by_float {
     ($dtype:expr, $T:ident => $value:expr) => {
         match $dtype {
@@ -235,7 +234,7 @@ macro_rules! by_float {
     };
 }
 
-/// The same for the types that gradients are of: floats, and complex numbers of floats.
+/// Like `by_float`, but for all types that gradients have: floats, and complex numbers of floats.
 macro_rules! by_differentiable {
     ($dtype:expr, $T:ident => $value:expr) => {
         match $dtype {
@@ -254,16 +253,16 @@ macro_rules! by_differentiable {
 
 pub(in crate::ops) use {by_differentiable, by_float};
 
-/// The addition of numbers of that type.
+/// Returns the addition of numbers of a type.
 fn sum_of(dtype: DType) -> &'static Call {
     let call = by_differentiable!(dtype, T => call_of::<Added, (T, T)>());
     call.expect(DIFFERENTIABLE)
 }
 
-/// What holds of the type of every gradient.
+/// The message for a type that is not the type of any gradient.
 pub(in crate::ops) const DIFFERENTIABLE: &str = "gradients are floats or complex numbers";
 
-/// Whether there are gradients of that type.
+/// Returns whether gradients may have this type.
 pub(super) fn is_differentiable(dtype: DType) -> bool {
     is_float(dtype) || is_complex(dtype)
 }
@@ -276,8 +275,8 @@ pub(super) fn is_complex(dtype: DType) -> bool {
     matches!(dtype, DType::C32 | DType::C64)
 }
 
-/// The type that gradients of a type are computed in, before they are rounded once: `f32` for `f16`
-/// and `bf16`, in which neither counts nor small factors have room.
+/// Returns the type that gradients of a type are computed in before they are rounded once: `f32`
+/// for `f16` and `bf16`, whose range and precision are too small for counts and small factors.
 pub(in crate::ops) fn computed_in(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::Bf16 => DType::F32,
@@ -285,12 +284,12 @@ pub(in crate::ops) fn computed_in(dtype: DType) -> DType {
     }
 }
 
-/// The conversion of numbers of one type to another.
+/// Returns the conversion of numbers of one type to another.
 pub(super) fn cast(from: DType, to: DType) -> Option<&'static Call> {
     by_differentiable!(from, F => by_differentiable!(to, T => call_of::<Cast<T>, (F,)>()))?
 }
 
-/// The choice between numbers of that type, and their zero.
+/// Returns the choice between numbers of a type, and their zero.
 fn select_or_zero(dtype: DType) -> (&'static Call, Bits) {
     let both = by_differentiable!(dtype, T => {
         let zero = bits_of(<T as AnyElement>::from_f64(0.0));

@@ -1,4 +1,4 @@
-//! Steps whose gradients are written out, beside the operation that they are of.
+//! Steps with an explicit gradient rule, which is written beside the operation.
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use super::{AnyArray, Followed, Gradients, Pause, StepResult, is_live, record_re
 use crate::array::{AnyElement, Array, Buffer};
 use crate::error::{Error, ErrorCode, Result};
 
-/// An operation whose rule stands beside it: while it runs, nothing is followed, and then the step
+/// An operation with an explicit gradient rule. While it runs, nothing is tracked; then the step
 /// that passes gradients back is recorded.
 #[must_use]
 pub(in crate::ops) struct Ruled(Option<Running>);
@@ -21,21 +21,21 @@ struct Running {
     _pause: Pause,
 }
 
-/// What a rule keeps until gradients are asked for.
+/// The values that a rule saves until gradients are computed.
 #[derive(Debug)]
 pub(in crate::ops) struct Saved {
     bytes: u64,
-    /// Handles on the operands and the results, which tell what a tape follows.
+    /// Handles on the operands and the results, which show what a tape tracks.
     known: Vec<Buffer>,
-    /// Whether all that is kept is one of these, so that gradients of the rule's gradients are
+    /// True if every kept array is one of `known`, so that gradients of the rule's gradients are
     /// right.
     is_followed: bool,
 }
 
 impl Saved {
-    /// An array that the rule computes gradients from: an operand or a result, so that the tape may
-    /// follow the rule, too. Of any other the tape does not know how it depends on the operands,
-    /// and the rule's gradients have no derivatives.
+    /// Keeps an array that the rule computes gradients from: an operand or a result, so that the
+    /// tape may track the rule, too. For any other array, the tape does not know how it depends on
+    /// the operands, and the rule's gradients have no derivatives.
     #[track_caller]
     pub(in crate::ops) fn keep<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         let kept = self.keep_recomputed(array);
@@ -48,15 +48,15 @@ impl Saved {
             self.is_followed = false;
             return kept;
         };
-        // Where one of several handles is followed by none, it is this.
+        // If one of several handles is not tracked, `array` is taken to be that handle.
         let others_are = known.all(|known| known.node().is_some());
         let node = first.node().filter(|_| others_are);
         let layout = *kept.layout();
         Array::from_parts(kept.into_buffer().with_node(node), layout)
     }
 
-    /// An array computed from operands, which the rule computes again where a tape follows these,
-    /// and else takes from here.
+    /// Keeps an array that was computed from operands. If a tape tracks the operands, the rule
+    /// computes the array again; otherwise it uses the kept one.
     #[track_caller]
     pub(in crate::ops) fn keep_recomputed<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         self.bytes += array.size_bytes() as u64;
@@ -64,7 +64,7 @@ impl Saved {
     }
 }
 
-/// The values of `array`, which nothing follows.
+/// Returns the values of `array`, untracked.
 #[track_caller]
 pub(crate) fn constant<T: AnyElement>(array: &Array<T>) -> Array<T> {
     let buffer = array.buffer().share().with_node(None);
@@ -72,7 +72,7 @@ pub(crate) fn constant<T: AnyElement>(array: &Array<T>) -> Array<T> {
 }
 
 impl Ruled {
-    /// Begins the one of that name on `operands`.
+    /// Begins the operation of that name on `operands`.
     ///
     /// # Errors
     ///
@@ -90,14 +90,15 @@ impl Ruled {
         Running::begin(operation, operands).map(Self)
     }
 
-    /// Whether the operand of that number is followed, so that its gradient is wanted.
+    /// Returns whether the operand of that number is tracked, so that its gradient is needed.
     pub(in crate::ops) fn wants(&self, operand: usize) -> bool {
         let running = self.0.as_ref();
         running.is_some_and(|running| running.followed[operand].is_some())
     }
 
-    /// Ends it, with its result. Where an operand is followed, `rule` makes what computes the
-    /// gradients of all operands from that of the result, and keeps what it needs for that.
+    /// Ends the operation with its result. If an operand is tracked, `rule` returns the function
+    /// that computes the gradients of all operands from the gradient of the result, and keeps the
+    /// arrays that this function needs.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish<T: AnyElement, R, C>(
@@ -119,8 +120,8 @@ impl Ruled {
         result
     }
 
-    /// The same of several results, of which any may have no gradient. What `rule` sees of them is
-    /// not followed.
+    /// Like [`finish`](Self::finish), but for several results, each of which may have no gradient.
+    /// The results that `rule` gets are not tracked.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish_all<T: AnyElement, R, C, const N: usize>(
@@ -227,7 +228,7 @@ fn step_results<T: AnyElement>(results: &[Array<T>]) -> SmallVec<[StepResult; 1]
 /// The gradients that a rule gives for the operands; none for an operand without one.
 type Contributions = SmallVec<[Option<AnyArray>; 3]>;
 
-/// A rule that computes the gradients of operands from those of results.
+/// A rule that computes the gradients of operands from the gradients of results.
 trait Rule {
     fn apply(self: Box<Self>, upstream: Upstream) -> Result<Contributions>;
 

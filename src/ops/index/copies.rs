@@ -1,5 +1,5 @@
-//! Where elements that are copied stand, and where they go to: what the devices' copies have in
-//! common.
+//! Walks over the elements that a copy reads and over the elements that it writes, shared by the
+//! copies of both devices.
 
 use std::cmp::Ordering;
 
@@ -7,20 +7,20 @@ use super::diagonal::{length_of, start_of};
 use crate::array::{AnyElement, Array, Layout, Shape, Walk};
 use crate::error::Result;
 
-/// Which elements of an array a new one consists of.
+/// The elements of an array that a copy consists of.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) enum Copying {
     /// All of them, in row-major order.
     All,
-    /// All, and of the axis `at` each so many times.
+    /// All elements, each repeated `times` times along the axis `at`.
     Repeated { at: usize, times: usize },
-    /// Those of diagonal `k` of a matrix.
+    /// The elements of diagonal `k` of a matrix.
     Diagonal { k: isize },
 }
 
 impl Copying {
-    /// A walk over these elements of `layout`, and over those of a new array one after another,
-    /// which has as many.
+    /// Returns a walk over these elements of `layout`, and over a new array of as many elements,
+    /// one after another.
     #[inline(always)]
     pub(in crate::ops) fn walk(self, layout: &Layout) -> Walk<2> {
         match self {
@@ -37,7 +37,7 @@ fn repeated(layout: &Layout, at: usize, times: usize) -> Walk<2> {
         let (length, [from, to]) = pair;
         let spread = (length, [from, to.wrapping_mul(times as isize)]);
         let none = (1, [0, 0]);
-        // Along the axis, the elements and then what repeats each of them.
+        // Along the axis: first the elements, then the repetitions of each.
         let axes = match axis.cmp(&at) {
             Ordering::Less => [spread, none],
             Ordering::Equal => [spread, (times, [0, to])],
@@ -59,26 +59,27 @@ fn of_diagonal(matrix: &Layout, k: isize) -> Walk<2> {
     Walk::over([first, 0], [(count, [down.wrapping_add(along), 1])])
 }
 
-/// A walk over a vector, and over diagonal `k` of a new matrix of `shape`, which is as long.
+/// Returns a walk over a vector, and over diagonal `k` of a new matrix of `shape`, which has the
+/// vector's length.
 pub(in crate::ops) fn onto_diagonal(vector: &Layout, k: isize, shape: &Shape) -> Walk<2> {
     let (length, stride) = vector.row();
     let side = length + k.unsigned_abs();
     assert_eq!(shape.dims(), [side, side], "no matrix of the vector");
     let (row, column) = start_of(k);
-    // Where this overflows, so does the shape.
+    // If this overflows, the shape does, too.
     let first = row.wrapping_mul(side).wrapping_add(column);
     let step = [stride, (side as isize).wrapping_add(1)];
     Walk::over([vector.offset(), first], [(length, step)])
 }
 
-/// Each of `arrays`, with a walk over it and over its part of a new array of `shape`, in which they
-/// stand one after another along the axis `at`. The parts do not overlap, and are the whole
-/// together.
+/// Returns each of `arrays`, with a walk over it and over its part of a new array of `shape`, in
+/// which the arrays are stored one after another along the axis `at`. The parts do not overlap, and
+/// cover the whole array.
 ///
 /// # Panics
 ///
-/// Where another axis of one is of another length, or their lengths along this one do not add up to
-/// the shape's.
+/// If an array differs from `shape` in another axis, or the arrays' lengths along this axis do not
+/// add up to the shape's.
 #[inline]
 #[track_caller]
 pub(in crate::ops) fn joined<'a, T: AnyElement>(
@@ -106,7 +107,7 @@ pub(in crate::ops) fn joined<'a, T: AnyElement>(
     }))
 }
 
-/// The lengths of `layout` with its steps and those of `other`, an axis at a time.
+/// Returns the length of each axis of `layout`, with its strides in `layout` and in `other`.
 pub(in crate::ops) fn pairs(
     layout: &Layout,
     other: &Layout,

@@ -1,4 +1,4 @@
-//! Elements that a mask picks, and where they stand.
+//! Elements that a mask selects, and their indices.
 
 use super::{Copying, Picking, check_size};
 use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
@@ -11,8 +11,9 @@ use crate::ops::formula::Formula;
 use crate::ops::precompiled::precompiled;
 
 impl<T: AnyElement> Array<T> {
-    /// Where the elements stand that are not zero, in row-major order: a row for each, of its index
-    /// along every axis, in the shape `[count, rank]`. That is NumPy's `argwhere`; NaN is not zero.
+    /// Returns the indices of the elements that are not zero, in row-major order: a row for each,
+    /// with its index along every axis, in the shape `[count, rank]`. That is NumPy's `argwhere`;
+    /// NaN is not zero.
     ///
     /// The shape depends on the elements, so the call waits for them.
     ///
@@ -30,8 +31,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the size of the result overflows, and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room for it and for a flag
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the size of the result overflows, and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for it and for a flag
     /// for each element (on CUDA devices 9 bytes for each).
     #[track_caller]
     pub fn nonzero(&self) -> Result<Array<i64>> {
@@ -44,11 +45,11 @@ impl<T: AnyElement> Array<T> {
         positions(&flags, shape)
     }
 
-    /// The elements at which `mask` holds, in row-major order: NumPy's `x[mask]`.
+    /// Returns the elements at which `mask` is true, in row-major order: NumPy's `x[mask]`.
     ///
-    /// The mask has the lengths of this array's leading axes. Where it has all of them, the result
-    /// has one axis. Where it has fewer, each place of the mask stands for a part of the array: a
-    /// mask of one axis picks rows. The shape depends on the mask, so the call waits for it.
+    /// The mask has the lengths of this array's leading axes. If it has all of them, the result has
+    /// one axis. If it has fewer, each element of the mask selects a part of the array: a mask of
+    /// one axis selects rows. The shape depends on the mask, so the call waits for it.
     ///
     /// # Examples
     ///
@@ -67,23 +68,24 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the mask's shape is not that of the
-    /// leading axes, [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the mask is on another
-    /// device, [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows, and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory); on CUDA devices it takes room for 8 bytes for each
-    /// element of the mask meanwhile.
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the mask's shape differs from the leading
+    /// axes, [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the mask is on another device,
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows, and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory); on CUDA devices, the call needs scratch memory of 8
+    /// bytes for each element of the mask.
     #[track_caller]
     pub fn select_by(&self, mask: &Array<bool>) -> Result<Self> {
         let array = self;
         precompiled!(select_by::<T>([array]; mask: &Array<bool>))
     }
 
-    /// Sets the elements at which `mask` holds to those of `value`, and leaves the others as they
-    /// are: NumPy's `np.copyto(x, value, where=mask)`. Both broadcast to this array's shape;
-    /// `x[mask] = values`, which counts the values one after another, is another thing.
+    /// Sets the elements at which `mask` is true to the elements of `value`, and leaves the others
+    /// as they are: NumPy's `np.copyto(x, value, where=mask)`. Both broadcast to this array's
+    /// shape. NumPy's `x[mask] = values`, which takes the values one after another, is another
+    /// operation.
     ///
-    /// It is [`assign`](Self::assign) of [`select`](crate::select): elements are written where they
-    /// stand, unless other arrays or expressions share the memory.
+    /// It is [`assign`](Self::assign) of [`select`](crate::select): the write is in place, unless
+    /// other arrays or expressions share the memory.
     ///
     /// # Examples
     ///
@@ -124,7 +126,7 @@ impl<T: AnyElement> Array<T> {
         self.assign(chosen)
     }
 
-    /// The elements along one axis, one after another in memory.
+    /// Returns the elements along one axis, one after another in memory.
     #[track_caller]
     pub(super) fn packed(&self) -> Result<Self> {
         let flat = self.flatten()?;
@@ -136,7 +138,7 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Whether `shape`, that of a `what` of `masked_assign`, broadcasts to that of the array, which is
+/// Checks that `shape`, the shape of a `what` of `masked_assign`, broadcasts to the array's shape
 /// `own`.
 #[track_caller]
 fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
@@ -149,14 +151,14 @@ fn check_broadcast(what: &str, shape: &Shape, own: &Shape) -> Result<()> {
     ))
 }
 
-/// Where in an array of `shape` the flags hold, which are packed and as many as it has elements: a
-/// row for each.
+/// Returns the indices in an array of `shape` at which the flags are true, a row for each. The
+/// flags are packed, one for each element.
 #[track_caller]
 fn positions(flags: &Array<bool>, shape: &Shape) -> Result<Array<i64>> {
     on_device!(flags.device(), touching flags.buffer(), positions(flags, shape))
 }
 
-/// The elements at which flags hold; both are packed, and as many.
+/// Returns the elements at which flags are true. Both arrays are packed and of one length.
 #[track_caller]
 pub(super) fn compact<T: AnyElement>(array: &Array<T>, flags: &Array<bool>) -> Result<Array<T>> {
     on_device!(

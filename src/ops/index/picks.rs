@@ -1,19 +1,19 @@
-//! Where elements stand that indices pick, but for the indices themselves, at which only kernels
-//! look: what the devices' picking and adding have in common.
+//! Layouts and walks that the devices' gathers and scatters share. Only kernels read the indices
+//! themselves.
 
 use crate::array::{AnyElement, Array, Layout, Shape, Walk};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
 
-/// The axis that indices are of.
+/// The axis that the indices count along.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct Axis {
-    /// How many indices it has.
+    /// The length of the axis, which bounds the indices.
     pub(in crate::ops) length: usize,
-    /// The step from one to the next.
+    /// The stride of the axis.
     pub(in crate::ops) step: isize,
-    /// What reports of other indices name.
+    /// The operation that reports of invalid indices name.
     pub(in crate::ops) operation: Indexing,
 }
 
@@ -27,20 +27,20 @@ impl Axis {
     }
 }
 
-/// What an index along an axis picks.
+/// The elements that an index along an axis selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Picking {
-    /// A part of the array: the axes of the indices stand for the axis.
+    /// A part of the array: the axes of the indices replace the axis.
     Parts,
-    /// An element: array and indices broadcast to each other, but for the axis.
+    /// An element: array and indices broadcast to each other, except along the axis.
     Elements,
-    /// The same, where the indices are classes, which do not count from the end.
+    /// Like `Elements`, but the indices are classes, which do not count from the end.
     Classes,
 }
 
 impl Picking {
-    /// The axis `at` of `layout`, and a walk over the elements at its index 0 and over `indices`,
-    /// as many as a new array of `shape` has elements; who picks checks that.
+    /// Returns the axis `at` of `layout`, and a walk over the elements at its index 0 and over
+    /// `indices`. The walk has as many elements as a new array of `shape`, which the caller checks.
     #[inline(always)]
     #[track_caller]
     pub(in crate::ops) fn walk(
@@ -74,13 +74,13 @@ impl Picking {
     }
 }
 
-/// For an operation that adds each of `values` to the element of `target` that its index picks
-/// along the axis `at`, or writes it there, as all three broadcast to `shape` but for this axis: a
-/// walk over the elements of the target at index 0, the indices and the values.
+/// Returns a walk over the elements of `target` at index 0, the indices and the values, for an
+/// operation that adds each of `values` to the element of `target` that its index selects along the
+/// axis `at`, or writes it there. All three broadcast to `shape`, except along this axis.
 ///
 /// # Panics
 ///
-/// Where another handle shares the target's memory, or the target reaches an element twice.
+/// If another handle shares the target's memory, or the target reaches an element twice.
 #[inline(always)]
 #[track_caller]
 pub(in crate::ops) fn reached<T: AnyElement>(

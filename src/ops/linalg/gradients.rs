@@ -1,8 +1,8 @@
-//! The gradients of factorizations: those of Giles, "Collected matrix derivative results for
-//! forward and reverse mode algorithmic differentiation" (2008); of Cholesky's as Murray (2016), of
-//! QR as Walter and Lehmann (2010).
+//! The gradients of factorizations, after Giles, "Collected matrix derivative results for forward
+//! and reverse mode algorithmic differentiation" (2008). Cholesky follows Murray (2016), QR follows
+//! Walter and Lehmann (2010).
 //!
-//! What has several solutions, as the vectors of equal eigenvalues, has infinite gradients.
+//! Gradients are infinite if there are several solutions, such as the vectors of equal eigenvalues.
 
 use super::solve::solve;
 use super::{Factorized, filled};
@@ -11,19 +11,19 @@ use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
 use crate::ops::select;
 
-/// The matrices turned around.
+/// Returns the transposed matrices.
 #[track_caller]
 fn t<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     a.swap_axes(-2, -1)
 }
 
-/// The same with their turned ones added, halved: what changes nothing but symmetric matrices.
+/// Returns (A + Aᵀ) / 2, which changes only matrices that are not symmetric.
 #[track_caller]
 fn symmetric<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     ((a + t(a)?) * T::from_f64(0.5)).eval()
 }
 
-/// An optional gradient, typed, zeros of the shape of `like` where there is none.
+/// Returns an optional gradient with its type, or zeros of the shape of `like` if there is none.
 #[track_caller]
 fn typed<T: Factorized>(gradient: Option<AnyArray>, like: &Array<T>) -> Result<Array<T>> {
     match gradient {
@@ -36,8 +36,8 @@ fn untyped<T: Factorized>(array: &Array<T>) -> Vec<AnyArray> {
     vec![AnyArray::of(array)]
 }
 
-/// Of x = A⁻¹ b: that of b is A⁻ᵀ g, that of A −(A⁻ᵀ g) xᵀ. Where b is a vector, x is one for each
-/// matrix.
+/// Returns the gradients for x = A⁻¹ b: A⁻ᵀ g for b, and −(A⁻ᵀ g) xᵀ for A. If b is a vector, there
+/// is one vector x for each matrix.
 #[track_caller]
 pub(super) fn of_solution<T: Factorized>(
     a: &Array<T>,
@@ -58,7 +58,7 @@ pub(super) fn of_solution<T: Factorized>(
     Ok(vec![AnyArray::of(&of_a), AnyArray::of(&of_b)])
 }
 
-/// Of X = A⁻¹: −Xᵀ g Xᵀ.
+/// Returns the gradient for X = A⁻¹: −Xᵀ g Xᵀ.
 #[track_caller]
 pub(super) fn of_inverse<T: Factorized>(
     inverse: &Array<T>,
@@ -69,8 +69,8 @@ pub(super) fn of_inverse<T: Factorized>(
     Ok(untyped(&(-product).eval()?))
 }
 
-/// Of the determinant: g times the cofactors, which are those of the singular value decomposition
-/// and so exist for singular matrices, too.
+/// Returns the gradient for the determinant: g times the cofactors. They are computed from the
+/// singular value decomposition, so that they exist for singular matrices, too.
 #[track_caller]
 pub(super) fn of_determinant<T: Factorized>(
     a: &Array<T>,
@@ -84,24 +84,24 @@ pub(super) fn of_determinant<T: Factorized>(
     Ok(untyped(&(scaled.matmul(&vt)? * factor).eval()?))
 }
 
-/// For each value of the last axis the product of the others.
+/// Returns, for each value of the last axis, the product of the others.
 #[track_caller]
 fn products_of_others<T: Factorized>(s: &Array<T>) -> Result<Array<T>> {
     let n = s.shape()[s.ndim() - 1];
     let diagonal = identity(s, n)?;
-    // Row i has a 1 in the place of value i.
+    // Row i has a 1 instead of value i.
     let rows = select(diagonal.gt(T::zero()), T::one(), s.unsqueeze(-2)?);
     Ok(rows.eval()?.prod_axis(-1)?.downcast())
 }
 
-/// The unit matrix of n rows, on the device of `like`.
+/// Returns the unit matrix of n rows, on the device of `like`.
 #[track_caller]
 fn identity<T: Factorized>(like: &Array<T>, n: usize) -> Result<Array<T>> {
     filled("identity", like, &n.into(), T::one())?.diag(0)
 }
 
-/// Of the factor L of A = L Lᵀ: the symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹, where Φ takes the lower
-/// triangle and half of the diagonal.
+/// Returns the gradient for the factor L of A = L Lᵀ: the symmetric part of L⁻ᵀ Φ(Lᵀ g) L⁻¹, where
+/// Φ takes the lower triangle and half of the diagonal.
 #[track_caller]
 pub(super) fn of_cholesky<T: Factorized>(
     lower: &Array<T>,
@@ -115,9 +115,9 @@ pub(super) fn of_cholesky<T: Factorized>(
     Ok(untyped(&symmetric(&t(&both)?)?))
 }
 
-/// Of the factors of A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q, where copy mirrors
-/// the lower triangle. The columns of wide matrices that have no place in the square part are Q
-/// times those of R.
+/// Returns the gradient for the factors of A = Q R: (g_Q + Q copy(M)) R⁻ᵀ with M = R g_Rᵀ − g_Qᵀ Q,
+/// where copy mirrors the lower triangle. For the columns of wide matrices beyond the square part,
+/// it is Q times the gradient of R's columns.
 #[track_caller]
 pub(super) fn of_qr<T: Factorized>(
     a: &Array<T>,
@@ -150,22 +150,22 @@ fn of_tall_qr<T: Factorized>(
     let m = (r.matmul(&t(of_r)?)? - t(of_q)?.matmul(q)?).eval()?;
     let mirrored = (m.tril(0)? + t(&m.tril(-1)?)?).eval()?;
     let product = (of_q + q.matmul(&mirrored)?).eval()?;
-    // X R⁻ᵀ is the turned R⁻¹ Xᵀ.
+    // X R⁻ᵀ is the transpose of R⁻¹ Xᵀ.
     t(&solve(r, &t(&product)?)?)
 }
 
-/// 1 / (values\[j] − values\[i]) in row i and column j, and 0 on the diagonal.
+/// Returns 1 / (values\[j] − values\[i]) in row i and column j, and 0 on the diagonal.
 #[track_caller]
 fn inverse_gaps<T: Factorized>(values: &Array<T>) -> Result<Array<T>> {
     let n = values.shape()[values.ndim() - 1];
     let diagonal = identity(values, n)?;
     let gaps = values.unsqueeze(-2)? - values.unsqueeze(-1)? + &diagonal;
-    // On the diagonal 0 / 1: of 1 / 0 the derivative would be no number.
+    // The diagonal is 0 / 1, because the derivative of 1 / 0 would be NaN.
     (select(diagonal.gt(T::zero()), T::zero(), T::one()) / gaps).eval()
 }
 
-/// Of the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) + F ∘ (Vᵀ g_V)) Vᵀ, with
-/// F the inverse gaps of w.
+/// Returns the gradient for the eigenvalues w and vectors V of symmetric matrices: V (diag(g_w) + F
+/// ∘ (Vᵀ g_V)) Vᵀ, with F the inverse gaps of w.
 #[track_caller]
 pub(super) fn of_eigen<T: Factorized>(
     [w, v]: [&Array<T>; 2],
@@ -182,8 +182,9 @@ pub(super) fn of_eigen<T: Factorized>(
     Ok(untyped(&symmetric(&whole)?))
 }
 
-/// Of the shortest x that minimizes |A x − b|, with P = A⁺ the pseudoinverse (Golub and Pereyra
-/// 1973): that of b is Pᵀ g, that of A −Pᵀ g xᵀ + (b − A x) (P Pᵀ g)ᵀ + Pᵀ x ((I − P A) g)ᵀ.
+/// Returns the gradients for the shortest x that minimizes |A x − b|, with P = A⁺ the pseudoinverse
+/// (Golub and Pereyra 1973): −Pᵀ g xᵀ + (b − A x) (P Pᵀ g)ᵀ + Pᵀ x ((I − P A) g)ᵀ for A, and Pᵀ g
+/// for b.
 #[track_caller]
 pub(super) fn of_least_squares<T: Factorized>(
     a: &Array<T>,
@@ -201,9 +202,9 @@ pub(super) fn of_least_squares<T: Factorized>(
     Ok([(outside + shortest - own).eval()?, of_right])
 }
 
-/// Of U, s and Vᵀ of A = U diag(s) Vᵀ: U ((F ∘ (X − Xᵀ)) S + S (F ∘ (Y − Yᵀ)) + diag(g_s)) Vᵀ, with
-/// X = Uᵀ g_U, Y = Vᵀ g_V and F the inverse gaps of s², and what leaves the spaces that U and V
-/// span.
+/// Returns the gradient for U, s and Vᵀ of A = U diag(s) Vᵀ. With X = Uᵀ g_U, Y = Vᵀ g_V and F the
+/// inverse gaps of s², it is U ((F ∘ (X − Xᵀ)) S + S (F ∘ (Y − Yᵀ)) + diag(g_s)) Vᵀ, plus the
+/// components outside the spaces that U and V span.
 #[track_caller]
 pub(super) fn of_singular<T: Factorized>(
     [u, s, vt]: [&Array<T>; 3],
@@ -219,7 +220,7 @@ pub(super) fn of_singular<T: Factorized>(
         let x = t(u)?.matmul(&of_u)?;
         let gaps = inverse_gaps(&s.square().eval()?)?;
         inner = (inner + gaps * (&x - t(&x)?) * &columns).eval()?;
-        // Where U is square, it spans all.
+        // If U is square, it spans the whole space.
         if u.shape()[u.ndim() - 2] > n {
             let left = ((of_u - u.matmul(&x)?) / &columns).eval()?;
             outside = Some(left.matmul(vt)?);

@@ -1,6 +1,6 @@
 //! Single elements as text: which notation, how many digits, how wide.
 //!
-//! The rules are those of NumPy's `FloatingFormat` (numpy/_core/arrayprint.py, version 2.4).
+//! The rules follow NumPy's `FloatingFormat` (numpy/_core/arrayprint.py, version 2.4).
 
 use std::any::TypeId;
 
@@ -10,10 +10,10 @@ use num_complex::Complex;
 use crate::array::scalar::convert;
 use crate::array::{AnyElement, DType};
 
-/// Decimals that an element has at most, without a precision.
+/// The most decimals of an element, without a precision.
 const MAX_DECIMALS: usize = 8;
 
-/// The elements as cells of one width.
+/// Returns the elements as cells of one width.
 ///
 /// A `precision` gives floating-point elements that many decimals.
 pub(super) fn cells<T: AnyElement>(elements: &[T], precision: Option<usize>) -> Vec<String> {
@@ -41,7 +41,7 @@ pub(super) fn cells<T: AnyElement>(elements: &[T], precision: Option<usize>) -> 
     cells.iter().map(|cell| format!("{cell:>width$}")).collect()
 }
 
-/// The element of an array of rank 0, with all its digits.
+/// Returns the element of an array of rank 0, with all its digits.
 pub(super) fn scalar<T: AnyElement>(element: T) -> String {
     let digits = Digits::of::<T>();
     match Kind::of::<T>() {
@@ -59,7 +59,7 @@ pub(super) fn scalar<T: AnyElement>(element: T) -> String {
     }
 }
 
-/// A float with all its digits.
+/// Returns a float with all its digits.
 fn float(digits: Digits, value: f64) -> String {
     if !value.is_finite() {
         return non_finite(value);
@@ -81,7 +81,7 @@ fn float(digits: Digits, value: f64) -> String {
     }
 }
 
-/// How elements of a type are written.
+/// The notation of a type's elements.
 enum Kind {
     Exact,
     Float,
@@ -98,7 +98,7 @@ impl Kind {
     }
 }
 
-/// The imaginary part of what is complex.
+/// Returns the imaginary part of a complex element.
 fn imaginary<T: AnyElement>(element: T) -> f64 {
     convert::<Complex<f64>, T>(element).im
 }
@@ -107,7 +107,7 @@ fn is_bool<T: AnyElement>() -> bool {
     TypeId::of::<T>() == TypeId::of::<bool>()
 }
 
-/// An integer or a truth value, the latter as NumPy spells it.
+/// Returns an integer or a truth value, the latter as NumPy spells it.
 fn exact<T: AnyElement>(element: T) -> String {
     if !is_bool::<T>() {
         return element.to_string();
@@ -125,7 +125,7 @@ fn non_finite(value: f64) -> String {
     .into()
 }
 
-/// How a floating-point type writes its values, which an `f64` holds exactly.
+/// The decimal notation of a floating-point type, whose values an `f64` holds exactly.
 #[derive(Clone, Copy)]
 struct Digits {
     /// Binary digits of the significand.
@@ -147,12 +147,13 @@ impl Digits {
         }
     }
 
-    /// Decimal digits that the type keeps whatever the number.
+    /// Returns the number of decimal digits that the type keeps for every number.
     fn decimal(self) -> i32 {
         (f64::from(self.binary - 1) * std::f64::consts::LOG10_2) as i32
     }
 
-    /// The fewest significant digits that name `value` among those of the type, as `d.ddde-x`.
+    /// Returns the fewest significant digits that identify `value` among the type's values, as
+    /// `d.ddde-x`.
     fn shortest(self, value: f64) -> String {
         match self.binary {
             f64::MANTISSA_DIGITS => format!("{value:e}"),
@@ -169,7 +170,8 @@ impl Digits {
         }
     }
 
-    /// The fewest significant digits, but no more than `decimals` behind the point of `d.dddde-x`.
+    /// Returns the fewest significant digits, but no more than `decimals` behind the point of
+    /// `d.dddde-x`.
     fn scientific(self, value: f64, decimals: usize) -> String {
         let shortest = self.shortest(value);
         if split(&shortest).1.len() <= decimals {
@@ -178,8 +180,8 @@ impl Digits {
         format!("{value:.decimals$e}")
     }
 
-    /// The fewest digits, but no more than `decimals` of them behind the point, which always
-    /// stands.
+    /// Returns the fewest digits, but no more than `decimals` of them behind the point, which is
+    /// always written.
     fn positional(self, value: f64, decimals: usize) -> String {
         let shortest = self.shortest(value);
         let (_, fraction, exponent) = split(&shortest);
@@ -192,7 +194,7 @@ impl Digits {
     }
 }
 
-/// The parts of `d.ddde-x`: before the point, behind it, and the exponent.
+/// Splits `d.ddde-x` into the digits before the point, the digits behind it, and the exponent.
 fn split(text: &str) -> (&str, &str, i32) {
     let (significand, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let (whole, fraction) = significand.split_once('.').unwrap_or((significand, ""));
@@ -203,7 +205,8 @@ fn split(text: &str) -> (&str, &str, i32) {
     )
 }
 
-/// `text` of the form `d.ddde-x` with at least so many decimals and digits of the exponent.
+/// Returns `text`, of the form `d.ddde-x`, with at least `decimals` decimals and at least
+/// `exponent_digits` digits of the exponent.
 fn scientific(text: &str, decimals: usize, exponent_digits: usize) -> String {
     let (whole, fraction, exponent) = split(text);
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -211,16 +214,16 @@ fn scientific(text: &str, decimals: usize, exponent_digits: usize) -> String {
     format!("{whole}.{fraction:0<decimals$}e{sign}{exponent:0exponent_digits$}")
 }
 
-/// What the floating-point elements of one array have in common.
+/// The format that all floating-point elements of one array share.
 struct Columns {
     digits: Digits,
-    /// Decimals that a number has at most.
+    /// The most decimals of a number.
     decimals: usize,
-    /// Whether every number has as many.
+    /// True if every number has `decimals` decimals.
     is_fixed: bool,
-    /// The digits of the exponent, where there is one.
+    /// The digits of the exponent, if there is one.
     exponent: Option<usize>,
-    /// Whether numbers that are not negative have a sign too.
+    /// True if numbers that are not negative have a sign, too.
     is_signed: bool,
     /// Characters before the point and behind it.
     left: usize,
@@ -273,7 +276,7 @@ impl Columns {
         self.exponent = Some(exponent_digits);
     }
 
-    /// The sign of `value` that its digits do not have.
+    /// Returns the sign of `value` that its digits do not include.
     fn sign(&self, value: f64) -> &'static str {
         let is_signed = self.is_signed && (value.is_nan() || value.is_sign_positive());
         if is_signed { "+" } else { "" }
@@ -283,12 +286,13 @@ impl Columns {
         format!("{}{}", self.sign(value), non_finite(value))
     }
 
-    /// A finite number, not yet aligned.
+    /// Returns a finite number, not yet aligned.
     fn number(&self, value: f64) -> String {
         let decimals = self.decimals;
         let digits = match self.exponent {
             Some(exponent_digits) => {
-                // Not zeros behind the fewest digits: this is what the number is.
+                // Rounded again rather than padded with zeros, so that every digit is a digit of
+                // the number.
                 let text = format!("{value:.decimals$e}");
                 scientific(&text, decimals, exponent_digits)
             }
@@ -315,7 +319,7 @@ impl Columns {
     }
 }
 
-/// Whether one of the numbers is very large or small, or they differ much.
+/// Returns whether one of the numbers is very large or small, or the numbers differ much.
 fn needs_exponents(digits: Digits, finite: &[f64]) -> bool {
     let sizes = || finite.iter().map(|x| x.abs()).filter(|&x| x != 0.0);
     let (least, most) = (

@@ -1,8 +1,9 @@
-//! The bodies of written functions as terms, of which derivatives are derived: the third form,
-//! beside that for the host and the text for a GPU.
+//! The bodies of written functions as terms, from which derivatives are derived: the third form,
+//! beside the host's code and the text for a GPU.
 //!
-//! Terms know their types when the program runs, not when it is compiled: what is wrong with a body
-//! the compiler says once, of the host's form. A literal takes the type of what it meets.
+//! Terms know their types when the program runs, not when it is compiled: the compiler reports the
+//! errors of a body once, in the host's code. A literal takes the type of the operand it is
+//! combined with.
 
 use smallvec::SmallVec;
 
@@ -16,7 +17,7 @@ use crate::ops::host::Arguments;
 use crate::ops::node::{Function, call_of};
 use crate::ops::tree::Call;
 
-/// The value for the type of elements of a dtype, if it is one of those.
+/// The value for the element type of a dtype, or `None` if the list does not have it.
 macro_rules! by_dtype {
     ($dtype:expr, [$kind:ident], $T:ident => $value:expr) => { by_dtype!(@$kind $dtype, $T => $value) };
     (@float $dtype:expr, $T:ident => $value:expr) => {
@@ -56,15 +57,16 @@ macro_rules! by_dtype {
     };
 }
 
-/// A part of a body.
+/// A handle on one part of a body.
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
     number: u32,
-    /// Made of literals alone, as `f64` or `i64`, until it meets a type.
+    /// True if the part consists of literals alone, as `f64` or `i64`, until it is combined with a
+    /// type.
     is_literal: bool,
 }
 
-/// What a part is.
+/// The kind of a part.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Argument(usize),
@@ -72,7 +74,7 @@ pub(crate) enum Part {
     Call(&'static Call, SmallVec<[u32; 4]>),
 }
 
-/// A part with what is known of it.
+/// A part with its type.
 #[derive(Clone, Debug)]
 pub(crate) struct Own {
     pub(crate) of: Part,
@@ -83,11 +85,12 @@ pub(crate) struct Own {
 #[derive(Debug, Default)]
 pub struct Terms {
     pub(crate) own: Vec<Own>,
-    /// Whether a part is no function of arrays.
+    /// True if a part is no function of arrays.
     is_opaque: bool,
 }
 
-/// What gives the terms of a body: that of the result, if all of it can be told.
+/// A function that adds the terms of a body, and returns the number of the result if all terms are
+/// functions of arrays.
 pub type Body = fn(&mut Terms) -> Option<u32>;
 
 impl Terms {
@@ -99,17 +102,17 @@ impl Terms {
         }
     }
 
-    /// The argument of that number.
+    /// Adds the argument of that number.
     pub fn argument<T: AnyElement>(&mut self, number: usize) -> Term {
         self.push(Part::Argument(number), T::DTYPE)
     }
 
-    /// The function `F` of earlier parts, which have its types.
+    /// Adds the function `F` of earlier parts, which have its types.
     pub fn call<F: Function<Args>, Args: Arguments>(&mut self, operands: &[Term]) -> Term {
         self.append(Some(call_of::<F, Args>()), operands)
     }
 
-    /// A call; none where the function has no elements of these types.
+    /// Adds a call, or an opaque part if the function has no elements of these types.
     fn append(&mut self, call: Option<&'static Call>, operands: &[Term]) -> Term {
         let Some(call) = call else {
             return self.opaque();
@@ -120,7 +123,7 @@ impl Terms {
         Term { is_literal, ..term }
     }
 
-    /// What is no function of arrays.
+    /// Adds a part that is no function of arrays.
     fn opaque(&mut self) -> Term {
         self.is_opaque = true;
         self.push(Part::Scalar(Bits::default()), DType::Bool)
@@ -130,8 +133,8 @@ impl Terms {
         self.own[term.number as usize].dtype
     }
 
-    /// A literal as an element of that type. *Invariant:* functions are called with what this gave,
-    /// so that the types of operands are theirs.
+    /// Returns a literal as an element of that type. *Invariant:* functions are called with the
+    /// returned term, so that the operands have the function's types.
     fn typed(&mut self, term: Term, dtype: DType) -> Term {
         if !term.is_literal {
             self.is_opaque |= self.dtype(term) != dtype;
@@ -148,7 +151,7 @@ impl Terms {
         }
     }
 
-    /// Operands of one type: that of the first which is no literal.
+    /// Converts operands to one type: the type of the first operand that is no literal.
     fn unified<const N: usize>(&mut self, operands: [Term; N]) -> [Term; N] {
         let typed = operands.iter().find(|own| !own.is_literal);
         let Some(dtype) = typed.map(|own| self.dtype(*own)) else {
@@ -157,25 +160,25 @@ impl Terms {
         operands.map(|own| self.typed(own, dtype))
     }
 
-    /// The number of the result.
+    /// Returns the number of the result, or `None` if a part is no function of arrays.
     #[must_use]
     pub fn finish(&self, result: Term) -> Option<u32> {
         (!self.is_opaque).then_some(result.number)
     }
 }
 
-/// A constant. What is none the compiler says once, of its text.
+/// Adds a constant. The compiler reports once, in the GPU's text, if a name is no constant.
 pub fn constant(constant: &Constant, terms: &mut Terms) -> Term {
     let (dtype, bits) = constant.value;
     terms.push(Part::Scalar(bits), dtype)
 }
 
-/// A literal with the name of its type.
+/// Adds a literal with the name of its type.
 pub fn value<T: AnyElement>(value: T, terms: &mut Terms) -> Term {
     terms.push(Part::Scalar(bits_of(value)), T::DTYPE)
 }
 
-/// A literal with a point.
+/// Adds a literal with a point.
 pub fn float(number: f64, terms: &mut Terms) -> Term {
     let term = value(number, terms);
     Term {
@@ -184,7 +187,7 @@ pub fn float(number: f64, terms: &mut Terms) -> Term {
     }
 }
 
-/// A literal without one.
+/// Adds a literal without a point.
 pub fn integer(number: i128, terms: &mut Terms) -> Term {
     let term = value(number as i64, terms);
     Term {
@@ -193,7 +196,7 @@ pub fn integer(number: i128, terms: &mut Terms) -> Term {
     }
 }
 
-/// What stands where an element of `T` is wanted.
+/// Converts a term to an element of `T`.
 pub fn typed<T: AnyElement>(term: Term, terms: &mut Terms) -> Term {
     terms.typed(term, T::DTYPE)
 }
@@ -221,7 +224,7 @@ pub fn cast<U: AnyElement>(x: Term, terms: &mut Terms) -> Term {
     terms.append(call, &[own])
 }
 
-/// The conversion of a `T` to elements of that type.
+/// Returns the conversion of a `T` to elements of that type.
 fn to<T: AnyElement>(dtype: DType) -> Option<&'static Call> {
     by_dtype!(dtype, [any], U => call_of::<Cast<U>, (T,)>())
 }
@@ -282,7 +285,7 @@ macro_rules! elements {
 
 functions! { elements }
 
-/// What operators compute.
+/// The operators.
 pub mod operators {
     use super::{Added, Modulo, Negated, Over, Subtracted, Term, Terms, Times};
     use crate::array::DType;
