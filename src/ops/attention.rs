@@ -16,22 +16,22 @@ use crate::array::{AnyElement, Array, DType, Float, MAX_RANK, Shape, Writer, bro
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most bytes of scores at once, unless those of one query take more. As many again are what
-/// they become.
+/// The most bytes of scores at once, unless the scores of one query take more. The weights that are
+/// computed from them take as many bytes again.
 const SCORES_BYTES: usize = 32 << 20;
 
-/// softmax(q kᵀ / √d) v, attention in one call: for each query a mean of the values, weighted by
-/// how much their keys are like it.
+/// Returns softmax(q kᵀ / √d) v, attention in one call: for each query a mean of the values,
+/// weighted by the similarity of their keys to the query.
 ///
-/// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`; the axes before those
-/// count heads and broadcast, and the result has the shape `[.., lq, dv]`. Where `causal` is set,
-/// the query `i` sees the keys `j <= i` alone: the mask begins at the first query and the first
-/// key, also where there are not as many keys as queries, as that of PyTorch's `is_causal` does.
-/// `f16` and `bf16` are computed in `f32`.
+/// `q` has the shape `[.., lq, d]`, `k` `[.., lk, d]` and `v` `[.., lk, dv]`; the axes before the
+/// last two count heads and broadcast, and the result has the shape `[.., lq, dv]`. If `causal` is
+/// set, the query `i` attends to the keys `j <= i` only: the mask begins at the first query and the
+/// first key, also if there are fewer keys than queries, as for PyTorch's `is_causal`. `f16` and
+/// `bf16` are computed in `f32`.
 ///
-/// The scores of all heads are never stored: heads, and queries where one head has too many, are
-/// taken in blocks, whose scores and weights together take at most 64 MiB, or what those of a
-/// single query take. The blocks depend on the shapes alone.
+/// The scores of all heads are never stored: the work is split into blocks of heads, and of queries
+/// if one head has too many. The scores and weights of a block together take at most 64 MiB, or the
+/// bytes of a single query if that is more. The blocks depend on the shapes alone.
 ///
 /// Vaswani et al., ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), 2017; blocks of
 /// queries as in Rabe and Staats, ["Self-attention Does Not Need O(n²)
@@ -92,7 +92,7 @@ fn attended<T: Float>([q, k, v]: [&Array<T>; 3], causal: bool) -> Result<Array<T
     }
 }
 
-/// The same, computed in `A`.
+/// Returns the attention, computed in `A`.
 #[track_caller]
 fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Result<Array<T>> {
     let sizes = Sizes::of(operands)?;
@@ -148,7 +148,7 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
     Ok(result.expect("a result that is not empty has a block"))
 }
 
-/// softmax(q kᵀ · scale), of the keys that the mask shows.
+/// Returns softmax(q kᵀ · scale), over the keys that the mask shows.
 #[track_caller]
 fn weights<A: Float>(
     q: &Array<A>,
@@ -167,7 +167,7 @@ fn weights<A: Float>(
     }
 }
 
-/// Which of the first keys the queries from `first` on see.
+/// Returns the mask of the first keys that the queries from `first` on see.
 #[track_caller]
 fn mask(device: &Device, first: usize, shape: [usize; 2]) -> Result<Array<bool>> {
     let mut writer = Writer::new(device, &Shape::SCALAR)?;
@@ -190,14 +190,14 @@ fn narrowed<T: Float, A: Float>(array: &Array<A>) -> Result<Array<T>> {
     array.cast::<T>().eval()
 }
 
-/// Some heads, and some rows of each, as the type that is computed in.
+/// Returns some heads, and some rows of each, in the type that attention is computed in.
 #[track_caller]
 fn part<T: Float, A: Float>(
     array: &Array<T>,
     heads: &[Range<usize>],
     rows: Range<usize>,
 ) -> Result<Array<A>> {
-    // Axes that broadcast are taken whole, and missing ones left out.
+    // Axes that broadcast are taken whole, and missing axes are left out.
     let own = &array.shape()[..array.ndim() - 2];
     let heads = &heads[heads.len() - own.len()..];
     let heads = own.iter().zip(heads);
@@ -211,7 +211,7 @@ fn part<T: Float, A: Float>(
     part.cast::<A>().eval()
 }
 
-/// Ranges of the first axes and of the next one, and the whole of the last.
+/// Returns ranges of the first axes and of the next one, and the whole of the last.
 fn selection(heads: &[Range<usize>], rows: Range<usize>) -> SmallVec<[SliceInfoElem; MAX_RANK]> {
     let range = |range: &Range<usize>| SliceInfoElem::Slice {
         start: range.start as isize,
@@ -231,7 +231,7 @@ fn selection(heads: &[Range<usize>], rows: Range<usize>) -> SmallVec<[SliceInfoE
         .collect()
 }
 
-/// The lengths that the operands have together.
+/// The lengths that the operands share.
 #[derive(Debug)]
 struct Sizes {
     heads: Shape,
@@ -293,11 +293,11 @@ fn mismatch([q, k, v]: [&Shape; 3], why: &str) -> Error {
     )
 }
 
-/// How much is taken at once.
+/// The sizes of a block.
 #[derive(Debug, PartialEq)]
 struct Blocks {
     queries: usize,
-    /// Along each axis of the heads.
+    /// The heads along each axis.
     heads: SmallVec<[usize; MAX_RANK]>,
 }
 
@@ -305,7 +305,7 @@ impl Blocks {
     fn of<A>(sizes: &Sizes, causal: bool, most_bytes: usize) -> Self {
         let row_bytes = sizes.keys.saturating_mul(size_of::<A>()).max(1);
         let fit = (most_bytes / row_bytes).max(1);
-        // Queries in several blocks spare the keys that come after them.
+        // Queries in several blocks skip the keys after them.
         let most = if causal {
             sizes.queries.div_ceil(CAUSAL_BLOCKS).max(LEAST_CAUSAL)
         } else {
@@ -317,19 +317,19 @@ impl Blocks {
         let mut heads = SmallVec::from_elem(1, dims.len());
         for (own, &length) in heads.iter_mut().zip(dims).rev() {
             *own = evenly(length, fit);
-            // Of a part of one axis, the axes before it are taken one by one.
+            // If a block takes a part of one axis, it takes one index of each axis before it.
             fit = if *own == length { fit / length } else { 1 };
         }
         Self { queries, heads }
     }
 
-    /// The first of the blocks of heads.
+    /// Returns the first block of heads.
     fn first(&self, all: &Shape) -> SmallVec<[Range<usize>; MAX_RANK]> {
         let lengths = self.heads.iter().zip(all.dims());
         lengths.map(|(&own, &all)| 0..own.min(all)).collect()
     }
 
-    /// Goes on to the next block of heads, if there is one.
+    /// Advances to the next block of heads, if there is one.
     fn advance(&self, heads: &mut [Range<usize>], all: &Shape) -> bool {
         let axes = heads.iter_mut().zip(&self.heads).zip(all.dims());
         for ((range, &own), &length) in axes.rev() {
@@ -343,11 +343,11 @@ impl Blocks {
     }
 }
 
-/// In how many blocks queries are taken under a causal mask, and how many one has at least.
+/// The number of blocks of queries under a causal mask, and the fewest queries of a block.
 const CAUSAL_BLOCKS: usize = 4;
 const LEAST_CAUSAL: usize = 256;
 
-/// The length of the fewest equal parts of `length` that are at most `most` long.
+/// Returns the length of the fewest equal parts of `length` that are at most `most` long.
 fn evenly(length: usize, most: usize) -> usize {
     let parts = length.div_ceil(most.max(1)).max(1);
     length.div_ceil(parts).max(1)

@@ -8,9 +8,9 @@ use crate::array::{Array, DType, Float};
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: Float> Array<T> {
-    /// (x − mean) / √(var + epsilon) · weight + bias along the last axis: PyTorch's `layer_norm`.
-    /// The variance divides by the length of the axis; `weight` and `bias` are vectors of that
-    /// length. `f16` and `bf16` are computed in `f32`.
+    /// Returns (x − mean) / √(var + epsilon) · weight + bias along the last axis: PyTorch's
+    /// `layer_norm`. The variance divides by the length of the axis; `weight` and `bias` are
+    /// vectors of that length. `f16` and `bf16` are computed in `f32`.
     ///
     /// Lei Ba, Kiros and Hinton, ["Layer Normalization"](https://arxiv.org/abs/1607.06450), 2016.
     ///
@@ -28,7 +28,7 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where `weight` or `bias` is no vector as long as
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `weight` or `bias` is no vector as long as
     /// the last axis, or the array has rank 0, [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
@@ -37,8 +37,8 @@ impl<T: Float> Array<T> {
         precompiled!(layer_norm::<T>([x], [weight], [bias]; epsilon: f64))
     }
 
-    /// x / √(mean of x² + epsilon) · weight along the last axis: PyTorch's `rms_norm`. `weight` is
-    /// a vector as long as the axis. `f16` and `bf16` are computed in `f32`.
+    /// Returns x / √(mean of x² + epsilon) · weight along the last axis: PyTorch's `rms_norm`.
+    /// `weight` is a vector as long as the axis. `f16` and `bf16` are computed in `f32`.
     ///
     /// Zhang and Sennrich, ["Root Mean Square Layer
     /// Normalization"](https://arxiv.org/abs/1910.07467), 2019.
@@ -80,7 +80,7 @@ fn layer_norm<T: Float>(
     }
 }
 
-/// The same, computed in `A`.
+/// Returns the layer norm, computed in `A`.
 #[track_caller]
 fn layer_norm_in<T: Float, A: Float>(
     x: &Array<T>,
@@ -115,7 +115,7 @@ fn rms_norm<T: Float>(x: &Array<T>, weight: &Array<T>, epsilon: f64) -> Result<A
     }
 }
 
-/// The same, computed in `A`.
+/// Returns the RMS norm, computed in `A`.
 #[track_caller]
 fn rms_norm_in<T: Float, A: Float>(
     x: &Array<T>,
@@ -139,7 +139,7 @@ fn rms_norm_in<T: Float, A: Float>(
     }))
 }
 
-/// The mean of each row, and what `layer_norm` multiplies it with.
+/// Returns the mean of each row, and the factor that `layer_norm` multiplies the row with.
 #[track_caller]
 fn centre_and_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<(Array<A>, Array<A>)> {
     let variance = wide.var_keepdims(-1)?;
@@ -147,28 +147,28 @@ fn centre_and_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<(Arra
     Ok((wide.mean_keepdims(-1)?, scale))
 }
 
-/// What `rms_norm` multiplies each row with.
+/// Returns the factor that `rms_norm` multiplies each row with.
 #[track_caller]
 fn root_mean_square_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result<Array<A>> {
     let squares = wide.square().mean_keepdims(-1)?;
     (squares + A::from_f64(epsilon)).rsqrt().eval()
 }
 
-/// What gradients of a normalization are computed from.
+/// The values that the gradients of a normalization are computed from.
 #[derive(Clone)]
 struct Rows<T: Float, A: Float> {
     x: Array<T>,
     weight: Array<T>,
-    /// What was taken from each row; nothing for `rms_norm`.
+    /// The mean subtracted from each row; `None` for `rms_norm`.
     mean: Option<Array<A>>,
-    /// What each row was multiplied with.
+    /// The factor of each row.
     scale: Array<A>,
     epsilon: f64,
 }
 
 impl<T: Float, A: Float> Rows<T, A> {
-    /// The means, for `layer_norm`, and the scales: as they were kept, or computed again where a
-    /// tape follows them.
+    /// Returns the means, for `layer_norm`, and the scales: the kept ones, or, if a tape tracks
+    /// `x`, computed again.
     #[track_caller]
     fn statistics(&self) -> Result<(Option<Array<A>>, Array<A>)> {
         if !is_followed(&self.x)? {
@@ -182,9 +182,9 @@ impl<T: Float, A: Float> Rows<T, A> {
         Ok((Some(mean), scale))
     }
 
-    /// The gradients of `x`, the weight and, where there is one, the bias. With n the normal rows,
-    /// and a the gradient times the weight, that of `x` is scale (a − mean(a) − n mean(a n)), of
-    /// which `rms_norm` has no mean(a).
+    /// Returns the gradients of `x`, the weight and, if there is one, the bias. With n the
+    /// normalized rows, and a the gradient times the weight, the gradient of `x` is scale (a −
+    /// mean(a) − n mean(a n)). For `rms_norm`, it is scale (a − n mean(a n)).
     #[track_caller]
     fn back(&self, gradient: &Array<T>) -> Result<Vec<AnyArray>> {
         let width = self.weight.len();
@@ -218,7 +218,7 @@ impl<T: Float, A: Float> Rows<T, A> {
     }
 }
 
-/// The elements in the type that they are computed in.
+/// Returns the elements in the type that they are computed in.
 fn widened<T: Float, A: Float>(x: &Array<T>) -> BoxedLazy<A> {
     if T::DTYPE == A::DTYPE {
         return x.downcast_ref::<A>().lazy().boxed();

@@ -9,9 +9,9 @@ use crate::array::{Array, Layout, Number, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorCode, Result};
 
 impl<T: Number> Array<T> {
-    /// The matrix product; operands of any strides are read where they stand.
+    /// Returns the matrix product. Operands of any strides are read without a copy.
     ///
-    /// The last two axes are those of the matrices; the axes before them count products, and
+    /// The last two axes count rows and columns; the axes before them count products, and
     /// broadcast. A vector on the left is a row, and one on the right a column; the axis that makes
     /// it one is not in the result. Integers wrap, `f16` and `bf16` are summed in `f32`.
     ///
@@ -44,11 +44,11 @@ impl<T: Number> Array<T> {
         let (left, right) = (self, other);
         let multiplication = Multiplication::begin(left, right)?;
         let product: Result<Self> = precompiled!(matmul::<T>([left], [right]));
-        // Without a closure, which would be the caller.
+        // Not in a closure, which would be reported as the caller.
         Ok(multiplication.finish(product?))
     }
 
-    /// The inner product of two vectors, of rank 0.
+    /// Returns the inner product of two vectors, of rank 0.
     ///
     /// Integers wrap, `f16` and `bf16` are summed in `f32`.
     ///
@@ -83,8 +83,8 @@ impl<T: Number> Array<T> {
         self.matmul(other)
     }
 
-    /// The product of every element of one vector with every element of another: of `n` and `m`
-    /// elements a matrix of `n` rows and `m` columns.
+    /// Returns the product of every element of one vector with every element of another: for
+    /// vectors of `n` and `m` elements, a matrix of `n` rows and `m` columns.
     ///
     /// # Examples
     ///
@@ -111,9 +111,9 @@ impl<T: Number> Array<T> {
     }
 }
 
-/// Writes the product of two matrices to the elements of `place`, which stand without gaps and
-/// which nothing else reads or writes, whatever else has the memory around them. Answers whether it
-/// did: there are products that have no way to be written so.
+/// Writes the product of two matrices to the elements of `place`, and returns whether it did: some
+/// products cannot be written in place. `place` must have no gaps, and nothing else may read or
+/// write its elements. Other arrays may share the memory around them.
 #[track_caller]
 pub(in crate::ops) fn matmul_into<T: Number>(
     left: &Array<T>,
@@ -185,11 +185,11 @@ fn matmul<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Array<T>> {
         .collect();
     check_size::<T>("matmul", &shape)?;
     if shape.checked_len()? == 0 {
-        // The operands, broadcast to what nothing is computed of, may be too long.
+        // The operands, broadcast to an empty result, may be too long.
         return Writer::new(left.device(), &shape)?.finish();
     }
     if let Some((left_layout, right_layout)) = columns_as_one(&left_layout, &right_layout)? {
-        // The other way round; a number multiplies as well from either side.
+        // With the operands exchanged: the multiplication of numbers is commutative.
         return on_device!(
             left.device(),
             touching & [left.buffer(), right.buffer()],
@@ -225,8 +225,8 @@ fn vectors<T: Number>(operation: &str, left: &Array<T>, right: &Array<T>) -> Res
     Err(mismatch(operation, left, right, "expected two vectors"))
 }
 
-/// The rows and columns of a matrix, or of each where there are more axes. Of a vector, `axis` is
-/// the other axis.
+/// Returns the rows and columns of a matrix, or of each matrix if there are more axes. For a
+/// vector, `axis` is the axis of length 1.
 fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
     match (shape.dims(), axis) {
         (&[length], 0) => (1, length),
@@ -236,7 +236,7 @@ fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
     }
 }
 
-/// A layout of at least two axes, a vector's other axis being `axis`.
+/// Returns a layout of at least two axes, in which a vector gets `axis` as an axis of length 1.
 #[track_caller]
 pub(super) fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
     // A vector is a matrix with an axis of length 1 on the outside.
@@ -246,13 +246,13 @@ pub(super) fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
     }
 }
 
-/// The axes before those of the matrices.
+/// Returns the axes before rows and columns.
 fn leading(layout: &Layout) -> Shape {
     layout.dims()[..layout.ndim() - 2].into()
 }
 
-/// The same products as one, of all rows on the left with the one matrix on the right, where there
-/// is but one and the rows stand in equal steps.
+/// Returns the products as a single one, of all rows on the left with the matrix on the right.
+/// Returns `None` if there are several matrices on the right, or the rows have no common stride.
 #[track_caller]
 fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     if leading(right).checked_len()? != 1 {
@@ -265,8 +265,8 @@ fn as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     Ok(left.zip(right))
 }
 
-/// The same for one matrix on the left with many columns on the right: these are the rows of a
-/// product with the transposed matrix, which stands on the right of it.
+/// Returns the products of one matrix on the left with many columns on the right as a single one:
+/// the columns are the rows of a product with the transposed matrix, which is its right operand.
 #[track_caller]
 fn columns_as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layout)>> {
     if ends(right.shape(), 1).1 != 1
@@ -279,7 +279,7 @@ fn columns_as_one(left: &Layout, right: &Layout) -> Result<Option<(Layout, Layou
     Ok(one.map(|(columns, matrix)| (matrix, columns)))
 }
 
-/// The shape of as many matrices as `batch` counts.
+/// Returns the shape of as many matrices as `batch` counts.
 fn of_matrices(batch: &Shape, rows: usize, columns: usize) -> Shape {
     batch
         .dims()

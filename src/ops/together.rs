@@ -40,18 +40,18 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// Those of [`Lazy::eval`], of any of them, and
-/// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where operands of two of them live on
-/// different devices.
+/// [`Lazy::eval`]'s errors, for any of them, and
+/// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if operands of two of them are on different
+/// devices.
 #[track_caller]
 pub fn eval<S: Several>(expressions: S) -> Result<S::Arrays> {
     expressions.evaluate()
 }
 
 /// Sets the elements of several arrays together, in place as [`Array::assign`] does: `values` gets
-/// each array as an expression, and gives the new values of all. What it reads are the old values,
-/// also of arrays that are set before. Arrays of one shape are read and written in one pass, in
-/// which common parts are computed once.
+/// each array as an expression, and returns the new values of all. The expressions read the old
+/// values, also of arrays that are set before. Arrays of one shape are read and written in one
+/// pass, in which common parts are computed once.
 ///
 /// # Examples
 ///
@@ -83,7 +83,7 @@ pub fn update<G: Targets, R: Values<G>>(
     values.store(targets)
 }
 
-/// What [`eval`] takes: a tuple of up to eight expressions and arrays.
+/// The argument of [`eval`]: a tuple of up to eight expressions and arrays.
 pub trait Several: Sized {
     /// The tuple of the results.
     type Arrays;
@@ -93,7 +93,7 @@ pub trait Several: Sized {
     fn evaluate(self) -> Result<Self::Arrays>;
 }
 
-/// What [`update`] writes to: a tuple of up to eight exclusively borrowed arrays.
+/// The targets of [`update`]: a tuple of up to eight exclusively borrowed arrays.
 pub trait Targets {
     /// The tuple of these arrays as expressions.
     type Expressions;
@@ -102,8 +102,7 @@ pub trait Targets {
     fn expressions(&self) -> Self::Expressions;
 }
 
-/// The new values of the arrays `G`: a tuple of expressions and whatever else can stand for
-/// elements.
+/// The new values of the arrays `G`: a tuple of expressions and whatever else converts to elements.
 pub trait Values<G> {
     #[doc(hidden)]
     #[track_caller]
@@ -203,7 +202,7 @@ tuples!(A RA 0, B RB 1, C RC 2, D RD 3, E RE 4, F RF 5, G RG 6, H RH 7);
 
 const _: () = assert!(MOST_RESULTS == 8, "as many as the longest tuple has");
 
-/// Computed elements, until somebody takes them.
+/// Computed elements, until they are taken.
 type Fresh = Option<(Buffer, Layout)>;
 
 /// One for each result.
@@ -214,7 +213,7 @@ fn taken<T: AnyElement>(fresh: &mut Fresh) -> Array<T> {
     Array::from_parts(buffer, layout)
 }
 
-/// The numbers that have equal keys, in the order of the first of each.
+/// Returns the groups of numbers with equal keys, in the order of the first number of each.
 fn groups<K: PartialEq>(keys: impl Iterator<Item = K>) -> All<All<usize>> {
     let mut groups: All<(K, All<usize>)> = SmallVec::new();
     for (number, key) in keys.enumerate() {
@@ -226,7 +225,7 @@ fn groups<K: PartialEq>(keys: impl Iterator<Item = K>) -> All<All<usize>> {
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
-/// The elements of each of `trees`, in one pass for all of one shape.
+/// Returns the elements of each of `trees`, computed in one pass for all of one shape.
 #[track_caller]
 fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     let formula = Formula::of_all(trees)?;
@@ -245,11 +244,12 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     Ok(fresh)
 }
 
-/// Sets the elements of each target to those of its tree; tells what new memory is to take the
-/// place of a target's.
+/// Sets the elements of each target to the elements of its tree. Returns the new memory of each
+/// target that was not written in place.
 ///
-/// First what cannot be written in place is computed aside, of old values. Then what can be is
-/// written; nothing else reads that. Last, what was computed goes where it belongs.
+/// First, the elements that cannot be written in place are computed into new memory, from old
+/// values. Then the others are written in place; no other group reads them. Last, the computed
+/// elements are moved to their targets.
 #[track_caller]
 fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     let all = checked(targets, trees)?;
@@ -257,7 +257,7 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
     let mut fresh: All<Fresh> = trees.iter().map(|_| None).collect();
     let groups = groups(targets.iter().map(|target| *target.layout().shape()));
     if derivatives::is_live() && any_followed(targets, trees)? {
-        // The old elements may be what gradients are computed from.
+        // Gradients may be computed from the old elements.
         for group in &groups {
             Group::of(group, targets, trees).compute_aside(&all, device, &mut fresh)?;
         }
@@ -289,7 +289,7 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
     Ok(fresh)
 }
 
-/// Whether a tape follows a target, or what one is to be set to.
+/// Returns whether a tape tracks a target, or an operand of a tree.
 #[track_caller]
 fn any_followed(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<bool> {
     for (target, tree) in targets.iter().zip(trees) {
@@ -300,7 +300,7 @@ fn any_followed(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<bool> {
     Ok(false)
 }
 
-/// The formula of all trees, each of which can be assigned to its target.
+/// Returns the formula of all trees, after checking that each can be assigned to its target.
 #[track_caller]
 fn checked<'a>(targets: &[Target<'_>], trees: &[&'a dyn Tree]) -> Result<Formula<'a>> {
     let formula = Formula::of_all(trees)?;
@@ -322,9 +322,9 @@ fn checked<'a>(targets: &[Target<'_>], trees: &[&'a dyn Tree]) -> Result<Formula
 struct Group<'a> {
     numbers: All<usize>,
     targets: All<Target<'a>>,
-    /// Their trees.
+    /// The trees of these targets.
     read: All<&'a dyn Tree>,
-    /// Those of other groups.
+    /// The trees of other groups.
     held: All<&'a dyn Tree>,
 }
 
@@ -340,7 +340,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// What it is set to, of the formula of all groups.
+    /// Returns the formula of this group's trees, as a part of the formula of all groups.
     fn formula<'b>(&self, all: &'b Formula<'a>) -> Cow<'b, Formula<'a>> {
         if self.numbers.len() == all.results().len() {
             return Cow::Borrowed(all);
@@ -360,8 +360,9 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Whether every target can be overwritten once what is computed aside has been, and no other
-    /// group reads it: that would be in another order, or after it has new values.
+    /// Returns whether every target can be overwritten after other groups were computed into new
+    /// memory, and no other group reads a target: it would read in another order, or after the
+    /// target has new values.
     fn allows_overwriting(&self) -> bool {
         self.targets.iter().all(|target| {
             Aliasing::of(target, &self.read, &self.held).allows_overwriting()

@@ -1,4 +1,4 @@
-//! The contraction of two operands: a product of matrices, or elements that are multiplied as an
+//! The contraction of two operands: a product of matrices, or an elementwise product as an
 //! expression.
 
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ pub(super) struct Labelled<T: Number> {
 }
 
 impl<T: Number> Labelled<T> {
-    /// The array with its axes in the order of `order`, of which those that it does not have are of
+    /// Returns the array with its axes in the order of `order`. Axes that it does not have get
     /// length 1.
     #[track_caller]
     fn aligned(&self, order: &[Label]) -> Result<Array<T>> {
@@ -53,7 +53,8 @@ impl<T: Number> Product<T> {
         labels.fold(0, |all, labels| all | labels)
     }
 
-    /// The elements with the axes of `order`, which are all there are; of a single factor a view.
+    /// Returns the elements with the axes of `order`, which must be all axes; for a single factor,
+    /// a view.
     #[track_caller]
     pub(super) fn evaluate(&self, order: &[Label]) -> Result<Array<T>> {
         match &self.factors[..] {
@@ -63,11 +64,11 @@ impl<T: Number> Product<T> {
         }
     }
 
-    /// The sums over the labels that are not in `order`.
+    /// Returns the sums over the labels that are not in `order`.
     #[track_caller]
     fn sum(&self, order: &[Label]) -> Result<Array<T>> {
-        // Sums go through memory in its order where their axes stand among the others as they do
-        // there.
+        // A sum reads memory in order if the summed axes have the same position among the others as
+        // in memory.
         let last = order.last().map(|&label| self.reach(label));
         let summed = members(self.labels() & !set_of(order));
         let (before, after): (Labels, Labels) =
@@ -86,7 +87,7 @@ impl<T: Number> Product<T> {
         narrowed(sums?)
     }
 
-    /// How far apart the elements along an axis stand in memory, in all factors.
+    /// Returns the stride of an axis, summed over all factors.
     fn reach(&self, label: Label) -> usize {
         let strides = self.factors.iter().filter_map(|factor| {
             let axis = factor.labels.iter().position(|&own| own == label)?;
@@ -109,7 +110,7 @@ impl<T: Number> Product<T> {
     }
 }
 
-/// Sums as the type that was summed; of integers those modulo its range.
+/// Converts sums to the type that was summed; sums of integers are taken modulo its range.
 #[track_caller]
 fn narrowed<T: Number>(sums: Array<T::Total>) -> Result<Array<T>> {
     if T::DTYPE == <T::Total as crate::array::AnyElement>::DTYPE {
@@ -118,12 +119,12 @@ fn narrowed<T: Number>(sums: Array<T::Total>) -> Result<Array<T>> {
     sums.cast::<T>().eval()
 }
 
-/// Whether elements have fewer digits than what sums of their products need.
+/// Returns whether elements have fewer digits than sums of their products need.
 fn is_short<T: Number>() -> bool {
     matches!(T::DTYPE, DType::F16 | DType::Bf16)
 }
 
-/// The sums of one operand over the labels that are not `kept`, if there are any.
+/// Returns the sums of one operand over the labels that are not `kept`, if there are any.
 #[track_caller]
 pub(super) fn summed<T: Number>(operand: Labelled<T>, kept: LabelSet) -> Result<Labelled<T>> {
     let labels = operand.labels.iter().copied();
@@ -149,7 +150,7 @@ pub(super) struct Contraction<'a, T: Number> {
 }
 
 impl<T: Number> Contraction<'_, T> {
-    /// What a set of operands comes to; its labels are those that the path says.
+    /// Returns the contraction of a set of operands, whose labels the path lists.
     #[track_caller]
     pub(super) fn of(&mut self, set: Operands) -> Result<Product<T>> {
         if set.count_ones() == 1 {
@@ -183,7 +184,8 @@ impl<T: Number> Contraction<'_, T> {
         }))
     }
 
-    /// The product of matrices that sums over the labels that both have and that are not `kept`.
+    /// Returns the product of matrices that sums over the labels that both have and that are not
+    /// `kept`.
     #[track_caller]
     fn matrices(
         &self,
@@ -192,7 +194,8 @@ impl<T: Number> Contraction<'_, T> {
         kept: LabelSet,
     ) -> Result<Labelled<T>> {
         let (own, others) = (left.labels(), right.labels());
-        // The last label of the result is a column's, so that the result need not be transposed.
+        // The last label of the result is a label of the columns, so that the result need not be
+        // transposed.
         let last = self.in_order((own ^ others) & kept).pop();
         if last.is_some_and(|last| own >> last & 1 == 1) {
             return self.ordered_matrices(right, left, kept);
@@ -223,7 +226,7 @@ impl<T: Number> Contraction<'_, T> {
         })
     }
 
-    /// The elements as matrices with an axis for `rows` and one for `columns`.
+    /// Returns the elements as matrices with an axis for `rows` and one for `columns`.
     #[track_caller]
     fn stack(
         &self,
@@ -244,7 +247,7 @@ impl<T: Number> Contraction<'_, T> {
         array.reshape(shape)
     }
 
-    /// The labels of a set: those of the result in its order, and then the others.
+    /// Returns the labels of a set: first the labels of the result in its order, then the others.
     fn in_order(&self, set: LabelSet) -> Labels {
         let known = self.output.iter().copied();
         let known = known.filter(|label| set >> label & 1 == 1);
@@ -252,8 +255,8 @@ impl<T: Number> Contraction<'_, T> {
     }
 }
 
-/// The labels of a set, those first along which elements stand far apart: the order in which they
-/// are most often one axis.
+/// Returns the labels of a set in descending order of their strides: in this order, they can most
+/// often be merged into one axis.
 fn by_reach<T: Number>(product: &Product<T>, set: LabelSet) -> Labels {
     let mut labels: Labels = members(set).collect();
     labels.sort_by_key(|&label| Reverse(product.reach(label)));

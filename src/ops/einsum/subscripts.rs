@@ -1,18 +1,18 @@
-//! The subscripts of an `einsum`: which label each axis has, and how long each label is.
+//! The subscripts of an `einsum`: the label of each axis, and the length of each label.
 
 use smallvec::SmallVec;
 
 use crate::array::{MAX_RANK, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A letter, or an axis of an ellipsis: those of `A` to `Z`, then `a` to `z`, then the axes of the
-/// ellipsis from the left, which is also the order of an output that is not named.
+/// A letter, or an axis of an ellipsis: first `A` to `Z`, then `a` to `z`, then the axes of the
+/// ellipsis from the left. This is also the order of an implicit output.
 pub(super) type Label = u8;
 
-/// A label an axis.
+/// One label for each axis.
 pub(super) type Labels = SmallVec<[Label; MAX_RANK]>;
 
-/// Labels as the bits of their numbers.
+/// A set of labels, as a bit mask of their numbers.
 pub(super) type LabelSet = u64;
 
 /// The label after the last letter: the first axis of an ellipsis of [`MAX_RANK`] axes.
@@ -20,7 +20,7 @@ const ELLIPSIS: u8 = 52;
 
 const LABELS: usize = ELLIPSIS as usize + MAX_RANK;
 
-/// What is said of every label.
+/// The parsed subscripts, with the length of each label.
 #[derive(Debug)]
 pub(super) struct Subscripts {
     /// The labels of each operand.
@@ -32,9 +32,9 @@ pub(super) struct Subscripts {
 impl Subscripts {
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where `text` is not of the form of an
-    /// `einsum` of as many operands, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where it does not
-    /// fit their shapes.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `text` is not of the form of an `einsum`
+    /// of as many operands, [`ShapeMismatch`](ErrorKind::ShapeMismatch) if it does not fit their
+    /// shapes.
     #[track_caller]
     pub(super) fn new(text: &str, shapes: &[&Shape]) -> Result<Self> {
         let (inputs, output) = match text.split_once("->") {
@@ -74,12 +74,13 @@ impl Subscripts {
         })
     }
 
-    /// How long the axes of a label are, but for those of length 1 that broadcast to it.
+    /// Returns the length of the axes of a label, leaving out axes of length 1 that broadcast to
+    /// it.
     pub(super) fn length(&self, label: Label) -> usize {
         self.lengths[usize::from(label)]
     }
 
-    /// The number of elements that axes of these labels have.
+    /// Returns the number of elements that axes of these labels have.
     pub(super) fn count(&self, labels: LabelSet) -> f64 {
         members(labels)
             .map(|label| self.length(label) as f64)
@@ -87,7 +88,7 @@ impl Subscripts {
     }
 }
 
-/// The labels of a set, in ascending order.
+/// Returns the labels of a set, in ascending order.
 pub(super) fn members(mut set: LabelSet) -> impl Iterator<Item = Label> {
     std::iter::from_fn(move || {
         let label = (set != 0).then(|| set.trailing_zeros() as Label);
@@ -100,7 +101,7 @@ pub(super) fn set_of(labels: &[Label]) -> LabelSet {
     labels.iter().fold(0, |set, &label| set | 1 << label)
 }
 
-/// The letters of one operand or of the output, as they are written.
+/// The letters of one operand or of the output, as written.
 #[derive(Debug)]
 struct Term {
     before: Labels,
@@ -126,13 +127,13 @@ impl Term {
         self.before.len() + self.after.len()
     }
 
-    /// The labels of an operand of that rank, which the ellipsis fills up.
+    /// Returns the labels of an operand of that rank, whose remaining axes the ellipsis matches.
     fn labels(&self, rank: usize) -> Option<Labels> {
         let rest = rank.checked_sub(self.letters())?;
         (rest == 0 || self.has_ellipsis).then(|| self.with_ellipsis(rest))
     }
 
-    /// The labels, where the ellipsis stands for so many axes.
+    /// Returns the labels, where the ellipsis matches `axes` axes.
     fn with_ellipsis(&self, axes: usize) -> Labels {
         let end = ELLIPSIS + MAX_RANK as u8;
         let middle = end - axes as u8..end;
@@ -166,7 +167,7 @@ fn letters(part: &str, text: &str) -> Result<Labels> {
     Ok(labels)
 }
 
-/// Letters that occur once, after the axes of the ellipsis.
+/// Returns the implicit output: the axes of the ellipsis, then the letters that occur once.
 fn implicit(operands: &[Labels]) -> Labels {
     let (mut once, mut again) = (0, 0);
     for &label in operands.iter().flatten() {
@@ -179,7 +180,7 @@ fn implicit(operands: &[Labels]) -> Labels {
         .collect()
 }
 
-/// How long each label is, and the operand that says so.
+/// The length of each label, and the operand that determines it.
 struct Lengths {
     of: [usize; LABELS],
     said_by: [u8; LABELS],
@@ -197,7 +198,7 @@ impl Default for Lengths {
 }
 
 impl Lengths {
-    /// What the axes of one operand say.
+    /// Adds the lengths of one operand's axes.
     #[track_caller]
     fn add(&mut self, number: usize, labels: &[Label], shapes: &[&Shape]) -> Result<()> {
         let dims = shapes[number].dims();
@@ -232,7 +233,7 @@ impl Lengths {
         Ok(())
     }
 
-    /// The labels of the output, as it is written.
+    /// Returns the labels of the output, as written.
     #[track_caller]
     fn output(&self, term: &Term, text: &str) -> Result<Labels> {
         let axes = (self.known >> ELLIPSIS).count_ones() as usize;

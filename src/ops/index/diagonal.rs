@@ -1,21 +1,21 @@
-//! Diagonals, and what they bound. Diagonal 0 begins at a matrix's first element, those above it
-//! have positive numbers, those below it negative ones.
+//! Diagonals, and the triangles that they bound. Diagonal 0 begins at a matrix's first element;
+//! diagonals above it have positive numbers, diagonals below it negative ones.
 
 use super::{Copying, invalid};
 use crate::array::{AnyElement, Array, Layout, Shape};
 use crate::error::{Error, Result};
 use crate::ops::derivatives::{AnyArray, Ruled, by_gradient, is_followed};
 
-/// Which part of a matrix is kept.
+/// The part of a matrix that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Triangle {
-    /// What is on the diagonal and below.
+    /// The elements on the diagonal and below.
     Lower,
-    /// What is on the diagonal and above.
+    /// The elements on the diagonal and above.
     Upper,
 }
 
-/// The row and the column that diagonal `k` begins at.
+/// Returns the row and the column that diagonal `k` begins at.
 pub(super) fn start_of(k: isize) -> (usize, usize) {
     match k.unsigned_abs() {
         rows if k < 0 => (rows, 0),
@@ -23,14 +23,14 @@ pub(super) fn start_of(k: isize) -> (usize, usize) {
     }
 }
 
-/// How many elements diagonal `k` of a matrix has.
+/// Returns the number of elements of diagonal `k` of a matrix.
 pub(super) fn length_of(matrix: &Shape, k: isize) -> usize {
     let (row, column) = start_of(k);
     let (rows, columns) = (matrix.dims()[0], matrix.dims()[1]);
     rows.saturating_sub(row).min(columns.saturating_sub(column))
 }
 
-/// Where the elements of a diagonal of a matrix stand.
+/// Returns the layout of a diagonal of a matrix.
 #[track_caller]
 fn diagonal_of(matrix: &Layout, k: isize) -> Result<Layout> {
     let (row, column) = start_of(k);
@@ -42,10 +42,10 @@ fn diagonal_of(matrix: &Layout, k: isize) -> Result<Layout> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// The array with zeros above diagonal `k` of its last two axes; those before them count
-    /// matrices.
+    /// Returns the array with zeros above diagonal `k` of its last two axes; the axes before them
+    /// count matrices.
     ///
-    /// Diagonal 0 is the main one, positive ones lie above it and negative ones below.
+    /// Diagonal 0 is the main one; positive ones are above it and negative ones below.
     ///
     /// # Examples
     ///
@@ -60,7 +60,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are not two axes, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are fewer than two axes, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn tril(&self, k: isize) -> Result<Self> {
@@ -70,10 +70,10 @@ impl<T: AnyElement> Array<T> {
         Ok(step.finish(kept, |_| by_gradient!(gradient => [gradient.tril(k)?])))
     }
 
-    /// The array with zeros below diagonal `k` of its last two axes; those before them count
-    /// matrices.
+    /// Returns the array with zeros below diagonal `k` of its last two axes; the axes before them
+    /// count matrices.
     ///
-    /// Diagonal 0 is the main one, positive ones lie above it and negative ones below.
+    /// Diagonal 0 is the main one; positive ones are above it and negative ones below.
     ///
     /// # Examples
     ///
@@ -97,10 +97,10 @@ impl<T: AnyElement> Array<T> {
         Ok(step.finish(kept, |_| by_gradient!(gradient => [gradient.triu(k)?])))
     }
 
-    /// Of a vector, the square matrix with it on diagonal `k` among zeros; of a matrix, a copy of
-    /// its diagonal `k`, which is empty where the matrix has none: NumPy's `diag`.
+    /// Returns, for a vector, the square matrix with it on diagonal `k` among zeros; for a matrix,
+    /// a copy of its diagonal `k`, which is empty if the matrix has none: NumPy's `diag`.
     ///
-    /// Diagonal 0 is the main one, positive ones lie above it and negative ones below.
+    /// Diagonal 0 is the main one; positive ones are above it and negative ones below.
     ///
     /// # Examples
     ///
@@ -116,14 +116,14 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are neither one axis nor
-    /// two, [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are neither one axis nor
+    /// two, [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn diag(&self, k: isize) -> Result<Self> {
         match *self.shape() {
             [length] => {
-                // What saturates here is beyond every size that a shape may have.
+                // A side that saturates is beyond every length that a shape may have.
                 let side = length.saturating_add(k.unsigned_abs());
                 let shape = [side, side].into();
                 let step = Ruled::begin("diag", &[self])?;
@@ -135,7 +135,7 @@ impl<T: AnyElement> Array<T> {
                     }
                 }))
             }
-            // A view, through which gradients pass.
+            // A view passes gradients on.
             [_, _] if is_followed(self)? => {
                 let diagonal = self.viewed(diagonal_of(self.layout(), k)?);
                 diagonal.lazy().eval()
