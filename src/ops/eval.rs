@@ -1,4 +1,4 @@
-//! Evaluating expressions, and what their operands tell about how.
+//! Evaluation of expressions: by a fused loop, or from their formula.
 
 use std::borrow::Cow;
 use std::panic::Location;
@@ -31,9 +31,8 @@ impl<E: Expr> Lazy<E> {
     ///
     /// # Errors
     ///
-    /// Those of [`shape`](Self::shape), [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the
-    /// operands live on different devices, and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`shape`](Self::shape)'s errors, [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the
+    /// operands are on different devices, and [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn eval(&self) -> Result<Array<E::Item>> {
         if E::FUSES
@@ -55,7 +54,8 @@ impl<E: Expr> Lazy<E> {
     }
 }
 
-/// The elements that `compute` gives, those of `tree`, with the step that passes gradients back.
+/// Returns the elements of `tree`, which `compute` computes, with the step that passes gradients
+/// back.
 #[cold]
 #[track_caller]
 fn followed_evaluation(
@@ -70,7 +70,7 @@ fn followed_evaluation(
     Ok(results.pop().expect("there is one"))
 }
 
-/// The elements of `tree`.
+/// Evaluates `tree`.
 #[track_caller]
 fn evaluate_tree(tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     let formula = Formula::of(tree)?;
@@ -78,7 +78,7 @@ fn evaluate_tree(tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     evaluate(&formula, &device, &formula.first().shape)
 }
 
-/// The elements of `formula`, which has one result, over `shape`, to which it broadcasts.
+/// Evaluates `formula`, which has one result, over `shape`, to which it broadcasts.
 #[track_caller]
 pub(super) fn evaluate(
     formula: &Formula<'_>,
@@ -90,7 +90,7 @@ pub(super) fn evaluate(
     Ok((buffer, layout))
 }
 
-/// The same of any number of results, in one pass.
+/// Evaluates `formula`, with any number of results, in one pass over `shape`.
 #[track_caller]
 pub(super) fn evaluate_all(
     formula: &Formula<'_>,
@@ -109,20 +109,20 @@ pub(super) fn evaluate_all(
     Ok((evaluation.finish(results, &layout), layout))
 }
 
-/// An operand as messages name it, with its device and its shape.
+/// An operand with its name in messages, its device and its shape.
 pub(super) type Located<'a> = (&'a str, &'a Device, &'a Shape);
 
-/// Operands that are on one device, which is the host, and dense, and of one shape.
+/// The common device and layout of operands that are on the host, dense, and of one shape.
 struct Dense<'a> {
     device: &'a Device,
     layout: &'a Layout,
-    // What an element reads.
+    // The bytes that one element of the result reads.
     bytes_each: usize,
 }
 
 impl<'a> Dense<'a> {
-    /// Those of `expr`, if they are such and it has a loop of its own. Inline, because nothing
-    /// takes as long where arrays are small.
+    /// Returns the common device and layout of the operands of `expr`, if there are such and it has
+    /// a fused loop. Inline, because a call would dominate the time for small arrays.
     #[inline]
     fn of<E: Expr>(expr: &'a E) -> Option<(Self, host::Fused<'a, E::Run>)> {
         let mut first: Option<(&Device, &Layout)> = None;
@@ -148,11 +148,11 @@ impl<'a> Dense<'a> {
     }
 }
 
-/// The device that all operands of `operation` live on; `None` where there are none.
+/// Returns the device that all operands of `operation` are on; `None` if there are no operands.
 ///
 /// # Errors
 ///
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where there are two.
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if there are two.
 #[track_caller]
 pub(super) fn device_of<'a>(operation: &str, formula: &Formula<'a>) -> Result<Option<&'a Device>> {
     let mut devices = formula.operands().map(|operand| operand.buffer.device());
@@ -227,8 +227,8 @@ fn names_of_operands(count: usize) -> [&'static str; MOST_OPERANDS] {
     }
 }
 
-/// The device that `operation` happens on: that of its operands, or the current one where there are
-/// none.
+/// Returns the device that `operation` runs on: the device of its operands, or the current one if
+/// there are no operands.
 ///
 /// # Errors
 ///

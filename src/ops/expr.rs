@@ -1,4 +1,4 @@
-//! What an expression is: a tree of static types whose leaves own counted handles of arrays.
+//! Expressions: trees of static types whose leaves own counted handles of arrays.
 
 use std::fmt;
 
@@ -32,25 +32,25 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
     /// The type of the elements.
     type Item: AnyElement;
 
-    /// What the host's fused loop reads.
+    /// The data that the host's fused loop reads.
     #[doc(hidden)]
     type Run: Run<Item = Self::Item>;
 
-    /// What the methods of arrays are refused to; see [`IsArray`](super::not_yet::IsArray).
+    /// A marker without the methods of arrays; see [`IsArray`](super::not_yet::IsArray).
     #[doc(hidden)]
     type Kind;
 
-    /// Whether there is such a loop; else the expression is evaluated by those of the library. A
-    /// build with debug assertions has none: there the loops of the library are as fast as they
-    /// were compiled, which is fast where the user's crate is not.
+    /// True if the expression has a fused loop; otherwise the library's loops evaluate it. In a
+    /// build with debug assertions there is none: the library's loops are then faster, because the
+    /// library may be optimised although the user's crate is not.
     #[doc(hidden)]
     const FUSES: bool = !cfg!(debug_assertions);
 
-    /// Shows every node after its operands, these from left to right.
+    /// Visits every node after its operands, these from left to right.
     #[doc(hidden)]
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>));
 
-    /// What the fused loop reads, where every operand is dense and none is broadcast.
+    /// Returns the data that the fused loop reads, if every operand is dense and none is broadcast.
     #[doc(hidden)]
     fn dense(&self) -> Self::Run;
 }
@@ -58,8 +58,8 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
 /// An expression that has not been evaluated.
 ///
 /// It owns counted handles of its arrays and keeps the values that they had when it was built.
-/// Building one neither fails nor allocates device memory; shapes that do not fit, or arrays of
-/// different devices, are reported when it is evaluated.
+/// Building an expression neither fails nor allocates device memory. Shapes that do not fit, or
+/// arrays of different devices, are reported when it is evaluated.
 ///
 /// The operators `+ - * / %` and the methods below compute as NumPy does, with three exceptions.
 /// Integers divided by zero give 0, and their quotients are cut off, not floored. The remainder has
@@ -100,7 +100,7 @@ pub struct Lazy<E: Expr> {
 }
 
 impl<E: Expr> Lazy<E> {
-    /// The shape that the expression evaluates to.
+    /// Returns the shape that the expression evaluates to.
     ///
     /// # Examples
     ///
@@ -114,8 +114,8 @@ impl<E: Expr> Lazy<E> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where operands do not broadcast, and
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the common shape overflows.
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if operands do not broadcast, and
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the common shape overflows.
     #[track_caller]
     pub fn shape(&self) -> Result<Shape> {
         Ok(Formula::of(&self.expr)?.first().shape)
@@ -132,7 +132,7 @@ impl<E: Expr> fmt::Debug for Lazy<E> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// This array as an expression.
+    /// Returns this array as an expression.
     ///
     /// # Examples
     ///
@@ -176,15 +176,15 @@ impl<T: AnyElement> Array<T> {
     note = "to use the value of a `Result`, write `?` after it"
 )]
 pub trait IntoExpr<T: AnyElement> {
-    /// The expression that it becomes.
+    /// The type of the expression.
     type Expr: Expr<Item = T>;
 
-    /// Makes the expression.
+    /// Converts the operand to an expression.
     #[track_caller]
     fn into_lazy(self) -> Lazy<Self::Expr>;
 }
 
-// The compiler would list them all.
+// Not recommended, because the compiler would list all of them.
 #[diagnostic::do_not_recommend]
 impl<T: AnyElement> IntoExpr<T> for T {
     type Expr = Scalar<T>;

@@ -1,8 +1,9 @@
-//! The nodes of expressions, and how functions are joined to them.
+//! The nodes of expressions, and the functions that they apply.
 //!
-//! There are three: the elements of an array, one value for all, and a function of other nodes. A
-//! node is generic over its operands, so the same types serve for the tree of an expression, whose
-//! leaves are arrays, and for a device's kernel, whose leaves are views of memory.
+//! There are three kinds: the elements of an array, one value for all, and a function of other
+//! nodes. A node is generic over its operands, so the same types serve for the tree of an
+//! expression, whose leaves are arrays, and for a device's kernel, whose leaves are views of
+//! memory.
 
 use std::any::TypeId;
 use std::marker::PhantomData;
@@ -18,37 +19,37 @@ use crate::array::{AnyElement, Array, bits_of};
 
 /// A function of single elements, as a type without values; `Args` is the tuple of their types.
 ///
-/// Its two forms stand side by side and compute the same: `apply` on the host, `CUDA` on a GPU.
+/// It has two forms with equal results: `apply` on the host, `CUDA` on a GPU.
 pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
-    /// What error messages call it.
+    /// The name in error messages.
     const NAME: &'static str;
 
     /// The function in CUDA C++: an expression of its arguments, which are called `a`, `b`, `c` and
-    /// `d` in order. `R` stands for the type of the result; values of `f16` and `bf16` come as
+    /// `d` in order. `R` names the type of the result. Values of `f16` and `bf16` are passed as
     /// `float` and are rounded once, at the end.
     const CUDA: &'static str;
 
-    /// Whether `apply` may note an element as rare; see [`Pass`].
+    /// True if `apply` may note an element as rare; see [`Pass`].
     const RARE: bool = false;
 
-    /// The loop over blocks of elements; one of its own, unless the library has one.
+    /// The loop over blocks of elements; the function's own, unless the library has one.
     const LOOPS: Loops = Loops::Own(block_loop::<Self, Args>);
 
-    /// Of a written function, what gives its body as terms.
+    /// The body of a written function as terms.
     const BODY: Option<Body> = None;
 
-    /// The functions that give its partial derivatives, where these are given by hand: of each
-    /// argument, or none.
+    /// The functions that compute its partial derivatives, if they are written by hand: one for
+    /// each argument, or `None`.
     const PARTIALS: Option<&'static [Option<&'static Call>]> = None;
 
     /// The type of the result.
     type Output: AnyElement;
 
-    /// The result for one element of each argument.
+    /// Returns the result for one element of each argument.
     fn apply<L: Pass>(pass: &mut L, args: Args) -> Self::Output;
 }
 
-/// The function `F` of elements of these types.
+/// Returns the function `F` of elements of these types.
 #[must_use]
 pub const fn call_of<F: Function<Args>, Args: Arguments>() -> &'static Call {
     const {
@@ -73,7 +74,7 @@ pub struct Leaf<T: AnyElement>(pub(crate) Array<T>);
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar<T>(pub(crate) T);
 
-/// The function `F` of the elements of other nodes, which are a tuple.
+/// The function `F` of the elements of other nodes, which form a tuple.
 #[derive(Debug)]
 pub struct Apply<F, X> {
     pub(crate) function: PhantomData<F>,
@@ -90,7 +91,7 @@ impl<F, X> Apply<F, X> {
     }
 }
 
-// Neither derived: that would ask the function for it too.
+// Not derived, because derived impls would require `F: Clone` and `F: Copy`.
 impl<F, X: Clone> Clone for Apply<F, X> {
     #[inline(always)]
     fn clone(&self) -> Self {
@@ -105,10 +106,10 @@ pub trait Operands: Sealed + Clone + Send + Sync + 'static {
     /// The types of the elements.
     type Items: Arguments;
 
-    /// What the fused loop reads.
+    /// The data that the fused loop reads.
     type Runs: Runs<Items = Self::Items>;
 
-    /// Whether all of them fuse; see [`Expr::FUSES`].
+    /// True if all of them fuse; see [`Expr::FUSES`].
     const FUSE: bool;
 
     /// See [`Expr::walk`].
@@ -216,7 +217,7 @@ impl<T: AnyElement> Expr for Scalar<T> {
     }
 }
 
-/// `F` of one expression.
+/// Applies `F` to one expression.
 #[inline(always)]
 pub fn unary<F, A>(a: Lazy<A>) -> Lazy<Apply<F, (A,)>>
 where
@@ -228,7 +229,7 @@ where
     }
 }
 
-/// `F` of two expressions.
+/// Applies `F` to two expressions.
 #[inline(always)]
 pub fn binary<F, A, B>(a: Lazy<A>, b: Lazy<B>) -> Lazy<Apply<F, (A, B)>>
 where
@@ -241,7 +242,7 @@ where
     }
 }
 
-/// `F` of three expressions.
+/// Applies `F` to three expressions.
 #[inline(always)]
 pub fn ternary<F, A, B, C>(a: Lazy<A>, b: Lazy<B>, c: Lazy<C>) -> Lazy<Apply<F, (A, B, C)>>
 where
@@ -255,7 +256,7 @@ where
     }
 }
 
-/// `F` of four expressions.
+/// Applies `F` to four expressions.
 #[inline(always)]
 pub fn quaternary<F, A, B, C, D>(
     a: Lazy<A>,

@@ -1,8 +1,8 @@
-//! What arrays have and expressions have not, until they are evaluated: calls that are errors which
-//! say so.
+//! Methods that arrays have and expressions lack until they are evaluated: each call is a compiler
+//! error that says so.
 //!
-//! Without them, the compiler would know of no such method, and could not be told what to say of
-//! it.
+//! Without these methods, the compiler would report an unknown method, and its message could not be
+//! customised.
 
 use ndarray::ArrayD;
 
@@ -11,25 +11,25 @@ use crate::array::{Array, DType};
 use crate::context::Device;
 use crate::error::Result;
 
-/// What every expression is to the methods of arrays.
+/// The marker of expressions, for the bound on the methods of arrays.
 ///
-/// A type of its own, because the compiler quotes what lacks a trait, and the type of an expression
-/// is long.
+/// It is a separate type, because the compiler quotes the type that lacks a trait, and the type of
+/// an expression is long.
 #[derive(Debug)]
 pub struct Expression;
 
-/// What has the methods of arrays: no expression.
+/// A type that has the methods of arrays; no expression implements it.
 #[diagnostic::on_unimplemented(
     message = "this is an expression, and only an array has this method",
     label = "call `.eval()?` first, which computes the array"
 )]
 pub trait IsArray {
-    /// What a method returns that nobody can call.
+    /// Returns the result of a method that cannot be called.
     fn never<T>() -> T;
 }
 
-/// A method by the types of its arguments and that of its result. A call for each, which is what
-/// the compiler shows.
+/// Defines a method by the types of its arguments and its result. Each method has its own macro
+/// call, because the compiler shows that line.
 macro_rules! method_of_arrays {
     ($name:ident($($argument:ident)*) -> $output:ty) => {
         impl<E: Expr> Lazy<E> {

@@ -14,8 +14,7 @@ use super::tree::{Fusing, Tree};
 use crate::array::{AnyElement, Array, Layout};
 use crate::error::Result;
 
-/// A part of an array that can be written to, from [`Array::slice_mut`]: what is written here is
-/// written there.
+/// A writable part of an array, from [`Array::slice_mut`]: writes to it change the array.
 #[must_use = "a view writes nothing by itself: call `fill`, `assign` or `update`"]
 pub struct ArrayViewMut<'a, T: AnyElement> {
     array: &'a mut Array<T>,
@@ -24,12 +23,12 @@ pub struct ArrayViewMut<'a, T: AnyElement> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// The part that [`s!`](ndarray::s) selects, to be written to: the counterpart of
-    /// [`slice`](Self::slice), which gives an array of its own, so that what is written to it is
-    /// not seen here.
+    /// Returns the part that [`s!`](ndarray::s) selects, to be written to: the counterpart of
+    /// [`slice`](Self::slice), which returns a separate array, so that writes to it do not change
+    /// this one.
     ///
-    /// Where other arrays or expressions share the memory, the array gets memory of its own when
-    /// something is written, and they keep their values.
+    /// If other arrays or expressions share the memory, a write gives this array memory of its own,
+    /// and they keep their values.
     ///
     /// # Examples
     ///
@@ -68,7 +67,7 @@ impl<T: AnyElement> Array<T> {
 }
 
 impl<T: AnyElement> ArrayViewMut<'_, T> {
-    /// The lengths of the view's axes, outermost first.
+    /// Returns the lengths of the view's axes, outermost first.
     pub fn shape(&self) -> &[usize] {
         self.layout.dims()
     }
@@ -95,9 +94,9 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         self.assign(value)
     }
 
-    /// Sets the part's elements to those of `value`, which broadcasts to the part's shape, as
-    /// [`Array::assign`] does. What `value` reads of this array are its values from before, also
-    /// where the parts overlap.
+    /// Sets the part's elements to the elements of `value`, which broadcasts to the part's shape,
+    /// as [`Array::assign`] does. If `value` reads this array, it reads the values from before the
+    /// write, also where the parts overlap.
     ///
     /// # Examples
     ///
@@ -121,7 +120,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         self.write(&value.expr)
     }
 
-    /// Sets the part's elements to those of an expression of the part.
+    /// Sets the part's elements to an expression of the part.
     ///
     /// # Examples
     ///
@@ -150,7 +149,8 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
             return self.write_followed(value);
         }
         if self.array.layout().repeats() {
-            // Broadcast, or windows: elements outside of the part stand in the same places.
+            // The array is broadcast, or has overlapping windows: elements outside of the part
+            // share its memory.
             self.make_unique(&[value])?;
         }
         let Some(fresh) = assign(self.target(), value)? else {
@@ -160,8 +160,8 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         overwrite(self.target(), &fresh)
     }
 
-    /// The same where gradients pass through: the array becomes a new one, of which the part is
-    /// that of the value, and the rest that of the old one.
+    /// Like [`write`](Self::write), but for tracked values: the array becomes a new one. The
+    /// gradient of the part passes to `value`, the rest to the old array.
     #[cold]
     #[track_caller]
     fn write_followed(&mut self, value: &dyn Tree) -> Result<()> {
@@ -191,7 +191,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         Ok(())
     }
 
-    /// A copy of the part.
+    /// Returns a copy of the part.
     #[track_caller]
     pub(crate) fn to_array(&self) -> Result<Array<T>> {
         self.array.viewed(self.layout).lazy().eval()
@@ -201,7 +201,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         Target::part(self.array, &self.layout)
     }
 
-    /// Gives the array memory of its own, which nothing else has.
+    /// Gives the array memory of its own, which nothing else shares.
     #[track_caller]
     fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
         self.array.make_unique(held)?;
@@ -211,9 +211,9 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Copies the elements to memory that this array alone has, in row-major order: what
-    /// [`Arc::make_mut`](std::sync::Arc::make_mut) does. What the expressions `held` have of the
-    /// memory did not force it.
+    /// Copies the elements to memory that only this array has, in row-major order, like
+    /// [`Arc::make_mut`](std::sync::Arc::make_mut). The handles of the expressions `held` did not
+    /// force the copy.
     #[track_caller]
     pub(crate) fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
         let shape = self.layout().shape();

@@ -1,4 +1,4 @@
-//! How contributions to a gradient add up: to all of it, and to a part of it.
+//! Addition of contributions to a gradient: to all of it, and to a part of it.
 
 use super::gradients::{AnyArray, Followed, Gradients, filled};
 use super::graph::Adding;
@@ -13,8 +13,8 @@ use crate::ops::formula::Formula;
 use crate::ops::reductions::sum_of;
 use crate::ops::tree::Operand;
 
-/// The contribution summed over the axes along which `layout` has one element where the
-/// contribution has several, and over those that repeat an element.
+/// Returns the contribution summed over the axes along which `layout` has one element and the
+/// contribution has several, and over the axes along which `layout` repeats an element.
 #[track_caller]
 pub(super) fn folded(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
     let lead = contribution.layout.ndim() - layout.ndim();
@@ -35,8 +35,8 @@ pub(super) fn folded(contribution: AnyArray, layout: &Layout) -> Result<AnyArray
     Ok(summed.seen(Layout::contiguous(&dims)?))
 }
 
-/// How the elements of a contribution to `part` of values stand, seen as all of these; `None` where
-/// it is not all of them.
+/// Returns the layout of a contribution to `part`, seen with the axes of `whole`; `None` if `part`
+/// does not have all elements.
 pub(super) fn as_whole(contribution: &AnyArray, part: &Layout, whole: &Layout) -> Option<Layout> {
     if contribution.layout.shape() != part.shape() {
         return None;
@@ -51,7 +51,7 @@ pub(super) fn as_whole(contribution: &AnyArray, part: &Layout, whole: &Layout) -
     contribution.layout.permute(&axes).ok()
 }
 
-/// Which axes of `part` are those of `whole`, where it has the same elements in another order of
+/// Returns the axes of `part` in the order of `whole`, if it has equal elements in another order of
 /// axes.
 fn permutation(part: &Layout, whole: &Layout) -> Option<Vec<usize>> {
     if part.ndim() != whole.ndim() || part.offset() != 0 {
@@ -69,7 +69,7 @@ fn permutation(part: &Layout, whole: &Layout) -> Option<Vec<usize>> {
     Some(axes)
 }
 
-/// `sum` with the elements of `contribution` added: in place, unless something else has the memory.
+/// Adds the elements of `contribution` to `sum`: in place, unless something else has the memory.
 #[track_caller]
 pub(super) fn added(sum: AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
     let layout = sum.layout;
@@ -80,7 +80,7 @@ pub(super) fn added(sum: AnyArray, contribution: &AnyArray, whole: &Layout) -> R
     }
 }
 
-/// The same as an array of its own.
+/// Returns the sum of both as a new array.
 #[track_caller]
 pub(super) fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
     let adding = Adding(sum.operand(), contribution.operand());
@@ -93,8 +93,8 @@ pub(super) fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) ->
     })
 }
 
-/// `sum` with `contribution` added to a part, as one step of the tape: the gradient of the sum is
-/// that of the result, and that of the contribution is its part.
+/// Adds `contribution` to a part of `sum`, as one step of the tape: the gradient of the result
+/// passes to `sum` unchanged, and its part passes to the contribution.
 #[track_caller]
 pub(super) fn followed_part(
     sum: AnyArray,
@@ -138,7 +138,7 @@ pub(super) fn followed_part(
     })
 }
 
-/// Adds up what each position of `part`, a view of an array of the layout `whole`, contributes to
+/// Adds the contribution of each position of `part`, a view of an array of the layout `whole`, to
 /// its element.
 #[track_caller]
 pub(in crate::ops) fn sum_of_windows(
@@ -157,8 +157,8 @@ pub(in crate::ops) fn sum_of_windows(
     }
 }
 
-/// Like [`added`], but to a part of `sum`, whose memory nothing else has. Of windows that overlap,
-/// one position at a time.
+/// Like [`added`], but to a part of `sum`, whose memory nothing else has. Windows that overlap are
+/// added one position at a time.
 #[track_caller]
 pub(super) fn added_to_part(
     sum: AnyArray,
@@ -194,13 +194,13 @@ fn overlapping_axis(part: &Layout) -> usize {
             .any(|other| other != *own && overlap(*own, other))
     };
     let shortest = |axes: &mut dyn Iterator<Item = usize>| axes.min_by_key(|&own| part.dims()[own]);
-    // Three axes may overlap of which no two do.
+    // Three axes may overlap although no two of them do.
     let axis = shortest(&mut all.clone().filter(overlaps)).or_else(|| shortest(&mut all.clone()));
     axis.expect("several elements have an axis")
 }
 
-/// Adds the contribution to what `layout` selects of `sum`, if nothing else has that memory and no
-/// element is there twice.
+/// Adds the contribution to the part of `sum` that `layout` selects, if nothing else has that
+/// memory and no element is there twice.
 #[track_caller]
 fn store_sum(
     sum: AnyArray,
@@ -221,7 +221,7 @@ fn store_sum(
     Ok(Ok(sum))
 }
 
-/// An array of its own with the elements of `sum`.
+/// Returns a separate array with the elements of `sum`.
 #[track_caller]
 pub(super) fn own(sum: AnyArray, whole: &Layout) -> Result<AnyArray> {
     if sum.layout == *whole && sum.buffer.holders() == 1 {
@@ -230,7 +230,7 @@ pub(super) fn own(sum: AnyArray, whole: &Layout) -> Result<AnyArray> {
     copied(&sum, whole)
 }
 
-/// Copies the elements of `sum` to memory of their own.
+/// Copies the elements of `sum` to separate memory.
 #[track_caller]
 pub(super) fn copied(sum: &AnyArray, whole: &Layout) -> Result<AnyArray> {
     let (buffer, layout) = evaluate(&Formula::of(&sum.operand())?, sum.device(), whole.shape())?;

@@ -1,4 +1,4 @@
-//! How many elements lie in each of several ranges.
+//! Counts of the elements in each of several ranges.
 
 use super::bincount::{check_room, occurrences, tally};
 use super::search::search;
@@ -9,12 +9,12 @@ use crate::ops::derivatives::is_followed;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
-    /// How many of all elements lie in each of `bins` ranges of one width, from the least to the
+    /// Returns the number of elements in each of `bins` ranges of one width, from the least to the
     /// greatest element, and the `bins + 1` edges of the ranges: NumPy's `histogram`.
     ///
-    /// Each range has its lower edge; the last has both. Where all elements are equal, the ranges
-    /// go from half below them to half above, and of an array without elements from 0 to 1. The
-    /// call waits for the least and the greatest element.
+    /// Each range includes its lower edge; the last includes both. If all elements are equal, the
+    /// ranges extend from half below them to half above. For an array without elements, they cover
+    /// the numbers from 0 to 1. The call waits for the least and the greatest element.
     ///
     /// # Examples
     ///
@@ -30,12 +30,12 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) where gradients are tracked through the array:
-    /// neither counts nor edges have one. [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
-    /// where there are no bins, an element is NaN or infinite, or the type has no room for so many
-    /// different edges; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows,
-    /// and [`OutOfMemory`](crate::ErrorKind::OutOfMemory); on CUDA devices it takes room for 8
-    /// bytes for each element meanwhile.
+    /// [`Unsupported`](ErrorKind::Unsupported) if gradients are tracked through the array: neither
+    /// counts nor edges have one. [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there
+    /// are no bins, an element is NaN or infinite, or the type cannot represent `bins + 1`
+    /// different edges; [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); on CUDA devices, the call needs scratch
+    /// memory of 8 bytes for each element.
     #[track_caller]
     pub fn histogram(&self, bins: usize) -> Result<(Array<i64>, Self)> {
         let shape = self.layout().shape();
@@ -59,7 +59,7 @@ impl<T: Float> Array<T> {
         Ok((counts, all))
     }
 
-    /// The edges of `bins` ranges that have all elements.
+    /// Returns the edges of `bins` ranges that contain all elements.
     #[track_caller]
     fn edges(&self, bins: usize) -> Result<Self> {
         let shape = self.layout().shape();
@@ -80,7 +80,7 @@ impl<T: Float> Array<T> {
         } else {
             (low, high)
         };
-        // As NumPy's `linspace` rounds.
+        // Rounded as by NumPy's `linspace`.
         let (count, span) = (T::from_f64(bins as f64), high.minus(low));
         let step = span.over(count);
         let edge = |number: usize| {
@@ -106,7 +106,7 @@ impl<T: Float> Array<T> {
     }
 }
 
-/// How many elements of `array` lie between one of the `edges` and the next.
+/// Returns the number of elements of `array` between each of the `edges` and the next.
 #[track_caller]
 fn counted<T: Float>(array: &Array<T>, edges: &Array<T>) -> Result<Array<i64>> {
     let bins = edges.len() - 1;
@@ -117,19 +117,20 @@ fn counted<T: Float>(array: &Array<T>, edges: &Array<T>) -> Result<Array<i64>> {
         let counts = counts.unwrap_or_else(|value| unreachable!("{value} is beyond all edges"));
         return Array::from_vec(counts, bins);
     }
-    // The bin's number is how many edges are not above, but for the first and the last.
+    // The bin's number is the number of edges that are not above the value, without the first and
+    // the last edge.
     let places = search(&edges.range_of(0, 1..bins)?, array, Side::Right)?;
     occurrences(&places.flatten()?, bins)
 }
 
-/// The number of the bin that a value is in: nearly, as the bins have one width, and then as the
-/// edges say.
+/// Returns a function that finds the bin of a value: estimated from the common width of the bins,
+/// then corrected by the edges.
 fn bin_among<T: Float>(edges: &[f64]) -> impl Fn(T) -> usize {
     let last = edges.len() - 2;
     let scale = edges.len().saturating_sub(1) as f64 / (edges[last + 1] - edges[0]);
     move |value: T| {
         let value = value.to_f64();
-        // Rust's `as` gives 0 for what is below.
+        // Rust's `as` converts negative numbers to 0.
         let mut bin = (((value - edges[0]) * scale) as usize).min(last);
         while bin > 0 && value < edges[bin] {
             bin -= 1;

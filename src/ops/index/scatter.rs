@@ -11,14 +11,14 @@ use crate::ops::elementwise::select;
 use crate::ops::eval::same_device;
 use crate::ops::order::Updating;
 
-/// What `scatter_add` passes back: all to what stood there, and to each element of the source what
-/// it was added to.
+/// Returns the gradients of `scatter_add`: the whole gradient for the old elements, and, for each
+/// element of the source, the gradient of the element that it was added to.
 fn added_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
     by_gradient!(gradient => [gradient, gradient.gather(places, axis)?])(gradient)
 }
 
-/// What `scatter` passes back: nothing to what was overwritten, be it by a later element of the
-/// source.
+/// Returns the gradients of `scatter`: zero for overwritten elements, including elements of the
+/// source that a later one overwrote.
 fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<Vec<AnyArray>> {
     let _device = places.device().enter();
     let own = *gradient.layout.shape();
@@ -36,13 +36,13 @@ fn written_back(gradient: AnyArray, places: &Array<i64>, axis: isize) -> Result<
 }
 
 impl<T: Number> Array<T> {
-    /// Adds each element of `source` to the one of this array that its index picks along `axis`,
-    /// and where it stands along the other axes: the opposite of [`gather`](Self::gather).
+    /// Adds each element of `source` to the element of this array that its index selects along
+    /// `axis`, at its own position along the other axes: the opposite of [`gather`](Self::gather).
     ///
-    /// Indices that repeat add up, in row-major order, so that the result is always the same.
-    /// Integers wrap. The array and `indices` broadcast as for `gather`, and `source` broadcasts to
-    /// the shape that comes of it. Where other arrays or expressions share the memory, they keep
-    /// their values, and this array gets memory of its own.
+    /// Indices that repeat add up in row-major order, so that the result is deterministic. Integers
+    /// wrap. The array and `indices` broadcast as for `gather`, and `source` broadcasts to the
+    /// resulting shape. If other arrays or expressions share the memory, they keep their values,
+    /// and this array gets memory of its own.
     ///
     /// # Examples
     ///
@@ -58,9 +58,9 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or an
-    /// index lies outside it, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the shapes
-    /// do not go together, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch), and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis or an index
+    /// is outside of it, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the shapes do not
+    /// match, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch), and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
     #[track_caller]
     pub fn scatter_add(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
@@ -95,14 +95,14 @@ impl<T: Number> Array<T> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Writes each element of `source` over the one of this array that its index picks along
-    /// `axis`, and where it stands along the other axes: NumPy's `put_along_axis`, PyTorch's
+    /// Writes each element of `source` over the element of this array that its index selects along
+    /// `axis`, at its own position along the other axes: NumPy's `put_along_axis`, PyTorch's
     /// `scatter_`.
     ///
-    /// Of indices that repeat the last one counts, in row-major order, on every device. The array
-    /// and `indices` broadcast as for [`gather`](Self::gather), and `source` broadcasts to the
-    /// shape that comes of it. Where other arrays or expressions share the memory, they keep their
-    /// values, and this array gets memory of its own.
+    /// If indices repeat, the last one in row-major order wins, on every device. The array and
+    /// `indices` broadcast as for [`gather`](Self::gather), and `source` broadcasts to the
+    /// resulting shape. If other arrays or expressions share the memory, they keep their values,
+    /// and this array gets memory of its own.
     ///
     /// # Examples
     ///
@@ -123,9 +123,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or an
-    /// index lies outside it, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the shapes
-    /// do not go together, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch), and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis or an index
+    /// is outside of it, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the shapes do not
+    /// match, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch), and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
     #[track_caller]
     pub fn scatter(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
@@ -158,9 +158,9 @@ impl<T: AnyElement> Array<T> {
         )
     }
 
-    /// Checks the operands of `operation`, which writes at `indices`, and sees to it that nobody
-    /// shares the memory: then it is for the elements of this shape, of which there are some, along
-    /// this axis.
+    /// Checks the operands of `operation`, which writes at `indices`, and gives the array memory of
+    /// its own if the memory is shared. Returns the axis and the shape of the elements to write;
+    /// `None` if there are none.
     #[track_caller]
     fn scattered(
         &mut self,

@@ -1,7 +1,7 @@
-//! What elements are made of the words at their positions.
+//! Fills of arrays from the random words at the elements' positions.
 //!
-//! Each type here computes a part of an array, on the host and in the text beside it on a GPU; all
-//! it needs of what comes before is the part's position.
+//! Each type here computes a part of an array, on the host and in the text beside it on a GPU. A
+//! part depends only on its position, not on the parts before it.
 
 use super::philox::{Draws, number};
 use super::{normal, single};
@@ -9,11 +9,11 @@ use crate::array::scalar::convert;
 use crate::array::{Float, Integer, bits_of};
 use crate::ops::host::{Fill, RUN};
 
-/// What the texts for a GPU have in common.
+/// Code that the texts for a GPU share.
 const DRAWS: &str = include_str!("draws.cuh");
 const TRUTH: &str = include_str!("truth.cuh");
 
-/// How many words a draw for one element of `T` has.
+/// Returns the number of words of a draw for one element of `T`.
 pub(super) const fn words_of<T: Float>() -> usize {
     if T::MANTISSA_DIGITS > 32 { 2 } else { 1 }
 }
@@ -48,10 +48,10 @@ impl<T: Float> Fill<T> for Uniform {
     }
 }
 
-/// A multiple of the spacing just below one, so that none rounds up to it.
+/// Returns a multiple of the spacing just below one, so that no number rounds up to one.
 #[inline(always)]
 fn uniform<T: Float>(word: u32) -> T {
-    // At most 24 digits, which an `f32` and an `i32` hold, and its reciprocal exactly.
+    // At most 24 digits, which an `f32` and an `i32` hold exactly; the reciprocal is exact, too.
     let steps = (1u32 << T::MANTISSA_DIGITS.min(24)) as f32;
     let step = (word >> (u32::BITS - T::MANTISSA_DIGITS.min(24))) as i32;
     convert(step as f32 * (1.0 / steps))
@@ -64,13 +64,14 @@ fn uniform_wide<T: Float>([low, high]: [u32; 2]) -> T {
     convert(step * (1.0 / (1u64 << digits) as f64))
 }
 
-/// The number that `high` and, behind it, the rest of `digits` binary digits write; exact up to 53.
+/// Returns the number whose binary digits are `high` and, behind it, the rest of `digits` digits;
+/// exact up to 53 digits.
 #[inline(always)]
 fn digits_of(low: u32, high: u32, digits: u32) -> f64 {
     double(high) * f64::from(1u32 << (digits - u32::BITS)) + f64::from(low as i32)
 }
 
-/// By way of a signed number, of which vectors make doubles.
+/// Converts by way of a signed number, because vector instructions convert only those to doubles.
 #[inline(always)]
 fn double(word: u32) -> f64 {
     f64::from((word ^ 0x8000_0000) as i32) + f64::from(1u32 << 31)
@@ -106,7 +107,7 @@ impl<T: Float> Fill<T> for Normal {
 }
 
 impl Normal {
-    /// Fills a part with what `pair` makes of the words for two elements.
+    /// Fills a part with the values that `pair` computes from the words for two elements.
     #[inline(always)]
     fn pairs<T: Float, V: Float, const WORDS: usize>(
         self,
@@ -114,7 +115,7 @@ impl Normal {
         part: &mut [T],
         pair: impl Fn([u32; WORDS]) -> [V; 2],
     ) {
-        // One more pair, because a part may begin and end inside one.
+        // One more pair, because a part may begin and end inside a pair.
         let mut words = [0; 2 * RUN + 8];
         let mut values = [[V::zero(); 2]; RUN / 2 + 1];
         let size = WORDS / 2;
@@ -133,18 +134,18 @@ impl Normal {
     }
 }
 
-/// A number between 0 and 1, neither of them included, so that its logarithm is finite.
+/// Returns a number between 0 and 1, both excluded, so that its logarithm is finite.
 #[inline(always)]
 fn open_uniform_wide([low, high]: [u32; 2]) -> f64 {
-    // One binary digit of an `f64` is for the half.
+    // One binary digit of an `f64` is reserved for the half.
     let digits = f64::MANTISSA_DIGITS - 1;
     let step = digits_of(low >> (u64::BITS - digits), high, digits);
     (step + 0.5) * (1.0 / (1u64 << digits) as f64)
 }
 
-/// A number below `bound`, each as likely as the others (Lemire, "Fast random integer generation in
-/// an interval", 2019), of the two words that are drawn at `place`. A draw that would favour some
-/// is refused, and the words at the same place are drawn anew.
+/// Returns a number below `bound` with uniform probability (Lemire, "Fast random integer generation
+/// in an interval", 2019), from the two words that are drawn at `place`. A draw that would bias the
+/// result is refused, and the words at the same place are drawn anew.
 #[inline(always)]
 pub(super) fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) -> u64 {
     let (steps, low) = product(number(words[0], words[1]), bound);
@@ -154,19 +155,19 @@ pub(super) fn below(words: [u32; 2], bound: u64, place: impl FnOnce() -> Draws) 
     steps
 }
 
-/// The product's upper half, which is a number below `bound`, and its lower half, which says
-/// whether the draw may be one that favours it.
+/// Returns the product's upper half, which is a number below `bound`, and its lower half, which
+/// shows whether the draw may be biased.
 #[inline(always)]
 fn product(draw: u64, bound: u64) -> (u64, u64) {
     let product = u128::from(draw) * u128::from(bound);
     ((product >> 64) as u64, product as u64)
 }
 
-/// The first number that is not refused.
+/// Returns the first number that is not refused.
 #[cold]
 #[inline(never)]
 fn of_many(mut steps: u64, mut low: u64, bound: u64, place: Draws) -> u64 {
-    // Of the draws for each number as many count as for that with the fewest.
+    // Every number must be the result of equally many draws; the surplus draws are refused.
     let refused = bound.wrapping_neg() % bound;
     let mut refusals = 0;
     while low < refused {
@@ -176,7 +177,7 @@ fn of_many(mut steps: u64, mut low: u64, bound: u64, place: Draws) -> u64 {
     steps
 }
 
-/// Integers from `low` to `bound` above it, each as likely as the others.
+/// Integers from `low` to `bound` above it, with uniform probability.
 #[derive(Clone, Copy)]
 pub(super) struct Below<T> {
     pub(super) draws: Draws,
@@ -207,15 +208,15 @@ impl<T: Integer> Fill<T> for Below<T> {
     }
 }
 
-/// True with some probability: where the words at a place, read as a fraction, are below it.
+/// True with some probability: if the words at a place, read as a fraction, are below it.
 #[derive(Clone, Copy)]
 pub(super) struct Truth {
     draws: Draws,
     /// The first 32 binary digits of the probability.
     first: u32,
-    /// The next 32, which one word in four thousand million needs.
+    /// The next 32 digits, which one word in four thousand million needs.
     second: u32,
-    /// Whether the probability is 1.
+    /// True if the probability is 1.
     is_certain: bool,
 }
 
@@ -243,7 +244,7 @@ impl Truth {
         }
     }
 
-    /// Looks at the next 32 digits where the first are equal.
+    /// Compares the next 32 digits if the first are equal.
     #[cold]
     #[inline(never)]
     fn decide(&self, words: &[u32], start: usize, truths: &mut [bool]) {
@@ -383,13 +384,13 @@ mod tests {
         assert!(truth(1.0, 0, u32::MAX) && truth(1.0, 0, 0));
         assert!(!truth(0.0, 0, 0));
         assert!(truth(0.5, 0, (1 << 31) - 1) && !truth(0.5, 0, 1 << 31));
-        // Where the first 32 digits are equal, the next ones tell.
+        // If the first 32 digits are equal, the next ones decide.
         let next = f64::from(draws().after(5).word(1)) / 2f64.powi(64);
         assert!(!truth(next, 5, 0));
         assert!(truth(next + 2f64.powi(-64), 5, 0));
     }
 
-    /// A GPU for consumers computes in `f64` 32 or 64 times as slowly.
+    /// A consumer GPU computes in `f64` 32 or 64 times as slowly.
     #[cfg(feature = "cuda")]
     #[test]
     fn what_has_fewer_digits_is_not_drawn_in_f64() {
