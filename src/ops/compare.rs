@@ -7,10 +7,10 @@ use crate::array::{AnyElement, Array, Elements, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
 
-/// Whether both arrays are on one device, have one shape, and every pair of elements satisfies
-/// `same`.
+/// Returns whether both arrays are on one device, have one shape, and every pair of elements
+/// satisfies `same`.
 ///
-/// Where the download fails, this is false, and the device's next fallible call returns the error.
+/// If the download fails, returns false, and the device's next fallible call returns the error.
 fn all_pairs<T: AnyElement>(
     left: &Array<T>,
     right: &Array<T>,
@@ -46,19 +46,19 @@ fn all_pairs<T: AnyElement>(
     true
 }
 
-/// From this size on, arrays are compared on the device; smaller ones are downloaded sooner.
+/// The size from which on arrays are compared on the device; smaller ones are downloaded faster.
 const ON_DEVICE_BYTES: usize = 1 << 16;
 
-/// Whether two arrays of one shape on one device have equal elements. The device compares, and
-/// allocates outside every cache.
+/// Returns whether two arrays of one shape on one device have equal elements. The device compares,
+/// and allocates outside every cache.
 #[track_caller]
 fn are_equal_on_device<T: AnyElement>(left: &Array<T>, right: &Array<T>) -> Result<bool> {
     let _outside = enter_uncached();
     left.lazy().eq(right.into_lazy()).all()?.item()
 }
 
-/// Two arrays are equal where they are on one device, have one shape, and equal elements; `NaN`
-/// equals nothing, itself included.
+/// Two arrays are equal if they are on one device, have one shape, and equal elements; `NaN` equals
+/// nothing, itself included.
 ///
 /// # Examples
 ///
@@ -144,8 +144,8 @@ impl<T: Float> RelativeEq for Array<T> {
     }
 }
 
-/// Compares the elements, each with a tolerance of so many values of the type between the pair;
-/// zeros of either sign are one value, and an infinity equals only itself.
+/// Compares the elements, each with a tolerance in units in the last place: the values of the type
+/// between the pair. Zeros of either sign are one value, and an infinity equals only itself.
 ///
 /// # Examples
 ///

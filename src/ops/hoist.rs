@@ -1,5 +1,5 @@
-//! What a broadcast would compute once for each of its elements, computed once: loop-invariant code
-//! motion.
+//! Loop-invariant code motion: computes once what a broadcast would compute for each of its
+//! elements.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,18 @@ use crate::array::{Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
 
-/// Terms that stand in memory of their own, before the rest is computed.
+/// Terms that are computed into memory of their own before the rest of the formula.
 #[derive(Debug)]
 pub(super) struct Hoisted(SmallVec<[(usize, DType, Buffer, Layout); 1]>);
 
-/// How many function values must be saved, so that it is worth memory and a pass: on the host that
-/// takes as long as some thousand values, and on a GPU as a launch, in which it computes some
-/// million.
+/// The least number of function values that must be saved to justify the memory and the pass, on
+/// the host and on a GPU. On the host, a pass takes as long as some thousand values; on a GPU, as a
+/// launch, in which it computes some million.
 const LEAST_SAVED: [usize; 2] = [1 << 13, 1 << 22];
 
 impl Hoisted {
-    /// Computes what `formula` repeats over `shape`, which it broadcasts to, into memory of the
-    /// thread's scope.
+    /// Computes the terms that `formula` repeats over `shape`, which it broadcasts to, into memory
+    /// of the thread's scope.
     #[track_caller]
     pub(super) fn of(formula: &Formula<'_>, device: &Device, shape: &Shape) -> Result<Self> {
         let mut hoisted = SmallVec::new();
@@ -40,7 +40,7 @@ impl Hoisted {
         Ok(Self(hoisted))
     }
 
-    /// `formula`, which reads what was computed.
+    /// Returns `formula` with the computed terms as operands.
     pub(super) fn apply<'a, 'b>(&'b self, formula: &'a Formula<'b>) -> Cow<'a, Formula<'b>> {
         if self.0.is_empty() {
             return Cow::Borrowed(formula);
@@ -62,15 +62,15 @@ impl Hoisted {
     }
 }
 
-/// The largest terms whose values are each read several times over `count` elements, where at least
-/// `least_saved` values of functions are saved.
+/// Returns the largest terms whose values are each read several times over `count` elements, if at
+/// least `least_saved` values of functions are saved.
 fn repeated(formula: &Formula<'_>, count: usize, least_saved: usize) -> SmallVec<[usize; 1]> {
     let mut found = SmallVec::new();
     if count < least_saved / 16 {
         return found;
     }
     let terms = formula.terms();
-    // The most elements that a term is read for. Whatever reads a term stands after it.
+    // The most elements that a term is read for. A term's readers come after it.
     let mut read_for: SmallVec<[usize; 8]> = SmallVec::from_elem(0, terms.len());
     for &result in formula.results() {
         read_for[result] = count;
@@ -88,7 +88,7 @@ fn repeated(formula: &Formula<'_>, count: usize, least_saved: usize) -> SmallVec
                 continue;
             }
         }
-        // What is not computed first is computed as often as it is read.
+        // A term that is not hoisted is computed as often as it is read.
         for &operand in term.operands() {
             let operand = operand as usize;
             read_for[operand] = read_for[operand].max(read_for[number]);
@@ -97,7 +97,7 @@ fn repeated(formula: &Formula<'_>, count: usize, least_saved: usize) -> SmallVec
     found
 }
 
-/// The functions that the term `number` is made of.
+/// Returns the number of functions in the term `number`.
 fn calls_of(formula: &Formula<'_>, number: usize) -> usize {
     let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, number + 1);
     wanted[number] = true;

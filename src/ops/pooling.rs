@@ -10,8 +10,7 @@ use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, Float, Layout, Number, Numeric, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Windows of up to so many elements are combined element by element of the window, all windows at
-/// once.
+/// The most elements of a window that is combined element by element, for all windows at once.
 const FEW: usize = 16;
 
 /// The windows of the last two axes, which fit them.
@@ -22,17 +21,17 @@ struct Windows {
 }
 
 impl<T: Numeric> Array<T> {
-    /// The largest element of each window of `size` rows and columns, in steps of `stride`; NaN
-    /// where there is one.
+    /// Returns the largest element of each window of `size` rows and columns, in steps of `stride`;
+    /// NaN if the window has one.
     ///
-    /// The array is `[N, C, H, W]` or `[C, H, W]`, and the last two axes of the result are `(H -
-    /// size[0]) / stride[0] + 1` and the same of `W` long: rows and columns that fill no window are
-    /// left out. The gradient of an element of the result passes back in equal parts to all
-    /// elements of the window that equal it, as that of [`max`](Self::max); where the result is
-    /// NaN, it is NaN for the whole window.
+    /// The array is `[N, C, H, W]` or `[C, H, W]`. The last two axes of the result have the lengths
+    /// `(H - size[0]) / stride[0] + 1` and `(W - size[1]) / stride[1] + 1`: rows and columns that
+    /// fill no window are left out. The gradient of an element of the result passes back in equal
+    /// parts to all elements of the window that equal it, as for [`max`](Self::max); if the result
+    /// is NaN, it is NaN for the whole window.
     ///
-    /// Beside the result this takes no memory, unless windows of more than 16 elements overlap:
-    /// then first the largest of each window's columns are stored, `W` in each row of the result.
+    /// Only the result needs memory, unless windows of more than 16 elements overlap: then the
+    /// largest of each window's columns are stored first, `W` in each row of the result.
     ///
     /// # Examples
     ///
@@ -46,7 +45,7 @@ impl<T: Numeric> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the array has neither three axes nor
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the array has neither three axes nor
     /// four, a window does not fit or is empty, or a step is 0; and
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
@@ -58,10 +57,10 @@ impl<T: Numeric> Array<T> {
 }
 
 impl<T: Float> Array<T> {
-    /// The mean of each window of `size` rows and columns, in steps of `stride`; of `f16` and
-    /// `bf16` computed in `f32`.
+    /// Returns the mean of each window of `size` rows and columns, in steps of `stride`; means of
+    /// `f16` and `bf16` are computed in `f32`.
     ///
-    /// Shapes and memory are those of [`max_pool2d`](Self::max_pool2d), where sums of `f16` and
+    /// Shapes and memory are as for [`max_pool2d`](Self::max_pool2d), except that sums of `f16` and
     /// `bf16` are stored as `f32`.
     ///
     /// # Examples
@@ -88,8 +87,8 @@ impl<T: Float> Array<T> {
 impl Windows {
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where the shape is not one of images, or
-    /// they do not fit.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the shape is not one of images, or the
+    /// windows do not fit.
     #[track_caller]
     fn of(operation: &str, shape: &Shape, size: [usize; 2], stride: [usize; 2]) -> Result<Self> {
         let fits = match *shape.dims() {
@@ -113,9 +112,8 @@ impl Windows {
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    /// Windows of one column and of one row, of which those of the second are taken of the results
-    /// of the first: where they are large and overlap, so that each element would be looked at many
-    /// times.
+    /// Splits large windows that overlap, which would read each element many times: returns windows
+    /// of one column, and windows of one row to take of their results.
     fn one_by_one(self) -> Option<[Self; 2]> {
         let [height, width] = self.size;
         let overlap = self.stride[0] < height || self.stride[1] < width;
@@ -131,31 +129,32 @@ impl Windows {
         ])
     }
 
-    /// The number of elements of each.
+    /// Returns the number of elements of a window.
     fn count(self) -> f64 {
         self.size[0] as f64 * self.size[1] as f64
     }
 
-    /// The elements of all windows, whose axes come last.
+    /// Returns the elements of all windows, whose axes are the last.
     #[track_caller]
     fn view<T: AnyElement>(self, x: &Array<T>) -> Result<Array<T>> {
         Ok(x.viewed(self.layout(x.layout())?))
     }
 
-    /// The layout of [`view`](Self::view).
+    /// Returns the layout of [`view`](Self::view).
     #[track_caller]
     fn layout(self, of: &Layout) -> Result<Layout> {
         of.windows_apart(&self.size, &self.stride, &[1, 1])
     }
 
-    /// The shape of the results.
+    /// Returns the shape of the results.
     #[track_caller]
     fn shape_of(self, own: &Shape) -> Result<Shape> {
         let windows = self.layout(&Layout::contiguous(own)?)?;
         Ok(windows.dims()[..own.ndim()].iter().collect())
     }
 
-    /// Of each place in a window, what stands there in all windows; nothing where they are many.
+    /// Returns, for each position in a window, the elements there of all windows; empty if there
+    /// are more than [`FEW`] positions.
     #[track_caller]
     fn places<T: AnyElement>(self, view: &Array<T>) -> Result<Vec<Array<T>>> {
         let [height, width] = self.size;
@@ -231,7 +230,7 @@ fn means<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
     }
 }
 
-/// The sums of all windows, in the type `A`.
+/// Returns the sums of all windows, in the type `A`.
 #[track_caller]
 fn summed<T: AnyElement, A: Number>(x: &Array<T>, windows: Windows) -> Result<BoxedLazy<A>> {
     let view = windows.view(x)?;

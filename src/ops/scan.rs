@@ -17,9 +17,10 @@ use crate::array::{AnyElement, Array, AxisSet, DType, Float, Number};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
-    /// The sums of all elements up to each, along `axis`, which a negative one counts from the end:
-    /// of signed integers and `bool` in `i64` and of unsigned integers in `u64`, which wrap; of
-    /// floats in their own type, with an error that does not grow with their number.
+    /// Returns the sums of all elements up to each, along `axis`, which a negative number counts
+    /// from the end. Sums of signed integers and `bool` are in `i64` and sums of unsigned integers
+    /// in `u64`, which wrap; sums of floats are in their own type, with an error that does not grow
+    /// with their number.
     ///
     /// # Examples
     ///
@@ -34,16 +35,17 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`Lazy::eval`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where
-    /// there is no such axis.
+    /// [`Lazy::eval`]'s errors, and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there
+    /// is no such axis.
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Result<Array<T::Total>> {
         self.lazy().cumsum(axis)
     }
 
-    /// The products of all elements up to each, along `axis`, which a negative one counts from the
-    /// end: of signed integers and `bool` in `i64` and of unsigned integers in `u64`, which wrap;
-    /// of floats in their own type, multiplied in `f64`.
+    /// Returns the products of all elements up to each, along `axis`, which a negative number
+    /// counts from the end. Products of signed integers and `bool` are in `i64` and products of
+    /// unsigned integers in `u64`, which wrap; products of floats are in their own type, multiplied
+    /// in `f64`.
     ///
     /// # Examples
     ///
@@ -66,7 +68,7 @@ impl<T: AnyElement> Array<T> {
 }
 
 impl<E: Expr> Lazy<E> {
-    /// [`Array::cumsum`] of the expression, which is not stored.
+    /// Returns [`Array::cumsum`] of the expression, which is not stored.
     ///
     /// # Examples
     ///
@@ -86,7 +88,7 @@ impl<E: Expr> Lazy<E> {
         cumsum::<E::Item>(&self.expr, axis)
     }
 
-    /// [`Array::cumprod`] of the expression, which is not stored.
+    /// Returns [`Array::cumprod`] of the expression, which is not stored.
     ///
     /// # Examples
     ///
@@ -143,8 +145,8 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
     )
 }
 
-/// Running sums of what a tape may follow: a gradient is the sum of those of all sums from there
-/// on.
+/// Returns running sums that a tape may track: the gradient of an element is the sum of the
+/// gradients of all sums from it on.
 #[cold]
 #[track_caller]
 fn summed_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
@@ -154,7 +156,7 @@ fn summed_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<
     Ok(step.finish(sums, |_| rule))
 }
 
-/// The same of running products.
+/// Returns running products that a tape may track.
 #[cold]
 #[track_caller]
 fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
@@ -164,8 +166,8 @@ fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Ar
         let x = saved.keep(x);
         move |gradient| {
             let back = by_differentiable!(gradient.dtype, F => {
-                // As the products themselves in double precision: those of a part may be beyond
-                // narrow floats.
+                // In double precision, as for the products themselves: the product of a part may be
+                // beyond the range of narrow floats.
                 let x = x.downcast::<F>().conj().cast::<<F as AnyElement>::Wide>().eval()?;
                 let gradient = gradient.into_array::<F>();
                 let gradient = gradient.cast::<<F as AnyElement>::Wide>().eval()?;
@@ -176,9 +178,10 @@ fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Ar
     }))
 }
 
-/// The gradient of what was multiplied to running products. Nothing is divided by, so that zeros
-/// are as any others: of element i it is the product of those before it, times s\[i] = g\[i] + x\[i
-/// + 1] s\[i + 1], of which each pass computes twice as many summands (Hillis and Steele 1986).
+/// Returns the gradient of the factors of running products. There is no division, so that zeros
+/// need no special case: for element i, it is the product of the elements before it, times s\[i] =
+/// g\[i] + x\[i + 1] s\[i + 1]. Each pass doubles the number of summands of s (Hillis and Steele
+/// 1986).
 #[track_caller]
 fn products_back<T: Number>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> Result<Array<T>> {
     let at = x.layout().shape().axis("cumprod", axis)?;
@@ -208,8 +211,8 @@ fn products_back<T: Number>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> R
     (before * sums).eval()
 }
 
-/// Whether running sums of `T` carry along what rounding takes from them: where no type of the kind
-/// is wider.
+/// Returns whether running sums of `T` carry a compensation for rounding: true if the kind has no
+/// wider type.
 pub(super) fn sums_round<T: AnyElement>() -> bool {
     matches!(T::DTYPE, DType::F64 | DType::C64)
 }
@@ -256,9 +259,8 @@ macro_rules! normalizations {
                 $(#[doc = $doc])+
                 ///
                 /// A negative axis counts from the end. The largest element is subtracted first, so
-                /// that nothing overflows; `f16` and `bf16` are computed in `f32`. Where a line
-                /// holds a NaN or an infinity that is its largest element, all of its results are
-                /// NaN.
+                /// that nothing overflows; `f16` and `bf16` are computed in `f32`. If a line holds
+                /// a NaN or an infinity that is its largest element, all of its results are NaN.
                 ///
                 /// # Examples
                 ///
@@ -272,9 +274,8 @@ macro_rules! normalizations {
                 ///
                 /// # Errors
                 ///
-                /// Those of [`Lazy::eval`], and
-                /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such
-                /// axis.
+                /// [`Lazy::eval`]'s errors, and
+                /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis.
                 #[track_caller]
                 pub fn $name(&self, axis: isize) -> Result<Array<T>> {
                     self.lazy().$name(axis)
@@ -307,9 +308,10 @@ macro_rules! normalizations {
 }
 
 normalizations! {
-    /// Each element's exponential divided by the sum of all of them along `axis`.
+    /// Returns each element's exponential divided by the sum of all of them along `axis`.
     softmax false, "[7.0, 7.0]" => "[0.5, 0.5]";
 
-    /// The logarithm of [`softmax`](Self::softmax) along `axis`, without loss where that is small.
+    /// Returns the logarithm of [`softmax`](Self::softmax) along `axis`, accurate also for small
+    /// values.
     log_softmax true, "[1000.0, 0.0]" => "[0.0, -1000.0]";
 }

@@ -1,7 +1,7 @@
-//! An expression without its type: what it shows of itself to who is compiled once for all of them.
+//! Type-erased view of an expression, for code that must not be monomorphised per expression type.
 //!
-//! Nothing of the library is generic over the type of an expression but [`Expr`] itself and the one
-//! loop that it may become on the host, [`Fusing::fused`].
+//! Nothing in the library is generic over the type of an expression except [`Expr`] itself and the
+//! one loop that it may become on the host, [`Fusing::fused`].
 
 use std::any::TypeId;
 use std::fmt;
@@ -11,18 +11,18 @@ use super::host::{Fused, Loops, Source};
 use super::written::terms::Body;
 use crate::array::{Bits, Buffer, DType, Layout, Shape};
 
-/// A node of an expression, as it is met: after its operands.
+/// A node of an expression, as it is visited: after its operands.
 #[derive(Clone, Copy, Debug)]
 pub enum Node<'a> {
     /// The elements of an array.
     Array(Operand<'a>),
     /// One value for every element.
     Scalar(DType, Bits),
-    /// A function of the last values that were met.
+    /// A function of the values that were visited last.
     Call(&'static Call),
 }
 
-/// An array that an expression reads, without its type.
+/// A type-erased array that an expression reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a> {
     pub(crate) buffer: &'a Buffer,
@@ -33,21 +33,21 @@ pub struct Operand<'a> {
 /// A function of single elements, of certain types.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// What error messages call it.
+    /// The name in error messages.
     pub(crate) name: &'static str,
     /// The function in CUDA C++; see [`Function::CUDA`](super::node::Function::CUDA).
     pub(crate) cuda: &'static str,
-    /// How many operands it has.
+    /// The number of operands.
     pub(crate) arity: usize,
     /// The type of its value.
     pub(crate) output: DType,
-    /// The type that the function is, which with those of its operands tells it from all others.
+    /// The function's type. Together with the operands' types, it identifies the function.
     pub(crate) id: fn() -> TypeId,
     /// Its loops on the host.
     pub(crate) loops: Loops,
-    /// Of a written function, what gives its body as terms.
+    /// The body of a written function as terms.
     pub(crate) body: Option<Body>,
-    /// The functions that give its partial derivatives, where these are given by hand.
+    /// The functions that compute its partial derivatives, if they are written by hand.
     pub(crate) partials: Option<&'static [Option<&'static Call>]>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) const MOST_OPERANDS: usize = 4;
 
 /// An expression of any type.
 pub(crate) trait Tree: Send + Sync {
-    /// Shows every node after its operands, these from left to right.
+    /// Visits every node after its operands, these from left to right.
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>));
 }
 
@@ -66,11 +66,11 @@ impl fmt::Debug for dyn Tree + '_ {
     }
 }
 
-/// An expression that may have a loop of its own. What only reads expressions takes a [`Tree`], so
+/// An expression that may have a fused loop. Code that only reads expressions takes a [`Tree`], so
 /// that no loop is compiled for it.
 pub(crate) trait Fusing: Tree {
-    /// Shows the one loop that the expression was compiled to, over operands that are dense and all
-    /// of this `shape`; or nothing, where it was not.
+    /// Calls `see` with the one loop that the expression was compiled to, over operands that are
+    /// dense and all of this `shape`; does nothing if there is no such loop.
     fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn Source));
 }
 
@@ -106,7 +106,7 @@ impl Tree for Operand<'_> {
     }
 }
 
-/// Shows the arrays that `tree` reads.
+/// Visits the arrays that `tree` reads.
 #[inline]
 pub(crate) fn operands<'a>(tree: &'a dyn Tree, see: &mut dyn FnMut(Operand<'a>)) {
     tree.walk(&mut |node| {

@@ -1,6 +1,6 @@
 //! Convolutions, as products of matrices.
 //!
-//! The elements that each output is summed from are copied to the columns of a matrix (`im2col`),
+//! The elements that each output is the sum of are copied to the columns of a matrix (`im2col`),
 //! for a block of the outputs at a time, and the kernel is multiplied with it. So a convolution
 //! runs wherever products and copies do.
 
@@ -20,9 +20,9 @@ use crate::array::{Array, Numeric, Shape, Writer};
 use crate::context::Device;
 use crate::error::Result;
 
-/// How a kernel goes over its input: [`Array::conv2d`] and [`Array::conv1d`].
+/// The steps, margins and groups of a convolution: [`Array::conv2d`] and [`Array::conv1d`].
 ///
-/// The first entry of each pair is of rows, the second of columns. `conv1d` takes the second.
+/// The first entry of each pair is for rows, the second for columns. `conv1d` takes the second.
 ///
 /// # Examples
 ///
@@ -34,14 +34,14 @@ use crate::error::Result;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConvOptions {
-    /// From one place of the kernel to the next, in elements of the input: 1.
+    /// The distance from one position of the kernel to the next, in elements of the input: 1.
     pub stride: [usize; 2],
-    /// Zeros before and after each axis: 0.
+    /// The zeros before and after each axis: 0.
     pub padding: [usize; 2],
-    /// From one element of the kernel to the next, in elements of the input: 1.
+    /// The distance from one element of the kernel to the next, in elements of the input: 1.
     pub dilation: [usize; 2],
-    /// Parts of the channels, each with its own outputs: 1. As many as there are channels make a
-    /// depthwise convolution.
+    /// The parts of the channels, each with its own outputs: 1. With a group for each channel, the
+    /// convolution is depthwise.
     pub groups: usize,
 }
 
@@ -57,19 +57,19 @@ impl Default for ConvOptions {
 }
 
 impl<T: Numeric> Array<T> {
-    /// The sums of products of `kernel` with what it covers of this array, at every place:
-    /// PyTorch's `conv2d`, which is the cross-correlation, without the bias.
+    /// Returns the sums of products of `kernel` with the elements of this array that it covers, at
+    /// every position: PyTorch's `conv2d`, which is the cross-correlation, without the bias.
     ///
-    /// Of an input `[N, C, H, W]` and a kernel `[O, C / groups, h, w]`, the result is `[N, O, H',
+    /// For an input `[N, C, H, W]` and a kernel `[O, C / groups, h, w]`, the result is `[N, O, H',
     /// W']`, where `H'` is `(H + 2 * padding[0] - dilation[0] * (h - 1) - 1) / stride[0] + 1`, and
-    /// `W'` the same of the second entries. Group `g` of the outputs sees group `g` of the
-    /// channels. Sums are those of [`matmul`](Self::matmul).
+    /// `W'` has the same form with `W`, `w` and the second entries. Group `g` of the outputs
+    /// depends on group `g` of the channels. Sums are computed as by [`matmul`](Self::matmul).
     ///
-    /// Beside the result it takes memory for a block of the outputs: for the elements that they are
-    /// summed from, 1 MiB on the host and 64 MiB on a CUDA device, or one row of outputs, `C * h *
-    /// w * W'` elements, where that is more, and no more than there are; for the block's outputs;
-    /// and, with padding, for the block's images. A kernel of one element with stride 1 and no
-    /// padding takes nothing where the input is dense.
+    /// Beside the result, the call needs memory for a block of the outputs. The elements that they
+    /// are the sums of take 1 MiB on the host and 64 MiB on a CUDA device, or one row of outputs,
+    /// `C * h * w * W'` elements, if that is more, and no more than there are. The block's outputs
+    /// and, with padding, the block's images also need memory. A kernel of one element with stride
+    /// 1 and no padding needs none if the input is dense.
     ///
     /// # Examples
     ///
@@ -90,10 +90,10 @@ impl<T: Numeric> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where one has not four axes, or the
-    /// channels do not match; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if an operand does not have four axes, or
+    /// the channels do not match; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the
     /// kernel does not fit the padded input or is empty, a stride or dilation is 0, or the groups
-    /// do not divide the outputs; [`InvalidShape`](crate::ErrorKind::InvalidShape) where a size
+    /// do not divide the outputs; [`InvalidShape`](crate::ErrorKind::InvalidShape) if a size
     /// overflows, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
@@ -109,10 +109,10 @@ impl<T: Numeric> Array<T> {
         precompiled!(convolved::<T>([input], [kernel]; geometry: &Geometry))
     }
 
-    /// [`conv2d`](Self::conv2d) along one axis: of an input `[N, C, L]` and a kernel `[O, C /
-    /// groups, l]`, PyTorch's `conv1d`.
+    /// Returns [`conv2d`](Self::conv2d) along one axis: for an input `[N, C, L]` and a kernel `[O,
+    /// C / groups, l]`, PyTorch's `conv1d`.
     ///
-    /// Of the options' pairs it takes the second entries.
+    /// The second entries of the options' pairs apply.
     ///
     /// # Examples
     ///
@@ -128,7 +128,7 @@ impl<T: Numeric> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`conv2d`](Self::conv2d), where one has not three axes.
+    /// Those of [`conv2d`](Self::conv2d), for operands that do not have three axes.
     #[track_caller]
     pub fn conv1d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
         same_device("conv1d", ("the input", self), ("the kernel", kernel))?;
@@ -145,7 +145,7 @@ impl<T: Numeric> Array<T> {
     }
 }
 
-/// The convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`.
+/// Returns the convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`.
 #[track_caller]
 fn convolved<T: Numeric>(
     input: &Array<T>,
@@ -201,7 +201,7 @@ fn multiplied<T: Numeric>(
     Ok(result)
 }
 
-/// The ranges of `length` elements by `step` at most.
+/// Returns the ranges of `length` elements, each of at most `step`.
 fn ranges(length: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
     (0..length)
         .step_by(step)
@@ -215,7 +215,7 @@ fn zeros<T: Numeric>(device: &Device, shape: &Shape) -> Result<Array<T>> {
     writer.finish()
 }
 
-/// The images with zeros around each.
+/// Returns the images with zeros around each.
 #[track_caller]
 fn padded<T: Numeric>(images: &Array<T>, geometry: &Geometry) -> Result<Array<T>> {
     let [rows, columns] = geometry.padding();
@@ -226,7 +226,7 @@ fn padded<T: Numeric>(images: &Array<T>, geometry: &Geometry) -> Result<Array<T>
     images.framed(geometry.operation, &margins, T::zero())
 }
 
-/// The outputs of the rows `rows`, `[O, N, rows, W']`, of the padded images.
+/// Returns the outputs of the rows `rows`, `[O, N, rows, W']`, of the padded images.
 #[track_caller]
 fn products<T: Numeric>(
     padded: &Array<T>,

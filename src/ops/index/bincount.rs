@@ -1,4 +1,4 @@
-//! How often each number occurs.
+//! Counts of numbers.
 
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, Buffer, DType, Elements, Integer, Shape};
@@ -9,8 +9,8 @@ use crate::ops::aliasing::Target;
 use crate::ops::order::Updating;
 
 impl<T: Integer> Array<T> {
-    /// How often each of the numbers from 0 to `length` − 1 occurs among all elements: NumPy's
-    /// `bincount`, in the shape `[length]`.
+    /// Returns the number of occurrences of each number from 0 to `length` − 1 among all elements:
+    /// NumPy's `bincount`, in the shape `[length]`.
     ///
     /// # Examples
     ///
@@ -24,11 +24,11 @@ impl<T: Integer> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an element is negative, or
-    /// `length` or more: on CUDA devices, where a kernel looks, from the next call that
-    /// synchronises. [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); there, elements that are not `i64` take room
-    /// for a copy that is.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an element is negative, or
+    /// `length` or more: on CUDA devices, where a kernel checks this, from the next call that
+    /// synchronises. [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); on CUDA devices, elements that are not `i64`
+    /// are first copied as `i64`.
     #[track_caller]
     pub fn bincount(&self, length: usize) -> Result<Array<i64>> {
         let own = self.layout().shape();
@@ -47,12 +47,12 @@ impl<T: Integer> Array<T> {
         occurrences(&self.cast::<i64>().eval()?.flatten()?, length)
     }
 
-    /// The same on the host, in one pass.
+    /// Counts on the host, in one pass.
     #[track_caller]
     fn counted(&self, length: usize) -> Result<Array<i64>> {
         check_room(self.device(), length)?;
         let counts = tally(&Elements::of(self)?, length, |number: T| {
-            // A negative number is a large one here.
+            // A negative number is a large one as `u64`.
             usize::try_from(T::into_u64(number)).unwrap_or(usize::MAX)
         });
         match counts {
@@ -70,23 +70,23 @@ impl<T: Integer> Array<T> {
 
 /// # Errors
 ///
-/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where the device has no room for `count` numbers,
-/// which the host is about to make a list of.
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device has no memory for `count` numbers,
+/// from which the host is about to make a list.
 #[track_caller]
 pub(super) fn check_room(device: &Device, count: usize) -> Result<()> {
     let size_bytes = Shape::from(count).size_bytes::<i64>()?;
     Buffer::new(device, size_bytes).map(drop)
 }
 
-/// Tables that take turns where there are few places, so that equal elements one after another do
-/// not wait for each other's count.
+/// The number of tables that are used in turn if there are few places, so that equal elements one
+/// after another do not wait for each other's count.
 const TURNS: usize = 4;
 
-/// Places from which on one table is enough.
+/// The number of places from which on one table is enough.
 const MANY: usize = 1 << 12;
 
-/// How many elements have each place below `length`; the first element whose place is not, if there
-/// is one.
+/// Returns the number of elements of each place below `length`, or the first element whose place is
+/// not below `length`.
 pub(super) fn tally<T: AnyElement>(
     elements: &Elements<'_, T>,
     length: usize,
@@ -99,7 +99,7 @@ pub(super) fn tally<T: AnyElement>(
     }
 }
 
-/// The same with so many tables.
+/// Like [`tally`], with `TABLES` tables.
 fn tally_in_turns<T: AnyElement, const TABLES: usize>(
     elements: &Elements<'_, T>,
     length: usize,
@@ -143,8 +143,7 @@ fn tally_row<T: AnyElement, const TABLES: usize>(
     }
 }
 
-/// How often each of the numbers below `length` occurs in an array of one axis, whose elements they
-/// are.
+/// Returns the number of occurrences of each number below `length` in an array of one axis.
 #[track_caller]
 pub(super) fn occurrences(numbers: &Array<i64>, length: usize) -> Result<Array<i64>> {
     let _device = numbers.device().enter();

@@ -1,8 +1,8 @@
-//! Copies by position and by order: what is at some indices, one array beside another, sorted.
+//! Copies by position and by order: elements at indices, concatenated arrays, sorted elements.
 //!
-//! What checks the operands stands here, an operation a file; the kernels are in
-//! [`host`](super::host) and [`cuda`](super::cuda). They move what [`copies`] and [`picks`] say,
-//! and touch nothing else.
+//! The operands are checked here, one operation in each file; the kernels are in
+//! [`host`](super::host) and [`cuda`](super::cuda). They move only the elements that [`copies`] and
+//! [`picks`] walk over.
 
 mod bincount;
 mod classes;
@@ -45,7 +45,7 @@ use crate::array::{AnyElement, Array, Elements, MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::host::{Loop, vectorised};
 
-/// `index` from the beginning of an axis of `length`; a negative one counts from the end.
+/// Returns `index` from the beginning of an axis of `length`; a negative index counts from the end.
 #[inline(always)]
 pub(super) fn counted(index: i64, length: usize) -> Option<usize> {
     // A length is at most `isize::MAX`, so the sum does not overflow.
@@ -53,12 +53,13 @@ pub(super) fn counted(index: i64, length: usize) -> Option<usize> {
     ((counted as u64) < length as u64).then_some(counted as usize)
 }
 
-/// Waits until the indices are known, and looks whether the axis `at` of `array` has them all; on a
-/// CUDA device, where the kernel looks, only whether the axis has any.
+/// Waits until the indices are known, and checks that the axis `at` of `array` has all of them. On
+/// a CUDA device, where the kernel checks the indices, checks only that the axis has elements.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the first that it has not.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument), naming the first index that the axis does not
+/// have.
 #[track_caller]
 fn check_indices<T: AnyElement>(
     operation: &str,
@@ -99,7 +100,7 @@ fn check_indices<T: AnyElement>(
     }
 }
 
-/// Whether an axis of this length has all of the indices.
+/// Checks that an axis of this length has all of the indices.
 struct AllInside<I> {
     values: I,
     length: usize,
@@ -116,7 +117,7 @@ impl<I: Iterator<Item = i64>> Loop<()> for AllInside<I> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// What stands in `range` along the axis `at`, which has it.
+    /// Returns the elements in `range` along the axis `at`, which has it.
     #[track_caller]
     fn range_of(&self, at: usize, range: Range<usize>) -> Result<Self> {
         let part = SliceInfoElem::Slice {
@@ -127,7 +128,7 @@ impl<T: AnyElement> Array<T> {
         self.with_part(at, part)
     }
 
-    /// What stands at `index` along the axis `at`, which has it, without the axis.
+    /// Returns the elements at `index` along the axis `at`, which has it, without the axis.
     #[track_caller]
     fn at_index(&self, at: usize, index: usize) -> Result<Self> {
         self.with_part(at, SliceInfoElem::Index(index as isize))
@@ -148,7 +149,7 @@ impl<T: AnyElement> Array<T> {
 
 /// # Errors
 ///
-/// [`InvalidShape`](ErrorKind::InvalidShape), naming `operation`, where its result of `shape` would
+/// [`InvalidShape`](ErrorKind::InvalidShape), naming `operation`, if its result of `shape` would
 /// have a rank above 8 or a size that overflows.
 #[track_caller]
 pub(super) fn check_size<T>(operation: &str, shape: &Shape) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Margins of an array's own elements.
+//! Padding with an array's own elements.
 
 use ndarray::SliceInfoElem;
 
@@ -7,14 +7,14 @@ use crate::array::{AnyElement, Array, MAX_RANK, Shape, Writer};
 use crate::error::Result;
 use crate::ops::derivatives::is_followed;
 
-/// What stands in the margins that [`Array::pad_with`] adds: NumPy's modes of those names.
+/// The elements in the margins that [`Array::pad_with`] adds: NumPy's modes of these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PadMode<T> {
     /// This value.
     Constant(T),
-    /// The elements as in mirrors that stand on the first and on the last one, which are not
-    /// repeated: `2 1 | 0 1 2 | 1 0 1`. Of a single element, that element.
+    /// The elements mirrored at the first and at the last one, which are not repeated: `2 1 | 0 1 2
+    /// | 1 0 1`. For a single element, that element.
     Reflect,
     /// The element of the edge: `0 0 | 0 1 2 | 2 2 2`.
     Edge,
@@ -31,8 +31,8 @@ enum Extension {
 }
 
 impl Extension {
-    /// Which of `length` elements stands at `position`, which is counted from the first and may lie
-    /// outside.
+    /// Returns the index of the element at `position`, which is counted from the first of `length`
+    /// elements and may be outside of them.
     fn source(self, position: isize, length: usize) -> usize {
         let last = length as isize - 1;
         let source = match self {
@@ -40,7 +40,7 @@ impl Extension {
             Self::Wrap => position.rem_euclid(length as isize),
             Self::Reflect if last == 0 => 0,
             Self::Reflect => {
-                // There and back. Of an axis that fits memory with its margins, this does not
+                // Forth and back. For an axis that fits memory with its margins, this does not
                 // overflow.
                 let period = 2 * last;
                 let place = position.rem_euclid(period);
@@ -52,11 +52,11 @@ impl Extension {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// The array with margins around it: for each axis, as many elements before and after it as
-    /// `margins` says, which the mode chooses; NumPy's `pad`.
+    /// Returns the array with margins around it: for each axis, as many elements before and after
+    /// it as `margins` says. The mode chooses the elements; NumPy's `pad`.
     ///
-    /// A margin may be longer than its axis. Beside the result this takes room for one margin at a
-    /// time, and its indices.
+    /// A margin may be longer than its axis. Beside the result, the call needs memory for one
+    /// margin at a time, and its indices.
     ///
     /// # Examples
     ///
@@ -74,8 +74,8 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`pad`](Self::pad), and [`InvalidArgument`](crate::ErrorKind::InvalidArgument)
-    /// where an axis without elements is to have a margin of them.
+    /// [`pad`](Self::pad)'s errors, and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if
+    /// an axis without elements is to have a margin.
     #[track_caller]
     pub fn pad_with(&self, margins: &[(usize, usize)], mode: PadMode<T>) -> Result<Self> {
         match mode {
@@ -99,7 +99,7 @@ impl<T: AnyElement> Array<T> {
             return self.extended_by_takes(margins, extension);
         }
         let mut padded = self.framed("pad_with", margins, T::zero())?;
-        // An axis after the other, so that corners come of margins.
+        // One axis after the other, so that corners are computed from margins.
         for (axis, &(before, after)) in margins.iter().enumerate() {
             let length = self.shape()[axis];
             for (start, count) in [(0, before), (before + length, after)] {
@@ -111,8 +111,8 @@ impl<T: AnyElement> Array<T> {
         Ok(padded)
     }
 
-    /// The same where gradients pass through: an axis after the other, as what stands at the
-    /// sources.
+    /// Extends a tracked array: one axis after the other, by taking the source of each position, so
+    /// that gradients pass through.
     #[track_caller]
     fn extended_by_takes(&self, margins: &[(usize, usize)], extension: Extension) -> Result<Self> {
         let mut padded = self.clone();
@@ -134,8 +134,8 @@ impl<T: AnyElement> Array<T> {
         Ok(padded)
     }
 
-    /// Writes the `count` elements from `start` on along `axis`, where `length` that are there
-    /// already begin at `first`.
+    /// Writes the `count` elements from `start` on along `axis`, where the `length` elements that
+    /// exist already begin at `first`.
     #[track_caller]
     fn extend_axis(
         &mut self,

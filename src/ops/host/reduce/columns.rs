@@ -1,4 +1,4 @@
-//! Folds of elements that stand apart, several side by side.
+//! Reductions of elements that are not contiguous, several outputs side by side.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -17,13 +17,13 @@ const BLOCK_ROWS: usize = 16;
 /// Rows that are added to the partial results in one pass.
 const GROUP: usize = 4;
 
-/// The outputs that are made side by side, at most: so many that long parts of rows are read at
+/// The most outputs that are computed side by side: enough that long parts of rows are read at
 /// once.
 const WIDTH: usize = BLOCK;
 
-/// How many of `inner` outputs side by side stay on one thread at least. They are made from blocks
-/// as wide as they are, and a block of a few elements costs more than these. Of fewer outputs than
-/// `WIDTH` the rows are shared among threads instead.
+/// Returns the least number of `inner` outputs side by side that stay on one thread. Outputs are
+/// computed from blocks as wide as they are, and a block of a few elements costs more than the
+/// elements. If there are fewer outputs than `WIDTH`, the rows are shared among threads instead.
 pub(super) fn together(inner: usize) -> usize {
     if inner < WIDTH { RUN } else { RUN / 2 }
 }
@@ -38,7 +38,7 @@ pub(super) fn columns<F: Reducer<T>, T: AnyElement>(
 ) {
     assert!(folds.length > 0, "no elements to reduce");
     // The number of outputs that a thread computes must not matter, so this does not depend on it.
-    // If there are many outputs, they are work for threads enough.
+    // Many outputs are enough work for all threads.
     let rows = (CHUNK / folds.inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
     if folds.length <= rows || folds.inner >= WIDTH {
         return short_columns::<F, T>(elements, folds, first, out);
@@ -83,7 +83,7 @@ fn short_columns<F: Reducer<T>, T: AnyElement>(
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {
-    // Whole rows of outputs, where one has room.
+    // Whole rows of outputs, if a row fits.
     let at_once = WIDTH / folds.inner.min(WIDTH) * folds.inner.min(WIDTH);
     elements.read(|elements| {
         let mut totals = [const { MaybeUninit::uninit() }; WIDTH];
@@ -107,15 +107,16 @@ fn short_columns<F: Reducer<T>, T: AnyElement>(
     });
 }
 
-/// Outputs whose first elements stand together.
+/// Outputs whose first elements are contiguous.
 struct ColumnRun {
-    /// Which of the outputs that are asked for.
+    /// The positions among the requested outputs.
     columns: Range<usize>,
-    /// The number of the first one's first element.
+    /// The number of the first output's first element.
     start: usize,
 }
 
-/// The `count` outputs from number `first` on, as many at once as can be, but at most `widest`.
+/// Returns the `count` outputs from number `first` on, in runs as long as possible, but at most
+/// `widest`.
 #[inline(always)]
 fn column_runs(folds: Lanes, first: usize, count: usize, widest: usize) -> ColumnRuns {
     ColumnRuns {
@@ -127,7 +128,7 @@ fn column_runs(folds: Lanes, first: usize, count: usize, widest: usize) -> Colum
     }
 }
 
-/// See [`places`].
+/// See [`column_runs`].
 struct ColumnRuns {
     folds: Lanes,
     first: usize,
@@ -178,7 +179,7 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Columns<'_,
             elements, folds, ..
         } = self;
         let widest = WIDTH.min(folds.inner).min(out.len());
-        // Both here, where the compiler sees that nothing else reaches them.
+        // Both arrays are local, so that the compiler sees that nothing else reaches them.
         let mut partials = [const { MaybeUninit::uninit() }; WIDTH];
         let mut totals = [const { MaybeUninit::uninit() }; WIDTH];
         for place in column_runs(folds, self.first, out.len(), widest) {
@@ -213,8 +214,8 @@ impl<F: Reducer<T>, T: AnyElement> Side<'_, F, T> {
         let width = self.totals.len();
         let inner = folds.inner;
         let stands = elements.stands();
-        // Whole rows of outputs stand together, so that short ones are read many at once; of
-        // elements that all do, parts of rows are read with what stands between them.
+        // Whole rows of outputs are contiguous, so that several short ones are read at once. If all
+        // elements are in memory, parts of rows are read together with the elements between them.
         let together = match (width == inner, stands) {
             (_, true) => BLOCK_ROWS,
             (true, false) => (BLOCK / width).max(1),
