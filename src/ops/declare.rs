@@ -1,7 +1,8 @@
-//! What a row of `functions!` becomes: a function with its host and its CUDA form, a method on
-//! arrays and one on lazy expressions, each with its documentation and a tested example.
+//! Macros that expand a row of `functions!` to a function with its host and its CUDA form, a method
+//! on arrays and one on lazy expressions, each with its documentation and a tested example.
 
-/// Whether `cuda` names the first `count` of the arguments `a`, `b`, `c` and `d`, and no other.
+/// Returns whether `cuda` names the first `count` of the arguments `a`, `b`, `c` and `d`, and no
+/// other.
 pub(super) const fn names_arguments(cuda: &str, count: usize) -> bool {
     const fn in_a_name(byte: u8) -> bool {
         byte.is_ascii_alphanumeric() || byte == b'_'
@@ -27,7 +28,7 @@ pub(super) const fn names_arguments(cuda: &str, count: usize) -> bool {
     true
 }
 
-/// The text of a tested example: arrays of `shape` by their names, and what a call gives. An
+/// The text of a tested example: arrays of `shape` by their names, and the result of a call. An
 /// operand in parentheses is a single value, which `operands!` writes into the call.
 macro_rules! example {
     (
@@ -62,8 +63,9 @@ macro_rules! operands {
     };
 }
 
-/// `name Type(argument: type, …) [size] => host form, "CUDA form"` of a kind: a function, which a
-/// size says may note an element as rare. `pass` is what the host form calls its pass.
+/// Expands `name Type(argument: type, …) [size] => host form, "CUDA form"` of a kind to a function.
+/// A size means that the function may note an element as rare. `pass` is the name of the pass in
+/// the host form.
 macro_rules! function {
     (
         @$kind:ident ($bound:path, $output:ty, $way:ident) $pass:ident $name:ident $op:ident($($x:ident $(: $type:ident)?),+) [$($rare:tt)?] => $host:expr, $cuda:literal
@@ -91,7 +93,8 @@ macro_rules! function {
             const CUDA: &'static str = $cuda;
             const RARE: bool = $crate::ops::declare::function!(@rare $($rare)?);
             const LOOPS: $crate::ops::host::Loops = {
-                // Not generic, so that its loops are compiled with the library, as it is optimised.
+                // Not generic, so that its loops are compiled with the library and its optimisation
+                // level.
                 static LOOPS: $crate::ops::host::Table =
                     $crate::ops::host::table!($kind $op);
                 $crate::ops::host::Loops::Table(&LOOPS, T::DTYPE)
@@ -108,7 +111,7 @@ macro_rules! function {
             }
         }
     };
-    // These are computed in `f32` for the narrower floats.
+    // These kinds are computed in `f32` for the narrower floats.
     (@loop float $types:tt) => { $crate::ops::declare::function!(@widened $types) };
     (@loop test $types:tt) => { $crate::ops::declare::function!(@widened $types) };
     (@loop power $types:tt) => { $crate::ops::declare::function!(@widened $types) };
@@ -139,8 +142,8 @@ macro_rules! function {
     };
 }
 
-/// Calls the macro `of` with what its kind says of a row: the elements that it is for, its result,
-/// and whether it is computed in its own type or the wide one.
+/// Calls the macro `of` with the properties that a row's kind implies: the elements that it is for,
+/// its result, and whether it is computed in its own type or the wide one.
 macro_rules! of_kind {
     ($of:ident number $($rest:tt)+) => {
         $crate::ops::declare::$of! { @number ($crate::Number, T, own) $($rest)+ }
@@ -312,7 +315,7 @@ macro_rules! operations {
     };
 }
 
-/// The type of an argument: the one that it names, or else that of the elements.
+/// The type of an argument: the named type, or else the type of the elements.
 macro_rules! argument {
     ([$($own:tt)+]) => { $($own)+ };
     ([$($own:tt)+] $type:ident) => { $type };

@@ -10,21 +10,21 @@ use ndarray::SliceInfoElem;
 use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
-/// An array of more elements than this is elided.
+/// The most elements of an array that is shown whole.
 const MAX_WHOLE_ELEMENTS: usize = 1000;
 
-/// How many indices at each end of an axis an elided array shows.
+/// The number of indices that an elided array shows at each end of an axis.
 const EDGE: usize = 3;
 
-/// Rows longer than this many characters wrap.
+/// The most characters of a row that does not wrap.
 const LINE_WIDTH: usize = 75;
 
-/// Whether an elided array shows only the ends of an axis.
+/// Returns whether an elided array shows only the ends of an axis.
 fn is_elided(length: usize) -> bool {
     length > 2 * EDGE
 }
 
-/// The elements that are shown, in row-major order.
+/// Returns the elements that are shown, in row-major order.
 ///
 /// Only these are downloaded.
 #[track_caller]
@@ -54,19 +54,19 @@ fn shown<T: AnyElement>(array: &Array<T>, elided: bool) -> Result<Vec<T>> {
 /// Writes the shown cells in nested brackets.
 struct Table {
     cells: std::vec::IntoIter<String>,
-    /// What stands between two cells.
+    /// The text between two cells.
     separator: &'static str,
     elided: bool,
     text: String,
-    /// Where the last line of `text` begins.
+    /// The start of the last line of `text`.
     line: usize,
 }
 
 impl Table {
-    /// The axes inside `indent` columns, the first bracket included, in lines of `width`.
+    /// Writes the axes inside `indent` columns, the first bracket included, in lines of `width`.
     fn write(&mut self, axes: &[usize], indent: usize, width: usize) {
         match axes {
-            // Nothing to align with.
+            // There is no other cell to align with.
             [] => {
                 let cell = self.cells.next().unwrap_or_default();
                 self.text.push_str(cell.trim_start());
@@ -103,7 +103,7 @@ impl Table {
         }
     }
 
-    /// The positions of an axis that are shown, and `None` for the elided ones.
+    /// Returns the positions of an axis that are shown, and `None` for the elided ones.
     fn positions(&self, length: usize) -> Vec<Option<usize>> {
         if !self.elided || !is_elided(length) {
             return (0..length).map(Some).collect();
@@ -118,7 +118,7 @@ impl Table {
         self.word(&cell, indent, width);
     }
 
-    /// Adds `word` to the line, or to a new one where it fits only there.
+    /// Adds `word` to the line, or to a new one if it fits only there.
     fn word(&mut self, word: &str, indent: usize, width: usize) {
         let length = self.text.len() - self.line;
         if length > indent && length + word.len() > width {
@@ -135,7 +135,7 @@ impl Table {
     }
 }
 
-/// The array in brackets behind `prefix`, in lines of `width`.
+/// Returns the array in brackets behind `prefix`, in lines of `width`.
 fn table<T: AnyElement>(
     array: &Array<T>,
     precision: Option<usize>,
@@ -161,9 +161,9 @@ fn table<T: AnyElement>(
     table.text
 }
 
-/// The elements in nested brackets, as NumPy's `print` shows them: in columns, with up to 8
-/// decimals, in scientific notation where they are large, small or far apart, and of more than a
-/// thousand the three at either end of each axis.
+/// Shows the elements in nested brackets, as NumPy's `print` does: in columns, with up to 8
+/// decimals, in scientific notation if they are large, small or far apart. An array of more than a
+/// thousand elements shows only three at either end of each axis.
 ///
 /// A precision (`{:.2}`) gives floating-point elements that many decimals.
 ///

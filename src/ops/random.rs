@@ -2,8 +2,8 @@
 //! "Parallel random numbers: as easy as 1, 2, 3", 2011).
 //!
 //! The generator is a fixed sequence of 32-bit words for each seed. An element is a function of the
-//! words at its position alone, so the numbers are the same whatever computes them in whatever
-//! parts: any number of threads, any device.
+//! words at its position alone, so the numbers do not depend on how the work is divided: they are
+//! equal for any number of threads, and on any device.
 
 mod fill;
 mod normal;
@@ -22,9 +22,9 @@ use crate::array::{AnyElement, Array, Float, Integer, Shape, Writer};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A seeded source of random numbers: the same numbers for the same seed, on every device.
+/// A seeded source of random numbers: equal numbers for equal seeds, on every device.
 ///
-/// Drawing ten numbers at once gives what drawing four and then six gives.
+/// Drawing ten numbers at once gives the numbers of drawing four and then six.
 ///
 /// # Examples
 ///
@@ -41,12 +41,12 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generator {
     seed: u64,
-    // The next word that nothing has drawn yet.
+    // The next word that has not been drawn yet.
     position: u64,
 }
 
 impl Generator {
-    /// The generator of `seed`, from its first number.
+    /// Returns the generator of `seed`, from its first number.
     ///
     /// # Examples
     ///
@@ -71,7 +71,7 @@ impl Generator {
         }
     }
 
-    /// `0..n`, in an order each as likely as the others (Fisher and Yates).
+    /// Returns `0..n` in random order, with uniform probability (Fisher and Yates).
     fn shuffled(&mut self, n: usize) -> Vec<i64> {
         let mut order: Vec<i64> = (0..n as i64).collect();
         let draws = self.advance(UNIFORM, n.saturating_sub(1), 2);
@@ -90,8 +90,9 @@ impl Generator {
     }
 }
 
-/// What `f` makes of the calling thread's generator. It is borrowed meanwhile, so `f` must not
-/// allocate device memory: a callback under memory pressure may draw numbers too.
+/// Returns the result of `f` for the calling thread's generator. The generator is borrowed
+/// meanwhile, so `f` must not allocate device memory: a callback under memory pressure may draw
+/// numbers too.
 fn of_thread<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
     thread_local! {
         static GENERATOR: RefCell<Option<Generator>> = const { RefCell::new(None) };
@@ -120,21 +121,21 @@ pub fn manual_seed(seed: u64) {
     of_thread(|generator| *generator = Generator::new(seed));
 }
 
-/// The state of the calling thread's generator.
+/// Returns the state of the calling thread's generator.
 pub(crate) fn thread_state() -> Generator {
     of_thread(|generator| generator.clone())
 }
 
-/// Gives the calling thread's generator a state, and returns the one that it had.
+/// Sets the state of the calling thread's generator, and returns the previous one.
 pub(crate) fn replace_thread_state(state: Generator) -> Generator {
     of_thread(|generator| std::mem::replace(generator, state))
 }
 
-// Draws for different purposes come from different sequences of a seed, because a normal number
-// consumes words that a later draw of another kind would otherwise use again.
+// Draws for different purposes use different sequences of a seed, because a normal number consumes
+// words that a later draw of another kind would otherwise use again.
 const UNIFORM: u32 = 0;
 
-/// The sequence of normal numbers that take draws of `words` words.
+/// Returns the sequence of normal numbers that take draws of `words` words.
 const fn normal_sequence(words: usize) -> u32 {
     words as u32
 }
@@ -150,7 +151,7 @@ fn normal<T: Float>(origin: Origin<'_>, shape: &Shape) -> Result<Array<T>> {
     origin.array(shape, (normal_sequence(words), words), Normal)
 }
 
-/// Where an array's random numbers come from.
+/// The source of an array's random numbers.
 enum Origin<'g> {
     Thread,
     Given(&'g mut Generator),
@@ -164,7 +165,7 @@ impl Origin<'_> {
         }
     }
 
-    /// An array whose elements `fill` makes of draws of `words` words each.
+    /// Returns an array whose elements `fill` computes from draws of `words` words each.
     #[track_caller]
     fn array<T: AnyElement, F: Fill<T>>(
         mut self,
@@ -172,7 +173,7 @@ impl Origin<'_> {
         (sequence, words): (u32, usize),
         fill: impl FnOnce(Draws) -> F,
     ) -> Result<Array<T>> {
-        // Nothing is drawn where there is no memory.
+        // Draws only if there is memory for the array.
         let device = Device::current();
         on_device!(
             &device,
@@ -229,7 +230,7 @@ fn check_probability(operation: &str, p: f64) -> Result<()> {
 }
 
 impl<T: Float> Array<T> {
-    /// Numbers in `0.0..1.0`, each as likely as the others, from the calling thread's generator.
+    /// Returns uniformly distributed numbers in `0.0..1.0`, from the calling thread's generator.
     ///
     /// # Examples
     ///
@@ -243,14 +244,15 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](ErrorKind::InvalidShape) where the rank is above 8 or the size overflows,
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room; nothing is drawn then.
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the rank is above 8 or the size overflows,
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the array; nothing
+    /// is drawn then.
     #[track_caller]
     pub fn rand(shape: impl Into<Shape>) -> Result<Self> {
         Origin::Thread.uniform(&shape.into())
     }
 
-    /// As [`rand`](Self::rand), from `generator`.
+    /// Like [`rand`](Self::rand), but from `generator`.
     ///
     /// # Examples
     ///
@@ -270,10 +272,11 @@ impl<T: Float> Array<T> {
         Origin::Given(generator).uniform(&shape.into())
     }
 
-    /// Normally distributed numbers of mean 0 and variance 1, from the calling thread's generator.
+    /// Returns normally distributed numbers of mean 0 and variance 1, from the calling thread's
+    /// generator.
     ///
-    /// Each is within 2^-21 of itself of what its draw stands for, but for the rounding to `T`;
-    /// those of `f64` within some units in the last place. They reach to 6.7, of `f64` to 8.5.
+    /// The relative error of each, before it is rounded to `T`, is within 2^-21; for `f64`, within
+    /// some units in the last place. The largest is 6.7; for `f64`, 8.5.
     ///
     /// # Examples
     ///
@@ -293,7 +296,7 @@ impl<T: Float> Array<T> {
         Origin::Thread.normal(&shape.into())
     }
 
-    /// As [`randn`](Self::randn), from `generator`.
+    /// Like [`randn`](Self::randn), but from `generator`.
     ///
     /// # Examples
     ///
@@ -315,9 +318,9 @@ impl<T: Float> Array<T> {
 }
 
 impl<T: Float> Array<T> {
-    /// What to multiply with so as to drop elements at random: 0 with the probability `p`, else 1 /
-    /// (1 − p), so that sums stay as they are on average (Srivastava et al., "Dropout", 2014). From
-    /// the calling thread's generator.
+    /// Returns factors that drop elements at random: 0 with the probability `p`, else 1 / (1 − p),
+    /// so that sums are unchanged on average (Srivastava et al., "Dropout", 2014). Draws from the
+    /// calling thread's generator.
     ///
     /// # Examples
     ///
@@ -332,14 +335,14 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `p`
-    /// is not between 0 and 1, both included.
+    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) if `p` is
+    /// not between 0 and 1, both included.
     #[track_caller]
     pub fn dropout_mask(p: f64, shape: impl Into<Shape>) -> Result<Self> {
         Origin::Thread.dropout(p, &shape.into())
     }
 
-    /// As [`dropout_mask`](Self::dropout_mask), from `generator`.
+    /// Like [`dropout_mask`](Self::dropout_mask), but from `generator`.
     ///
     /// # Examples
     ///
@@ -365,7 +368,7 @@ impl<T: Float> Array<T> {
 }
 
 impl<T: Integer> Array<T> {
-    /// Integers from `low` to below `high`, each exactly as likely as the others (Lemire, "Fast
+    /// Returns integers from `low` to below `high` with exactly uniform probability (Lemire, "Fast
     /// random integer generation in an interval", 2019), from the calling thread's generator.
     ///
     /// # Examples
@@ -380,14 +383,14 @@ impl<T: Integer> Array<T> {
     ///
     /// # Errors
     ///
-    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `low`
-    /// is not below `high`.
+    /// As for [`rand`](Self::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) if `low` is
+    /// not below `high`.
     #[track_caller]
     pub fn randint(low: T, high: T, shape: impl Into<Shape>) -> Result<Self> {
         Origin::Thread.integers(low, high, &shape.into())
     }
 
-    /// As [`randint`](Self::randint), from `generator`.
+    /// Like [`randint`](Self::randint), but from `generator`.
     ///
     /// # Examples
     ///
@@ -414,8 +417,8 @@ impl<T: Integer> Array<T> {
 }
 
 impl Array<bool> {
-    /// Truth values, each true with the probability `p` (to within 2⁻⁶⁴), from the calling thread's
-    /// generator.
+    /// Returns truth values, each true with the probability `p` (to within 2⁻⁶⁴), from the calling
+    /// thread's generator.
     ///
     /// # Examples
     ///
@@ -430,14 +433,14 @@ impl Array<bool> {
     ///
     /// # Errors
     ///
-    /// As for [`rand`](Array::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) where `p`
-    /// is not between 0 and 1, both included.
+    /// As for [`rand`](Array::rand), and [`InvalidArgument`](ErrorKind::InvalidArgument) if `p` is
+    /// not between 0 and 1, both included.
     #[track_caller]
     pub fn bernoulli(p: f64, shape: impl Into<Shape>) -> Result<Self> {
         Origin::Thread.truths(p, &shape.into())
     }
 
-    /// As [`bernoulli`](Self::bernoulli), from `generator`.
+    /// Like [`bernoulli`](Self::bernoulli), but from `generator`.
     ///
     /// # Examples
     ///
@@ -463,7 +466,7 @@ impl Array<bool> {
 }
 
 impl Array<i64> {
-    /// The numbers from 0 to `n - 1` in random order, from the calling thread's generator.
+    /// Returns the numbers from 0 to `n - 1` in random order, from the calling thread's generator.
     ///
     /// # Examples
     ///
@@ -487,7 +490,7 @@ impl Array<i64> {
         write_order(writer, &order)
     }
 
-    /// As [`permutation`](Self::permutation), from `generator`.
+    /// Like [`permutation`](Self::permutation), but from `generator`.
     ///
     /// # Examples
     ///

@@ -8,8 +8,8 @@ use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
 
-/// The gradients of the input and of the kernel, as far as they are `wanted`, from that of the
-/// result.
+/// Returns the gradients of the input and of the kernel, if they are `wanted`, from the result's
+/// gradient.
 #[track_caller]
 pub(super) fn of_operands<T: Float>(
     [input, kernel]: [&Array<T>; 2],
@@ -29,8 +29,8 @@ pub(super) fn of_operands<T: Float>(
     Ok([of_input, of_kernel].map(|own| own.as_ref().map(AnyArray::of)))
 }
 
-/// The gradient of the kernel: that of the result times the columns that the kernel was multiplied
-/// with, block by block.
+/// Returns the gradient of the kernel: the result's gradient times the columns that the kernel was
+/// multiplied with, block by block.
 #[track_caller]
 fn of_kernel<T: Float>(
     input: &Array<T>,
@@ -64,8 +64,8 @@ fn of_kernel<T: Float>(
     }
 }
 
-/// The same elements in another type, if it is another: sums of many blocks are not for half
-/// precision.
+/// Returns the elements in another type, if it is another: half precision is not enough for sums of
+/// many blocks.
 #[track_caller]
 fn converted<T: AnyElement, U: AnyElement>(array: Array<T>) -> Result<Array<U>> {
     match T::DTYPE == U::DTYPE {
@@ -74,8 +74,8 @@ fn converted<T: AnyElement, U: AnyElement>(array: Array<T>) -> Result<Array<U>> 
     }
 }
 
-/// The gradient of the input: the convolution of that of the result, spread by the stride, with the
-/// kernel turned around and its inputs and outputs exchanged.
+/// Returns the gradient of the input: the convolution of the result's gradient, spread by the
+/// stride, with the kernel flipped and its inputs and outputs exchanged.
 #[track_caller]
 fn of_input<T: Float>(
     kernel: &Array<T>,

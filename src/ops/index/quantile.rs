@@ -11,14 +11,14 @@ use crate::ops::order::HostOrder;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
-    /// The element in the middle of those along `axis`, which the result does not have, if they
-    /// were sorted; the mean of the two in the middle where their number is even. A negative axis
-    /// counts from the end.
+    /// Returns the element in the middle of the sorted elements along `axis`, which the result does
+    /// not have; the mean of the two in the middle if their number is even. A negative axis counts
+    /// from the end.
     ///
-    /// Where one of them is NaN the result is NaN, as in NumPy. The gradient goes to the elements
-    /// that [`sort`](Self::sort) puts in the middle. Of all elements it is
-    /// `x.flatten()?.median(0)`. The elements are not sorted on the host: the time is that of going
-    /// over them a few times.
+    /// If an element is NaN, the result is NaN, as in NumPy. The gradient passes to the elements
+    /// that [`sort`](Self::sort) puts in the middle. For the median of all elements, write
+    /// `x.flatten()?.median(0)`. On the host, the elements are not sorted: the call reads them a
+    /// few times.
     ///
     /// # Examples
     ///
@@ -33,23 +33,23 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or it
-    /// has no elements, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than
-    /// 256 elements takes room for a copy of it (on CUDA devices that of [`sort`](Self::sort)).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, or it has
+    /// no elements, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than 256
+    /// elements needs memory for a copy of it (on CUDA devices, as much as [`sort`](Self::sort)).
     #[track_caller]
     pub fn median(&self, axis: isize) -> Result<Self> {
         let array = self;
         precompiled!(median::<T>([array]; axis: isize))
     }
 
-    /// The value below which the part `q` of the elements along `axis` lies, which the result does
-    /// not have: for a `q` of 0 the least element, for 1 the greatest. A negative axis counts from
-    /// the end.
+    /// Returns the value below which the fraction `q` of the elements along `axis` lies, which the
+    /// result does not have: for a `q` of 0 the least element, for 1 the greatest. A negative axis
+    /// counts from the end.
     ///
-    /// The sorted elements stand at 0, 1, …, n − 1, and the value is interpolated at q · (n − 1)
-    /// between the two beside it, linearly and in `f64`: NumPy's `quantile`. Where the two are
-    /// equal it is theirs, also where they are infinite. Where an element is NaN the result is NaN.
-    /// Of all elements it is `x.flatten()?.quantile(q, 0)`.
+    /// The sorted elements have the positions 0, 1, …, n − 1, and the value is interpolated at q ·
+    /// (n − 1) between its two neighbours, linearly and in `f64`: NumPy's `quantile`. If the two
+    /// are equal, the value equals them, also if they are infinite. If an element is NaN, the
+    /// result is NaN. For the quantile of all elements, write `x.flatten()?.quantile(q, 0)`.
     ///
     /// # Examples
     ///
@@ -64,8 +64,8 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `q` is not from 0 to 1, and
-    /// those of [`median`](Self::median).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `q` is not from 0 to 1, and the
+    /// errors of [`median`](Self::median).
     ///
     /// # Source
     ///
@@ -76,7 +76,7 @@ impl<T: Float> Array<T> {
         precompiled!(quantile::<T>([array]; q: f64, axis: isize))
     }
 
-    /// The axis and its length, of which `operation` chooses an element.
+    /// Returns the axis from which `operation` chooses an element, and its length.
     #[track_caller]
     fn chosen_from(&self, operation: &str, axis: isize) -> Result<(usize, usize)> {
         let shape = self.layout().shape();
@@ -89,8 +89,8 @@ impl<T: Float> Array<T> {
         }
     }
 
-    /// If the elements along the axis `at` were sorted, the one at `nth` and the next one, which is
-    /// itself where there is none; where an element is NaN, both are.
+    /// Returns the element at `nth` of the sorted elements along the axis `at`, and the next one;
+    /// for the last element, itself again. If an element is NaN, both are NaN.
     #[track_caller]
     fn neighbours(&self, at: usize, nth: usize) -> Result<[Self; 2]> {
         if self.device().backend().cuda().is_some() || is_followed(self)? {
@@ -108,7 +108,7 @@ impl<T: Float> Array<T> {
         Ok([ends.at_index(at, 0)?, ends.at_index(at, 1)?])
     }
 
-    /// The same on the host, along an axis.
+    /// Finds both neighbours on the host, along the axis `at`.
     #[track_caller]
     fn chosen(&self, at: usize, nth: usize) -> Result<Self> {
         let shape: Shape = self.layout().shape().with(at, 2);
@@ -119,7 +119,7 @@ impl<T: Float> Array<T> {
         host::neighbours(order, self, at, nth, &shape)
     }
 
-    /// The same by sorting.
+    /// Finds both neighbours by sorting.
     #[track_caller]
     fn sorted_neighbours(&self, at: usize, nth: usize) -> Result<[Self; 2]> {
         let last = self.shape()[at] - 1;
@@ -158,11 +158,11 @@ fn quantile<T: Float>(array: &Array<T>, q: f64, axis: isize) -> Result<Array<T>>
     let nth = (place.floor() as usize).min(length - 1);
     let weight = place - nth as f64;
     let [low, high] = array.neighbours(at, nth)?;
-    // At an element itself its neighbour, which may be infinite, has no part.
+    // At an element itself, its neighbour, which may be infinite, does not count.
     let high = if weight > 0.0 { high } else { low.clone() };
     let (low, high) = (low.cast::<f64>(), high.cast::<f64>());
     let apart = &high - &low;
-    // From the nearer of the two, so that the far end is met exactly.
+    // Interpolated from the nearer of the two, so that the far end is exact.
     let (near, step) = if weight < 0.5 {
         (&low, weight)
     } else {

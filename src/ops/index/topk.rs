@@ -1,4 +1,4 @@
-//! The elements that come first.
+//! The greatest elements along an axis.
 
 use super::{Direction, Picking, check_size, concat, invalid};
 use crate::array::{Array, Element, MAX_RANK, Shape};
@@ -6,20 +6,21 @@ use crate::error::Result;
 use crate::ops::derivatives::{constant, is_followed};
 use crate::ops::precompiled::precompiled;
 
-/// Elements that a CUDA device sorts at once, of which each part of an axis has as many.
+/// The number of elements that a CUDA device sorts at once, which is the length of a part of the
+/// axis.
 const PART: usize = 2048;
 
-/// The most elements of a part that are worth selecting.
+/// The most elements of a part for which selecting is faster than sorting.
 const FEW: usize = PART / 8;
 
 impl<T: Element> Array<T> {
-    /// The `k` greatest elements along `axis`, the greatest first, and their indices.
+    /// Returns the `k` greatest elements along `axis`, the greatest first, and their indices.
     ///
-    /// NaN counts as greater than every number, as in PyTorch. Of equal elements, that of the lower
-    /// index comes first, and gets the gradient. Where `k` is a small part of the axis they are
-    /// selected and not sorted: the time is that of going over the elements once and of sorting
-    /// `k`, and beside the result it takes room for a few times `k` (on CUDA devices for k / 1024
-    /// of the elements, up to a `k` of 256).
+    /// NaN counts as greater than every number, as in PyTorch. Among equal elements, the one with
+    /// the lower index comes first, and gets the gradient. If `k` is a small part of the axis, the
+    /// elements are selected instead of sorted: the call reads the elements once and sorts `k` of
+    /// them. Beside the result, it needs memory for a few times `k` elements (on CUDA devices for k
+    /// / 1024 of the elements, up to a `k` of 256).
     ///
     /// # Examples
     ///
@@ -35,8 +36,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, or it
-    /// has fewer than `k` elements, and those of [`argsort`](Self::argsort).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, or it has
+    /// fewer than `k` elements, and the errors of [`argsort`](Self::argsort).
     #[track_caller]
     pub fn topk(&self, k: usize, axis: isize) -> Result<(Self, Array<i64>)> {
         let shape = self.layout().shape();
@@ -58,7 +59,8 @@ impl<T: Element> Array<T> {
         Ok((values, indices))
     }
 
-    /// The positions along the axis `at` of the greatest elements, as many as that of `shape` has.
+    /// Returns the positions of the greatest elements along the axis `at`, as many as this axis of
+    /// `shape` has.
     #[track_caller]
     fn leading(&self, at: usize, shape: &Shape) -> Result<Array<i64>> {
         let (length, kept) = (self.shape()[at], shape.dims()[at]);
@@ -71,7 +73,8 @@ impl<T: Element> Array<T> {
         self.in_order(at, Direction::Descending, shape)
     }
 
-    /// The elements at `indices` along the axis `at`, which are of `shape` and known to be there.
+    /// Returns the elements at `indices` along the axis `at`. The indices have the shape `shape`
+    /// and are known to be valid.
     #[track_caller]
     fn picked_along(&self, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<Self> {
         let picking = Picking::Elements;
@@ -83,8 +86,9 @@ impl<T: Element> Array<T> {
     }
 }
 
-/// See [`Array::leading`]: those that come first of each part of the axis, and then of these. What
-/// is equal stays in its order, since parts do.
+/// Computes [`Array::leading`] in two steps: selects the greatest elements of each part of the
+/// axis, and then the greatest of these. Equal elements stay in order, because the parts are in
+/// order.
 #[track_caller]
 fn by_parts<T: Element>(array: &Array<T>, at: usize, shape: &Shape) -> Result<Array<i64>> {
     let _device = array.device().enter();
@@ -97,7 +101,7 @@ fn by_parts<T: Element>(array: &Array<T>, at: usize, shape: &Shape) -> Result<Ar
     let of_parts = around(&[parts, kept]);
     let places = whole.in_order(at + 1, Direction::Descending, &of_parts)?;
     let values = whole.picked_along(&places, at + 1, &of_parts)?;
-    // From the beginning of the axis, not of a part.
+    // Positions from the beginning of the axis, not of a part.
     let starts = Array::arange(0, length as i64, PART as i64)?.range_of(0, 0..parts)?;
     let beside =
         |own: usize| -> Shape { [own].into_iter().chain(after.iter().map(|_| 1)).collect() };

@@ -1,15 +1,15 @@
 //! The words of a seed: Philox 4x32-10 over a counter.
 //!
-//! The counter is the number of a block of four words, the sequence that the block belongs to, and
-//! how often the words at this place have been refused.
+//! The counter consists of the number of a block of four words, the sequence that the block belongs
+//! to, and the number of times that the words at this position have been refused.
 
-/// Words that one application of the cipher yields.
+/// The number of words that one application of the cipher yields.
 const BLOCK_WORDS: usize = 4;
 
-/// Blocks that are computed together, in vectors.
+/// The number of blocks that are computed together, in vectors.
 const TOGETHER: usize = 32;
 
-/// Ten rounds of Philox 4x32 on one counter.
+/// Applies ten rounds of Philox 4x32 to one counter.
 #[inline(always)]
 fn philox(mut counter: [u32; BLOCK_WORDS], mut key: [u32; 2]) -> [u32; BLOCK_WORDS] {
     const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
@@ -28,14 +28,14 @@ fn philox(mut counter: [u32; BLOCK_WORDS], mut key: [u32; 2]) -> [u32; BLOCK_WOR
     counter
 }
 
-/// The number that two words, the lower one first, write.
+/// Combines two words, the lower one first, to a number.
 #[inline(always)]
 pub(super) fn number(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// The words of a seed from `start` on. A seed has many sequences of words; draws for different
-/// purposes come from different ones, because a normal number consumes words that a later draw of
+/// The words of a seed from `start` on. A seed has many sequences of words. Draws for different
+/// purposes use different sequences, because a normal number consumes words that a later draw of
 /// another kind would otherwise use again.
 #[derive(Clone, Copy)]
 pub(super) struct Draws {
@@ -45,14 +45,14 @@ pub(super) struct Draws {
 }
 
 impl Draws {
-    /// Shows the members of the structure of that name in `draws.cuh`.
+    /// Visits the members of the structure of that name in `draws.cuh`.
     pub(super) fn operands(self, visit: &mut dyn FnMut(u64)) {
         [self.seed, u64::from(self.sequence), self.start]
             .into_iter()
             .for_each(visit);
     }
 
-    /// What follows after `words` more words.
+    /// Returns the draws that begin `words` words later.
     #[inline(always)]
     pub(super) fn after(self, words: usize) -> Self {
         Self {
@@ -61,7 +61,8 @@ impl Draws {
         }
     }
 
-    /// From the last multiple of `words` on, and how many words that is further back.
+    /// Returns the draws from the last multiple of `words` on, and the number of words that it is
+    /// further back.
     #[inline(always)]
     pub(super) fn align(self, words: usize) -> (Self, usize) {
         let back = self.start % words as u64;
@@ -69,14 +70,14 @@ impl Draws {
         (Self { start, ..self }, back as usize)
     }
 
-    /// A block, after so many refusals.
+    /// Returns a block, after `refusals` refusals.
     #[inline(always)]
     fn block(self, index: u64, refusals: u32) -> [u32; BLOCK_WORDS] {
         let counter = [index as u32, (index >> 32) as u32, self.sequence, refusals];
         philox(counter, [self.seed as u32, (self.seed >> 32) as u32])
     }
 
-    /// The first two words as a number, after so many refusals; the start must be even.
+    /// Returns the first two words as a number, after `refusals` refusals; the start must be even.
     #[inline(always)]
     pub(super) fn pair(self, refusals: u32) -> u64 {
         let (aligned, at) = self.align(BLOCK_WORDS);
@@ -84,7 +85,7 @@ impl Draws {
         number(words[at], words[at + 1])
     }
 
-    /// The first word, after so many refusals.
+    /// Returns the first word, after `refusals` refusals.
     #[inline(always)]
     pub(super) fn word(self, refusals: u32) -> u32 {
         let (aligned, at) = self.align(BLOCK_WORDS);
@@ -96,7 +97,7 @@ impl Draws {
     pub(super) fn write(self, words: &mut [u32]) {
         let (aligned, skipped) = self.align(BLOCK_WORDS);
         let mut index = aligned.start / BLOCK_WORDS as u64;
-        // Only the first block may begin with words that others drew.
+        // Only the first block may begin with words that were already drawn.
         let first = words.len().min((BLOCK_WORDS - skipped) % BLOCK_WORDS);
         let (head, rest) = words.split_at_mut(first);
         if !head.is_empty() {
@@ -112,10 +113,10 @@ impl Draws {
         }
     }
 
-    /// The blocks from `index` on.
+    /// Computes the blocks from `index` on.
     #[inline(always)]
     fn blocks(self, index: u64, blocks: &mut [[u32; BLOCK_WORDS]; TOGETHER]) {
-        // The words of one place beside each other, so that the loop makes vectors of them.
+        // The words of one position are stored side by side, so that the loop is vectorised.
         let mut columns = [[0; TOGETHER]; BLOCK_WORDS];
         for at in 0..TOGETHER {
             let block = self.block(index.wrapping_add(at as u64), 0);

@@ -1,18 +1,18 @@
 //! Normal numbers in `f32` (Box and Muller, 1958), for elements of 24 binary digits or fewer.
 //!
-//! As in [`normal`](super::normal) every step has one result: additions, multiplications, square
-//! roots, and multiplications with an addition that are rounded once because they say so. No
-//! product is an operand of a plain sum, so nothing is left for a compiler to contract. `f64` would
-//! cost a GPU for consumers 32 or 64 times as much.
+//! As in [`normal`](super::normal), every step has one result: additions, multiplications, square
+//! roots, and multiplications with an addition that are explicitly rounded once. No product is an
+//! operand of a plain sum, so a compiler has nothing left to contract. `f64` would cost a consumer
+//! GPU 32 or 64 times as much.
 //!
-//! What 32 bits tell is reckoned with as an integer where it would be lost: how far a number is
-//! below one, and which eighth of a turn an angle stands in. So the numbers have a relative error
-//! below 2^-21, the smallest and the largest too: they reach from 6.76 down to 0. The polynomials
-//! are those of Cephes (Moshier, 1992).
+//! Two quantities are computed as integers, because `f32` would lose their bits: the distance of a
+//! number to one, and the eighth of a turn that an angle is in. So the numbers have a relative
+//! error below 2^-21, the smallest and the largest too: they reach from 6.76 down to 0. The
+//! polynomials are from Cephes (Moshier, 1992).
 
 use std::f32::consts::LN_2;
 
-/// Two independent standard normal numbers from two words.
+/// Returns two independent standard normal numbers from two words.
 #[inline(always)]
 pub(super) fn normals([first, second]: [u32; 2]) -> [f32; 2] {
     let radius = (2.0 * minus_ln(first)).sqrt();
@@ -20,10 +20,10 @@ pub(super) fn normals([first, second]: [u32; 2]) -> [f32; 2] {
     [radius * cosine, radius * sine]
 }
 
-/// `-ln((word + 1/2) / 2^32)`.
+/// Returns `-ln((word + 1/2) / 2^32)`.
 #[inline(always)]
 fn minus_ln(word: u32) -> f32 {
-    /// What `LN_2` lacks.
+    /// The difference of ln 2 and `LN_2`.
     const LN_2_REST: f32 = -1.904_654_3e-9;
     const POLYNOMIAL: [f32; 9] = [
         7.037_683_6e-2,
@@ -36,14 +36,14 @@ fn minus_ln(word: u32) -> f32 {
         -2.499_999_4e-1,
         3.333_333e-1,
     ];
-    // 2^-n (1 + f), where 1 + f is between √½ and √2: the bits of √½ are taken off before the
-    // exponent is read, and put back after.
+    // 2^-n (1 + f), where 1 + f is between √½ and √2: the bits of √½ are subtracted before the
+    // exponent is read, and added after.
     const ROOT_HALF: u32 = 0x3F35_04F3;
     const ONE: u32 = 0x3F80_0000;
     let shifted = (word as f32 + 0.5).to_bits() + (ONE - ROOT_HALF);
     let n = 127 + 32 - (shifted >> 23) as i32;
     let f = f32::from_bits((shifted & 0x007F_FFFF) + ROOT_HALF) - 1.0;
-    // Above √½, f is what is missing to one, of which the sum above has lost the last bits.
+    // Above √½, f is the negative distance to one, whose last bits the sum above has lost.
     let is_near = word >= 0xB504_F334;
     let missing = ((!word << 1) | 1) as f32 * 0.5f32.powi(33);
     let (n, f) = if is_near { (0, -missing) } else { (n, f) };
@@ -58,7 +58,7 @@ fn minus_ln(word: u32) -> f32 {
     n.mul_add(LN_2, -f) + n.mul_add(LN_2_REST, -beyond)
 }
 
-/// The sine and the cosine of `(word + 1/2) / 2^32` turns; neither is ever 0.
+/// Returns the sine and the cosine of `(word + 1/2) / 2^32` turns; neither is ever 0.
 #[inline(always)]
 fn turn(word: u32) -> (f32, f32) {
     const STEP: f32 = (std::f64::consts::PI / (1u64 << 32) as f64) as f32;
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use std::f64::consts::PI;
 
-    /// The same in `f64`, where the words are exact.
+    /// Returns the exact numbers, computed in `f64`, which holds the words exactly.
     fn exact([first, second]: [u32; 2]) -> [f64; 2] {
         let scale = 0.5f64.powi(32);
         let logarithm = if first >> 31 == 0 {
@@ -111,7 +111,7 @@ mod tests {
         [radius * cosine, radius * sine]
     }
 
-    /// Words of all sizes: near both ends, near where the arithmetic changes, and between.
+    /// Returns words of all sizes: near both ends, near where the arithmetic changes, and between.
     fn words() -> impl Iterator<Item = u32> {
         let middles = (0..31).map(|power| 1 << power);
         let bounds = [0, 0xB504_F334, 1 << 31, 3 << 30, 3 << 29, 5 << 29, 7 << 29];
@@ -136,11 +136,11 @@ mod tests {
                 }
             }
         }
-        // The bound is no looser than it has to be.
+        // The bound is as tight as possible.
         assert!(worst > 0.5f64.powi(23), "{worst}");
     }
 
-    /// How far the numbers reach, on both sides: as far as 32 bits say.
+    /// The largest radii in all quarters are the largest that 32 bits allow.
     #[test]
     fn the_tails_end_where_the_words_do() {
         let eighth = (1 << 29) - (1 << 28);
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Bits that any device must give.
+    /// The bits that every device must return.
     #[test]
     fn the_bits_are_fixed() {
         let bits = |words| normals(words).map(f32::to_bits);
