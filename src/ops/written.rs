@@ -1,16 +1,16 @@
-//! What functions that users write are made of: [`elementwise!`](crate::elementwise) expands to
+//! The functions that written functions consist of: [`elementwise!`](crate::elementwise) expands to
 //! calls of these.
 //!
-//! Each of the functions of single elements hands over to a row of the table of elementwise
-//! operations. So what is written gives the bits that the same composition of built-in operations
-//! gives, for `f16` and `bf16` too: there every function, and every operator, rounds its result.
+//! Each of the functions of single elements calls a row of the table of elementwise operations. So
+//! a written function gives the same bits as the composition of the built-in operations, also for
+//! `f16` and `bf16`: every function, and every operator, rounds its result to these types.
 
 pub mod terms;
 pub mod text;
 
 pub use super::node::{binary as apply2, quaternary as apply4, ternary as apply3, unary as apply1};
 
-/// The callback of `functions!`: what a written function calls.
+/// The callback of `functions!`: the functions that a written function calls.
 macro_rules! elements {
     ($pass:ident $(
         $(#[doc = $doc:literal])+
@@ -33,7 +33,7 @@ macro_rules! elements {
                 $(elements! { @cuda $kind $name $arguments $($body)+ })+
             }
 
-            /// Whether the functions may meet rare elements.
+            /// Flags: true for functions that may meet rare elements.
             #[allow(non_upper_case_globals, reason = "each is called as its function is")]
             pub mod rare {
                 $(elements! { @rare $kind $name $($body)+ })+
@@ -99,7 +99,7 @@ macro_rules! elements {
 
 functions! { elements }
 
-/// What operators compute. Written out, because errors in written functions quote them.
+/// The operators, as separate functions, because compiler errors in written functions quote them.
 pub mod operators {
     use crate::array::scalar::convert;
     use crate::array::{AnyElement, Integer, Number, Numeric};

@@ -1,13 +1,14 @@
 //! The partial derivatives of the elementwise functions, one row each.
 //!
 //! A row is `Function(arguments; result) => [gradients of the arguments]`, where `g` is the
-//! gradient of the result. Where a function has no derivative, a row gives what the limit from one
-//! side is, or as others do: |x| has 0 at 0, as PyTorch's, and a maximum of two equal values gives
-//! each one half, as PyTorch's and JAX's.
+//! gradient of the result. If a function has no derivative at a point, a row gives the limit from
+//! one side, or follows other libraries: |x| has 0 at 0, as in PyTorch, and a maximum of two equal
+//! values gives each one half, as in PyTorch and JAX.
 //!
-//! The gradient of a complex number x + i y is ∂/∂x + i ∂/∂y, as PyTorch's: what a step of gradient
-//! descent goes against. Through a function with a complex derivative it is multiplied by the
-//! conjugate of that (Hjørungnes and Gesbert 2007, "Complex-valued matrix differentiation").
+//! The gradient of a complex number x + i y is ∂/∂x + i ∂/∂y, as in PyTorch: the direction that a
+//! step of gradient descent subtracts. Through a function with a complex derivative, it is
+//! multiplied by the conjugate of the derivative (Hjørungnes and Gesbert 2007, "Complex-valued
+//! matrix differentiation").
 
 use std::any::TypeId;
 use std::cell::RefCell;
@@ -35,14 +36,14 @@ use crate::ops::elementwise::select::Select;
 use crate::ops::node::call_of;
 use crate::ops::tree::Call;
 
-/// The gradients of a function's operands as terms; none for what has no derivative, or zero
-/// everywhere.
+/// The gradients of a function's operands as terms; `None` for an operand whose derivative does not
+/// exist, or is zero everywhere.
 pub(super) type Partials = SmallVec<[Option<u32>; 4]>;
 
 macro_rules! rules {
     ($name:ident of $Bound:ident: $($function:ident($($x:ident),+; $y:ident) $g:ident => [$($partial:expr),+];)+) => {
-        /// The gradients of the operands of a function whose operands and result are of `T`; `None`
-        /// where no row is its.
+        /// Returns the gradients of the operands of a function whose operands and result are of
+        /// `T`; `None` if the function has no row.
         fn $name<T: $Bound>(
             id: TypeId,
             graph: &RefCell<Graph>,
@@ -121,7 +122,7 @@ rules! { of_floats of Float:
     Silu(x; r) g => [g * (x.sigmoid() + r * (1.0 - x.sigmoid()))];
 }
 
-/// Constant but for steps.
+/// Returns whether a function is piecewise constant.
 fn is_flat(id: TypeId) -> bool {
     let flat = [
         TypeId::of::<Sign>(),
@@ -133,8 +134,8 @@ fn is_flat(id: TypeId) -> bool {
     flat.contains(&id)
 }
 
-/// The gradients of what a complex number is made of, or of a complex number of which a real one
-/// is; `None` for other functions.
+/// Returns the gradients of the parts that a complex number is made of, or of a complex number from
+/// which a real one is computed; `None` for other functions.
 fn of_parts<T: Float>(
     id: TypeId,
     graph: &RefCell<Graph>,
@@ -169,18 +170,19 @@ where
     Some(smallvec![Some(Value::of_parts(re, im).term)])
 }
 
-/// The gradient of `x` where the result is the larger of `x` and `y`; half where they are equal.
+/// Returns the gradient of `x`, if the result is the larger of `x` and `y`; half of `g` if they are
+/// equal.
 fn larger<'g, T: Float>(g: Value<'g, T>, x: Value<'g, T>, y: Value<'g, T>) -> Value<'g, T> {
     g.only_where(x.gt(y)) + (g * 0.5).only_where(x.eq(y))
 }
 
-/// An exponent less one; for 0⁰ it stays 0, because 0 times an infinite power is no number.
+/// Returns an exponent less one; for 0⁰ it stays 0, because 0 times an infinite power is NaN.
 fn one_less<'g, T: Float>(x: Value<'g, T>, n: Value<'g, T>) -> Value<'g, T> {
     let (less, zero) = (n - 1.0, n.constant(0.0));
     less.only_where(not_equal(n, 0.0)) + less.only_where(n.eq(zero)).only_where(not_equal(x, 0.0))
 }
 
-/// The gradient of an exponent `n` of `x`, which is 0 for powers of 0 that are finite.
+/// Returns the gradient of an exponent `n` of `x`, which is 0 for powers of 0 that are finite.
 fn of_exponent<'g, T: Float>(d: Value<'g, T>, x: Value<'g, T>, n: Value<'g, T>) -> Value<'g, T> {
     let zero = x.constant(0.0);
     d.only_where(not_equal(x, 0.0)) + d.only_where(x.eq(zero)).only_where(n.lt(zero))
@@ -190,17 +192,17 @@ pub(super) fn not_equal<'g, T: Float>(x: Value<'g, T>, value: f64) -> Value<'g, 
     x.apply::<bool, NotEqual, (T, T)>(&[x.constant(value).term])
 }
 
-/// The cumulative distribution of the normal distribution.
+/// Returns the cumulative distribution function of the standard normal distribution.
 fn normal_below<T: Float>(x: Value<'_, T>) -> Value<'_, T> {
     ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5
 }
 
-/// The density of the normal distribution.
+/// Returns the density of the standard normal distribution.
 fn normal_at<T: Float>(x: Value<'_, T>) -> Value<'_, T> {
     (x.square() * -0.5).exp() * (1.0 / (2.0 * PI).sqrt())
 }
 
-/// The gradient of x to the power of an integer.
+/// Returns the gradient of x to the power of an integer.
 fn of_power<T: Float>(graph: &RefCell<Graph>, operands: &[u32], gradient: u32) -> Partials {
     let value = |term| Value::<T>::new(graph, term);
     let (x, n, g) = (value(operands[0]), operands[1], value(gradient));
@@ -208,7 +210,7 @@ fn of_power<T: Float>(graph: &RefCell<Graph>, operands: &[u32], gradient: u32) -
         let mut graph = graph.borrow_mut();
         let zero = graph.push(TermOf::Scalar(bits_of(0_i32)), DType::I32);
         let is_power = graph.call(call_of::<NotEqual, (i32, i32)>(), &[n, zero]);
-        // Not below 0 for the exponent 0: that times an infinite power is no number.
+        // For the exponent 0, not -1: 0 times an infinite power is NaN.
         let one = graph.call(call_of::<Cast<i32>, (bool,)>(), &[is_power]);
         (
             graph.call(call_of::<Subtracted, (i32, i32)>(), &[n, one]),
@@ -219,8 +221,8 @@ fn of_power<T: Float>(graph: &RefCell<Graph>, operands: &[u32], gradient: u32) -
     smallvec![Some((g * value(as_float) * power).term), None]
 }
 
-/// Multiplies the gradient by the partial derivatives that functions give. Returns `None` where one
-/// of these is not of the result's type.
+/// Multiplies the gradient by the partial derivatives that functions compute. Returns `None` if one
+/// of these functions does not have the result's type.
 fn by_hand(
     graph: &RefCell<Graph>,
     (partials, output): (&[Option<&'static Call>], DType),
@@ -241,12 +243,12 @@ fn by_hand(
     partials.iter().map(of_one).collect()
 }
 
-/// Returns the gradients of the operands of `called`, where `gradient` is that of its `result`: all
-/// of them in the types that gradients are computed in.
+/// Returns the gradients of the operands of `called`, where `gradient` is the gradient of its
+/// `result`: all of them in the types that gradients are computed in.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported), naming the function, where its derivative is not
+/// [`Unsupported`](crate::ErrorKind::Unsupported), naming the function, if its derivative is not
 /// known.
 #[track_caller]
 pub(super) fn partials(
@@ -274,7 +276,7 @@ pub(super) fn partials(
         )]);
     }
     if id == TypeId::of::<Select>() {
-        // Each where it was chosen: see `Graph::counts`.
+        // Each counts only if it was chosen: see `Graph::counts`.
         return Ok(smallvec![None, Some(gradient), Some(gradient)]);
     }
     let dtype = dtype_of(gradient);

@@ -14,7 +14,7 @@ use super::index::check_size;
 use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The most operands.
+/// The most operands of an `einsum`.
 const MOST: usize = 8;
 
 /// The operands of an [`einsum`]: a tuple of one to eight `&Array<T>`, or a slice of them.
@@ -38,7 +38,7 @@ pub trait EinsumOperands<'a> {
     /// The type of all elements.
     type Item: Number;
 
-    /// The arrays.
+    /// Returns the arrays.
     #[doc(hidden)]
     fn arrays(self) -> SmallVec<[&'a Array<Self::Item>; 4]>;
 }
@@ -85,20 +85,20 @@ tuples! {
     (a Array b Array c Array d Array e Array f Array g Array h Array)
 }
 
-/// The sum of products that `subscripts` say, as NumPy's `einsum`: a letter for each axis of each
-/// operand, and after `->` those of the result, in its order. Elements of equal letters are
-/// multiplied, and letters that the result does not have are summed over.
+/// Returns the sum of products that `subscripts` describe, like NumPy's `einsum`: a letter for each
+/// axis of each operand, and after `->` the letters of the result, in its order. Elements of equal
+/// letters are multiplied, and letters that the result does not have are summed over.
 ///
-/// Without `->`, the result has the letters that occur once, sorted, capitals first. A letter that
-/// an operand has twice is its diagonal. `...` stands for the other axes of an operand, which
-/// broadcast, and come first where the result is not written. As in NumPy, an axis of length 1
-/// broadcasts to the others of its letter. Spaces do not count. There are one to eight operands; of
-/// one of which nothing is summed, the result is a view.
+/// Without `->`, the result has the letters that occur once, sorted, capitals first. If an operand
+/// has a letter twice, its diagonal is taken. `...` stands for the other axes of an operand, which
+/// broadcast, and are the first of an implicit result. As in NumPy, an axis of length 1 broadcasts
+/// to the others of its letter. Spaces do not count. There are one to eight operands; for a single
+/// operand of which nothing is summed, the result is a view.
 ///
-/// Operands are multiplied two at a time, in the order that takes the fewest multiplications. Where
-/// something is summed over, that is a [`matmul`](Array::matmul); products element by element are
-/// one pass, with the sum that follows them. Integers wrap, and the products of `f16` and `bf16`
-/// are summed in `f32`.
+/// Operands are multiplied two at a time, in the order with the fewest multiplications. A product
+/// that is summed over is a [`matmul`](Array::matmul); elementwise products are computed in one
+/// pass, with the sum that follows them. Integers wrap, and the products of `f16` and `bf16` are
+/// summed in `f32`.
 ///
 /// # Examples
 ///
@@ -120,11 +120,11 @@ tuples! {
 ///
 /// # Errors
 ///
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where a letter has two lengths, or an operand
-/// another number of axes than letters; [`InvalidArgument`](ErrorKind::InvalidArgument) where
-/// another number of operands is named than there is, the result has a letter twice or one that no
-/// operand has, or leaves out `...`, or there are other characters;
-/// [`InvalidShape`](ErrorKind::InvalidShape) where the result, or what comes between, has a rank
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if a letter has two lengths, or an operand has
+/// another number of axes than letters; [`InvalidArgument`](ErrorKind::InvalidArgument) if another
+/// number of operands is named than there is, the result has a letter twice or one that no operand
+/// has, or leaves out `...`, or there are other characters;
+/// [`InvalidShape`](ErrorKind::InvalidShape) if the result, or an intermediate result, has a rank
 /// above 8 or a size that overflows; [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
 /// [`OutOfMemory`](ErrorKind::OutOfMemory).
 #[track_caller]
@@ -199,7 +199,7 @@ fn contracted<T: Number>(
     result.reshape(shape)
 }
 
-/// A view of an operand in which no label stands twice, and none that is of length 1 here.
+/// Returns a view of an operand in which no label occurs twice, without its axes of length 1.
 #[track_caller]
 fn distinct<T: Number>(
     operand: &Array<T>,

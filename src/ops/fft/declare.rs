@@ -1,11 +1,11 @@
-//! The functions of [`fft`](crate::fft), each with its documentation; what they do is compiled with
+//! The functions of [`fft`](crate::fft), each with its documentation. Their code is compiled with
 //! the library, for each type.
 
 use super::{Real, Spectrum};
 use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
-/// The functions of a type, by traits, so that no program compiles them.
+/// The functions of a type, as methods of traits, so that no program compiles them.
 pub(in crate::ops) mod precompiled {
     use num_complex::Complex;
 
@@ -13,7 +13,7 @@ pub(in crate::ops) mod precompiled {
     use crate::array::{Array, Float, Number};
     use crate::error::Result;
 
-    /// Those of complex numbers.
+    /// The transforms of complex numbers.
     pub trait OfSpectra: Number {
         #[doc(hidden)]
         #[track_caller]
@@ -33,7 +33,7 @@ pub(in crate::ops) mod precompiled {
         fn irfft(x: &Array<Self>, length: usize, axis: isize) -> Result<Array<Self::Part>>;
     }
 
-    /// Those of real numbers, whose spectra are of `C`.
+    /// The transforms of real numbers, whose spectra are of `C`.
     pub trait OfReals<C: Number>: Float {
         #[doc(hidden)]
         #[track_caller]
@@ -94,8 +94,8 @@ pub(in crate::ops) mod precompiled {
     functions!(f32 f64);
 }
 
-/// The Fourier transform of the numbers along `axis`, of any length: the sums of `x[j] exp(-2πi j k
-/// / n)` over `j`, for each `k` of as many. The result is of the shape of `x`.
+/// Returns the Fourier transform of the numbers along `axis`, of any length `n`: for each `k` below
+/// `n`, the sum of `x[j] exp(-2πi j k / n)` over `j`. The result is of the shape of `x`.
 ///
 /// # Examples
 ///
@@ -111,15 +111,15 @@ pub(in crate::ops) mod precompiled {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or it has no
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis or it has no
 /// elements, [`OutOfMemory`](crate::ErrorKind::OutOfMemory), and on CUDA
-/// [`Driver`](crate::ErrorKind::Driver) where there is no cuFFT.
+/// [`Driver`](crate::ErrorKind::Driver) if there is no cuFFT.
 #[track_caller]
 pub fn fft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
     C::along("fft", x, axis, false)
 }
 
-/// The inverse of [`fft()`]: the sums of `x[k] exp(2πi j k / n)` over `k`, divided by `n`.
+/// Returns the inverse of [`fft()`]: the sums of `x[k] exp(2πi j k / n)` over `k`, divided by `n`.
 ///
 /// # Examples
 ///
@@ -139,9 +139,9 @@ pub fn ifft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
     C::along("ifft", x, axis, true)
 }
 
-/// The Fourier transform of real numbers along `axis`, `n` of them: the first `n / 2 + 1` numbers
-/// of [`fft()`]. The others are their conjugates, in the other order. It takes half of the time and
-/// the memory.
+/// Returns the Fourier transform of `n` real numbers along `axis`: the first `n / 2 + 1` numbers of
+/// [`fft()`]. The others are their conjugates, in reverse order. The call takes half of the time
+/// and the memory.
 ///
 /// # Examples
 ///
@@ -163,11 +163,13 @@ pub fn rfft<T: Real>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> {
     T::rfft(x, axis)
 }
 
-/// The inverse of [`rfft`]: the `length` real numbers along `axis` whose spectrum begins with the
-/// numbers of `x`. The length must be given, because that of the spectrum says only half of it.
+/// Returns the inverse of [`rfft`]: the `length` real numbers along `axis` whose spectrum begins
+/// with the numbers of `x`. The length must be given, because two lengths have spectra of one
+/// length.
 ///
-/// Of `x` the first `length / 2 + 1` numbers count, and what is missing is zero. The imaginary part
-/// of the first is taken for zero, and where `length` is even that of the last too.
+/// Only the first `length / 2 + 1` numbers of `x` count, and missing ones are zero. The imaginary
+/// part of the first number is taken as zero, and, if `length` is even, the imaginary part of the
+/// last number too.
 ///
 /// # Examples
 ///
@@ -182,14 +184,14 @@ pub fn rfft<T: Real>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> {
 ///
 /// # Errors
 ///
-/// Those of [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the length
-/// is 0.
+/// Those of [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the length is
+/// 0.
 #[track_caller]
 pub fn irfft<C: Spectrum>(x: &Array<C>, length: usize, axis: isize) -> Result<Array<C::Part>> {
     C::irfft(x, length, axis)
 }
 
-/// The Fourier transforms of matrices `[.., m, n]` along both axes.
+/// Returns the Fourier transforms of matrices `[.., m, n]` along both axes.
 ///
 /// # Examples
 ///
@@ -204,14 +206,14 @@ pub fn irfft<C: Spectrum>(x: &Array<C>, length: usize, axis: isize) -> Result<Ar
 ///
 /// # Errors
 ///
-/// Those of [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `x` has
-/// fewer than two axes.
+/// Those of [`fft()`], and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `x` has fewer
+/// than two axes.
 #[track_caller]
 pub fn fft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
     C::planes("fft2", x, false)
 }
 
-/// The inverse of [`fft2`], divided by `m n`.
+/// Returns the inverse of [`fft2`], divided by `m n`.
 ///
 /// # Examples
 ///
@@ -231,8 +233,8 @@ pub fn ifft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
     C::planes("ifft2", x, true)
 }
 
-/// A copy in which the frequency 0 stands in the middle of `axis`, after the negative ones. NumPy's
-/// `fftshift`, of one axis.
+/// Returns a copy in which the frequency 0 is in the middle of `axis`, after the negative ones:
+/// NumPy's `fftshift`, for one axis.
 ///
 /// # Examples
 ///
@@ -246,14 +248,14 @@ pub fn ifft2<C: Spectrum>(x: &Array<C>) -> Result<Array<C>> {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, and
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, and
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn fftshift<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T>> {
     super::transform::shifted("fftshift", x, axis, false)
 }
 
-/// The inverse of [`fftshift`].
+/// Returns the inverse of [`fftshift`].
 ///
 /// # Examples
 ///

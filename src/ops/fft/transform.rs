@@ -24,14 +24,14 @@ where
     scaled_along(x, at, direction, factor_of::<T>(direction, x.shape()[at]))
 }
 
-/// What a transform is multiplied by, where that is not 1: the inverse is divided by the count.
+/// Returns the factor of a transform, or `None` if it is 1: the inverse is divided by the count.
 fn factor_of<T: Sample>(direction: Direction, count: usize) -> Option<T> {
     let is_scaled = direction == Direction::Inverse && count > 1;
     is_scaled.then(|| T::from_f64(1.0 / count as f64))
 }
 
-/// A transform with any factor. Its adjoint, by which gradients pass back, is the other direction's
-/// with the same factor.
+/// Returns a transform with any factor. Its adjoint, which passes gradients back, is the transform
+/// in the other direction with the same factor.
 #[track_caller]
 fn scaled_along<T: Sample>(
     x: &Array<Complex<T>>,
@@ -83,7 +83,7 @@ where
     let spectra = on_device!(x.device(), touching x.buffer(), spectra_of(x, at, &shape))?;
     Ok(step.finish(spectra, |_| {
         move |gradient: AnyArray| {
-            // The numbers of the other half, which `reals` adds, are not those of a result.
+            // The other half of the spectrum, which `reals` adds, is not part of the result.
             let half = weighted(&gradient.into_array(), (at, length), 0.5)?;
             let back = reals::<T>(&half, (at, length), T::from_f64(1.0))?;
             Ok(vec![AnyArray::of(&back)])
@@ -91,8 +91,8 @@ where
     }))
 }
 
-/// Spectra of `length` real numbers along the axis `at`, of each number that stands for its
-/// conjugate too, `weight` times as much.
+/// Returns spectra of `length` real numbers along the axis `at`, in which each number that also
+/// represents its conjugate is multiplied by `weight`.
 #[track_caller]
 fn weighted<T: Sample>(
     spectra: &Array<Complex<T>>,
@@ -135,7 +135,7 @@ where
     reals(x, (at, length), T::from_f64(1.0 / length as f64))
 }
 
-/// The real numbers of spectra, `length` of them along the axis `at`, with any factor.
+/// Returns the `length` real numbers of spectra along the axis `at`, with any factor.
 #[track_caller]
 fn reals<T: Sample>(
     x: &Array<Complex<T>>,
@@ -149,7 +149,7 @@ where
     if x.is_empty() {
         return Writer::new(x.device(), &shape)?.finish();
     }
-    // What is beyond half of the spectrum says nothing.
+    // The second half of the spectrum adds no information.
     let half = length / 2 + 1;
     let there = x.shape()[at].min(half);
     let x = x.viewed(x.layout().part(at, 0..there, 1)?);
@@ -194,7 +194,7 @@ where
     scaled_planes(x, direction, factor_of::<T>(direction, count))
 }
 
-/// Transforms of planes with any factor.
+/// Returns transforms of planes with any factor.
 #[track_caller]
 fn scaled_planes<T: Sample>(
     x: &Array<Complex<T>>,

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, Ruled};
 use crate::ops::eval::same_device;
 
-/// The arrays one after another along `axis`; their other axes must have the same lengths.
+/// Returns the arrays one after another along `axis`; their other axes must have equal lengths.
 ///
 /// # Examples
 ///
@@ -21,11 +21,11 @@ use crate::ops::eval::same_device;
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where there are no arrays or no such axis,
-/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) where other axes differ,
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the arrays are on several devices,
-/// [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows, and
-/// [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if there are no arrays or no such axis,
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if other axes differ,
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the arrays are on several devices,
+/// [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows, and
+/// [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the result.
 #[track_caller]
 pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
     let (first, rest) = on_one_device("concat", arrays)?;
@@ -43,7 +43,7 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
                 ),
             ));
         }
-        // What saturates here is beyond every size that a shape may have.
+        // A length that saturates is beyond every length that a shape may have.
         length = length.saturating_add(other.dims()[at]);
     }
     let shape = shape.with(at, length);
@@ -57,8 +57,8 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
     Ok(step.finish(whole, |_| parted_back(arrays, at)))
 }
 
-/// The arrays, all of one shape, one after another along a new axis, which stands at `axis` of the
-/// result.
+/// Returns the arrays, all of one shape, one after another along a new axis, which is the axis
+/// `axis` of the result.
 ///
 /// # Examples
 ///
@@ -73,11 +73,11 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where there are no arrays or the result has no
-/// such axis, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the shapes differ,
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where the arrays are on several devices,
-/// [`InvalidShape`](ErrorKind::InvalidShape) where the result's rank is above 8 or its size
-/// overflows, and [`OutOfMemory`](ErrorKind::OutOfMemory) where the device has no room.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if there are no arrays or the result has no such
+/// axis, [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the shapes differ,
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if the arrays are on several devices,
+/// [`InvalidShape`](ErrorKind::InvalidShape) if the result's rank is above 8 or its size overflows,
+/// and [`OutOfMemory`](ErrorKind::OutOfMemory) if the device has no memory for the result.
 #[track_caller]
 pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T>> {
     let (first, rest) = on_one_device("stack", arrays)?;
@@ -112,7 +112,8 @@ pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T
     Ok(step.finish(whole, |_| parted_back(&arrays, at)))
 }
 
-/// The gradients of arrays that stand one after another along the axis `at` of a result.
+/// Returns the gradients of arrays that are stored one after another along the axis `at` of a
+/// result.
 fn parted_back<T: AnyElement>(
     arrays: &[&Array<T>],
     at: usize,
@@ -132,12 +133,12 @@ fn parted_back<T: AnyElement>(
     }
 }
 
-/// The first array, and the others.
+/// Returns the first array, and the others.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is none,
-/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) where they are on several devices.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if there is none,
+/// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if they are on several devices.
 #[track_caller]
 fn on_one_device<'a, T: AnyElement>(
     operation: &str,

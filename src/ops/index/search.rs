@@ -1,4 +1,4 @@
-//! Where values belong among sorted ones.
+//! Binary search for the positions of values among sorted ones.
 
 use super::{check_size, invalid};
 use crate::array::{Array, Element};
@@ -7,22 +7,22 @@ use crate::ops::derivatives::constant;
 use crate::ops::eval::same_device;
 use crate::ops::precompiled::precompiled;
 
-/// On which side of what is equal a value belongs.
+/// The side of equal elements that a value is inserted at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Side {
-    /// Before all of it.
+    /// Before all equal elements.
     Left,
-    /// After all of it.
+    /// After all equal elements.
     Right,
 }
 
 impl<T: Element> Array<T> {
-    /// For each of `values` where it belongs in this array, which has one axis and is sorted: how
-    /// many of its elements are less. That is NumPy's `searchsorted` on the left side, in the shape
-    /// of the values.
+    /// Returns, for each of `values`, the position at which it belongs in this array, which has one
+    /// axis and is sorted: the number of elements that are less. That is NumPy's `searchsorted` on
+    /// the left side, in the shape of the values.
     ///
-    /// The order is that of [`sort`](Self::sort): NaN comes last, and is equal to itself. Of an
-    /// array that is not sorted the results say nothing.
+    /// The order is as for [`sort`](Self::sort): NaN is last, and is equal to itself. For an array
+    /// that is not sorted, the results are unspecified.
     ///
     /// # Examples
     ///
@@ -37,9 +37,9 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where this array does not have one
-    /// axis, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) where the values are on another
-    /// device, [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if this array does not have one axis,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if the values are on another device,
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn searchsorted(&self, values: &Self) -> Result<Array<i64>> {
@@ -67,7 +67,8 @@ impl<T: Element> Array<T> {
     }
 }
 
-/// Where each of `values` belongs in `array`, which has one axis and is sorted.
+/// Returns the position at which each of `values` belongs in `array`, which has one axis and is
+/// sorted.
 #[track_caller]
 pub(super) fn search<T: Element>(
     array: &Array<T>,

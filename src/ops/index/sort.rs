@@ -1,4 +1,4 @@
-//! Order.
+//! Sorting.
 
 use super::{Copying, check_size};
 use crate::array::{Array, Element, Shape};
@@ -6,25 +6,26 @@ use crate::error::Result;
 use crate::ops::derivatives::{constant, is_followed};
 use crate::ops::precompiled::precompiled;
 
-/// Elements far apart from which on it is faster to bring them together, sort, and spread them
-/// again.
+/// The length from which on it is faster to copy elements that are far apart to contiguous memory,
+/// sort them, and copy them back.
 const APART: usize = 128;
 
-/// Which elements come first.
+/// The order of a sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) enum Direction {
-    /// The least.
+    /// The least first.
     Ascending,
-    /// The greatest.
+    /// The greatest first.
     Descending,
 }
 
 impl<T: Element> Array<T> {
-    /// The elements along `axis` from the least to the greatest, and NaN after them, as NumPy has
-    /// it.
+    /// Returns the elements along `axis` from the least to the greatest, and NaN after them, as in
+    /// NumPy.
     ///
-    /// Equal elements stay in their order: of both zeros, which are equal, and of NaN there may be
-    /// several. The gradient of each goes to the position that [`argsort`](Self::argsort) gives.
+    /// The sort is stable: both zeros are equal, and so are all NaN, and equal elements stay in
+    /// their order. The gradient of each passes to the position that [`argsort`](Self::argsort)
+    /// returns.
     ///
     /// # Examples
     ///
@@ -38,9 +39,9 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); an axis of more than 256 elements (on CUDA
-    /// devices 2048) takes room to sort in beside that of the result.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory); to sort an axis of more than 256 elements
+    /// (on CUDA devices 2048) needs scratch memory in addition to the result.
     #[track_caller]
     pub fn sort(&self, axis: isize) -> Result<Self> {
         if is_followed(self)? {
@@ -50,8 +51,9 @@ impl<T: Element> Array<T> {
         precompiled!(sort::<T>([array]; axis: isize))
     }
 
-    /// The indices along `axis` that [`sort`](Self::sort) takes the elements from: what
-    /// [`gather`](Self::gather) makes the sorted array of. Equal elements stay in their order.
+    /// Returns the indices along `axis` that [`sort`](Self::sort) takes the elements from:
+    /// [`gather`](Self::gather) with them returns the sorted array. Equal elements stay in their
+    /// order.
     ///
     /// # Examples
     ///
@@ -65,7 +67,7 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// As for [`sort`](Self::sort), and [`InvalidShape`](crate::ErrorKind::InvalidShape) where the
+    /// As for [`sort`](Self::sort), and [`InvalidShape`](crate::ErrorKind::InvalidShape) if the
     /// size of the indices overflows.
     #[track_caller]
     pub fn argsort(&self, axis: isize) -> Result<Array<i64>> {
@@ -75,8 +77,8 @@ impl<T: Element> Array<T> {
         self.in_order(at, Direction::Ascending, shape)
     }
 
-    /// The positions along the axis `at` of the elements that come first, as many as that of
-    /// `shape` has.
+    /// Returns the positions along the axis `at` of the elements that are first in order, as many
+    /// as this axis of `shape` has.
     #[track_caller]
     pub(super) fn in_order(
         &self,
@@ -89,8 +91,8 @@ impl<T: Element> Array<T> {
         precompiled!(rank::<T>([array]; at: usize, direction: Direction, shape: &Shape) -> Array<i64>)
     }
 
-    /// Whether the elements along the axis `at` are many and stand so far apart, that bringing them
-    /// together first is worth it.
+    /// Returns whether the elements along the axis `at` are so many, and so far apart, that copying
+    /// them to contiguous memory first is faster.
     pub(super) fn is_apart(&self, at: usize) -> bool {
         let layout = self.layout();
         let others = layout.len() / layout.dims()[at].max(1);
@@ -98,7 +100,7 @@ impl<T: Element> Array<T> {
         !is_inner && layout.dims()[at] > APART && others > 1
     }
 
-    /// A copy with the axis `at` and the last one exchanged.
+    /// Returns a copy with the axis `at` and the last one exchanged.
     #[track_caller]
     pub(super) fn turned(&self, at: usize) -> Result<Self> {
         let turned = self.swap_axes(at as isize, -1)?;

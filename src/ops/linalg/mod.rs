@@ -1,8 +1,8 @@
-//! Linear algebra by factorizations: what checks the operands stands here; the factorizations are
-//! in [`host`](super::host) and in [`cuda`](super::cuda).
+//! Linear algebra by factorizations. The operands are checked here; the factorizations are in
+//! [`host`](super::host) and in [`cuda`](super::cuda).
 //!
 //! Both devices have functions of the same names, which take any strides, and return the factors
-//! with a status for each matrix ([`status`]). Least squares and norms are made of those and of
+//! with a status for each matrix ([`status`]). Least squares and norms are composed of these and of
 //! other operations.
 
 mod declare;
@@ -25,7 +25,7 @@ pub use norms::MatrixNorm;
 pub(super) use spectral::{Eigen, Singular};
 pub(super) use status::OUT_OF_MEMORY;
 
-/// The elements that matrices are factorized of: `f32` and `f64`.
+/// The element types of matrices that can be factorized: `f32` and `f64`.
 #[diagnostic::on_unimplemented(
     message = "there are no factorizations of matrices of `{Self}`",
     label = "this is for `f32` and `f64`, and not for `{Self}`",
@@ -36,8 +36,8 @@ pub trait Real: precompiled::Functions {}
 impl Real for f32 {}
 impl Real for f64 {}
 
-/// What the bodies are generic over. Programs do not name it, so that these are compiled with the
-/// library alone.
+/// The bound of the generic implementations. Programs do not name it, so that only the library
+/// compiles them.
 pub(in crate::ops) trait Factorized:
     Float + cachescope_factorizations::Real
 {
@@ -46,21 +46,21 @@ pub(in crate::ops) trait Factorized:
 impl Factorized for f32 {}
 impl Factorized for f64 {}
 
-/// The axes before those of the matrices.
+/// Returns the axes before rows and columns.
 fn batch_of(shape: &Shape) -> &[usize] {
     &shape.dims()[..shape.ndim() - 2]
 }
 
-/// The shape of matrices of `[rows, columns]`, as many as `batch` counts.
+/// Returns the shape of matrices of `[rows, columns]`, as many as `batch` counts.
 fn matrices(batch: &[usize], matrix: &[usize]) -> Shape {
     batch.iter().chain(matrix).collect()
 }
 
-/// The rows and columns of the matrices of an array.
+/// Returns the rows and columns of the matrices of an array.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where it has fewer than two axes.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if it has fewer than two axes.
 #[track_caller]
 fn matrix_of<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<[usize; 2]> {
     match *array.shape() {
@@ -72,11 +72,11 @@ fn matrix_of<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<[usize;
     }
 }
 
-/// The rows of the square matrices of an array.
+/// Returns the rows of the square matrices of an array.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where they are not square.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if they are not square.
 #[track_caller]
 fn square<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<usize> {
     let [rows, columns] = matrix_of(operation, array)?;
@@ -90,7 +90,7 @@ fn square<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<usize> {
     )))
 }
 
-/// An array of `shape`, all of it `value`.
+/// Returns an array of `shape`, all of it `value`.
 #[track_caller]
 fn filled<T: AnyElement>(
     operation: &str,

@@ -8,10 +8,10 @@ use crate::error::Result;
 use crate::ops::derivatives::{Ruled, is_followed};
 use crate::ops::index::check_size;
 
-/// Singular values and, where asked for, the matrices of both sides' vectors.
+/// Singular values and, if requested, the matrices of both sides' vectors.
 pub(in crate::ops) type Singular<T> = (Array<T>, Option<[Array<T>; 2]>);
 
-/// Eigenvalues and, where asked for, the matrices of vectors.
+/// Eigenvalues and, if requested, the matrices of vectors.
 pub(in crate::ops) type Eigen<T> = (Array<T>, Option<Array<T>>);
 
 /// See [`svd`](crate::linalg::svd).
@@ -20,7 +20,7 @@ pub(super) fn svd<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Ar
     svd_for("svd", a)
 }
 
-/// The same for `operation`.
+/// Computes [`svd`] on behalf of `operation`.
 #[track_caller]
 pub(super) fn svd_for<T: Factorized>(
     operation: &'static str,
@@ -37,14 +37,14 @@ pub(super) fn svdvals<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     Ok(singular("svdvals", a, false)?.0)
 }
 
-/// The singular values for `operation`, and the vectors where they are `wanted`.
+/// Returns the singular values for `operation`, and the vectors if they are `wanted`.
 #[track_caller]
 pub(super) fn singular<T: Factorized>(
     operation: &'static str,
     a: &Array<T>,
     wanted: bool,
 ) -> Result<Singular<T>> {
-    // The values alone have no rule: their gradients are of the vectors.
+    // The values alone have no rule: their gradients are computed from the vectors.
     let wanted = wanted || is_followed(a)?;
     let [m, n] = matrix_of(operation, a)?;
     let (shape, k) = (a.layout().shape(), m.min(n));
@@ -74,8 +74,8 @@ pub(super) fn singular<T: Factorized>(
     Ok((s, Some([u, vt])))
 }
 
-/// Refuses `elements` of the matrices of `a` that are not finite, on a CUDA device: on the host the
-/// factorization does. cuSOLVER says nothing of what it does with them.
+/// Rejects `elements` of the matrices of `a` that are not finite, on a CUDA device: on the host,
+/// the factorization does. cuSOLVER does not document what it does with them.
 #[track_caller]
 fn check_finite<T: Factorized>(operation: &str, a: &Array<T>, elements: &Array<T>) -> Result<()> {
     if a.device().backend().cuda().is_none() {
@@ -104,7 +104,7 @@ pub(super) fn eigvalsh<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     Ok(eigen("eigvalsh", a, false)?.0)
 }
 
-/// The eigenvalues for `operation`, and the vectors where they are `wanted`.
+/// Returns the eigenvalues for `operation`, and the vectors if they are `wanted`.
 #[track_caller]
 fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> Result<Eigen<T>> {
     let wanted = wanted || is_followed(a)?;

@@ -1,19 +1,19 @@
-//! What a device reports of each matrix, and the errors that it becomes.
+//! The status that a device reports for each matrix, and its conversion to an error.
 
 use super::batch_of;
 use crate::array::{Array, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
-/// The status of a factorization whose workspace found no memory. 0 is that of one that came to an
-/// end; others are LAPACK's `info`.
+/// The status of a factorization that found no memory for its workspace. 0 is the status of a
+/// complete factorization; other statuses are LAPACK's `info`.
 pub(in crate::ops) const OUT_OF_MEMORY: i32 = i32::MIN;
 
-/// What it means that a factorization came to no end.
+/// The meaning of the status of an incomplete factorization.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
     /// A pivot is zero; `info` is its number, counted from 1.
     Singular,
-    /// It is the solution that there is none of, or nothing at all.
+    /// No error: only [`OUT_OF_MEMORY`] is one.
     Nothing,
     /// `info` is the order of the leading minor that is not positive.
     NotPositiveDefinite,
@@ -21,8 +21,8 @@ pub(super) enum Meaning {
     NotConverged,
 }
 
-/// Waits for the statuses of the matrices of `shape`, and turns the first that is not 0 into an
-/// error.
+/// Waits for the statuses of the matrices of `shape`, and returns an error for the first that is
+/// not 0.
 #[track_caller]
 pub(super) fn check(
     operation: &str,
@@ -56,7 +56,7 @@ pub(super) fn check(
     Err(Error::new(ErrorCode::Matrix, text))
 }
 
-/// The matrix of that number of an array of `shape`.
+/// Returns the name of the matrix of that number in an array of `shape`.
 fn name(shape: &Shape, number: usize) -> String {
     let batch = batch_of(shape);
     if batch.is_empty() {

@@ -1,4 +1,4 @@
-//! Folding the elements of an expression without storing them.
+//! Reduction of an expression's elements without storing them.
 
 mod columns;
 mod rows;
@@ -21,15 +21,16 @@ use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::{Fold, Plan, Reducer};
 
-/// The elements that are folded one after another, at most: the totals of longer folds are those of
-/// chunks, merged two by two, by several threads where there are.
+/// The most elements that are reduced one after another. Longer reductions are split into chunks,
+/// whose totals are merged two by two, by several threads if there are several.
 const CHUNK: usize = 1 << 16;
 
-/// Folds the elements of a program, of one type, to as many outputs as are asked for, the first of
-/// which has the number given and the address given.
+/// A loop that reduces the elements of a program, of one type, to a number of outputs. The
+/// arguments are the program, the lanes, the number of the first output, its address, and the
+/// count.
 pub(in crate::ops) type FoldLoop = unsafe fn(&Program, Lanes, usize, *mut u8, usize);
 
-/// The loops of a reducer for the types that most programs fold, by the number of [`DType`]. The
+/// The loops of a reducer for the types that most programs reduce, by the number of `DType`. The
 /// others are compiled where they are used.
 pub(in crate::ops) type FoldTable = [FoldLoop; 2];
 
@@ -45,8 +46,8 @@ macro_rules! fold_table {
 
 pub(in crate::ops) use fold_table;
 
-/// The loop of `F` for elements of `T`. A reference, because a constant that has the address of a
-/// function makes the compiler compile the function where the constant is.
+/// Returns the loop of `F` for elements of `T`, as a reference, because a constant that has the
+/// address of a function makes the compiler compile the function where the constant is.
 pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: AnyElement>() -> &'static FoldLoop {
     // A constant, so that no loop is compiled where there is one in the table.
     if const { (T::DTYPE as usize) < size_of::<FoldTable>() / size_of::<FoldLoop>() } {
@@ -56,8 +57,8 @@ pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: AnyElement>() -> &'st
     }
 }
 
-/// The results of folding `formula`, whose elements are of the type that `fold` is for, as `plan`
-/// says; they have `layout`, which is dense from index 0.
+/// Reduces `formula`, whose elements are of the type that `fold` is for, along the lanes of `plan`.
+/// The results have `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn fold(
     order: HostOrder<'_>,
@@ -114,7 +115,7 @@ pub(in crate::ops) unsafe fn fold_loop<F: Reducer<T>, T: AnyElement>(
     fold_range::<F, T>(elements, folds, first, out);
 }
 
-/// Makes all of `out`, the first of which has number `first`.
+/// Writes all of `out`, the first of which has number `first`.
 fn fold_range<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
     folds: Lanes,
@@ -146,7 +147,7 @@ unsafe fn finish_all<F: Reducer<T>, T: AnyElement>(
     vectorised(results, out);
 }
 
-/// Totals of `count` elements each, which have been written: `finish_all` alone makes it.
+/// Totals of `count` elements each, which have been written: only `finish_all` creates them.
 struct Results<'a, F: Reducer<T>, T: AnyElement> {
     totals: &'a [MaybeUninit<F::Total>],
     count: usize,
@@ -166,8 +167,8 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for Results<'_
     }
 }
 
-/// The totals of parts of `0..length` of at most `chunk`, merged two by two. Where a part ends
-/// depends on the lengths alone.
+/// Returns the totals of parts of `0..length` of at most `chunk`, merged two by two. The ends of
+/// the parts depend on the lengths alone.
 fn merged<R: Send>(
     length: usize,
     chunk: usize,
