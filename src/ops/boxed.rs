@@ -1,4 +1,4 @@
-//! Expressions of one type for an element type, whatever they compute.
+//! Type-erased expressions: one type for each element type, whatever they compute.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::array::{AnyElement, Bits, Buffer, DType, Layout};
 /// The type of an expression that was [boxed](Lazy::boxed).
 #[derive(Clone, Debug)]
 pub struct Boxed<T: AnyElement> {
-    // After their operands, so that nothing about a long expression is deep.
+    // Each after its operands, so that no recursion is as deep as a long expression.
     nodes: Vec<Owned>,
     element: PhantomData<fn() -> T>,
 }
@@ -35,17 +35,17 @@ impl Clone for Owned {
     }
 }
 
-/// An expression of elements of `T`, whatever it computes: for fields of structures, branches,
-/// closures, and sums that a loop builds. [`Lazy::boxed`] makes one.
+/// A type-erased expression of elements of `T`: for fields of structures, branches, closures, and
+/// sums that a loop builds. [`Lazy::boxed`] returns one.
 pub type BoxedLazy<T> = Lazy<Boxed<T>>;
 
 impl<E: Expr> Lazy<E> {
-    /// The same expression as a type that does not tell what it computes, as [`Iterator`]s are
+    /// Returns the expression with its computation erased from the type, as [`Iterator`]s are
     /// boxed.
     ///
-    /// It is evaluated in one pass as any other is, block by block by the loops of the library.
-    /// That is nearly as fast where its operations are dear or few, and a few times slower where
-    /// many cheap ones meet in the cache. Boxing takes time and memory in proportion to its
+    /// It is evaluated in one pass like any other, block by block by the loops of the library. That
+    /// is nearly as fast if its operations are expensive or few, and a few times slower if many
+    /// cheap operations run on data in the cache. Boxing takes time and memory in proportion to its
     /// operations and operands.
     ///
     /// # Examples

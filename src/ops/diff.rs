@@ -4,11 +4,11 @@ use crate::array::{Array, Number};
 use crate::error::Result;
 
 impl<T: Number> Array<T> {
-    /// Each element along `axis` less the one before it, in one pass: NumPy's `diff`. The axis is
-    /// one shorter, or stays empty.
+    /// Returns each element along `axis` less the one before it, in one pass: NumPy's `diff`. The
+    /// axis is one shorter, or stays empty.
     ///
-    /// Integers wrap, unsigned ones too. `bool` is refused by the compiler: where NumPy tells which
-    /// neighbours differ, that is [`ne`](Self::ne) of two slices.
+    /// Integers wrap, unsigned ones too. `bool` is a compiler error: NumPy's result, which
+    /// neighbours differ, is [`ne`](Self::ne) of two slices.
     ///
     /// # Examples
     ///
@@ -23,7 +23,7 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn diff(&self, axis: isize) -> Result<Self> {

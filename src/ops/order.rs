@@ -1,10 +1,10 @@
-//! The order of operations across streams: each goes to its thread's current stream, which first
-//! waits for what other streams do with the operands' memory.
+//! The order of operations across streams: each operation is enqueued to its thread's current
+//! stream, which first waits for other streams' work on the operands' memory.
 //!
-//! Whoever hands work to a stream holds the order of the memory that the work touches, from reading
-//! who used it until the stream has the work. Against other operations that is the borrow of the
-//! arrays. Graphs borrow nothing; only CUDA devices have them, and there [`CudaOrder::queue`] keeps
-//! their launches off.
+//! An operation that enqueues work must exclude others from the memory that the work touches, from
+//! reading which streams used it until the work is enqueued. Against other operations, the borrow
+//! of the arrays does this. Graphs borrow nothing; only CUDA devices have them, and there
+//! [`CudaOrder::queue`] excludes their launches.
 
 use super::formula::Formula;
 use super::tree::{Tree, operands};
@@ -14,13 +14,13 @@ use crate::device::cuda::{Cuda, SharedLaunchGuard};
 use crate::device::{Backend, StreamId, Use};
 use crate::error::{AtCaller, Result};
 
-/// The arrays' memory that a piece of work touches, besides what it was allocated itself.
+/// The arrays' memory that a piece of work touches, without memory that was allocated for it.
 pub(super) trait Operands {
-    /// Shows each operand, and what is done with it; those that are written to as the first.
+    /// Visits each operand, with its use; operands that are written to are first.
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use));
 }
 
-/// Work on memory that nobody else has.
+/// Work on memory that nothing else uses.
 impl Operands for () {
     fn visit(&self, _see: &mut dyn FnMut(&Buffer, Use)) {}
 }
@@ -44,7 +44,7 @@ impl<T: AnyElement> Operands for &[&Array<T>] {
     }
 }
 
-/// Work that reads what an expression does.
+/// Work that reads the operands of an expression.
 #[derive(Clone, Copy)]
 pub(super) struct Reading<'a, R: ?Sized>(pub(super) &'a R);
 
@@ -61,7 +61,7 @@ impl Operands for Reading<'_, dyn Tree + '_> {
     }
 }
 
-/// Work that writes to `targets`, which nobody else may be about to use, and reads the rest.
+/// Work that writes to `targets`, which nothing else may be about to use, and reads the rest.
 #[derive(Clone, Copy)]
 pub(super) struct Updating<'a, O> {
     pub(super) targets: &'a [&'a Buffer],
@@ -77,7 +77,7 @@ impl<O: Operands> Operands for Updating<'_, O> {
     }
 }
 
-/// Lets `stream` wait for what other streams do with the operands.
+/// Lets `stream` wait for other streams' work on the operands.
 #[cold]
 #[track_caller]
 fn order(operands: &dyn Operands, stream: StreamId) -> Result<()> {
@@ -90,8 +90,8 @@ fn order(operands: &dyn Operands, stream: StreamId) -> Result<()> {
     outcome
 }
 
-/// The stream of a host device that an operation goes to. Invariant: it has been ordered after what
-/// other streams do with the operands.
+/// The stream of a host device that an operation is enqueued to. Invariant: the stream is ordered
+/// after other streams' work on the operands.
 #[derive(Clone, Copy)]
 pub(super) struct HostOrder<'a> {
     pub(super) device: &'a Device,
@@ -99,7 +99,7 @@ pub(super) struct HostOrder<'a> {
 }
 
 impl<'a> HostOrder<'a> {
-    /// The thread's current stream of `device`.
+    /// Returns the order for the thread's current stream of `device`.
     #[inline]
     #[track_caller]
     pub(super) fn new(device: &'a Device, operands: &dyn Operands) -> Result<Self> {
@@ -111,8 +111,8 @@ impl<'a> HostOrder<'a> {
     }
 }
 
-/// The stream of a CUDA device that an operation goes to, and what it touches: what a stream must
-/// know before it is handed work.
+/// The stream of a CUDA device that an operation is enqueued to, and its operands, after which the
+/// stream is ordered before work is enqueued.
 #[derive(Clone, Copy)]
 pub(super) struct CudaOrder<'a> {
     pub(super) gpu: &'a Cuda,
@@ -122,7 +122,7 @@ pub(super) struct CudaOrder<'a> {
 }
 
 impl<'a> CudaOrder<'a> {
-    /// Of work on the thread's current stream of `device`, which is that of `gpu`.
+    /// Returns the order for work on the thread's current stream of `device`, whose GPU is `gpu`.
     pub(super) fn new(gpu: &'a Cuda, device: &'a Device, operands: &'a dyn Operands) -> Self {
         Self {
             gpu,
@@ -132,7 +132,7 @@ impl<'a> CudaOrder<'a> {
         }
     }
 
-    /// The same place for work on other operands.
+    /// Returns the order for other operands, on the same stream.
     pub(super) fn touching<'b>(&self, operands: &'b dyn Operands) -> CudaOrder<'b>
     where
         'a: 'b,
@@ -140,8 +140,8 @@ impl<'a> CudaOrder<'a> {
         CudaOrder { operands, ..*self }
     }
 
-    /// Hands work to the stream, by `give`, once that is ordered after what other streams do with
-    /// the operands; no graph that uses them is launched meanwhile.
+    /// Enqueues work by `give`, after the stream was ordered after other streams' work on the
+    /// operands. No graph that uses the operands is launched meanwhile.
     #[track_caller]
     pub(super) fn queue<R>(&self, give: impl FnOnce(StreamId) -> Result<R>) -> Result<R> {
         let _kept_off = self.lock_launches_shared()?;
@@ -182,7 +182,7 @@ mod tests {
         delayed.map_or(0, DelayedStreams::recorded)
     }
 
-    /// Allocates, computes, frees and reuses in a scope and outside.
+    /// Allocates, computes, frees and reuses memory in a scope and outside.
     fn step(device: &Device) -> Result<()> {
         let x = Array::full(1000, 1.0)?;
         let y = (&x + 1.0).eval()?;

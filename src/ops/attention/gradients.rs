@@ -1,17 +1,17 @@
-//! The gradients of attention: the scores are computed again, block by block, and never stand in
-//! memory together (Dao et al., "FlashAttention", 2022).
+//! The gradients of attention: the scores are recomputed, block by block, and are never all in
+//! memory (Dao et al., "FlashAttention", 2022).
 
 use super::{Blocks, Sizes, mask, narrowed, part, selection, weights, zeros};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
 
-/// Bytes of the scores of a block on the host. There are three arrays of this size, beside the
-/// activations that the backward pass still has: what they take is on top of the peak.
+/// The bytes of the scores of a block on the host. There are three arrays of this size, beside the
+/// activations that the backward pass still needs: they add to the peak.
 const SCORES_BYTES: usize = 1 << 20;
 const CUDA_SCORES_BYTES: usize = super::SCORES_BYTES;
 
-/// The gradients of q, k and v, of the shape that their leading axes broadcast to.
+/// Returns the gradients of q, k and v, of the shape that their leading axes broadcast to.
 #[track_caller]
 pub(super) fn of_operands<T: Float>(
     operands: [&Array<T>; 3],

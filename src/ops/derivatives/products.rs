@@ -8,21 +8,21 @@ use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::products::matmul_into;
 
-/// A matrix product of two arrays: while it runs, nothing is followed, and then the step that
-/// passes gradients back is recorded.
+/// A matrix product of two arrays. While it runs, nothing is tracked; then the step that passes
+/// gradients back is recorded.
 #[must_use]
 pub(in crate::ops) struct Multiplication(Option<Running>);
 
 struct Running {
     to: [Option<Followed>; 2],
-    /// Each is needed for the gradient of the other.
+    /// The operands, each kept if the other one needs it for its gradient.
     kept: [Option<AnyArray>; 2],
     ranks: [usize; 2],
     _pause: Pause,
 }
 
 impl Multiplication {
-    /// Begins one.
+    /// Begins a product.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl Multiplication {
         Running::begin(left, right).map(Self)
     }
 
-    /// Ends it, with the product.
+    /// Ends the operation, with the product.
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn finish<T: Number>(self, product: Array<T>) -> Array<T> {
@@ -89,8 +89,8 @@ impl Running {
                 return Ok(());
             };
             let g = as_matrices::<T>(upstream.into_array(), ranks)?;
-            // First what reads the left operand: it is gone then, where it is an activation, before
-            // there is its gradient.
+            // The gradient that reads the left operand is computed first: if the left operand is an
+            // activation, it is freed before its own gradient is computed.
             if let (Some(to), Some(left)) = (to_right, kept_left) {
                 let left = as_row(left.into_array::<T>(), ranks[0])?;
                 let gradient = of_right((&left, &g), &to, gradients)?;
@@ -117,8 +117,8 @@ impl Running {
     }
 }
 
-/// The gradient of the right operand: the adjoint of the left one times `g`. Where the right one is
-/// a single matrix of many products, all of them are one.
+/// Returns the gradient of the right operand: the adjoint of the left one times `g`. If a single
+/// matrix on the right had many products, they are computed as one product.
 #[track_caller]
 fn of_right<T: Number>(
     (left, g): (&Array<T>, &Array<T>),
@@ -132,8 +132,8 @@ fn of_right<T: Number>(
     placed_product((&adjoint(left)?, g), to, gradients)
 }
 
-/// A product that is a gradient: in the place that somebody has for it, where there is one and it
-/// can be written there.
+/// Returns a product that is a gradient: in the memory provided for the gradient, if there is some
+/// and the product can be written there.
 #[track_caller]
 fn placed_product<T: Number>(
     (left, right): (&Array<T>, &Array<T>),
@@ -149,7 +149,7 @@ fn placed_product<T: Number>(
     left.matmul(right)
 }
 
-/// The conjugate of transposed matrices; of real ones a view.
+/// Returns the conjugate of transposed matrices; for real ones, a view.
 #[track_caller]
 fn adjoint<T: Number>(matrices: &Array<T>) -> Result<Array<T>> {
     let transposed = matrices.swap_axes(-1, -2)?;
@@ -159,7 +159,7 @@ fn adjoint<T: Number>(matrices: &Array<T>) -> Result<Array<T>> {
     }
 }
 
-/// The rows of all matrices as those of one.
+/// Returns the rows of all matrices as one matrix.
 #[track_caller]
 fn one_matrix<T: Number>(array: &Array<T>) -> Result<Array<T>> {
     let columns = array.shape()[array.ndim() - 1];
@@ -167,7 +167,7 @@ fn one_matrix<T: Number>(array: &Array<T>) -> Result<Array<T>> {
     array.reshape([rows, columns])
 }
 
-/// A vector on the left is a row.
+/// Returns a matrix: a vector on the left is a row.
 #[track_caller]
 fn as_row<T: Number>(array: Array<T>, rank: usize) -> Result<Array<T>> {
     if rank == 1 {
@@ -177,7 +177,7 @@ fn as_row<T: Number>(array: Array<T>, rank: usize) -> Result<Array<T>> {
     }
 }
 
-/// A vector on the right is a column.
+/// Returns a matrix: a vector on the right is a column.
 #[track_caller]
 fn as_column<T: Number>(array: Array<T>, rank: usize) -> Result<Array<T>> {
     if rank == 1 {
@@ -187,7 +187,7 @@ fn as_column<T: Number>(array: Array<T>, rank: usize) -> Result<Array<T>> {
     }
 }
 
-/// The gradient of a product, with the axes that vectors do not have.
+/// Returns the gradient of a product, with the axes that vectors do not have.
 #[track_caller]
 fn as_matrices<T: Number>(g: Array<T>, [left, right]: [usize; 2]) -> Result<Array<T>> {
     let mut dims: Vec<usize> = g.shape().to_vec();
@@ -201,7 +201,7 @@ fn as_matrices<T: Number>(g: Array<T>, [left, right]: [usize; 2]) -> Result<Arra
     g.reshape(Shape::from(dims.as_slice()))
 }
 
-/// The gradient of an operand of that rank, of which `axis` is one that it has only as a matrix.
+/// Returns the gradient of an operand of that rank, without `axis` if the operand is a vector.
 #[track_caller]
 fn without_axis<T: Number>(array: Array<T>, rank: usize, axis: isize) -> Result<Array<T>> {
     if rank == 1 {

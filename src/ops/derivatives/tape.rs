@@ -43,13 +43,14 @@ pub(crate) struct Origin {
 /// The function of a tape that is begun by hand.
 pub(crate) const BY_HAND: &str = "Tape::begin";
 
-/// The gradients of a step's results, by the number of the result; none where nothing was computed
-/// from it.
+/// The gradients of a step's results, by the number of the result; `None` for a result that nothing
+/// was computed from.
 pub(crate) type Upstream = SmallVec<[Option<AnyArray>; 1]>;
 
 /// Passes the gradients of a step's results back to what it read.
 pub(crate) trait Backward {
-    /// The last time, so that what it keeps is freed, and `upstream` as soon as it was read.
+    /// Passes gradients back for the last time: frees the saved values, and `upstream` as soon as
+    /// it was read.
     fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()>;
 
     /// Returns a copy.
@@ -72,10 +73,10 @@ where
 /// The backward pass of a step.
 pub(crate) struct PassingBack {
     pub(crate) backward: Box<dyn Backward>,
-    /// The bytes of the arrays that it keeps for that.
+    /// The bytes of the arrays that it saves.
     pub(crate) saved_bytes: u64,
-    /// The operation's name, where no gradients of its gradients are known: it keeps something
-    /// beside what it read and its results.
+    /// The operation's name if gradients of its gradients are not known: it saved something besides
+    /// its operands and results.
     pub(crate) only_once: Option<&'static str>,
 }
 
@@ -85,10 +86,10 @@ const STEPS: usize = 16;
 struct Tape {
     number: Option<TapeNumber>,
     origin: Origin,
-    /// Set if its backward passes look for NaN.
+    /// True if its backward passes check for NaN.
     detects_anomalies: bool,
-    /// Set if tracked values became constants as the program says: by `stop_gradient`, or by a
-    /// function of slope zero.
+    /// True if tracked values became constants on purpose: by `stop_gradient`, or by a function of
+    /// slope zero.
     has_constants: bool,
     values: Vec<Value>,
     /// The first step that may have read a value, by the number of the value.
@@ -96,7 +97,7 @@ struct Tape {
     steps: Vec<Step>,
 }
 
-/// Values that a tape follows: those of an array without gaps.
+/// A tracked value: the elements of an array without gaps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value {
     pub(crate) layout: Layout,
@@ -111,7 +112,7 @@ pub(crate) struct Step {
     pub(crate) call_site: &'static Location<'static>,
 }
 
-/// The tape of a thread, which ends as this drops.
+/// The tape of a thread, which ends when the guard drops.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct TapeGuard {
@@ -154,7 +155,7 @@ impl TapeGuard {
 
 impl Drop for TapeGuard {
     fn drop(&mut self) {
-        // Dropped outside of the borrow: what a step keeps are arrays.
+        // Dropped outside of the borrow, because the saved values of steps are arrays.
         let ended = TAPE.try_with(|tape| tape.borrow_mut().take());
         drop(ended);
         set_follows(false);
@@ -162,7 +163,7 @@ impl Drop for TapeGuard {
     }
 }
 
-/// Refuses a tape for `function` while the thread has another one.
+/// Returns the error for a tape of `function` while the thread has another one.
 #[cold]
 fn nested(function: &str, outer: Origin) -> Error {
     let Origin {
@@ -220,23 +221,23 @@ impl Drop for Pause {
     }
 }
 
-/// Makes the backward passes of this thread's tape, if there is one, look for NaN.
+/// Makes the backward passes of this thread's tape, if there is one, check for NaN.
 pub(crate) fn detect_anomalies() {
     with_tape(|tape| tape.detects_anomalies = true);
 }
 
-/// Returns whether the backward passes of this thread's tape look for NaN.
+/// Returns whether the backward passes of this thread's tape check for NaN.
 pub(crate) fn detects_anomalies() -> bool {
     with_tape(|tape| tape.detects_anomalies).unwrap_or(false)
 }
 
-/// Notes that tracked values became constants as the program says.
+/// Notes that tracked values became constants on purpose.
 pub(crate) fn note_constants() {
     with_tape(|tape| tape.has_constants = true);
 }
 
-/// Returns whether tracked values became constants as the program says, so that a loss without
-/// gradients may be meant.
+/// Returns whether tracked values became constants on purpose, so that a loss without gradients may
+/// be intended.
 pub(crate) fn has_constants() -> bool {
     with_tape(|tape| tape.has_constants).unwrap_or(false)
 }
@@ -281,7 +282,7 @@ pub(crate) fn followed(buffer: &Buffer) -> Result<Option<u32>> {
     Ok(None)
 }
 
-/// Follows new values: `buffer`, whose elements of `layout` they are, with their node.
+/// Tracks new values: the elements of `buffer` of that layout. Returns the buffer with their node.
 ///
 /// # Panics
 ///
@@ -310,7 +311,7 @@ pub(crate) fn first_reader(index: u32) -> usize {
     })
 }
 
-/// The values with that number.
+/// Returns the values with that number.
 pub(crate) fn value(index: u32) -> Value {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("a tape follows them");
@@ -332,7 +333,7 @@ pub(crate) fn length() -> usize {
     TAPE.with_borrow(|tape| tape.as_ref().map_or(0, |tape| tape.steps.len()))
 }
 
-/// Shows the step of that number.
+/// Calls `see` with the step of that number.
 pub(crate) fn with_step<R>(number: usize, see: impl FnOnce(&Step) -> R) -> R {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("it has steps");
@@ -345,7 +346,7 @@ pub(crate) fn pop() -> Option<Step> {
     TAPE.with_borrow_mut(|tape| tape.as_mut()?.steps.pop())
 }
 
-/// Shows the steps, the first one first.
+/// Visits the steps, the first one first.
 pub(crate) fn steps(see: &mut dyn FnMut(&Step)) {
     TAPE.with_borrow(|tape| {
         let steps = tape.iter().flat_map(|tape| &tape.steps);

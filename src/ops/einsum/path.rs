@@ -5,22 +5,22 @@ use smallvec::SmallVec;
 use super::subscripts::{LabelSet, Subscripts};
 use crate::array::MAX_RANK;
 
-/// Operands as the bits of their numbers.
+/// A set of operands, as a bit mask of their numbers.
 pub(super) type Operands = u8;
 
-/// For each set of operands the half of it that is contracted first by itself, as is the other
-/// half.
+/// The order of contraction: for each set of operands, the half that is contracted by itself before
+/// the other half.
 #[derive(Debug)]
 pub(super) struct Path {
     halves: SmallVec<[Operands; 8]>,
-    /// The labels of what each set is contracted to.
+    /// The labels of each set's contraction.
     labels: SmallVec<[LabelSet; 8]>,
 }
 
 impl Path {
-    /// The order with the fewest multiplications, and of those with the least memory: found by
-    /// trying each division of each set, those of its parts being known. For eight operands these
-    /// are 3025.
+    /// Finds the order with the fewest multiplications, and among such orders the one with the
+    /// least memory. Tries each division of each set, whose parts are already known. For eight
+    /// operands there are 3025 divisions.
     pub(super) fn new(subscripts: &Subscripts, leaves: &[LabelSet], output: LabelSet) -> Self {
         let sets = 1usize << leaves.len();
         let union = |set: usize| {
@@ -54,7 +54,7 @@ impl Path {
                 }
                 half = (half - 1) & rest;
             }
-            // An array that cannot be.
+            // An array of this rank is not supported.
             if labels[set].count_ones() as usize > MAX_RANK {
                 least.0 = f64::INFINITY;
             }
@@ -64,13 +64,13 @@ impl Path {
         Self { halves, labels }
     }
 
-    /// The two halves of a set of several operands.
+    /// Returns the two halves of a set of several operands.
     pub(super) fn halves(&self, set: Operands) -> (Operands, Operands) {
         let half = self.halves[usize::from(set)];
         (half, set & !half)
     }
 
-    /// The labels of what `set` is contracted to.
+    /// Returns the labels of the contraction of `set`.
     pub(super) fn labels(&self, set: Operands) -> LabelSet {
         self.labels[usize::from(set)]
     }

@@ -1,7 +1,7 @@
-//! What the arithmetic operators stand for.
+//! The arithmetic operators.
 //!
-//! Integers wrap. The remainder has the sign of the left side, as Rust's `%` and C's `fmod`;
-//! NumPy's has that of the right side.
+//! Integers wrap. The remainder has the sign of the left side, as for Rust's `%` and C's `fmod`;
+//! NumPy's remainder has the sign of the right side.
 
 use crate::ops::declare::function;
 

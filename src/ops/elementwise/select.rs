@@ -31,10 +31,11 @@ impl<T: AnyElement> Function<(bool, T, T)> for Select {
     }
 }
 
-/// The element of `yes` where `mask` holds, and that of `no` elsewhere; all three broadcast.
+/// Returns the element of `yes` where `mask` is true, and the element of `no` elsewhere; all three
+/// broadcast.
 ///
-/// Gradients pass back to what was chosen. In an expression that is evaluated at once, the other
-/// arm may be infinite or no number: `select(x.gt(0.0), x.sqrt(), 0.0)` has the derivative 0 at 0.
+/// Gradients pass back to the chosen elements. In an expression that is evaluated at once, the
+/// other arm may be infinite or NaN: `select(x.gt(0.0), x.sqrt(), 0.0)` has the derivative 0 at 0.
 ///
 /// # Examples
 ///
@@ -47,8 +48,8 @@ impl<T: AnyElement> Function<(bool, T, T)> for Select {
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 ///
-/// Two literals are of the type that the expression is used with, if the compiler finds one.
-/// Otherwise they are `f64`, as all literals of floats in Rust: name the type of one.
+/// Two literals have the type that the expression is used with, if the compiler finds one.
+/// Otherwise they are `f64`, like all float literals in Rust: name the type of one.
 ///
 /// ```
 /// use cachescope::{Array, select};

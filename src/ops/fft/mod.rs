@@ -1,7 +1,7 @@
-//! Fourier transforms: what checks the operands stands here; the transforms are in
-//! [`host`](super::host) and in [`cuda`](super::cuda).
+//! Fourier transforms. The operands are checked here; the transforms are in [`host`](super::host)
+//! and in [`cuda`](super::cuda).
 //!
-//! Both devices have functions of the same names, which take any strides and any axis, and give
+//! Both devices have functions of the same names, which take any strides and any axis, and return
 //! row-major arrays.
 
 mod declare;
@@ -48,8 +48,8 @@ impl Real for f64 {
     type Spectrum = Complex<f64>;
 }
 
-/// What the bodies are generic over. Programs do not name it, so that these are compiled with the
-/// library alone.
+/// The bound of the generic implementations. Programs do not name it, so that only the library
+/// compiles them.
 pub(in crate::ops) trait Sample: Float + cachescope_transforms::Real {}
 
 impl Sample for f32 {}
@@ -57,11 +57,11 @@ impl Sample for f64 {}
 
 pub(in crate::ops) use cachescope_transforms::Direction;
 
-/// The axis of `array` that is transformed.
+/// Returns the axis of `array` that is transformed.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is none, or it has no elements.
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if there is none, or it has no elements.
 #[track_caller]
 fn axis_of<T: AnyElement>(operation: &str, array: &Array<T>, axis: isize) -> Result<usize> {
     let shape = array.layout().shape();
@@ -74,11 +74,11 @@ fn axis_of<T: AnyElement>(operation: &str, array: &Array<T>, axis: isize) -> Res
     )))
 }
 
-/// The shape of `array` with another length of the axis `at`.
+/// Returns the shape of `array` with another length of the axis `at`.
 ///
 /// # Errors
 ///
-/// [`InvalidShape`](ErrorKind::InvalidShape) where an array of `T` of it is too large.
+/// [`InvalidShape`](ErrorKind::InvalidShape) if an array of `T` of this shape is too large.
 #[track_caller]
 fn resized<T: AnyElement>(
     operation: &str,

@@ -1,16 +1,16 @@
-//! The element of each row that a class names.
+//! The element of each row that a class selects.
 
 use super::{Picking, invalid};
 use crate::array::{AnyElement, Array, Elements};
 use crate::error::Result;
 
-/// Of each row of `table` the element at its class, for the operation `cross_entropy`. Classes
-/// count from 0 alone.
+/// Returns the element of each row of `table` at its class, for the operation `cross_entropy`.
+/// Classes count from 0 only.
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where one is none of the columns; on a
-/// CUDA device, where the kernel looks, with the next call that waits.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a class is no column; on a CUDA
+/// device, where the kernel checks the classes, from the next call that waits.
 #[track_caller]
 pub(in crate::ops) fn of_classes<T: AnyElement>(
     table: &Array<T>,
@@ -27,8 +27,8 @@ pub(in crate::ops) fn of_classes<T: AnyElement>(
     picked.squeeze(1)
 }
 
-/// Waits until the classes are known, and looks whether all are columns; on a CUDA device only
-/// whether there are any columns.
+/// Waits until the classes are known, and checks that all are columns. On a CUDA device, checks
+/// only that there are columns.
 #[track_caller]
 fn check_classes<T: AnyElement>(table: &Array<T>, classes: &Array<i64>) -> Result<()> {
     let columns = table.shape()[1];

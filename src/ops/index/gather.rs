@@ -7,12 +7,12 @@ use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, Ruled, by_differentiable
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
-    /// For each index the element that stands at it along `axis`, and where the index stands along
-    /// the other axes: NumPy's `take_along_axis`.
+    /// Returns, for each index, the element at this index along `axis`, and at the index's own
+    /// position along the other axes: NumPy's `take_along_axis`.
     ///
-    /// The array and `indices` have the same number of axes, and broadcast to each other on all but
-    /// `axis`, on which the result is as long as `indices`. A negative index counts from the axis's
-    /// end.
+    /// The array and `indices` have the same number of axes, and broadcast to each other on all
+    /// axes except `axis`, on which the result is as long as `indices`. A negative index counts
+    /// from the axis's end.
     ///
     /// # Examples
     ///
@@ -30,9 +30,9 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) where there is no such axis or an index lies
-    /// outside it, [`ShapeMismatch`](ErrorKind::ShapeMismatch) where the ranks differ or other axes
-    /// do not broadcast, [`InvalidShape`](ErrorKind::InvalidShape) where the size overflows,
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if there is no such axis or an index is
+    /// outside of it, [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the ranks differ or other axes
+    /// do not broadcast, [`InvalidShape`](ErrorKind::InvalidShape) if the size overflows,
     /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) and [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn gather(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
@@ -57,8 +57,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// The gradient of what was picked from an array of shape `own` along the axis `at`: that of each
-/// result, added where it was picked.
+/// Returns the gradient of an array of shape `own` from which elements were gathered along the axis
+/// `at`: each result's gradient, added to the element that it was read from.
 pub(super) fn scattered_back(
     own: Shape,
     indices: Array<i64>,
@@ -66,7 +66,7 @@ pub(super) fn scattered_back(
 ) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
     move |gradient| {
         let dtype = gradient.dtype;
-        // An index may repeat so often that narrow floats have no room for the sum.
+        // An index may repeat so often that the sum exceeds the precision of narrow floats.
         let gradient = gradient.converted(computed_in(dtype))?;
         let zeros = gradient.zeros(&own)?;
         let sum = by_differentiable!(gradient.dtype, T => {
@@ -78,7 +78,7 @@ pub(super) fn scattered_back(
     }
 }
 
-/// The shape that an array of shape `array` and indices of the axis `at` broadcast to.
+/// Returns the shape that an array of shape `array` and indices of the axis `at` broadcast to.
 ///
 /// # Errors
 ///

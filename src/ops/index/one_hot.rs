@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Integer> Array<T> {
-    /// For each element a row of `classes` zeros with a one at the place that the element says,
+    /// Returns, for each element, a row of `classes` zeros with a one at the element's position,
     /// along a new last axis.
     ///
     /// # Examples
@@ -23,10 +23,9 @@ impl<T: Integer> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where an element is no class:
-    /// negative, or `classes` or more; [`InvalidShape`](crate::ErrorKind::InvalidShape) where the
-    /// result's rank is above 8 or its size overflows; and
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an element is no class: negative,
+    /// or `classes` or more; [`InvalidShape`](crate::ErrorKind::InvalidShape) if the result's rank
+    /// is above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn one_hot<U: AnyElement>(&self, classes: usize) -> Result<Array<U>> {
         if const { T::DTYPE as u8 == DType::I64 as u8 } {
@@ -36,8 +35,8 @@ impl<T: Integer> Array<T> {
         one_hot(self, classes)
     }
 
-    /// Waits until the elements are known, and looks whether all are classes; on a CUDA device,
-    /// where the kernel looks, only whether there are any classes.
+    /// Waits until the elements are known, and checks that all are classes. On a CUDA device, where
+    /// the kernel checks the elements, checks only that there are classes.
     #[track_caller]
     fn check_classes(&self, classes: usize) -> Result<()> {
         let own = self.layout().shape();
@@ -67,7 +66,7 @@ fn one_hot<T: Integer, U: AnyElement>(labels: &Array<T>, classes: usize) -> Resu
     on_device!(labels.device(), touching labels.buffer(), marked(labels, classes, &shape))
 }
 
-/// The same of the type of labels that most programs have.
+/// Specialises [`one_hot`] for `i64`, the type of labels that most programs have.
 #[track_caller]
 fn of_i64<U: AnyElement>(labels: &Array<i64>, classes: usize) -> Result<Array<U>> {
     one_hot(labels, classes)

@@ -8,8 +8,8 @@ use crate::ops::derivatives::{AnyArray, Ruled};
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
-    /// The elements at `indices` along `axis`, as NumPy's `take` copies them: in the result, the
-    /// axes of `indices` stand where `axis` stood. A negative index counts from the axis's end.
+    /// Returns the elements at `indices` along `axis`, copied as by NumPy's `take`: in the result,
+    /// the axes of `indices` replace `axis`. A negative index counts from the axis's end.
     ///
     /// # Examples
     ///
@@ -33,11 +33,11 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis or an
-    /// index lies outside it, [`InvalidShape`](crate::ErrorKind::InvalidShape) where the result's
-    /// rank is above 8 or its size overflows, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch)
-    /// where `indices` is on another device, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where
-    /// the device has no room.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis or an index
+    /// is outside of it, [`InvalidShape`](crate::ErrorKind::InvalidShape) if the result's rank is
+    /// above 8 or its size overflows, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) if
+    /// `indices` is on another device, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if the device
+    /// has no memory for the result.
     #[track_caller]
     pub fn take(&self, indices: &Array<i64>, axis: isize) -> Result<Self> {
         let at = self.layout().shape().axis("take", axis)?;
@@ -57,8 +57,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// The gradient of what was taken: as that of elements, of which the indices of the axis are as
-/// many as its results along it.
+/// Returns the gradient of an array that parts were taken from, by [`scattered_back`]: the indices
+/// are reshaped to one axis, and the gradient has one part for each.
 fn taken_back(
     own: Shape,
     indices: Array<i64>,

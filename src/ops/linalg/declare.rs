@@ -1,12 +1,12 @@
-//! The functions of [`linalg`](crate::linalg), each with its documentation; what they do is
-//! compiled with the library, for each type.
+//! The functions of [`linalg`](crate::linalg), each with its documentation. Their code is compiled
+//! with the library, for each type.
 
 use super::{MatrixNorm, Real};
 use crate::array::Array;
 use crate::error::Result;
 
-/// Rows `name(array: type) -> type = body;`: the functions of a type, by a trait, so that no
-/// program compiles them.
+/// Expands rows `name(array: type) -> type = body;` to the functions of a type, as methods of a
+/// trait, so that no program compiles them.
 macro_rules! precompiled {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:path;)+) => {
         pub(in crate::ops) mod precompiled {
@@ -55,7 +55,7 @@ precompiled! {
     norm(a: &Array<Self>, norm: MatrixNorm) -> Array<Self> = norms::norm;
 }
 
-/// The solutions `x` of `a x = b`, by the LU factorization with partial pivoting.
+/// Returns the solutions `x` of `a x = b`, by the LU factorization with partial pivoting.
 ///
 /// `a` holds square matrices `[.., n, n]`. `b` is one vector `[n]`, or holds matrices `[.., n, k]`
 /// of `k` right-hand sides each, as in NumPy 2; the axes before broadcast. The result is `[.., n]`
@@ -76,17 +76,17 @@ precompiled! {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the matrices are not square, or a
-/// pivot is exactly zero, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the rows differ
-/// or the axes before do not broadcast, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
-/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). It waits until the result is known.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, or a
+/// pivot is exactly zero, [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the rows differ or
+/// the axes before do not broadcast, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+/// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until the result is known.
 #[track_caller]
 pub fn solve<T: Real>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
     T::solve(a, b)
 }
 
-/// The inverses of square matrices `[.., n, n]`. To solve equations, [`solve`] is faster and more
-/// accurate.
+/// Returns the inverses of square matrices `[.., n, n]`. To solve equations, [`solve`] is faster
+/// and more accurate.
 ///
 /// # Examples
 ///
@@ -100,16 +100,17 @@ pub fn solve<T: Real>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the matrices are not square, or a
-/// pivot is exactly zero, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). It waits until the
-/// result is known.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, or a
+/// pivot is exactly zero, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until
+/// the result is known.
 #[track_caller]
 pub fn inv<T: Real>(a: &Array<T>) -> Result<Array<T>> {
     T::inv(a)
 }
 
-/// The determinants of square matrices `[.., n, n]`, an array of the axes before: 0 of a singular
-/// matrix, 1 of one without rows. A determinant overflows only where it does not fit.
+/// Returns the determinants of square matrices `[.., n, n]`, an array of the axes before: 0 for a
+/// singular matrix, 1 for one without rows. A determinant overflows only if its value is beyond the
+/// type's range.
 ///
 /// # Examples
 ///
@@ -123,15 +124,15 @@ pub fn inv<T: Real>(a: &Array<T>) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the matrices are not square, and
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, and
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn det<T: Real>(a: &Array<T>) -> Result<Array<T>> {
     T::det(a)
 }
 
-/// The Cholesky factors `l` of symmetric positive definite matrices `[.., n, n]`: lower triangles,
-/// with `a = l lᵀ`. Of `a` the lower triangles are read.
+/// Returns the Cholesky factors `l` of symmetric positive definite matrices `[.., n, n]`: lower
+/// triangles, with `a = l lᵀ`. Only the lower triangles of `a` are read.
 ///
 /// # Examples
 ///
@@ -145,17 +146,18 @@ pub fn det<T: Real>(a: &Array<T>) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the matrices are not square or not
-/// positive definite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). It waits until the result
-/// is known.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square or not
+/// positive definite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until the
+/// result is known.
 #[track_caller]
 pub fn cholesky<T: Real>(a: &Array<T>) -> Result<Array<T>> {
     T::cholesky(a)
 }
 
-/// The reduced QR factorizations `(q, r)` of matrices `[.., m, n]`, by Householder's reflections:
-/// `a = q r`, `q` of `[.., m, k]` with orthonormal columns and `r` of `[.., k, n]` an upper
-/// triangle, `k` being the smaller of `m` and `n`. The signs of the rows of `r` are not specified.
+/// Returns the reduced QR factorizations `(q, r)` of matrices `[.., m, n]`, by Householder
+/// reflections: `a = q r`, `q` of `[.., m, k]` with orthonormal columns and `r` of `[.., k, n]` an
+/// upper triangle, `k` being the smaller of `m` and `n`. The signs of the rows of `r` are not
+/// specified.
 ///
 /// # Examples
 ///
@@ -172,17 +174,17 @@ pub fn cholesky<T: Real>(a: &Array<T>) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `a` has fewer than two axes, and
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes, and
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn qr<T: Real>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     T::qr(a)
 }
 
-/// The reduced singular value decompositions `(u, s, vt)` of matrices `[.., m, n]`: `a = u diag(s)
-/// vt`, `u` of `[.., m, k]` with orthonormal columns, `s` of `[.., k]` from the largest to the
-/// smallest, and `vt` of `[.., k, n]` with orthonormal rows, `k` being the smaller of `m` and `n`.
-/// The signs of each pair of vectors are not specified.
+/// Returns the reduced singular value decompositions `(u, s, vt)` of matrices `[.., m, n]`: `a = u
+/// diag(s) vt`, `u` of `[.., m, k]` with orthonormal columns, `s` of `[.., k]` from the largest to
+/// the smallest, and `vt` of `[.., k, n]` with orthonormal rows, `k` being the smaller of `m` and
+/// `n`. The signs of each pair of vectors are not specified.
 ///
 /// # Examples
 ///
@@ -199,16 +201,16 @@ pub fn qr<T: Real>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `a` has fewer than two axes, or
-/// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). It waits until
-/// the result is known.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes, or
+/// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits
+/// until the result is known.
 #[track_caller]
 pub fn svd<T: Real>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T>)> {
     T::svd(a)
 }
 
-/// The singular values of matrices `[.., m, n]`, from the largest to the smallest: as many as the
-/// smaller of `m` and `n`. It is faster than [`svd`].
+/// Returns the singular values of matrices `[.., m, n]`, from the largest to the smallest: as many
+/// as the smaller of `m` and `n`. This is faster than [`svd`].
 ///
 /// # Examples
 ///
@@ -229,9 +231,10 @@ pub fn svdvals<T: Real>(a: &Array<T>) -> Result<Array<T>> {
     T::svdvals(a)
 }
 
-/// The eigenvalues and eigenvectors `(w, v)` of symmetric matrices `[.., n, n]`: `a v = v diag(w)`,
-/// `w` of `[.., n]` from the smallest to the largest, and `v` of `[.., n, n]` with the orthonormal
-/// eigenvectors as columns, whose signs are not specified. Of `a` the lower triangles are read.
+/// Returns the eigenvalues and eigenvectors `(w, v)` of symmetric matrices `[.., n, n]`: `a v = v
+/// diag(w)`, `w` of `[.., n]` from the smallest to the largest, and `v` of `[.., n, n]` with the
+/// orthonormal eigenvectors as columns, whose signs are not specified. Only the lower triangles of
+/// `a` are read.
 ///
 /// # Examples
 ///
@@ -247,16 +250,16 @@ pub fn svdvals<T: Real>(a: &Array<T>) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where the matrices are not square, or
-/// have elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). It waits
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, or have
+/// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits
 /// until the result is known.
 #[track_caller]
 pub fn eigh<T: Real>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     T::eigh(a)
 }
 
-/// The eigenvalues of symmetric matrices `[.., n, n]`, from the smallest to the largest. It is
-/// faster than [`eigh`].
+/// Returns the eigenvalues of symmetric matrices `[.., n, n]`, from the smallest to the largest.
+/// This is faster than [`eigh`].
 ///
 /// # Examples
 ///
@@ -277,8 +280,8 @@ pub fn eigvalsh<T: Real>(a: &Array<T>) -> Result<Array<T>> {
     T::eigvalsh(a)
 }
 
-/// The least-squares solutions `x` of `a x = b`: of all `x` for which `b - a x` is shortest, the
-/// shortest, by the singular value decomposition.
+/// Returns the least-squares solutions `x` of `a x = b`: of all `x` that minimize the norm of `b -
+/// a x`, the one with the least norm, by the singular value decomposition.
 ///
 /// `a` holds matrices `[.., m, n]`. `b` is one vector `[m]`, or holds matrices `[.., m, k]`; the
 /// axes before broadcast. The result is `[.., n]` or `[.., n, k]`. A singular value counts as zero
@@ -299,14 +302,14 @@ pub fn eigvalsh<T: Real>(a: &Array<T>) -> Result<Array<T>> {
 ///
 /// # Errors
 ///
-/// Those of [`svd`], [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) where the rows differ or
-/// the axes before do not broadcast, and [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch).
+/// Those of [`svd`], [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the rows differ or the
+/// axes before do not broadcast, and [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch).
 #[track_caller]
 pub fn lstsq<T: Real>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
     T::lstsq(a, b)
 }
 
-/// A norm of matrices `[.., m, n]`, an array of the axes before. The norms of vectors are
+/// Returns a norm of matrices `[.., m, n]`, an array of the axes before. The norms of vectors are
 /// [`Array::norm`] and [`Array::norm_axis`].
 ///
 /// # Examples
@@ -325,7 +328,7 @@ pub fn lstsq<T: Real>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
 /// # Errors
 ///
 /// Those of [`svd`] for the norms of singular values;
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `a` has fewer than two axes.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes.
 #[track_caller]
 pub fn norm<T: Real>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {
     T::norm(a, norm)

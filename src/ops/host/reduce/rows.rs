@@ -46,7 +46,7 @@ pub(super) fn rows<F: Reducer<T>, T: AnyElement>(
             };
             let totals = &mut totals[..part.len()];
             vectorised(rows, totals);
-            // SAFETY: the loop has written as many totals as there are rows.
+            // SAFETY: the loop has written one total for each row.
             unsafe { finish_all::<F, T>(totals, length, part) };
         }
     });
@@ -76,8 +76,8 @@ fn long_rows<F: Reducer<T>, T: AnyElement>(
     }
 }
 
-/// Returns the total of the elements of `range`; the first of them has number `index` among those
-/// of its output.
+/// Returns the total of the elements of `range`, the first of which has number `index` in its
+/// output.
 fn total_of<F: Reducer<T>, T: AnyElement>(
     elements: &mut Blocks<'_, '_, T>,
     range: Range<usize>,
@@ -112,7 +112,7 @@ struct Rows<'a, T: AnyElement, F: Reducer<T>> {
     length: usize,
     /// The number of each row's first element.
     first: usize,
-    /// The total of the elements before those of the only row.
+    /// The total of the elements before the only row.
     before: Option<F::Total>,
     reducer: PhantomData<F>,
 }
@@ -124,7 +124,7 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Rows<'_, T,
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Total>]) {
         let rows = self.values.chunks_exact(self.length);
         if self.length <= BLOCK && self.before.is_none() {
-            // Apart, because rows may be as short as an element.
+            // A loop of its own, because rows may be as short as one element.
             for (slot, row) in out.iter_mut().zip(rows) {
                 slot.write(F::total(F::fold::<FMA>(row, self.first), self.length));
             }
@@ -133,8 +133,8 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Rows<'_, T,
         for (slot, row) in out.iter_mut().zip(rows) {
             let mut total = self.before;
             let mut index = self.first;
-            // So long that joining a block's accumulators costs little, and so short that its sum
-            // loses little.
+            // Blocks are long enough that joining their accumulators costs little, and short enough
+            // that their sums lose little precision.
             for block in row.chunks(BLOCK) {
                 let own = F::total(F::fold::<FMA>(block, index), block.len());
                 total = Some(match total {
