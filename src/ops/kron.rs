@@ -8,9 +8,9 @@ use crate::array::{Array, MAX_RANK, Number, Shape, Writer};
 use crate::error::Result;
 
 impl<T: Number> Array<T> {
-    /// The Kronecker product: each element of this array in its place, times the whole of `other`.
-    /// Along each axis the length is the product of both; the array with fewer axes gets axes of
-    /// length 1 in front. Integers wrap.
+    /// Returns the Kronecker product: each element of this array is replaced by its product with
+    /// the whole of `other`. The length of each axis is the product of both lengths; the array with
+    /// fewer axes gets axes of length 1 in front. Integers wrap.
     ///
     /// # Examples
     ///
@@ -26,7 +26,7 @@ impl<T: Number> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows,
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows,
     /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
@@ -39,14 +39,14 @@ impl<T: Number> Array<T> {
         let rank = self.ndim().max(other.ndim());
         let (mut left, mut right) = (self.with_rank(rank)?, other.with_rank(rank)?);
         let lengths = left.shape().iter().zip(right.shape());
-        // What saturates here is beyond every size that a shape may have.
+        // A length that saturates is beyond every length that a shape may have.
         let shape: Shape = lengths.map(|(&a, &b)| a.saturating_mul(b)).collect();
         check_size::<T>("kron", &shape)?;
         if shape.checked_len()? == 0 {
             return Writer::new(self.device(), &shape)?.finish();
         }
-        // An axis along which both have several elements becomes two, of which each operand has
-        // one; as far as the rank allows.
+        // An axis along which both operands have several elements becomes two axes, one for each
+        // operand, as far as the rank allows.
         let shared: SmallVec<[usize; MAX_RANK]> = (0..rank)
             .filter(|&axis| left.shape()[axis] != 1 && right.shape()[axis] != 1)
             .collect();
@@ -64,7 +64,7 @@ impl<T: Number> Array<T> {
         (left * right).eval()?.reshape(shape)
     }
 
-    /// A view with axes of length 1 in front.
+    /// Returns a view with axes of length 1 in front.
     #[track_caller]
     fn with_rank(&self, rank: usize) -> Result<Self> {
         let mut view = self.clone();

@@ -1,15 +1,15 @@
-//! Operations: lazy expressions and what evaluates them.
+//! Operations: lazy expressions and their evaluation.
 //!
-//! An operation is a row of a table: [`elementwise`] for what maps elements, [`reductions`] for
-//! what folds them. Its uses (eager, fused, reduced, in place) all follow from the expression type.
+//! An operation is a row of a table: in [`elementwise`] if it maps elements, in [`reductions`] if
+//! it reduces them. Its uses (eager, fused, reduced, in place) all follow from the expression type.
 //!
 //! Architecture invariant: building an expression neither fails nor allocates device memory, and
 //! only [`host`] and [`cuda`] touch memory.
 
-/// `on_device!(device, touching operands, name(…))` calls the function of that name of [`host`] or
-/// of [`cuda`] for work on `operands`, by its place in the order of streams: after what other
-/// streams do with their memory. A recording tells its time, with the line that called the function
-/// around this.
+/// `on_device!(device, touching operands, name(…))` calls the function of that name in [`host`] or
+/// in [`cuda`] for work on `operands`. It passes the work's position in the order of streams: after
+/// other streams' work on the operands' memory. A recording reports its time, with the line that
+/// called the function in which the macro is used.
 macro_rules! on_device {
     (
         $device:expr, touching $operands:expr, $name:ident $(::<$($of:tt),+>)? ($($argument:expr),* $(,)?)

@@ -1,9 +1,9 @@
-//! The types of expressions by the names that errors of the compiler have for them.
+//! The types of expressions, by the names that compiler errors show for them.
 //!
-//! The compiler leaves out the path of a type that is public if nothing else that it sees is called
-//! so; it writes a type that is long all the same to a file. So what shares its name with a trait
-//! of the standard library has another here. And where it expects an array, names are all that it
-//! can be told by: it finds a `Lazy<CallEval<…>>`.
+//! The compiler omits the path of a public type if no other visible type has its name; it writes a
+//! long type to a file anyway. So a type that shares its name with a trait of the standard library
+//! has another name here. If the compiler expects an array, the names are the only hint to the
+//! programmer: it reports that it found a `Lazy<CallEval<…>>`.
 
 pub use super::elementwise::arithmetic::*;
 pub use super::elementwise::cast::Cast;

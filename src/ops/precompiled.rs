@@ -1,13 +1,13 @@
-//! Operations of which the library has compiled those for `f32` and `f64`, so that programs do not
-//! compile them again.
+//! Operations that the library has compiled for `f32` and `f64`, so that programs do not compile
+//! them again.
 //!
-//! A generic function is compiled in the crate that calls it. What most programs call, and what is
-//! large, goes through `precompiled!` instead.
+//! A generic function is compiled in the crate that calls it. Functions that most programs call,
+//! and large functions, are called through `precompiled!` instead.
 
-/// `precompiled!(function::<T>([array], name: type))` calls `function`, which gives a
-/// `Result<Array<T>>`, with these arrays of `T` and these other operands; where `T` is `f32` or
-/// `f64`, one that the library was compiled with. `-> R` after it is another type of results, in
-/// which `T` is not.
+/// `precompiled!(function::<T>([array], name: type))` calls `function`, which returns a
+/// `Result<Array<T>>`, with these arrays of `T` and these other operands. If `T` is `f32` or `f64`,
+/// it calls the instance that the library was compiled with. `-> R` after it is another type of
+/// results, which does not depend on `T`.
 macro_rules! precompiled {
     ($function:ident::<$T:ident>($([$array:ident]),* $(; $($name:ident: $type:ty),+)?)) => {
         $crate::ops::precompiled::precompiled! { @by_type
@@ -24,7 +24,7 @@ macro_rules! precompiled {
     (@by_type
         $T:ident, $function:ident, $arrays:tt, $more:tt, $convert:tt [f32 -> $f32:ty] [f64 -> $f64:ty]
     ) => {
-        // Constants, so that nothing is compiled for a type that it is not.
+        // Constants, so that nothing is compiled for the other types.
         if const { <$T as $crate::AnyElement>::DTYPE as u8 == $crate::array::DType::F32 as u8 } {
             $crate::ops::precompiled::precompiled!(@made f32 -> $f32, $function, $arrays, $more, $convert)
         } else if const { <$T as $crate::AnyElement>::DTYPE as u8 == $crate::array::DType::F64 as u8 } {
@@ -40,7 +40,7 @@ macro_rules! precompiled {
         $of:ident -> $result:ty, $function:ident,
         [$($array:ident)*], [$($name:ident: $type:ty),*], ($($convert:tt)+)
     ) => {{
-        // Not generic, and so compiled here; not inlined, and so not elsewhere.
+        // Not generic, and so compiled here; not inlined, and so compiled nowhere else.
         #[inline(never)]
         #[track_caller]
         fn made($($array: &$crate::Array<$of>,)* $($name: $type),*) -> $crate::Result<$result> {

@@ -160,7 +160,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         overwrite(self.target(), &fresh)
     }
 
-    /// Like [`write`](Self::write), but for tracked values: the array becomes a new one. The
+    /// Like [`write`](Self::write), for tracked values: the array becomes a new one. The
     /// gradient of the part passes to `value`, the rest to the old array.
     #[cold]
     #[track_caller]

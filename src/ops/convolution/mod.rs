@@ -62,8 +62,9 @@ impl<T: Numeric> Array<T> {
     ///
     /// For an input `[N, C, H, W]` and a kernel `[O, C / groups, h, w]`, the result is `[N, O, H',
     /// W']`, where `H'` is `(H + 2 * padding[0] - dilation[0] * (h - 1) - 1) / stride[0] + 1`, and
-    /// `W'` has the same form with `W`, `w` and the second entries. Group `g` of the outputs
-    /// depends on group `g` of the channels. Sums are computed as by [`matmul`](Self::matmul).
+    /// `W'` is `(W + 2 * padding[1] - dilation[1] * (w - 1) - 1) / stride[1] + 1`. Group `g` of the
+    /// outputs depends on group `g` of the channels. Sums are computed as by
+    /// [`matmul`](Self::matmul).
     ///
     /// Beside the result, the call needs memory for a block of the outputs. The elements that they
     /// are the sums of take 1 MiB on the host and 64 MiB on a CUDA device, or one row of outputs,

@@ -68,7 +68,7 @@ impl Rule {
         })
     }
 
-    /// Like [`of_numbers`](Self::of_numbers), but for reductions of real numbers alone.
+    /// Like [`of_numbers`](Self::of_numbers), for reductions of real numbers alone.
     fn of_floats<'g, T: Float>(self, of: Elements<'g, T>) -> Option<ByRule<'g, T>> {
         let Elements {
             x,

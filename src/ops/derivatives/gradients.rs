@@ -250,7 +250,7 @@ impl Gradients {
         self.sums.remove(&value)
     }
 
-    /// Like [`take`](Self::take), but for a gradient that outlives the backward pass: a view of
+    /// Like [`take`](Self::take), for a gradient that outlives the backward pass: a view of
     /// less than half of its block is copied, so that it does not keep the rest allocated.
     #[track_caller]
     pub(crate) fn take_compact(&mut self, value: u32) -> Result<Option<AnyArray>> {

@@ -234,7 +234,7 @@ macro_rules! by_float {
     };
 }
 
-/// Like `by_float`, but for all types that gradients have: floats, and complex numbers of floats.
+/// Like `by_float`, for all types that gradients have: floats, and complex numbers of floats.
 macro_rules! by_differentiable {
     ($dtype:expr, $T:ident => $value:expr) => {
         match $dtype {

@@ -120,7 +120,7 @@ impl Ruled {
         result
     }
 
-    /// Like [`finish`](Self::finish), but for several results, each of which may have no gradient.
+    /// Like [`finish`](Self::finish), for several results, each of which may have no gradient.
     /// The results that `rule` gets are not tracked.
     #[inline]
     #[track_caller]

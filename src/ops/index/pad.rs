@@ -1,4 +1,4 @@
-//! Margins.
+//! Padding with a value.
 
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, Shape};
@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, Ruled};
 
 impl<T: AnyElement> Array<T> {
-    /// The array with elements of `value` around it: for each axis, as many before and after it as
-    /// `margins` says; NumPy's `pad` in its mode `constant`. [`pad_with`](Self::pad_with) has the
-    /// other modes.
+    /// Returns the array with elements of `value` around it: for each axis, as many before and
+    /// after it as `margins` says; NumPy's `pad` in its mode `constant`.
+    /// [`pad_with`](Self::pad_with) has the other modes.
     ///
     /// # Examples
     ///
@@ -24,15 +24,15 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there are more or fewer margins
-    /// than axes, [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are more or fewer margins
+    /// than axes, [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn pad(&self, margins: &[(usize, usize)], value: T) -> Result<Self> {
         self.framed("pad", margins, value)
     }
 
-    /// [`pad`](Self::pad) for `operation`, which errors name.
+    /// Like [`pad`](Self::pad), with `operation` as the name in errors.
     #[track_caller]
     pub(in crate::ops) fn framed(
         &self,
@@ -50,7 +50,7 @@ impl<T: AnyElement> Array<T> {
             )));
         }
         let axes = own.dims().iter().zip(margins);
-        // What saturates here is beyond every size that a shape may have.
+        // A length that saturates is beyond every length that a shape may have.
         let shape: Shape = axes
             .map(|(&length, &(before, after))| length.saturating_add(before).saturating_add(after))
             .collect();

@@ -1,4 +1,4 @@
-//! Elements several times.
+//! Repetition of elements.
 
 use super::{Copying, check_size};
 use crate::array::{AnyElement, Array};
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops::derivatives::{Ruled, by_gradient};
 
 impl<T: AnyElement> Array<T> {
-    /// Every element along `axis` `count` times, one after another: NumPy's `repeat`.
+    /// Returns every element along `axis` `count` times, one after another: NumPy's `repeat`.
     ///
     /// # Examples
     ///
@@ -21,14 +21,14 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis,
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the size overflows, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis,
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the size overflows, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn repeat(&self, count: usize, axis: isize) -> Result<Self> {
         let shape = self.layout().shape();
         let at = shape.axis("repeat", axis)?;
-        // What saturates here is beyond every size that a shape may have.
+        // A length that saturates is beyond every length that a shape may have.
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
         check_size::<T>("repeat", &shape)?;
         let copying = Copying::Repeated { at, times: count };

@@ -1,12 +1,13 @@
-//! Elements moved around an axis.
+//! Rotation of elements along an axis.
 
 use super::concat;
 use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
-    /// A copy in which every element stands `shift` places further along `axis`, and those beyond
-    /// the last place come first: NumPy's `roll`. A negative shift moves them back.
+    /// Returns a copy in which every element is shifted by `shift` positions along `axis`. Elements
+    /// beyond the last position are moved to the beginning: NumPy's `roll`. A negative shift moves
+    /// elements back.
     ///
     /// # Examples
     ///
@@ -21,7 +22,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where there is no such axis, and
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis, and
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn roll(&self, shift: isize, axis: isize) -> Result<Self> {

@@ -91,8 +91,8 @@ impl<T: Element> Array<T> {
         precompiled!(rank::<T>([array]; at: usize, direction: Direction, shape: &Shape) -> Array<i64>)
     }
 
-    /// Returns whether the elements along the axis `at` are so many, and so far apart, that copying
-    /// them to contiguous memory first is faster.
+    /// Returns whether the axis `at` is long and strided enough that copying its elements to
+    /// contiguous memory first is faster.
     pub(super) fn is_apart(&self, at: usize) -> bool {
         let layout = self.layout();
         let others = layout.len() / layout.dims()[at].max(1);

@@ -1,4 +1,4 @@
-//! Least squares, of the singular value decomposition and products.
+//! Least squares, by the singular value decomposition and products.
 
 use super::gradients;
 use super::solve::right_sides;
@@ -59,7 +59,7 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
 #[derive(Clone)]
 struct Inverse<T: Factorized> {
     u: Array<T>,
-    /// Of the singular values, with 0 for those that are none but for rounding.
+    /// The reciprocals of the singular values, with 0 for values that are zero up to rounding.
     inverse: Array<T>,
     vt: Array<T>,
 }

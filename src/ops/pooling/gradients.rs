@@ -9,7 +9,7 @@ use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, by_float, computed_in, s
 use crate::ops::elementwise::select;
 use crate::ops::expr::IntoExpr;
 
-/// Returns the rule of the largest elements: each gets the gradient in equal parts where a window
+/// Returns the rule of the largest elements: each gets an equal part of the gradient if a window
 /// has several.
 pub(super) fn of_largest(
     x: AnyArray,
@@ -62,8 +62,8 @@ fn to_windows<T: Float>(gradient: &Array<T>, own: &Shape, windows: Windows) -> R
     }
 }
 
-/// Gives each element of a window its share, and adds up what an element of the shape `own` gets of
-/// all windows.
+/// Gives each element of a window its share, and adds up the shares that an element of the shape
+/// `own` gets from all windows.
 #[track_caller]
 fn to_all<T: Float>(share: &Array<T>, own: &Shape, windows: Windows) -> Result<Array<T>> {
     let part = windows.layout(&Layout::contiguous(own)?)?;
@@ -71,8 +71,8 @@ fn to_all<T: Float>(share: &Array<T>, own: &Shape, windows: Windows) -> Result<A
     Ok(sum_of_windows(AnyArray::of(&share), part, Layout::contiguous(own)?)?.into_array())
 }
 
-/// Passes the gradients of the largest elements back. Large windows that overlap are first those of
-/// the largest of each of their columns, as they were computed.
+/// Passes the gradients of the largest elements back. For large windows that overlap, the gradients
+/// pass through the largest elements of each of their columns, as the result was computed.
 #[track_caller]
 fn to_largest<T: Float, A: Float>(
     [x, largest]: [&Array<T>; 2],
@@ -104,7 +104,7 @@ fn sum_of_ties<T: Float, A: Float>(
     Ok(ties.sum_axis([-2, -1])?.downcast())
 }
 
-/// Returns what each of the largest elements of a window gets of the gradient; NaN where the
+/// Returns the share of the gradient that each of the largest elements of a window gets; NaN if the
 /// largest is NaN.
 #[track_caller]
 fn share_of<T: Float, A: Float>(
@@ -117,7 +117,7 @@ fn share_of<T: Float, A: Float>(
 }
 
 /// Gives each element that equals the largest of its window the window's share, and every element a
-/// share that is NaN, and adds up what an element gets of all windows.
+/// share that is NaN. Then adds up the shares that an element gets from all windows.
 #[track_caller]
 fn to_ties<T: Float, A: Float>(
     [x, largest]: [&Array<T>; 2],

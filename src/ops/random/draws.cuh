@@ -1,12 +1,12 @@
 
-// The words of a seed, as `philox.rs` has them: Philox 4x32-10 over a counter.
+// The words of a seed, as in `philox.rs`: Philox 4x32-10 over a counter.
 struct Draws {
     u64 seed;
     alignas(8) u32 sequence;
     u64 start;
 };
 
-// A block of four words, after so many refusals.
+// Writes a block of four words, after `refusals` refusals.
 CS_FN void words_of(const Draws& d, u64 index, u32 refusals, u32 (&words)[4]) {
     u32 low = (u32)d.seed, high = (u32)(d.seed >> 32);
     words[0] = (u32)index;
@@ -26,12 +26,12 @@ CS_FN void words_of(const Draws& d, u64 index, u32 refusals, u32 (&words)[4]) {
     }
 }
 
-// The number that the words at `at` write.
+// Returns the number that consists of the words at `at`.
 CS_FN u64 number_at(const u32 (&words)[4], int at) {
     return (u64)words[at + 1] << 32 | words[at];
 }
 
-// The digits of a float's significand, and how many elements a block of words makes.
+// The digits of a float's significand, and the number of elements made from a block of words.
 template <class S> struct cs_digits;
 template <> struct cs_digits<f32> { enum { value = 24, elements = 4 }; };
 template <> struct cs_digits<f16> { enum { value = 11, elements = 4 }; };

@@ -1,15 +1,14 @@
-//! Normal numbers in `f64` from uniform ones (Box and Muller, 1958); shorter ones are made in
+//! Normal numbers in `f64` from uniform ones (Box and Muller, 1958). Narrower types are computed in
 //! [`single`](super::single).
 //!
-//! Everything here is computed in `f64` by additions, multiplications, divisions and square roots,
-//! each rounded as IEEE 754 says and none contracted with another. So every processor and every GPU
-//! gives the same bits, which no library's logarithm and sine do. The polynomials are those of
-//! FDLIBM (Sun Microsystems, 1993), within one unit in the last place.
+//! All operations here are additions, multiplications, divisions and square roots in `f64`, each
+//! rounded as in IEEE 754 and none contracted with another. So every processor and every GPU gives
+//! the same bits, unlike a library's logarithm and sine. The polynomials are from FDLIBM (Sun
+//! Microsystems, 1993), within one unit in the last place.
 
 use std::f64::consts::FRAC_PI_2;
 
-/// Two independent standard normal numbers from two numbers between 0 and 1, neither of them
-/// included.
+/// Returns two independent standard normal numbers from two numbers between 0 and 1, both excluded.
 #[inline(always)]
 pub(super) fn normals(first: f64, second: f64) -> [f64; 2] {
     let radius = (-2.0 * ln(first)).sqrt();
@@ -17,7 +16,7 @@ pub(super) fn normals(first: f64, second: f64) -> [f64; 2] {
     [radius * cosine, radius * sine]
 }
 
-/// The natural logarithm of a positive, normal number.
+/// Returns the natural logarithm of a positive, normal number.
 #[inline(always)]
 fn ln(x: f64) -> f64 {
     const LN_2_HIGH: f64 = 6.931_471_803_691_238e-1;
@@ -31,8 +30,8 @@ fn ln(x: f64) -> f64 {
         1.531_383_769_920_937_3e-1,
         1.479_819_860_511_658_6e-1,
     ];
-    // x = 2^k (1 + f), where 1 + f is between √½ and √2: the bits of √½ are taken off before the
-    // exponent is read, and put back after.
+    // x = 2^k (1 + f), where 1 + f is between √½ and √2: the bits of √½ are subtracted before the
+    // exponent is read, and added after.
     const ROOT_HALF: u64 = 0x3FE6_A09E_667F_3BCD;
     const ONE: u64 = 0x3FF0_0000_0000_0000;
     let shifted = x.to_bits() + (ONE - ROOT_HALF);
@@ -49,7 +48,7 @@ fn ln(x: f64) -> f64 {
     k * LN_2_HIGH - ((half_square - (rest + k * LN_2_LOW)) - f)
 }
 
-/// The sine and the cosine of `x` turns, for `x` from 0 to 1.
+/// Returns the sine and the cosine of `x` turns, for `x` from 0 to 1.
 #[inline(always)]
 fn turn(x: f64) -> (f64, f64) {
     const SINE: [f64; 6] = [
@@ -68,7 +67,7 @@ fn turn(x: f64) -> (f64, f64) {
         2.087_572_321_298_175e-9,
         -1.135_964_755_778_819_5e-11,
     ];
-    // Both exact: quarter turns, and what is beyond the nearest of them.
+    // Both are exact: the quarter turns, and the distance from the nearest of them.
     let quarters = 4.0 * x;
     let nearest = (quarters + 0.5) as i32;
     let angle = (quarters - f64::from(nearest)) * FRAC_PI_2;
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
     use std::f64::consts::TAU;
 
-    /// Numbers between 0 and 1, the extreme ones among them.
+    /// Returns numbers between 0 and 1, the extreme ones among them.
     fn arguments() -> impl Iterator<Item = f64> {
         let inner = (0..200_000).map(|at| (f64::from(at) + 0.5) / 200_000.0);
         let small = (1..54).map(|power| 0.5f64.powi(power));
@@ -115,12 +114,12 @@ mod tests {
         for x in arguments() {
             let (found, expected) = (ln(x), x.ln());
             assert!(
-                // One unit in the last place here, and one there.
+                // One unit in the last place for each of the two functions.
                 (found - expected).abs() <= 2.0 * f64::EPSILON * expected.abs(),
                 "ln {x}: {found}, not {expected}"
             );
             let (sine, cosine) = turn(x);
-            // The argument of the library's functions is rounded, and they multiply that.
+            // The argument of the library's functions is rounded, and they magnify that error.
             let slack = 1e-15;
             assert!(
                 (sine - (TAU * x).sin()).abs() <= slack,
@@ -136,7 +135,7 @@ mod tests {
         assert_eq!(turn(0.75), (-1.0, 0.0));
     }
 
-    /// Bits that any device must give.
+    /// The bits that every device must return.
     #[test]
     fn the_bits_are_fixed() {
         let bits = |first, second| normals(first, second).map(f64::to_bits);

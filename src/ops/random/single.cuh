@@ -5,10 +5,11 @@ struct Operands {
 
 #define CS_BLOCK cs_digits<I>::elements
 
-// This and `turn` are those of `single.rs`, operation by operation: what is rounded once is an
-// `__fmaf_rn`, and no product is an operand of a plain sum, so that nothing is contracted besides.
+// This and `turn` are equal to the functions of `single.rs`, operation by operation. Every fused
+// operation is an `__fmaf_rn`, and no product is an operand of a plain sum, so that nothing else is
+// contracted.
 
-// -ln((word + 1/2) / 2^32).
+// Returns -ln((word + 1/2) / 2^32).
 CS_FN float minus_ln(u32 word) {
     const u32 root_half = 0x3F3504F3u, one = 0x3F800000u;
     u32 shifted = cs_bits<u32>((float)word + 0.5f) + (one - root_half);
@@ -32,7 +33,7 @@ CS_FN float minus_ln(u32 word) {
     return __fmaf_rn(n, 0.69314718f, -f) + __fmaf_rn(n, -1.9046543e-9f, -beyond);
 }
 
-// The sine and the cosine of (word + 1/2) / 2^32 turns.
+// Computes the sine and the cosine of (word + 1/2) / 2^32 turns.
 CS_FN void turn(u32 word, float& sine_of, float& cosine_of) {
     u32 quarter = (word + (1u << 29)) >> 30;
     i32 steps = (i32)((word - (quarter << 30)) << 1 | 1u);

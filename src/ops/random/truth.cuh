@@ -1,5 +1,5 @@
 
-// The first 32 binary digits of a probability, the next 32, and whether it is 1.
+// The first 32 binary digits of a probability, the next 32, and a flag that it is 1.
 struct Probability {
     alignas(8) u32 first;
     alignas(8) u32 second;
@@ -8,7 +8,7 @@ struct Probability {
 
 #define CS_BLOCK 4
 
-// Whether the words at a place, read as a fraction, are below the probability.
+// Returns whether the words at a place, read as a fraction, are below the probability.
 CS_FN bool is_below(const Draws& d, const Probability& p, u64 index, const u32 (&words)[4], int at) {
     if (words[at] == p.first && !p.is_certain) {
         u32 others[4];

@@ -1,8 +1,8 @@
-//! Texts that are put together when the user's crate is compiled.
+//! Texts that are assembled when the user's crate is compiled.
 
 use crate::array::{AnyElement, Bits, DType, bits_of};
 
-/// The bytes of all parts.
+/// Returns the bytes of all parts.
 pub const fn length(parts: &[&str]) -> usize {
     let (mut length, mut part) = (0, 0);
     while part < parts.len() {
@@ -12,7 +12,7 @@ pub const fn length(parts: &[&str]) -> usize {
     length
 }
 
-/// The parts one after another; `N` is their [`length`].
+/// Returns the parts one after another; `N` is their [`length`].
 pub const fn joined<const N: usize>(parts: &[&str]) -> [u8; N] {
     let mut bytes = [0; N];
     let (mut at, mut part) = (0, 0);
@@ -29,7 +29,7 @@ pub const fn joined<const N: usize>(parts: &[&str]) -> [u8; N] {
     bytes
 }
 
-/// `bytes` as the text that they are.
+/// Returns `bytes` as text.
 pub const fn of(bytes: &'static [u8]) -> &'static str {
     match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -46,7 +46,7 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// More than that of any value: of an `f64`, it is `cs_bits<f64>(0x400921fb54442d18ull)`.
+    /// More than the length of any value: an `f64` is `cs_bits<f64>(0x400921fb54442d18ull)`.
     const MOST: usize = 40;
 
     const fn and(mut self, text: &str) -> Self {
@@ -59,7 +59,7 @@ impl Constant {
         self
     }
 
-    /// The lowest `count` digits of `bits`, to the base 16.
+    /// Appends the lowest `count` digits of `bits`, in base 16.
     const fn and_digits(mut self, bits: u64, mut count: u32) -> Self {
         while count > 0 {
             count -= 1;
@@ -70,7 +70,7 @@ impl Constant {
     }
 }
 
-/// `value` in C++, to the last bit: decimals would have to be read as they were written.
+/// Returns `value` in C++, exact to the last bit, which decimals would not guarantee.
 pub const fn constant<T: AnyElement>(value: T) -> Constant {
     let own = bits_of(value);
     let bits = own.low();
@@ -92,7 +92,7 @@ pub const fn constant<T: AnyElement>(value: T) -> Constant {
             .and("cs_bits<f64>(0x")
             .and_digits(bits, 16)
             .and("ull)"),
-        // Wraps, so that the bits of a negative number are that number.
+        // The cast wraps, so that the bits of a negative number become that number.
         _ => empty
             .and("cs_cast<")
             .and(T::DTYPE.in_cuda())
@@ -102,7 +102,7 @@ pub const fn constant<T: AnyElement>(value: T) -> Constant {
     }
 }
 
-/// The text that `constant` is.
+/// Returns the text of `constant`.
 pub const fn of_constant(constant: &'static Constant) -> &'static str {
     of(constant.bytes.split_at(constant.length).0)
 }
