@@ -294,7 +294,8 @@ fn move_to(
 }
 
 /// Writes each result of `formula` over its target. The targets are on one device and have one
-/// shape, to which the results broadcast. The formula reads only what `targets` was checked with.
+/// shape, to which the results broadcast. They must have been checked against the operands that the
+/// formula reads.
 #[track_caller]
 pub(super) fn store(formula: &Formula<'_>, targets: Overwritable<'_>) -> Result<()> {
     let buffers: SmallVec<[&Buffer; 1]> = targets.targets().iter().map(Target::buffer).collect();

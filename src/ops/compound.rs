@@ -5,7 +5,7 @@ use super::view_mut::ArrayViewMut;
 use crate::array::{Array, Number};
 use crate::error::Result;
 
-/// Rows `name, operator, NumPy's sign: what it does, example;`.
+/// Rows `name, operator, NumPy's sign: description, example;`.
 macro_rules! compound {
     ($($name:ident $operator:tt $sign:literal, $does:literal, $example:literal;)+) => {
         impl<T: Number> Array<T> {

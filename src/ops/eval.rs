@@ -112,7 +112,7 @@ pub(super) fn evaluate_all(
 /// An operand with its name in messages, its device and its shape.
 pub(super) type Located<'a> = (&'a str, &'a Device, &'a Shape);
 
-/// The common device and layout of operands that are on the host, dense, and of one shape.
+/// The common device and layout of operands that are on one host device, dense, and of one shape.
 struct Dense<'a> {
     device: &'a Device,
     layout: &'a Layout,

@@ -16,7 +16,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// The lanes along `axis`.
+    /// Returns the lanes along `axis`.
     pub(super) fn along(axis: usize, shape: &Shape) -> Self {
         let dims = shape.dims();
         Self {
@@ -26,7 +26,7 @@ impl Lanes {
         }
     }
 
-    /// The number of lanes.
+    /// Returns the number of lanes.
     pub(super) fn count(&self) -> usize {
         self.outer * self.inner
     }

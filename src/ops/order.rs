@@ -111,8 +111,8 @@ impl<'a> HostOrder<'a> {
     }
 }
 
-/// The stream of a CUDA device that an operation is enqueued to, and its operands, after which the
-/// stream is ordered before work is enqueued.
+/// The stream of a CUDA device that an operation is enqueued to, and its operands. Before work is
+/// enqueued, the stream is ordered after other streams' work on them.
 #[derive(Clone, Copy)]
 pub(super) struct CudaOrder<'a> {
     pub(super) gpu: &'a Cuda,

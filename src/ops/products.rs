@@ -111,9 +111,9 @@ impl<T: Number> Array<T> {
     }
 }
 
-/// Writes the product of two matrices to the elements of `place`, and returns whether it did: some
-/// products cannot be written in place. `place` must have no gaps, and nothing else may read or
-/// write its elements. Other arrays may share the memory around them.
+/// Writes the product of two matrices to the elements of `place`, and returns whether it did: not
+/// if `place` has gaps, or if there is no kernel that writes this product there. Nothing else may
+/// read or write these elements; other arrays may share the memory around them.
 #[track_caller]
 pub(in crate::ops) fn matmul_into<T: Number>(
     left: &Array<T>,

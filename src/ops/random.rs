@@ -276,7 +276,7 @@ impl<T: Float> Array<T> {
     /// generator.
     ///
     /// The relative error of each, before it is rounded to `T`, is within 2^-21; for `f64`, within
-    /// some units in the last place. The largest is 6.7; for `f64`, 8.5.
+    /// some units in the last place. The largest magnitude is 6.7; for `f64`, 8.5.
     ///
     /// # Examples
     ///

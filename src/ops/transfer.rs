@@ -23,7 +23,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if `device` has no space left,
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if `device` has no memory left,
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if a broadcast view's elements are more
     /// than memory can hold, and [`Driver`](crate::ErrorKind::Driver) if a device fails.
     #[track_caller]

@@ -1,4 +1,4 @@
-//! Warnings about code that is no error and may not do what is meant, in builds with debug
+//! Warnings about code that is no error but may not do what was intended, in builds with debug
 //! assertions.
 
 use std::collections::HashSet;
@@ -8,7 +8,7 @@ use std::panic::Location;
 
 use crate::sync::plain::Mutex;
 
-/// Writes a warning about the line `location` to standard error, unless there was one.
+/// Writes a warning about the line `location` to standard error, unless one was written already.
 #[cold]
 pub(super) fn once(location: &'static Location<'static>, warning: fmt::Arguments<'_>) {
     static TOLD: Mutex<Option<HashSet<&'static Location<'static>>>> = Mutex::new(None);
@@ -17,7 +17,7 @@ pub(super) fn once(location: &'static Location<'static>, warning: fmt::Arguments
     }
     let mut told = TOLD.lock();
     if told.get_or_insert_default().insert(location) {
-        // `eprintln!` panics where standard error is closed.
+        // `eprintln!` panics if standard error is closed.
         let note = "shown once per line, in builds with debug assertions";
         let _ = writeln!(io::stderr(), "warning: {location}: {warning} ({note})");
     }

@@ -10,16 +10,16 @@ use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::random::{replace_thread_state, thread_state};
 
-/// Returns the value of `run`, and saves only that and what `inputs` hold. If a tape tracks one of
-/// these, the backward pass runs it again, with the same random numbers, on the same tape. With
-/// `checks_values`, the result is saved, too, and compared.
+/// Returns the value of `run`, and saves only this value and the arrays in `inputs`. If a tape
+/// tracks one of them, the backward pass calls `run` again, with the same random numbers, on the
+/// same tape. With `checks_values`, the result is saved, too, and compared.
 ///
 /// Both runs read what `run` captures. The tape notes this in the first run: the gradients of
 /// captured parameters are complete only after the second.
 ///
 /// # Errors
 ///
-/// The first of `run`.
+/// The first error of `run`.
 #[track_caller]
 pub(crate) fn checkpointed<T: Float>(
     inputs: &[(Buffer, Layout)],
@@ -47,7 +47,7 @@ pub(crate) fn checkpointed<T: Float>(
         let Some(upstream) = upstream[0].take() else {
             return Ok(());
         };
-        // The backward pass takes the steps that this records next.
+        // The backward pass continues with the steps that this call records.
         let (again, followed) = {
             let _device = device.enter();
             let later = replace_thread_state(state);
@@ -81,14 +81,14 @@ pub(crate) fn checkpointed<T: Float>(
     let back = PassingBack {
         backward,
         saved_bytes,
-        // The steps of the second run would be on the tape behind those that read its result.
+        // The steps of the second run would be on the tape after steps that read its result.
         only_once: Some("checkpoint"),
     };
     let buffer = record((buffer, layout, T::DTYPE), |_| back);
     Ok(Array::from_parts(buffer, layout))
 }
 
-/// Refuses elements that differ, unless both are NaN.
+/// Returns an error if elements differ, unless both are NaN.
 fn check_values<T: Float>(again: &Array<T>, first: &Array<T>) -> Result<()> {
     let are_numbers = again.is_nan().and(first.is_nan()).not();
     if !again.ne(first).and(are_numbers).any()?.item()? {

@@ -9,26 +9,26 @@ use super::tape::note_constants;
 use crate::error::Result;
 use crate::ops::formula::{Formula, Of};
 
-/// An operand of a formula that a tape follows, and the terms of its gradient.
+/// A tracked operand of a formula, and the terms of its gradient.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Derived {
     pub(super) followed: Followed,
     /// The gradient in the operand's type.
     pub(super) gradient: u32,
-    /// The gradient in the type that it is computed in, which sums are of.
+    /// The gradient in the type that it is computed in, in which it is also summed.
     pub(super) wide: u32,
 }
 
-/// A formula that a tape follows some operands of, without its arrays.
+/// A formula with tracked operands, without its arrays.
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
     graph: Graph,
-    /// The terms of its results.
+    /// The terms of the formula's results.
     pub(super) results: Vec<usize>,
     followed: Vec<(u32, Followed)>,
 }
 
-/// The terms of `formula` that are arrays that a tape follows.
+/// Returns the terms of `formula` that are tracked arrays.
 #[track_caller]
 pub(super) fn followed_terms(formula: &Formula<'_>) -> Result<Vec<(u32, Followed)>> {
     let mut all = Vec::new();
@@ -56,7 +56,7 @@ impl Forward {
         }
     }
 
-    /// Which terms are computed from what is followed.
+    /// Returns a flag for each term: true if it is computed from a tracked operand.
     fn leads(&self) -> Vec<bool> {
         let mut leads = vec![false; self.graph.terms.len()];
         for (term, _) in &self.followed {
@@ -71,9 +71,9 @@ impl Forward {
         leads
     }
 
-    /// Returns the graph of the gradients of what is followed. `seeds` gives the gradients of
-    /// terms, as terms that it appends. All gradients are in the type of
-    /// [`computed_in`](super::graph::computed_in) until the last of each operand.
+    /// Returns the graph of the gradients of the tracked operands. `seeds` returns terms, and for
+    /// each the term of its gradient, which it appends. All gradients are in the type of
+    /// [`computed_in`](super::graph::computed_in), until the last step of each operand.
     #[track_caller]
     pub(super) fn derive(
         &self,
@@ -126,7 +126,7 @@ impl Forward {
         Ok((graph.into_inner(), derived))
     }
 
-    /// The same from the gradients of those results that have one.
+    /// Like [`derive`](Self::derive), from the gradients of the results that have one.
     #[track_caller]
     pub(super) fn derive_results(
         &self,
@@ -150,7 +150,7 @@ impl Forward {
     }
 }
 
-/// The terms that a term is a function of.
+/// Returns the terms that a term is a function of.
 fn operands(term: &Term) -> &[u32] {
     match &term.of {
         TermOf::Call(call, operands) => &operands[..call.arity],

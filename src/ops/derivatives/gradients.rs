@@ -42,7 +42,7 @@ impl AnyArray {
         Array::from_parts(self.buffer, self.layout)
     }
 
-    /// Returns the elements in another shape, copied if they have gaps.
+    /// Returns the elements in another shape, copied if strides cannot express it.
     #[track_caller]
     pub(crate) fn reshaped(self, shape: &Shape) -> Result<Self> {
         if let Some(layout) = self.layout.reshape(shape)? {

@@ -1,5 +1,5 @@
-//! A formula and the graph of its gradients, as terms that own nothing, so that they serve every
-//! array of the same types.
+//! A formula and the graph of its gradients, as terms that own nothing: type-erased, and valid
+//! before the memory of saved values exists.
 
 use std::any::TypeId;
 
@@ -49,9 +49,9 @@ pub(super) struct Graph {
 }
 
 /// The contributions to a gradient, one for each use of its term. Each has the truth value under
-/// which it counts, or `None` if it always counts. A contribution that does not count, because the
-/// choice was for the other branch, may have any value: slopes may be infinite both inside and
-/// outside of a branch.
+/// which it counts, or `None` if it always counts. A contribution that does not count, because
+/// another branch was chosen, may have any value: infinite slopes occur in a branch as well as in
+/// the terms before it.
 pub(super) type Contributions = SmallVec<[(u32, Option<u32>); 2]>;
 
 impl Graph {

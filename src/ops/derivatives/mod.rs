@@ -1,10 +1,10 @@
 //! Derivatives of operations, and the tape that passes gradients back through them.
 //!
-//! An operation that reads what a tape follows records one step. For elementwise expressions the
-//! step is derived from the formula, as terms: what the chain rule gives for each operand is a
-//! formula again, evaluated in one pass, in which the terms of the forward pass are computed a
-//! second time in registers. So a step keeps only arrays that these formulas read. Operations
-//! without a rule refuse what a tape follows, at the one door to both devices, `on_device!`.
+//! An operation that reads tracked values records one step. For elementwise expressions, the step
+//! is derived from the formula, as terms: the chain rule gives another formula for each operand,
+//! which is evaluated in one pass, in which the terms of the forward pass are computed a second
+//! time in registers. So a step saves only arrays that these formulas read. Operations without a
+//! rule reject tracked values in `on_device!`, the single entry point to both devices.
 
 mod adding;
 mod checkpoint;
@@ -49,7 +49,7 @@ use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
 use crate::error::{Asking, AtCaller, Error, ErrorCode, Result};
 
-/// Refuses what a tape follows, for work that no step is recorded of.
+/// Rejects tracked values, for work that records no step.
 #[inline]
 #[track_caller]
 pub(super) fn check(operands: &dyn Operands) -> Result<()> {
@@ -86,8 +86,8 @@ fn unsupported(used: Use) -> Error {
     Error::new(ErrorCode::Gradient, text)
 }
 
-/// The value of the expression `tree`, where it is computed from what a tape follows: what works on
-/// arrays alone then has one.
+/// Returns the value of the expression `tree`, if an operand is tracked, for operations whose rules
+/// take only arrays.
 #[inline]
 #[track_caller]
 pub(super) fn followed_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Array<T>>> {
@@ -118,7 +118,7 @@ pub(super) fn is_followed<T: AnyElement>(array: &Array<T>) -> Result<bool> {
     Ok(is_live() && followed(array.buffer())?.is_some())
 }
 
-/// Records the step that computed the array `result`, and lets the tape follow it.
+/// Records the step that computed the array `result`, and lets the tape track it.
 #[track_caller]
 fn record(result: StepResult, back: impl FnOnce(&Buffer) -> PassingBack) -> Buffer {
     let mut buffers = record_all(SmallVec::from_iter([result]), |results| back(&results[0]));
@@ -129,7 +129,7 @@ fn record(result: StepResult, back: impl FnOnce(&Buffer) -> PassingBack) -> Buff
 type StepResult = (Buffer, Layout, DType);
 
 /// Records the step that computed several results, and lets the tape track the floats and complex
-/// numbers. `back` may keep the results, as the tape follows them.
+/// numbers. `back` may save the results with their nodes.
 #[track_caller]
 fn record_all(
     results: SmallVec<[StepResult; 1]>,
@@ -165,10 +165,10 @@ fn record_results(
     buffers
 }
 
-/// Values that a backward pass begins with, and their gradients.
+/// The values that a backward pass begins with, and their gradients.
 pub(crate) type Seeds = Vec<(Followed, AnyArray)>;
 
-/// The gradient of `loss` for itself, which is 1; none where nothing leads to it.
+/// Returns the gradient of `loss` for itself, which is 1; empty if the tape does not track `loss`.
 #[track_caller]
 pub(crate) fn seed<T: AnyElement>(loss: &Array<T>) -> Result<Seeds> {
     let Some(followed) = Followed::of(loss.buffer(), loss.layout())? else {
@@ -181,16 +181,16 @@ pub(crate) fn seed<T: AnyElement>(loss: &Array<T>) -> Result<Seeds> {
 
 /// Passes the gradients `seeds` back to everything that their values were computed from, and takes
 /// the steps from the tape, down to the step `from`. If the tape detects anomalies, the first step
-/// that gives NaN is an error.
+/// that returns NaN is an error.
 #[track_caller]
 pub(crate) fn backward(seeds: Seeds, from: usize) -> Result<Gradients> {
     let gradients = Gradients::new(detects_anomalies());
     backward_in_places(seeds, gradients, from, &mut |_| Ok(()))
 }
 
-/// Passes gradients back like [`backward`], into `gradients`, of which some may have places, and
-/// none has been added to. Calls `see` with the gradients after each step. Those are complete that
-/// no step left on the tape reads.
+/// Like [`backward`], into `gradients`, which are empty and some of which may have provided memory.
+/// Calls `see` with the gradients after each step. A gradient is complete if no step left on the
+/// tape reads its value.
 #[track_caller]
 pub(crate) fn backward_in_places(
     seeds: Seeds,
@@ -217,13 +217,13 @@ pub(crate) fn backward_in_places(
     Ok(gradients)
 }
 
-/// Passes gradients back like [`backward`], and records that as steps of the tape, so that
-/// gradients pass through the gradients, too. All steps stay on the tape.
+/// Like [`backward`], but records the backward pass as steps of the tape, so that gradients pass
+/// through the gradients, too. All steps stay on the tape.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](crate::ErrorKind::Unsupported), with its name and line, where an operation has
-/// no derivative of its gradient.
+/// [`Unsupported`](crate::ErrorKind::Unsupported), with its name and line, if an operation has no
+/// derivative of its gradient.
 #[track_caller]
 pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
     let mut gradients = Gradients::followed(detects_anomalies());

@@ -42,7 +42,7 @@ impl<'g, T> Value<'g, T> {
 }
 
 impl<'g, T: AnyElement> Value<'g, T> {
-    /// One value.
+    /// Appends one value.
     pub(super) fn constant(self, value: f64) -> Self {
         let bits = bits_of(<T as AnyElement>::from_f64(value));
         let term = self.graph.borrow_mut().push(TermOf::Scalar(bits), T::DTYPE);
@@ -66,7 +66,7 @@ impl<'g, T: AnyElement> Value<'g, T> {
         }
     }
 
-    /// This where the comparison holds, and zero elsewhere.
+    /// Returns this value where the comparison is true, and zero elsewhere.
     pub(super) fn only_where(self, mask: Value<'g, bool>) -> Self {
         let zero = self.constant(0.0);
         let term = self.graph.borrow_mut().call(
@@ -171,7 +171,7 @@ comparisons! {
 }
 
 impl<'g, T: Number> Value<'g, T> {
-    /// The complex conjugate; of real numbers no term more.
+    /// Returns the complex conjugate; for real numbers, no term is added.
     pub(super) fn conj(self) -> Self {
         match is_complex(T::DTYPE) {
             true => self.apply::<T, functions::Conj, (T,)>(&[]),

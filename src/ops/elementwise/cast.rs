@@ -12,7 +12,7 @@ use crate::ops::expr::{Expr, Lazy};
 use crate::ops::host::{BlockLoop, Loops, Table, block_loop, loop_of, table};
 use crate::ops::node::{Apply, Function, Leaf, unary};
 
-/// The conversion to `U`, as Rust's `as` does it.
+/// The conversion to `U`, like Rust's `as`.
 #[derive(Clone, Copy, Debug)]
 pub struct Cast<U>(PhantomData<U>);
 
@@ -58,8 +58,8 @@ impl<T: AnyElement, U: AnyElement> Function<(T,)> for Cast<U> {
 }
 
 impl<T: AnyElement> Array<T> {
-    /// Each element as a `U`, converted as Rust's `as` does: integers wrap, floats saturate, NaN
-    /// becomes 0, and anything but zero becomes `true`.
+    /// Returns each element as a `U`, converted like Rust's `as`: integers wrap, floats saturate,
+    /// NaN becomes 0, and anything except zero becomes `true`.
     ///
     /// # Examples
     ///
@@ -77,7 +77,7 @@ impl<T: AnyElement> Array<T> {
 }
 
 impl<E: Expr> Lazy<E> {
-    /// Each element as a `U`, as [`Array::cast`] converts it.
+    /// Returns each element as a `U`, as [`Array::cast`] converts it.
     ///
     /// # Examples
     ///

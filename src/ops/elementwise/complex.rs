@@ -1,4 +1,4 @@
-//! Complex numbers of their parts.
+//! Complex numbers from their parts.
 
 use num_complex::Complex;
 
@@ -39,9 +39,9 @@ where
     }
 }
 
-/// The complex numbers with these real and imaginary parts, which broadcast: of `f32` a
-/// `Complex<f32>`, of `f64` a `Complex<f64>`. The way back is [`Array::re`](crate::Array::re) and
-/// [`Array::im`](crate::Array::im).
+/// Returns the complex numbers with these real and imaginary parts, which broadcast: a
+/// `Complex<f32>` from `f32`, a `Complex<f64>` from `f64`. The inverse operations are
+/// [`Array::re`](crate::Array::re) and [`Array::im`](crate::Array::im).
 ///
 /// # Examples
 ///

@@ -1,6 +1,6 @@
 //! The elementwise operations: the rows of [`functions!`](crate::functions), the arithmetic
-//! operators, and what has a signature of its own. [`declare`](super::declare) says what becomes of
-//! a row.
+//! operators, and operations with a signature of their own. The macros of
+//! [`declare`](super::declare) expand the rows.
 
 pub(super) mod arithmetic;
 pub(super) mod cast;

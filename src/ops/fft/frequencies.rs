@@ -1,11 +1,11 @@
-//! The frequencies that the numbers of a spectrum stand for.
+//! The frequencies of the numbers of a spectrum.
 
 use super::{Real, invalid};
 use crate::array::Array;
 use crate::error::Result;
 
-/// The frequencies of the `n` numbers of a spectrum, whose samples are `spacing` apart, on the
-/// current device: those from 0 on, and then the negative ones. NumPy's `fftfreq`.
+/// Returns the frequencies of the `n` numbers of a spectrum, whose samples are `spacing` apart, on
+/// the current device: the frequencies from 0 on, and then the negative ones. NumPy's `fftfreq`.
 ///
 /// # Examples
 ///
@@ -19,7 +19,7 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `n` is 0, and
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `n` is 0, and
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
 pub fn fftfreq<T: Real>(n: usize, spacing: T) -> Result<Array<T>> {
@@ -31,7 +31,7 @@ pub fn fftfreq<T: Real>(n: usize, spacing: T) -> Result<Array<T>> {
     frequencies("fftfreq", n, n, spacing, number)
 }
 
-/// The frequencies of the `n / 2 + 1` numbers of the spectrum of `n` real samples that are
+/// Returns the frequencies of the `n / 2 + 1` numbers of the spectrum of `n` real samples that are
 /// `spacing` apart, on the current device. NumPy's `rfftfreq`.
 ///
 /// # Examples
@@ -65,7 +65,7 @@ fn frequencies<T: Real>(
             "{operation}: there are no frequencies of 0 samples"
         )));
     }
-    // As NumPy rounds.
+    // Rounded as by NumPy.
     let step = 1.0 / (n as f64 * spacing.to_f64());
     Array::from_fn(count, |index| T::from_f64(number(index[0]) * step))
 }

@@ -1,4 +1,4 @@
-//! Other shapes, which may need a copy.
+//! Changes of the shape, which may need a copy.
 
 use super::Copying;
 use crate::array::{AnyElement, Array, Shape};
@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, Ruled};
 
 impl<T: AnyElement> Array<T> {
-    /// The same elements, in row-major order, in another shape; a view where strides can express
-    /// it, and a copy on the same device where they cannot. One length may be
-    /// [`INFER`](crate::INFER): it is what the number of elements makes it.
+    /// Returns the elements, in row-major order, in another shape; a view if strides can express
+    /// it, and a copy on the same device otherwise. One length may be [`INFER`](crate::INFER): it
+    /// is inferred from the number of elements.
     ///
     /// # Examples
     ///
@@ -23,10 +23,10 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where `shape` has another length, a rank
-    /// above 8 or a size that overflows, or where several lengths are to be inferred, or one that
-    /// no length fits; where a copy is needed, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) where
-    /// the device has no room.
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if `shape` has another number of elements,
+    /// a rank above 8 or a size that overflows, or if several lengths are to be inferred, or one
+    /// that no length fits; if a copy is needed, [`OutOfMemory`](crate::ErrorKind::OutOfMemory) if
+    /// the device has no memory for it.
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Result<Self> {
         let shape = shape.into().inferred(self.layout().shape())?;
@@ -42,7 +42,7 @@ impl<T: AnyElement> Array<T> {
         }))
     }
 
-    /// The elements along one axis, in row-major order; a view or a copy as for
+    /// Returns the elements along one axis, in row-major order; a view or a copy as for
     /// [`reshape`](Self::reshape).
     ///
     /// # Examples

@@ -1,4 +1,4 @@
-//! Different elements.
+//! Distinct elements.
 
 use super::mask::compact;
 use crate::array::{Array, DType, Element};
@@ -7,11 +7,11 @@ use crate::ops::derivatives::is_followed;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Element> Array<T> {
-    /// The different elements of all, from the least to the greatest, along one axis: NumPy's
-    /// `unique`.
+    /// Returns the distinct elements of the array, from the least to the greatest, along one axis:
+    /// NumPy's `unique`.
     ///
-    /// NaN comes last, and once. The two zeros are equal; which of them stays is not said. The
-    /// shape depends on the elements, so the call waits for them.
+    /// NaN is last, and occurs once. The two zeros are equal; it is unspecified which of them is
+    /// kept. The shape depends on the elements, so the call waits for them.
     ///
     /// # Examples
     ///
@@ -25,8 +25,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`sort`](Self::sort); it takes room for the sorted elements and a flag for each (on
-    /// CUDA devices 9 bytes for each).
+    /// Those of [`sort`](Self::sort); the call needs memory for the sorted elements and a flag for
+    /// each (on CUDA devices 9 bytes for each).
     #[track_caller]
     pub fn unique(&self) -> Result<Self> {
         let array = self;
@@ -50,7 +50,7 @@ fn unique<T: Element>(array: &Array<T>) -> Result<Array<T>> {
     let mut later = flags.slice_mut(ndarray::s![1..])?;
     let has_nan = const { (T::DTYPE as u8) <= DType::Bf16 as u8 };
     if has_nan {
-        // NaN differs from itself, and all of it is one here.
+        // NaN differs from itself, but all NaN are one element here.
         later.assign(next.ne(&one).and(one.eq(&one)))?;
     } else {
         later.assign(next.ne(&one))?;

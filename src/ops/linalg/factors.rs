@@ -1,4 +1,4 @@
-//! The factorizations of Cholesky and by Householder's reflections.
+//! The Cholesky factorization, and the QR factorization by Householder reflections.
 
 use super::gradients;
 use super::status::{Meaning, check};

@@ -5,7 +5,7 @@ use super::{Factorized, batch_of, filled, matrix_of};
 use crate::array::Array;
 use crate::error::Result;
 
-/// A norm of a matrix; the value of [`norm`](crate::linalg::norm).
+/// A norm of a matrix, which [`norm`](crate::linalg::norm) computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MatrixNorm {

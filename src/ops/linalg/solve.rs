@@ -19,7 +19,7 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let batch = batch_of(&shape);
     let step = Ruled::begin("solve", &[a, b])?;
     let x = if shape.checked_is_empty()? {
-        // The matrices, broadcast to what nothing is computed of, may be too long.
+        // The matrices, broadcast to an empty result, may be too long.
         Writer::new(a.device(), &shape)?.finish()?
     } else {
         let of = matrices(batch, &[n, n]);
@@ -40,8 +40,8 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     }))
 }
 
-/// The right-hand sides as matrices, of as many rows as `a` has, and the shape that they and `a`
-/// broadcast to.
+/// Returns the right-hand sides as matrices, of as many rows as `a` has, and the shape that they
+/// and `a` broadcast to.
 ///
 /// # Errors
 ///

@@ -140,7 +140,7 @@ mod tests {
         assert!(worst > 0.5f64.powi(23), "{worst}");
     }
 
-    /// The largest radii in all quarters are the largest that 32 bits allow.
+    /// The numbers reach as far as 32 bits allow, near zero and far from it, in all quarters.
     #[test]
     fn the_tails_end_where_the_words_do() {
         let eighth = (1 << 29) - (1 << 28);

@@ -5,7 +5,7 @@ struct Operands {
 
 #define CS_BLOCK cs_digits<I>::elements
 
-// Exact: the steps are fewer than the significand counts.
+// Exact: the significand holds the number of every step.
 template <class S>
 CS_FN S uniform_at(const u32 (&words)[4], int at) {
     const int digits = cs_digits<S>::value;
