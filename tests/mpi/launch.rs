@@ -1,4 +1,4 @@
-//! Processes under `mpirun`, which end in time in any case.
+//! Processes under `mpirun`, with a time limit.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::Part;
 
-/// The variable that tells a process its part.
+/// The environment variable that names a process's case.
 pub(crate) const PART: &str = "CACHESCOPE_MPI_PART";
 
-/// How the processes of a case ended.
+/// The result of a case's processes.
 pub(crate) struct Ended {
     pub(crate) is_success: bool,
     pub(crate) ran_too_long: bool,
-    /// What they wrote, to either stream.
+    /// Their standard output and standard error.
     pub(crate) output: String,
 }
 
@@ -29,23 +29,24 @@ pub(crate) fn has_mpirun() -> bool {
     version.is_ok_and(|version| version.status.success())
 }
 
-/// What runs a program on the emulated device, if it is built: `cargo build -p cuda-emulator`.
+/// Returns the program that runs others on the emulated device, if it is built: `cargo build -p
+/// cuda-emulator`.
 fn emulator() -> Option<PathBuf> {
     let own = std::env::current_exe().expect("the path of this program");
     let folder = own.parent()?.parent()?;
     Some(folder.join("cuda-emulator")).filter(|emulator| emulator.is_file())
 }
 
-/// Whether programs can run on it. The first time, that compiles it.
+/// Returns whether programs can run on the emulated device. The first call compiles the emulator.
 pub(crate) fn has_emulator() -> bool {
     let ended = emulator().map(|emulator| Command::new(emulator).output());
     ended.is_some_and(|ended| ended.is_ok_and(|ended| ended.status.success()))
 }
 
-/// Runs this program as so many ranks, or by itself as one, for so long at most.
+/// Runs this program as `size` ranks, or directly as one, for at most `longest`.
 pub(crate) fn start(part: &Part, size: usize, longest: Duration) -> Ended {
     let own = std::env::current_exe().expect("the path of this program");
-    // It ends `mpirun` in a way that lets that end the ranks.
+    // `timeout` ends `mpirun` by a signal that lets `mpirun` end the ranks.
     let mut command = Command::new("timeout");
     command
         .arg("--kill-after=10")
@@ -57,8 +58,8 @@ pub(crate) fn start(part: &Part, size: usize, longest: Duration) -> Ended {
         command.arg(emulator().expect("it is built"));
         command.env("CACHESCOPE_MPI_CUDA", takes_device_memory);
     }
-    // Open MPI refuses the administrator, and more ranks than cores, unless it is told otherwise;
-    // version 5 reads the last.
+    // By default, Open MPI refuses to run as root, and to run more ranks than cores. Version 5
+    // reads the last variable.
     let settings = [
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),

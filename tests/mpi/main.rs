@@ -1,6 +1,6 @@
-//! Ranks that are processes: this program starts itself under `mpirun`, once for each case, and the
-//! processes take the case's part of a rank. What they compute is what `tests/collective` expects
-//! of threads.
+//! Ranks that are processes. This program starts itself under `mpirun`, once for each case, and
+//! each process runs the case's rank. The expected results are shared with the tests of ranks that
+//! are threads, in `tests/collective`.
 
 #[path = "../collective/bodies.rs"]
 mod bodies;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use launch::{Ended, PART, has_emulator, has_mpirun, start};
 use ranks::PARTS;
 
-/// What is to come of the processes.
+/// The expected end of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// All end without an error.
@@ -22,16 +22,16 @@ pub(crate) enum Outcome {
     Failure,
 }
 
-/// What the ranks do, and what is to come of it.
+/// A case: the code of each rank, and the expected end.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
-    /// With how many ranks; 1 is a process by itself.
+    /// The numbers of ranks to run with; 1 is a process without `mpirun`.
     pub(crate) sizes: &'static [usize],
     pub(crate) rank: fn() -> cachescope::Result<()>,
     pub(crate) outcome: Outcome,
-    /// How many ranks say that they heard what they were to hear.
+    /// The number of ranks that must print `ranks::HEARD`.
     pub(crate) heard: usize,
-    /// On the emulated device: what `CACHESCOPE_MPI_CUDA` says.
+    /// On the emulated device: the value of `CACHESCOPE_MPI_CUDA`.
     pub(crate) takes_device_memory: Option<&'static str>,
 }
 
@@ -42,7 +42,7 @@ impl Part {
     }
 }
 
-/// All processes have ended by themselves by then. A rank that hangs does so for longer.
+/// The time limit of a case. A rank that hangs sleeps for `ranks::FOR_EVER`.
 const LONGEST: Duration = Duration::from_secs(100);
 
 fn main() -> ExitCode {
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(failed > 0))
 }
 
-/// A rank of a case.
+/// Runs a rank of a case.
 fn take_part(name: &str) -> ExitCode {
     let part = PARTS.iter().find(|part| part.name == name);
     let part = part.expect("there is such a part");

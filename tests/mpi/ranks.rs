@@ -1,4 +1,4 @@
-//! What each process does.
+//! The code of each process, by case.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result};
 use crate::Outcome::{Failure, Success};
 use crate::{Part, bodies};
 
-/// What a rank says when it has heard what it was to hear.
+/// The text that a rank prints when it has received the expected error.
 pub(crate) const HEARD: &str = "[heard]";
 
-/// A rank that hangs does so for longer than all may run.
+/// Longer than the time limit of a case: the sleep of a rank that hangs.
 const FOR_EVER: Duration = Duration::from_secs(1000);
 
 pub(crate) const PARTS: &[Part] = &[
@@ -110,7 +110,8 @@ fn calls() -> Result<()> {
     group.barrier()
 }
 
-/// As on the host. To MPI, the emulated device's memory is the host's, whichever way it goes.
+/// Repeats the calls of the host. To MPI, the emulated device's memory is host memory, with either
+/// setting.
 fn calls_on_a_device() -> Result<()> {
     assert!(
         Device::current().to_string().starts_with("cuda"),
@@ -136,7 +137,7 @@ fn alone() -> Result<()> {
     bodies::a_world_of_one(&group)
 }
 
-/// The same numbers, rounded as they are, on processes and on threads.
+/// Compares results on processes with those on threads, bit by bit, rounding included.
 fn as_on_threads() -> Result<()> {
     let group = Group::mpi()?;
     let given = |rank: usize, count: usize| {
@@ -158,7 +159,7 @@ fn as_on_threads() -> Result<()> {
     Ok(())
 }
 
-/// Each is told on all ranks, and the group goes on.
+/// Checks that each disagreement is an error on all ranks, and that the group remains usable.
 fn disagreements() -> Result<()> {
     let group = Group::mpi()?.with_checks(true);
     let own = group.rank();
@@ -196,7 +197,7 @@ fn disagreements() -> Result<()> {
     bodies::groups_divide(&group)
 }
 
-/// The reader hears of it, and the group goes on.
+/// Checks that the read returns the error.
 fn without_checks() -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _current = device.enter();
@@ -208,7 +209,7 @@ fn without_checks() -> Result<()> {
     group.all_reduce(&mut x, Reduce::Sum)?;
     let error = x.to_vec().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");
-    // Nobody waited for the call to hear of it, so nothing that comes later passes for done.
+    // No call has waited for the failed one and reported its error, so later calls fail too.
     let mut y = Array::<f32>::zeros(3)?;
     let late = group.all_reduce(&mut y, Reduce::Sum);
     assert!(late.and_then(|()| y.to_vec()).is_err());
@@ -220,7 +221,7 @@ fn letters() -> Result<()> {
     let group = Group::mpi()?;
     let (own, size) = (group.rank(), group.size());
     let (next, before) = ((own + 1) % size, (own + size - 1) % size);
-    // What is received is not what was sent: the array stays, and the letter is lost.
+    // A receive of another length fails: the array stays as it was, and the message is lost.
     for count in [3, 1_500_000] {
         group.send(&Array::full(count, 1.0f32)?, next)?;
         group.send(&Array::full(count, 2.0f32)?, next)?;
@@ -231,7 +232,7 @@ fn letters() -> Result<()> {
         group.recv(&mut x, before)?;
         assert!(x.to_vec()? == vec![2.0; count]);
     }
-    // It goes out while its rank does other things.
+    // The message is sent while its rank sleeps.
     if own == 0 {
         group.send(&Array::full(4_000_000, 3.0f32)?, 1)?;
         std::thread::sleep(Duration::from_millis(500));
@@ -247,7 +248,7 @@ fn letters() -> Result<()> {
     Ok(())
 }
 
-/// Letters that nobody receives do not keep the processes.
+/// Checks that messages that nobody receives do not keep the processes from ending.
 fn never_received() -> Result<()> {
     let group = Group::mpi()?;
     if group.rank() == 1 {
@@ -279,14 +280,14 @@ fn two_orders(checks: bool) -> Result<()> {
     Ok(())
 }
 
-/// Three ranks in a circle: no two of them are in each other's way.
+/// A deadlock of three ranks: no two of them wait for each other.
 fn a_circle() -> Result<()> {
     let group = Group::mpi()?;
     let own = group.rank();
     let pairs: Vec<Group> = (0..3)
         .map(|left_out| group.split(usize::from(own == left_out), 0))
         .collect::<Result<_>>()?;
-    // Of the pairs 12, 02 and 01, each rank begins with that of the next one.
+    // The groups leave out rank 0, 1 and 2 in order. Ranks 0, 1 and 2 begin with groups 2, 0 and 1.
     let order = [2, 0, 1][own];
     let outcome = pairs[order].barrier();
     let outcome = outcome.and_then(|()| pairs[(order + 2) % 3].barrier());
@@ -297,7 +298,7 @@ fn a_circle() -> Result<()> {
     Ok(())
 }
 
-/// The last rank does something else than the others, which name it and its end.
+/// Lets rank 2 do something else than the others, whose error names it and how it ended.
 fn leaves(checks: bool, otherwise: fn() -> Result<()>) -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _current = device.enter();
@@ -311,7 +312,7 @@ fn leaves(checks: bool, otherwise: fn() -> Result<()>) -> Result<()> {
     let exchanged = group.all_reduce(&mut x, Reduce::Sum);
     let error = exchanged.and_then(|()| x.to_vec()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Communication);
-    // One of them may hear it of the other.
+    // One of the others may receive this text from the other one.
     let text = error.to_string();
     assert!(
         text.contains("rank 2 takes part no longer: it has ended"),
@@ -334,7 +335,7 @@ fn panics() -> Result<()> {
     panic!("this rank panics");
 }
 
-/// Who dies without a word is what `mpirun` ends the others for.
+/// `mpirun` ends the other ranks when one aborts.
 fn dies() -> Result<()> {
     let group = Group::mpi()?;
     group.barrier()?;
@@ -352,7 +353,7 @@ fn hangs() -> Result<()> {
         std::thread::sleep(FOR_EVER);
     }
     let text = group.barrier().unwrap_err().to_string();
-    // Of the two that wait, one gives up first.
+    // The two other ranks do not time out at once: the first one names the cause for both.
     assert!(text.contains("rank 1 has not come within 200ms"), "{text}");
     heard();
     Ok(())
@@ -388,7 +389,7 @@ fn drops_a_group() -> Result<()> {
     Ok(())
 }
 
-/// What the program initialised, it finalises.
+/// Checks that MPI is finalised by the program that initialised it.
 #[cfg(feature = "mpi")]
 fn its_own_mpi() -> Result<()> {
     use mpi::traits::Communicator;

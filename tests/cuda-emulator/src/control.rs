@@ -1,26 +1,26 @@
-//! What a test asks of the emulator beside the driver's own functions.
+//! The emulator's own functions for tests: counts, injected failures and the virtual clock.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use libloading::os::unix::{Library, RTLD_NOW, Symbol};
 
-/// What is alive on all devices.
+/// The numbers of objects that are alive on all devices.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Of `cuMemAlloc`.
+    /// Allocations by `cuMemAlloc`.
     pub allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations by `cuMemAlloc`.
     pub allocated_bytes: u64,
-    /// Of `cuMemHostAlloc`.
+    /// Allocations by `cuMemHostAlloc`.
     pub host_allocations: u64,
-    /// Of memory pools.
+    /// Allocations from memory pools.
     pub pool_allocations: u64,
-    /// Of `cuMemCreate`.
+    /// Allocations by `cuMemCreate`.
     pub physical: u64,
-    /// Of `cuMemAddressReserve`.
+    /// Reservations by `cuMemAddressReserve`.
     pub reservations: u64,
-    /// Of `cuMemMap`.
+    /// Mappings by `cuMemMap`.
     pub mappings: u64,
     /// Streams.
     pub streams: u64,
@@ -32,17 +32,17 @@ pub struct Report {
     pub graphs: u64,
     /// Graphs that can be launched.
     pub executables: u64,
-    /// Memory pools but the default ones.
+    /// Memory pools except the default ones.
     pub pools: u64,
     /// Primary contexts that were ever retained.
     pub contexts: u64,
     /// Work that no stream has run yet.
     pub pending: u64,
-    /// What is taken from the devices' memory.
+    /// Bytes of the devices' memory that are in use.
     pub used_bytes: u64,
     /// Communicators of NCCL.
     pub communicators: u64,
-    /// Ranges of memory that are registered with one.
+    /// Ranges of memory that are registered with a communicator.
     pub registrations: u64,
 }
 
@@ -53,10 +53,11 @@ pub struct Control {
 }
 
 impl Control {
-    /// The emulator that is loaded; `None` where there is none, as on a real device.
+    /// Returns the emulator that is loaded; `None` if none is, as on a real device.
     #[must_use]
     pub fn of_process() -> Option<Self> {
-        // SAFETY: by this name the loader finds what is loaded, or a driver that is safe to load.
+        // SAFETY: by this name the loader finds a library that is loaded, or a driver that is safe
+        // to load.
         let driver = unsafe { Library::open(Some("libcuda.so"), RTLD_NOW) }.ok()?;
         // SAFETY: the symbol is only looked for.
         unsafe { driver.get::<*const ()>(b"emulator_calls\0") }.ok()?;
@@ -69,15 +70,15 @@ impl Control {
         found.unwrap_or_else(|error| panic!("{name:?}: {error}"))
     }
 
-    /// How many calls of the driver and of the other libraries there were.
+    /// Returns the number of calls of the driver and of the other libraries.
     #[must_use]
     pub fn calls(&self) -> u64 {
         let calls = self.function::<unsafe extern "C" fn(*const c_char) -> u64>(c"emulator_calls");
-        // SAFETY: a null name asks for all.
+        // SAFETY: the function accepts a null name, which means all functions.
         unsafe { calls(std::ptr::null()) }
     }
 
-    /// How often this function was called.
+    /// Returns the number of calls of this function.
     #[must_use]
     pub fn calls_of(&self, name: &str) -> u64 {
         let calls = self.function::<unsafe extern "C" fn(*const c_char) -> u64>(c"emulator_calls");
@@ -100,15 +101,15 @@ impl Control {
         unsafe { fail(c_name(name).as_ptr(), n, error) }
     }
 
-    /// Lets the next compilations of kernels wait for each other until so many are under way. Where
-    /// one waits for half a minute, nothing lets the others begin: it fails.
+    /// Lets the next compilations of kernels wait for each other until `count` of them run. A
+    /// compilation that waits for half a minute fails: the others are prevented from starting.
     pub fn meet_compilations(&self, count: u32) {
         let meet = self.function::<unsafe extern "C" fn(u32)>(c"emulator_meet");
         // SAFETY: takes a plain number.
         unsafe { meet(count) }
     }
 
-    /// How many calls were made to fail.
+    /// Returns the number of calls that were made to fail.
     #[must_use]
     pub fn failed(&self) -> u64 {
         let failed = self.function::<unsafe extern "C" fn() -> u64>(c"emulator_failed");
@@ -116,8 +117,8 @@ impl Control {
         unsafe { failed() }
     }
 
-    /// How many misuses were seen: faults of kernels, calls with handles that are gone, and the
-    /// like.
+    /// Returns the number of misuses, such as kernel faults and calls with handles that were
+    /// destroyed.
     #[must_use]
     pub fn complaints(&self) -> u64 {
         let complaints = self.function::<unsafe extern "C" fn() -> u64>(c"emulator_complaints");
@@ -125,7 +126,7 @@ impl Control {
         unsafe { complaints() }
     }
 
-    /// Takes the last `count` misuses back, which were provoked: they are not told of at exit.
+    /// Takes the last `count` misuses back, which were provoked: they are not reported at exit.
     pub fn forgive(&self, count: u64) {
         let forgive = self.function::<unsafe extern "C" fn(u64)>(c"emulator_forgive");
         // SAFETY: takes a plain number.
@@ -138,7 +139,8 @@ impl Control {
         type Last = unsafe extern "C" fn(*mut c_char, usize);
         let last = self.function::<Last>(c"emulator_last_complaint");
         let mut text = [0; 1024];
-        // SAFETY: writes a text with its end into so many bytes.
+        // SAFETY: the function writes a text and its terminating zero into at most `text.len()`
+        // bytes.
         unsafe { last(text.as_mut_ptr().cast(), text.len()) };
         let text = CStr::from_bytes_until_nul(&text);
         text.map_or_else(
@@ -147,15 +149,14 @@ impl Control {
         )
     }
 
-    /// Lets the virtual clock run from now on: kernels that are compiled later count what they
-    /// move.
+    /// Starts the virtual clock. Kernels that are compiled later count the bytes that they move.
     pub fn run_clock(&self) {
         let run = self.function::<unsafe extern "C" fn()>(c"emulator_run_clock");
         // SAFETY: takes nothing.
         unsafe { run() }
     }
 
-    /// The host's virtual clock, in microseconds; `None` where it does not run.
+    /// Returns the host's virtual clock in microseconds; `None` if it does not run.
     #[must_use]
     pub fn clock(&self) -> Option<f64> {
         let clock = self.function::<unsafe extern "C" fn() -> f64>(c"emulator_clock");
@@ -163,7 +164,7 @@ impl Control {
         Some(unsafe { clock() }).filter(|&time| time >= 0.0)
     }
 
-    /// What all calls of this function took by it, in microseconds.
+    /// Returns the time of all calls of this function by the virtual clock, in microseconds.
     #[must_use]
     pub fn spent(&self, name: &str) -> f64 {
         let spent = self.function::<unsafe extern "C" fn(*const c_char) -> f64>(c"emulator_spent");
@@ -171,7 +172,7 @@ impl Control {
         unsafe { spent(c_name(name).as_ptr()) }
     }
 
-    /// What is alive.
+    /// Returns the numbers of objects that are alive.
     #[must_use]
     pub fn report(&self) -> Report {
         let report = self.function::<unsafe extern "C" fn(*mut Report)>(c"emulator_report");
