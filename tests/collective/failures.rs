@@ -1,4 +1,4 @@
-//! What a rank hears where others fail.
+//! The errors that a rank's calls return when other ranks fail.
 
 use std::panic::Location;
 use std::sync::OnceLock;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use cachescope::collective::{Group, Reduce};
 use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, Result};
 
-/// What each rank gets of `body`, in which a call of each may fail.
+/// Runs `body` on each rank and returns each rank's result, which may be an error.
 fn outcomes(size: usize, body: impl Fn(&Group) -> Result<()> + Sync) -> Vec<Result<()>> {
     let told = Told::new(size);
-    // The whole may fail, too: for what a rank did not wait for.
+    // `Group::threads` may fail, too, with an error that no rank waited for.
     let _whole = Group::threads(size, |group| {
         told.tell(group.rank(), body(&group));
         Ok(())
@@ -18,8 +18,8 @@ fn outcomes(size: usize, body: impl Fn(&Group) -> Result<()> + Sync) -> Vec<Resu
     told.all()
 }
 
-/// What ranks tell, each in a place of its own: what orders threads that wait for one of std's
-/// locks, a sanitizer does not see.
+/// The results of the ranks, each in its own slot. There is no mutex, because ThreadSanitizer does
+/// not see the order that the standard library's locks bring when threads wait for them.
 struct Told(Vec<OnceLock<Result<()>>>);
 
 impl Told {
@@ -31,7 +31,7 @@ impl Told {
         self.0[rank].set(outcome).expect("it tells once");
     }
 
-    /// Once all have ended.
+    /// Returns the results, after all ranks have ended.
     fn all(self) -> Vec<Result<()>> {
         self.0
             .into_iter()
@@ -96,7 +96,7 @@ fn another_type_or_operation_is_told_on_all_ranks() {
     );
 }
 
-/// The ranks go on after it.
+/// The group remains usable on all ranks.
 #[test]
 fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
     let sums = Group::threads(2, |group| {
@@ -116,8 +116,8 @@ fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
     Ok(())
 }
 
-/// Without checks a call does not wait, and whoever reads hears of it; so does who waits for the
-/// ranks' end.
+/// Without checks a call does not wait: the error is returned by a read, by synchronisation, and by
+/// the call that waits for the end of the ranks.
 #[test]
 fn without_checks_the_reader_hears_of_it() {
     let all = outcomes(2, |group| {
@@ -129,7 +129,7 @@ fn without_checks_the_reader_hears_of_it() {
         let whole = device.synchronize();
         assert_eq!(whole.unwrap_err().kind(), ErrorKind::ShapeMismatch);
         let read = x.to_vec().map(drop);
-        // The line that asked for it, and not the one that reads.
+        // The error's line is the line of the call, not the line of the read.
         let place = read.as_ref().err().and_then(Error::location);
         assert_eq!(place.map(Location::line), Some(line!() - 6));
         read
@@ -163,7 +163,7 @@ fn a_failure_that_the_body_has_handled_is_no_failure_of_the_rank() {
     }
 }
 
-/// What the others hear of a rank that ends in one way or another, within a time.
+/// Checks the error of ranks 0 and 1 if rank 2 runs `body` and ends, and that they return in time.
 fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
     for checks in [true, false] {
         let began = Instant::now();
@@ -218,7 +218,7 @@ fn a_rank_without_memory_is_named() {
         Array::<f32>::zeros(1 << 20).map(drop)
     };
     ending(without_memory, "out of memory");
-    // The cause is what the whole gives.
+    // `Group::threads` returns the cause.
     let ended = Group::threads(2, |group| match group.rank() {
         0 => group.barrier(),
         _ => without_memory(&group),
@@ -254,7 +254,7 @@ fn a_rank_that_hangs_is_named_in_time() {
     for (rank, outcome) in all.into_iter().enumerate() {
         let text = outcome.unwrap_err().to_string();
         match rank {
-            // It comes when the others have given up.
+            // This rank calls after the others have timed out.
             1 => assert!(text.contains("takes part no longer"), "{text}"),
             _ => assert!(text.contains("rank 1 has not come within 200ms"), "{text}"),
         }
@@ -288,7 +288,7 @@ fn groups_in_two_orders_are_told() {
     }
 }
 
-/// Three ranks in a circle: no two of them are in each other's way.
+/// A deadlock of three ranks: no two of them wait for each other.
 #[test]
 fn a_circle_of_groups_is_told() {
     let all = outcomes(3, |group| {
@@ -296,7 +296,8 @@ fn a_circle_of_groups_is_told() {
         let pairs: Vec<Group> = (0..3)
             .map(|left_out| group.split(usize::from(own == left_out), 0))
             .collect::<Result<_>>()?;
-        // Of the pairs 12, 02 and 01, each rank begins with that of the next one.
+        // The groups leave out rank 0, 1 and 2 in order. Ranks 0, 1 and 2 begin with groups 2, 0
+        // and 1.
         let order = [2, 0, 1][own];
         pairs[order].barrier()?;
         pairs[(order + 2) % 3].barrier()
@@ -325,7 +326,7 @@ fn a_group_is_not_used_after_its_end() -> Result<()> {
     Ok(())
 }
 
-/// A rank has given up a group that another one still uses.
+/// One rank drops a group that the other one still uses.
 #[test]
 fn a_group_that_a_rank_dropped_is_told() -> Result<()> {
     Group::threads(2, |group| {
@@ -369,7 +370,7 @@ fn arguments_that_no_group_takes() -> Result<()> {
             kind(group.all_reduce(&mut whole, Reduce::Mean)),
             ErrorKind::InvalidArgument
         );
-        // What is received is not what was sent.
+        // A receive of another length fails.
         let other = 1 - group.rank();
         group.send(&x, other)?;
         let received = group
@@ -382,7 +383,7 @@ fn arguments_that_no_group_takes() -> Result<()> {
     Ok(())
 }
 
-/// No gradient passes through an exchange.
+/// No gradient passes through a collective call.
 #[test]
 fn what_a_tape_follows_is_refused() -> Result<()> {
     Group::threads(2, |group| {

@@ -1,4 +1,4 @@
-//! Limits, exhaustion and trims: what fits is served, what was told to be kept is kept.
+//! Limits, exhaustion and trims: what fits is served, and a trim keeps what it must keep.
 
 use cachescope::{Array, Buffer, Device, PoolKind, Result};
 
@@ -10,23 +10,23 @@ fn reserved(device: &Device) -> usize {
     device.memory_stats().reserved_bytes as usize
 }
 
-/// Those that can give back whatever has lain idle for as long as one block: whole segments that
-/// are shared cannot.
+/// Returns the setups that can release any idle memory of at least one block. Pools with shared
+/// segments that do not grow cannot.
 fn releasing() -> impl Iterator<Item = Setup> {
     POOLS.into_iter().filter(|setup| {
         setup.expandable && (setup.pool != PoolKind::BestFit || grows(&device(*setup)))
     })
 }
 
-/// Whether the segments of a device grow in place, which the platform has to allow.
+/// Returns whether the segments of a device grow in place, which the platform must support.
 fn grows(device: &Device) -> bool {
     let two = [2, 4].map(|mib| Buffer::new(device, mib * MIB).unwrap());
     let gap = two[1].address().wrapping_sub(two[0].address());
     gap == 2 * MIB as u64 && reserved(device) == 6 * MIB
 }
 
-/// Six units, of which five come and go before all six are asked for: four and eight where lengths
-/// are powers of two.
+/// Five units are allocated and freed before all six are allocated: four and eight units where
+/// lengths are powers of two.
 #[test]
 fn idle_memory_of_another_length_gives_way_under_a_limit() -> Result<()> {
     for pool in POOLS {
@@ -49,8 +49,8 @@ fn idle_memory_of_another_length_gives_way_under_a_limit() -> Result<()> {
     Ok(())
 }
 
-/// Every other block of a full device goes; the large one then fits only if what they leave, a page
-/// here and a page there, is given back.
+/// Every second block of a full device is freed. The large block then fits only if their pages,
+/// which are scattered, are released.
 #[test]
 fn scattered_idle_memory_makes_room_for_one_large_block() -> Result<()> {
     for pool in releasing() {
@@ -72,7 +72,8 @@ fn scattered_idle_memory_makes_room_for_one_large_block() -> Result<()> {
     Ok(())
 }
 
-/// The same with blocks that share pages: those of every other page go.
+/// Blocks share pages: those on every second page are freed. The large block then fits only if
+/// these pages are released.
 #[test]
 fn idle_pages_of_small_blocks_make_room_for_large_ones() -> Result<()> {
     if !grows(&device(PoolKind::BestFit)) {
@@ -101,7 +102,7 @@ fn a_device_serves_on_after_it_was_exhausted() -> Result<()> {
         }
         assert_eq!(live.len(), 16, "{pool}");
         assert_eq!(device.memory_stats().out_of_memory, 1, "{pool}");
-        // One that is dropped makes room for one.
+        // One dropped block makes room for one block.
         live.pop();
         live.push(Buffer::new(&device, MIB)?);
         assert!(Buffer::new(&device, MIB).is_err(), "{pool}");
@@ -132,8 +133,8 @@ fn trim_keeps_what_it_is_told_to_keep() -> Result<()> {
             let after = reserved(&device);
             assert_eq!(before - released, after, "{pool}");
             let busy = device.memory_stats().allocated_bytes as usize;
-            // What a live block shares a segment with stays, and no more is released than one
-            // beyond.
+            // Segments with a live block stay, and a trim releases at most one segment more than it
+            // must.
             let segment = if grows_in_place { 2 * MIB } else { 20 * MIB };
             assert!(
                 after <= keep.max(busy + segment),
@@ -191,7 +192,7 @@ fn peaks_begin_anew_where_they_are_reset() -> Result<()> {
     Ok(())
 }
 
-/// Segments that grow need no more than whole ones, and here much less.
+/// Segments that grow in place never need more memory than whole ones, and here much less.
 #[test]
 fn segments_that_grow_in_place_hold_less() -> Result<()> {
     if !grows(&device(PoolKind::BestFit)) {

@@ -1,4 +1,4 @@
-//! What changes under a scope while it is entered: its settings, its blocks, the cache itself.
+//! Changes to a scope while it is entered: to its settings, its blocks, and the cache itself.
 
 use std::sync::mpsc;
 use std::thread;
@@ -15,7 +15,7 @@ fn set(device: &Device, policy: Policy) {
     device.configure_cache("loop", config);
 }
 
-/// What shows which policy an entry is served by.
+/// The behaviour by which an entry shows its policy.
 #[derive(Debug, PartialEq)]
 struct Observed {
     /// A block is used again within the entry.
@@ -31,7 +31,7 @@ impl Observed {
         let (reuses, keeps, records) = match policy {
             Policy::Bump => (false, true, false),
             Policy::Release => (true, false, false),
-            // What an entry was recorded with is given back for the slab to come.
+            // The blocks of the recorded entry are released, to make room for the slab.
             Policy::Plan => (true, false, true),
             _ => (true, true, false),
         };
@@ -43,13 +43,13 @@ impl Observed {
     }
 }
 
-/// One entry that asks for a size, and does `meanwhile` before it asks again.
+/// Runs an entry that allocates a size before and after `meanwhile`.
 fn observe(device: &Device, bytes: usize, meanwhile: impl FnOnce()) -> Result<Observed> {
     let address = || Buffer::new(device, bytes).map(|buffer| buffer.address());
     let reuses = cache_scope!("loop", device = device, {
         let first = address()?;
         meanwhile();
-        // An entry of the same name inside is no outermost one.
+        // A nested entry of the cache's name is not an outermost one.
         let second = cache_scope!("loop", device = device, { address()? });
         let third = address()?;
         assert_eq!(first == second, first == third);
@@ -73,7 +73,7 @@ fn a_new_policy_takes_effect_at_the_next_outermost_entry_for_every_pair() -> Res
             set(&device, before);
             let first = observe(&device, 4000, || set(&device, after))?;
             assert_eq!(first, Observed::of(before), "{before}, not {after} yet");
-            // Of another size, so that no plan fits it.
+            // The size differs from the first entry's, so that no plan fits it.
             let second = observe(&device, 5000, || {})?;
             assert_eq!(second, Observed::of(after), "{after} after {before}");
             device.invalidate_cache("loop");
@@ -164,7 +164,7 @@ fn under_max_bytes_of_0_nothing_is_cached() -> Result<()> {
             );
             drop(escaped);
             assert_eq!(device.memory_stats().allocated_bytes, 0, "{policy}");
-            // And once it may hold something, it does.
+            // With a bound above 0, the cache serves again.
             let bounded = CacheConfig {
                 max_bytes: Some(8 * MIB as u64),
                 ..config
@@ -179,7 +179,7 @@ fn under_max_bytes_of_0_nothing_is_cached() -> Result<()> {
     Ok(())
 }
 
-/// Invalidates, or removes, as it drops.
+/// Invalidates or removes the cache on drop.
 struct Gives<'a>(&'a Device, fn(&Device, &str) -> cachescope::Invalidation);
 
 impl Drop for Gives<'_> {
@@ -223,8 +223,8 @@ fn a_destructor_inside_a_scope_may_take_its_cache() -> Result<()> {
     Ok(())
 }
 
-/// The exit lets go of the last handle of a device, and with it of what a callback owns, whose
-/// destructor takes the cache of the very scope that is being left.
+/// The exit drops the last handle of a device, and with it the values that a callback owns. Their
+/// destructor invalidates and removes the cache of the scope that is being exited.
 #[test]
 fn a_destructor_that_the_exit_runs_may_take_its_cache() -> Result<()> {
     struct Owns(Device);
@@ -254,7 +254,8 @@ fn a_destructor_that_the_exit_runs_may_take_its_cache() -> Result<()> {
                 drop(Buffer::new(&other, 4000)?);
                 drop(other);
                 let _again = outer.enter();
-                // It reaches the top, and is left, with the one above it.
+                // Now the guard of `other` is the top of the stack: it is exited together with the
+                // one above it.
                 drop(guard);
                 drop(_again);
                 drop(callback);

@@ -1,4 +1,4 @@
-//! Programs whose sizes vary from turn to turn, over distributions, working sets and policies.
+//! Programs whose sizes vary between iterations, over distributions, working sets and policies.
 
 use cachescope::{Buffer, DeviceConfig, Policy, PoolKind, Result, cache_scope};
 
@@ -6,25 +6,25 @@ use crate::scopes::MIB;
 use crate::scopes::drift::Random;
 use crate::under_test::device_with;
 
-/// A text batch: so many texts of so many tokens.
+/// A batch of `texts` texts, each of `tokens` tokens.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     texts: u64,
     tokens: u64,
 }
 
-/// How the batches of a program come.
+/// The distribution of a program's batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lengths {
-    /// Any length is as likely as any other.
+    /// Uniformly distributed lengths.
     Uniform,
-    /// The texts vary too, and a batch is as long as its longest text.
+    /// Numbers of texts vary too, and a batch is as long as its longest text.
     Texts,
-    /// A few lengths, each of which comes again and again.
+    /// A few lengths, which recur.
     Recurring,
-    /// Any, but the first array of a turn is always as long.
+    /// Uniformly distributed lengths, but the first array of each iteration has a constant size.
     Fixed,
-    /// Short ones, and a single long one among the first.
+    /// Short lengths, and a single long one in an early iteration.
     Peak,
 }
 
@@ -58,8 +58,8 @@ impl Lengths {
     };
 }
 
-/// What one turn allocates and drops, in order: the number of the array and its bytes, or nothing
-/// where it drops.
+/// Returns the allocations and drops of one iteration in order: the array's number, and its bytes
+/// or `None` for a drop.
 fn turn(batch: Batch, scale: f64) -> Vec<(usize, Option<u64>)> {
     let hidden = (batch.texts * batch.tokens) as f64 * scale;
     let square = (batch.texts * batch.tokens * batch.tokens) as f64 * scale / 512.0;
@@ -111,9 +111,9 @@ fn working_set(steps: &[(usize, Option<u64>)]) -> u64 {
     most
 }
 
-/// Walks so many turns, of which the longest there can be needs `most_bytes`; answers the hit rate
-/// after the first hundred, the reserved bytes at their peak, and the working set of the largest
-/// turn.
+/// Runs `turns` iterations, of which the longest possible one needs `most_bytes`. Returns the hit
+/// rate after the first hundred, the peak of the reserved bytes, and the working set of the largest
+/// iteration.
 fn walk(policy: Policy, lengths: Lengths, most_bytes: u64, turns: u64) -> Result<(f64, u64, u64)> {
     let device = device_with(DeviceConfig {
         pool: PoolKind::BestFit,
@@ -148,8 +148,8 @@ fn walk(policy: Policy, lengths: Lengths, most_bytes: u64, turns: u64) -> Result
     Ok((hit_rate, device.memory_stats().peak_reserved_bytes, largest))
 }
 
-/// What is reserved stays below 1.3 x the working set; where that is a few pages of 2 MiB only,
-/// which is what a device can reserve, below three of them and a sixteenth more than it.
+/// Checks that less than 1.3 × the working set is reserved. The device reserves in pages of 2 MiB,
+/// so a small working set may exceed that, but by at most a sixteenth and three pages.
 fn hold(policy: Policy) {
     let walks = [
         (MIB, 2000),

@@ -1,4 +1,4 @@
-//! Two devices, the threads that use them at once, and what must hold when all is over.
+//! A round: two devices, the threads that use them concurrently, and the checks at its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -14,11 +14,11 @@ use crate::stress::program;
 use crate::stress::random::Random;
 use crate::under_test::device_with;
 
-/// How long threads may take to end before the round counts as deadlocked.
+/// The time that threads may take to end before the round counts as deadlocked.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Locks without waiting inside the standard library, where ThreadSanitizer does not see the order
-/// that this brings.
+/// Locks by polling. ThreadSanitizer does not see the order that a wait inside the standard library
+/// brings.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match mutex.try_lock() {
@@ -29,18 +29,18 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// What the threads of a round share.
+/// The state that the threads of a round share.
 pub(crate) struct Round {
     pub(crate) devices: [Device; 2],
     pub(crate) streams: [Vec<Stream>; 2],
-    /// The limit that the round began with; changed as it goes on.
+    /// The limits that the round began with; threads change them later.
     pub(crate) limits: [Option<u64>; 2],
-    /// Whether caches are removed, which ends what they counted.
+    /// True if threads remove caches, which ends the caches' counts.
     pub(crate) removes: bool,
     pub(crate) counts: Arc<[Counts; 3]>,
-    /// What threads send to each other, a box for each of those that run at once.
+    /// The channels by which threads send arrays to each other: one for each concurrent thread.
     pub(crate) boxes: Vec<(Sender<Owned>, Mutex<Receiver<Owned>>)>,
-    /// What pressure callbacks give back.
+    /// The arrays that pressure callbacks drop.
     pub(crate) spare: [Mutex<Vec<Owned>>; 2],
     stop: AtomicBool,
 }
@@ -100,8 +100,8 @@ fn config(random: &mut Random) -> DeviceConfig {
     }
 }
 
-/// Lets `threads` at a time run random programs for so long, new ones coming for those that end,
-/// and sees that nothing is left.
+/// Runs random programs on `threads` threads for the time `length`, and checks that nothing is
+/// left. A thread that ends is replaced by a new one.
 pub(crate) fn run(seed: u64, threads: usize, length: Duration) {
     let mut random = Random::new(seed);
     let round = Round::new(&mut random, threads);
@@ -152,8 +152,8 @@ fn join(thread: JoinHandle<()>) {
     }
 }
 
-/// With all threads gone: the sums, and that everything goes back. Some arrays may outlive their
-/// device.
+/// Checks the sums after all threads have ended, and that all memory is released. If `outlive`,
+/// arrays outlive their device instead.
 fn finish(round: Arc<Round>, outlive: bool) {
     let Some(round) = Arc::into_inner(round) else {
         return fail("a thread that has ended keeps the round".into());
@@ -215,7 +215,7 @@ fn check_sums(device: &Device, counts: &Counts) {
 
 fn check_empty(device: &Device) {
     device.set_memory_limit(None);
-    // Whoever had an allocation refused has been told.
+    // Refused allocations have returned their errors already, so no error may be left here.
     if let Err(error) = device.synchronize() {
         fail(format!("left behind: {error}"));
     }

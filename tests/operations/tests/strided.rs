@@ -1,20 +1,20 @@
-//! Arrays that stand in memory in every way that views can bring about.
+//! Arrays in every memory layout that views can produce.
 
 use cachescope::ndarray::SliceInfoElem;
 use cachescope::{AnyElement, Array, Element};
 use proptest::prelude::*;
 
-/// How one axis of an array stands in memory.
+/// The memory layout of one axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Axis {
     pub(crate) length: usize,
-    /// Elements from one to the next; negative for an axis in reverse, 0 for a broadcast one.
+    /// The stride in elements; negative for a reversed axis, 0 for a broadcast one.
     pub(crate) step: isize,
-    /// Elements before the first that belong to none.
+    /// Elements of the memory before the first element of the axis.
     pub(crate) padding: usize,
 }
 
-/// How an array stands in memory.
+/// The memory layout of an array.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     pub(crate) axes: Vec<Axis>,
@@ -27,7 +27,7 @@ impl Placement {
         self.axes.iter().map(|axis| axis.length).collect()
     }
 
-    /// An array that stands like this, its elements made from their position in memory.
+    /// Returns an array with this layout. Each element is made from its position in memory.
     pub(crate) fn build<T: AnyElement>(&self, element: impl Fn(usize) -> T) -> Array<T> {
         let extent = |axis: &Axis| match axis.step {
             0 => 1,
@@ -61,7 +61,7 @@ impl Placement {
     }
 }
 
-/// Any way for an array of `dims` to stand in memory.
+/// Generates any layout of an array of shape `dims`.
 pub(crate) fn placement(dims: Vec<usize>) -> impl Strategy<Value = Placement> {
     let count = dims.len();
     let axes: Vec<_> = dims
@@ -78,26 +78,26 @@ pub(crate) fn placement(dims: Vec<usize>) -> impl Strategy<Value = Placement> {
     (axes, order).prop_map(|(axes, order)| Placement { axes, order })
 }
 
-/// Shapes of rank 0 to 4, some of them empty, some longer than what is gathered at once.
+/// Generates shapes of rank 0 to 4. Some are empty; some are longer than what is gathered at once.
 pub(crate) fn shape() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
         6 => prop::collection::vec(0..6usize, 0..=4),
         1 => (1..4usize, 200..600usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (200..600usize, 1..4usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (1..3usize, 20..40usize, 10..40usize).prop_map(|(a, b, c)| vec![a, b, c]),
-        // Long enough to be read in tiles where it stands crosswise.
+        // Long enough to be read in tiles if its last axis is not the dense one.
         1 => (17..70usize, 200..500usize).prop_map(|(rows, columns)| vec![rows, columns]),
         1 => (1..4usize, 17..40usize, 250..450usize).prop_map(|(a, b, c)| vec![a, b, c]),
         1 => (250..1100usize).prop_map(|length| vec![length]),
     ]
 }
 
-/// Two arrays of one shape.
+/// Generates the layouts of two arrays of one shape.
 pub(crate) fn pair() -> impl Strategy<Value = (Placement, Placement)> {
     shape().prop_flat_map(|dims| (placement(dims.clone()), placement(dims)))
 }
 
-/// Two arrays whose shapes broadcast together, and may lack leading axes.
+/// Generates the layouts of two arrays whose shapes broadcast together and may lack leading axes.
 pub(crate) fn broadcast_pair() -> impl Strategy<Value = (Placement, Placement)> {
     let partial = |dims: Vec<usize>| {
         let count = dims.len();
@@ -112,7 +112,7 @@ pub(crate) fn broadcast_pair() -> impl Strategy<Value = (Placement, Placement)> 
     shape().prop_flat_map(move |dims| (partial(dims.clone()), partial(dims)))
 }
 
-/// The same elements, one after another.
+/// Returns a contiguous copy.
 pub(crate) fn contiguous<T: Element>(array: &Array<T>) -> Array<T> {
     Array::from_vec(array.to_vec().unwrap(), array.shape()).unwrap()
 }

@@ -1,5 +1,5 @@
-//! How tiles tell each other what stands before them, by the library's own text: over words as
-//! tiles leave them that run at the same time, which here they never do.
+//! The look-back of the radix sort's tiles (`digit_tiles.cuh`), over words as concurrent tiles
+//! leave them. In the emulator tiles never run concurrently.
 
 use crate::rules::device::{Device, ok};
 
@@ -22,8 +22,8 @@ kernel(told_t* words, u64* befores, u64 tile, u64 count) {
 const TILES: usize = 6;
 const DIGITS: usize = 256;
 
-/// What a tile has of a digit; the first one so much that with the rest it fills the number to its
-/// mark.
+/// Returns a tile's count of a digit. The first tile's is so large that the sum of all counts nearly
+/// fills the bits of a word below its mark.
 fn own(tile: usize, digit: usize, bits: u32) -> u64 {
     match tile {
         0 => (1 << (bits - 2)) - 20_000,
@@ -39,8 +39,8 @@ fn check(told: &str, bits: u32) {
     let device = Device::new();
     let stream = device.stream();
     let kernel = device.kernel(&TEXT.replace("TOLD", told));
-    // Of each digit, other tiles know already what stands in all before them; the first one does at
-    // once.
+    // By digit, other tiles have published their inclusive count or only their own; the first tile
+    // always the inclusive one.
     let word = |tile: usize, digit: usize| {
         let is_all = tile == 0 || digit >> (tile - 1) & 1 != 0;
         match is_all {
@@ -57,7 +57,7 @@ fn check(told: &str, bits: u32) {
         device.memory(DIGITS * 8),
     );
     device.fill(memory, 0, (TILES + 2) * DIGITS * bytes / 4, stream);
-    // SAFETY: so many bytes are there.
+    // SAFETY: `memory` has two tiles more than `words`, whose length is copied.
     ok(unsafe {
         cudarc::driver::sys::cuMemcpyHtoDAsync_v2(
             memory,

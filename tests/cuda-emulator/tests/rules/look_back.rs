@@ -1,6 +1,6 @@
-//! How a tile of a running sum learns what is before it (`look_back.cuh`), while others tell what
-//! they know in any order. The emulator runs blocks one after another, so that in a whole scan all
-//! is known when a tile looks; here threads of another warp stand for the other tiles.
+//! The look-back of a scan's tile (`look_back.cuh`), while other tiles publish their sums in any
+//! order. The emulator runs blocks one after another: in a whole scan, all sums are published when
+//! a tile looks back. Here, threads of another warp act as the other tiles.
 
 use std::iter;
 
@@ -10,7 +10,7 @@ use crate::rules::device::{Device, ok};
 
 const LOOK_BACK: &str = include_str!("../../../../src/ops/cuda/look_back.cuh");
 
-/// Sums that depend on the order and on the grouping of what they are of.
+/// Sums that depend on the order and the grouping of their terms.
 const BEFORE: &str = r"
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -20,8 +20,8 @@ CS_FN S cs_merge(S a, S b) { return S{a.sum * 31 + b.sum, a.rest * 33 + b.sum + 
 CS_FN S own_of(u64 tile) { return S{5 * tile + 1, 7 * tile}; }
 ";
 
-/// The first warp looks back from `tile`. The second one tells by the script, whose first steps
-/// come `ahead`.
+/// The first warp looks back from `tile`. The second one publishes sums by the script; its first
+/// `ahead` steps precede the look-back.
 const KERNEL: &str = r#"
 CS_FN void told(u64 step, u32* told, S* own, S* all) {
     const u64 tile = step / 4;
@@ -62,7 +62,7 @@ extern "C" __global__ void kernel(u32* tiles, S* own, S* all, const u64* script,
 const OWN: u64 = 1;
 const ALL: u64 = 2;
 
-/// The sum of all before `tile`, one after another.
+/// Returns the sum of all tiles before `tile`, added one after another.
 fn expected(tile: u64) -> [u64; 2] {
     let own = |tile: u64| [5 * tile + 1, 7 * tile];
     (1..tile)
@@ -83,7 +83,7 @@ struct Looking {
     addresses: [u64; 5],
 }
 
-/// The most tiles, and twice as many steps.
+/// The largest number of tiles; a script has at most twice as many steps.
 const MOST: usize = 128;
 
 impl Looking {
@@ -101,17 +101,19 @@ impl Looking {
         }
     }
 
-    /// Where `tile` begins to add, for each order that the emulator runs threads in.
+    /// Returns the tile at which `tile` begins to add, for each order in which the emulator runs
+    /// threads. Checks the sum.
     fn look(&self, script: &[u64], ahead: usize, tile: u64) -> [u64; 2] {
         [(); 2].map(|()| {
             let [told, own, all, steps, results] = self.addresses;
             let (device, stream) = (&self.device, self.stream);
             device.fill(told, 0, MOST, stream);
-            // What was not told is nobody's sum.
+            // Memory of sums that are not published holds no valid sum.
             device.fill(own, 0xdead_beef, 4 * MOST, stream);
             device.fill(all, 0xdead_beef, 4 * MOST, stream);
             let bytes = size_of_val(script);
-            // SAFETY: so many bytes are there.
+            // SAFETY: `steps` has 16 × `MOST` bytes, and a script has at most 2 × `MOST` steps of 8
+            // bytes.
             ok(unsafe { sys::cuMemcpyHtoD_v2(steps, script.as_ptr().cast(), bytes) });
             let counts = [ahead as u64, script.len() as u64, tile];
             let arguments = [&[told, own, all, steps][..], &counts, &[results]].concat();
@@ -171,7 +173,8 @@ fn a_tile_waits_for_what_is_told_late() {
     };
     for tile in [1, 2, 5, 32, 33, 40, 64, 65, 100] {
         for round in 0..6 {
-            // Each tells its own sum before all, and the first one only that; else in any order.
+            // Each tile publishes its own sum and then the inclusive one; the first tile only the
+            // latter. Apart from that, the order is random.
             let mut script: Vec<u64> = (0..tile).flat_map(|own| [own; 2]).skip(1).collect();
             for place in (1..script.len()).rev() {
                 script.swap(place, number(place + 1));
@@ -184,7 +187,8 @@ fn a_tile_waits_for_what_is_told_late() {
                 seen[own] = true;
                 *step = 4 * *step + what;
             }
-            // Some wait for the first tile to the end.
+            // In this round, the tiles publish only their own sums. The first tile, which all wait
+            // for, is the last.
             if round == 0 {
                 script.retain(|&step| step != ALL);
                 script.extend(iter::once(ALL));

@@ -1,5 +1,5 @@
-//! Whole kernels of running sums by tiles, where tiles before have told their own sums and no more:
-//! as it is on a device that runs them side by side. The emulator would run each to its end first.
+//! Whole kernels of scans by tiles, where earlier tiles have published no more than their own sums,
+//! as on a device that runs tiles concurrently. The emulator would run each tile to its end first.
 
 use cudarc::driver::sys;
 
@@ -11,8 +11,9 @@ macro_rules! text {
     };
 }
 
-/// What an expression and its sums are elsewhere. The sum of all up to an element is 31 times that
-/// before it, and the element: it depends on the order, and any grouping gives the same.
+/// The part of the kernel that is generated from an expression and its operation. The sum up to an
+/// element is 31 times the sum before it, plus the element. It depends on the order, but not on the
+/// grouping.
 const SUMS: &str = r"
 #define CS_THREADS 256
 #define CS_ROWS 4
@@ -52,7 +53,7 @@ fn kernel(way: u32) -> String {
     before + &tiles + KERNEL
 }
 
-/// Sums of so many elements on the way, as the kernel has them.
+/// A partial sum of one or more elements, as the kernel stores it.
 type Sum = [u64; 2];
 
 fn merged([sum, factor]: Sum, [more, other]: Sum) -> Sum {
@@ -66,8 +67,8 @@ fn merged([sum, factor]: Sum, [more, other]: Sum) -> Sum {
 
 const NOTHING: Sum = [0, 1u64.wrapping_sub(31)];
 
-/// Lines of `length` elements, `inner` apart, whose tiles have `tile` each; `lanes` threads have a
-/// line of a tile.
+/// Lines of `length` elements with the stride `inner`, in tiles of `tile` elements each. `lanes`
+/// threads process a tile's part of a line.
 struct Scan {
     way: u32,
     length: usize,
@@ -77,12 +78,14 @@ struct Scan {
 }
 
 impl Scan {
-    /// All results, where the sums of all up to the tile `known` are told, and from there up to
-    /// `first` those of each tile. The tiles from `first` on are summed.
+    /// Checks all results of the tiles from `first` on, which the kernel computes. The inclusive
+    /// sums of tile `known` are published; of the tiles between it and `first`, only their own sums
+    /// are.
     fn check(&self, device: &Device, kernel: sys::CUfunction, [known, first]: [usize; 2]) {
         let stream = device.stream();
         let (inner, parts) = (self.inner, self.length.div_ceil(self.tile));
-        // Lines that stand apart are all beside one another, and else there are three.
+        // Lines with a stride are interleaved, so there are `inner` of them; otherwise, there are
+        // three.
         let lines = if inner > 1 { inner } else { 3 };
         let count = lines * self.length;
         let side = 256 / self.lanes;
@@ -115,7 +118,7 @@ impl Scan {
         let tickets = [(first * groups) as u64];
         let copied = |bytes: &[u8]| {
             let address = device.memory(bytes.len());
-            // SAFETY: so many bytes are there.
+            // SAFETY: the memory is as long as `bytes`, which are copied.
             ok(unsafe { sys::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) });
             address
         };
@@ -151,8 +154,8 @@ impl Scan {
     }
 }
 
-/// Tiles before that know all, and tiles that go on: next to each other, and as far apart as a warp
-/// looks at once and further.
+/// The last tile with an inclusive sum, and the first tile that is not published: neighbours, at
+/// the distance that a warp looks back over at once, and further apart.
 const STATES: [[usize; 2]; 8] = [
     [0, 1],
     [0, 2],

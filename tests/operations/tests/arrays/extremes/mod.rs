@@ -1,7 +1,7 @@
 //! Extreme lengths, steps, counts and numbers: every operation gives the shape that NumPy would, or
 //! the error that the contract names, and computes with them without overflowing.
 //!
-//! What is expected is computed here with numbers of twice the width.
+//! The expected shapes are computed here in integers of twice the width.
 
 mod copies;
 mod folds;
@@ -19,11 +19,11 @@ use crate::under_test::device_with;
 
 const MAX: usize = isize::MAX as usize;
 
-/// What the device of these tests may reserve: enough for every result that is small.
+/// The memory limit of the device in these tests: enough for every small result.
 const LIMIT_BYTES: u128 = 64 << 20;
 
-/// Arrays of no elements whose other lengths multiply to what just fits, and a few of some
-/// elements.
+/// Shapes without elements whose other lengths have the largest product that is allowed, and a few
+/// shapes with elements.
 const SHAPES: &[&[usize]] = &[
     &[],
     &[0],
@@ -66,15 +66,15 @@ const NUMBERS: &[isize] = &[
     isize::MIN,
 ];
 
-/// What an operation must answer.
+/// The expected outcome of an operation.
 #[derive(Debug)]
 enum Expected {
-    /// An array of these lengths, or `InvalidShape` where no array can have them, or `OutOfMemory`
-    /// where the device cannot.
+    /// An array of this shape; `InvalidShape` if no array can have it; `OutOfMemory` if it does not
+    /// fit into the device.
     Shape(Vec<u128>),
-    /// The same for a view, which takes no memory.
+    /// A view of this shape, which takes no memory; `InvalidShape` if no array can have the shape.
     View(Vec<u128>),
-    /// Only that it does not panic.
+    /// Any outcome except a panic.
     Anything,
     Refused(ErrorKind),
 }
@@ -84,12 +84,12 @@ use Expected::{Anything, Refused, Shape, View};
 const ARGUMENT: Expected = Refused(ErrorKind::InvalidArgument);
 const MISMATCH: Expected = Refused(ErrorKind::ShapeMismatch);
 
-/// The lengths as the expected ones are computed with.
+/// Returns the shape in the integers that expected shapes are computed with.
 fn wide(shape: &[usize]) -> Vec<u128> {
     shape.iter().map(|&length| length as u128).collect()
 }
 
-/// The lengths with another one in the place of that of `axis`.
+/// Returns the shape with another length of `axis`.
 fn with(shape: &[usize], axis: usize, length: u128) -> Vec<u128> {
     let mut shape = wide(shape);
     shape[axis] = length;
@@ -102,8 +102,7 @@ fn without(shape: &[usize], axis: usize) -> Vec<u128> {
     shape
 }
 
-/// Whether an array of elements of so many bytes may have these lengths, and how many bytes it
-/// takes.
+/// Returns the bytes of an array of this shape, or `None` if no array may have the shape.
 fn size_bytes(shape: &[u128], element_bytes: usize) -> Option<u128> {
     let most = MAX as u128;
     let mut lengths = shape.iter().filter(|&&length| length > 0);
@@ -117,12 +116,12 @@ fn size_bytes(shape: &[u128], element_bytes: usize) -> Option<u128> {
     Some(spanned * element_bytes as u128).filter(|&bytes| bytes <= most)
 }
 
-/// The outcomes that were not as expected, each with the call.
+/// The unexpected outcomes, each with its call.
 #[derive(Default)]
 struct Failures(Vec<String>);
 
 impl Failures {
-    /// Holds the outcome of a call against what is expected of it.
+    /// Compares the outcome of a call with the expected one.
     fn expect<T: Element>(
         &mut self,
         call: impl Debug,
@@ -141,7 +140,8 @@ impl Failures {
                 (None, found) => found
                     .as_ref()
                     .is_err_and(|error| error.kind() == ErrorKind::InvalidShape),
-                // Where rounding up overflows, the kind is that of what overflows by itself.
+                // If rounding up to an allocation's size overflows, the kind is `InvalidShape`,
+                // too.
                 (Some(bytes), Err(error)) => {
                     let is_long = bytes > MAX as u128 - (1 << 30);
                     let is_overflow = is_long && error.kind() == ErrorKind::InvalidShape;
@@ -162,7 +162,7 @@ impl Failures {
         }
     }
 
-    /// Holds that a call does not panic.
+    /// Checks that a call does not panic.
     fn survives<R>(&mut self, call: impl Debug, run: impl FnOnce() -> R) {
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
             self.0.push(format!("{call:?}: a panic"));
@@ -176,7 +176,7 @@ impl Failures {
     }
 }
 
-/// `f` with a device that has little memory.
+/// Runs `f` with a device of little memory as the current one.
 fn on_small_device(f: impl FnOnce() -> Result<()>) -> Result<()> {
     let device = device_with(DeviceConfig {
         memory_limit: Some(LIMIT_BYTES as u64),
@@ -186,7 +186,7 @@ fn on_small_device(f: impl FnOnce() -> Result<()>) -> Result<()> {
     f()
 }
 
-/// Holds that what `check` does with each of the [`arrays`] is as expected.
+/// Runs `check` with each of the [`arrays`], and checks that there was no failure.
 #[track_caller]
 fn each_array<T: Numeric>(check: impl Fn(&mut Failures, &Array<T>) -> Result<()>) -> Result<()> {
     let mut failures = Failures::default();
@@ -200,7 +200,7 @@ fn each_array<T: Numeric>(check: impl Fn(&mut Failures, &Array<T>) -> Result<()>
     Ok(())
 }
 
-/// The arrays of all shapes, and some views of them whose steps are extreme.
+/// Returns arrays of all shapes, and views of them with extreme steps.
 fn arrays<T: Numeric>() -> Result<Vec<Array<T>>> {
     let mut arrays = Vec::new();
     for &shape in SHAPES {
@@ -223,7 +223,7 @@ fn arrays<T: Numeric>() -> Result<Vec<Array<T>>> {
     Ok(arrays)
 }
 
-/// Every element of an axis at that step.
+/// Slices an axis with that step.
 fn stepping<T: Element>(array: &Array<T>, axis: usize, step: isize) -> Result<Array<T>> {
     let mut parts = vec![SliceInfoElem::from(..); array.ndim()];
     parts[axis] = SliceInfoElem::Slice {
