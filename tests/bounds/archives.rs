@@ -1,38 +1,38 @@
-//! Archives made by hand, which can claim what no writer would write.
+//! Archives made by hand, with claims that no writer would write.
 
 use std::io::Write;
 
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-/// A file of NumPy: its dictionary, and the bytes after its header.
+/// Returns a file of NumPy: its dictionary, and the bytes after its header.
 pub(crate) fn npy(dictionary: &str, elements: &[u8]) -> Vec<u8> {
     let header = format!("{dictionary:<117}\n");
     [b"\x93NUMPY\x01\x00v\x00", header.as_bytes(), elements].concat()
 }
 
-/// One of bytes, in one axis.
+/// Returns a file of NumPy with an array of bytes, of one axis.
 pub(crate) fn npy_of_bytes(elements: &[u8]) -> Vec<u8> {
     let count = elements.len();
     let dictionary = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({count},), }}");
     npy(&dictionary, elements)
 }
 
-/// An entry, as the archive is to tell of it.
+/// An entry of an archive, with the fields that the archive claims.
 #[derive(Clone)]
 pub(crate) struct Entry {
-    /// In the list of entries, and before the data.
+    /// In the central directory, and in the header before the data.
     pub(crate) names: [&'static str; 2],
     pub(crate) is_deflated: bool,
     pub(crate) crc: u32,
     pub(crate) size_bytes: u32,
     pub(crate) stored_bytes: u32,
-    /// As it is stored.
+    /// The data as stored.
     pub(crate) data: Vec<u8>,
 }
 
 impl Entry {
-    /// One that tells the truth.
+    /// Returns an entry whose fields are true.
     pub(crate) fn new(name: &'static str, data: &[u8], is_deflated: bool) -> Self {
         let mut crc = Crc::new();
         crc.update(data);
@@ -54,8 +54,7 @@ impl Entry {
         }
     }
 
-    /// What stands of it in the list as well as before its data, without what is before and after
-    /// it.
+    /// Returns the fields that the central directory and the header before the data have in common.
     fn fields(&self, name: &str) -> Vec<u8> {
         let method = if self.is_deflated { 8u16 } else { 0 };
         let mut fields = vec![20, 0, 0, 0];
@@ -70,7 +69,7 @@ impl Entry {
     }
 }
 
-/// The archive of `entries`; with `is_long`, its end is told as that of a large one.
+/// Returns the archive of `entries`; if `is_long`, with the end of a ZIP64 archive.
 pub(crate) fn archive(entries: &[Entry], is_long: bool) -> Vec<u8> {
     let (mut file, mut list) = (Vec::new(), Vec::new());
     for entry in entries {

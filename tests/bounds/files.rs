@@ -1,5 +1,5 @@
-//! Damaged and hostile files of NumPy: the same array or an error, in memory that the file can
-//! fill.
+//! Damaged and hostile files of NumPy. The result is the same array or an error, in memory that is
+//! bounded by the file's length.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::bounds::archives::{self, Entry};
 use crate::bounds::heap::peak_of;
 
-/// A path of its own for each test, with nothing there at the end.
+/// A test's own path; the file is removed on drop.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -22,8 +22,8 @@ impl Scratch {
         Self(std::env::temp_dir().join(unique))
     }
 
-    /// Makes the file one of these bytes: in place, for emptying it first makes some file systems
-    /// write through to the disk.
+    /// Writes these bytes to the file, in place: some file systems write through to the disk if a
+    /// file is emptied first.
     pub(crate) fn hold(&self, bytes: &[u8]) -> io::Result<()> {
         let mut options = File::options();
         let mut file = options
@@ -48,13 +48,13 @@ impl Drop for Scratch {
     }
 }
 
-/// What reading takes of the heap however short the file is: a buffer of constant size, and the
-/// texts of errors.
+/// The heap that reading takes for a file of any length: a buffer of constant size, and the texts
+/// of errors.
 const FIXED_BYTES: u64 = 16 << 10;
 
-/// Reads a file of `bytes`, and holds that it takes memory by their number.
+/// Reads a file of `bytes`, and checks that the memory for it is bounded by their number.
 ///
-/// The device pools nothing, so that what it has reserved is what was asked for.
+/// The device's pool caches nothing, so the reserved bytes are the requested ones.
 #[track_caller]
 fn bounded<R>(scratch: &Scratch, bytes: &[u8], read: impl FnOnce(&Path) -> Result<R>) -> Result<R> {
     let device = Device::host_with(DeviceConfig {
@@ -87,7 +87,7 @@ fn bounded<R>(scratch: &Scratch, bytes: &[u8], read: impl FnOnce(&Path) -> Resul
     outcome
 }
 
-/// Reads one array of an archive; whether it is what was written.
+/// Reads one array of an archive, and returns whether it is the one that was written.
 type Reads = fn(&mut NpzReader) -> Result<bool>;
 
 fn reads<T: Element>(
@@ -103,8 +103,8 @@ fn reads<T: Element>(
 const FLOATS: [f32; 4] = [1.5, -2.0, 0.25, 4.0];
 const WIDE: [f64; 6] = [0.1, 1.0, 2.0, -3.0, 4e300, 5.0];
 
-/// Arrays of several types and ranks, and how each is read. No element is 0, whose sign would not
-/// show.
+/// Writes arrays of several types and ranks, and returns how each is read. No element is 0, because
+/// a comparison does not see the sign of 0.
 fn written(name: &str, is_compressed: bool) -> Result<(Vec<u8>, [Reads; 4])> {
     let scratch = Scratch::new(name);
     let mut file = if is_compressed {
@@ -126,7 +126,8 @@ fn written(name: &str, is_compressed: bool) -> Result<(Vec<u8>, [Reads; 4])> {
     Ok((fs::read(&scratch).unwrap(), reads))
 }
 
-/// Holds that each array of the archive is whole or an error; answers how many are whole.
+/// Checks that each array of the archive is whole or an error, and returns the number of whole
+/// ones.
 #[track_caller]
 fn whole_or_errors(scratch: &Scratch, bytes: &[u8], reads: &[Reads]) -> usize {
     let whole = bounded(scratch, bytes, |path| {
@@ -173,7 +174,7 @@ fn an_archive_that_is_cut_or_goes_on_is_an_error() -> Result<()> {
 }
 
 proptest! {
-    /// Several bytes at once, also such as a damaged disk leaves.
+    /// Changes several bytes at once, also in the ways that a damaged disk does.
     #[test]
     fn an_archive_with_bytes_overwritten_is_whole_or_an_error(
         is_compressed: bool,
@@ -188,7 +189,7 @@ proptest! {
     }
 }
 
-/// A file of one array has no checksum: what can be held is that its elements are bytes of the
+/// A file of one array has no checksum. The test can only check that its elements are bytes of the
 /// file.
 #[test]
 fn a_damaged_file_of_one_array_is_an_error_or_has_bytes_of_the_file() -> Result<()> {
@@ -253,7 +254,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
     });
     fails(header, ErrorKind::Io, "within its header");
     for is_deflated in [false, true] {
-        // The header alone claims more than the entry has.
+        // Only the array's header claims more bytes than the entry has.
         let honest = Entry::new("a.npy", &claims, is_deflated);
         let read = read_one("a", slice::from_ref(&honest), false);
         fails(
@@ -261,7 +262,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
             ErrorKind::Io,
             "takes 4294967000 bytes, of which it has 150",
         );
-        // The entry claims as much, and with it as much as deflate could have made.
+        // The entry claims these bytes as well, as many as deflate could have made from the data.
         let most = if is_deflated {
             1032 * honest.stored_bytes
         } else {
@@ -278,7 +279,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
                 &format!("room for {most}"),
             );
         }
-        // And that more bytes of it are stored than the file has.
+        // The entry claims more stored bytes than the file has.
         let entry = Entry {
             size_bytes: u32::MAX - 1,
             stored_bytes: u32::MAX - 1,
@@ -290,7 +291,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
             "has room for",
         );
     }
-    // Within what deflate could have made, what is missing shows when the bytes are there.
+    // If the claim is possible for deflate, missing bytes are found when the data end.
     let claims = archives::npy(&huge.replace("4294967000", "70000"), &[1; 150]);
     let entry = Entry {
         size_bytes: 128 + 70000,
@@ -300,7 +301,7 @@ fn a_claim_takes_no_memory() -> Result<()> {
     Ok(())
 }
 
-/// Nothing that deflate makes is taken for a claim.
+/// Checks that no data that deflate can make are refused as a claim.
 #[test]
 fn what_is_compressed_best_is_read() -> Result<()> {
     let zeros = vec![0; 4 << 20];
@@ -324,7 +325,7 @@ fn an_entry_is_as_long_as_its_array() {
             ErrorKind::Io,
             "ends before its data do",
         );
-        // The list says one byte fewer, or one more, than there are.
+        // The central directory claims one byte less, or one more, than there are.
         let data = archives::npy_of_bytes(&[1, 2, 3, 4]);
         let entry = Entry::new("a.npy", &data, is_deflated);
         for size_bytes in [entry.size_bytes - 1, entry.size_bytes + 1] {
@@ -339,7 +340,7 @@ fn an_entry_is_as_long_as_its_array() {
                 "{size_bytes}"
             );
         }
-        // The data go on beyond what the list and the array say.
+        // The data are longer than the central directory and the array claim.
         let longer = Entry::new("a.npy", &[&data[..], &[5]].concat(), is_deflated);
         let entry = Entry {
             size_bytes: entry.size_bytes,
@@ -353,12 +354,12 @@ fn an_entry_is_as_long_as_its_array() {
     }
 }
 
-/// The decoder calls it an early end where its stream breaks off, which is no end of the entry.
+/// The decoder reports an early end if its stream breaks off; the entry's data do not end there.
 #[test]
 fn a_stream_that_breaks_off_behind_the_array_is_an_error() {
     let mut entry = Entry::new("a.npy", &archives::npy_of_bytes(&[1, 2, 3, 4]), true);
     let other = Entry::new("a.npy", &archives::npy_of_bytes(&[1, 2, 3, 5]), true);
-    // Without its end, of other numbers than those that the checksum is of.
+    // The stream lacks its end, and has other numbers than those of the checksum.
     entry.data.clone_from(&other.data);
     entry.data.pop();
     entry.stored_bytes = entry.data.len() as u32;
@@ -403,7 +404,7 @@ fn an_archive_may_have_a_comment_and_something_before_it() -> Result<()> {
     Ok(())
 }
 
-/// An archive within another is not read for it where the end of the outer one is damaged.
+/// If the end of an archive is damaged, an archive within it is not read in its place.
 #[test]
 fn an_archive_within_an_archive_is_data() -> Result<()> {
     let inner = Entry::new("a.npy", &archives::npy_of_bytes(&[1, 2, 3]), false);
@@ -431,7 +432,7 @@ fn an_archive_within_an_archive_is_data() -> Result<()> {
     Ok(())
 }
 
-/// A pipe, whose length nobody knows, is read as it comes.
+/// A pipe, whose length is unknown, is read to its end.
 #[cfg(unix)]
 #[test]
 fn a_pipe_takes_memory_as_it_comes() -> Result<()> {

@@ -1,9 +1,9 @@
-//! What a thread asks the process's allocator for.
+//! The heap memory of a thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which counts for each thread.
+/// The system's allocator, with counts for each thread.
 struct Counting;
 
 #[global_allocator]
@@ -11,7 +11,7 @@ static COUNTING: Counting = Counting;
 
 #[derive(Clone, Copy)]
 struct Heap {
-    /// What this thread allocated less what it freed.
+    /// Bytes that this thread allocated, less those it freed.
     live_bytes: i64,
     peak_bytes: i64,
 }
@@ -25,7 +25,7 @@ thread_local! {
     };
 }
 
-/// Counts a change, at whose height there were `more_bytes` more than before.
+/// Counts a change. During it, `more_bytes` more than before are in use.
 fn count(more_bytes: usize, fewer_bytes: usize) {
     let mut heap = HEAP.get();
     heap.live_bytes += more_bytes as i64;
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // As if what grows were always copied.
+        // Counts a reallocation as a copy.
         count(size, layout.size());
         // SAFETY: by this function's own contract.
         unsafe { System.realloc(address, layout, size) }
@@ -63,7 +63,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The most bytes beyond those at its beginning that `work` had on this thread at any one time.
+/// Returns the peak of this thread's heap during `work`, less the bytes at its beginning.
 pub(crate) fn peak_of<R>(work: impl FnOnce() -> R) -> (R, u64) {
     let before = HEAP.get().live_bytes;
     HEAP.set(Heap {

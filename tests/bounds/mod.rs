@@ -1,5 +1,6 @@
-//! What comes from outside, or goes on without end, takes memory by what it is, not by what it
-//! claims. Counted on the host, where the memory of a device is the process's too.
+//! Memory for input from outside, and for programs of any length. It is bounded by the input's
+//! size, not by what the input claims. The tests run on the host, where a device's memory is the
+//! process's, too.
 
 #[cfg(feature = "npy")]
 mod archives;

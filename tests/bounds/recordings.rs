@@ -1,4 +1,4 @@
-//! Entries without end, recorded for who asks or for a plan.
+//! Entries of any length that are recorded, for `cache_record` or for a plan.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use cachescope::{Buffer, CacheConfig, CacheStats, Device, DeviceConfig, Policy, 
 
 use crate::bounds::heap::peak_of;
 
-/// What an entry may have of the heap for its record, its plan and a copy of the record.
+/// The most heap that an entry may take for its record, its plan and a copy of the record.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// An entry of more requests is not planned.
+/// The most requests of an entry that is planned.
 const PLANNED: u64 = 1 << 15;
 
-/// More allocations than these of an entry are not recorded.
+/// The most allocations of an entry that are recorded.
 const RECORDED: u64 = 1 << 17;
 
-/// A device with a scope that is set so.
+/// Returns a device with a scope of this configuration.
 fn scope(config: CacheConfig) -> Result<(Device, ScopeHandle)> {
     let device = Device::host_with(DeviceConfig::default())?;
     device.configure_cache("long", config);
@@ -35,7 +35,7 @@ fn stats(device: &Device) -> CacheStats {
     device.cache_stats("long").unwrap()
 }
 
-/// An entry that allocates and drops.
+/// Runs an entry that allocates and drops `count` times.
 fn pairs(device: &Device, scope: &ScopeHandle, count: u64) -> Result<()> {
     let _entry = scope.enter();
     for _ in 0..count {
@@ -44,7 +44,7 @@ fn pairs(device: &Device, scope: &ScopeHandle, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// An entry of three buffers that live together; answers where they lie.
+/// Runs an entry of three buffers that are live together, and returns their addresses.
 fn short(device: &Device, scope: &ScopeHandle, first_bytes: usize) -> Result<Vec<u64>> {
     let _entry = scope.enter();
     let sizes = [first_bytes, 5000, 70_000];
@@ -55,8 +55,8 @@ fn short(device: &Device, scope: &ScopeHandle, first_bytes: usize) -> Result<Vec
     Ok(buffers?.iter().map(Buffer::address).collect())
 }
 
-/// Holds that short entries are planned: of three, the third follows the plan, which shows in that
-/// a fourth differs from it.
+/// Checks that short entries are planned: the third of three entries follows the plan. A fourth
+/// entry that differs shows this by diverging.
 #[track_caller]
 fn plans_short_entries(device: &Device, scope: &ScopeHandle) -> Result<()> {
     for _ in 0..2 {
@@ -99,7 +99,7 @@ fn ten_million_allocations_are_recorded_up_to_a_number() -> Result<()> {
             record: true,
             ..Default::default()
         })?;
-        // Shorter entries do for the others.
+        // A shorter entry is enough for the other policies.
         let count = if policy == Policy::Recycle {
             COUNT
         } else {
@@ -108,7 +108,7 @@ fn ten_million_allocations_are_recorded_up_to_a_number() -> Result<()> {
         let (outcome, peak_bytes) = peak_of(|| {
             pairs(&device, &scope, count)?;
             let record = device.cache_record("long");
-            // The next record grows beside the one before it, and a copy of that.
+            // While the next record grows, the previous one and a copy of it are in memory.
             pairs(&device, &scope, count)?;
             Ok(record)
         });
@@ -126,8 +126,8 @@ fn ten_million_allocations_are_recorded_up_to_a_number() -> Result<()> {
     Ok(())
 }
 
-/// What was recorded before the record was full is noted when it is dropped after that, in the
-/// entry or beyond it.
+/// A recorded allocation's drop is recorded even after the record is full, within the entry or
+/// after it.
 #[test]
 fn drops_are_noted_after_the_record_is_full() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Bump] {
@@ -152,7 +152,7 @@ fn drops_are_noted_after_the_record_is_full() -> Result<()> {
         assert_eq!(record[0].freed_at, Some(2 * RECORDED - 2), "{policy}");
         assert_eq!(record[1].freed_at, None);
         assert_eq!(stats(&device).unrecorded, 100);
-        // The number of the one that escaped is another's in this entry.
+        // This entry has another buffer of the escaped one's number.
         let _entry = scope.enter();
         let (other, another) = (Buffer::new(&device, 512)?, Buffer::new(&device, 512)?);
         drop(second);
@@ -188,8 +188,8 @@ fn what_a_dropped_record_knew_of_comes_back_as_ever() -> Result<()> {
     Ok(())
 }
 
-/// An entry that is too long is recorded only to be forgotten, so those after it less and less
-/// often are; until one is short, which then takes one entry more to be planned.
+/// An entry that is too long is recorded in vain. Later entries are therefore recorded less and
+/// less often. After a short entry, one more entry is needed to make a plan.
 #[test]
 fn entries_that_stay_long_are_seldom_recorded() -> Result<()> {
     let (device, scope) = scope(planned())?;
@@ -227,7 +227,8 @@ fn the_longest_entry_that_is_planned() -> Result<()> {
     Ok(())
 }
 
-/// What is known of an entry that follows a plan counts where it leaves it.
+/// An entry that leaves its plan counts as long as all of it, with the steps that followed the
+/// plan.
 #[test]
 fn an_entry_that_leaves_its_plan_late_is_too_long_as_well() -> Result<()> {
     let (device, scope) = scope(planned())?;
@@ -251,8 +252,8 @@ fn an_entry_that_leaves_its_plan_late_is_too_long_as_well() -> Result<()> {
     plans_short_entries(&device, &scope)
 }
 
-/// The longest entries that are planned and recorded, of which several would be planned together if
-/// they were shorter.
+/// Entries of the greatest length that is planned and recorded. If they were shorter, several would
+/// be planned together.
 #[test]
 fn all_that_is_kept_of_entries_is_bounded() -> Result<()> {
     let (device, scope) = scope(CacheConfig {
@@ -281,7 +282,7 @@ fn all_that_is_kept_of_entries_is_bounded() -> Result<()> {
     });
     assert_eq!(outcome?, RECORDED);
     assert!(peak_bytes <= MOST_BYTES, "{peak_bytes} bytes of heap");
-    // The last that was planned is, and none of those before it.
+    // Only the sequence that was planned last has a plan.
     let before = stats(&device).divergences;
     window(2048, PLANNED)?;
     assert_eq!(stats(&device).divergences, before);

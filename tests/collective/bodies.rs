@@ -1,14 +1,14 @@
-//! What each rank of a group does in tests, and expects, whatever carries the group.
+//! Test bodies of a rank and the results they expect, for groups on any engine.
 
 use cachescope::collective::{Exchanged, Group, Reduce};
 use cachescope::ndarray::s;
 use cachescope::{Array, Complex, Device, DeviceConfig, Element, Result};
 use half::{bf16, f16};
 
-/// A reduction, and what it makes of what the ranks give.
+/// A reduction, and its result from the values of all ranks.
 type Expected = (Reduce, fn(&[usize]) -> f64);
 
-/// What rank `rank` gives at place `place`: small whole numbers, which every type holds.
+/// Returns rank `rank`'s value at `place`: a small whole number, which every type represents.
 fn given(rank: usize, place: usize) -> usize {
     (3 * rank + 5 * place) % 7
 }
@@ -20,7 +20,7 @@ fn array<T: Element>(rank: usize, count: usize, of: impl Fn(usize) -> T) -> Resu
     )
 }
 
-/// Every reduction of a type, for sizes around the units in which ranks divide the work.
+/// Checks every reduction of a type, for sizes around the units in which ranks divide the work.
 fn reduces<T: Element + PartialEq + std::fmt::Debug>(
     group: &Group,
     of: fn(usize) -> T,
@@ -93,14 +93,15 @@ pub(crate) fn means_and_complex_numbers(group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// What rank `rank` gives where sums are rounded: of other magnitudes on each.
+/// Returns rank `rank`'s values for sums that round: each rank's have another magnitude.
 fn rounded(rank: usize, count: usize) -> Vec<f32> {
     let scale = 1e3_f32.powi(rank as i32);
     let own = |place: usize| (place as f32 * 0.37 + rank as f32).sin() * scale;
     (0..count).map(own).collect()
 }
 
-/// Rounded sums are those from rank 0 on, whatever rank computes them: they repeat bit by bit.
+/// Rounded sums are in the order of the ranks, whichever rank computes them: they repeat bit by
+/// bit.
 pub(crate) fn sums_are_in_the_order_of_the_ranks(group: &Group) -> Result<()> {
     let size = group.size();
     for count in [10_000, 300_000] {
@@ -202,7 +203,7 @@ pub(crate) fn arrays_are_sent_and_received_in_order(group: &Group) -> Result<()>
     Ok(())
 }
 
-/// Groups that share ranks have letters of their own.
+/// Groups that share ranks have separate messages.
 pub(crate) fn letters_of_groups_are_apart(group: &Group) -> Result<()> {
     let (own, size) = (group.rank(), group.size());
     let other = group.split(0, 0)?;
@@ -232,14 +233,14 @@ pub(crate) fn views_are_read_and_written(group: &Group) -> Result<()> {
     assert_eq!(columns.shape(), [2, 3]);
     let expected = [1.0, 5.0, 9.0, 3.0, 7.0, 11.0].map(summed);
     assert_eq!(columns.to_vec()?, expected);
-    // A part that can be written to: the rest stays, and so does what shares the memory.
+    // A view is written; the other elements stay, and so does an array that shares the memory.
     let mut changed = whole.clone();
     exchange(group, &mut changed.slice_mut(s![0, ..])?)?;
     let expected = [0.0, 1.0, 2.0, 3.0].map(summed);
     assert_eq!(changed.to_vec()?[..4], expected);
     assert_eq!(changed.to_vec()?[4..], whole.to_vec()?[4..]);
     assert_eq!(whole.to_vec()?[0], rank);
-    // An array that shares its memory gets its own.
+    // An array that shares its memory gets a copy.
     let mut shared = whole.clone();
     exchange(group, &mut shared)?;
     assert_eq!(whole.to_vec()?[3], 3.0 + rank);
@@ -249,7 +250,7 @@ pub(crate) fn views_are_read_and_written(group: &Group) -> Result<()> {
 
 pub(crate) fn groups_divide(group: &Group) -> Result<()> {
     let (own, size) = (group.rank(), group.size());
-    // Backwards, by their keys.
+    // The keys reverse the order of the ranks.
     let half = group.split(own % 2, 10 - own)?;
     let mut same: Vec<i32> = (0..size)
         .filter(|rank| rank % 2 == own % 2)
@@ -262,7 +263,7 @@ pub(crate) fn groups_divide(group: &Group) -> Result<()> {
     assert_eq!(ranks.to_vec()?, same);
     assert_eq!(same[half.rank()], own as i32);
     assert_eq!(x.to_vec()?, [same.iter().sum::<i32>(); 4]);
-    // The whole group goes on, and a part of the part.
+    // The whole group remains usable, and a part can be split again.
     group.all_reduce(&mut x, Reduce::Max)?;
     let alone = half.split(half.rank(), 0)?;
     assert_eq!((alone.rank(), alone.size()), (0, 1));
@@ -272,8 +273,8 @@ pub(crate) fn groups_divide(group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// With streams that run as late as they may, and memory that is overwritten as it is reused: what
-/// was not waited for shows.
+/// Streams run work as late as possible and reused memory is overwritten, so that a missing wait
+/// shows.
 pub(crate) fn calls_are_ordered_like_any_operation(group: &Group) -> Result<()> {
     let config = DeviceConfig {
         delay_streams: true,

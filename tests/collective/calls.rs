@@ -1,4 +1,4 @@
-//! What the calls compute on threads, beside the same computed by one rank alone.
+//! Results of collective calls on threads, compared with results that one rank computes alone.
 
 use std::sync::Barrier;
 
@@ -7,7 +7,7 @@ use cachescope::{Array, Result};
 
 use super::bodies;
 
-/// On groups of those sizes.
+/// Runs `body` on groups of these sizes.
 fn on_threads(sizes: &[usize], body: fn(&Group) -> Result<()>) -> Result<()> {
     for size in sizes {
         Group::threads(*size, |group| body(&group))?;

@@ -1,4 +1,4 @@
-//! Parameters and states in files, which any number of ranks reads.
+//! Parameters and states in files, which any number of ranks loads.
 
 use cachescope::collective::{DataParallel, Group, Sharded};
 use cachescope::grad::optim::{Adam, OptimizerState, Stateful};
@@ -12,7 +12,7 @@ fn a_checkpoint_of_some_ranks_loads_under_others() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("cachescope-ranks-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (weights, state) = (folder.join("weights.npz"), folder.join("state.npz"));
-    // Four steps on three ranks, the last two of which a file stands between.
+    // Four steps on three ranks. After the second step, the state is saved.
     let expected = Group::threads(3, |group| {
         let mut network = Network::new(4)?;
         let mut parallel = DataParallel::new(&group).bucket_bytes(200, 400);
@@ -34,7 +34,7 @@ fn a_checkpoint_of_some_ranks_loads_under_others() -> Result<()> {
     })?;
     let like =
         |network: &Network| -> Result<OptimizerState<Network>> { Adam::new(0.01).state(network) };
-    // Every rank has the same batch, so that the mean over any number of ranks is the same.
+    // Every rank has the same batch, so the mean does not depend on the number of ranks.
     for size in [1, 2, 4] {
         let found = Group::threads(size, |group| {
             let mut network = files::load(&Network::new(0)?, &weights)?;
@@ -52,7 +52,7 @@ fn a_checkpoint_of_some_ranks_loads_under_others() -> Result<()> {
             assert!(are_close(&found, &expected[0]), "{size} ranks");
         }
     }
-    // And under an optimizer that is not divided.
+    // An optimizer that is not sharded loads the state, too.
     let mut network = files::load(&Network::new(0)?, &weights)?;
     let mut optimizer = Adam::new(0.01);
     let loaded = files::load(&like(&network)?, &state)?;

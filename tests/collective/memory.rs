@@ -1,4 +1,4 @@
-//! The memory of exchanges: it comes from scopes like any other.
+//! The memory of collective calls: scopes serve it like any other.
 
 use cachescope::collective::{Group, Reduce};
 use cachescope::record::{EventKind, RecordOptions, RecordedEvent};
@@ -8,7 +8,7 @@ fn device() -> Result<Device> {
     Device::host_with(DeviceConfig::default())
 }
 
-/// A warm step asks for nothing, and under Plan each buffer is at the same place of the slab on all
+/// A warm step reserves nothing, and under Plan each buffer has the same offset in the slab on all
 /// ranks.
 #[test]
 fn buffers_are_those_of_the_step_before() -> Result<()> {
@@ -40,7 +40,7 @@ fn buffers_are_those_of_the_step_before() -> Result<()> {
     Ok(())
 }
 
-/// What an exchange still reads or writes is nobody's next block.
+/// A block that a call still reads or writes is not reused.
 #[test]
 fn memory_in_flight_is_not_reused() -> Result<()> {
     Group::threads(2, |group| {
@@ -67,8 +67,8 @@ fn memory_in_flight_is_not_reused() -> Result<()> {
     Ok(())
 }
 
-/// A recording has each exchange, with the line that began it, on the stream that stands for the
-/// rank's thread.
+/// A recording has each call, with the line that began it, on the stream that represents the rank's
+/// thread.
 #[test]
 fn exchanges_are_recorded() -> Result<()> {
     Group::threads(2, |group| {
@@ -99,8 +99,8 @@ fn exchanges_are_recorded() -> Result<()> {
     Ok(())
 }
 
-/// A rank may wait for the device that it shares with others before it comes to what they have
-/// begun.
+/// A rank may wait for the device that it shares with other ranks before it makes the calls that
+/// those have begun.
 #[test]
 fn who_waits_for_the_device_does_not_wait_for_others() -> Result<()> {
     let device = device()?;
@@ -122,7 +122,7 @@ fn who_waits_for_the_device_does_not_wait_for_others() -> Result<()> {
     Ok(())
 }
 
-/// A failure ends with its group: the device that all share goes on.
+/// A failure ends with its group: the shared device remains usable.
 #[test]
 fn a_device_goes_on_after_a_group_that_failed() -> Result<()> {
     let device = device()?;
@@ -131,7 +131,7 @@ fn a_device_goes_on_after_a_group_that_failed() -> Result<()> {
         let group = group.with_checks(false);
         let mut x = Array::<f32>::ones(3 + group.rank())?;
         group.all_reduce(&mut x, Reduce::Sum)?;
-        // Nothing that comes later passes for done.
+        // A later call does not succeed as if nothing had failed.
         let mut y = Array::<f32>::ones(3)?;
         let late = group
             .all_reduce(&mut y, Reduce::Sum)
@@ -150,8 +150,8 @@ fn a_device_goes_on_after_a_group_that_failed() -> Result<()> {
     Ok(())
 }
 
-/// Streams that are gone leave their numbers to new ones, but not to what stands for a rank's
-/// thread.
+/// New streams reuse the numbers of streams that are gone, but not the number that represents a
+/// rank's thread.
 #[test]
 fn a_number_of_a_stream_is_not_a_ranks() -> Result<()> {
     let config = DeviceConfig {

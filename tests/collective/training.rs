@@ -1,4 +1,4 @@
-//! Data-parallel training beside training by one rank.
+//! Data-parallel training, compared with training by one rank.
 
 use cachescope::collective::{DataParallel, Group, Sampler, Sharded, value_and_grad_parallel};
 use cachescope::grad::optim::{Adam, AdamW, Muon, Sgd, Stateful};
@@ -36,7 +36,7 @@ impl Network {
         })
     }
 
-    /// The mean over the samples.
+    /// Returns the mean over the samples.
     pub(crate) fn loss(&self, x: &Array<f64>) -> Result<Array<f64>> {
         let mut y = (x.matmul(&self.first)? + self.bias.as_ref().unwrap())
             .relu()
@@ -76,8 +76,8 @@ fn data() -> Result<Array<f64>> {
     whole(&[SAMPLES, 5], 99)
 }
 
-/// One layer, whose training is of numbers that `f64`, and `f32` in its place, hold exactly: then
-/// sums are the same in any order.
+/// A layer whose training has only numbers that `f64` and `f32` represent exactly. Sums then do not
+/// depend on the order.
 #[derive(Debug, Parameters)]
 struct Exact {
     weights: Array<f64>,
@@ -86,7 +86,7 @@ struct Exact {
     unused: Array<f32>,
 }
 
-/// Powers of two, as are the parts of a batch.
+/// The learning rate: a power of two, as are the sizes of a batch's parts.
 const RATE: f64 = 1.0 / 64.0;
 const BATCH: usize = 16;
 
@@ -132,10 +132,10 @@ fn alone() -> Result<Vec<f64>> {
     network.values()
 }
 
-/// The same on several ranks, with buckets of so many bytes, and states that are divided or not.
+/// Trains on several ranks, with buckets of `bytes` bytes, and with sharded states if `divides`.
 fn together(group: &Group, bytes: usize, divides: bool) -> Result<Vec<f64>> {
     let data = data()?;
-    // What rank 0 has, counts.
+    // Each rank starts with other parameters; `broadcast` replaces them by rank 0's.
     let mut network = Exact::new(7 + group.rank() as u64)?;
     let mut parallel = DataParallel::new(group).bucket_bytes(bytes, bytes);
     parallel.broadcast(&mut network)?;
@@ -157,7 +157,7 @@ fn together(group: &Group, bytes: usize, divides: bool) -> Result<Vec<f64>> {
     network.values()
 }
 
-/// Whether all are as near as the narrowest of them are exact.
+/// Returns whether all values agree within the precision of the narrowest type.
 pub(crate) fn are_close(found: &[Vec<f64>], expected: &[Vec<f64>]) -> bool {
     let mut pairs = found.iter().flatten().zip(expected.iter().flatten());
     pairs.all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0))
@@ -225,7 +225,7 @@ fn a_batch_in_parts_gives_the_gradients_of_the_whole() -> Result<()> {
     Ok(())
 }
 
-/// Every elementwise optimizer, beside one that each rank has whole.
+/// Compares every elementwise optimizer, sharded, with one that each rank has as a whole.
 #[test]
 fn divided_states_step_like_whole_ones() -> Result<()> {
     fn steps<O: Stateful + Send>(optimizer: fn() -> O, size: usize) -> Result<()> {
@@ -270,7 +270,7 @@ fn whole_batch(group: &Group) -> Result<Array<f64>> {
     data()?.take(&batch[0], 0)
 }
 
-/// A step by the trait alone.
+/// Makes a step by the trait's methods alone.
 fn step<O: Stateful>(optimizer: &mut O, network: &mut Network, gradients: &Network) -> Result<()> {
     let mut number = 0;
     let mut next = || {
@@ -287,7 +287,7 @@ fn step<O: Stateful>(optimizer: &mut O, network: &mut Network, gradients: &Netwo
     optimizer.step_one(next(), &mut network.unused, &gradients.unused)
 }
 
-/// Each rank keeps its part of the states.
+/// Each rank stores its part of the states only.
 #[test]
 fn divided_states_take_their_part_of_the_memory() -> Result<()> {
     let live = |divides: bool| {
@@ -317,7 +317,7 @@ fn divided_states_take_their_part_of_the_memory() -> Result<()> {
     Ok(())
 }
 
-/// In a scope, a warm step asks for nothing, and its gradients are at the same place on all ranks.
+/// In a scope, a warm step reserves nothing, and its gradients have the same offset on all ranks.
 #[test]
 fn a_warm_step_asks_for_nothing() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Plan] {
@@ -351,7 +351,7 @@ fn a_warm_step_asks_for_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A gradient that is a product of matrices is written into its bucket: it is in memory once.
+/// A gradient that is a matrix product is written directly into its bucket: it is in memory once.
 #[test]
 fn products_are_written_into_their_buckets() -> Result<()> {
     let bytes = 4 << 18;
@@ -401,7 +401,7 @@ fn what_cannot_be_is_told() -> Result<()> {
         let odd = Sampler::new(10, 3).of(&group).map(drop).unwrap_err();
         assert!(odd.to_string().contains("3 samples"), "{odd}");
         assert!(Sampler::new(10, 0).epoch(0).is_err());
-        // Other parameters than before.
+        // The parameters have another shape.
         let mut parallel = DataParallel::new(&group);
         let loss = |x: &Array<f32>| x.square().sum();
         parallel.value_and_grad(&Array::ones(3)?, loss)?;

@@ -1,5 +1,5 @@
-//! Memory of others as arrays: it is used like any other, and given back once, as soon as may be,
-//! by whoever looks next.
+//! Arrays over memory that was allocated elsewhere. They are used like any other array. Their
+//! memory is released once, as soon as possible, by the next call that checks for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ fn device() -> Device {
     Device::host_with(DeviceConfig::default()).unwrap()
 }
 
-/// How often destructors were called.
+/// The number of destructor calls.
 #[derive(Clone, Default)]
 struct Calls(Arc<AtomicU64>);
 
@@ -24,7 +24,7 @@ impl Calls {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// An array over memory of the test's own, which is overwritten as it is given back.
+    /// Returns an array over the test's own memory, which the destructor overwrites.
     fn taken_in(&self, device: &Device, value: i32) -> Result<Array<i32>> {
         let mut values = vec![value; N];
         let address = values.as_mut_ptr().expose_provenance() as u64;
@@ -92,7 +92,7 @@ fn what_is_refused_stays_the_callers() {
         let give_back = move || {
             counted.0.fetch_add(1, Ordering::SeqCst);
         };
-        // SAFETY: nothing is taken in.
+        // SAFETY: the call fails, so no array accesses the memory.
         let array = unsafe { Array::<i32>::from_raw_parts(&device, address, shape, give_back) };
         fails(array, kind, &[text]);
     };
@@ -212,7 +212,7 @@ fn a_destructor_that_panics_is_told_of_later() -> Result<()> {
     };
     // SAFETY: the box is not touched until the destructor is called.
     drop(unsafe { Array::<u8>::from_raw_parts(&device, address, 1, give_back)? });
-    // Taking in ends the first, and tells of it.
+    // The next import runs the destructor and returns its error.
     fails(calls.taken_in(&device, 1), ErrorKind::Driver, &["panicked"]);
     device.synchronize()?;
     assert_eq!(calls.count(), 0);
@@ -242,7 +242,7 @@ fn a_destructor_may_use_the_device() -> Result<()> {
     Ok(())
 }
 
-/// A host whose streams run their work as late as they may.
+/// Returns a host device whose streams run their work as late as possible.
 fn delaying() -> Device {
     let config = DeviceConfig {
         delay_streams: true,

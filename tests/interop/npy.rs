@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::interop::fails;
 
-/// A path of its own for each test, with nothing there at the end.
+/// A test's own path; the file is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -17,7 +17,7 @@ impl Scratch {
         Self(std::env::temp_dir().join(unique))
     }
 
-    /// A file of these bytes.
+    /// Creates a file of these bytes.
     fn holding(name: &str, bytes: &[u8]) -> Self {
         let scratch = Self::new(name);
         fs::write(&scratch.0, bytes).unwrap();
@@ -37,7 +37,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A file of version 1 as NumPy writes it.
+/// Returns a file of version 1 as NumPy writes it.
 fn file(dictionary: &str, elements: &[u8]) -> Vec<u8> {
     let header = format!("{dictionary:<117}\n");
     [b"\x93NUMPY\x01\x00v\x00", header.as_bytes(), elements].concat()
@@ -102,7 +102,7 @@ fn the_other_byte_order_and_fortrans_are_read() -> Result<()> {
         (array.shape(), array.to_vec()?),
         (&[2, 3][..], vec![0, 1, 2, 3, 4, -2])
     );
-    // Each part of a complex number has an order of its own.
+    // In a complex number, the bytes of each part are swapped separately.
     let dictionary = "{'descr': '>c8', 'fortran_order': False, 'shape': (1,), }";
     let parts = [1.5f32.to_be_bytes(), (-2.0f32).to_be_bytes()].concat();
     let scratch = Scratch::holding("big-complex.npy", &file(dictionary, &parts));
@@ -113,7 +113,7 @@ fn the_other_byte_order_and_fortrans_are_read() -> Result<()> {
     let array = Array::<bool>::read_npy(&scratch)?;
     assert_eq!(array.shape(), [2, 3]);
     assert_eq!(array.to_vec()?, [true, false, true, false, true, false]);
-    // Of version 2, whose header may be longer.
+    // Version 2, whose header may be longer.
     let dictionary = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }\n";
     let head = [
         b"\x93NUMPY\x02\x00",
@@ -128,7 +128,7 @@ fn the_other_byte_order_and_fortrans_are_read() -> Result<()> {
 
 #[test]
 fn views_of_many_parts_are_written_in_order() -> Result<()> {
-    // More than one part of what is read and written at once, in rows that do not divide it.
+    // The array is longer than a buffer of reads and writes, whose size its rows do not divide.
     let array = Array::arange(0, 3 * 7001, 1)?.reshape([7001, 3])?;
     let scratch = Scratch::new("parts.npy");
     for view in [
@@ -271,8 +271,8 @@ fn a_header_cannot_claim_more_than_the_file_has() -> Result<()> {
     Ok(())
 }
 
-/// What `np.savez_compressed(file, weights=…, mask=…)` of NumPy 2.4 wrote, the mask in Fortran's
-/// order.
+/// The file that `np.savez_compressed(file, weights=…, mask=…)` of NumPy 2.4 wrote, the mask in
+/// Fortran order.
 const ARCHIVE: &str = "\
     504b03042d000000080000002100d55e6705ffffffffffffffff0b001400776569676874732e6e7079010010\
     00900000000000000051000000000000009bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9366a2aea3\
@@ -345,8 +345,9 @@ fn archives_are_written_for_others() -> Result<()> {
     Ok(())
 }
 
-/// However NumPy's file is cut, and whichever of its bits is flipped: the same arrays, or an error.
-/// (Of more such files, and of what reading them takes, `tests/bounds` has the tests.)
+/// Reads NumPy's file cut off anywhere and with any bit flipped: the result is the same arrays or
+/// an error. (More such files, and the memory that reading them takes, are tested in
+/// `tests/bounds`.)
 #[test]
 fn damaged_files_are_errors_or_the_same_arrays() -> Result<()> {
     let whole = archive();

@@ -11,12 +11,12 @@ use crate::pools::{MIB, POOLS, Setup, assert_empty, device};
 
 const UNIT: usize = 512;
 
-/// A length that looks random, up to `most` bytes.
+/// Returns a pseudorandom length of at most `most` bytes.
 fn length(seed: usize, most: usize) -> usize {
     1 + seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29) % most
 }
 
-/// What a block of `len` bytes takes.
+/// Returns the size of the block for `len` bytes.
 fn rounded(setup: Setup, len: usize) -> u64 {
     let units = len.next_multiple_of(UNIT);
     let bytes = match setup.pool {
@@ -224,7 +224,7 @@ fn each_device_accounts_for_its_own() -> Result<()> {
         );
         drop(first);
         assert_eq!(devices.each_ref().map(live), [0, 700], "{pool}");
-        // What is idle on one is no matter of the other's.
+        // The first device's idle memory does not count here.
         assert_eq!(devices[1].trim(u64::MAX), 0, "{pool}");
         devices[0].trim(0);
         assert_empty(&devices[0], pool);

@@ -1,4 +1,4 @@
-//! What happens at the end of the reclaim ladder.
+//! The end of the reclaim ladder.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -110,15 +110,15 @@ fn a_callback_is_asked_once_and_none_within_another() -> Result<()> {
     assert!(Buffer::new(&device, 30 * MIB).is_err());
     assert_eq!(calls.load(Ordering::Relaxed), 2);
     drop(whole);
-    // One that panics does so through the request, and the device serves on.
+    // A callback's panic unwinds through the request; the device remains usable.
     let _guard = device.on_memory_pressure(|_| panic!("a callback's own"));
     let request = || Buffer::new(&device, 40 * MIB).map(drop);
     assert!(catch_unwind(request).is_err());
     Buffer::new(&device, 30 * MIB).map(drop)
 }
 
-/// What a callback owns may panic as it drops: with its guard, or with its device, which the last
-/// array may take with it.
+/// A value that a callback owns may panic on drop: with the callback's guard, or with the device,
+/// which may drop with its last array.
 #[test]
 fn a_callback_that_panics_as_it_drops_harms_nobody() -> Result<()> {
     struct Grenade(Arc<AtomicUsize>);
@@ -188,7 +188,7 @@ fn a_leak_is_told_with_the_lines_that_hold_it() -> Result<()> {
         let holder = format!("\n      2 MiB in 1 block at {}:{line}:", file!());
         assert_eq!(error.contains(&holder), is_recorded, "{error}");
         assert_eq!(error.contains("record: true"), !is_recorded, "{error}");
-        // Once they are dropped, the scope is not said to grow any more.
+        // After they are dropped, the report does not say any more that the scope grows.
         kept.clear();
         cache_scope!("train", device = &device, {
             drop(Buffer::new(&device, MIB)?)

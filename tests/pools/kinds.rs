@@ -1,4 +1,4 @@
-//! What each pool promises of its own.
+//! Properties of single pools.
 
 use cachescope::{Buffer, Device, DeviceConfig, ErrorKind, PoolKind, Result, cache_scope};
 
@@ -22,7 +22,7 @@ fn a_direct_pool_holds_what_is_handed_out_and_no_more() -> Result<()> {
     assert_eq!(held(&device), (1024, 1));
     drop(first);
     assert_eq!(held(&device), (0, 0));
-    // What a cache keeps is handed out.
+    // For the pool, a block in a cache is in use.
     cache_scope!("loop", device = &device, { Buffer::new(&device, 1000)? });
     assert_eq!(held(&device), (1024, 1));
     device.invalidate_cache("loop");

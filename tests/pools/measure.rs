@@ -7,13 +7,13 @@ use cachescope::{Array, Device, Result};
 
 use crate::pools::training::{limited, peak_live_bytes, run, step, unlimited};
 
-/// The row in the middle by its first column, which is a ratio.
+/// Returns the median row by its first column, which is a ratio.
 fn median(mut rows: Vec<[f64; 3]>) -> [f64; 3] {
     rows.sort_by(|one, other| one[0].total_cmp(&other[0]));
     rows[rows.len() / 2]
 }
 
-/// How much longer a step's allocations take under a limit of 1.1 of what is live at its peak.
+/// Measures the cost of a limit of 1.1 × the peak of live bytes, in time for a step's allocations.
 #[test]
 #[ignore = "a measurement"]
 fn the_limit_costs_a_training_step_little_time() {
@@ -38,7 +38,8 @@ fn the_limit_costs_a_training_step_little_time() {
     assert!(ratio <= 1.2, "{ratio}");
 }
 
-/// How much sooner the first array of a device is full where its segments grow in place.
+/// Compares the time to fill the first array of a device with and without segments that grow in
+/// place.
 #[test]
 #[ignore = "a measurement"]
 fn fresh_pages_are_filled_sooner_than_a_fresh_segment() {

@@ -1,4 +1,4 @@
-//! What must hold over every pool, and what each promises of its own.
+//! Properties that hold for every pool, and properties of single pools.
 
 mod blocks;
 mod exhaustion;
@@ -48,7 +48,7 @@ impl fmt::Display for Setup {
     }
 }
 
-/// Those that the host has.
+/// The pools that the host has.
 const POOLS: [Setup; 4] = [
     Setup::of(PoolKind::BestFit),
     Setup {
@@ -81,7 +81,7 @@ fn limited(setup: impl Into<Setup>, limit_bytes: usize) -> Device {
     device_with(config).unwrap()
 }
 
-/// Nothing is alive, cached, handed out or held.
+/// Checks that no block is live, cached or in use, and that nothing is reserved.
 fn assert_empty(device: &Device, setup: impl Into<Setup>) {
     let setup = setup.into();
     let stats = device.memory_stats();

@@ -155,7 +155,7 @@ fn max_bytes_counts_what_blocks_take() -> Result<()> {
     Ok(())
 }
 
-/// A step with temporaries, an update in place and an escape; answers a sum that is known.
+/// Runs a step with temporaries, an update in place and an escaping array. Returns a known sum.
 fn program(device: &Device) -> Result<f64> {
     let _guard = device.enter();
     let mut x = Array::<f32>::full([1000], 2.0)?;

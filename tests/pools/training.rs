@@ -11,13 +11,13 @@ use crate::under_test::device_with;
 /// One row a tensor: alive from `lower` up to `upper`.
 const TRACE: &str = include_str!("../data/resnet50.csv");
 
-/// What a step does, in order: the tensor of this number comes with that many bytes, or goes.
+/// One event of a step: the tensor of this number is allocated with that many bytes, or freed.
 pub(crate) enum Event {
     Allocate(usize, usize),
     Free(usize),
 }
 
-/// The step; at equal times tensors go before others come.
+/// Returns the events of the step. At equal times, tensors are freed before others are allocated.
 pub(crate) fn step() -> Vec<Event> {
     let mut events = Vec::new();
     for (tensor, line) in TRACE.lines().skip(1).enumerate() {
@@ -35,7 +35,7 @@ pub(crate) fn step() -> Vec<Event> {
     events.into_iter().map(|(_, _, event)| event).collect()
 }
 
-/// Runs a step; answers the time that its allocations and frees took.
+/// Runs a step and returns the time of its allocations and frees.
 pub(crate) fn run(device: &Device, step: &[Event]) -> Result<Duration> {
     let mut live: Vec<Option<Buffer>> = Vec::new();
     live.resize_with(step.len() / 2, || None);
@@ -49,7 +49,7 @@ pub(crate) fn run(device: &Device, step: &[Event]) -> Result<Duration> {
     Ok(begin.elapsed())
 }
 
-/// The most that is live at once.
+/// Returns the most bytes that are live at once.
 pub(crate) fn peak_live_bytes(step: &[Event]) -> u64 {
     let device = unlimited(true);
     run(&device, step).unwrap();

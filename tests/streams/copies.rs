@@ -1,4 +1,4 @@
-//! Who waits for whom where arrays are copied by position and by order.
+//! The waits of copies by position and by order on several streams.
 
 use cachescope::{Array, Result, concat, stack};
 
@@ -49,7 +49,7 @@ fn operands() -> Result<(Array<i32>, Array<i64>)> {
     Ok((a, Array::from_slice(&[2, 0, 2], 3)?))
 }
 
-/// What comes out where nothing is delayed.
+/// Returns the operation's result on a device that delays nothing.
 fn expected(operation: Operation) -> Result<Vec<i32>> {
     let (a, indices) = operands()?;
     operation(&a, &indices)?.to_vec()

@@ -5,7 +5,7 @@ use cachescope::{Buffer, Device, Result, Stream, cache_scope};
 
 use crate::streams::device;
 
-/// The addresses that two allocations of one size have in the scope, one after another.
+/// Returns the address that two allocations of one size, one after another, have in the scope.
 fn address(device: &Device) -> u64 {
     Buffer::new(device, 4096).unwrap().address()
 }
@@ -126,7 +126,7 @@ fn a_forgotten_guard_ends_with_its_thread() -> Result<()> {
     Ok(())
 }
 
-/// Of numbers, because a stream whose handles are gone can be compared with no other.
+/// Compares streams by number, because a stream without handles cannot be compared.
 #[test]
 fn a_stream_is_no_other_one_until_every_thread_has_left_it() -> Result<()> {
     let (first, second) = (device(), device());

@@ -25,7 +25,7 @@ fn device() -> Device {
     limited(None)
 }
 
-/// The same with room for so many arrays of [`N`] elements.
+/// Returns a delaying device with memory for `arrays` arrays of [`N`] elements.
 fn room_for(arrays: u64) -> Device {
     limited(Some(arrays * BYTES))
 }
@@ -44,7 +44,7 @@ fn large(value: i32) -> Result<Array<i32>> {
     Array::full(N, value)
 }
 
-/// The same, written already: whoever is wrongly first finds the values there.
+/// Like [`large`], but already written, so that work that runs too early reads these values.
 fn written(value: i32) -> Result<Array<i32>> {
     let array = large(value)?;
     array.device().synchronize()?;

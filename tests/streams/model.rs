@@ -92,7 +92,7 @@ impl Model {
         Ok(())
     }
 
-    /// Two operands of one length.
+    /// Returns two operands of one length.
     fn pair(&self, left: usize, right: usize) -> Option<(usize, usize)> {
         let left = self.index(left)?;
         let len = self.live[left].0.len();
@@ -175,7 +175,7 @@ fn run(device: &Device, steps: &[Step], policy: Policy) -> Result<()> {
         };
         device.configure_cache(name, config);
     }
-    // Again and again the same, as a loop does, so that there is something to plan.
+    // The program repeats, as a loop does, so that entries can be planned.
     for _ in 0..3 {
         run_once(device, steps, &streams)?;
     }
@@ -190,7 +190,7 @@ fn run(device: &Device, steps: &[Step], policy: Policy) -> Result<()> {
     Ok(())
 }
 
-/// Answers once every array was read and dropped.
+/// Returns after every array was read and dropped.
 fn run_once(device: &Device, steps: &[Step], streams: &[Stream]) -> Result<()> {
     let stream = |number: usize| match number {
         0 => device.default_stream(),
@@ -217,7 +217,7 @@ fn run_once(device: &Device, steps: &[Step], streams: &[Stream]) -> Result<()> {
             },
         }
     }
-    // In another order than they were made, so that nobody waits by chance.
+    // Arrays are read in another order than they were made, so that no wait orders them by chance.
     for index in (0..model.live.len()).rev() {
         model.read(index)?;
     }

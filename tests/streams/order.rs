@@ -1,4 +1,4 @@
-//! Who waits for whom on the memory of one array.
+//! The order of accesses from several streams to the memory of one array.
 
 use cachescope::{Array, Result};
 
@@ -83,7 +83,7 @@ fn writing_waits_for_the_stream_that_wrote() -> Result<()> {
     }
     a.fill(2)?;
     assert_all(&a, 2);
-    stream.synchronize()?; // Where the first writing would come too late.
+    stream.synchronize()?; // If the second write had not waited, the first would run only now.
     assert_all(&a, 2);
     Ok(())
 }

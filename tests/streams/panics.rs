@@ -44,7 +44,7 @@ fn nobody_reads_what_was_not_written() -> Result<()> {
     Ok(())
 }
 
-/// Where streams delay nothing, the panic comes before anything is handed out.
+/// If streams do not delay work, the panic precedes the return of any array.
 #[test]
 fn a_panic_at_once_leaves_the_device_as_it_was() -> Result<()> {
     let device = device_with(Default::default())?;

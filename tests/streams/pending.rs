@@ -42,7 +42,7 @@ fn a_block_is_pending_while_another_stream_uses_it() -> Result<()> {
     assert_eq!((after.pending_bytes, after.live_bytes), (BYTES, BYTES));
     assert_eq!(after.allocated_bytes, before.allocated_bytes - BYTES);
     let z = large(9)?;
-    assert_all(&z, 9); // The first to run, if it stands where `x` stood.
+    assert_all(&z, 9); // The first work to run, if `z` has the address that `x` had.
     assert_eq!(
         device.memory_stats().pending_bytes,
         BYTES,
@@ -83,7 +83,7 @@ fn a_block_that_its_own_stream_wrote_last_is_not_pending() -> Result<()> {
         let _guard = stream.enter();
         (&x + 1).eval()?
     };
-    x.fill(3)?; // After the other stream, so whoever follows this one does too.
+    x.fill(3)?; // Ordered after the other stream, so that work after this one is, too.
     drop(x);
     assert_eq!(device.memory_stats().pending_bytes, 0);
     let z = large(9)?;

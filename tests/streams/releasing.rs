@@ -1,12 +1,12 @@
-//! Memory goes back to the device only once the work on it is done: calls that give it back wait
-//! for that, and dropping leaves it to them.
+//! Memory is released to the device only after the work on it is done. Calls that release memory
+//! wait for that work; a drop does not wait, and leaves the release to such calls.
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
 
 use crate::streams::{BYTES, assert_all, large, written};
 use crate::under_test::device_with;
 
-/// A device where each block is a segment, which is released when it falls idle and is asked for.
+/// Returns a device where each block is a segment, which is released on request once it is idle.
 fn device() -> Device {
     device_of(PoolKind::Binned, None)
 }
@@ -85,8 +85,8 @@ fn invalidating_and_removing_wait_for_the_work_on_what_they_release() -> Result<
     Ok(())
 }
 
-/// The holder of a scope that was invalidated meanwhile gives its blocks back as it leaves, which
-/// must not wait; whoever looks next does it.
+/// If a scope was invalidated while it was entered, its exit releases the blocks. The exit must not
+/// wait for pending work: a later call releases what is still pending.
 #[test]
 fn an_exit_after_an_invalidation_does_not_wait() -> Result<()> {
     let device = device();
@@ -117,7 +117,7 @@ fn dropping_does_not_wait_where_each_block_is_a_reservation() -> Result<()> {
     let b = (&a + 1).eval()?;
     drop(a);
     assert_eq!(device.memory_stats().pending_bytes, BYTES, "not run yet");
-    let c = large(5)?; // Rung 4: the limit leaves room only where `a` stood.
+    let c = large(5)?; // Rung 4: below the limit, only the memory of `a` is left.
     assert_all(&b, 2);
     assert_all(&c, 5);
     drop((b, c));

@@ -1,15 +1,15 @@
-//! What a thread has entered, as the rules of scopes say: a model that tells of each request
-//! whether it belongs to a cache, so that the statistics can be added up at the end.
+//! A model of a thread's bindings by the rules of scopes. It decides of each request whether a
+//! cache serves it, so that the statistics can be compared at the end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The index of every device that is not the round's; what is counted of them is not looked at.
+/// The index of every device that is not one of the round's; its counts are not compared.
 pub(crate) const FOREIGN: usize = 2;
 
-/// What one device's caches have to have counted.
+/// The expected counts of one device's caches.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) entries: AtomicU64,
@@ -24,7 +24,7 @@ enum Binding {
 
 struct Frame {
     serial: u64,
-    /// The device that it made current.
+    /// The device that the frame made current.
     current: Option<usize>,
     binding: Binding,
     dead: bool,
@@ -51,7 +51,7 @@ impl Bindings {
         }
     }
 
-    /// A device was made current, by itself or by one of its streams.
+    /// Records that a device was made current, directly or by one of its streams.
     pub(crate) fn current(&self, device: usize) -> Inside {
         self.push(Some(device), Binding::Below)
     }
@@ -60,7 +60,8 @@ impl Bindings {
         self.push(None, Binding::Uncached)
     }
 
-    /// The cache `name` was entered on the current device, or on one that thereby became current.
+    /// Records an entry of the cache `name` on the current device, or on one that thereby became
+    /// current.
     pub(crate) fn cache(&self, device: Option<usize>, name: &str) -> Inside {
         let on = device.unwrap_or_else(|| self.current_device());
         let is_inside = |frame: &Frame| matches!(&frame.binding, Binding::Cache(other, inside) if *other == on && inside == name);
@@ -93,7 +94,7 @@ impl Bindings {
         current.expect("a thread begins by entering a device")
     }
 
-    /// A request on `device` was served.
+    /// Records that a request on `device` was served.
     pub(crate) fn served(&self, device: usize) {
         for frame in self.frames.borrow().frames.iter().rev() {
             match &frame.binding {
@@ -108,7 +109,7 @@ impl Bindings {
     }
 }
 
-/// Lasts as long as the guard beside it.
+/// A frame of the model; it lives as long as the guard that it belongs to.
 pub(crate) struct Inside {
     bindings: Bindings,
     serial: u64,
@@ -116,7 +117,7 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// The guard was.
+    /// Records that the guard was forgotten.
     pub(crate) fn forget(mut self) {
         self.forgotten = true;
     }

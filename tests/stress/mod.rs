@@ -22,18 +22,18 @@ const SECONDS: &str = "CACHESCOPE_STRESS_SECONDS";
 const SEED: &str = "CACHESCOPE_STRESS_SEED";
 const ROUND: Duration = Duration::from_millis(500);
 
-/// How to begin with the round of a seed.
+/// Returns the setting that repeats the round of a seed.
 fn named(seed: u64) -> String {
     format!("{SEED}={seed}")
 }
 
-/// The value of a variable, which must be a number where it is set.
+/// Returns the value of a variable, which must be a number if it is set.
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))
 }
 
-/// Of this process, where the platform tells.
+/// Returns the number of this process's threads; `None` where the platform does not report it.
 fn running_threads() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }

@@ -1,4 +1,4 @@
-//! Arrays that hold what nobody else writes.
+//! Arrays whose contents nothing else writes.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use cachescope::{Array, Result};
 use crate::stress::bindings::Bindings;
 use crate::stress::round::lock;
 
-/// What went wrong; told at the end, because much of it is found in destructors.
+/// The failures; reported at the end, because many are found in destructors.
 static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 pub(crate) fn fail(what: String) {
@@ -29,19 +29,19 @@ pub(crate) fn take_failures() -> Vec<String> {
 pub(crate) struct Owned {
     array: Array<u64>,
     value: u64,
-    /// Which of the round's devices it is on, or [`FOREIGN`](crate::stress::bindings::FOREIGN).
+    /// The index of its device in the round, or [`FOREIGN`](crate::stress::bindings::FOREIGN).
     pub(crate) device: usize,
     unread: bool,
 }
 
-/// Values so far apart that adding to one does not make it another's.
+/// Returns a new value. Values are so far apart that adding to one does not give another array's.
 fn fresh_value() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed) << 16
 }
 
 impl Owned {
-    /// A new one on the current device.
+    /// Allocates an array on the current device.
     pub(crate) fn new(len: usize, bindings: &Bindings) -> Result<Self> {
         let value = fresh_value();
         let array = Array::full(len, value)?;
@@ -61,7 +61,7 @@ impl Owned {
         self.array.size_bytes() as u64
     }
 
-    /// Another handle on the same block, or on a part of it.
+    /// Returns another handle on the block, or a view of a part of it.
     pub(crate) fn shared(&self, part: bool) -> Result<Self> {
         let array = if part {
             let half = self.array.len() / 2;
@@ -72,7 +72,7 @@ impl Owned {
         Ok(Self { array, ..*self })
     }
 
-    /// One that is computed from this.
+    /// Computes an array from this one.
     pub(crate) fn next(&self, bindings: &Bindings) -> Result<Self> {
         let array = (&self.array + 1).eval()?;
         if !self.array.is_empty() {
@@ -85,13 +85,13 @@ impl Owned {
         })
     }
 
-    /// A copy that no cache owns.
+    /// Returns a copy that no cache owns.
     pub(crate) fn detached(&self) -> Result<Self> {
         let array = self.array.detach()?;
         Ok(Self { array, ..*self })
     }
 
-    /// A copy on another device of the round, of this index.
+    /// Returns a copy on the round's device of this index.
     pub(crate) fn moved(
         &self,
         device: usize,
@@ -109,7 +109,7 @@ impl Owned {
         })
     }
 
-    /// Writes it anew: in place, or into a copy where it is shared.
+    /// Writes new values: in place, or into a copy if the block is shared.
     pub(crate) fn overwrite(&mut self, bindings: &Bindings) -> Result<()> {
         let before = self.array.address();
         let sum = &self.array + 1;
@@ -121,7 +121,7 @@ impl Owned {
         Ok(())
     }
 
-    /// Whatever of the work on it is not done yet.
+    /// Drops the array without reading it, also while work on it is pending.
     pub(crate) fn drop_unread(mut self) {
         self.unread = true;
     }

@@ -17,28 +17,28 @@ use crate::stress::random::Random;
 use crate::stress::round::{Round, lock};
 use crate::under_test::device_with;
 
-/// What a program panics with.
+/// The payload of a program's own panics.
 pub(crate) struct OnPurpose;
 
 const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan];
 
-/// Common to all threads; those that the macro names by a literal among them.
+/// Names that all threads use; the macro names some of them by a literal.
 const NAMES: [&str; 6] = ["recycle", "release", "bump", "plan", "any", ""];
 
-/// What a thread keeps at a time.
+/// The most arrays that a thread keeps at a time.
 const KEPT: usize = 24;
 
-/// As deep as scopes are nested.
+/// The deepest nesting of scopes.
 const DEPTH: usize = 5;
 
 thread_local! {
-    /// What drops in the last moments of the thread, before the stack of scopes or after it.
+    /// Dropped when the thread's locals are destroyed, before the stack of scopes or after it.
     static LAST: RefCell<Last> = const { RefCell::new(Last(Vec::new(), Vec::new(), None)) };
 }
 
 thread_local! {
-    /// Of this thread's program until it ends, for callbacks, which run on whichever thread is
-    /// short of memory.
+    /// The bindings of this thread's program until it ends. Pressure callbacks read them, which run
+    /// on any thread that is short of memory.
     static BINDINGS: RefCell<Option<Bindings>> = const { RefCell::new(None) };
 }
 
@@ -63,7 +63,7 @@ impl Drop for Last {
     }
 }
 
-/// What is refused is refused for want of memory.
+/// Checks that a request was refused for want of memory.
 fn expect_refusal(error: &Error) {
     let kinds = [ErrorKind::OutOfMemory, ErrorKind::InvalidShape];
     if !kinds.contains(&error.kind()) {
@@ -71,12 +71,12 @@ fn expect_refusal(error: &Error) {
     }
 }
 
-/// The value, if there was room for it.
+/// Returns the value; `None` if there was no memory for it.
 fn room_for<T>(result: cachescope::Result<T>) -> Option<T> {
     result.map_err(|error| expect_refusal(&error)).ok()
 }
 
-/// Invalidates as it drops, and allocates in a scope, also while a panic unwinds.
+/// On drop, invalidates caches and allocates in a scope, also while a panic unwinds.
 struct Invalidates<'a> {
     device: &'a Device,
     index: usize,
@@ -175,7 +175,7 @@ impl Worker {
         (index, self.round.devices[index].clone())
     }
 
-    /// A common name, or one of this thread's own.
+    /// Returns a common name, or one that only this thread uses.
     fn name(&mut self) -> String {
         match self.random.below(8) {
             0 => format!("slot {}", self.slot),
@@ -184,7 +184,7 @@ impl Worker {
         }
     }
 
-    /// Enters something, in one way or another, for some steps.
+    /// Enters a scope, `uncached!`, a stream or a device for some steps.
     fn nest(&mut self, depth: usize) {
         match self.random.below(12) {
             0..=3 => self.at_site(Self::steps, depth),
@@ -218,7 +218,7 @@ impl Worker {
         }
     }
 
-    /// By a literal name, on the current device.
+    /// Enters a scope by a literal name on the current device.
     fn at_site(&mut self, body: impl Fn(&mut Self, usize), depth: usize) {
         macro_rules! enter {
             ($name:literal $(, $option:ident = $value:expr)*) => {
@@ -238,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// By handles whose guards drop in any order, or are forgotten.
+    /// Enters scopes by handles, whose guards drop in any order or are forgotten.
     fn out_of_order(&mut self, depth: usize) {
         let mut guards: Vec<_> = (0..1 + self.random.below(3))
             .map(|_| {
@@ -312,7 +312,7 @@ impl Worker {
         }
     }
 
-    /// Takes one that is kept out; it may drop then.
+    /// Removes one of the kept arrays; the caller may drop it.
     fn one(&mut self) -> Option<Owned> {
         match self.kept.len() {
             0 => None,
@@ -344,8 +344,8 @@ impl Worker {
         self.kept.push(owned);
     }
 
-    /// Uses what one stream made on another, and lets the first have the block while the other may
-    /// not be done with it.
+    /// Uses one stream's array on another stream. Then the first stream allocates the array's size
+    /// again, while the other may still use the block.
     fn across_streams(&mut self) {
         let index = self.bindings.current_device();
         let Some([first, second]) = self
@@ -371,7 +371,7 @@ impl Worker {
         made.iter().chain(&later).for_each(Owned::check);
     }
 
-    /// To another thread, which may keep a handle on the same block.
+    /// Sends an array to another thread; this one may keep a handle on the block.
     fn send(&mut self) {
         let Some(owned) = self.one() else { return };
         let to = self.random.below(self.round.boxes.len());
@@ -475,7 +475,7 @@ impl Worker {
         drop(own);
     }
 
-    /// Some entries that ask for the same, but for a few that differ: what plans are made of.
+    /// Runs some entries of one sequence, from which plans are made; a few of them differ.
     fn repeat(&mut self, depth: usize) {
         let script = self.random.below(4) as u64;
         for _ in 0..1 + self.random.below(4) {
@@ -503,7 +503,7 @@ impl Worker {
         }
     }
 
-    /// Many requests and drops, most of which are hits.
+    /// Allocates and drops many times; most requests are hits.
     fn hit(&mut self, _depth: usize) {
         let index = self.bindings.current_device();
         let Some(device) = self.round.devices.get(index).cloned() else {
@@ -519,7 +519,7 @@ impl Worker {
         }
     }
 
-    /// One that may be gone before its arrays are.
+    /// Enters a scope on a new device, which may drop before its arrays do.
     fn on_another_device(&mut self, depth: usize) {
         let config = DeviceConfig {
             delay_streams: self.random.once_in(2),
@@ -536,7 +536,8 @@ impl Worker {
         });
     }
 
-    /// Some steps with a callback that gives back what is spare, or does what a callback may.
+    /// Runs some steps with a pressure callback, which drops a spare array, and may panic,
+    /// invalidate caches or allocate.
     fn with_callback(&mut self, depth: usize) {
         if depth >= DEPTH {
             return;
@@ -548,8 +549,8 @@ impl Worker {
             let bindings = BINDINGS.try_with(|bindings| bindings.borrow().clone());
             let bindings = bindings.ok().flatten();
             match what {
-                // A destructor must not panic: not while another panic unwinds, nor a thread's
-                // last.
+                // A destructor must not panic while another panic unwinds, nor while a thread's
+                // locals are destroyed.
                 0 if !std::thread::panicking() && bindings.is_some() => panic_any(OnPurpose),
                 1..=5 => drop(bindings.map(|bindings| Invalidates {
                     device,
@@ -566,7 +567,7 @@ impl Worker {
         self.steps(depth);
     }
 
-    /// The thread ends: with everything dropped, handed on, or left to its last moments.
+    /// Ends the thread: its arrays are dropped, sent to others, or left to its locals' destructors.
     fn end(mut self) {
         match self.random.below(3) {
             0 => drop(self),
