@@ -1,11 +1,11 @@
-//! Backtraces of allocations: who called the function that asked for memory.
+//! Backtraces of allocations: the callers of the function that allocated.
 
 use std::hint::black_box;
 
 use cachescope::record::{EventKind, RecordOptions, Recording};
 use cachescope::{Array, Device, DeviceConfig, Result, cache_scope};
 
-/// What is done after a call, so that it is none from the tail of its caller, which leaves no
+/// Work after a call. Without it, the call would be a tail call of its caller, which leaves no
 /// frame.
 fn used(array: Array<f32>) -> Result<Array<f32>> {
     Ok(black_box(array))
@@ -32,7 +32,8 @@ fn from_the_tail() -> Result<Array<f32>> {
     Array::ones([1000])
 }
 
-/// What `program` gives on a device of its own, and the recording of it with that choice.
+/// Runs `program` on a new device with this choice of backtraces. Returns the recording and the
+/// result.
 fn record<R>(backtraces: bool, program: impl FnOnce() -> Result<R>) -> Result<(Recording, R)> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _device = device.enter();
@@ -97,7 +98,7 @@ fn frames_of_this_crate_are_left_out() -> Result<()> {
     assert_eq!(profile.stacks.len(), 2);
     for stack in &profile.stacks {
         assert!(stack[0].file.ends_with("tests/backtraces.rs"), "{stack:?}");
-        // Without debug information frames have no files, and functions their whole names.
+        // Without debug information, frames have no files and functions have mangled names.
         let own = |frame: &cachescope::record::Frame| frame.function.starts_with("cachescope::");
         assert!(!stack.iter().any(own), "{stack:?}");
     }

@@ -1,5 +1,5 @@
-//! The variables of the environment: each run in a process of its own, which is this test binary
-//! with one of the `child_…` tests below.
+//! Environment variables. Each test runs this test binary as a process with one of the `child_…`
+//! tests below.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -20,7 +20,7 @@ fn run(child: &str, variables: &[(&str, &str)]) -> Output {
         .unwrap()
 }
 
-/// What the child printed between brackets.
+/// Returns the text that the child printed between brackets.
 fn told(child: &str, variables: &[(&str, &str)]) -> String {
     let output = run(child, variables);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -154,7 +154,7 @@ fn the_pool_is_chosen_by_name() {
     assert!(own.starts_with(by_program), "{own}");
 }
 
-/// A path in the folder for temporary files, which is removed when done.
+/// A temporary path; the file is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -167,7 +167,7 @@ impl Scratch {
         self.0.to_str().unwrap()
     }
 
-    /// The columns Action and Size of each row.
+    /// Returns the columns Action and Size of each row.
     fn rows(&self) -> Vec<(String, u64)> {
         let text = std::fs::read_to_string(&self.0).unwrap();
         let mut lines = text.lines();
@@ -205,7 +205,7 @@ fn a_trace_shows_the_pages_that_a_pool_asks_for() {
         "child_asks_for_three_units",
         &[("CACHESCOPE_TRACE", log.path())],
     );
-    // The process-wide device keeps them to the end.
+    // The process-wide device keeps its segments to the end.
     assert_eq!(log.rows(), [("allocate".to_owned(), 2 << 20)]);
 }
 

@@ -1,23 +1,23 @@
-//! Every reservation of a program failing in turn: it ends in an error or succeeds, what it
-//! computed is right, and nothing leaks.
+//! Programs in which each reservation fails in turn. A program ends in an error or succeeds, its
+//! results are right, and nothing leaks.
 
 use cachescope::{Array, Device, DeviceConfig, FaultPlan, Policy, Result, cache_scope, concat};
 
 use crate::under_test::device_with;
 
-/// How a device gets its memory.
+/// The way in which a device reserves memory.
 #[derive(Clone, Copy, Debug)]
 enum Growth {
-    /// By pages, of which an array has some to itself.
+    /// By pages; an array has some pages to itself.
     InPlace,
-    /// By whole segments, of which every array has its own.
+    /// By whole segments; every array has its own.
     BySegments,
 }
 
 const GROWTHS: [Growth; 2] = [Growth::InPlace, Growth::BySegments];
 
 impl Growth {
-    /// The length of the program's arrays.
+    /// Returns the length of the program's arrays.
     fn len(self) -> usize {
         match self {
             Self::InPlace => 3 << 18,
@@ -26,7 +26,7 @@ impl Growth {
     }
 }
 
-/// A step with many temporaries, some of which escape; answers a sum that is known.
+/// Runs steps with many temporaries, some of which escape. Returns a known sum.
 fn program(device: &Device, policy: Policy, len: usize) -> Result<f64> {
     let _guard = device.enter();
     let mut x = Array::<f32>::full([len], 2.0)?;
@@ -53,7 +53,7 @@ fn device(fault: Option<FaultPlan>, growth: Growth) -> Device {
     device_with(config).unwrap()
 }
 
-/// Runs the program, and sees that it left nothing behind; answers whether it succeeded.
+/// Runs the program, checks that it leaves nothing behind, and returns whether it succeeded.
 fn survives(fault: Option<FaultPlan>, policy: Policy, growth: Growth) -> bool {
     let device = device(fault, growth);
     let outcome = program(&device, policy, growth.len());
@@ -75,7 +75,7 @@ fn survives(fault: Option<FaultPlan>, policy: Policy, growth: Growth) -> bool {
     outcome.is_ok()
 }
 
-/// Both policies, and both ways to grow.
+/// Returns all combinations of policies and growths.
 fn setups() -> impl Iterator<Item = (Policy, Growth)> {
     let policies = [Policy::Recycle, Policy::Release].into_iter();
     policies.flat_map(|policy| GROWTHS.map(|growth| (policy, growth)))

@@ -1,18 +1,18 @@
-//! A training step's gradients against differences: what the operations of a step give must fit
-//! together as calculus says.
+//! A training step's gradients, compared with finite differences: the results of the step's
+//! operations must be consistent, as functions and their derivatives.
 
 use cachescope::{Array, Generator, Result, cache_scope, select};
 
-/// The distance of the two points of a difference. In `f64` its error is about 1e-8, from rounding
-/// as from curvature.
+/// The distance of the two points of a finite difference. In `f64` its error is about 1e-8, both
+/// from rounding and from curvature.
 const STEP: f64 = 1e-4;
 const TOLERANCE: f64 = 1e-7;
 
-/// A network of two layers on a few examples: tanh, and a cross-entropy with its softmax.
+/// A network of two layers on a few examples: tanh, and cross-entropy of a softmax.
 struct Network {
     inputs: Array<f64>,
     labels: Array<i64>,
-    /// The weights and biases of the first layer, then those of the second.
+    /// The weights and biases of both layers, in their order.
     parameters: [Array<f64>; 4],
 }
 
@@ -32,7 +32,7 @@ impl Network {
         })
     }
 
-    /// The activations of the hidden layer, and the logarithms of the probabilities.
+    /// Returns the activations of the hidden layer, and the logarithms of the probabilities.
     fn forward(&self) -> Result<(Array<f64>, Array<f64>)> {
         let [w, b, v, c] = &self.parameters;
         let hidden = (self.inputs.matmul(w)? + b).tanh().eval()?;
@@ -47,14 +47,14 @@ impl Network {
         self.labels.unsqueeze(1)?.eq(classes).eval()
     }
 
-    /// The mean cross-entropy.
+    /// Returns the mean cross-entropy.
     fn loss(&self) -> Result<f64> {
         let (_, logarithms) = self.forward()?;
         let chosen = select(self.is_label()?, -&logarithms, 0.0).sum()?;
         Ok(chosen.item()? / self.inputs.shape()[0] as f64)
     }
 
-    /// The loss differentiated by each parameter, as one writes it by hand.
+    /// Returns the gradient of the loss for each parameter, derived by hand.
     fn gradients(&self) -> Result<[Array<f64>; 4]> {
         let (hidden, logarithms) = self.forward()?;
         let count = self.inputs.shape()[0] as f64;
@@ -70,7 +70,7 @@ impl Network {
         ])
     }
 
-    /// The loss where one number of a parameter is changed in place.
+    /// Returns the loss with one element of a parameter changed in place.
     fn loss_with(&mut self, which: usize, at: usize, change: f64) -> Result<f64> {
         let parameter = &mut self.parameters[which];
         let places = Array::arange(0, parameter.len() as i64, 1)?.reshape(parameter.shape())?;
@@ -104,7 +104,8 @@ fn gradients_are_those_of_differences() -> Result<()> {
 #[test]
 fn a_step_down_the_gradient_loses_what_it_promises() -> Result<()> {
     let mut network = Network::new()?;
-    // To first order a step of `rate` times the gradient gives `rate` times its square.
+    // To first order, a step of `rate` times the gradient lowers the loss by `rate` times its
+    // square.
     let rate = 1e-4;
     for _ in 0..20 {
         cache_scope!("descent by hand", {
@@ -127,7 +128,7 @@ fn the_probabilities_of_a_row_add_up() -> Result<()> {
     let (_, logarithms) = Network::new()?.forward()?;
     let totals = logarithms.exp().sum_axis(1)?;
     assert!((totals - 1.0).abs().max()?.item()? < 1e-15);
-    // So the gradient of the scores of a row is 0 in sum.
+    // The gradient of a row's scores therefore sums to 0.
     let gradients = Network::new()?.gradients()?;
     assert!(gradients[3].sum()?.item()?.abs() < 1e-15);
     Ok(())

@@ -1,5 +1,5 @@
-//! The architecture as a machine reads it: no module names one above its own layer, and `unsafe`
-//! stands only where it may.
+//! Checks the architecture: no module names one above its own layer, and `unsafe` is only in the
+//! files that may have it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ struct Layers {
     layers: &'static [&'static [&'static str]],
     /// The files and folders that may have `unsafe`.
     with_unsafe: &'static [&'static str],
-    /// An item that its root exports.
+    /// An item that the crate's root exports.
     exported: &'static str,
 }
 
@@ -77,7 +77,8 @@ const CRATES: [Layers; 2] = [
     },
 ];
 
-/// Not layers: a crate's root, and the `macro_rules!` doors, which only their callers expand.
+/// Names that are no layers: a crate's root, and the `macro_rules!` entry points, which only their
+/// callers expand.
 const OUTSIDE: [&str; 2] = ["lib", "macros"];
 
 impl Layers {
@@ -85,7 +86,7 @@ impl Layers {
         self.layers.iter().position(|layer| layer.contains(&module))
     }
 
-    /// The files of the crate, by their paths in its folder.
+    /// Returns the files of the crate, by their paths in its folder.
     fn sources(&self) -> Vec<(String, String)> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(self.folder);
         let mut folders = vec![root.clone()];
@@ -116,8 +117,8 @@ impl Layers {
         sources
     }
 
-    /// The items that the crate's root exports, and the layers they come from: naming an item so is
-    /// naming its layer.
+    /// Returns the items that the crate's root exports, with their layers: a use of an item is a
+    /// use of its layer.
     fn exports(&self, lib: &str) -> Vec<(String, usize)> {
         let mut exports = Vec::new();
         for statement in lib.split(';') {
@@ -139,7 +140,7 @@ impl Layers {
     }
 }
 
-/// A file's code: without comments, which may speak of anything.
+/// Returns a file's code without comments, which may name any module.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate();
     lines.map(|(index, line)| (index + 1, line.split("//").next().unwrap_or_default()))
@@ -149,7 +150,7 @@ fn module_of(file: &str) -> &str {
     file.split('/').next().unwrap().trim_end_matches(".rs")
 }
 
-/// The modules that a line names by `crate::…`, braced lists included.
+/// Returns the modules that a line names by `crate::…`, including braced lists.
 fn named_modules(line: &str) -> Vec<&str> {
     let after = line.split("crate::").skip(1);
     let mut named = Vec::new();

@@ -21,9 +21,9 @@ mod under_test;
 
 use cuda_emulator::{Run, Suite};
 
-/// Larger than any limit of a test; what is not touched costs nothing.
+/// Larger than any limit of a test; memory that is not touched costs nothing.
 const MEMORY: (&str, &str) = ("CACHESCOPE_EMULATOR_MEMORY", "17179869184");
-/// The emulator watches that the host leaves the device's memory alone, which takes time with every
+/// The emulator checks that the host does not access the device's memory. That takes time in every
 /// call that waits.
 const GUARD: (&str, &str) = ("CACHESCOPE_EMULATOR_GUARD", "1");
 
@@ -33,14 +33,14 @@ const GUARDED: Run = CUDA.with(&[MEMORY, GUARD]);
 
 const HAS_CUDA: bool = cfg!(feature = "cuda");
 
-/// Why a test of the host's does not hold on CUDA.
+/// Reasons why tests of the host do not hold on CUDA.
 const DEFERRED: &str =
     "a drop waits for nothing there, so that a segment is released by the next call";
 const LATER: &str = "there, a bad index is told by the next call that waits";
 const EARLY: &str = "a real device may have done the work before anybody looks whether it has";
 
-/// One test at a time: all share one context, and a release waits for all of its streams, those that
-/// another test holds back among them.
+/// One test at a time, because all share one context. A release waits for all of its streams,
+/// including those that another test delays.
 const ALONE: Run = CUDA.serial();
 
 const POOLS: Run = ALONE.without(&[

@@ -9,10 +9,10 @@ use std::process::{Command, Output};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Small enough to take no time.
+/// Arguments that make a run short.
 const QUICK: [&str; 6] = ["--epochs", "1", "--hidden", "16", "--batch-size", "128"];
 
-/// The example, in an environment that says nothing about devices.
+/// Returns the example's command, in an environment without settings of devices.
 fn example() -> Command {
     let test = std::env::current_exe().unwrap();
     let profile = test
@@ -35,12 +35,12 @@ fn example() -> Command {
     command
 }
 
-/// The device that the suite runs on.
+/// Returns the device that the suite runs on.
 fn device() -> String {
     std::env::var("CACHESCOPE_DEVICE").unwrap_or_else(|_| "host".to_owned())
 }
 
-/// The example on that device.
+/// Returns the example's command on that device.
 fn on_device() -> Command {
     let mut command = example();
     command.args(["--device", &device()]);
@@ -67,7 +67,7 @@ fn succeeded(output: &Output) -> String {
     stdout(output)
 }
 
-/// What the process told about its failure, which ended it with this code.
+/// Returns the error output of a process that failed with this exit code.
 #[track_caller]
 fn failed(output: &Output, code: i32) -> String {
     let errors = String::from_utf8(output.stderr.clone()).unwrap();
@@ -77,7 +77,7 @@ fn failed(output: &Output, code: i32) -> String {
     errors
 }
 
-/// The words of the line that begins with `start`.
+/// Returns the words of the line that begins with `start`.
 #[track_caller]
 fn words<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
     let line = text.lines().find(|line| line.starts_with(start));
@@ -123,7 +123,7 @@ fn the_table_tells_what_each_policy_keeps_from_the_pool() {
     assert_eq!(number(plan[4]), 0.0, "{text}");
     let released = number(release[4]);
     assert!(0.0 < released && released < requests, "{text}");
-    // Two words of a name, so that every column stands one further on.
+    // This name has two words, so every column's index is one higher.
     let no_pool = words(&text, "no pool");
     assert_eq!(
         number(no_pool[6]),
@@ -186,12 +186,12 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
-/// An image that shows nothing, with a label.
+/// Returns an image of zeros with a label.
 fn line(label: &str) -> String {
     "0,".repeat(64) + label
 }
 
-/// A file with this content, which is compressed if the name says so.
+/// Writes a file with this content, compressed if the name says so.
 fn file(name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let content = content.as_ref();
@@ -405,7 +405,7 @@ fn a_malformed_variable_is_named() {
     }
 }
 
-/// The accuracy that a run ends with.
+/// Returns the accuracy at the end of a run.
 fn accuracy(output: &Output) -> f64 {
     let text = stdout(output);
     let line = text
@@ -423,7 +423,7 @@ fn several_ranks_learn_what_one_does() {
         assert!(output.status.success(), "{output:?}");
         let count = ranks.trim_start_matches("threads:");
         assert!(stdout(&output).contains(&format!("on {count} ranks")));
-        // Of the last batch, what does not divide is left out.
+        // Samples of the last batch that do not divide by the number of ranks are left out.
         assert!((accuracy(&output) - alone).abs() < 0.03, "{ranks}");
     }
 }

@@ -28,14 +28,14 @@ fn indices_out_of_range() {
         let says = ["bincount", &number, "below 3", "[3]"];
         refused(places(&[0, 2, bad]).bincount(3), KIND, &says);
     }
-    // The good ones before the bad one wrote nothing, neither here nor in the handle beside it.
+    // Valid indices before the bad one wrote nothing, neither here nor through the other handle.
     assert_eq!(target.to_vec().unwrap(), [1.0; 6]);
     target.fill(5.0).unwrap();
     let bad = places(&[0, 0, 3]).unsqueeze(0).unwrap();
     refused(target.scatter_add(&bad, &a, 1), KIND, &["index 3 "]);
     assert_eq!(target.to_vec().unwrap(), [5.0; 6]);
     assert_eq!(a.to_vec().unwrap(), [1.0; 6]);
-    // Of no elements none can be taken.
+    // An axis of length 0 has no valid index.
     let none = ones(&[2, 0]);
     refused(
         none.take(&places(&[0]), 1),

@@ -93,7 +93,7 @@ fn that_are_not_finite() {
         let norm = linalg::norm(&a, MatrixNorm::Spectral);
         refused(norm, KIND, &words("norm"));
     }
-    // What the upper triangle holds does not matter.
+    // The upper triangle is not read.
     let a = matrix(&[1.0, f32::NAN, 0.0, 1.0]);
     assert_eq!(linalg::eigvalsh(&a).unwrap().to_vec().unwrap(), [1.0; 2]);
     assert_eq!(

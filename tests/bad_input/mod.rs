@@ -1,5 +1,5 @@
-//! Bad input, one test a kind: every operation that can be given it answers with an error of the
-//! right kind that names the operation, the shapes and what is wrong with them, and never panics.
+//! Bad input, one test for each kind. Every operation that may get it returns an error of the right
+//! kind and never panics. The error names the operation, the shapes and the mistake.
 
 // A build of the whole workspace has every feature.
 #[cfg(all(feature = "npy", not(feature = "safetensors")))]
@@ -16,7 +16,7 @@ use std::panic::Location;
 
 use cachescope::{Array, ErrorKind, Result};
 
-/// Holds that a call failed with this kind, and that its message has all of these words.
+/// Checks that a call failed with this kind, and that its message contains all of these words.
 #[track_caller]
 fn refused<T>(result: Result<T>, kind: ErrorKind, words: &[&str]) {
     let error = result.err().expect("that is no input for it");

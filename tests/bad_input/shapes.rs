@@ -22,7 +22,7 @@ fn shapes_that_do_not_match() {
     refused(a.lt(&b).eval(), KIND, &with("lt"));
     refused(select(a.gt(0.0), &a, &b).eval(), KIND, &with("select"));
     refused(select(b.gt(0.0), &a, 0.0).eval(), KIND, &with("select"));
-    // The first of several, and wherever the expression ends up.
+    // The error names the first mistake, whatever the rest of the expression is.
     refused(((&a + &b) * ones(&[7])).exp().eval(), KIND, &with("add"));
     refused((&a + &b).sum(), KIND, &with("add"));
     refused((&a + &b).max_axis(0), KIND, &with("add"));
@@ -62,7 +62,7 @@ fn shapes_that_do_not_match() {
         KIND,
         &["scatter_add", "[2, 3]", "[2, 5]"],
     );
-    // The indices go with the target, and the source with neither.
+    // The indices fit the target; the source fits neither.
     let source = a.clone().scatter_add(&indices, &b, 1);
     refused(source, KIND, &["scatter_add", "[2, 3]", "[2, 5]", "[2, 4]"]);
 }
@@ -101,7 +101,7 @@ fn axes_out_of_range() {
         refused(a.argsort(axis), KIND, &with("argsort"));
         refused(a.topk(1, axis), KIND, &with("topk"));
     }
-    // A new axis may stand one further on.
+    // The axis of an insertion may be one larger.
     for axis in [3, -4] {
         refused(
             a.unsqueeze(axis),
@@ -119,11 +119,11 @@ fn axes_out_of_range() {
     refused(a.permute(&[0, 2]), KIND, &["permute", "[2, 3]", "2"]);
     refused(a.permute(&[1, 1]), KIND, &["permute", "[2, 3]", "[1, 1]"]);
     refused(a.permute(&[0]), KIND, &["permute", "[2, 3]", "[0]"]);
-    // What has no axes has none to name.
+    // An array without axes has no valid axis.
     let scalar = ones(&[]);
     refused(scalar.sum_axis(0), KIND, &["sum", "axis 0", "[]"]);
     refused(scalar.sum_axis(-1), KIND, &["sum", "axis -1", "[]"]);
-    // An axis that is there, but no axis to squeeze.
+    // A valid axis, but its length is not 1.
     refused(a.squeeze(1), KIND, &["squeeze", "axis 1", "[2, 3]"]);
 }
 
@@ -218,7 +218,7 @@ fn other_lengths() {
 #[test]
 fn ranks_above_eight() {
     const KIND: ErrorKind = ErrorKind::InvalidShape;
-    // An error does not print more axes than there may be.
+    // An error prints no more axes than an array may have.
     let words = ["[1, 1, 1, 1, 1, 1, 1, 1, …]", "rank 9"];
     let with = |operation| [operation, words[0], words[1]];
     refused(Array::<f32>::zeros([1; 9]), KIND, &words);
@@ -231,7 +231,7 @@ fn ranks_above_eight() {
     refused(eight.unsqueeze(0), KIND, &with("unsqueeze"));
     let indices = Array::<i64>::zeros([1, 1]).unwrap();
     refused(eight.take(&indices, 0), KIND, &words);
-    // More axes than anybody counts.
+    // A rank far above the limit.
     refused(Array::<u8>::zeros(vec![1; 300]), KIND, &["rank 300"]);
 }
 

@@ -1,4 +1,4 @@
-//! What the elements, or the lack of them, rule out.
+//! Calls that fail because of the elements, or because there are none.
 
 use cachescope::{Array, ErrorKind, concat, stack};
 
@@ -17,10 +17,10 @@ fn reductions_of_nothing() {
     refused(a.argmax_axis(1), KIND, &["argmax", "[2, 0]"]);
     refused(a.argmin_axis(1), KIND, &["argmin", "[2, 0]"]);
     refused((&a + 1.0).max(), KIND, &["max", "[2, 0]"]);
-    // Along the other axis there is nothing to be found, and that is what is found.
+    // Along the other axis there are no lanes, so the result is empty.
     assert_eq!(a.max_axis(0).unwrap().shape(), [0]);
     assert_eq!(a.argmin_axis(0).unwrap().shape(), [0]);
-    // What has an identity gives it.
+    // An operation with an identity returns it.
     assert_eq!(a.sum_axis(1).unwrap().to_vec().unwrap(), [0.0, 0.0]);
     assert!(a.mean().unwrap().item().unwrap().is_nan());
 }
@@ -48,7 +48,7 @@ fn integers_divided_by_zero_give_zero() {
     macro_rules! lowest {
         ($($type:ident)+) => {
             $(
-                // One element, and more than are worked on at once.
+                // One element, and more elements than one block has.
                 for length in [1, 5000] {
                     let a = Array::full(length, $type::MIN).unwrap();
                     let quotients = (&a / -1).eval().unwrap().to_vec().unwrap();

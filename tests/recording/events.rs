@@ -1,4 +1,4 @@
-//! Which events there are, and what they say.
+//! The recorded events and their fields.
 
 use cachescope::record::{EventKind, RecordOptions};
 use cachescope::{Array, Buffer, Device, DeviceConfig, Policy, cache_scope, uncached};
@@ -211,7 +211,7 @@ fn a_scope_that_another_thread_is_inside_of_is_recorded_whole_or_not_at_all() {
             let _entered = scope.enter();
             let kept = Buffer::new(&device, 1 << 20).unwrap();
             next();
-            // A miss and a hit, and their drops, of an entry that began before the recording.
+            // A miss, a hit and their drops, in an entry that began before the recording.
             Buffer::new(&device, 2 << 20).unwrap();
             Buffer::new(&device, 2 << 20).unwrap();
             drop(kept);
@@ -264,8 +264,8 @@ fn a_full_ring_keeps_the_newest_and_counts_the_others() {
         Buffer::new(&device, bytes).unwrap();
     }
     let profile = recording.profile();
-    // A reservation, and a request and a free for each. One more may be under way for what a reader
-    // knows.
+    // A reservation, and a request and a free for each buffer. The oldest event of a full ring is
+    // not read, because its thread may be overwriting it.
     assert_eq!(profile.events.len(), 63);
     assert_eq!(profile.lost_events, 2001 - 63);
     assert_eq!(profile.events.last().unwrap().bytes, 1000);
@@ -412,7 +412,7 @@ fn streams_that_wait_and_pending_blocks_that_come_home_are_told() {
         );
         assert_eq!(count(&recording, EventKind::FreeCompleted), 0);
         device.synchronize().unwrap();
-        // The next request looks whether the other stream is done.
+        // The next request checks whether the other stream is done.
         Buffer::new(&device, 4000).unwrap();
         let completed = of_kind(&recording, EventKind::FreeCompleted);
         assert_eq!(completed.len(), 1);

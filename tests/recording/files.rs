@@ -10,7 +10,7 @@ use cachescope::{Buffer, Device, ErrorKind, Policy, cache_scope};
 
 use super::{device, record};
 
-/// A folder of the test's own.
+/// Returns a folder for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("recording-{name}"));
     let _ = fs::remove_dir_all(&folder);
@@ -56,8 +56,8 @@ fn each_report_is_what_its_ending_says() {
     }
 }
 
-/// What both kinds of profile say of an allocation or a free: which, where, how long, scope and
-/// line.
+/// The fields of an allocation or a free that both kinds of profile have: kind, address, size,
+/// scope and line.
 type Told = (bool, u64, u64, Option<String>, Option<u32>);
 
 fn blocks(profile: &Profile) -> Vec<Told> {
@@ -143,7 +143,7 @@ fn files_that_cannot_be_are_refused() {
     );
 }
 
-/// A disk that is always full; Linux only.
+/// Writes to a disk that is always full; Linux only.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error() {
@@ -157,7 +157,7 @@ fn a_full_disk_is_an_error() {
     program(&device);
 }
 
-/// Runs this very program on the ignored test below, with the environment's profile.
+/// Runs this program with the ignored test below and a profile set by the environment.
 fn profiled(path: &str, test: &str) -> Output {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--ignored", "--nocapture"])

@@ -1,5 +1,5 @@
-//! Recordings of a device's memory: what they tell of requests, frees, scopes, segments and
-//! failures, that they change nothing, and the assertions over them.
+//! Recordings of a device's memory: their events for requests, frees, scopes, segments and
+//! failures, and the assertions over them. A recording changes nothing.
 
 mod assertions;
 mod events;
@@ -9,7 +9,7 @@ mod unchanged;
 use cachescope::record::{EventKind, RecordOptions, RecordedEvent, Recording};
 use cachescope::{Device, DeviceConfig};
 
-/// A host device of its own.
+/// Returns a new host device.
 fn device() -> Device {
     Device::host_with(DeviceConfig::default()).unwrap()
 }

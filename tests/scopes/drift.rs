@@ -1,4 +1,4 @@
-//! Sizes that vary from turn to turn, as those of text batches do.
+//! Sizes that vary between iterations, as in batches of text.
 
 use cachescope::{
     Buffer, CacheConfig, Device, DeviceConfig, Policy, PoolKind, Result, cache_scope,
@@ -6,7 +6,7 @@ use cachescope::{
 
 use crate::under_test::device_with;
 
-/// Numbers that look random, the same on every run.
+/// Pseudorandom numbers, the same on every run.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -19,23 +19,23 @@ impl Random {
     }
 }
 
-/// What a turn does with each of its arrays in order.
+/// The arrays of an iteration, in order.
 #[derive(Clone, Copy)]
 struct Plan {
     /// Bytes of each array for a text of length 1.
     unit_bytes: &'static [u64],
-    /// How many arrays are alive at a time; the oldest drops for the next.
+    /// The number of arrays that are live at a time; the oldest drops before the next is made.
     alive: usize,
     lengths: (u64, u64),
 }
 
 struct Outcome {
     hit_rate: f64,
-    /// Of reserved bytes to the working set of the largest turn.
+    /// The ratio of reserved bytes to the working set of the largest iteration.
     ratio: f64,
 }
 
-/// 10,000 turns of random lengths; the hit rate is that after the first hundred.
+/// Runs 10,000 iterations of random lengths. The hit rate excludes the first hundred.
 fn walk(plan: Plan, turns: u64) -> Result<Outcome> {
     let device = device_with(DeviceConfig {
         pool: PoolKind::BestFit,
@@ -140,7 +140,7 @@ fn random_lengths_hit_and_stay_near_the_largest_working_set() {
     }
 }
 
-/// As many different sizes in one entry as a cache without a bound would keep.
+/// One entry with many sizes, all of which a cache without a bound would keep.
 #[test]
 fn a_cache_does_not_grow_with_every_size_it_sees() -> Result<()> {
     let device = device_with(DeviceConfig {
@@ -189,7 +189,7 @@ fn what_many_entries_do_not_use_is_given_back() -> Result<()> {
     Ok(())
 }
 
-/// A chunk or a slab as long as a first turn needed comes down to what the later ones need.
+/// The chunk or slab of a long first iteration shrinks to the size that later ones need.
 #[test]
 fn a_first_turn_does_not_pin_its_chunk_or_slab() -> Result<()> {
     let idle = Some(std::time::Duration::from_millis(20));
@@ -268,8 +268,8 @@ fn what_was_idle_for_long_is_given_back() -> Result<()> {
     Ok(())
 }
 
-/// One layer after another: a wide array comes and goes, and every other square one stays for the
-/// way back. Answers the most bytes that were alive.
+/// Runs layers: a wide array is temporary, and every second square one stays for the backward pass.
+/// Returns the most bytes that were live.
 fn layers(device: &Device, length: usize) -> Result<usize> {
     let mut saved = Vec::new();
     let (mut saved_bytes, mut most) = (0, 0);
@@ -290,8 +290,8 @@ fn layers(device: &Device, length: usize) -> Result<usize> {
     Ok(most)
 }
 
-/// The same under the policy that plans: a slab for each length that came twice in a row would be
-/// several times what is needed.
+/// Drifting lengths under Plan: a slab for each length that occurred twice in a row would take
+/// several times the memory that is needed.
 #[test]
 fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
     let mut random = Random(3);

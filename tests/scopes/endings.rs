@@ -1,4 +1,5 @@
-//! Guards that are forgotten or dropped in any order, and the last moments of threads.
+//! Guards that are forgotten or dropped in any order, and scopes while a thread's locals are
+//! destroyed.
 
 use std::cell::RefCell;
 use std::thread;
@@ -12,7 +13,7 @@ fn current() -> Option<String> {
     scope::current().map(|handle| handle.name().to_owned())
 }
 
-/// Every order in which so many things can go.
+/// Returns all permutations of the numbers below `count`.
 fn orders(count: usize) -> Vec<Vec<usize>> {
     let Some(last) = count.checked_sub(1) else {
         return vec![Vec::new()];
@@ -31,7 +32,7 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
 
 #[test]
 fn guards_may_be_dropped_in_every_order() -> Result<()> {
-    // The last is the first one's scope again.
+    // The last name is the first one's scope again.
     let names = ["a", "b", "c", "a"];
     for policy in POLICIES {
         let device = device();
@@ -82,7 +83,7 @@ fn a_forgotten_guard_binds_to_the_end_of_its_thread() {
                 drop(Buffer::new(&device, 1000)?);
                 cache_scope!("above", policy = policy, device = &device, {
                     drop(Buffer::new(&device, 1000)?);
-                    // Under the forgotten one, and so still entered.
+                    // A scope below the forgotten one, which is therefore still entered.
                     cache_scope!("below", device = &device, {
                         drop(Buffer::new(&device, 1000)?)
                     });
@@ -105,7 +106,7 @@ fn a_forgotten_guard_binds_to_the_end_of_its_thread() {
     }
 }
 
-/// What a thread-local destructor does: it drops arrays that came from a scope, and enters scopes.
+/// Work of a thread-local's destructor: it drops arrays from a scope, and enters scopes.
 struct Last {
     kept: Vec<Array<u32>>,
     forgotten: Vec<ScopeGuard>,
@@ -141,7 +142,7 @@ thread_local! {
     };
 }
 
-/// A thread whose own thread-local dies after those of this crate, or before them.
+/// Runs a thread with a thread-local that is destroyed after this crate's, or before them.
 fn end_with(device: &Device, policy: Policy, before: bool) -> Result<()> {
     let device = device.clone();
     let ended = thread::spawn(move || -> Result<()> {

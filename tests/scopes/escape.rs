@@ -1,4 +1,4 @@
-//! Rule 3, and what Release gives back: arrays that leave their scope.
+//! Arrays that leave their scope (rule 3), and the memory that Release releases.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! Limits, and what makes room under them.
+//! Memory limits, and the memory that is released to stay below them.
 
 use std::cell::RefCell;
 use std::panic::catch_unwind;
@@ -71,7 +71,8 @@ fn callbacks_are_asked_last_and_may_give_arrays_back() -> Result<()> {
     let in_callback = device.clone();
     let guard = device.on_memory_pressure(move |wanted| {
         note.lock().unwrap().push(wanted);
-        // An allocation in here that does not fit comes back with an error, and not to us.
+        // An allocation in the callback that does not fit fails; it does not call the callback
+        // again.
         assert!(
             Buffer::new(&in_callback, 14 * MIB)
                 .unwrap_err()
@@ -336,15 +337,15 @@ thread_local! {
     static HELD: RefCell<Option<ScopeGuard>> = const { RefCell::new(None) };
 }
 
-/// What a callback does to the scope that it is called in.
+/// The callback's use of the scope that it is called in.
 #[derive(Clone, Copy)]
 enum Meanwhile {
     Leave,
     EnterAgain(Policy),
 }
 
-/// Lets a request that begins a chunk find its scope left, and perhaps entered again, by the time
-/// that there is memory for it.
+/// A request needs a new chunk. While memory for it is reclaimed, its scope is exited, and perhaps
+/// entered again.
 fn leave_under_pressure(meanwhile: Meanwhile) -> Result<()> {
     let set_policy = |device: &Device, policy| {
         let config = CacheConfig {

@@ -9,14 +9,14 @@ use crate::under_test::device_with;
 
 const MANY: usize = 10_000;
 
-/// The memory of this process, where the platform tells.
+/// Returns the resident memory of this process; `None` where the platform does not report it.
 fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * 4096)
 }
 
-/// How long one of many takes.
+/// Returns the mean time of one of [`MANY`] calls.
 fn time_each(mut one: impl FnMut(usize) -> Result<()>) -> Result<Duration> {
     let begin = Instant::now();
     (0..MANY).try_for_each(&mut one)?;
@@ -53,7 +53,7 @@ fn ten_thousand_names_are_as_fast_as_a_few() -> Result<()> {
             .zip(before)
             .map(|(now, before)| now.saturating_sub(before));
         assert!(grown.unwrap_or(0) < 200 << 20, "{policy}: {grown:?}");
-        // The least that a cache keeps, Bump's chunk for small requests being the largest.
+        // The least that a cache keeps. The largest is Bump's chunk for small requests.
         let most_bytes = (MANY * (64 << 10) + 64 * MIB) as u64;
         let reserved_bytes = device.memory_stats().reserved_bytes;
         assert!(reserved_bytes <= most_bytes, "{policy}: {reserved_bytes}");
@@ -76,7 +76,7 @@ fn ten_thousand_names_are_as_fast_as_a_few() -> Result<()> {
     Ok(())
 }
 
-/// Names that are hard to show; the last ones are lookalikes and yet are different.
+/// Returns names that are hard to print; the last ones look alike but differ.
 fn odd_names() -> Vec<String> {
     vec![
         String::new(),
@@ -122,7 +122,7 @@ fn a_name_may_be_anything() -> Result<()> {
     Ok(())
 }
 
-/// What a reader of a terminal or of a log sees: no line broken, no line endless.
+/// Checks that a terminal or a log shows whole lines of bounded length.
 fn assert_tidy(text: &str, lines: usize) {
     assert_eq!(text.lines().count(), lines, "{text}");
     let controls = text.chars().filter(|c| c.is_control() && *c != '\n');

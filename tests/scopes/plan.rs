@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::scopes::{MIB, device, stats};
 use crate::under_test::device_with;
 
-/// What a turn does: allocates so many bytes, or drops what was allocated as the nth.
+/// A step of an entry: an allocation of that many bytes, or the drop of the nth allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     New(usize),
@@ -18,7 +18,7 @@ pub(crate) enum Step {
 }
 use Step::{Drop as D, New as N};
 
-/// Runs the steps in a scope, checks what every array holds, and answers the addresses.
+/// Runs the steps in a scope, checks the contents of every array, and returns the addresses.
 pub(crate) fn turn(device: &Device, steps: &[Step]) -> Result<Vec<u64>> {
     cache_scope!("plan", policy = Policy::Plan, device = device, {
         body(steps)
@@ -89,7 +89,7 @@ fn addresses_are_the_same_on_every_entry() -> Result<()> {
 #[test]
 fn the_slab_is_the_working_set() -> Result<()> {
     let device = device();
-    // At most 60,000 alive at a time, and no greedy reuse of whole blocks would do with that.
+    // At most 60,000 bytes are live at a time. Greedy reuse of whole blocks needs more.
     let steps = [
         N(51_200),
         D(0),
@@ -287,7 +287,7 @@ fn a_callback_that_allocates_does_not_lead_the_plan_astray() -> Result<()> {
     for _ in 0..3 {
         entry(false, None)?;
     }
-    // Under pressure the callback asks for the same as is to be served, before that is.
+    // Under pressure the callback makes the planned request before the entry's own is served.
     let spare = Mutex::new(Some(Buffer::new(&device, 12 * MIB)?));
     let (kept, inside) = (Mutex::new(Vec::new()), device.clone());
     let _guard = device.on_memory_pressure(move |_| {
@@ -433,8 +433,8 @@ fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Turns of a few bodies in any order, some cut short, some invalidated in between: every array
-    /// holds what was written, and nothing is left at the end.
+    /// Entries of a few bodies in any order, some of them cut short, some with an invalidation in
+    /// between. Every array keeps its contents, and nothing is left at the end.
     #[test]
     fn turns_of_several_bodies_never_share_memory(
         bodies in prop::collection::vec(steps(20), 1..6),

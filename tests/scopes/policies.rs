@@ -1,4 +1,4 @@
-//! What holds under every policy.
+//! Properties that hold under every policy.
 
 use cachescope::{Array, Buffer, DeviceConfig, Policy, PoolKind, Result, cache_scope};
 
@@ -141,8 +141,8 @@ fn max_bytes_holds_at_every_moment() -> Result<()> {
     Ok(())
 }
 
-/// Requested ≤ allocated ≤ reserved, and what is free and out is what is reserved, in the middle of
-/// entries too; and no two blocks overlap.
+/// Requested ≤ allocated ≤ reserved, also in the middle of entries. Free and used bytes are the
+/// reserved ones, and no two blocks overlap.
 #[test]
 fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
     for pool in [PoolKind::BestFit, PoolKind::Binned, PoolKind::Direct] {
@@ -206,8 +206,8 @@ fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
     Ok(())
 }
 
-/// What is idle is counted in the blocks that the pool handed out, whatever they are divided into:
-/// an invalidation gives back just what the statistics said.
+/// Idle memory is counted in the pool's blocks, however they are divided: an invalidation releases
+/// exactly what the statistics say.
 #[test]
 fn idle_blocks_are_counted_as_they_are_given_back() -> Result<()> {
     for policy in POLICIES {

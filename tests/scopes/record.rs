@@ -1,11 +1,11 @@
-//! What `cache_record` tells about the last finished entry.
+//! The record of the last finished entry, from `cache_record`.
 
 use cachescope::ndarray::{Array2, s};
 use cachescope::{Array, Buffer, CacheConfig, Generator, IntoExpr, Result, concat, stack};
 
 use crate::scopes::device;
 
-/// What the operations work on.
+/// The operands of the operations.
 struct Operands {
     device: cachescope::Device,
     x: Array<f32>,
@@ -18,7 +18,7 @@ struct Operands {
     host: Array2<f32>,
 }
 
-/// An operation that allocates once, and the line on which it stands.
+/// An operation that allocates once. Returns the line of its call.
 type Operation = fn(&Operands) -> (u32, Result<()>);
 
 macro_rules! at {

@@ -7,7 +7,7 @@ use crate::scopes::plan::Step::{self, Drop as D, New as N};
 use crate::scopes::plan::turn;
 use crate::scopes::{device, stats};
 
-/// Begins as [`FORWARD`] and goes on otherwise.
+/// Has the same prefix as [`FORWARD`], but another end.
 const EVALUATE: [Step; 8] = [N(3000), N(70_000), N(512), D(1), N(9000), D(0), D(2), D(3)];
 const OTHER: [Step; 4] = [N(100), D(0), N(200), D(1)];
 const ALL: [&[Step]; 3] = [&FORWARD, &EVALUATE, &OTHER];
@@ -50,8 +50,8 @@ fn all_sequences_share_one_slab() -> Result<()> {
     Ok(())
 }
 
-/// The way forward asks for the same in both, but only training keeps what it made for the way
-/// back.
+/// The forward pass makes the same requests in both sequences, but only training keeps the arrays
+/// for the backward pass.
 #[test]
 fn sequences_that_begin_alike_may_drop_at_other_times() -> Result<()> {
     let device = device();
@@ -101,7 +101,8 @@ fn sequences_that_begin_alike_may_drop_at_other_times() -> Result<()> {
     Ok(())
 }
 
-/// One that is left in the middle of another, whose arrays are alive then, goes round them.
+/// An entry that leaves one sequence for another in the middle gets memory beside the arrays that
+/// are live then.
 #[test]
 fn what_one_sequence_left_alive_is_not_overwritten_by_another() -> Result<()> {
     let device = device();

@@ -1,4 +1,4 @@
-//! Panics: through scopes inside each other, and what destructors do while one unwinds.
+//! Panics through nested scopes, and destructors that use scopes while a panic unwinds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -11,7 +11,7 @@ fn current() -> Option<String> {
     scope::current().map(|handle| handle.name().to_owned())
 }
 
-/// Nothing of the caches is alive, and each goes on serving from what it has.
+/// Checks that the caches have no live blocks, and that each serves requests from its idle blocks.
 fn assert_serves_on(device: &Device, policy: Policy, names: &[&str]) -> Result<()> {
     assert_eq!(current(), None, "every entry was left");
     for name in names {
@@ -70,7 +70,7 @@ fn a_panic_in_a_nested_scope_leaves_both_bindings_right() -> Result<()> {
     Ok(())
 }
 
-/// Cleans up by what allocates, in scopes, and gives caches back.
+/// On drop, allocates in scopes and invalidates caches while a panic unwinds.
 struct CleansUp<'a> {
     device: &'a Device,
     policy: Policy,
@@ -123,7 +123,7 @@ fn scopes_work_in_destructors_that_a_panic_runs() -> Result<()> {
     Ok(())
 }
 
-/// Catches a panic of its own while another unwinds.
+/// On drop, catches another panic while one unwinds.
 struct PanicsInside<'a>(&'a Device, Policy);
 
 impl Drop for PanicsInside<'_> {

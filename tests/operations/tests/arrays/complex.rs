@@ -1,4 +1,4 @@
-//! Arrays of complex numbers, against the arithmetic of single ones in `f64`.
+//! Arrays of complex numbers, compared with arithmetic of single numbers in `f64`.
 
 use cachescope::ndarray::s;
 use cachescope::{
@@ -275,7 +275,7 @@ fn products_of_matrices() -> Result<()> {
             let y = array::<T>(&[inner, columns], 11)?;
             let wanted = naive(&elements(&x)?, &elements(&y)?, lengths);
             close(&x.matmul(&y)?, &wanted, 10.0 * error)?;
-            // The same of views.
+            // The product of views with these elements.
             let turned = (x.transpose()?.flip(0)? * narrow::<T>(C64::ONE))
                 .eval()?
                 .flip(0)?

@@ -1,12 +1,12 @@
-//! The marks of copies on write in the record of a scope: their lines, and those of the handles
-//! that forced them.
+//! The records of copies on write in a scope: their lines, and the lines of the handles that forced
+//! them.
 
 use cachescope::ndarray::s;
 use cachescope::{AllocationRecord, Array, CacheConfig, Device, Result, cache_scope};
 
 use crate::under_test::device_with;
 
-/// A device whose scope "copies" is recorded.
+/// Returns a device whose scope "copies" is recorded.
 fn recording_device() -> Result<Device> {
     let device = device_with(Default::default())?;
     let record = CacheConfig {
@@ -17,10 +17,10 @@ fn recording_device() -> Result<Device> {
     Ok(device)
 }
 
-/// Another handle on the memory.
+/// A way to share the memory of an array.
 type Way = fn(&Array<f32>) -> Result<Box<dyn Send>>;
 
-/// The lines of the copies of the last entry, and of the handles that forced them.
+/// Returns the lines of the copies of the last entry, and of the handles that forced them.
 fn copies(device: &Device) -> Vec<(u32, Option<u32>)> {
     let record = device.cache_record("copies");
     let marked = record.iter().filter(|record| record.is_copy_on_write);
@@ -34,7 +34,7 @@ fn copies(device: &Device) -> Vec<(u32, Option<u32>)> {
     marked.map(lines).collect()
 }
 
-/// What is known of the handles: nothing in builds without debug assertions.
+/// Returns the recorded line of a handle: none in builds without debug assertions.
 fn known(line: u32) -> Option<u32> {
     cfg!(debug_assertions).then_some(line)
 }

@@ -1,4 +1,4 @@
-//! Errors and the lines of the program that they come from.
+//! Errors and the lines of the program that caused them.
 
 use std::panic::Location;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use cachescope::{
     Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope, eval, update,
 };
 
-/// Holds that an error has the line of this call.
+/// Checks that an error has the line of this call.
 #[track_caller]
 fn told_here<T>(result: Result<T>) {
     let error = result.err().expect("it fails");
@@ -32,7 +32,7 @@ fn errors_tell_the_line_that_called() -> Result<()> {
     let device = Device::host_with(config)?;
     let _guard = device.enter();
     let mut x = Array::<f32>::ones([400, 400])?;
-    // An exhausted device, wherever memory is asked for.
+    // The device is exhausted: each call allocates.
     told_here(Array::<f32>::zeros(1 << 20));
     told_here(Buffer::new(&device, 1 << 30));
     told_here((&x + 1.0).eval());
@@ -51,7 +51,7 @@ fn errors_tell_the_line_that_called() -> Result<()> {
     told_here(x.update(|x| x + 1.0));
     told_here(update((&mut x,), |(x,)| (x + 1.0,)));
     drop(kept);
-    // Shapes and axes, through whatever there is between.
+    // Shapes and axes, through any number of internal calls.
     let y = Array::<f32>::ones(3)?;
     told_here((&x + &y).eval());
     told_here((&x + &y).sum());
@@ -70,7 +70,7 @@ fn errors_tell_the_line_that_called() -> Result<()> {
     told_here(Device::host_with(pool));
     told_here(Device::cuda(9999));
     told_here(<Device as FromStr>::from_str("nowhere"));
-    // Nobody of this program called `from_str` here.
+    // No line of this program called `from_str`.
     assert!("nowhere".parse::<Device>().is_err_and(|error| error.location().is_none()));
     Ok(())
 }

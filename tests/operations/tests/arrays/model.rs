@@ -1,4 +1,4 @@
-//! Naive models: an element of a result is told by its coordinates alone.
+//! Naive models: an element of a result depends on its coordinates only.
 
 use std::cell::OnceCell;
 
@@ -22,7 +22,7 @@ macro_rules! for_types {
 }
 pub(crate) use for_types;
 
-/// A scope whose blocks come back full of ones, which are NaN and no `bool`.
+/// Enters a scope whose blocks are recycled full of ones, which are NaN and no valid `bool`.
 pub(crate) fn dirty_scope() -> (ScopeGuard, DeviceGuard) {
     thread_local! {
         static DEVICE: OnceCell<Device> = const { OnceCell::new() };
@@ -40,7 +40,7 @@ pub(crate) fn dirty_scope() -> (ScopeGuard, DeviceGuard) {
     })
 }
 
-/// Shapes of up to five axes, some of them empty.
+/// Generates shapes of up to five axes, some of them empty.
 pub(crate) fn dims() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
         8 => prop::collection::vec(1..5usize, 0..=5),
@@ -50,13 +50,13 @@ pub(crate) fn dims() -> impl Strategy<Value = Vec<usize>> {
     ]
 }
 
-/// The same of one axis or more.
+/// Generates shapes of one axis or more.
 pub(crate) fn some_dims() -> impl Strategy<Value = Vec<usize>> {
     dims().prop_map(|dims| if dims.is_empty() { vec![3] } else { dims })
 }
 
-/// An array of one axis or more, anyhow placed, and one of the axes, which may be counted from the
-/// end.
+/// Generates an array of one axis or more, of any layout, and one of its axes, which may be
+/// negative.
 pub(crate) fn with_axis() -> impl Strategy<Value = (Placement, isize)> {
     let axis = |dims: Vec<usize>| {
         let rank = dims.len() as isize;
@@ -65,17 +65,17 @@ pub(crate) fn with_axis() -> impl Strategy<Value = (Placement, isize)> {
     some_dims().prop_flat_map(axis)
 }
 
-/// An axis as it counts from the first.
+/// Returns the non-negative form of an axis.
 pub(crate) fn counted(axis: isize, rank: usize) -> usize {
     axis.rem_euclid(rank as isize) as usize
 }
 
-/// A small value for a position.
+/// Returns a small value for a position.
 pub(crate) fn value<T: Element>(at: usize) -> T {
     T::from_f64([0.0, 1.0, -2.0, 3.0, 1.0, -0.0, 5.0, 4.0, 0.0, -1.0, 2.0][at * 7 % 11])
 }
 
-/// Of each coordinate of `shape` what `element` says.
+/// Returns the array of `element` at each coordinate of `shape`.
 pub(crate) fn expected<T: Clone>(shape: &[usize], element: impl Fn(&[usize]) -> T) -> ArrayD<T> {
     ArrayD::from_shape_fn(IxDyn(shape), |index| {
         element(index.as_array_view().as_slice().unwrap())

@@ -1,4 +1,4 @@
-//! Writing to parts of arrays.
+//! Writes to parts of arrays.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::arrays::{dirty_device, fails};
 use crate::strided::{Placement, placement};
 use crate::under_test::device_with;
 
-/// What is done to an array, or to what shares its memory.
+/// A step that writes to an array, or that shares its memory.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Fill(i32),
@@ -26,7 +26,7 @@ enum Step {
     Forget,
 }
 
-/// What is selected of an axis, by fractions of its length.
+/// The selection on one axis, by fractions of its length.
 type Choice = (u8, u8, u8, i8);
 
 fn steps() -> impl Strategy<Value = Vec<([Choice; 3], Step)>> {
@@ -214,7 +214,7 @@ fn a_handle_that_drops_while_its_array_is_copied_makes_no_second_copy() -> Resul
     })?;
     let _guard = device.enter();
     let mut x = Array::<u8>::ones(2 * MIB)?;
-    // Under pressure, so between the look at who shares the memory and the copy.
+    // The callback runs after the check for shared memory and before the copy.
     let dropped = Arc::new(Mutex::new(vec![x.clone(), Array::ones(6 * MIB)?]));
     let _pressure = device.on_memory_pressure({
         let dropped = Arc::clone(&dropped);
@@ -303,7 +303,7 @@ fn copies() {
         let mut y = x.clone();
         y.assign(2.0).unwrap();
         y.slice_mut(s![.., 0]).unwrap().fill(1.0).unwrap();
-        // A view of an array that is gone shares its memory with the expression alone.
+        // If the viewed array is gone, the view shares its memory with the expression only.
         let mut z = Array::<f32>::ones(6).unwrap().reshape([2, 3]).unwrap();
         let held = &z * 2.0;
         z.fill(1.0).unwrap();
@@ -312,7 +312,7 @@ fn copies() {
     assert_eq!(x.to_vec().unwrap(), [1.0; 6]);
 }
 
-/// Runs itself, to read what that writes to standard error.
+/// Runs this program again, to read what it writes to standard error.
 #[test]
 fn copies_are_told_once_a_line() {
     const CHILD: &str = "CACHESCOPE_TEST_COPIES";

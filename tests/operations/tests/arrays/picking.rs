@@ -1,4 +1,4 @@
-//! Reading and adding at indices.
+//! Reads and additions at indices.
 
 use cachescope::ndarray::{ArrayD, s};
 use cachescope::{Array, Element, ErrorKind, Integer, Numeric, Result};
@@ -9,7 +9,7 @@ use crate::arrays::model::{alike, counted, dirty_scope, expected, for_types, val
 use crate::arrays::{dirty_device, fails};
 use crate::strided::{Placement, placement};
 
-/// Indices of an axis of `length`, some of them negative.
+/// Returns indices of an axis of `length`, some of them negative.
 fn indices(placement: &Placement, length: usize) -> Array<i64> {
     let length = length as i64;
     placement.build(|at| {
@@ -21,12 +21,12 @@ fn indices(placement: &Placement, length: usize) -> Array<i64> {
     })
 }
 
-/// An index as it counts from the first.
+/// Returns the non-negative form of an index.
 fn resolved(index: i64, length: usize) -> usize {
     index.rem_euclid(length as i64) as usize
 }
 
-/// An array, an axis, and indices that broadcast to it elsewhere, and it to them.
+/// Generates an array, an axis and indices. On the other axes, the two broadcast together.
 fn with_indices() -> impl Strategy<Value = (Placement, Placement, isize)> {
     let both = |(like, axis): (Placement, isize)| {
         let dims = like.dims();
@@ -47,14 +47,14 @@ fn with_indices() -> impl Strategy<Value = (Placement, Placement, isize)> {
     with_axis().prop_flat_map(both)
 }
 
-/// The shape that both broadcast to, as long as `indices` along `at`.
+/// Returns the shape that both broadcast to, with the length of `indices` on axis `at`.
 fn common(array: &[usize], indices: &[usize], at: usize) -> Vec<usize> {
     let axes = array.iter().zip(indices).enumerate();
     axes.map(|(axis, (&one, &other))| if axis == at || one == 1 { other } else { one })
         .collect()
 }
 
-/// The coordinates of what stands for `index` in an array of `dims`.
+/// Returns the coordinates in an array of `dims` that broadcasting maps `index` to.
 fn within(index: &[usize], dims: &[usize]) -> Vec<usize> {
     let axes = index.iter().zip(dims);
     axes.map(|(&index, &length)| if length == 1 { 0 } else { index })
@@ -194,7 +194,7 @@ proptest! {
 
 #[test]
 fn rows_of_embeddings_add_up() -> Result<()> {
-    // What reads and adds many rows of many elements, and the gradient of the one is the other.
+    // Reads and adds many rows of many elements. The gradient of each operation is the other.
     let table = Array::arange(0, 5000, 1)?.reshape([50, 100])?;
     let words = Array::from_vec((0..300).map(|at| at * 17 % 50).collect::<Vec<i64>>(), 300)?;
     let rows = table.take(&words, 0)?;

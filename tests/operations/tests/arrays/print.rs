@@ -2,7 +2,7 @@ use cachescope::ndarray::s;
 use cachescope::{Array, Device, DeviceConfig, Element, Result};
 use half::{bf16, f16};
 
-/// What NumPy 2.4 prints of the same elements.
+/// Checks that the array prints as NumPy 2.4 prints the same elements.
 #[track_caller]
 fn prints<T: Element>(elements: &[T], shape: &[usize], expected: &str) -> Result<()> {
     let array = Array::from_slice(elements, shape)?;

@@ -1,4 +1,4 @@
-//! Copies beside each other, repeated, among other values, and of diagonals.
+//! Concatenation, repetition, padding and diagonals.
 
 use cachescope::{Array, Element, ErrorKind, Result, concat, stack};
 use proptest::prelude::*;
@@ -189,7 +189,7 @@ proptest! {
 
 #[test]
 fn all_of_eight_axes() -> Result<()> {
-    // As many steps as an array may have, none of which can be joined to another, and one more.
+    // The most strides that an array may have, none of which can be merged, and one more.
     let array = Array::arange(0, 6561, 1)?.reshape([3; 8])?;
     let axes = [1, 0, 3, 2, 5, 4, 7, 6];
     let view = array.permute(&axes)?.slice(cachescope::ndarray::s![
@@ -216,7 +216,7 @@ fn all_of_eight_axes() -> Result<()> {
 
 #[test]
 fn large_transposed_arrays_are_copied_by_tiles() -> Result<()> {
-    // Sides that tiles do and do not divide, among other axes.
+    // Lengths that tiles do and do not divide, among other axes.
     for [outer, rows, columns] in [
         [1, 64, 96],
         [3, 33, 50],

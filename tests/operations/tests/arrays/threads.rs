@@ -1,9 +1,9 @@
-//! Copies that are long enough for several threads come out as by one.
+//! Copies that are long enough for several threads have the results of one thread.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Result, concat, stack};
 
-/// Results of operations on arrays of some megabytes, of every way that they take.
+/// Returns the results of operations on arrays of some megabytes, by every implementation.
 fn results(a: &Array<i32>, indices: &Array<i64>, rows: &Array<i64>) -> Result<Vec<Array<i32>>> {
     let turned = a.transpose()?;
     let mut by_row = Array::<i32>::ones([700, 900])?;
@@ -60,7 +60,7 @@ fn several_threads_copy_as_one_does() -> Result<()> {
             assert!(one == other, "result {number} of {threads} threads");
         }
     }
-    // What one thread makes is looked at by the other tests; here, that it is not all the same.
+    // Other tests check the results of one thread. Here, two samples show that they are not trivial.
     assert_eq!(
         expected[0].slice(s![1, ..])?.to_vec()?,
         a.slice(s![17, ..])?.to_vec()?

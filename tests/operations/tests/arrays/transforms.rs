@@ -1,4 +1,4 @@
-//! Fourier transforms, against the sums that they stand for and against each other.
+//! Fourier transforms, compared with sums by their definition and with each other.
 
 use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{AnyElement, Array, Complex, ErrorKind, Float, Number, Result, complex, fft};
@@ -26,7 +26,7 @@ where
     array.to_ndarray().unwrap().mapv(|value| element(&value))
 }
 
-/// The sums along an axis, with this sign of the exponents.
+/// Returns the sums along an axis, with this sign of the exponents.
 fn sums(x: &ArrayD<C64>, axis: usize, sign: f64) -> ArrayD<C64> {
     let mut made = x.clone();
     let n = x.shape()[axis];
@@ -68,7 +68,7 @@ fn first(x: &ArrayD<C64>, axis: usize, count: usize) -> ArrayD<C64> {
     x.clone().slice_axis_move(Axis(axis), (..count).into())
 }
 
-/// All functions of one axis beside the sums.
+/// Compares all functions of one axis with the sums.
 fn agree<T: fft::Real<Spectrum = Complex<T>>>(
     (z, x): (&Array<Complex<T>>, &Array<T>),
     axis: isize,
@@ -98,7 +98,7 @@ fn agree<T: fft::Real<Spectrum = Complex<T>>>(
     }
 }
 
-/// The real rows whose spectra begin with the rows of `half`.
+/// Returns the real rows whose spectra begin with the rows of `half`.
 fn row_of_half(half: &ArrayD<C64>, axis: usize, length: usize) -> ArrayD<C64> {
     let mut shape = half.shape().to_vec();
     shape[axis] = length;
@@ -156,13 +156,13 @@ proptest! {
         let z = Array::from_vec(values, shape).unwrap();
         let spectrum = fft::fft(&z, axis).unwrap();
         let back = fft::ifft(&spectrum, axis).unwrap();
-        // Relative to elements of about 1, where single frequencies are as large as there are
+        // Relative to elements of about 1; a single frequency may be as large as the number of
         // elements.
         assert_close(&wide(&back), &wide(&z), 2e-13);
         let energy = |z: &Array<C64>| wide(z).iter().map(C64::norm_sqr).sum::<f64>();
         let (one, other) = (energy(&z), energy(&spectrum) / n as f64);
         prop_assert!((one - other).abs() < 1e-12 * one, "{one} and {other}");
-        // A sum is transformed as its terms are.
+        // The transform is linear.
         let turned = z.flip(axis).unwrap();
         let sum = fft::fft(&(&z + &turned).eval().unwrap(), axis).unwrap();
         let of_terms = (&spectrum + fft::fft(&turned, axis).unwrap()).eval().unwrap();

@@ -1,4 +1,4 @@
-//! Windows, whose elements stand in several places, and what is made of them.
+//! Windows, in which an element occurs several times, and operations that use them.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, ConvOptions, DeviceConfig, INFER, PadMode, Result, cache_scope, meshgrid};
@@ -24,7 +24,7 @@ fn a_write_to_windows_writes_to_a_copy() -> Result<()> {
     let _current = dirty_device()?.enter();
     let numbers: Vec<i32> = (0..5).collect();
     let windows = || Array::arange(0, 5, 1)?.windows(&[3]);
-    // Nothing else holds the memory, and yet an element stands in several places.
+    // No other handle holds the memory, but an element occurs in several windows.
     let mut filled = windows()?;
     filled.slice_mut(s![0, ..])?.fill(9)?;
     assert_eq!(filled.to_vec()?, [9, 9, 9, 1, 2, 3, 2, 3, 4]);
@@ -127,7 +127,7 @@ fn one_length_is_inferred() -> Result<()> {
 
 #[test]
 fn long_runs_are_rolled_and_framed_whole() -> Result<()> {
-    // Runs that stand in the target a little further into their page than in the source.
+    // Runs whose offset in a page is a little larger in the target than in the source.
     for (count, shift) in [(70_000, 3), (5_000, 1), (70_000, -5), (4_096, 60), (300, 2)] {
         let x = Array::<i32>::arange(0, count, 1)?;
         let rolled = x.roll(shift, 0)?.to_vec()?;
@@ -158,7 +158,7 @@ fn grids_are_views() -> Result<()> {
     Ok(())
 }
 
-/// What a function takes beside its result, at most at once.
+/// Returns the peak of the memory that a function allocates, without its result.
 fn taken<T: cachescope::Element>(function: impl FnOnce() -> Result<Array<T>>) -> Result<u64> {
     let device = cachescope::Device::current();
     let before = device.memory_stats().live_bytes;
@@ -172,7 +172,7 @@ fn taken<T: cachescope::Element>(function: impl FnOnce() -> Result<Array<T>>) ->
 fn convolutions_take_a_block_and_no_more() -> Result<()> {
     let device = device_with(DeviceConfig::default())?;
     if device.to_string().contains("cuda") {
-        return Ok(()); // Where blocks are larger than anything here.
+        return Ok(()); // On CUDA, blocks are larger than the arrays of this test.
     }
     let _current = device.enter();
     let x = Array::<f32>::ones([4, 32, 40, 40])?;

@@ -1,14 +1,14 @@
-//! Functions of real numbers over whole arrays, against the same functions of single `f64`: in
-//! every float type, through arrays and through expressions, wherever an element stands.
+//! Functions of real numbers over whole arrays, compared with the functions of single `f64`: in
+//! every float type, by arrays and by expressions, at every position in memory.
 //!
-//! On CUDA they are those of CUDA's library; the bounds are those of the rows.
+//! On CUDA the functions are CUDA's own; each row has a bound for the host and one for CUDA.
 
 use cachescope::{Array, Float};
 use half::{bf16, f16};
 
 use crate::under_test::cuda_ordinal;
 
-/// What holds where the test runs.
+/// Returns the bound that applies to the device of the test.
 fn bound(host: f64, cuda: f64) -> f64 {
     if cuda_ordinal().is_some() { cuda } else { host }
 }
@@ -26,7 +26,7 @@ fn doubles() -> Vec<f64> {
     (0_u32..).zip(singles()).map(wider).collect()
 }
 
-/// How far `actual` is from `exact` in units in the last place of its type.
+/// Returns the distance from `exact` to `actual` in units in the last place of the type.
 fn ulps<T: Float>(actual: T, exact: f64) -> f64 {
     let nearest = T::from_f64(exact).to_f64();
     let value = actual.to_f64();
@@ -34,7 +34,7 @@ fn ulps<T: Float>(actual: T, exact: f64) -> f64 {
         return 0.0;
     }
     if value == 0.0 && nearest == 0.0 {
-        return f64::INFINITY; // Of another sign.
+        return f64::INFINITY; // The signs of the zeros differ.
     }
     let (least, greatest) = match T::NAME {
         "f64" => (-1022, 1023),
@@ -43,7 +43,7 @@ fn ulps<T: Float>(actual: T, exact: f64) -> f64 {
     };
     let exponent = (exact.abs().to_bits() >> 52) as i32 - 1023;
     let place = exponent.clamp(least, greatest) + 1 - T::MANTISSA_DIGITS as i32;
-    // 2 to the power of it, which may be a subnormal number.
+    // 2 to the power of `place`, which may be subnormal.
     let unit = if place < -1022 {
         f64::from_bits(1 << (place + 1074))
     } else {
@@ -146,8 +146,8 @@ macro_rules! check {
     };
 }
 
-// The rows are one for all types, so a few of them stand for the others; what the functions give in
-// `f64` is tested beside them.
+// The rows are common to all types, so a few represent the others. What the functions return in
+// `f64` is tested elsewhere.
 check! {
     doubles_are_computed_in_their_own_type of doubles();
     exp within 2.0, 1.5: |x| x.exp();
@@ -155,7 +155,7 @@ check! {
     gelu within 4.0, 13.0: |x| gelu(x);
 }
 
-// One rounding at the end hides what `f32` is off.
+// The final rounding hides the error of `f32`.
 check! {
     every_f16_is_computed_in_f32 of (0..=u16::MAX).map(f16::from_bits).collect::<Vec<_>>();
     exp within 0.51, 0.51: |x| x.exp();
@@ -170,7 +170,7 @@ check! {
     gelu within 0.51, 0.51: |x| gelu(x);
 }
 
-/// x · (1 + erf(x / √2)) / 2, with the error of the quotient made good by the slope.
+/// x · (1 + erf(x / √2)) / 2. The error of the quotient is corrected by the slope.
 fn gelu(x: f64) -> f64 {
     use std::f64::consts::FRAC_1_SQRT_2;
     if x.abs() > 40.0 {
@@ -184,7 +184,7 @@ fn gelu(x: f64) -> f64 {
 
 #[test]
 fn an_element_has_one_result_wherever_it_stands() {
-    // Rare elements make their block another one; ends of arrays are computed apart.
+    // A rare element changes how its block is computed; the ends of arrays are computed separately.
     let usual: Vec<f32> = (0_u16..5000)
         .map(|index| f32::from(index) * 0.37 - 900.0)
         .collect();

@@ -1,4 +1,4 @@
-//! Products of matrices and vectors, against three loops and ndarray.
+//! Products of matrices and vectors, compared with three loops and with ndarray.
 
 use cachescope::ndarray::{Ix1, Ix2, s};
 use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, Numeric};
@@ -9,7 +9,7 @@ use crate::ops::threads::same_bits;
 use crate::strided::{Placement, placement};
 use crate::under_test::device_with;
 
-/// The product, in `f64`, of the elements of two matrices.
+/// Returns the elements of the product of two matrices, computed in `f64`.
 fn oracle<T: Element>(a: &Array<T>, b: &Array<T>) -> Vec<f64> {
     let (rows, inner, columns) = (a.shape()[0], a.shape()[1], b.shape()[1]);
     let (x, y) = (a.to_vec().unwrap(), b.to_vec().unwrap());
@@ -23,12 +23,12 @@ fn oracle<T: Element>(a: &Array<T>, b: &Array<T>) -> Vec<f64> {
         .collect()
 }
 
-/// Small whole numbers, exact in every type.
+/// Returns small whole numbers, exact in every type.
 fn small<T: Element>(position: usize) -> T {
     T::from_f64((position % 4) as f64)
 }
 
-/// Sizes below, at and above those of blocks, of every way that a product can go.
+/// Sizes below, at and above the block sizes of every implementation of the product.
 const SIZES: [(usize, usize, usize); 12] = [
     (1, 1, 1),
     (3, 5, 2),
@@ -63,7 +63,7 @@ fn check<T: Numeric>(wrapped: impl Fn(f64) -> T) {
     }
 }
 
-/// The same matrix, its columns together in memory.
+/// Returns a copy in column-major order.
 fn turned<T: Element>(matrix: &Array<T>) -> Array<T> {
     let columns = matrix.transpose().unwrap();
     let columns = Array::from_vec(columns.to_vec().unwrap(), columns.shape());
@@ -88,7 +88,7 @@ fn every_number_multiplies() {
 
 #[test]
 fn halves_are_summed_in_f32() {
-    // In `f16` alone the sum would stop at 2048.
+    // A sum in `f16` would not grow beyond 2048.
     let row = Array::<f16>::ones([1, 4096]).unwrap();
     let product = row.matmul(&row.transpose().unwrap()).unwrap();
     assert_eq!(product.item().unwrap(), f16::from_f32(4096.0));
@@ -218,7 +218,7 @@ fn outer_products_take_every_pair() {
     assert_eq!(none.dot(&none).unwrap().item().unwrap(), 0);
 }
 
-/// As random as it need be, and never exact.
+/// Returns pseudorandom numbers that no sum represents exactly.
 fn rough(position: usize) -> f32 {
     (position as f32 * 0.37).sin()
 }
@@ -325,7 +325,8 @@ fn nan_and_infinity_stay_in_their_rows() {
     }
 }
 
-/// Two operands whose matrices multiply and whose other axes broadcast; either may be a vector.
+/// Generates two operands whose matrices multiply and whose other axes broadcast; either may be a
+/// vector.
 fn batches() -> impl Strategy<Value = (Placement, Placement)> {
     let part = |dims: Vec<usize>| {
         let count = dims.len();
@@ -355,7 +356,7 @@ fn batches() -> impl Strategy<Value = (Placement, Placement)> {
     )
 }
 
-/// The products of matrices by numbers, each element by its own sum.
+/// Returns the shape and the elements of the batched product, each element by its own sum.
 fn batched_oracle(a: &Array<f64>, b: &Array<f64>) -> (Vec<usize>, Vec<f64>) {
     let (lone_row, lone_column) = (a.ndim() == 1, b.ndim() == 1);
     let a = if lone_row {
@@ -369,7 +370,7 @@ fn batched_oracle(a: &Array<f64>, b: &Array<f64>) -> (Vec<usize>, Vec<f64>) {
         b.clone()
     };
     let lead = |x: &Array<f64>| x.shape()[..x.ndim() - 2].to_vec();
-    // Their sum broadcasts as they do.
+    // The shape of the broadcast is the shape of the operands' sum.
     let ones = |dims: Vec<usize>| Array::<f64>::ones(dims).unwrap();
     let batch = (ones(lead(&a)) + ones(lead(&b)))
         .shape()

@@ -12,7 +12,7 @@ fn small(position: usize) -> f32 {
     ((position * 7) % 13) as f32 - 6.0
 }
 
-/// The largest, or the smallest: which it is, and where it stands first.
+/// Returns the best value by `better`, and its first index.
 fn extreme(values: &[f32], better: fn(f32, f32) -> bool) -> (f32, i64) {
     let mut best = (values[0], 0);
     for (index, &value) in values.iter().enumerate().skip(1) {
@@ -23,9 +23,9 @@ fn extreme(values: &[f32], better: fn(f32, f32) -> bool) -> (f32, i64) {
     best
 }
 
-/// `fold` of the elements along each line of `axis`.
+/// Returns `fold` of the elements of each lane along `axis`.
 fn lines<R>(array: &ArrayD<f32>, axis: usize, fold: impl Fn(&[f32]) -> R) -> Vec<R> {
-    // `lanes` come in row-major order of the other axes.
+    // ndarray iterates over lanes in row-major order of the other axes.
     array
         .lanes(Axis(axis))
         .into_iter()
@@ -165,7 +165,7 @@ fn a_million_tenths_sum_to_a_hundred_thousand() {
 
 #[test]
 fn cancellation_is_compensated_from_block_to_block() {
-    // Blocks are as long whether elements are computed or read as they stand.
+    // Blocks have this length both for expressions and for operands in memory.
     let block = 1024;
     let mut values = vec![1.0_f32; block];
     values.resize(2 * block, 1e8);
@@ -216,7 +216,7 @@ fn halves_accumulate_in_f32() {
     assert_eq!(ones.mean().unwrap().item().unwrap(), f16::ONE);
     let many = Array::<bf16>::ones(1000).unwrap();
     assert_eq!(many.sum().unwrap().item().unwrap(), bf16::from_f32(1000.0));
-    // The mean of what overflows in `f16` itself.
+    // The sum overflows in `f16`, but the mean does not.
     let large = Array::<f16>::full(100, f16::from_f32(60000.0)).unwrap();
     assert_eq!(
         large.mean().unwrap().item().unwrap(),
@@ -224,7 +224,7 @@ fn halves_accumulate_in_f32() {
     );
 }
 
-/// Wherever it stands, in a whole block of lanes or behind the last.
+/// The NaN is at any index, in a whole block of lanes or in the rest.
 #[test]
 fn a_single_nan_is_found() {
     for length in [31, 64, 100, 200] {
@@ -302,7 +302,7 @@ fn axes_out_of_range_are_named() {
         ErrorKind::InvalidArgument
     );
     assert_eq!(scalar.max().unwrap().item().unwrap(), 0.0);
-    // Nothing to fold, but also nothing to give.
+    // There is nothing to reduce, and the result is empty.
     let empty = Array::<f32>::zeros([2, 0]).unwrap();
     assert!(empty.max_axis(0).unwrap().is_empty());
     assert_eq!(empty.sum_axis(1).unwrap().to_vec().unwrap(), [0.0, 0.0]);

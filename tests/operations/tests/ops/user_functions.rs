@@ -36,12 +36,12 @@ elementwise! {
     }
 }
 
-/// What a GPU's kernel has of the function.
+/// Returns the CUDA text of the function.
 fn text<Args: Arguments, F: Function<Args>>() -> &'static str {
     F::CUDA
 }
 
-/// Values of all kinds.
+/// Returns values of all kinds.
 fn values() -> Vec<f32> {
     let inner = (-50..50).map(|at| at as f32 * 0.37);
     let special = [
@@ -57,7 +57,7 @@ fn values() -> Vec<f32> {
     inner.chain(special).collect()
 }
 
-/// The bits, so that NaN is equal to itself.
+/// Returns the bits, by which NaN is equal to itself.
 fn bits(array: &Array<f32>) -> Result<Vec<u32>> {
     Ok(array.to_vec()?.into_iter().map(f32::to_bits).collect())
 }
@@ -79,8 +79,8 @@ fn a_function_gives_the_bits_of_the_same_built_in_ones() -> Result<()> {
     Ok(())
 }
 
-/// Whether each of `x.name(…)` is the built-in function `name`, or another one, of the same
-/// operands.
+/// Checks that each of `x.name(…)` is the built-in function `name`, or the one that is named
+/// second.
 macro_rules! same_as_built_in {
     ($x:ident: $name:ident($($more:literal),*)) => { same_as_built_in!($x: $name $name($($more),*)) };
     ($x:ident: $name:ident $of:ident($($more:literal),*)) => {{
@@ -92,7 +92,7 @@ macro_rules! same_as_built_in {
     }};
 }
 
-/// Whether each of `x.name(…)` is the built-in test `name`.
+/// Checks that each of `x.name(…)` is the built-in test `name`.
 macro_rules! same_test_as_built_in {
     ($x:ident: $name:ident($($more:literal),*)) => {{
         elementwise! {
@@ -375,7 +375,7 @@ fn constants_stand_for_their_values() -> Result<()> {
     Ok(())
 }
 
-/// Of a constant of the function's own.
+/// Uses a constant that is local to this function.
 fn of_its_own_constant() -> Result<f32> {
     const FACTOR: f32 = 4.0;
     elementwise! {
@@ -445,7 +445,7 @@ elementwise! {
 fn functions_call_each_other_across_modules() -> Result<()> {
     let x = Array::from_slice(&[0.0f32, 1.0, 2.0], 3)?;
     assert_eq!(all_of_them(&x).eval()?.to_vec()?, [2.5, 8.5, 36.5]);
-    // Also where they are local to a function, and the name is taken there.
+    // The functions may be local to a function that has the name already.
     elementwise! {
         fn above(x: f32) -> f32 { elsewhere::above(x) * 2.0 }
     }

@@ -1,4 +1,4 @@
-//! Copies by position, and arrays that go elsewhere.
+//! Copies by position, and transfers of arrays.
 
 use cachescope::{Array, DeviceConfig, Result, concat, stack};
 
@@ -110,7 +110,7 @@ fn diagonals_and_triangles() -> Result<()> {
 #[test]
 fn classes() -> Result<()> {
     each_array::<u8>(|failures, array| {
-        // All elements are 1, and on CUDA a bad class is told by a later call.
+        // All elements are 1. On CUDA, a later call returns the error of a bad class.
         let are_there = |classes: usize| classes != 1 || array.is_empty();
         for classes in COUNTS.iter().copied().filter(|&classes| are_there(classes)) {
             let mut longer = wide(array.shape());

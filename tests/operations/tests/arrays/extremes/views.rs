@@ -1,4 +1,4 @@
-//! Views, of which none computes anything.
+//! Views, which compute nothing.
 
 use cachescope::ndarray::SliceInfoElem;
 use cachescope::{Array, Element, ErrorKind, Result, concat, stack};
@@ -66,7 +66,7 @@ fn views_of_axes() -> Result<()> {
     })
 }
 
-/// The place of an index or a bound counted from the end, if there is one.
+/// Returns the non-negative form of an index or a bound, if it is within the axis.
 fn counted(index: isize, length: usize) -> Option<i128> {
     let length = length as i128;
     let index = index as i128;
@@ -74,7 +74,7 @@ fn counted(index: isize, length: usize) -> Option<i128> {
     (0..=length).contains(&index).then_some(index)
 }
 
-/// The length that ndarray's `start..end;step` leaves of an axis.
+/// Returns the length of an axis after ndarray's `start..end;step`.
 fn sliced(length: usize, start: isize, end: Option<isize>, step: isize) -> Option<u128> {
     let first = counted(start, length)?;
     let last = end.map_or(Some(length as i128), |end| counted(end, length))?;
@@ -82,7 +82,7 @@ fn sliced(length: usize, start: isize, end: Option<isize>, step: isize) -> Optio
     (step > 0).then(|| ((last - first).max(0) as u128).div_ceil(step))
 }
 
-/// Holds what is selected of `axis`, by an index or by a range.
+/// Checks selections of `axis` by an index and by a range.
 fn select<T: Element>(failures: &mut Failures, array: &Array<T>, axis: usize) {
     let shape = array.shape();
     let select = |part: SliceInfoElem| {
@@ -125,7 +125,7 @@ fn parts_of_axes() -> Result<()> {
             for &count in COUNTS {
                 let divides = count > 0 && shape[axis].is_multiple_of(count);
                 if divides && count > 1 << 20 {
-                    continue; // As many views of nothing as memory can list.
+                    continue; // A list of that many empty views would fill the memory.
                 }
                 let expected = match divides {
                     true => View(with(shape, axis, (shape[axis] / count) as u128)),
@@ -165,7 +165,7 @@ fn other_shapes() -> Result<()> {
     })
 }
 
-/// Views of one element as more than any memory has, of which nothing is computed.
+/// Views of one element with more elements than any memory has; nothing is computed.
 #[test]
 fn one_element_as_many() -> Result<()> {
     let mut failures = Failures::default();
