@@ -1,4 +1,4 @@
-//! Compiles the libraries, once for their sources.
+//! Compiles the libraries, once for each version of their sources.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ macro_rules! sources {
     };
 }
 
-/// What the libraries are made of, so that a test binary needs nothing but the compiler.
+/// The sources of the libraries. A test binary contains them, so that it needs only the compiler.
 const SOURCES: [(&str, &str); 25] = sources!(
     "abi.hpp" "emulator.hpp" "image.hpp" "kernel.hpp" "math.hpp" "reductions.hpp" "rendezvous.hpp"
     "clique.hpp" "communicator.hpp"
@@ -21,17 +21,17 @@ const SOURCES: [(&str, &str); 25] = sources!(
     "nccl.cpp"
 );
 
-/// What calls cost by the virtual clock: the table of the library's simulations.
+/// The costs of calls by the virtual clock: the table of the library's simulations.
 const COSTS: &str = include_str!("../../../memory/src/simulation/h100.csv");
 
-/// The libraries that are one source each; all others make the driver.
+/// The libraries that have one source each; all other sources make the driver.
 const ALONE: [&str; 5] = ["nvrtc", "cublas", "cusolver", "cufft", "nccl"];
 
-/// The folder with the libraries, below `target`; compiles them where they are not there yet.
+/// Returns the folder with the libraries, below `target`; compiles them if they are not there yet.
 ///
 /// # Errors
 ///
-/// Why there is none: there is no g++, or it fails, or the folder cannot be written.
+/// If g++ is missing or fails, or the folder cannot be written; the text gives the reason.
 pub fn build(target: &Path) -> Result<PathBuf, String> {
     let version = Command::new("g++").arg("-dumpfullversion").output();
     let version = version.map_err(|error| format!("g++ cannot be run: {error}"))?;
@@ -58,7 +58,7 @@ pub fn build(target: &Path) -> Result<PathBuf, String> {
     let costs = format!("R\"costs({COSTS})costs\"\n");
     fs::write(draft.join("costs.inc"), costs).map_err(in_folder)?;
     compile(&draft)?;
-    // A folder of this name is whole: it comes into being by its name.
+    // A folder of this name is complete: it gets the name last.
     fs::rename(&draft, &folder).map_err(in_folder)?;
     Ok(folder)
 }
@@ -72,7 +72,7 @@ fn compile(folder: &Path) -> Result<(), String> {
     for stem in stems {
         let object = format!("{stem}.o");
         let source = format!("{stem}.cpp");
-        // The loops over matrices and rows are worth more of the compiler's time.
+        // Loops over matrices and rows are worth more optimisation.
         let level = if matches!(stem, "cublas" | "cusolver" | "cufft" | "nccl") {
             "-O2"
         } else {

@@ -1,5 +1,5 @@
 //! Loads an emulated CUDA driver, NVRTC, cuBLAS, cuSOLVER, cuFFT and NCCL into a test, before
-//! anybody asks for the real ones.
+//! anything loads the real ones.
 //!
 //! The libraries are C++ in `native/`, compiled by g++ when the first test starts. Their SONAMEs
 //! are the names that cudarc tries first, so its `dlopen` finds what is loaded already.
@@ -18,7 +18,7 @@ pub use build::build;
 pub use control::{Control, Report};
 pub use suites::{Run, Suite, start_suites};
 
-/// The libraries in the order in which they need each other.
+/// The libraries in the order of their dependencies.
 pub const LIBRARIES: [&str; 6] = [
     "libcuda.so",
     "libnvrtc.so",
@@ -28,10 +28,10 @@ pub const LIBRARIES: [&str; 6] = [
     "libnccl.so",
 ];
 
-/// Makes the process run on a CUDA device: the real one where there is one, else the emulated one.
-/// Ends the process, after a line that says why, where there is neither.
+/// Makes the process run on a CUDA device: the real one if there is one, else the emulated one. If
+/// there is neither, prints the reason and ends the process.
 ///
-/// Only before `main`, when there is one thread and nobody has looked for a driver.
+/// To be called before `main` only, while there is one thread and no driver was loaded.
 pub fn start(target: &Path) {
     set("CACHESCOPE_DEVICE", "cuda:0".as_ref());
     if has_device() {
@@ -54,7 +54,7 @@ pub fn start(target: &Path) {
 ///
 /// # Panics
 ///
-/// Where the loader refuses one.
+/// If the loader refuses one.
 pub fn load(folder: &Path) {
     for name in LIBRARIES {
         load_one(&folder.join(name));
@@ -65,7 +65,7 @@ pub fn load(folder: &Path) {
 ///
 /// # Panics
 ///
-/// Where the loader refuses it.
+/// If the loader refuses it.
 pub fn load_one(path: &Path) {
     // SAFETY: the initialisers of the emulator's libraries set up plain data.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
@@ -78,7 +78,7 @@ fn has_device() -> bool {
     !is_set("CACHESCOPE_CUDA_EMULATOR") && has_real_device()
 }
 
-/// Whether a driver is installed here that has a device.
+/// Returns whether a driver with a device is installed.
 fn has_real_device() -> bool {
     ["libcuda.so.1", "libcuda.so"].iter().any(|name| {
         // SAFETY: a CUDA driver may be loaded at any time, and these are its functions' signatures.
@@ -97,26 +97,27 @@ fn has_real_device() -> bool {
     })
 }
 
-/// Whether a variable is there and neither empty nor 0.
+/// Returns whether a variable is set and neither empty nor 0.
 #[must_use]
 pub fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Sets a variable of the environment. Only before there are threads.
+/// Sets an environment variable. To be called only before there are threads.
 fn set(name: &str, value: &Path) {
     // SAFETY: called before `main` alone, when no other thread can read the environment.
     unsafe { env::set_var(name, value) };
 }
 
-/// The name for the environment under which the loader takes the libraries in `folder` first.
+/// Returns the value of the environment variable by which the loader prefers the libraries in
+/// `folder`.
 #[must_use]
 pub fn preload(folder: &Path) -> String {
     let paths = LIBRARIES.map(|name| folder.join(name).display().to_string());
     paths.join(":")
 }
 
-/// Where the workspace's `target` folder has room for tests.
+/// Returns the folder for tests in the workspace's `target` folder.
 #[must_use]
 pub fn default_target() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
@@ -125,8 +126,8 @@ pub fn default_target() -> PathBuf {
     target.join("tmp")
 }
 
-/// The program on a CUDA device: the real one where there is one, else the emulated one. `None`,
-/// after a line that says why, where there is neither.
+/// Returns a command that runs the program on a CUDA device: the real one if there is one, else the
+/// emulated one. If there is neither, prints the reason and returns `None`.
 #[must_use]
 pub fn command_on_cuda(program: &Path, target: &Path) -> Option<Command> {
     let mut command = Command::new(program);

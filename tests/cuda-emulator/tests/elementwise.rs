@@ -1,11 +1,11 @@
 //! Expressions over all kinds of operands, assignments, random numbers and comparisons on the
-//! emulator, or on a real device where there is one: bit for bit what the host gives.
+//! emulator, or on a real device if there is one: bit by bit the host's results.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Complex, Device, Element, Generator, Number, Result, elementwise};
 use half::{bf16, f16};
 
-/// What `operation` gives on the host and on the current device.
+/// Compares the result of `operation` on the current device with the result on the host.
 fn same<T: Element>(what: &str, operation: &dyn Fn() -> Result<Array<T>>) -> Result<()> {
     let device = Device::current();
     assert_ne!(device, Device::host(), "the tests run on a CUDA device");
@@ -33,7 +33,7 @@ fn operands_of_any_layout_are_read() -> Result<()> {
     same("dense", &|| (table()? * 2.0 + table()?).eval())?;
     same("a row", &|| (table()? + row()?).eval())?;
     same("a column", &|| (table()? * column()? + row()?).eval())?;
-    // Kernels of one type that differ by which side repeats an element.
+    // Kernels of one type, which differ in the side that is broadcast.
     same("a column on the right", &|| (table()? - column()?).eval())?;
     same("a column on the left", &|| (column()? - table()?).eval())?;
     same("one element", &|| {
@@ -56,7 +56,7 @@ fn operands_of_any_layout_are_read() -> Result<()> {
     })
 }
 
-/// Around the borders of the tiles of 32 by 32 that transposed operands are read by.
+/// Lengths near the borders of the tiles of 32 by 32 by which transposed operands are read.
 #[test]
 fn transposed_operands_are_read_by_tiles() -> Result<()> {
     for (rows, columns) in [
@@ -116,7 +116,7 @@ fn axes_of_tiles_are_found_among_several() -> Result<()> {
     for one in orders {
         for other in orders {
             let back = |order: [usize; 3]| {
-                // An array that has the table's shape once its axes are in this order.
+                // An array that has the table's shape after its axes are permuted in this order.
                 let mut dims = [0; 3];
                 for (axis, from) in order.into_iter().enumerate() {
                     dims[from] = [9, 34, 65][axis];
@@ -174,7 +174,7 @@ const SCALE: f16 = f16::from_f32_const(1.0 / 3.0);
 
 const OFFSET: i64 = -3;
 
-/// A NaN that carries something.
+/// A NaN with a payload.
 const MARKED: f32 = f32::from_bits(0x7fc1_2345);
 
 elementwise! {
@@ -239,8 +239,8 @@ fn arrays_are_written_where_they_stand() -> Result<()> {
     })
 }
 
-/// Every sign, exponent and seven digits, with what may follow them: less than a half of the last
-/// one, just that, and more. NaN keeps its sign and its upper digits.
+/// Every sign, exponent and seven digits, followed by less than half a unit of the last digit, by
+/// exactly half, and by more. NaN keeps its sign and its upper digits.
 #[test]
 fn halves_are_rounded_as_on_the_host() -> Result<()> {
     let ends = [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff];
@@ -254,7 +254,7 @@ fn halves_are_rounded_as_on_the_host() -> Result<()> {
         let wanted = bf16::from_f32(value);
         assert_eq!(found.to_bits(), wanted.to_bits(), "{:#x}", value.to_bits());
     }
-    // Of this type hardware has one NaN.
+    // Hardware has a single NaN of this type.
     let found = x.cast::<f16>().eval()?.to_vec()?;
     for (&value, found) in values.iter().zip(found) {
         let wanted = f16::from_f32(value);
@@ -294,7 +294,7 @@ fn random_numbers_are_those_of_the_host() -> Result<()> {
         same("randint", &|| {
             Array::randint_with(&mut generator()?, -5i8, 100, 103)
         })?;
-        // Almost half of all draws are refused.
+        // Almost half of all draws are rejected.
         let bound = (1u64 << 63) + 6;
         same("randint", &|| {
             Array::randint_with(&mut generator()?, 5, bound, 103)
@@ -364,7 +364,7 @@ fn several_arrays_are_updated_of_their_old_values() -> Result<()> {
             (&b - &a, (a * 0.25 + b), row + 1.0)
         })?;
         assert_eq!([a.address(), b.address()], addresses, "in place");
-        // Parts of a larger array each, and one that others read by.
+        // One target is a part of a larger array; the other shares its memory with another handle.
         let mut part = table()?
             .slice(s![.., 1..5, ..;2])?
             .detach()?
@@ -392,7 +392,7 @@ fn boxed_expressions_are_kernels_too() -> Result<()> {
         sum.eval()
     })?;
     same("a fold", &|| (table()? * 2.0).boxed().max_axis(1))?;
-    // What is the same twice, and equal values in other places.
+    // A common subexpression, and equal values in different operands.
     same("the same twice", &|| {
         let table = table()?;
         let part = (&table + 1.0).boxed();

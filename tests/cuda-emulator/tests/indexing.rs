@@ -1,5 +1,5 @@
-//! Copies by position and products on the emulator, or on a real device where there is one: bit for
-//! bit what the host gives. Elements are small whole numbers, so that no order of a sum rounds.
+//! Copies by position and products on the emulator, or on a real device if there is one: bit by bit
+//! the host's results. Elements are small whole numbers, so that a sum in any order does not round.
 
 use cachescope::ndarray::s;
 use cachescope::{
@@ -7,7 +7,7 @@ use cachescope::{
 };
 use half::{bf16, f16};
 
-/// What `operation` gives on the host and on the current device.
+/// Compares the result of `operation` on the current device with the result on the host.
 fn same<T: Element>(what: &str, operation: impl Fn() -> Result<Array<T>>) -> Result<()> {
     let device = Device::current();
     assert_ne!(device, Device::host(), "the tests run on a CUDA device");
@@ -22,7 +22,7 @@ fn same<T: Element>(what: &str, operation: impl Fn() -> Result<Array<T>>) -> Res
     Ok(())
 }
 
-/// Whole numbers from -5 to 5, or from 0 where the type has no negative ones.
+/// Returns whole numbers from -5 to 5, or from 0 if the type is unsigned.
 fn numbers<T: Element>(shape: &[usize]) -> Result<Array<T>> {
     let count = shape.iter().product();
     let mut state = 12_345u64;
@@ -35,7 +35,7 @@ fn numbers<T: Element>(shape: &[usize]) -> Result<Array<T>> {
     Array::from_vec((0..count).map(number).collect(), shape)
 }
 
-/// As many indices of an axis of `length`, negative ones among them.
+/// Returns `count` indices of an axis of `length`, some of them negative.
 fn indices(count: usize, length: usize) -> Result<Array<i64>> {
     let index = |step: usize| (step * 7919 % (2 * length)) as i64 - length as i64;
     Array::from_vec((0..count).map(index).collect(), count)
@@ -211,8 +211,8 @@ fn values_are_added_at_indices() -> Result<()> {
     adds::<i64>()
 }
 
-/// Integers are added by atomics, in any order: many targets for one value and one for many, with
-/// sums that wrap beside neighbours of the same word.
+/// Integers are added by atomics, in any order. There are many targets for one value and one target
+/// for many; sums that wrap must not change neighbours in the same word.
 #[test]
 fn integers_are_added_beside_their_neighbours() -> Result<()> {
     fn of<T: Numeric>() -> Result<()> {
@@ -240,7 +240,7 @@ fn integers_are_added_beside_their_neighbours() -> Result<()> {
     of::<u64>()
 }
 
-/// Flags in no order, of which about one in three holds.
+/// Returns flags in no order, about one in three of which is true.
 fn flags(count: usize) -> Result<Array<bool>> {
     let flag = |step: usize| step.wrapping_mul(2_654_435_761) % 1000 < 333;
     Array::from_vec((0..count).map(flag).collect(), count)
@@ -344,7 +344,7 @@ fn order_statistics_are_those_of_the_host() -> Result<()> {
 
 #[test]
 fn floats_are_added_in_the_order_of_their_indices() -> Result<()> {
-    // Of these every order has a sum of its own.
+    // The sum of these values differs for every order.
     let value = |step: usize| f32::from_f64(1.0 / (1 + step * step % 1009) as f64);
     let values: Vec<f32> = (0..3000).map(value).collect();
     for bins in [2, 700] {
@@ -404,7 +404,7 @@ fn a_bad_index_is_told_by_what_synchronises_and_touches_nothing() -> Result<()> 
         told("scatter_add", "out of range");
         assert_eq!(target.to_vec()?.iter().sum::<f32>(), inside, "{length}");
     }
-    // Classes do not count from the end.
+    // Negative classes do not count from the end.
     for class in [4, -1] {
         array.cross_entropy(&Array::from_vec(vec![0, 1, class, 2], 4)?)?;
         told("cross_entropy", &format!("index {class} "));
@@ -420,7 +420,7 @@ fn a_bad_index_is_told_by_what_synchronises_and_touches_nothing() -> Result<()> 
         told("scatter", "out of range");
         assert_eq!(target.to_vec()?, vec![1.0; length]);
     }
-    // There a negative number does not count from the end.
+    // Negative numbers do not count from the end here.
     for numbers in [&[1, -1, 2][..], &[2, 4, 1]] {
         let counted = Array::from_slice(numbers, 3)?.bincount(4)?;
         told("bincount", "length 4");
@@ -527,7 +527,7 @@ fn f32_is_rounded_to_tf32_by_choice_alone() -> Result<()> {
     };
     assert_eq!(multiplied(false)?, [value; 4]);
     let rounded = multiplied(true)?;
-    // A real device may do without.
+    // A real device may compute without TF32.
     if cuda_emulator::Control::of_process().is_some() {
         assert_eq!(rounded, [1.0; 4]);
     }

@@ -1,5 +1,4 @@
-//! Other people's kernels and copies, through cudarc, on exported arrays; and imported memory of
-//! cudarc's.
+//! Foreign kernels and copies, through cudarc, on exported arrays; and imported memory of cudarc's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,8 +21,8 @@ extern "C" __global__ void saxpy(float* y, const float* x, float a, unsigned lon
 }
 "#;
 
-/// A device of the test's own, with nobody else beside it: what is alive is counted for the
-/// process.
+/// A test's own device. No other test runs beside it, because live objects are counted for the
+/// whole process.
 struct Place {
     device: Device,
     complaints: u64,
@@ -61,7 +60,7 @@ impl Drop for Place {
     }
 }
 
-/// `y += a x`, given to `stream`.
+/// Enqueues `y += a x` on `stream`.
 fn launch(
     stream: &CudaStream,
     saxpy: &CudaFunction,
@@ -98,7 +97,7 @@ fn a_kernel_runs_between_operations() -> Result<()> {
     Ok(())
 }
 
-/// Between the lending and the launch somebody asked where the stream was: that place is not behind
+/// Between the export and the launch, the stream's position was recorded: that event is not after
 /// the kernel.
 #[test]
 fn a_kernel_that_is_launched_late_is_waited_for_all_the_same() -> Result<()> {
@@ -236,7 +235,7 @@ fn a_stream_of_cudarcs_outlives_the_device() -> Result<()> {
         stream.synchronize()?;
         second.synchronize()?;
     }
-    // The first device's two, and perhaps the one that makes cudarc count several.
+    // The first device's two streams, and perhaps one that makes cudarc count several.
     let after = Control::of_process().map(|control| control.report().streams);
     assert!(
         after <= before.map(|before| before + 3),
@@ -294,8 +293,8 @@ fn a_view_that_is_held_over_a_graphs_launch_comes_after_it() -> Result<()> {
     Ok(())
 }
 
-/// Between a view's address and the work on it nothing of ours is held: a launch could come
-/// between.
+/// Between a view's address and the work on it the library holds no lock: a launch could be
+/// enqueued in between.
 #[test]
 fn a_launch_that_collides_with_a_view_is_refused_to_other_threads() -> Result<()> {
     let place = Place::new()?;

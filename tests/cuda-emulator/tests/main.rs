@@ -1,5 +1,5 @@
-//! The library's CUDA device, and what the emulator promises to those who run on it. Each suite
-//! runs in a process of its own.
+//! The library's CUDA device, and the emulator's guarantees to programs that run on it. Each suite
+//! runs in its own process.
 
 mod along;
 mod collectives;
@@ -19,10 +19,10 @@ use std::path::Path;
 
 use cuda_emulator::{Run, Suite};
 
-/// On the real device where there is one.
+/// Runs on the real device if there is one.
 const CUDA: Run = Run::cuda();
 
-/// On the emulator, whether there is a real device or not.
+/// Runs on the emulator, with or without a real device.
 const EMULATOR: (&str, &str) = ("CACHESCOPE_CUDA_EMULATOR", "1");
 
 fn start() {
@@ -35,7 +35,7 @@ const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
 
 static SUITES: [Suite; 13] = [
     suite("gpu_run", &[Run::host()]),
-    // A small device for each test.
+    // Each test has a small device.
     suite(
         "rules",
         &[Run::own(start).with(&[
@@ -44,7 +44,7 @@ static SUITES: [Suite; 13] = [
             ("CACHESCOPE_EMULATOR_MEMORY", "16777216"),
         ])],
     ),
-    // Its tests count the calls of the driver.
+    // The tests count the calls of the driver.
     suite("device", &[Run::own(device::prepare)]),
     suite("devices", &[CUDA]),
     suite("graph", &[CUDA]),
@@ -53,13 +53,13 @@ static SUITES: [Suite; 13] = [
     suite("elementwise", &[CUDA]),
     suite("indexing", &[CUDA]),
     suite("programs", &[CUDA]),
-    // There are seldom so many real devices.
+    // The suite needs four devices, and few machines have as many.
     suite(
         "collectives",
         &[Run::own(start).with(&[EMULATOR, ("CACHESCOPE_EMULATOR_DEVICES", "4")])],
     ),
-    // With its clock running, and as much memory as the device that the costs are of. Only what is
-    // touched is memory.
+    // The clock runs, and the device has the memory of the GPU that the costs are for. Only touched
+    // memory takes memory of the host.
     suite(
         "costs",
         &[Run::own(costs::prepare).with(&[

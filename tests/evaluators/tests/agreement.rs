@@ -1,6 +1,5 @@
-//! The two evaluators of the host, and boxed expressions: one meaning, down to the bits. A build
-//! with debug assertions has the blocked one alone; an optimised one compares it with the fused
-//! one.
+//! The two evaluators of the host, and boxed expressions, must agree bit by bit. A build with debug
+//! assertions has only the blocked evaluator; an optimised one compares it with the fused one.
 
 use cachescope::{
     AnyElement, Array, Bitwise, BoxedLazy, Complex, Element, Expr, Float, Integer, IntoExpr, Lazy,
@@ -10,14 +9,15 @@ use half::{bf16, f16};
 use ndarray::s;
 use proptest::prelude::*;
 
-/// The elements with all their digits, all NaN as one: which of two NaN an operation keeps is not
-/// said.
+/// Returns the elements with all their digits. All NaN are equal, because it is unspecified which
+/// of two NaN an operation returns.
 fn digits<T: AnyElement>(array: &Array<T>) -> Vec<String> {
     let values = array.to_vec().unwrap().into_iter();
     values.map(|value| format!("{value:?}")).collect()
 }
 
-/// Evaluated by its own loop, where it has one, and by those of the library, whole and over views.
+/// Compares the expression's own loop, if it has one, with the library's loops, whole and over
+/// views.
 fn agree<E: Expr>(name: &str, lazy: &Lazy<E>) {
     let fused = lazy.eval().unwrap();
     let blocked = lazy.boxed().eval().unwrap();
@@ -38,7 +38,7 @@ macro_rules! each {
     };
 }
 
-/// Lengths around those of blocks, runs and vectors.
+/// Lengths near the lengths of blocks, runs and vectors.
 const LENGTHS: [usize; 8] = [1, 7, 255, 256, 1023, 1024, 1025, 3001];
 
 fn elements<T: Element>(length: usize) -> Array<T> {
@@ -188,7 +188,7 @@ fn floats<T: Float>() {
     }
 }
 
-/// A literal of whichever type.
+/// A literal of any type.
 trait IntoT {
     fn into_t<T: AnyElement>(self) -> T;
 }
@@ -249,11 +249,11 @@ enum Step {
     Array(usize),
     /// Pushes a value.
     Value(f32),
-    /// Takes one and pushes another.
+    /// Pops one value and pushes another.
     Unary(usize),
     Binary(usize),
     Ternary(usize),
-    /// Pushes what was so far back.
+    /// Pushes a value again, by its distance from the top.
     Again(usize),
 }
 
@@ -297,7 +297,7 @@ fn binary(op: usize, (a, x): Pair, (b, y): Pair) -> Pair {
     }
 }
 
-/// The same expression lazily, and eagerly one operation after another.
+/// Returns the expression lazily, and eagerly one operation after another.
 fn built(steps: &[Step], arrays: &[Array<f32>]) -> Pair {
     let mut stack: Vec<Pair> = vec![(arrays[0].lazy().boxed(), arrays[0].clone())];
     for step in steps {
@@ -345,7 +345,7 @@ fn built(steps: &[Step], arrays: &[Array<f32>]) -> Pair {
             Step::Binary(_) | Step::Ternary(_) => {}
         }
     }
-    // One after another, so that nothing that was built is for nothing.
+    // All values are combined, so that each of them is used.
     let mut all = stack.pop().unwrap();
     while let Some(next) = stack.pop() {
         all = binary(0, next, all);
@@ -353,7 +353,7 @@ fn built(steps: &[Step], arrays: &[Array<f32>]) -> Pair {
     all
 }
 
-/// Arrays that broadcast to `[rows, columns]`, dense and in other ways.
+/// Returns arrays that broadcast to `[rows, columns]`, contiguous and in other layouts.
 fn operands(rows: usize, columns: usize) -> Vec<Array<f32>> {
     let grid = |rows: usize, columns: usize| {
         let flat = elements::<f32>(rows * columns);
@@ -389,7 +389,7 @@ proptest! {
         let (lazy, array) = built(&steps, &arrays);
         let shape = array.shape();
         prop_assert_eq!(digits(&lazy.eval().unwrap()), digits(&array));
-        // Into memory that is there, as a part of a larger one.
+        // Into a part of a larger array.
         let mut target = Array::<f32>::zeros(shape).unwrap();
         target.assign(&lazy).unwrap();
         prop_assert_eq!(digits(&target), digits(&array));
@@ -421,7 +421,7 @@ fn a_sum_that_a_loop_builds_is_not_deep() {
         parts[1].eval().unwrap().to_vec().unwrap()[7],
         1.0 + 1000.0 * 500.5
     );
-    // To the right, where every operand waits for the last.
+    // Nested to the right: every operand waits for the last.
     let mut nested = x.lazy().boxed();
     for _ in 0..500 {
         nested = (&x - nested).boxed();
@@ -429,7 +429,7 @@ fn a_sum_that_a_loop_builds_is_not_deep() {
     assert_eq!(nested.eval().unwrap().to_vec().unwrap(), vec![1.0; 3000]);
 }
 
-/// Where the fused loop meets rare elements it asks the blocked evaluator, over the target's shape.
+/// For rare elements, the fused loop calls the blocked evaluator, over the target's shape.
 #[test]
 fn single_values_fill_a_target_whatever_they_are() {
     for value in [1e30_f32, f32::NAN, 0.5] {

@@ -1,4 +1,4 @@
-//! Whichever evaluator computes, a recording tells the operation and its line.
+//! With either evaluator, a recording has the operation and its line.
 
 use cachescope::record::{EventKind, RecordOptions};
 use cachescope::{Array, Device, DeviceConfig, Result};

@@ -1,4 +1,4 @@
-//! Several results of one pass, and what a broadcast computes once.
+//! Several results of one pass, and subexpressions that a broadcast computes once.
 
 use cachescope::{
     Array, Device, DeviceConfig, ErrorKind, Result, cache_scope, cache_stats, eval, update,
@@ -92,7 +92,8 @@ fn new_values_are_made_of_old_ones() -> Result<()> {
     update((&mut a, &mut b), |(a, b)| (b, a))?;
     assert_eq!((&a, &b), (&old_b, &old_a), "exchanged");
     assert_eq!((a.address(), b.address()), addresses);
-    // Of another shape, and in another order: what is read elsewhere is written last.
+    // The targets have different shapes: a target that another expression reads elsewhere is
+    // written last.
     let (mut table, mut row) = (ramp(1200).reshape([30, 40])?, ramp(40));
     let (old_table, old_row) = (table.detach()?, row.detach()?);
     update((&mut table, &mut row), |(table, row)| {
@@ -182,12 +183,12 @@ fn a_small_operand_of_a_broadcast_is_computed_once() -> Result<()> {
         let mut z = x.detach()?;
         z.update(|z| z / divisor())?;
         assert_eq!(z, y);
-        // The whole expression, where the target is what repeats it.
+        // The whole expression is computed once, if the target broadcasts it.
         let before = takes();
         z.assign(a.exp())?;
         assert_eq!(takes() - before, 1);
         assert_eq!(z, a.exp().eval()?.broadcast_to([400, 300])?);
-        // Little is not worth it, and neither is what is as large.
+        // A small subexpression is not worth it, and neither is one of the target's size.
         let few = x.slice(s![..10, ..10])?;
         let before = takes();
         (&few / (a.slice(s![..10, ..])?.exp() + 1.0)).eval()?;

@@ -3,8 +3,8 @@ use half::{bf16, f16};
 
 use crate::along::{both, floats, near, numbers, same};
 
-/// Shapes and what they stand for: outputs of short rows, of long ones, of rows in parts; columns
-/// likewise.
+/// Shapes for outputs of short rows, of long rows and of rows in parts, and for the same kinds of
+/// columns.
 const SHAPES: [&[usize]; 12] = [
     &[1],
     &[7],
@@ -53,7 +53,7 @@ fn positions_are_those_of_the_first() -> Result<()> {
                 let what = format!("argmin of {shape:?} along {axis}, {turn}");
                 same(&what, &host.argmin_axis(axis)?, &cuda.argmin_axis(axis)?)?;
             }
-            // The first of several NaN.
+            // The result is the first of several NaN.
             for index in (count / 2..count).step_by(11) {
                 values[index] = f32::NAN;
             }
@@ -62,7 +62,7 @@ fn positions_are_those_of_the_first() -> Result<()> {
     Ok(())
 }
 
-/// The last element of each column, and the largest.
+/// Finds the last element of each column, and the largest.
 #[test]
 fn operands_may_stand_anyhow() -> Result<()> {
     let values: Vec<i64> = numbers(24 * 50).map(|number| number as i64).collect();
@@ -134,8 +134,8 @@ fn halves_are_computed_in_f32() -> Result<()> {
     of_floats::<bf16>(bf16::from_f32, 8e-3)
 }
 
-/// A sum whose error grew with the number of elements would be far off: of 2^20 times 0.1, one
-/// after another, it is off by more than a hundred.
+/// The error of a sum must not grow with the number of elements. One after another, the sum of 2^20
+/// times 0.1 is off by more than a hundred.
 #[test]
 fn the_error_of_a_sum_does_not_grow() -> Result<()> {
     let values = vec![0.1_f32; 1 << 20];
@@ -143,7 +143,7 @@ fn the_error_of_a_sum_does_not_grow() -> Result<()> {
     let exact = f64::from(0.1_f32) * f64::from(1 << 20);
     let sum = f64::from(cuda.sum()?.item()?);
     assert!((sum - exact).abs() <= exact * 4e-7, "{sum} for {exact}");
-    // What is lost to a large element comes back.
+    // Digits that are lost to a large element are restored.
     let mut values = vec![1.0_f64; 1 << 16];
     (values[0], values[(1 << 16) - 1]) = (1e18, -1e18);
     let [_, cuda] = both(&values, &[1 << 16])?;
@@ -151,7 +151,7 @@ fn the_error_of_a_sum_does_not_grow() -> Result<()> {
     Ok(())
 }
 
-/// Wherever large terms of both signs stand, what they leave is all there.
+/// Large terms of both signs cancel at any position, and no digit of the rest is lost.
 #[test]
 fn terms_that_cancel_cost_no_digits() -> Result<()> {
     for count in [3, 255, 1024, 30_000] {
@@ -233,7 +233,7 @@ fn special_values_go_their_way() -> Result<()> {
     same("max", &host.max_axis(1)?, &cuda.max_axis(1)?)?;
     same("argmin", &host.argmin_axis(1)?, &cuda.argmin_axis(1)?)?;
     same("all", &host.all_axis(1)?, &cuda.all_axis(1)?)?;
-    // Squares that `f64` does not hold.
+    // The squares are outside the range of `f64`.
     for scale in [1e200, 1e-200] {
         let values: Vec<f64> = floats(3000).iter().map(|&x| f64::from(x) * scale).collect();
         let [host, cuda] = both(&values, &[3000])?;

@@ -3,7 +3,7 @@ use half::f16;
 
 use crate::along::{both, floats, near, numbers, same};
 
-/// Short lines, long ones, and lines in parts; the same with elements apart.
+/// Short lines, long lines, and lines in parts; contiguous ones and strided ones.
 const SHAPES: [&[usize]; 10] = [
     &[1],
     &[5],
@@ -85,7 +85,7 @@ fn softmax_is_as_near_as_on_the_host() -> Result<()> {
     of_floats::<f16>(f16::from_f32, 1e-3)
 }
 
-/// Of lines that fit a block and of those that do not.
+/// Lines that fit a block's own memory, and lines that do not.
 #[test]
 fn softmax_of_special_values_is_as_on_the_host() -> Result<()> {
     let (inf, nan) = (f32::INFINITY, f32::NAN);

@@ -1,5 +1,5 @@
-//! Softmax and its logarithm of lanes that fit a block's own memory, in packs or not, and of those
-//! that do not: by the host's, and by what must hold of any.
+//! Softmax and log-softmax of lanes that fit a block's own memory, in packs or not, and of lanes
+//! that do not. The results are compared with the host's and with general properties.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, Float, Result};
@@ -14,7 +14,7 @@ fn alike<T: Float>(what: &str, tolerance: f64, host: &Array<T>, cuda: &Array<T>)
     near(&what, 2.0 * tolerance, &one, &other)
 }
 
-/// What a lane of `length` holds, by the numbers of its elements.
+/// Checks lanes of at least `least` elements, whose values depend on the elements' numbers.
 fn lanes<T: Float>(of: fn(f32) -> T, tolerance: f64, least: usize) -> Result<()> {
     // The first that does not fit; around packs of 4, 8 and 16; around one part and several.
     let lengths =
@@ -39,7 +39,7 @@ fn long_lanes_of_every_float() -> Result<()> {
     lanes(bf16::from_f32, 8e-3, 8193)
 }
 
-/// Lanes of whole packs, and others, of a thread, a warp and a block.
+/// Lanes of whole packs, and others, for a thread, a warp and a block.
 #[test]
 fn short_lanes_of_every_float() -> Result<()> {
     fn of<T: Float>(of: fn(f32) -> T, tolerance: f64) -> Result<()> {
@@ -64,7 +64,7 @@ fn short_lanes_of_every_float() -> Result<()> {
     of(bf16::from_f32, 8e-3)
 }
 
-/// What is not read in packs, or in packs that no lane begins with.
+/// Operands that are not read in packs, or whose lanes do not begin with a pack.
 #[test]
 fn long_lanes_of_any_operands() -> Result<()> {
     let values = floats(4 * 9003);
@@ -88,7 +88,7 @@ fn long_lanes_of_any_operands() -> Result<()> {
     near("an expression", 5e-7, &sums(&host)?, &sums(&cuda)?)
 }
 
-/// The largest is found again and again, or at once, or stands behind what counts for nothing.
+/// The maximum rises again and again, is found at once, or follows elements that do not count.
 #[test]
 fn the_scale_is_found_on_the_way() -> Result<()> {
     let length = 20_011;
@@ -132,7 +132,7 @@ fn the_scale_is_found_on_the_way() -> Result<()> {
         ),
     ];
     for (what, values) in lines {
-        // At every distance from a pack's border.
+        // The lane begins at every distance from a pack's border.
         for begin in 0..5 {
             let [host, cuda] = both(&values, &[1, length])?;
             let part = |x: Array<f32>| x.slice(s![.., begin..]);

@@ -1,5 +1,5 @@
-//! Folds, scans, softmax, sorting and products with vectors by CUDA kernels, against what the host
-//! makes of the same elements.
+//! Reductions, scans, softmax, sorting and products with vectors by CUDA kernels, compared with the
+//! host's results.
 
 mod folds;
 mod gradients;
@@ -11,7 +11,7 @@ mod vectors;
 
 use cachescope::{Array, Device, Element, Result};
 
-/// The same elements on the host and on the CUDA device.
+/// Returns the elements on the host and on the CUDA device.
 fn both<T: Element>(values: &[T], shape: &[usize]) -> Result<[Array<T>; 2]> {
     let host = Device::host();
     let _guard = host.enter();
@@ -20,7 +20,7 @@ fn both<T: Element>(values: &[T], shape: &[usize]) -> Result<[Array<T>; 2]> {
     Ok([array, copy])
 }
 
-/// Numbers without an order that tests could mistake for a right one.
+/// Returns numbers in no order that a test could mistake for a correct one.
 fn numbers(count: usize) -> impl Iterator<Item = u64> {
     let next = |state: &u64| Some(state.wrapping_mul(6364136223846793005).wrapping_add(99));
     std::iter::successors(Some(7), next)
@@ -34,7 +34,7 @@ fn floats(count: usize) -> Vec<f32> {
         .collect()
 }
 
-/// The elements that both have are the same.
+/// Checks that both arrays have the same elements; all NaN are equal.
 #[track_caller]
 fn same<T: Element>(what: &str, host: &Array<T>, cuda: &Array<T>) -> Result<()> {
     assert_eq!(host.shape(), cuda.shape(), "{what}");
@@ -51,7 +51,7 @@ fn same<T: Element>(what: &str, host: &Array<T>, cuda: &Array<T>) -> Result<()> 
     Ok(())
 }
 
-/// The elements that both have differ by `tolerance` of the host's, or of 1 where that is less.
+/// Checks that elements differ by at most `tolerance` of the host's, or of 1 if that is larger.
 #[track_caller]
 fn near<T: Element>(what: &str, tolerance: f64, host: &Array<T>, cuda: &Array<T>) -> Result<()> {
     assert_eq!(host.shape(), cuda.shape(), "{what}");

@@ -3,7 +3,7 @@ use half::{bf16, f16};
 
 use crate::along::{both, numbers};
 
-/// The bits of elements: of both zeros, and of each NaN, the one that the host takes.
+/// Returns the bits of elements: both zeros differ, and each NaN is the host's.
 fn bits<T: Element>(array: &Array<T>) -> Result<Vec<String>> {
     Ok(array
         .to_vec()?
@@ -45,7 +45,7 @@ fn special(number: u64) -> f32 {
     }
 }
 
-/// Lines that a block sorts at once: with few different values, so that ties show whether it is
+/// Lines that one block sorts: with few different values, so that ties show whether the sort is
 /// stable.
 #[test]
 fn short_lines_are_sorted_as_on_the_host() -> Result<()> {
@@ -67,8 +67,8 @@ fn long_lines_are_sorted_as_on_the_host() -> Result<()> {
     check::<i16>(&[3, 2100], |number| number as i16)
 }
 
-/// Lengths around those of one and several tiles, of both lengths that tiles have; several lines,
-/// each with tiles of its own, and more blocks than count.
+/// Lengths near one tile and several tiles, for both tile lengths. Lines have tiles of their own,
+/// and there are more blocks than those that count.
 #[test]
 fn tiles_end_anywhere() -> Result<()> {
     for length in [2049, 4095, 4096, 4097, 8191, 8193, 12_289, 16_384, 20_481] {
@@ -81,7 +81,7 @@ fn tiles_end_anywhere() -> Result<()> {
     check::<i8>(&[4097, 3], |number| number as i8)
 }
 
-/// So many tiles that a block counts several of a line, the last one fewer.
+/// There are so many tiles that a block counts several tiles of a line; the last block counts fewer.
 #[test]
 fn many_long_lines_are_sorted() -> Result<()> {
     let shape = [700, 8193];
@@ -92,14 +92,14 @@ fn many_long_lines_are_sorted() -> Result<()> {
 }
 
 /// All bits of every type; few values, so that a tile has runs of each; and one value, so that all
-/// stand in one digit.
+/// elements have one digit.
 #[test]
 fn long_lines_of_every_type_are_sorted_by_all_digits() -> Result<()> {
     fn of<T: Element>(from: fn(u64) -> T) -> Result<()> {
         check::<T>(&[9001], from)?;
         check::<T>(&[1, 5000], |_| T::one())
     }
-    /// More than the 31 bits of a number.
+    /// Uses more than the 31 bits of a number.
     fn wide(number: u64) -> u64 {
         number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }

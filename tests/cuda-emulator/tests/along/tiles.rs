@@ -1,14 +1,14 @@
-//! Running sums and products of lanes that are cut into tiles, around the tiles' borders.
+//! Cumulative sums and products of lanes that are divided into tiles, near the tiles' borders.
 
 use cachescope::{Array, Complex, Device, DeviceConfig, Element, Number, Result, graph};
 use half::{bf16, f16};
 
 use crate::along::{both, floats, numbers, same};
 
-/// Elements of a tile that is a piece of one lane; from four on there are tiles.
+/// Elements of a tile that is a piece of one lane; a lane of at least four such pieces has tiles.
 const TILE: usize = 2048;
 
-/// Lengths around one tile and around as many as a warp looks at together.
+/// Returns lengths near one tile and near as many tiles as a warp looks at together.
 fn lengths() -> impl Iterator<Item = usize> {
     let tiles = [4, 5, 32, 33, 34, 65].into_iter();
     tiles.flat_map(|tiles| [tiles * TILE - 1, tiles * TILE, tiles * TILE + 1])
@@ -36,7 +36,8 @@ fn each_lane_has_tiles_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// A tile of 32-bit elements has 32 of each thread, of which a lane has from one to 128.
+/// A tile of 32-bit elements has 32 elements for each thread. A lane has between one thread and
+/// 128.
 #[test]
 fn tiles_of_elements_that_stand_apart_go_on_too() -> Result<()> {
     let shapes: [&[usize]; 17] = [
@@ -69,7 +70,7 @@ fn tiles_of_elements_that_stand_apart_go_on_too() -> Result<()> {
     Ok(())
 }
 
-/// Sums and products that no type rounds, so that any order of them has the same bits.
+/// Checks sums and products that no type rounds: any order has the same bits.
 fn exact<T: Element + Number>(of: fn(u64) -> T) -> Result<()>
 where
     T::Total: Element,
@@ -82,7 +83,7 @@ where
         for axis in 0..shape.len() as isize {
             same(&what, &host.cumsum(axis)?, &cuda.cumsum(axis)?)?;
         }
-        // Ones, and a few twos that do not overflow.
+        // Ones, and few enough twos that the product does not overflow.
         let factors: Vec<T> = (0..count as u64)
             .map(|n| of(1 + u64::from(n % 4000 == 77)))
             .collect();
@@ -153,8 +154,8 @@ fn tiles_of_complex_numbers() -> Result<()> {
     Ok(())
 }
 
-/// The sums of a tile are merged with those of all before it, from the first on: the same bits as
-/// one after another.
+/// A tile's sums are merged with the sum of all earlier tiles, from the first on. The bits are the
+/// same as one after another.
 #[test]
 fn the_grouping_is_that_of_the_shape() -> Result<()> {
     let length = 40 * TILE + 3;
@@ -180,11 +181,10 @@ fn the_grouping_is_that_of_the_shape() -> Result<()> {
     Ok(())
 }
 
-/// What tiles tell each other is of one launch, on whatever stream it runs, and of each launch of a
-/// graph.
+/// The tiles' published sums belong to one launch, on any stream, and to each launch of a graph.
 #[test]
 fn launches_share_nothing() -> Result<()> {
-    // A capture on a device that other tests use would stop them.
+    // The device is new: a capture would fail because of other tests' work.
     let device = Device::cuda_with(0, DeviceConfig::default())?;
     let _guard = device.enter();
     let streams = [device.new_stream()?, device.new_stream()?];

@@ -1,4 +1,4 @@
-//! What the calls compute.
+//! The results of collective calls.
 
 use cachescope::collective::{DataParallel, Group, Reduce, Sampler, Sharded};
 use cachescope::grad::optim::{Adam, Sgd};
@@ -62,7 +62,7 @@ fn parts_go_where_they_belong() -> Result<()> {
         assert_eq!(exchanged.to_vec()?, parts);
         assert_eq!(narrow.to_vec()?, [0, 1, 2]);
         assert_eq!(given.to_vec()?, [1; 5]);
-        // A ring: who is even sends first.
+        // A ring: ranks of even number send first.
         let (next, before) = ((own + 1) % size, (own + size - 1) % size);
         let mut came = Array::<i32>::zeros([6, 2])?;
         if own == 0 {
@@ -132,7 +132,7 @@ fn calls_are_ordered_like_any_operation() -> Result<()> {
     Ok(())
 }
 
-/// Whole numbers, so that sums are exact.
+/// Returns whole numbers, so that sums are exact.
 fn data() -> Result<(Array<f32>, Array<f32>)> {
     let generator = &mut Generator::new(3);
     let whole = |generator: &mut Generator, shape: [usize; 2]| {
@@ -146,7 +146,7 @@ fn loss(weights: &Array<f32>, x: &Array<f32>) -> Result<Array<f32>> {
     x.matmul(weights)?.square().mean()
 }
 
-/// Two steps of rates and batches that are powers of two: every number is exact.
+/// Trains two steps with rates and batches that are powers of two: every number is exact.
 fn learn(
     group: Option<&Group>,
     mut step: impl FnMut(&mut Array<f32>, &Array<f32>) -> Result<()>,
@@ -207,7 +207,7 @@ fn devices_learn_what_one_does() -> Result<()> {
     Ok(())
 }
 
-/// Threads carry the arrays of a device through the host.
+/// Groups of threads transfer a device's arrays through the host.
 #[test]
 fn threads_carry_arrays_of_a_device() -> Result<()> {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! What a rank hears where others fail.
+//! The errors that a rank's calls return when other ranks fail.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn a_disagreement_is_told_on_all_ranks() -> Result<()> {
             _ => group.reduce(&mut x, Reduce::Max, 0),
         };
         assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
-        // The ranks go on.
+        // The ranks can make further calls.
         let mut x = Array::<f32>::ones(5)?;
         group.all_reduce(&mut x, Reduce::Sum)?;
         assert_eq!(x.to_vec()?, [3.0; 5]);
@@ -31,7 +31,7 @@ fn a_disagreement_is_told_on_all_ranks() -> Result<()> {
     all_of(all).map(drop)
 }
 
-/// NCCL would wait for ever, and the device with it.
+/// Without a timeout, NCCL and the device would wait for ever.
 #[test]
 fn a_rank_that_does_not_come_is_an_error_in_time() -> Result<()> {
     let _alone = alone();
@@ -47,23 +47,23 @@ fn a_rank_that_does_not_come_is_an_error_in_time() -> Result<()> {
         }
         let mut x = Array::<f32>::ones(1000)?;
         group.all_reduce(&mut x, Reduce::Sum)?;
-        // Whoever waits hears of it, however often.
+        // Every wait returns the error.
         for _ in 0..2 {
             let error = x.to_vec().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Communication, "{error}");
             assert!(error.to_string().contains("within 300ms"), "{error}");
         }
         assert!(device.synchronize().is_err());
-        // The group is over.
+        // The group cannot be used any more.
         assert!(group.all_reduce(&mut x, Reduce::Sum).is_err());
         Ok(())
     });
-    // The device waits for all that it was given, as the group's rank does in the end.
+    // The device waits for all of its work, as the rank does at its end.
     assert_eq!(
         all[0].as_ref().unwrap_err().kind(),
         ErrorKind::Communication
     );
-    // With the group the failure is gone, and not the device.
+    // The failure ends with the group; the device remains usable.
     let device = Device::cuda_with(0, Default::default())?;
     let _current = device.enter();
     assert_eq!(Array::full(3, 2.0f32)?.to_vec()?, [2.0; 3]);
@@ -89,7 +89,7 @@ fn ranks_need_devices_of_their_own() -> Result<()> {
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Driver);
     }
     if let Some(control) = Control::of_process() {
-        // It was meant.
+        // The test provoked this misuse.
         control.forgive(1);
     }
     let beyond = Device::cuda(DEVICES).unwrap_err();

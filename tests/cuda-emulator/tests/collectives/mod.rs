@@ -1,5 +1,5 @@
-//! Groups of CUDA devices: NCCL on emulated ones, streams as late as they may be; and threads that
-//! carry arrays of a device.
+//! Groups of CUDA devices: NCCL on emulated devices, whose streams run as late as possible; and
+//! threads that transfer a device's arrays.
 
 mod calls;
 mod failures;
@@ -10,17 +10,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cachescope::collective::{Group, NcclId};
 use cachescope::{Device, DeviceConfig, Result};
 
-/// As many as the process has, by the table of suites.
+/// The number of the process's devices, which the table of suites sets.
 const DEVICES: usize = 4;
 
-/// The emulator counts calls for the whole process, and runs the work of all devices, so the tests
-/// take turns.
+/// Locks a mutex for one test at a time. The emulator counts calls for the whole process, and runs
+/// the work of all devices.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What `body` gives on each of so many ranks, each on a device of its own.
+/// Runs `body` on `size` ranks, each on its own device, and returns their results.
 fn on_ranks<R: Send>(
     size: usize,
     config: DeviceConfig,

@@ -1,5 +1,5 @@
-//! Memory that NCCL knows: a segment once, and no longer than the segment. What the emulator is
-//! told of freed memory that is still registered, it counts as misuse.
+//! Memory that is registered with NCCL: each segment once, and no longer than the segment lives. If
+//! memory is freed while it is registered, the emulator counts a misuse.
 
 use cachescope::collective::Reduce;
 use cachescope::{Array, DeviceConfig, Result, cache_scope};

@@ -1,4 +1,5 @@
-//! The virtual clock: calls take what the table says, work what it moves, and waits the rest.
+//! The virtual clock: a call takes its time from the table, work takes the time of its bytes, and a
+//! wait takes the rest.
 
 use cachescope::simulation::{DriverCall, DriverCosts};
 use cachescope::{Array, Buffer, Device, DeviceConfig, Result};
@@ -30,7 +31,7 @@ fn calls_for_memory_take_what_the_table_says() -> Result<()> {
     let before = turn.clock();
     let buffer = Buffer::new(&device, 3 * GIB)?;
     let us = |call, bytes| costs.nanos(call, bytes) / 1e3;
-    // Three handles, and one call that lets kernels at them.
+    // Three handles, and one call that makes them accessible to kernels.
     let gib = GIB as u64;
     let handle = us(DriverCall::MemCreate, gib) + us(DriverCall::MemMap, gib);
     let expected =
@@ -49,7 +50,8 @@ fn calls_for_memory_take_what_the_table_says() -> Result<()> {
     Ok(())
 }
 
-/// What is read and written over the bandwidth, once somebody waits for it.
+/// A kernel takes the bytes that it reads and writes, divided by the bandwidth. A wait takes this
+/// time.
 #[test]
 fn a_kernel_takes_the_time_of_what_it_moves() -> Result<()> {
     let turn = Turn::take();
@@ -78,7 +80,7 @@ fn a_kernel_takes_the_time_of_what_it_moves() -> Result<()> {
     Ok(())
 }
 
-/// Work of two streams runs beside each other, those on one after each other.
+/// Work on two streams is concurrent; work on one stream is in order.
 #[test]
 fn streams_run_beside_each_other() -> Result<()> {
     let turn = Turn::take();

@@ -1,5 +1,5 @@
-//! What memory asks of the driver, and what that costs by the emulator's virtual clock: a
-//! simulation, of no GPU.
+//! The driver's calls for memory, and their cost by the emulator's virtual clock: a simulation, not
+//! a measurement of a GPU.
 
 mod clock;
 mod growth;
@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuda_emulator::Control;
 
-/// Before `main`: the emulator, and a folder of its own for kernels, which count what they move.
+/// Prepares the process before `main`: the emulator, and a separate kernel cache for kernels that
+/// count their bytes.
 pub(super) fn prepare() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     cuda_emulator::start(target);
@@ -18,7 +19,7 @@ pub(super) fn prepare() {
     unsafe { std::env::set_var("CACHESCOPE_KERNEL_CACHE", target.join("kernels-that-count")) };
 }
 
-/// The functions that take memory of the device or the host, or give it back.
+/// The functions that allocate or free memory of the device or the host.
 const MEMORY: [&str; 16] = [
     "cuMemAlloc_v2",
     "cuMemFree_v2",
@@ -46,7 +47,7 @@ const WAITING: [&str; 4] = [
     "cuMemFree_v2",
 ];
 
-/// The emulator counts for the whole process, so the tests take turns.
+/// One test's turn. The emulator counts for the whole process, so tests run one at a time.
 struct Turn {
     control: Control,
     _turn: MutexGuard<'static, ()>,
@@ -62,7 +63,7 @@ impl Turn {
         }
     }
 
-    /// The calls of these functions so far, those that were called at all.
+    /// Returns the calls of these functions so far, without functions that were not called.
     fn calls(&self, names: &[&'static str]) -> Vec<(&'static str, u64)> {
         let calls = names
             .iter()
@@ -70,7 +71,7 @@ impl Turn {
         calls.filter(|&(_, count)| count > 0).collect()
     }
 
-    /// The host's virtual clock, in microseconds.
+    /// Returns the host's virtual clock, in microseconds.
     fn clock(&self) -> f64 {
         self.control.clock().expect("the clock runs")
     }

@@ -1,5 +1,5 @@
-//! A warm step makes no call for memory and waits for nothing but its result, under every policy
-//! and with pools alone.
+//! A warm step makes no call for memory and waits only for its result, under every policy and
+//! without scopes.
 
 use std::collections::VecDeque;
 
@@ -19,8 +19,8 @@ const BATCH: usize = 24;
 /// A pool, and the policy of the scope that steps run in, if any.
 type Way = (PoolKind, Option<Policy>);
 
-/// Plans of steps without a pattern rarely need another slab, however long they run; that is a
-/// segment of its own where the pool does not split any.
+/// Plans of steps without a pattern rarely need another slab, however long they run. Such a slab is
+/// a new segment if the pool does not split segments.
 const NEVER_QUIET: Way = (PoolKind::Binned, Some(Policy::Plan));
 
 const POLICIES: [Option<Policy>; 5] = [
@@ -40,7 +40,7 @@ fn batch(images: usize) -> Result<Dataset> {
     })
 }
 
-/// Runs `step` in the scope of its way.
+/// Runs `step` in the scope of its way, if any.
 fn scoped<T>((_, policy): Way, step: impl FnOnce() -> Result<T>) -> Result<T> {
     match policy {
         None => step(),
@@ -48,7 +48,7 @@ fn scoped<T>((_, policy): Way, step: impl FnOnce() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Every way with every pool that keeps memory of its own.
+/// Runs the check for every policy with every pool that caches memory.
 fn everywhere(mut check: impl FnMut(&Turn, &Device, Way) -> Result<()>) -> Result<()> {
     let turn = Turn::take();
     for pool in [PoolKind::BestFit, PoolKind::Binned] {
@@ -65,7 +65,7 @@ fn everywhere(mut check: impl FnMut(&Turn, &Device, Way) -> Result<()>) -> Resul
     Ok(())
 }
 
-/// Asserts that `steps` make no call for memory, nor wait.
+/// Checks that `steps` make no call for memory and do not wait.
 #[track_caller]
 fn assert_quiet(turn: &Turn, what: &str, steps: impl FnOnce() -> Result<()>) -> Result<()> {
     let before = [turn.calls(&MEMORY), turn.calls(&WAITING)];
@@ -134,7 +134,7 @@ fn a_warm_step_with_gradients_asks_for_nothing() -> Result<()> {
     })
 }
 
-/// Lengths come again and again in an order without a pattern, as batches of texts do.
+/// Lengths recur in an order without a pattern, as in batches of texts.
 #[test]
 fn drifting_lengths_ask_for_nothing_after_a_hundred_turns() -> Result<()> {
     everywhere(|turn, _, way| {
@@ -172,13 +172,14 @@ const LAYERS: [usize; 30] = [
     128_000,
 ];
 
-/// The same with a few megabytes up to hundreds, of which some live at a time.
+/// Blocks of a few to hundreds of megabytes with drifting lengths, of which some are live at a
+/// time.
 #[test]
 fn drifting_lengths_of_large_blocks_ask_for_nothing_after_a_hundred_turns() -> Result<()> {
     for (alive, share) in [(3, 1), (8, 1), (30, 1), (3, 4), (8, 4), (30, 4), (8, 16)] {
         everywhere(|turn, device, way| {
-            // While few pages are reserved they give way until the bound has risen; under Plan that
-            // takes longer.
+            // While few pages are reserved, they are released until the bound has risen; under Plan
+            // that takes longer.
             let learns_long = share > 1 && way.1 == Some(Policy::Plan);
             if way == NEVER_QUIET || learns_long {
                 return Ok(());
@@ -209,7 +210,7 @@ fn drifting_lengths_of_large_blocks_ask_for_nothing_after_a_hundred_turns() -> R
             assert_quiet(turn, &what, || (0..400).try_for_each(|_| turn_of()))?;
             if way == (PoolKind::BestFit, Some(Policy::Recycle)) {
                 let peak_bytes = device.memory_stats().peak_reserved_bytes as f64;
-                // And two pages, of small and of large blocks.
+                // The bound includes two pages, for small and for large blocks.
                 let bound_bytes = 1.2 * working_set_bytes as f64 + f64::from(4 << 20);
                 assert!(peak_bytes < bound_bytes, "{what}: {peak_bytes}");
             }
@@ -219,7 +220,7 @@ fn drifting_lengths_of_large_blocks_ask_for_nothing_after_a_hundred_turns() -> R
     Ok(())
 }
 
-/// The driver's own pool takes no part in a warm step in a scope.
+/// A warm step in a scope does not use the driver's own pool.
 #[test]
 fn a_warm_step_in_a_scope_leaves_the_driver_s_pool_alone() -> Result<()> {
     let turn = Turn::take();

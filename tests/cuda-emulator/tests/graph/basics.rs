@@ -1,13 +1,13 @@
-//! What a graph does, what it keeps, and what is refused inside.
+//! The effects of a graph, the memory it keeps, and the calls that a capture refuses.
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope, graph};
 
-/// A device of its own, so that tests do not meet.
+/// Returns a new device, so that tests do not affect each other.
 fn device() -> Device {
     Device::cuda_with(0, DeviceConfig::default()).unwrap()
 }
 
-/// x = 2 (x + 1), by way of two temporaries of a planned scope.
+/// Computes x = 2 (x + 1), by two temporaries of a planned scope.
 fn step(x: &mut Array<i32>) -> Result<()> {
     cache_scope!("step", policy = Policy::Plan, {
         let more = (&*x + 1).eval()?;
@@ -34,7 +34,7 @@ fn each_launch_does_what_was_captured() -> Result<()> {
     graph.launch()?;
     graph.launch()?;
     assert_eq!(x.to_vec()?, [62; 1000]);
-    // The graph keeps the memory, and is no holder of it.
+    // The graph keeps the memory, but does not share it as a handle does.
     step(&mut x)?;
     assert_eq!((x.to_vec()?, x.address()), (vec![126; 1000], address));
     graph.launch()?;
@@ -80,8 +80,7 @@ fn what_it_uses_stays_reserved() -> Result<()> {
     Ok(())
 }
 
-/// A sum in parts, whose totals stand in memory that nobody has a handle of by the end of the
-/// capture.
+/// A sum in parts, whose partial sums are in memory that no handle holds at the end of the capture.
 #[test]
 fn room_that_is_taken_on_the_way_stays_reserved_too() -> Result<()> {
     let device = device();
@@ -127,8 +126,8 @@ fn other_streams_are_ordered_around_a_launch() -> Result<()> {
     Ok(())
 }
 
-/// Where the stream was before a launch is not behind it, though nothing else was given to it
-/// since.
+/// A stream's position before a launch does not order work after the launch, even if the stream got
+/// no other work since.
 #[test]
 fn a_launch_is_waited_for_by_who_looked_before() -> Result<()> {
     let device = device();
@@ -159,7 +158,7 @@ fn other_threads_work_on_meanwhile_on_other_streams() -> Result<()> {
     let mut x = Array::<i32>::zeros(1000)?;
     step(&mut x)?;
     step(&mut x)?;
-    // Given to the stream, and not done yet.
+    // Enqueued, but not done yet.
     let z = Array::<i32>::full(5000, 5)?;
     let graph = graph::capture(&device, || {
         std::thread::scope(|scope| {
@@ -180,7 +179,7 @@ fn other_threads_work_on_meanwhile_on_other_streams() -> Result<()> {
     Ok(())
 }
 
-/// Each is refused with a word of what is wrong, and the device goes on as if nothing had been.
+/// Each error names the mistake, and the device is not affected.
 #[test]
 fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
     let device = device();
@@ -194,7 +193,7 @@ fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
     let mut z = Array::<i32>::ones(1000)?;
     let inner = graph::capture(&device, || z.update(|z| z + 1))?;
     let bodies: [(&str, Body<'_>); 8] = [
-        // Which would be done again by the outer graph, when the inner one may be gone.
+        // The outer graph would repeat this launch, when the inner graph may be gone.
         ("another graph", Box::new(|| inner.launch())),
         (
             "run the scope twice",
@@ -231,7 +230,7 @@ fn what_is_wrong_in_a_graph_is_refused() -> Result<()> {
             }),
         ),
     ];
-    // What an allocation of the second body takes is there.
+    // Memory for the second body's allocation is cached.
     drop(Array::<i32>::zeros(1000)?);
     for (word, body) in bodies {
         let error = graph::capture(&device, body).unwrap_err();

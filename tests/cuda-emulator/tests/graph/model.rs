@@ -1,8 +1,8 @@
-//! Random programs that capture and launch graphs on several streams and threads, against what the
-//! same program computes in order.
+//! Random programs that capture and launch graphs on several streams and threads, compared with the
+//! results of the program in order.
 //!
-//! The model knows memory by cells: one for each block that arrays share. A graph is a list of what
-//! it does with cells, which a launch does once more, whoever has an array there by then.
+//! The model represents memory by cells: one for each block that arrays share. A graph is a list of
+//! changes to cells. A launch repeats these changes, whichever array has the cell by then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,14 +23,14 @@ const NAMES: [&str; 2] = ["a", "b"];
 const LENGTHS: [usize; 2] = [40, 3000];
 const POLICIES: [Policy; 4] = [Policy::Plan, Policy::Recycle, Policy::Bump, Policy::Release];
 
-/// What is done with arrays, inside of a capture or outside.
+/// An operation on arrays, within a capture or outside.
 #[derive(Clone, Debug)]
 enum Work {
     Make(usize, i32),
-    /// A new array of the sum of two.
+    /// Makes an array of the sum of two.
     Add(Index, Index),
     Fill(Index, i32),
-    /// Three times itself and another.
+    /// Adds another array to three times itself.
     Update(Index, Index),
     Clone(Index),
     Drop(Index),
@@ -39,10 +39,10 @@ enum Work {
 #[derive(Clone, Debug)]
 enum Step {
     Work(Work),
-    /// By another thread, which is done before the program goes on.
+    /// Runs on another thread, which ends before the program continues.
     Elsewhere(usize, Work),
-    /// On a stream, in a scope or in none. What the body makes first may escape; it is done twice
-    /// before, with or without the same escaping, or not at all.
+    /// Captures on a stream, in a scope or in none. The first array that the body makes may escape.
+    /// The body may run twice before as a warm-up, with or without that escape.
     Capture {
         stream: usize,
         scope: Option<usize>,
@@ -118,7 +118,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 type Cell = usize;
 
-/// What an operation does with cells.
+/// The effect of an operation on cells.
 #[derive(Clone, Debug)]
 enum Change {
     Fill(Cell, i32),
@@ -129,13 +129,13 @@ enum Change {
 /// A graph, and what each launch does.
 type Captured = (Graph, Arc<[Change]>);
 
-/// Arrays by the cells that they have, and what cells must hold; `None` where nobody can know.
+/// The arrays by their cells, and the expected values of the cells; `None` if a value is undefined.
 #[derive(Default)]
 struct Model {
     live: Vec<(Array<i32>, Cell)>,
     cells: Vec<Option<Vec<i32>>>,
     lengths: Vec<usize>,
-    /// While a graph is captured: what it will do.
+    /// During a capture: the changes that a launch will make.
     recorded: Option<Vec<Change>>,
 }
 
@@ -150,7 +150,7 @@ impl Model {
         (!self.live.is_empty()).then(|| of.index(self.live.len()))
     }
 
-    /// Two operands of one length.
+    /// Returns two operands of one length.
     fn pair(&self, left: Index, right: Index) -> Option<(usize, usize)> {
         let left = self.at(left)?;
         let len = self.live[left].0.len();
@@ -159,7 +159,8 @@ impl Model {
         Some((left, alike[right.index(alike.len())]))
     }
 
-    /// The cell that a write to an array goes to: another one where somebody shares its own.
+    /// Returns the cell that a write to an array changes: a new one if another array shares the
+    /// cell.
     fn written(&mut self, index: usize) -> Cell {
         let cell = self.live[index].1;
         let sharing = self.live.iter().filter(|(_, other)| *other == cell).count();
@@ -273,7 +274,7 @@ enum Guard {
     Scope(ScopeGuard),
 }
 
-/// A program under way.
+/// A running program.
 struct Program<'a> {
     device: &'a Device,
     streams: Vec<Stream>,
@@ -282,7 +283,7 @@ struct Program<'a> {
     guards: Vec<Guard>,
 }
 
-/// How many captures and launches there were, so that the test shows that it tests something.
+/// The numbers of captures and launches, to show that the test exercises both.
 static CAPTURES: AtomicU64 = AtomicU64::new(0);
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
@@ -329,7 +330,7 @@ impl Program<'_> {
         Ok(())
     }
 
-    /// Does something on another thread.
+    /// Runs work on another thread.
     fn elsewhere(
         &mut self,
         work: impl FnOnce(&mut Model, &[Captured]) -> Result<()> + Send,
@@ -409,7 +410,7 @@ fn run(device: &Device, steps: &[Step], policy: Policy) -> Result<()> {
         program.step(step)?;
     }
     let Program { model, graphs, .. } = program;
-    // In another order than they were made, so that nobody waits by chance.
+    // Arrays are read in another order than they were made, so that no wait orders them by chance.
     (0..model.live.len())
         .rev()
         .try_for_each(|index| model.read(index))?;

@@ -1,8 +1,8 @@
-//! Launches beside other threads that use the same arrays.
+//! Launches concurrent with other threads that use the same arrays.
 //!
-//! What a launch and an operation do to one array has one of two outcomes. A third one means that
-//! either did not see the other, which the emulator shows, because a stream that nobody waits for
-//! does nothing. `CACHESCOPE_GRAPH_ROUNDS` says how many rounds there are.
+//! A launch and an operation on one array have one of two outcomes. A third outcome means that one
+//! of them did not wait for the other. The emulator shows this, because a stream that nothing waits
+//! for does not run its work. `CACHESCOPE_GRAPH_ROUNDS` sets the number of rounds.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,14 +21,14 @@ fn rounds() -> u64 {
     wanted.map_or(3000, |rounds| rounds.parse().expect("a number of rounds"))
 }
 
-/// Another thread that does something once in each round, at the same time as the caller.
+/// A thread that runs once in each round, concurrently with the caller.
 struct Beside<'a> {
     begun: &'a AtomicU64,
     done: &'a AtomicU64,
 }
 
 impl Beside<'_> {
-    /// Does `own` beside what the other thread does.
+    /// Runs `own` concurrently with the other thread's work.
     fn together<T>(&self, own: impl FnOnce() -> T) -> T {
         let round = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let own = own();
@@ -40,7 +40,7 @@ impl Beside<'_> {
     }
 }
 
-/// Waits a little: at first without giving the processor away, so that both begin together.
+/// Waits a little. The first waits only spin, so that both threads begin together.
 fn wait(turns: &mut u32) {
     *turns += 1;
     if *turns < 2000 {
@@ -50,7 +50,7 @@ fn wait(turns: &mut u32) {
     }
 }
 
-/// Runs `rounds`, while another thread does `other` in each.
+/// Runs `rounds`, while another thread runs `other` in each.
 fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> T {
     let (begun, done, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -66,7 +66,8 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
                 wait(&mut turns);
             }
         });
-        // Ended on every way out, lest the scope waits for ever.
+        // Ends the other thread on every way out, also on a panic; otherwise the scope would wait
+        // for ever.
         struct Ending<'a>(&'a AtomicBool);
         impl Drop for Ending<'_> {
             fn drop(&mut self) {
@@ -81,10 +82,10 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
     })
 }
 
-/// An array x, and a graph on a stream of its own that makes 3 x + 1 of it.
+/// An array x, and a graph on its own stream that replaces x by 3 x + 1.
 struct Shared {
     x: Mutex<Array<i32>>,
-    /// Where x is made of another array, and lies in a slab that the graph has.
+    /// The source of x, if x is computed from another array into the graph's slab.
     y: Option<Array<i32>>,
     graph: Graph,
     own: Stream,
@@ -119,13 +120,13 @@ impl Shared {
         })
     }
 
-    /// Before a launch that is to see `x`.
+    /// Sets `x` before a launch that reads it.
     fn prepare(&mut self, x: i32) -> Result<()> {
         let _inside = self.own.enter();
         self.y.as_mut().map_or(Ok(()), |y| y.fill(x))
     }
 
-    /// What the other thread does.
+    /// Runs the other thread's work.
     fn elsewhere(&self, device: &Device, work: impl FnOnce(&mut Array<i32>) -> Result<()>) {
         let (_device, _stream) = (device.enter(), self.other.enter());
         work(&mut self.x.lock().unwrap()).unwrap();
@@ -200,8 +201,8 @@ fn a_launch_and_a_read_see_each_other() -> Result<()> {
             for round in 0..rounds() {
                 shared.write().unwrap().prepare(before)?;
                 beside.together(|| shared.read().unwrap().graph.launch())?;
-                // The next launch comes after the read, and is done before anybody looks what was
-                // read.
+                // The next launch is ordered after the read. It is done before the read's result is
+                // checked.
                 let after = tripled(before);
                 shared.write().unwrap().prepare(after)?;
                 shared.read().unwrap().graph.launch()?;
@@ -220,7 +221,7 @@ fn a_launch_and_a_read_see_each_other() -> Result<()> {
     Ok(())
 }
 
-/// Nothing that the last launches or writes had yet to do reaches who gets the memory next.
+/// Pending work of the last launches or writes does not reach the next user of the memory.
 #[test]
 fn what_was_used_beside_launches_is_given_on_in_order() -> Result<()> {
     for planned in [false, true] {
@@ -244,7 +245,7 @@ fn what_was_used_beside_launches_is_given_on_in_order() -> Result<()> {
     Ok(())
 }
 
-/// Work of another thread on the stream is done, or refused: never recorded instead.
+/// Another thread's work on the capturing stream is done or refused, never recorded.
 #[test]
 fn work_beside_a_capture_is_done_or_refused() -> Result<()> {
     let device = device();

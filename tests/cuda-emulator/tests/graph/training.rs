@@ -19,7 +19,7 @@ struct Training {
 }
 
 impl Training {
-    /// The same for every one.
+    /// Returns the same state on every call.
     fn new() -> Result<Self> {
         let mut generator = Generator::new(5);
         let mut random = |shape: [usize; 2]| Array::<f32>::randn_with(&mut generator, shape);
@@ -74,7 +74,7 @@ fn a_training_step_with_gradients_is_captured() -> Result<()> {
     Ok(())
 }
 
-/// As the examples do it, which step by an optimizer that counts, and change what a launch reads.
+/// Like the examples: an optimizer that counts its steps, and inputs that change between launches.
 #[test]
 fn gradients_are_captured_and_steps_are_not() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;

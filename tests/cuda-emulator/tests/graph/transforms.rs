@@ -1,4 +1,4 @@
-//! Plans of cuFFT: which are kept, for whom, and what becomes of failures.
+//! Plans of cuFFT: which ones are kept, for which users, and how failures are handled.
 
 use cachescope::{
     Array, Complex, Device, DeviceConfig, ErrorKind, Policy, Result, cache_scope, fft, graph,
@@ -7,7 +7,7 @@ use cuda_emulator::Control;
 
 type C64 = Complex<f64>;
 
-/// Twice the numbers, by way of their spectrum.
+/// Doubles the numbers, by a transform and its inverse.
 fn step(x: &mut Array<C64>) -> Result<()> {
     cache_scope!("transforms", policy = Policy::Plan, {
         let spectrum = fft::fft(x, 0)?;
@@ -23,14 +23,14 @@ fn assert_all(x: &Array<C64>, wanted: f64) -> Result<()> {
     Ok(())
 }
 
-/// Asserts that the transform of so many ones begins with their sum.
+/// Checks that the first element of the transform is the number of ones.
 #[track_caller]
 fn assert_counts(ones: &Array<C64>) -> Result<()> {
     let sum = fft::fft(ones, 0)?.slice([0.into()])?;
     assert_all(&sum, ones.len() as f64)
 }
 
-/// One test, because calls that fail are the process's.
+/// One test, because injected failures affect the whole process.
 #[test]
 fn plans_of_graphs_are_kept_and_others_make_way() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;
@@ -60,7 +60,7 @@ fn plans_of_graphs_are_kept_and_others_make_way() -> Result<()> {
     let Some(control) = &control else {
         return Ok(());
     };
-    // Without memory for the tables of one more, the others go, but for those of the graph.
+    // If there is no memory for another plan's tables, all plans are destroyed except the graph's.
     let row = Array::full(1000, C64::ONE)?;
     control.fail_named("cufftMakePlanMany64", 1, 2);
     assert_counts(&row)?;

@@ -29,7 +29,7 @@ fn step(model: &mut Model, batch: &Dataset) -> Result<f32> {
     cache_scope!("step", policy = Policy::Plan, { model.step(batch)?.item() })
 }
 
-/// The losses of three steps on a device of its own.
+/// Returns the losses of three steps on a new device.
 fn train(open: impl FnOnce() -> Result<Device>) -> Result<Vec<f32>> {
     let device = open()?;
     let _guard = device.enter();
@@ -60,8 +60,8 @@ fn a_model_learns_what_it_does_on_the_host() -> Result<()> {
     Ok(())
 }
 
-/// Whatever fails, and by whatever code, the run ends in an error that says so or with its result,
-/// and leaves next to nothing: what the driver does not take back cannot be given back.
+/// Whichever call fails with whichever code, the run ends with its result or with an error that
+/// names the failure. It leaves almost nothing: only memory that the driver refuses to free.
 #[test]
 fn each_call_that_fails_is_told_or_made_good() -> Result<()> {
     let Some(control) = Control::of_process() else {
@@ -112,7 +112,7 @@ fn each_call_that_fails_is_told_or_made_good() -> Result<()> {
     Ok(())
 }
 
-/// The device is full from the n-th reservation of a run on.
+/// The device is full from the n-th reservation on.
 #[test]
 fn a_full_device_is_told_at_each_allocation() -> Result<()> {
     let Some(control) = Control::of_process() else {
@@ -145,7 +145,7 @@ fn a_captured_step_learns_as_well() -> Result<()> {
     let mut model = Model::new(8, &mut Generator::new(1))?;
     let batch = batch()?;
     let mut loss = Array::<f32>::zeros([])?;
-    // Two steps as they come, and the third as a graph.
+    // Two eager steps, and the third as a graph.
     let mut losses = Vec::new();
     for _ in 0..2 {
         cache_scope!("step", policy = Policy::Plan, {

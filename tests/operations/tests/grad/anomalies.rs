@@ -1,4 +1,4 @@
-//! Backward passes that look for NaN.
+//! Backward passes that check for NaN.
 
 use cachescope::grad::optim::Sgd;
 use cachescope::grad::{Tape, checkpoint, detect_anomaly, hvp, value_and_grad, value_and_step};
@@ -94,7 +94,8 @@ fn errors_of_a_backward_pass_have_the_line_of_their_operation() {
     assert_eq!(error.location().unwrap().line(), line, "{error}");
 }
 
-/// Memory that only the backward pass needs is asked for at the line of the operation it is for.
+/// If the backward pass is out of memory, the error has the line of the operation that it
+/// differentiates.
 #[test]
 fn memory_of_a_backward_pass_is_missing_at_the_line_of_its_operation() -> Result<()> {
     let config = DeviceConfig {

@@ -1,4 +1,4 @@
-//! Checkpoints in each other, whose closures capture parameters or name them among their inputs.
+//! Nested checkpoints, whose closures capture parameters or name them among their inputs.
 
 use std::rc::Rc;
 
@@ -14,13 +14,13 @@ const PARAMETERS: usize = 4;
 /// An operation of a program over one running value.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Multiplies by the parameter of that number: by the handle that the closure captured, or by
-    /// the one among the inputs.
+    /// Multiplies by a parameter: by the handle that the closure captured, or by the one among the
+    /// inputs.
     Multiply {
         parameter: usize,
         is_captured: bool,
     },
-    /// Adds a view of the parameter of that number.
+    /// Adds a view of a parameter.
     AddView {
         parameter: usize,
         is_captured: bool,
@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// The handles of the parameters: those of the outermost closure, and those among the inputs of the
+/// The handles of the parameters: captured by the outermost closure, and among the inputs of the
 /// innermost checkpoint that names them.
 #[derive(Clone)]
 struct Handles {
@@ -88,7 +88,8 @@ fn run(steps: &[Step], x: &Array<f64>, handles: &Handles, plain: bool) -> Result
                     .map(|parameter| handles.named[parameter].clone())
                     .collect();
                 checkpoint(&(x, named), move |(x, named)| {
-                    // What is not among the inputs is what the checkpoint around it has.
+                    // For a parameter that is not among the inputs, the enclosing checkpoint's
+                    // handle is used.
                     let (mut handles, mut named) = (outer.clone(), named.iter());
                     for (handle, _) in handles.named.iter_mut().zip(names).filter(|it| it.1) {
                         *handle = named.next().expect("it is among the inputs").clone();
@@ -106,7 +107,7 @@ fn loss(steps: &[Step], own: &[Array<f64>], plain: bool) -> Result<Array<f64>> {
         captured: own.to_vec(),
         named: own.to_vec(),
     };
-    // The first parameter is the input, so that the loss is computed from one.
+    // The first parameter is the input, so that the loss depends on a parameter.
     let y = run(steps, &own[0], &handles, plain)?;
     (y * numbers(&[3], 0.7)).sum()
 }
@@ -143,7 +144,7 @@ proptest! {
     }
 }
 
-/// The parameters after a step inside of the backward pass, and after one behind it.
+/// Returns the parameters after a step within the backward pass, and after a step that follows it.
 fn both(loss: impl Fn(&Vec<Array<f64>>) -> Result<Array<f64>>) -> Result<[Vec<Array<f64>>; 2]> {
     let (mut own, mut expected) = (parameters(), parameters());
     let (_, gradients) = value_and_grad(&expected, &loss)?;
@@ -160,7 +161,7 @@ fn a_captured_parameter_steps_after_the_second_run() -> Result<()> {
         (y * &own[1]).sum()
     })?;
     assert_eq!(own, expected);
-    // Nothing else reads it.
+    // Nothing else reads the parameter.
     let [own, expected] = both(|own| {
         let captured = own[1].clone();
         checkpoint(&own[0], move |x| (x * &captured).sin().eval())?.sum()

@@ -8,18 +8,18 @@ use crate::grad::differences::{check, numbers};
 
 type Numbers = Array<Complex<f64>>;
 
-/// Complex numbers that depend on `x` by both parts.
+/// Returns complex numbers of which both parts depend on `x`.
 pub(crate) fn spun(x: &Array<f64>) -> Result<Numbers> {
     complex(x.sin(), x * x - 0.7).eval()
 }
 
-/// Others, which depend on nothing.
+/// Returns complex constants.
 fn others(shape: &[usize]) -> Numbers {
     let x = numbers(shape, 0.8);
     complex(&x - 0.5, x.exp()).eval().unwrap()
 }
 
-/// A sum of both parts of all elements, each with a weight of its own.
+/// Returns a weighted sum of both parts of all elements; all weights differ.
 pub(crate) fn weighted(z: &Numbers) -> Result<Array<f64>> {
     let weights = numbers(z.shape(), 1.0);
     (z.re() * &weights + z.im() * (2.0 - &weights)).sum()
@@ -58,7 +58,7 @@ fn choices() {
     check(&x, |x| {
         weighted(&select(x.gt(0.5), &y, spun(x)? * spun(x)?).eval()?)
     });
-    // Beside the choice the slope is infinite.
+    // The operand that is not chosen has an infinite slope.
     let x = Array::from_slice(&[0.0, 1.0, 2.0], 3).unwrap();
     check(&x, |x| {
         let z = complex(x - 1.0, x * 0.0);
@@ -166,7 +166,7 @@ fn transforms_of_every_length() {
         check(&x, |x| weighted(&fft::ifft(&spun(x)?, -1)?));
         check(&x, |x| weighted(&fft::rfft(&(x * x).eval()?, 1)?));
         check(&x, |x| fft::rfft(x, 1)?.abs().sum());
-        // Of these, the transforms use all numbers, some of them, or zeros beside them.
+        // For these lengths, the transforms use some or all of the numbers, or append zeros.
         for own in [1, length, 2 * length, 2 * length + 1] {
             let reals = |x: &Array<f64>| fft::irfft(&spun(x)?, own, 1);
             check(&x, |x| (reals(x)? * numbers(&[2, own], 1.0)).sum());

@@ -3,18 +3,19 @@
 use cachescope::grad::{hvp, jvp, value_and_grad};
 use cachescope::{Array, ErrorKind, Result};
 
-/// Optimal for central differences in `f64`: the error of rounding is that of curvature.
+/// The optimal step of central differences in `f64`: the errors of rounding and of curvature are
+/// equal.
 const STEP: f64 = 6e-6;
 
-/// Holds the gradient of `function` at `x` to its differences, and its derivatives along a
-/// direction to those of the gradient.
+/// Compares the gradient of `function` at `x` with finite differences, and the gradient's
+/// derivatives along a direction with differences of the gradient.
 #[track_caller]
 pub(crate) fn check(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array<f64>>) {
     check_gradient(x, &function);
     check_products(x, &function);
 }
 
-/// The same of a function whose gradient has no derivative, because of the operation of that name.
+/// Like [`check`], for a function whose gradient has no derivative because of the operation `name`.
 #[track_caller]
 pub(crate) fn check_once(
     name: &str,
@@ -27,7 +28,7 @@ pub(crate) fn check_once(
     assert!(error.to_string().contains(name), "{error}");
 }
 
-/// A direction in which all elements move.
+/// Returns a direction without zeros.
 fn direction(x: &Array<f64>) -> Array<f64> {
     (numbers(x.shape(), -0.9) + 0.8).eval().unwrap()
 }
@@ -90,7 +91,7 @@ fn check_gradient(x: &Array<f64>, function: impl Fn(&Array<f64>) -> Result<Array
     }
 }
 
-/// Numbers that are far from each other's and from whole ones, from 0.13 on.
+/// Returns numbers from 0.13 on that are far from each other and from whole numbers.
 pub(crate) fn numbers(shape: &[usize], scale: f64) -> Array<f64> {
     let count: usize = shape.iter().product();
     let number =

@@ -13,7 +13,7 @@ mod random;
 mod replaced;
 mod safetensors;
 
-/// A folder of its own for each test, with nothing there at the end.
+/// A test's own folder, which is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -28,7 +28,7 @@ impl Scratch {
         self.0.join(file)
     }
 
-    /// A file of these bytes.
+    /// Creates a file of these bytes.
     fn holding(&self, file: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(file);
         fs::write(&path, bytes).unwrap();
@@ -46,7 +46,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Holds an error to its kind, and its text to these and the line of the call.
+/// Checks an error's kind, and that its text has these words and the line of the call.
 #[track_caller]
 fn fails<T>(outcome: Result<T>, kind: ErrorKind, texts: &[&str]) {
     let error = outcome.err().expect("it is refused");
@@ -63,7 +63,7 @@ struct Layer {
     bias: Option<Array<f16>>,
 }
 
-/// Every way to nest.
+/// A structure with every kind of nesting.
 #[derive(Parameters)]
 struct Network {
     layers: Vec<Layer>,
@@ -77,7 +77,7 @@ struct Network {
 #[derive(Parameters)]
 struct Last(#[parameters(skip)] usize, Array<f32>);
 
-/// What PyTorch calls the arrays of [`network`].
+/// PyTorch's names of the arrays of [`network`].
 const NAMES: [&str; 8] = [
     "layers.0.weight",
     "layers.0.bias",
@@ -89,7 +89,8 @@ const NAMES: [&str; 8] = [
     "last.1",
 ];
 
-/// Its numbers start at `first`; nothing of it is contiguous that can be otherwise.
+/// Returns a structure whose numbers start at `first`. Its arrays are not contiguous, except those
+/// that must be.
 fn network(first: f32) -> Result<Network> {
     let numbers =
         |count: usize| -> Result<Array<f32>> { Array::arange(first, first + count as f32, 1.0) };
@@ -111,7 +112,7 @@ fn network(first: f32) -> Result<Network> {
     })
 }
 
-/// The names of arrays, and their elements.
+/// Collects the names of arrays, and their elements.
 #[derive(Default)]
 struct Listed {
     place: Vec<String>,
@@ -158,7 +159,7 @@ fn listed<P: Parameters>(parameters: &P) -> Result<Listed> {
     Ok(listed)
 }
 
-/// Saves, overwrites and loads a structure of every kind of part.
+/// Saves, overwrites and loads a structure with every kind of part.
 #[track_caller]
 fn round_trip(path: &Path) -> Result<()> {
     files::save(&network(1.0)?, path)?;
@@ -203,7 +204,7 @@ fn endings_say_the_format() -> Result<()> {
     Ok(())
 }
 
-/// A structure whose parts are not told apart.
+/// A structure whose parts have no names.
 #[derive(Clone)]
 struct Nameless(Array<f32>, Array<f32>);
 
@@ -218,7 +219,7 @@ impl Parameters for Nameless {
     }
 }
 
-/// What holds for either format.
+/// Checks the errors that both formats have in common.
 fn refusals(ending: &str) -> Result<()> {
     let scratch = Scratch::new(&format!("refusals{ending}"));
     let path = scratch.path(&format!("model{ending}"));
@@ -263,7 +264,7 @@ fn refusals(ending: &str) -> Result<()> {
         &texts,
     );
 
-    // A failed save leaves the old file, and none of its own.
+    // A failed save leaves the old file, and no temporary file.
     let nameless = Nameless(zeros(&[1])?, zeros(&[1])?);
     fails(
         files::save(&nameless, &path),
@@ -284,7 +285,7 @@ fn refusals(ending: &str) -> Result<()> {
         &[&file],
     );
 
-    // A folder in its place: the draft is complete when it turns out, and is removed.
+    // The path is a folder: this is found after the temporary file is written, which is removed.
     let folder = scratch.path(&format!("folder{ending}"));
     fs::create_dir(&folder).unwrap();
     fails(

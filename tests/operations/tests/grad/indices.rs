@@ -1,4 +1,4 @@
-//! What picks, joins and moves elements.
+//! Operations that select, join and move elements.
 
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result, concat, stack};
@@ -62,8 +62,7 @@ fn cross_entropy() -> Result<()> {
     check(&numbers(&[4, 3], 2.0), |x| {
         (x * x).eval()?.cross_entropy(&classes)
     });
-    // What is certain and right has no gradient, however narrow the floats and however many the
-    // rows.
+    // A prediction that is certain and right has no gradient, for narrow floats and for many rows.
     let rows = 5000;
     let logits: Vec<f32> = (0..2 * rows)
         .map(|at| if at % 2 == 0 { 30.0 } else { -30.0 })

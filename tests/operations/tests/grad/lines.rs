@@ -1,5 +1,4 @@
-//! Which lines a recording tells of a training step: the program's, of forward and backward passes
-//! alike.
+//! The lines in a recording of a training step are the program's, in forward and backward passes.
 
 use cachescope::grad::nn::{Attention, Conv2d, Embedding, LayerNorm, Linear, dropout};
 use cachescope::grad::optim::AdamW;
@@ -46,7 +45,7 @@ impl Network {
     }
 }
 
-/// Holds every line that a recording of `steps` tells to be one of this file.
+/// Checks that every line in a recording of `steps` is a line of this file.
 fn check(steps: impl FnOnce() -> Result<()>) -> Result<()> {
     let device = Device::current();
     let recording = device.record(RecordOptions::default())?;

@@ -1,5 +1,5 @@
-//! What a backward pass asks of the allocator: gradients take the memory of what they are computed
-//! from, where nothing else has it.
+//! The allocations of a backward pass. A gradient takes the memory of a value it is computed from,
+//! if nothing else holds that value.
 
 use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::testing::peak_of;
@@ -10,7 +10,7 @@ use crate::grad::differences::{check, numbers};
 const LENGTH: usize = 1 << 12;
 const BYTES: u64 = (LENGTH * size_of::<f64>()) as u64;
 
-/// The requests of at least [`BYTES`] of one entry.
+/// Returns the number of requests of at least [`BYTES`] in one entry.
 fn large_requests(work: impl FnOnce() -> Result<()>) -> Result<usize> {
     let device = Device::host_with(DeviceConfig::default())?;
     let config = CacheConfig {
@@ -36,7 +36,7 @@ fn a_gradient_takes_the_place_of_the_one_before() -> Result<()> {
         assert!((gradient.to_vec()?[7] - slope(1.0)).abs() < 1e-12);
         Ok(())
     })?;
-    // The parameter, three values, and one gradient.
+    // The parameter, three saved values, and one gradient.
     assert_eq!(count, 5);
     Ok(())
 }
@@ -48,14 +48,15 @@ fn a_bias_is_summed_from_the_gradient_of_what_it_was_added_to() -> Result<()> {
         let y = (x.matmul(&w)? + b).relu().eval()?;
         (y * numbers(&[5, 3], 1.0)).sum()
     });
-    // Two whole addends and two biases, which all get one gradient.
+    // Two addends of the whole shape and two biases, which all get one gradient.
     let u = numbers(&[4, 3], 0.4);
     check(&numbers(&[3], 0.3), |b| {
         let (p, q) = ((x.matmul(&w)? * b).eval()?, (x.matmul(&u)? * b).eval()?);
         let y = (&p + &q + b + b.square().eval()?).tanh().eval()?;
         (y * numbers(&[5, 3], 1.0)).sum()
     });
-    // Both the sum's and a product's gradients, of one formula, and the bias twice.
+    // The gradients of the sum and of a product have one expression graph, and the bias occurs
+    // twice.
     check(&numbers(&[3], 0.3), |b| {
         let inner = (x.matmul(&w)? * b).eval()?;
         let y = ((&inner + b).tanh() + &inner).eval()?;
@@ -84,8 +85,8 @@ fn logits_make_way_for_their_gradient() -> Result<()> {
     Ok(())
 }
 
-/// A followed array that is written to is a value of its own, for which the old one makes way if
-/// nothing needs it.
+/// A tracked array that is written to becomes a new value. The old value's memory is reused if
+/// nothing needs that value.
 #[test]
 fn what_is_added_in_place_is_in_place() -> Result<()> {
     let (x, bias) = (numbers(&[5, 4], 1.0), numbers(&[3], 1.0));
@@ -101,10 +102,10 @@ fn what_is_added_in_place_is_in_place() -> Result<()> {
             let address = y.address();
             y.add_assign(&bias)?;
             assert_eq!(y.address(), address);
-            // The gradient of a square is computed from what was squared,
+            // The gradient of a square is computed from its argument,
             y.update(|y| y.square())?;
             assert_ne!(y.address(), address);
-            // and what the program holds it keeps.
+            // and a value that the program holds is not overwritten.
             let (held, address) = (y.clone(), y.address());
             y.mul_assign(2.0)?;
             assert_eq!(held.address(), address);
@@ -123,7 +124,7 @@ fn what_is_added_in_place_is_in_place() -> Result<()> {
         y.add_assign(&z.transpose()?)?;
         y.square().sum()
     });
-    // What has no slope is a constant from there on.
+    // A function without a slope returns a constant.
     check(&numbers(&[4], 1.0), |x| {
         let mut y = (x * 3.0).eval()?;
         y.update(|y| y.sign())?;
@@ -152,7 +153,7 @@ fn what_somebody_holds_keeps_its_values() -> Result<()> {
         Ok((logits.cross_entropy(&classes)?, kept))
     })?;
     assert_eq!(kept, x.matmul(&w)?);
-    // A gradient that two operands get as it is, and a third from it.
+    // Two operands get the gradient as it is; a third operand's gradient is computed from it.
     check(&numbers(&[4], 1.0), |x| {
         let [a, b, c] = [(x * 2.0).eval()?, (x * 3.0).eval()?, (x * x).eval()?];
         let y = (&a + &b + c.sin()).eval()?;
@@ -179,7 +180,7 @@ fn an_activation_makes_way_for_its_gradient() -> Result<()> {
             inner.matmul(second)?.sum()
         })
     })?;
-    // The product and its exponential, then that and its gradient: never three.
+    // The product and its exponential, then the exponential and its gradient: never three.
     assert!(
         (2 * bytes..2 * bytes + bytes / 2).contains(&peak),
         "{peak} for activations of {bytes} bytes"

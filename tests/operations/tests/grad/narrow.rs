@@ -6,8 +6,8 @@ use cachescope::grad::value_and_grad;
 use cachescope::{Array, Float, Result};
 use half::{bf16, f16};
 
-/// Compares the gradient of `$loss` at `$values`, a list of a few numbers, with that in `f64`, for
-/// `f16` and `bf16`.
+/// Compares the gradient of `$loss` at `$values`, a list of a few numbers, with the gradient in
+/// `f64`, for `f16` and `bf16`.
 macro_rules! agrees {
     ($values:expr, |$x:ident: $T:ident| $loss:expr) => {{
         macro_rules! gradient {
@@ -31,7 +31,8 @@ fn number<T: Float>(value: f64) -> T {
     value.cast::<T>().eval().unwrap().item().unwrap()
 }
 
-/// Up to two roundings apart: that of the gradient, and that of a result which it is computed from.
+/// Checks that values differ by at most two roundings: of the gradient, and of a result from which
+/// it is computed.
 #[track_caller]
 fn assert_near<T: Into<f64> + Debug>(own: &[f64], expected: &[f64], epsilon: T) {
     let epsilon = epsilon.into();
@@ -43,9 +44,9 @@ fn assert_near<T: Into<f64> + Debug>(own: &[f64], expected: &[f64], epsilon: T) 
     }
 }
 
-/// More elements than `f16` has numbers for, and of which the reciprocal is none.
+/// More elements than the largest `f16`; the reciprocal is 0 in `f16`.
 const MANY: usize = 1 << 25;
-/// Elements of which `f16` rounds the reciprocal by 7 %.
+/// A number of elements whose reciprocal `f16` rounds by 7 %.
 const SOME: usize = 3_000_000;
 
 #[test]
@@ -60,7 +61,7 @@ fn a_mean_of_many_elements() {
             .sum());
     }
     agrees!([3.0], |x: T| (x * Array::<T>::ones(SOME)?).mean());
-    // The gradient of each element has room where the loss is scaled.
+    // If the loss is scaled, each element's gradient is in the range of `f16`.
     agrees!([1.0; SOME], |x: T| Ok(x.mean()? * number::<T>(1024.0)));
 }
 
@@ -108,8 +109,8 @@ fn exponentials_of_many() {
 
 #[test]
 fn functions_whose_factors_have_no_room() {
-    // A difference of nearly equal numbers, a square beyond `f16`, and a product that is divided
-    // again.
+    // A difference of nearly equal numbers, a square beyond the range of `f16`, and a product that
+    // is divided again.
     agrees!([0.996_093_75, 0.5], |x: T| x.asin().sum());
     agrees!([-0.996_093_75, 0.5], |x: T| x.atanh().sum());
     agrees!([59_904.0, 2.0], |x: T| (x.square()

@@ -1,4 +1,5 @@
-//! Each operation of the public API: it has a right rule, or is listed here as having none.
+//! Checks that each operation of the public API has a correct derivative, or is listed here as
+//! having none.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +17,7 @@ use crate::grad::differences::{check, check_once, numbers};
 
 type Loss = fn(&Array<f64>) -> Result<Array<f64>>;
 
-/// The sum of all elements, each with a weight of its own, so that no two gradients are alike.
+/// Returns a weighted sum of all elements. The weights differ, so that all gradients do.
 fn weighted(x: &Array<f64>) -> Result<Array<f64>> {
     (x * numbers(x.shape(), 1.0)).sum()
 }
@@ -25,13 +26,13 @@ fn places(values: &[i64], shape: &[usize]) -> Array<i64> {
     Array::from_slice(values, shape).unwrap()
 }
 
-/// Matrices of four rows and three columns whose singular values are apart.
+/// Returns matrices of four rows and three columns with distinct singular values.
 fn regular(x: &Array<f64>) -> Result<Array<f64>> {
     let diagonal = Array::from_slice(&[1.0, 2.0, 4.0, 0.0], 4)?.diag(0)?;
     (x + diagonal.slice(s![.., ..3])?).eval()
 }
 
-/// A matrix of positive eigenvalues that are apart, which depends on `x`.
+/// Returns a matrix with distinct positive eigenvalues, which depends on `x`.
 fn positive(x: &Array<f64>) -> Result<Array<f64>> {
     let n = x.shape()[x.ndim() - 1];
     let diagonal = Array::from_vec((1..=n).map(|i| i as f64).collect(), n)?.diag(0)?;
@@ -216,7 +217,8 @@ losses! {
     };
     svd, [4, 3], |x| {
         let (u, s, vt) = linalg::svd(&regular(x)?)?;
-        // Signs are free: only what does not depend on them has a gradient.
+        // The signs of singular vectors are arbitrary: only results that do not depend on them have
+        // a gradient.
         (weighted(&u.square().eval()?)? + weighted(&s)? + weighted(&vt.square().eval()?)?).eval()
     };
     svd, [2, 4], |x| {
@@ -236,8 +238,8 @@ losses! {
     norm, [3, 4], |x| linalg::norm(x, linalg::MatrixNorm::Spectral);
 }
 
-/// Rows `name, shapes of the operands, a loss of them;` of each operation of several arrays: each
-/// operand alone is a parameter.
+/// Rows `name, shapes of the operands, a loss of them;` for each operation of several arrays. Each
+/// operand in turn is the parameter.
 macro_rules! losses_of_operands {
     ($($name:ident, [$($shape:expr),+], |[$($x:ident),+]| $loss:expr;)+) => {
         const LOSSES_OF_OPERANDS: &[(&str, &[&[usize]], LossOfOperands)] = &[$((
@@ -312,13 +314,13 @@ losses_of_operands! {
     };
 }
 
-/// What takes several arrays, and gives none of floats.
+/// Operations of several arrays with no result of floats.
 const SEVERAL_WITHOUT_GRADIENTS: &[&str] = &["searchsorted", "shl", "shr"];
 
-/// What refuses an array that gradients are tracked through; `refusals` has the test.
+/// Operations that refuse an array with tracked gradients; tested in `refusals`.
 const REFUSED: &[&str] = &["histogram"];
 
-/// What gives no floats, or is constant.
+/// Operations whose result is not of floats, or constant.
 const CONSTANT: &[&str] = &[
     "arange",
     "argsort",
@@ -351,11 +353,11 @@ const CONSTANT: &[&str] = &[
     "zeros",
 ];
 
-/// Whose gradients have no derivatives.
+/// Operations whose gradients have no derivatives.
 const ONCE: &[&str] = &["lstsq"];
 
-/// What computes nothing itself, or has its tests elsewhere: expressions (`elementwise`) and
-/// reductions (`folds`).
+/// Operations that compute nothing themselves, or are tested elsewhere: expressions (`elementwise`)
+/// and reductions (`folds`).
 const ELSEWHERE: &[&str] = &[
     "add",
     "binary",
@@ -399,7 +401,7 @@ fn every_operation_is_here() {
     let mut unknown = BTreeSet::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/ops");
     for file in files(&root) {
-        // The rows of tables: `$name` is a function of each row, which other tests see all of.
+        // Rows of tables: `$name` is a function of each row; other tests check every row.
         for line in fs::read_to_string(&file).unwrap().lines() {
             let Some(rest) = line.trim_start().strip_prefix("pub fn ") else {
                 continue;
@@ -424,7 +426,7 @@ fn every_operand_is_right() {
     for (name, shapes, loss) in LOSSES_OF_OPERANDS {
         let operands: Vec<_> = (0..).zip(*shapes).collect();
         let operands = operands.into_iter().map(|(at, shape)| {
-            // Of values that differ from operand to operand.
+            // The operands have different values.
             (numbers(shape, 1.0) + f64::from(at) * 0.017)
                 .eval()
                 .unwrap()
@@ -482,7 +484,7 @@ fn every_operation_of_several_arrays_is_here() {
     );
 }
 
-/// The sources, without those of the devices and of the derivatives themselves.
+/// Returns the source files, except those of the devices and of the derivatives themselves.
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

@@ -90,14 +90,14 @@ fn a_backward_pass_keeps_what_it_needs_and_frees_it() -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _guard = device.enter();
     let x = Array::<f32>::full([N], 0.5)?;
-    // Sums keep nothing, and long expressions are one step.
+    // Sums save nothing, and a long expression is one step.
     let (_, peak) = peak_of(&device, || value_and_grad(&x, |x| (x + 1.0).sum()))?;
     assert!(peak < 2 * ARRAY, "{peak}");
     let (_, peak) = peak_of(&device, || {
         value_and_grad(&x, |x| (x.sin() * x.exp() + x.tanh() * x).mean())
     })?;
     assert!(peak < 2 * ARRAY, "{peak}");
-    // Of 20 steps each keeps one array; the backward pass has two gradients at a time.
+    // Each of the 20 steps saves one array; the backward pass holds two gradients at a time.
     let (_, peak) = peak_of(&device, || {
         value_and_grad(&x, |x| {
             let mut y = x.clone();

@@ -1,4 +1,4 @@
-//! What is refused, by name.
+//! Operations that are refused, with their names in the error.
 
 use cachescope::grad::{stop_gradient, value_and_grad, value_and_grad_aux};
 use cachescope::{Array, ErrorKind, Result};
@@ -26,7 +26,7 @@ fn gradients_inside_of_gradients() {
         inner.sum()
     }));
     assert_eq!(kind, ErrorKind::Unsupported);
-    // The next one begins anew.
+    // The next tape is not affected.
     assert!(value_and_grad(&x, |x| x.sum()).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! Steps of parameters inside of the backward pass, and tapes that are held open.
+//! Steps of parameters within the backward pass, and tapes that are held open.
 
 use cachescope::grad::optim::{Adam, AdamW, Muon, Sgd};
 use cachescope::grad::{
@@ -13,7 +13,7 @@ struct Network {
     first: Array<f64>,
     bias: Array<f64>,
     last: Array<f64>,
-    /// Nothing reads it.
+    /// A parameter that nothing reads.
     unused: Option<Array<f64>>,
 }
 
@@ -39,7 +39,7 @@ fn elements(network: &Network) -> Result<Vec<f64>> {
     Ok(elements?.concat())
 }
 
-/// Steps inside of the backward pass, and behind it.
+/// Compares steps within the backward pass with steps after it.
 #[track_caller]
 fn check<O: Optimizer>(
     mut inside: O,
@@ -76,7 +76,7 @@ fn a_step_inside_is_a_step_behind() {
     });
 }
 
-/// Notes what it is shown, and steps in place.
+/// An optimizer that records its arguments, and steps in place.
 #[derive(Default)]
 struct Noting {
     order: Vec<usize>,
@@ -226,7 +226,7 @@ fn products_of_several_values_and_types() -> Result<()> {
     let (value, change) = jvp(&x, &along, |x| x.cast::<f64>().square().eval())?;
     assert_eq!(value.to_vec()?, [1.0, 4.0]);
     assert_eq!(change.to_vec()?, [2.0, -4.0]);
-    // What depends on nothing does not change.
+    // A constant result does not change.
     let (_, change) = jvp(&x, &along, |_| Array::<f64>::ones(3))?;
     assert_eq!(change.to_vec()?, [0.0; 3]);
     let (_, change) = jvp(&x, &along, |x| Ok(x.clone()))?;

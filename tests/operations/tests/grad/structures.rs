@@ -19,7 +19,7 @@ struct Network {
     name: String,
 }
 
-/// Of any layer.
+/// A structure over any layer.
 #[derive(Parameters)]
 struct Twice<L> {
     first: L,
@@ -63,7 +63,7 @@ fn gradients_have_the_structure_of_the_parameters() -> Result<()> {
     );
     assert_eq!(gradient.layers[0].weight.shape(), [3, 4]);
     assert!(gradient.layers[1].bias.is_none());
-    // Each alone, held to differences.
+    // Compares the gradient of each parameter with finite differences.
     crate::grad::differences::check(&network.layers[0].weight, |weight| {
         let mut moved = crate::grad::structures::network();
         moved.layers[0].weight = weight.clone();

@@ -12,12 +12,12 @@ fn gradient(x: &[f64], loss: Loss) -> Vec<f64> {
     value_and_grad(&x, loss).unwrap().1.to_vec().unwrap()
 }
 
-/// The sum of results, each with a weight of its own.
+/// Returns a weighted sum of the results; all weights differ.
 fn weighted(results: &Array<f64>) -> Result<Array<f64>> {
     (results * numbers(results.shape(), 1.0)).sum()
 }
 
-/// Compares the gradients of `max_pool2d` with those of `max` over each window.
+/// Compares the gradients of `max_pool2d` with gradients of `max` over each window.
 #[track_caller]
 fn assert_as_max(x: &Array<f64>, size: [usize; 2], stride: [usize; 2]) {
     let pooled = |x: &Array<f64>| weighted(&x.max_pool2d(size, stride)?);

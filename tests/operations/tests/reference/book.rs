@@ -14,7 +14,7 @@ use crate::reference::stored::Stored;
 /// The elements of all arrays, by type, and the cases.
 pub(crate) struct Book {
     pub(crate) name: String,
-    /// The version of NumPy that made them.
+    /// The version of NumPy that computed the results.
     pub(crate) numpy: String,
     pub(crate) cases: Vec<Case>,
     pub(crate) elements: Elements,
@@ -40,26 +40,26 @@ pub(crate) struct Elements {
     pub(crate) c64: Vec<Complex<f64>>,
 }
 
-/// One operation on certain arrays, and what it gives.
+/// One operation on certain arrays, and its results.
 pub(crate) struct Case {
     pub(crate) op: String,
     pub(crate) inputs: Vec<Place>,
     pub(crate) outputs: Vec<Place>,
     pub(crate) args: Vec<f64>,
-    /// How far a float may be off: by so many units in the last place, or by so much.
+    /// The tolerance for floats, in units in the last place; `slack` is an absolute one.
     pub(crate) ulps: u64,
     pub(crate) slack: f64,
-    /// Whether the signs of zeros count.
+    /// True if the signs of zeros are compared.
     pub(crate) zeros: bool,
 }
 
-/// Where an array stands among the elements of its type.
+/// The position of an array among the elements of its type.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) element: String,
     start: usize,
     shape: Vec<usize>,
-    /// What makes a view of it: a name and its argument.
+    /// The steps that make a view of the array: a name and its argument each.
     steps: Vec<(String, Value)>,
 }
 
@@ -76,7 +76,7 @@ impl Book {
         macro_rules! read {
             ($($type:ident)+) => {
                 $(
-                    // A file has the types that it needs.
+                    // A file contains only the types that it needs.
                     if let Ok(values) = file.by_name::<_, _>(stringify!($type)) {
                         let values: Array1<_> = values;
                         elements.$type = values.to_vec();
@@ -85,7 +85,7 @@ impl Book {
             };
         }
         read!(f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool c32 c64);
-        // The format knows no 16-bit floats here; they are stored as their bits.
+        // The reader of this format has no 16-bit floats; they are stored as their bits.
         let mut bits = |name: &str| -> Vec<u16> {
             let values = file.by_name(name);
             values
@@ -102,14 +102,14 @@ impl Book {
         }
     }
 
-    /// The elements of an array in row-major order, without its steps.
+    /// Returns the elements of an array in row-major order, before its steps.
     pub(crate) fn slice<T: Stored>(&self, place: &Place) -> &[T] {
         assert_eq!(T::IN_FILES, place.element, "the type of {place:?}");
         let length: usize = place.shape.iter().product();
         &T::elements(&self.elements)[place.start..place.start + length]
     }
 
-    /// An array on the current device.
+    /// Returns an array on the current device.
     pub(crate) fn array<T: Stored>(&self, place: &Place) -> Array<T> {
         let array = Array::from_slice(self.slice(place), &place.shape[..]).unwrap();
         let mut view = array;
@@ -159,7 +159,7 @@ impl Place {
     }
 }
 
-/// An array of JSON; what is missing is empty.
+/// Returns the elements of a JSON array; none if it is missing.
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -173,13 +173,13 @@ fn lengths(value: &Value) -> Vec<usize> {
     list(value).iter().map(length).collect()
 }
 
-/// A number, or its name where JSON has none for it.
+/// Returns a number, which may be given by its name if JSON cannot express it.
 fn number(value: &Value) -> f64 {
     let named = || value.as_str().unwrap().parse().unwrap();
     value.as_f64().unwrap_or_else(named)
 }
 
-/// `[start, stop or null, step]` for each axis.
+/// Parses `[start, stop or null, step]` for each axis.
 fn selection(value: &Value) -> Vec<SliceInfoElem> {
     let part = |part: &Value| SliceInfoElem::Slice {
         start: part[0].as_i64().unwrap() as isize,

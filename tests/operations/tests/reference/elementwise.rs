@@ -10,7 +10,7 @@ use crate::reference::book::Book;
 use crate::reference::stored::Stored;
 use crate::reference::trial::Trial;
 
-/// The callback of `functions!`: every row by its name, for the elements of its kind.
+/// The callback of `functions!`: tests every row by its name, for the elements of its kind.
 macro_rules! rows {
     ($lane:ident $(
         $(#[doc = $doc:literal])+
@@ -59,7 +59,7 @@ macro_rules! rows {
             return $trial.gives($trial.input::<T>(0).lazy().$name().eval());
         }
     };
-    // The further operands are arrays, or else plain numbers.
+    // The further operands are arrays or plain numbers.
     (@try $trial:ident $name:ident ($x:ident $(, $more:ident $(: $type:ident)?)+)) => {
         if $trial.op() == stringify!($name) {
             let ($x, mut next) = ($trial.input::<T>(0).lazy(), 0);
@@ -87,7 +87,7 @@ macro_rules! rows {
 functions! { rows }
 
 pub(crate) fn run(trial: &mut Trial<'_>) {
-    // A mask comes first there, so the second input tells the type.
+    // The first input of `select` is a mask, so the second one determines the type.
     let typed = usize::from(trial.op() == "select");
     let element = trial.element(typed).to_owned();
     let row = ROWS.iter().find(|(name, _)| *name == trial.op());

@@ -1,8 +1,8 @@
-//! Every operation against NumPy, by cases that `make.py` wrote to the files here: once as they
-//! are, and under every policy in memory that holds what nobody may rely on.
+//! Every operation, compared with NumPy by cases that `make.py` wrote to the files here. Each case
+//! runs as it is, and under every policy in memory with arbitrary contents.
 
-/// Calls a function of the table for the type of that name. The lists are those of `values.py`:
-/// each operation and type is a kernel to compile, so some types stand for the others.
+/// Calls a function of the table for the type of that name. The lists are the same as in
+/// `values.py`: each operation and type is a kernel to compile, so some types represent the others.
 macro_rules! by_type {
     ($trial:ident, $element:expr, $function:ident: floats) => {
         by_type!($trial, $element, $function: f32 f64 f16 bf16)
@@ -58,7 +58,7 @@ const TABLES: [Table; 10] = [
     ("transforms", transforms::run),
 ];
 
-/// Fails with what differed, and where a case has an operation that no table knows.
+/// Fails if results differ, or if a case has an operation that no table has.
 fn assert_agreement(book: &Book, outcome: &Outcome) {
     let (name, unknown) = (&book.name, &outcome.unknown);
     assert!(unknown.is_empty(), "{name}: no row for {unknown:?}");

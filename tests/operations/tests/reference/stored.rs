@@ -1,4 +1,4 @@
-//! How elements of each type are stored, and how far two of them are apart.
+//! The storage of elements of each type, and the distance of two elements.
 
 use cachescope::{AnyElement, Complex};
 use half::{bf16, f16};
@@ -7,23 +7,23 @@ use crate::reference::book::Elements;
 
 /// An element type that the files hold.
 pub(crate) trait Stored: AnyElement {
-    /// The type's name there.
+    /// The type's name in the files.
     const IN_FILES: &'static str = Self::NAME;
 
     fn elements(all: &Elements) -> &[Self];
 
-    /// How many units in the last place lie between two values: none between two NaN or two zeros.
+    /// Returns the distance in units in the last place: 0 between two NaN or two zeros.
     fn apart(self, other: Self) -> u64;
 
-    /// How far two values are apart.
+    /// Returns the absolute difference.
     fn distance(self, other: Self) -> f64 {
         (self.to_f64() - other.to_f64()).abs()
     }
 
-    /// Whether it is less than zero, or the zero that stands below the other.
+    /// Returns whether the value is less than zero, or the lower one of the two zeros.
     fn below_zero(self) -> bool;
 
-    /// A plain number of a case; those of 64-bit integers are small.
+    /// Converts a plain number of a case; numbers for 64-bit integers are small.
     fn of(number: f64) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! One case, as a table of operations sees it, and what came of all of them.
+//! A case for a table of operations, and the results of all cases.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use cachescope::{Array, Device, ErrorKind, Result};
 use crate::reference::book::{Book, Case};
 use crate::reference::stored::Stored;
 
-/// Failures that are printed.
+/// The most failures that are printed.
 const SHOWN: usize = 25;
 
-/// A case under way.
+/// A running case.
 pub(crate) struct Trial<'a> {
     book: &'a Book,
     case: &'a Case,
-    /// What differed; `None` until an operation was found.
+    /// The difference that was found, if any; `None` until an operation was found.
     verdict: Option<Result<(), String>>,
 }
 
@@ -23,12 +23,12 @@ impl Trial<'_> {
         &self.case.op
     }
 
-    /// The element type of the input at `position`.
+    /// Returns the element type of the input at `position`.
     pub(crate) fn element(&self, position: usize) -> &str {
         &self.case.inputs[position].element
     }
 
-    /// The element type of the first output.
+    /// Returns the element type of the first output.
     pub(crate) fn output_element(&self) -> &str {
         &self.case.outputs[0].element
     }
@@ -47,7 +47,7 @@ impl Trial<'_> {
             .collect()
     }
 
-    /// The plain number at `position`.
+    /// Returns the plain number at `position`.
     pub(crate) fn arg<T: Stored>(&self, position: usize) -> T {
         T::of(self.case.args[position])
     }
@@ -76,12 +76,12 @@ impl Trial<'_> {
             .collect()
     }
 
-    /// Holds a result to what the case expects.
+    /// Compares a result with the case's.
     pub(crate) fn gives<T: Stored>(&mut self, result: Result<Array<T>>) {
         self.decide(result, |trial, array| trial.judge(0, &array));
     }
 
-    /// Holds several results to what the case expects.
+    /// Compares several results with the case's.
     pub(crate) fn gives_all<T: Stored>(&mut self, results: Result<Vec<Array<T>>>) {
         let wanted = self.case.outputs.len();
         self.decide(results, |trial, arrays| {
@@ -93,7 +93,7 @@ impl Trial<'_> {
         });
     }
 
-    /// Holds two results of two types to what the case expects.
+    /// Compares two results of two types with the case's.
     pub(crate) fn gives_both<T: Stored, U: Stored>(
         &mut self,
         results: Result<(Array<T>, Array<U>)>,
@@ -107,7 +107,7 @@ impl Trial<'_> {
     fn decide<R>(&mut self, result: Result<R>, judge: impl Fn(&Self, R) -> Result<(), String>) {
         self.verdict = match result {
             Ok(result) => Some(judge(self, result)),
-            // As if there were no such operation.
+            // Treated as if there were no such operation.
             Err(error) if error.kind() == ErrorKind::Unsupported => None,
             Err(error) => Some(Err(error.to_string())),
         };
@@ -150,11 +150,11 @@ impl Trial<'_> {
             || (self.case.slack > 0.0 && distance <= self.case.slack)
     }
 
-    /// By how many units in the last place the device's own functions may let a result be off,
-    /// where that is more than the host's: the CUDA programming guide, "Mathematical functions",
-    /// gives `expf` 2, `erfcf` 4 and `erfc` 5 of them. A factor that is off by one is up to two of
-    /// the product, and every rounding up to one more. (All other bounds are those of one function
-    /// of the guide's table, or above them.)
+    /// Returns the tolerance in units in the last place that the device's own functions need, if it
+    /// is more than the host's. The CUDA programming guide, "Mathematical functions", gives 2 for
+    /// `expf`, 4 for `erfcf` and 5 for `erfc`. A factor that is off by one changes the product by
+    /// up to two, and every rounding adds up to one. (All other bounds are the guide's for one
+    /// function, or above them.)
     fn ulps_of_device(&self, element: &str) -> u64 {
         if !Device::current().to_string().starts_with("cuda") {
             return 0;
@@ -171,7 +171,7 @@ impl Trial<'_> {
         }
     }
 
-    /// The case in words; the shapes are those that its views are made of.
+    /// Returns a description of the case; the shapes are the ones before views are made.
     fn describe(&self) -> String {
         let inputs = self
             .case
@@ -188,7 +188,7 @@ impl Trial<'_> {
     }
 }
 
-/// What came of the cases of a file.
+/// The results of the cases of a file.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) failures: Vec<String>,
@@ -216,7 +216,7 @@ impl Outcome {
         }
     }
 
-    /// The failures, one of each operation and type before the second of any.
+    /// Returns the failures, one for each operation and type before the second of any.
     pub(crate) fn shown(&self) -> String {
         let mut seen = BTreeSet::new();
         let kind = |line: &str| line.split(['[', '#']).next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! What moves, frames and covers, by name; a new one is a row.
+//! Operations that move, pad and window, by name; each is a row.
 
 use cachescope::{Array, ConvOptions, Float, INFER, Numeric, PadMode, meshgrid};
 use half::{bf16, f16};
