@@ -359,7 +359,7 @@ fn an_entry_is_as_long_as_its_array() {
 fn a_stream_that_breaks_off_behind_the_array_is_an_error() {
     let mut entry = Entry::new("a.npy", &archives::npy_of_bytes(&[1, 2, 3, 4]), true);
     let other = Entry::new("a.npy", &archives::npy_of_bytes(&[1, 2, 3, 5]), true);
-    // The stream lacks its end, and has other numbers than those of the checksum.
+    // The stream lacks its end, and its numbers do not match the checksum.
     entry.data.clone_from(&other.data);
     entry.data.pop();
     entry.stored_bytes = entry.data.len() as u32;

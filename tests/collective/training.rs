@@ -317,7 +317,7 @@ fn divided_states_take_their_part_of_the_memory() -> Result<()> {
     Ok(())
 }
 
-/// In a scope, a warm step reserves nothing, and its gradients have the same offset on all ranks.
+/// In a scope, a warm step reserves nothing, and a gradient has one offset on all ranks.
 #[test]
 fn a_warm_step_asks_for_nothing() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Plan] {

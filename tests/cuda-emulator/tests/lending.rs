@@ -132,7 +132,7 @@ fn a_kernel_on_another_stream_is_ordered_as_an_operation_there() -> Result<()> {
     let mut y = Array::full(N, 5.0f32)?;
     {
         let _guard = stream.enter();
-        launch(&*stream.cuda_stream()?, &saxpy, &mut y, 2.0, &x)?; // After both of the default stream's.
+        launch(&*stream.cuda_stream()?, &saxpy, &mut y, 2.0, &x)?; // After both fills.
     }
     let mut z = (&y * 10.0).eval()?; // After the kernel.
     y.fill(0.0)?;

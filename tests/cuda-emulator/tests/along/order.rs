@@ -81,7 +81,7 @@ fn tiles_end_anywhere() -> Result<()> {
     check::<i8>(&[4097, 3], |number| number as i8)
 }
 
-/// There are so many tiles that a block counts several tiles of a line; the last block counts fewer.
+/// A line has more tiles than blocks: a block counts several tiles, and the last block fewer.
 #[test]
 fn many_long_lines_are_sorted() -> Result<()> {
     let shape = [700, 8193];

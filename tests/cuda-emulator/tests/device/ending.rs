@@ -1,4 +1,4 @@
-//! What drops late: after its device, on another thread, at the end of the process.
+//! Late drops: after the device, on another thread, at the end of the process.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
@@ -25,7 +25,7 @@ fn arrays_outlive_their_device_s_handles() {
     }
 }
 
-/// The handle of each stream that multiplied, and the room that it worked in; and what was
+/// The device's end destroys the handle of each stream that multiplied, its workspace, and what was
 /// captured.
 #[test]
 fn what_products_and_graphs_took_is_given_back() {
@@ -90,11 +90,11 @@ fn the_end_of_the_process_is_quiet() {
     }
 }
 
-/// A device and an array of its own, which the end of the process finds.
+/// A device and an array, which are left at the end of the process.
 static KEPT: Mutex<Option<(Device, Array<u32>)>> = Mutex::new(None);
 
-/// Destructors of C run in the reverse order of their registration: this one before `main`, before
-/// the driver was loaded, so it finds the driver gone.
+/// Destructors of C run in the reverse order of their registration. This one is registered before
+/// `main` and before the driver is loaded, so it runs after the driver's end.
 pub(crate) fn drop_after_the_driver() {
     extern "C" fn drop_late() {
         let late = KEPT.lock().map(|mut kept| kept.take());
@@ -103,7 +103,7 @@ pub(crate) fn drop_after_the_driver() {
             println!("<<dropped>>");
         }
     }
-    // SAFETY: the function is there until the process ends.
+    // SAFETY: the function exists until the process ends.
     assert_eq!(unsafe { atexit(drop_late) }, 0);
 }
 

@@ -4,7 +4,7 @@ use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, PoolKind, Result
 
 use crate::device::{POOLS, Turn, device, numbers};
 
-/// A little of everything that a device does without kernels.
+/// Uses every function of a device, except kernels.
 fn program(pool: PoolKind) -> Result<()> {
     let config = DeviceConfig {
         pool,
@@ -36,7 +36,7 @@ fn program(pool: PoolKind) -> Result<()> {
     device.synchronize()
 }
 
-/// Calls by which something is released: where one fails, the driver keeps that one thing.
+/// Returns the number of objects that the driver kept, one for each failed call that releases.
 fn leaks(report: cuda_emulator::Report, before: cuda_emulator::Report) -> u64 {
     let counts = |report: cuda_emulator::Report| {
         [
@@ -55,7 +55,7 @@ fn leaks(report: cuda_emulator::Report, before: cuda_emulator::Report) -> u64 {
     pairs.map(|(now, before)| now.saturating_sub(before)).sum()
 }
 
-/// Another one than the other tests use, which need all of its memory.
+/// Returns a device that the other tests do not use, because they need all of its memory.
 fn leaking_device() -> Device {
     let config = DeviceConfig {
         pool: PoolKind::StreamOrdered,
@@ -74,7 +74,7 @@ fn each_call_that_fails_is_an_error_or_is_made_good() {
         let calls = turn.control.calls() - before;
         let (mut errors, mut kept) = (0, 0);
         for call in 1..=calls {
-            // That the device is exhausted is no error of the driver.
+            // If the device is exhausted, that is not an error of the driver.
             let codes: &[i32] = match pool {
                 PoolKind::BestFit => &[999, 2],
                 _ => &[999],
@@ -89,8 +89,8 @@ fn each_call_that_fails_is_an_error_or_is_made_good() {
                     assert_honest(&error);
                 }
                 let after = turn.control.report();
-                // A free that fails leaves its memory in the pool, of which the driver tells at its
-                // end.
+                // A free that fails leaves its memory in the pool, which the driver reports when
+                // the pool is destroyed.
                 turn.forgive_pools(after.pool_allocations - alive.pool_allocations);
                 let left = leaks(after, alive);
                 kept += left;
@@ -120,7 +120,8 @@ fn assert_honest(error: &Error) {
     }
 }
 
-/// Drops an array whose memory the driver does not take back. Dropping leaves it to who looks next.
+/// Drops an array whose memory the driver does not free. The drop leaves the error to the next call
+/// that checks.
 fn fail_to_free(turn: &Turn, array: Array<u8>) {
     let device = array.device().clone();
     turn.control.fail_named("cuMemFreeAsync", 1, 1);
@@ -182,7 +183,7 @@ fn transfers_tell_what_was_deferred() {
     turn.forgive_pools(1);
 }
 
-/// Part of what was asked is mapped when the driver says that it has no more.
+/// The driver runs out of memory after some of the requested pages are mapped.
 #[test]
 fn pages_that_cannot_all_be_had_are_given_back() {
     let turn = Turn::take();
@@ -192,7 +193,7 @@ fn pages_that_cannot_all_be_had_are_given_back() {
         let first = Array::<u8>::zeros(1 << 20).unwrap();
         let before = turn.control.report();
         turn.control.fail_named("cuMemCreate", 4, 2);
-        // By one segment of its own, which needs no pages.
+        // As a separate segment, which needs no pages.
         let second = Array::<u8>::full(12 << 20, 3).unwrap();
         assert_eq!(turn.control.report().mappings, before.mappings);
         assert!(second.to_vec().unwrap().iter().all(|&byte| byte == 3));
@@ -208,7 +209,7 @@ fn pages_that_cannot_all_be_had_are_given_back() {
     turn.end();
 }
 
-/// A page that the driver does not take away stays where it is, and is used again.
+/// A page that the driver does not unmap stays mapped and is used again.
 #[test]
 fn a_page_that_stays_is_used_again() {
     let turn = Turn::take();

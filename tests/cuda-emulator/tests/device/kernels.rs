@@ -1,4 +1,4 @@
-//! Compiled kernels on disk, as processes that follow one another find them.
+//! Compiled kernels on disk, shared by processes that run one after another.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use cachescope::{Array, Device};
 use crate::device::Turn;
 use crate::device::opening::{is_child, run_child};
 
-/// How many kernels a process with that cache and these settings compiles, and what it computes.
+/// Returns the number of kernels that a process with this cache and these settings compiles, and
+/// the sum that it computes.
 fn told(cache: &Path, settings: &[(&str, &str)]) -> String {
     let cache = ("CACHESCOPE_TEST_KERNELS", cache.to_str().unwrap());
     let output = run_child("kernels", "child_adds", &[settings, &[cache]].concat());
@@ -56,7 +57,7 @@ fn a_compiler_beyond_the_driver_is_told_with_both_versions() {
     let _ = fs::remove_dir_all(cache);
 }
 
-/// Two threads with a kernel each, which begin to compile before either ends; then four with one
+/// Two threads with different kernels, whose compilations overlap; then four threads with one
 /// kernel.
 #[test]
 fn child_compiles_by_threads() {
@@ -110,7 +111,7 @@ fn different_kernels_are_compiled_at_the_same_time_and_each_once() {
     fs::remove_dir_all(cache).unwrap();
 }
 
-/// An operation of several kernels, whose compilations meet.
+/// An operation of several kernels, whose compilations overlap.
 #[test]
 fn child_compiles_for_an_operation() {
     if !is_child() {
@@ -143,7 +144,7 @@ fn the_kernels_of_an_operation_are_compiled_at_the_same_time() {
     fs::remove_dir_all(cache).unwrap();
 }
 
-/// A path of the test's own, where nothing is.
+/// Returns a path of the test's own, where nothing exists.
 fn nowhere(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&path);
@@ -174,7 +175,7 @@ fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
     fs::remove_dir_all(cache).unwrap();
 }
 
-/// Another compiler, or another device, makes other code of the same text.
+/// Another compiler, or another device, compiles a text to other code.
 #[test]
 fn a_kernel_is_of_its_compiler_and_its_device() {
     let _turn = Turn::take();

@@ -1,10 +1,10 @@
-//! How many launches an operation takes, which is how often it reads its operand.
+//! The number of launches of an operation, which is how often it reads its operand.
 
 use cachescope::{Array, PoolKind, Result};
 
 use crate::device::{Turn, device};
 
-/// Kernels, and fills of memory.
+/// Returns the numbers of kernels and of fills of memory.
 fn launches(turn: &Turn, body: impl FnOnce() -> Result<()>) -> Result<[u64; 2]> {
     let count = || {
         let fills = ["cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async"];
@@ -29,7 +29,7 @@ fn each(shape: &[usize], of: impl Fn(&Array<f32>) -> Result<Array<f32>>) -> Resu
     Ok(counts)
 }
 
-/// What the tiles of long lanes tell each other is cleared before.
+/// A fill clears the words that the tiles of long lanes publish.
 #[test]
 fn running_sums_read_their_operand_once() -> Result<()> {
     for (shape, axis, fills) in [
@@ -66,7 +66,8 @@ fn softmax_of_long_lanes_reads_them_twice() -> Result<()> {
     Ok(())
 }
 
-/// By a kernel of their own, where lines are not too short for tiles, and without a copy before.
+/// A transposed operand is read by a separate kernel if lines are not too short for tiles, and
+/// without a copy.
 #[test]
 fn transposed_operands_are_read_by_tiles() -> Result<()> {
     let loaded = |shape: [usize; 2]| {
@@ -79,7 +80,7 @@ fn transposed_operands_are_read_by_tiles() -> Result<()> {
             let launched = launches(&turn, || {
                 loaded = turn.calls_of("cuModuleLoadData", || {
                     let turned = x.transpose().unwrap();
-                    // What no other test of the process computes.
+                    // An expression that no other test of the process computes.
                     (x.atan2(&turned) - &x).atan2(0.5).eval().unwrap();
                 });
                 Ok(())

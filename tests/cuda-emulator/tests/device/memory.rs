@@ -65,7 +65,7 @@ fn a_device_that_is_full_serves_again_what_it_gets_back() {
                 );
                 drop(held);
             }
-            // Another size than before.
+            // The size differs from before.
             let all = Array::<u8>::zeros(DEVICE_BYTES * 3 / 4).unwrap();
             drop(all);
             assert!(
@@ -97,7 +97,7 @@ fn pages_between_live_blocks_go_back_to_the_device() {
         for (seed, array) in &arrays {
             assert_eq!(array.to_vec().unwrap(), numbers(*seed, count));
         }
-        // In the gaps again.
+        // In the gaps of the freed blocks.
         let large = Array::<u8>::full(9 * MIB, 5).unwrap();
         assert!(large.to_vec().unwrap().iter().all(|&byte| byte == 5));
     }
@@ -124,8 +124,8 @@ fn the_driver_s_pool_keeps_what_it_got_back_until_it_is_trimmed() {
     turn.end();
 }
 
-/// Blocks go from stream to stream: what one writes, the next one must not see too early or too
-/// late.
+/// Blocks change streams: the next stream must not see the writes of the one before too early or
+/// too late.
 #[test]
 fn memory_that_changes_streams_is_ordered() {
     for pool in POOLS {
@@ -164,7 +164,7 @@ fn memory_that_changes_streams_is_ordered() {
     }
 }
 
-/// A block goes from one stream straight to another, while the first has yet to write to it.
+/// A block changes streams while the first stream's write is pending.
 #[test]
 fn a_stream_waits_for_who_had_its_memory_before() {
     for pool in POOLS {
@@ -199,7 +199,7 @@ fn a_stream_waits_for_who_had_its_memory_before() {
     }
 }
 
-/// A release in the order of a stream that is captured would be recorded.
+/// A release in the order of a stream would be recorded if the stream is captured.
 #[test]
 fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
     let turn = Turn::take();
@@ -233,7 +233,7 @@ fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
             };
             let graph = graph::capture(&device, || {
                 stats(0);
-                // On another thread, and in some rounds on the one that captures.
+                // Drops on another thread, and in some rounds on the thread that captures.
                 let dropping = std::thread::scope(|scope| scope.spawn(|| drop(array)).join());
                 dropping.unwrap();
                 drop(own);
@@ -256,7 +256,7 @@ fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
     turn.end();
 }
 
-/// What no stream has anything to do with is no reason to wait.
+/// A block without pending work on any stream is released without a wait.
 #[test]
 fn idle_streams_are_asked_nothing() {
     let turn = Turn::take();
@@ -273,7 +273,7 @@ fn idle_streams_are_asked_nothing() {
             assert_eq!(device.memory_stats().reserved_bytes, 0);
         });
         assert_eq!(events, 0);
-        // And one event is enough for all that asks after the same work.
+        // One event is enough for all blocks that wait for the same work.
         let arrays = [1, 2, 3].map(|_| Array::<u8>::zeros(MIB).unwrap());
         let events = turn.calls_of("cuEventRecord", || {
             drop(arrays);
@@ -301,7 +301,7 @@ fn a_limit_bounds_what_is_taken_from_the_device() {
     turn.end();
 }
 
-/// Small arrays share a window of what a kernel touches, and large ones take many.
+/// Small arrays share a window of the memory that a kernel touches; large arrays span many.
 #[test]
 fn what_only_the_device_touches_is_hidden_from_the_host() {
     let _turn = Turn::take();

@@ -1,5 +1,5 @@
-//! CUDA devices as the library's users see them, on the emulator: opening, memory, transfers,
-//! streams, kernels on disk, the driver's failures, and the end.
+//! CUDA devices on the emulator, by the library's public API: opening, memory, transfers, streams,
+//! kernels on disk, failures of the driver, and the end.
 
 mod ending;
 mod failures;
@@ -16,12 +16,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cachescope::{Device, DeviceConfig, PoolKind};
 use cuda_emulator::{Control, Report};
 
-/// What each of the emulated devices has.
+/// The memory of each emulated device.
 const DEVICE_BYTES: usize = 64 << 20;
 const DEVICES: usize = 3;
 
-/// Before `main`: the emulator, whether there is a real device or not, because these count its
-/// calls.
+/// Prepares the process before `main`: the emulator runs even if there is a real device, because
+/// these tests count its calls.
 pub(super) fn prepare() {
     let settings = [
         ("CACHESCOPE_CUDA_EMULATOR", "1".to_owned()),
@@ -44,7 +44,7 @@ pub(super) fn prepare() {
     }
 }
 
-/// The emulator counts for the whole process, so the tests take turns.
+/// One test's turn. The emulator counts for the whole process, so tests run one at a time.
 struct Turn {
     control: Control,
     before: Report,
@@ -65,14 +65,14 @@ impl Turn {
         }
     }
 
-    /// How many calls of that name `body` makes.
+    /// Returns the number of calls of `name` by `body`.
     fn calls_of(&self, name: &str, body: impl FnOnce()) -> u64 {
         let before = self.control.calls_of(name);
         body();
         self.control.calls_of(name) - before
     }
 
-    /// Asserts that the devices of this turn left nothing behind but what the process keeps.
+    /// Checks that the devices of this turn left nothing behind except what the process keeps.
     #[track_caller]
     fn end(&self) {
         let kept = Report {
@@ -84,8 +84,8 @@ impl Turn {
         self.assert_no_misuse();
     }
 
-    /// Asserts that as many pools were destroyed with memory in them as this says, whose frees a
-    /// test made fail, and that nothing else was misused.
+    /// Checks that this many pools were destroyed with memory in them, because a test made frees
+    /// fail, and that there was no other misuse.
     #[track_caller]
     fn forgive_pools(&self, count: u64) {
         let complaints = self.control.complaints() - self.complaints;
@@ -106,7 +106,7 @@ impl Turn {
     }
 }
 
-/// A device of its own with that pool.
+/// Returns a new device with that pool.
 fn device(pool: PoolKind) -> Device {
     let config = DeviceConfig {
         pool,
@@ -122,7 +122,7 @@ const POOLS: [PoolKind; 4] = [
     PoolKind::StreamOrdered,
 ];
 
-/// Numbers that differ from those of every other `seed`.
+/// Returns numbers that differ for every `seed`.
 fn numbers(seed: usize, count: usize) -> Vec<u32> {
     let number = |index: usize| (index.wrapping_mul(2_654_435_761) ^ seed.wrapping_mul(97)) as u32;
     (0..count).map(number).collect()

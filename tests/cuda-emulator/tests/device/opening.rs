@@ -1,4 +1,4 @@
-//! Devices by their ordinals, and what stands in the way of one.
+//! Devices by their ordinals, and the errors of opening one.
 
 use std::process::Command;
 
@@ -127,7 +127,7 @@ fn child_opens_a_device() {
     }
 }
 
-/// Prints how many MiB fit.
+/// Prints the number of MiB that fit.
 #[test]
 fn child_fills_its_device() {
     if is_child() {
@@ -144,14 +144,14 @@ pub(crate) fn is_child() -> bool {
     std::env::var_os("CACHESCOPE_TEST_CHILD").is_some()
 }
 
-/// What one of the tests prints between brackets in a process of its own.
+/// Returns the text that a test, in a process of its own, prints between brackets.
 pub(crate) fn child(name: &str, variables: &[(&str, &str)]) -> String {
     let output = run_child("opening", name, variables);
     let begin = output.find("<<").expect("the child says something") + 2;
     output[begin..output.find(">>").unwrap()].to_owned()
 }
 
-/// Everything that it prints.
+/// Returns the whole output of a test in a process of its own.
 pub(crate) fn run_child(module: &str, name: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     for variable in ["POOL", "MEMORY_LIMIT", "POLICY", "TRACE"] {

@@ -1,4 +1,4 @@
-//! What a recording tells of a device's own time.
+//! The device times in a recording.
 
 use cachescope::record::{EventKind, RecordOptions, RecordedEvent, Recording};
 use cachescope::{Array, PoolKind, Result, graph};
@@ -44,7 +44,7 @@ fn kernels_are_timed_by_the_device_with_their_lines() -> Result<()> {
             .map(|event| event.bytes)
             .sum();
         assert_eq!(site.kernel_ns, told);
-        // In order on their stream, one after another.
+        // The kernels run in order on their stream.
         let kernels = kernels();
         assert!(kernels.windows(2).all(|pair| {
             let end = pair[0].time.as_nanos() + u128::from(pair[0].bytes);
@@ -69,7 +69,7 @@ fn what_was_submitted_before_a_recording_is_not_its() -> Result<()> {
         }
         let later = device.record(RecordOptions::default())?;
         x.update(|x| x + 1.0)?;
-        // Reading waits, too.
+        // A read waits, too.
         assert_eq!(x.to_vec()?, [7.0; 1000]);
         let count = |recording: &Recording| {
             let events = recording.events();
@@ -156,7 +156,7 @@ fn operations_go_on_where_their_time_cannot_be_marked() -> Result<()> {
                 for _ in 0..3 {
                     x.update(|x| x + 1.0)?;
                 }
-                // Which takes the times.
+                // This call collects the times.
                 device.synchronize()?;
                 turn.control.fail_named(call, 0, 0);
             }

@@ -1,4 +1,5 @@
-//! One device for each test, as cudarc sees it: an error of one test's kernels is not another's.
+//! One device for each test, by cudarc: an error of one test's kernels does not affect another
+//! test.
 
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
@@ -11,11 +12,11 @@ use cudarc::nvrtc::sys as nvrtc;
 
 pub(crate) use sys::CUresult as Code;
 
-/// The counts are the process's, so the tests take turns.
+/// Locked by one test at a time, because the counts are the process's.
 static TURN: Mutex<()> = Mutex::new(());
 static NEXT: AtomicI32 = AtomicI32::new(0);
 
-/// What every call must be.
+/// Checks that a call succeeded.
 #[track_caller]
 pub(crate) fn ok(code: Code) {
     assert_eq!(code, Code::CUDA_SUCCESS);
@@ -31,7 +32,7 @@ pub(crate) fn enter_another() -> i32 {
 /// Makes a device's context current for this thread.
 pub(crate) fn enter(ordinal: i32) {
     let mut context = null_mut();
-    // SAFETY: plain calls of the emulator with places for their results.
+    // SAFETY: plain calls of the emulator; the pointers are to variables for their results.
     unsafe {
         ok(sys::cuInit(0));
         ok(sys::cuDevicePrimaryCtxRetain(&raw mut context, ordinal));
@@ -59,10 +60,10 @@ impl Device {
         }
     }
 
-    /// Bytes of this device's memory that are taken.
+    /// Returns the bytes of this device's memory that are in use.
     pub(crate) fn used(&self) -> usize {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: places for the results.
+        // SAFETY: the pointers are to variables for the results.
         ok(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) });
         total - free
     }
@@ -83,12 +84,12 @@ impl Device {
 
     pub(crate) fn memory(&self, bytes: usize) -> u64 {
         let mut address = 0;
-        // SAFETY: a place for the result.
+        // SAFETY: the pointer is to a variable for the result.
         ok(unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) });
         address
     }
 
-    /// So many words of `value`, by the stream.
+    /// Enqueues a fill of `words` words with `value`.
     pub(crate) fn fill(&self, address: u64, value: u32, words: usize, stream: sys::CUstream) {
         // SAFETY: the emulator checks the range.
         ok(unsafe { sys::cuMemsetD32Async(address, value, words, stream) });
@@ -99,7 +100,7 @@ impl Device {
         ok(unsafe { sys::cuMemcpyDtoDAsync_v2(target, source, 4 * words, stream) });
     }
 
-    /// Reads words by the stream, into pageable memory.
+    /// Reads words on the stream into pageable memory.
     pub(crate) fn words(&self, address: u64, words: usize, stream: sys::CUstream) -> Vec<u32> {
         let mut read = vec![0; words];
         ok(self.read(address, &mut read, stream));
@@ -108,7 +109,7 @@ impl Device {
 
     pub(crate) fn read(&self, address: u64, target: &mut [u32], stream: sys::CUstream) -> Code {
         let bytes = size_of_val(target);
-        // SAFETY: so many bytes are the caller's.
+        // SAFETY: the caller's `target` has `bytes` bytes.
         unsafe { sys::cuMemcpyDtoHAsync_v2(target.as_mut_ptr().cast(), address, bytes, stream) }
     }
 
@@ -117,7 +118,7 @@ impl Device {
         unsafe { sys::cuStreamSynchronize(stream) }
     }
 
-    /// Compiles a text, and loads its function `kernel`.
+    /// Compiles a text and loads its function `kernel`.
     pub(crate) fn kernel(&self, text: &str) -> sys::CUfunction {
         let image = compile(text).unwrap_or_else(|log| panic!("{log}"));
         self.load(&image).expect("the image loads")
@@ -125,7 +126,7 @@ impl Device {
 
     pub(crate) fn load(&self, image: &[u8]) -> Result<sys::CUfunction, Code> {
         let (mut module, mut function) = (null_mut(), null_mut());
-        // SAFETY: the image is whole; the emulator checks the rest.
+        // SAFETY: the image is complete; the emulator checks the rest.
         unsafe {
             match sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast()) {
                 Code::CUDA_SUCCESS => (),
@@ -140,7 +141,7 @@ impl Device {
         Ok(function)
     }
 
-    /// Launches over 64-bit arguments.
+    /// Launches with 64-bit arguments.
     pub(crate) fn launch(
         &self,
         kernel: sys::CUfunction,
@@ -152,7 +153,7 @@ impl Device {
             .iter()
             .map(|a| (&raw const *a).cast_mut().cast())
             .collect();
-        // SAFETY: the tests' kernels have so many parameters of 64 bits.
+        // SAFETY: the tests' kernels have `arguments.len()` parameters of 64 bits.
         unsafe {
             sys::cuLaunchKernel(
                 kernel,
@@ -171,11 +172,11 @@ impl Device {
     }
 }
 
-/// The "cubin" of a text, or the compiler's log.
+/// Returns the "cubin" of a text, or the compiler's log.
 pub(crate) fn compile(text: &str) -> Result<Vec<u8>, String> {
     let text = CString::new(text).expect("no zero byte");
     let mut program = null_mut();
-    // SAFETY: every place is as long as the emulator was asked for.
+    // SAFETY: every buffer is as long as the emulator was queried for.
     unsafe {
         let success = nvrtc::nvrtcResult::NVRTC_SUCCESS;
         let made = nvrtc::nvrtcCreateProgram(

@@ -22,8 +22,8 @@ kernel(told_t* words, u64* befores, u64 tile, u64 count) {
 const TILES: usize = 6;
 const DIGITS: usize = 256;
 
-/// Returns a tile's count of a digit. The first tile's is so large that the sum of all counts nearly
-/// fills the bits of a word below its mark.
+/// Returns a tile's count of a digit. The first tile's count is so large that the sum of all counts
+/// nearly fills the bits of a word below its mark.
 fn own(tile: usize, digit: usize, bits: u32) -> u64 {
     match tile {
         0 => (1 << (bits - 2)) - 20_000,

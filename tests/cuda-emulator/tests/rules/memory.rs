@@ -1,4 +1,4 @@
-//! Device memory has an end, and what is gone is gone.
+//! Device memory is limited, and freed memory cannot be used.
 
 use std::ptr::null_mut;
 
@@ -13,7 +13,7 @@ fn memory_has_an_end() {
     let device = Device::new();
     let first = device.memory(10 * MIB);
     let mut address = 0;
-    // SAFETY: places for the results.
+    // SAFETY: the pointers are to variables for the results.
     unsafe {
         let refused = sys::cuMemAlloc_v2(&raw mut address, 7 * MIB);
         assert_eq!(refused, Code::CUDA_ERROR_OUT_OF_MEMORY);
@@ -33,7 +33,7 @@ fn freed_memory_is_no_memory() {
     let kernel = device.kernel("extern \"C\" __global__ void kernel(int* a) { a[0] = 1; }");
     let other = device.memory(4096);
     let before = device.control.complaints();
-    // SAFETY: the emulator says what is wrong with these.
+    // SAFETY: the emulator reports the misuse in these calls.
     unsafe {
         ok(sys::cuMemFree_v2(memory));
         let again = sys::cuMemFree_v2(memory);
@@ -44,7 +44,7 @@ fn freed_memory_is_no_memory() {
         assert_eq!(beyond, Code::CUDA_ERROR_INVALID_VALUE);
     }
     assert_eq!(device.control.complaints(), before + 3);
-    // The launch succeeds; whoever waits is told, and so is everybody from then on.
+    // The launch succeeds; the wait returns the error, and so does every later call.
     ok(device.launch(kernel, [1, 1, 0], &[memory], stream));
     assert_eq!(device.synchronize(stream), Code::CUDA_ERROR_ILLEGAL_ADDRESS);
     let launched = device.launch(kernel, [1, 1, 0], &[other], stream);
@@ -64,8 +64,7 @@ fn freeing_waits_for_work_and_freeing_pinned_memory_does_not() {
     assert_eq!(device.control.report().pending, 0);
     assert_eq!(device.words(b, 1024, stream), [7; 1024]);
     let mut pinned = null_mut();
-    // SAFETY: nothing reads the memory once it is freed but the emulator, which sees that it is
-    // gone.
+    // SAFETY: only the emulator reads the memory after it is freed, and reports that.
     unsafe {
         ok(sys::cuMemHostAlloc(&raw mut pinned, 4096, 0));
         ok(sys::cuMemcpyHtoDAsync_v2(b, pinned, 4096, stream));
@@ -75,7 +74,7 @@ fn freeing_waits_for_work_and_freeing_pinned_memory_does_not() {
 }
 
 fn on_device(ordinal: i32) -> sys::CUmemLocation {
-    // SAFETY: plain data, for which zeros are values.
+    // SAFETY: plain data, for which zeros are valid.
     let mut location: sys::CUmemLocation = unsafe { std::mem::zeroed() };
     location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
     location.id = ordinal;
@@ -87,7 +86,7 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
     let device = Device::new();
     let stream = device.stream();
     let page = 2 * MIB;
-    // SAFETY: plain data, for which zeros are values; places for the results.
+    // SAFETY: plain data, for which zeros are valid; the pointers are to variables for the results.
     unsafe {
         let mut properties: sys::CUmemAllocationProp = std::mem::zeroed();
         properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -122,7 +121,7 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
         let beside = sys::cuMemsetD32Async(range, 7, 1, stream);
         assert_eq!(beside, Code::CUDA_ERROR_INVALID_VALUE);
 
-        // Pages live as long as a handle or a mapping.
+        // Pages live as long as their handle or a mapping of them.
         ok(sys::cuMemRelease(handle));
         assert_eq!((device.control.report().physical, device.used()), (1, page));
         let kept = sys::cuMemAddressFree(range, 4 * page);
@@ -131,7 +130,7 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
         ok(sys::cuMemUnmap(range + page as u64, page));
         assert_eq!((device.control.report().physical, device.used()), (0, 0));
         ok(sys::cuMemAddressFree(range, 4 * page));
-        // What was to be filled is gone: nothing waited for it.
+        // The fill's memory was unmapped before the fill ran: nothing waited for it.
         assert_eq!(device.synchronize(stream), Code::CUDA_ERROR_ILLEGAL_ADDRESS);
     }
 }
@@ -140,7 +139,7 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
 fn a_pool_gives_back_in_the_order_of_streams() {
     let device = Device::new();
     let (a, b) = (device.stream(), device.stream());
-    // SAFETY: plain data, for which zeros are values; places for the results.
+    // SAFETY: plain data, for which zeros are valid; the pointers are to variables for the results.
     unsafe {
         let mut properties: sys::CUmemPoolProps = std::mem::zeroed();
         properties.allocType = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -169,13 +168,13 @@ fn a_pool_gives_back_in_the_order_of_streams() {
         ok(sys::cuMemFreeAsync(first, a));
         let twice = sys::cuMemFreeAsync(first, a);
         assert_eq!(twice, Code::CUDA_ERROR_INVALID_VALUE);
-        // The other stream's request cannot have what this one has not freed yet; the stream itself
-        // can.
+        // The other stream must not get a block whose free is not done yet on this stream; this
+        // stream may.
         let other = take(MIB, b);
         assert_ne!(other, first);
         assert_eq!(take(MIB, a), first);
         assert_eq!(device.used(), 2 * MIB);
-        // Freed memory does not keep what it held.
+        // Freed memory does not keep its contents.
         assert_eq!(device.words(first, 4, a), [0xDDDD_DDDD; 4]);
         ok(sys::cuMemFreeAsync(first, a));
         ok(sys::cuMemFreeAsync(other, b));

@@ -1,5 +1,5 @@
-//! What the emulator promises to the tests that run on it, by cudarc's own functions; and pieces of
-//! kernels, where threads of the test stand for other blocks.
+//! The emulator's guarantees to the tests that run on it, by cudarc's own functions; and parts of
+//! kernels, in which threads of a test act as other blocks.
 
 mod capture;
 mod device;

@@ -1,4 +1,4 @@
-//! Communicators of NCCL: ranks that are threads, each on a device of its own.
+//! Communicators of NCCL: ranks that are threads, each on its own device.
 
 mod collectives;
 mod misuse;
@@ -23,23 +23,23 @@ fn done(status: Status) {
     assert_eq!(status, SUCCESS);
 }
 
-/// A communicator's handle, which any thread may use.
+/// A communicator's handle, usable from any thread.
 #[derive(Clone, Copy)]
 struct Comm(nccl::ncclComm_t);
 
-// SAFETY: the handle is only passed to the emulator, which knows its own.
+// SAFETY: the handle is only passed to the emulator, which checks it.
 unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}
 
 fn new_id() -> nccl::ncclUniqueId {
     let mut id = nccl::ncclUniqueId { internal: [0; 128] };
-    // SAFETY: a place for the result, here and below.
+    // SAFETY: the pointer is to a variable for the result, here and below.
     done(unsafe { nccl::ncclGetUniqueId(&raw mut id) });
     id
 }
 
-/// What `NCCL_CONFIG_INITIALIZER` makes, but for whether calls block.
+/// Returns the value of `NCCL_CONFIG_INITIALIZER`, except for the choice whether calls block.
 fn config(blocking: i32) -> nccl::ncclConfig_t {
     // SAFETY: plain data, for which zeros are values.
     let mut config: nccl::ncclConfig_t = unsafe { std::mem::zeroed() };
@@ -50,7 +50,7 @@ fn config(blocking: i32) -> nccl::ncclConfig_t {
     config
 }
 
-/// Begins a communicator that does not block, on the device that is current.
+/// Begins a nonblocking communicator on the current device.
 fn begin(id: nccl::ncclUniqueId, rank: usize, size: usize) -> (Comm, Status) {
     let mut comm = null_mut();
     let mut config = config(0);
@@ -68,7 +68,7 @@ fn async_error(comm: Comm) -> Status {
     status
 }
 
-/// Asks until the call is no longer in progress.
+/// Polls until the call is no longer in progress.
 fn settle(comm: Comm) -> Status {
     loop {
         match async_error(comm) {
@@ -78,7 +78,7 @@ fn settle(comm: Comm) -> Status {
     }
 }
 
-/// One rank of a communicator whose calls block, with a stream of its own.
+/// One rank of a communicator whose calls block, with its own stream.
 #[derive(Clone, Copy)]
 struct Rank {
     comm: Comm,
@@ -96,12 +96,12 @@ impl Rank {
         enter(self.ordinal);
     }
 
-    /// Memory of this rank that its stream fills with these bytes, when it runs.
+    /// Returns memory of this rank, which its stream fills with these values when it runs.
     fn upload<T>(&self, device: &Device, values: &[T]) -> u64 {
         self.enter();
         let bytes = size_of_val(values);
         let address = device.memory(bytes);
-        // SAFETY: so many bytes are there.
+        // SAFETY: `values` and the memory at `address` both have `bytes` bytes.
         ok(unsafe {
             sys::cuMemcpyHtoDAsync_v2(address, values.as_ptr().cast(), bytes, self.stream)
         });
@@ -112,14 +112,14 @@ impl Rank {
         self.enter();
         let mut values = vec![T::default(); count];
         let bytes = size_of_val(&values[..]);
-        // SAFETY: so many bytes are there.
+        // SAFETY: `values` and the memory at `address` both have at least `bytes` bytes.
         ok(unsafe {
             sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), address, bytes, self.stream)
         });
         values
     }
 
-    /// An all-reduce of words.
+    /// Enqueues an all-reduce of 32-bit words.
     fn all_reduce(&self, address: u64, count: usize) -> Status {
         self.all_reduce_as(address, count, Type::ncclInt32, Reduction::ncclSum)
     }
@@ -185,7 +185,7 @@ impl Rank {
         ok(unsafe { sys::cuStreamSynchronize(self.stream) });
     }
 
-    /// Ends the communicator, and runs what the stream still has, which other tests would count.
+    /// Ends the communicator, and runs the stream's pending work, which other tests would count.
     fn destroy(&self) {
         self.enter();
         // SAFETY: as above.
@@ -196,7 +196,7 @@ impl Rank {
     }
 }
 
-/// So many ranks, the first of them on the test's device. Their threads come one after the other.
+/// Creates `count` ranks, the first of them on the test's device. Their threads start one after another.
 fn ranks(device: &Device, count: usize) -> Vec<Rank> {
     let id = new_id();
     let others = (1..count).map(|_| enter_another());

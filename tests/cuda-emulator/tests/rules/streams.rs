@@ -15,7 +15,7 @@ fn nothing_runs_before_somebody_waits() {
     let (source, target) = (device.memory(4 * N), device.memory(4 * N));
     device.fill(source, 7, N, a);
     assert_eq!(device.control.report().pending, 1);
-    // Without a wait, the other stream finds what was there before.
+    // Without a wait, the other stream reads the values before the write.
     device.copy(target, source, N, b);
     assert!(
         device
@@ -38,7 +38,8 @@ fn a_wait_for_an_event_orders_streams() {
         ok(sys::cuEventRecord(event, a));
         device.fill(source, 9, N, a);
         ok(sys::cuStreamWaitEvent(b, event, 0));
-        // What comes after the event, in its stream or in the event's life, is not waited for.
+        // Later work on the stream, and a later recording or the destruction of the event, do not
+        // change the wait.
         ok(sys::cuEventRecord(event, a));
         ok(sys::cuEventDestroy_v2(event));
     }
@@ -75,7 +76,7 @@ fn pinned_memory_is_read_when_the_copy_runs_and_pageable_memory_at_once() {
     let stream = device.stream();
     let (first, second) = (device.memory(4 * N), device.memory(4 * N));
     let mut pinned = null_mut();
-    // SAFETY: both sources have so many bytes.
+    // SAFETY: both sources have 4 × `N` bytes.
     unsafe {
         ok(sys::cuMemHostAlloc(&raw mut pinned, 4 * N, 0));
         let pinned = std::slice::from_raw_parts_mut(pinned.cast::<u32>(), N);

@@ -1,4 +1,4 @@
-//! Plans of cuFFT, by which rows at any places are transformed in the order of streams.
+//! Plans of cuFFT, which transform strided rows in the order of streams.
 
 use std::f64::consts::TAU;
 use std::ffi::c_void;
@@ -14,10 +14,10 @@ fn done(status: Status) {
     assert_eq!(status, Status::CUFFT_SUCCESS);
 }
 
-/// Where numbers stand: the stride and the distance, in numbers.
+/// The layout of numbers: the stride and the distance, in numbers.
 type Places = [i64; 2];
 
-/// A plan that takes no memory of its own, and the bytes of its work area.
+/// A plan that allocates no memory itself, and the size of its work area.
 #[derive(Clone, Copy)]
 struct Plan {
     handle: i32,
@@ -33,7 +33,7 @@ impl Plan {
         count: i64,
     ) -> Result<Self, Status> {
         let mut handle = 0;
-        // SAFETY: places for the results, here and below.
+        // SAFETY: the pointers are to variables for the results, here and below.
         unsafe {
             done(cufft::cufftCreate(&raw mut handle));
             done(cufft::cufftSetAutoAllocation(handle, 0));
@@ -49,7 +49,7 @@ impl Plan {
         let mut from_rows = half(matches!(kind, Type::CUFFT_C2R | Type::CUFFT_Z2D));
         let mut to_rows = half(matches!(kind, Type::CUFFT_R2C | Type::CUFFT_D2Z));
         let mut work_bytes = 0;
-        // SAFETY: the lengths are as many as the rank.
+        // SAFETY: there are as many lengths as the rank.
         let made = unsafe {
             cufft::cufftMakePlanMany64(
                 handle,
@@ -72,7 +72,7 @@ impl Plan {
         }
     }
 
-    /// Queues a transform of doubles, with a new work area.
+    /// Enqueues a transform of doubles, with a new work area.
     fn run(
         self,
         device: &Device,
@@ -106,7 +106,7 @@ impl Plan {
 fn upload(device: &Device, numbers: &[f64], stream: sys::CUstream) -> u64 {
     let address = device.memory(size_of_val(numbers));
     let bytes = size_of_val(numbers);
-    // SAFETY: so many bytes are there.
+    // SAFETY: `numbers` and the memory at `address` both have `bytes` bytes.
     ok(unsafe { sys::cuMemcpyHtoDAsync_v2(address, numbers.as_ptr().cast(), bytes, stream) });
     address
 }
@@ -117,14 +117,14 @@ fn download(device: &Device, address: u64, count: usize, stream: sys::CUstream) 
     words.chunks(2).map(join).collect()
 }
 
-/// Numbers that follow no rule.
+/// Returns numbers without a pattern.
 fn numbers(count: usize) -> Vec<f64> {
     (0..count)
         .map(|at| ((at * at * 7 + at * 3) % 23) as f64 - 11.0)
         .collect()
 }
 
-/// The sums over complex numbers, of two reals each, from `at` on.
+/// Returns the sums by definition over complex numbers, of two reals each.
 fn sums(row: &[[f64; 2]], sign: f64) -> Vec<[f64; 2]> {
     let n = row.len();
     let term = |k: usize, at: usize| {
@@ -154,7 +154,7 @@ fn complex_rows_at_any_places_are_transformed() {
     let stream = device.stream();
     for n in [1_usize, 2, 6, 16, 30, 53, 106] {
         for (from, to) in [([1, 0], [1, 0]), ([3, 1], [1, 0]), ([2, 0], [3, 1])] {
-            // Rows one after another, where the distance says so by 0.
+            // A distance of 0 means contiguous rows.
             let places = |[stride, distance]: Places| {
                 let all = stride * n as i64;
                 [stride, if distance == 0 { all } else { distance }]
@@ -356,7 +356,7 @@ fn a_graph_runs_a_plan_as_long_as_that_lives() {
     ok(device.synchronize(stream));
     let (mut graph, mut executable) = (null_mut(), null_mut());
     let relaxed = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    // SAFETY: the handles are the emulator's, which has places for its results.
+    // SAFETY: the handles are the emulator's, and the pointers are to variables for its results.
     unsafe {
         ok(sys::cuStreamBeginCapture_v2(stream, relaxed));
         done(plan.run(&device, stream, Type::CUFFT_Z2Z, [from, to], -1));

@@ -484,7 +484,7 @@ fn every_operation_of_several_arrays_is_here() {
     );
 }
 
-/// Returns the source files, except those of the devices and of the derivatives themselves.
+/// Returns the source files, without the folders of the devices and of the derivatives.
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

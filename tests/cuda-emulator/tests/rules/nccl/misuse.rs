@@ -1,4 +1,4 @@
-//! What NCCL refuses, and what it would hang or go wrong by.
+//! Calls that NCCL refuses, and calls in which NCCL would hang or compute wrong results.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -13,7 +13,7 @@ use crate::rules::device::{Device, enter, ok};
 
 const MIB: usize = 1 << 20;
 
-/// That one misuse was told of since `before`, in these words.
+/// Checks that one misuse was reported since `before`, in these words.
 #[track_caller]
 fn assert_told(device: &Device, before: u64, words: &str) {
     assert_eq!(device.control.complaints(), before + 1);
@@ -69,7 +69,7 @@ fn ranks_must_ask_for_the_same_in_one_order() {
         };
         assert_eq!(status, Status::ncclInvalidUsage, "case {case}");
         assert_told(&device, before, "all ranks call the same, in one order");
-        // Nobody hangs.
+        // No rank hangs.
         ranks.iter().for_each(Rank::synchronize);
         assert_eq!(async_error(ranks[0].comm), Status::ncclInvalidUsage);
         destroy(&ranks);
@@ -138,7 +138,7 @@ fn buffers_are_memory_of_the_rank_s_own_device() {
         assert_eq!(status, Status::ncclInvalidArgument);
         assert_told(&device, before, "all memory of device");
     }
-    // Both sides overlap, but not in place.
+    // Source and target overlap, but are not equal.
     let before = device.control.complaints();
     ranks[0].enter();
     let [from, to] = [own, own + 4].map(|address| address as *mut c_void);
@@ -148,7 +148,7 @@ fn buffers_are_memory_of_the_rank_s_own_device() {
     let status = unsafe { nccl::ncclAllReduce(from, to, 3, word, sum, comm, stream) };
     assert_eq!(status, Status::ncclInvalidArgument);
     assert_told(&device, before, "overlap");
-    // And the stream is one of that device.
+    // The stream must belong to the communicator's device.
     let before = device.control.complaints();
     let mixed = Rank {
         stream: ranks[1].stream,
@@ -238,7 +238,7 @@ fn memory_is_registered_as_long_as_it_is_there() {
     let handle = register(&ranks[0], address + 512, 1024).unwrap();
     assert_eq!(device.control.report().registrations, alive + 1);
     let before = device.control.complaints();
-    // SAFETY: the emulator says what is wrong with these.
+    // SAFETY: the emulator reports the misuse in these calls.
     unsafe {
         ok(sys::cuMemFree_v2(address));
         assert_told(&device, before, "registered with a communicator");
@@ -250,14 +250,14 @@ fn memory_is_registered_as_long_as_it_is_there() {
     let gone = register(&ranks[0], address, 4096);
     assert_eq!(gone, Err(Status::ncclInvalidArgument));
     assert_told(&device, before, "not all memory of device");
-    // The memory of another rank.
+    // Memory of another rank.
     let address = device.memory(4096);
     assert_eq!(
         register(&ranks[1], address, 4096),
         Err(Status::ncclInvalidArgument)
     );
     assert_told(&device, before, "not all memory of device");
-    // A communicator takes its registrations along.
+    // A communicator's registrations end with it.
     register(&ranks[0], address, 4096).unwrap();
     destroy(&ranks);
     assert_eq!(device.control.report().registrations, alive);

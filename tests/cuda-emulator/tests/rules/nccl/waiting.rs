@@ -1,4 +1,4 @@
-//! Who waits for whom, and how a communicator begins and ends.
+//! The waits of ranks for each other, and the beginning and the end of a communicator.
 
 use std::ptr::null_mut;
 use std::thread;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rules::device::{Code, Device, enter, enter_another, ok};
 
-/// Long enough for another thread to come where it waits.
+/// Long enough for another thread to begin its wait.
 const A_WHILE: Duration = Duration::from_millis(50);
 
 fn upload_all(device: &Device, ranks: &[Rank]) -> Vec<u64> {
@@ -29,7 +29,7 @@ fn a_collective_runs_as_late_as_other_work() {
         done(rank.all_reduce(address, 1));
     }
     assert_eq!(device.control.report().pending, before + 4);
-    // Whoever waits for one rank runs the other up to its part, and leaves what is behind that.
+    // A wait for one rank runs the other's work up to the collective call, but no work after it.
     assert_eq!(ranks[1].download::<i32>(memory[1], 1), [14]);
     assert_eq!(device.control.report().pending, before + 1);
     ranks[0].synchronize();
@@ -100,7 +100,7 @@ fn calls_that_do_not_block_are_in_progress_until_they_are_asked_for() {
         assert_eq!(rank.all_reduce(address, 1), IN_PROGRESS);
         assert_eq!(async_error(rank.comm), IN_PROGRESS);
     }
-    // The streams do not have it yet.
+    // The call is not enqueued on the streams yet.
     assert_eq!(device.control.report().pending, before);
     for rank in &ranks {
         rank.enter();
@@ -110,7 +110,7 @@ fn calls_that_do_not_block_are_in_progress_until_they_are_asked_for() {
     assert_eq!(ranks[0].download::<i32>(memory[0], 1), [14]);
     ranks[1].synchronize();
 
-    // A split is in progress on both communicators until all have called it.
+    // A split is in progress on both communicators until all ranks have called it.
     let mut halves = [null_mut(); 2];
     let mut config = config(0);
     for (rank, half) in ranks.iter().zip(&mut halves) {
@@ -175,7 +175,7 @@ fn an_abort_lets_everybody_go_on_with_an_error() {
         // SAFETY: as above.
         done(unsafe { nccl::ncclCommAbort(rank.comm.0) });
     }
-    // What the stream would have written is not written.
+    // The aborted call has written nothing.
     assert_eq!(ranks[0].download::<i32>(memory[0], 1), [7]);
 }
 
@@ -189,7 +189,7 @@ fn an_abort_ends_the_wait_for_ranks_that_never_come() {
     // SAFETY: as above.
     done(unsafe { nccl::ncclCommAbort(comm.0) });
     assert_eq!(device.control.report().communicators, alive);
-    // Whoever comes afterwards is told.
+    // A rank that joins later gets an error.
     enter(enter_another());
     let (late, status) = begin(id, 1, 2);
     assert_eq!(status, IN_PROGRESS);
@@ -212,7 +212,7 @@ fn a_device_that_has_failed_lets_its_peers_go_on() {
     for (rank, &address) in ranks.iter().zip(&memory) {
         done(rank.all_reduce(address, 1));
     }
-    // The last to be done with is the rank that failed.
+    // The rank that failed ends last.
     let event = device.event();
     // SAFETY: as above.
     unsafe {
