@@ -423,7 +423,7 @@ fn several_ranks_learn_what_one_does() {
         assert!(output.status.success(), "{output:?}");
         let count = ranks.trim_start_matches("threads:");
         assert!(stdout(&output).contains(&format!("on {count} ranks")));
-        // Samples of the last batch that do not divide by the number of ranks are left out.
+        // The last batch's samples beyond a multiple of the number of ranks are left out.
         assert!((accuracy(&output) - alone).abs() < 0.03, "{ranks}");
     }
 }

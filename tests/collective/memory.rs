@@ -8,7 +8,7 @@ fn device() -> Result<Device> {
     Device::host_with(DeviceConfig::default())
 }
 
-/// A warm step reserves nothing, and under Plan each buffer has one offset in the slab on all ranks.
+/// A warm step reserves nothing. Under Plan each buffer has one offset in the slab on all ranks.
 #[test]
 fn buffers_are_those_of_the_step_before() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Plan] {

@@ -154,8 +154,8 @@ fn tiles_of_complex_numbers() -> Result<()> {
     Ok(())
 }
 
-/// A tile's sums are merged with the sum of all earlier tiles, from the first on. The bits are the
-/// same as one after another.
+/// A tile's sums are merged with the sum of all earlier tiles, from the first on. The bits are as
+/// if all elements were merged one after another.
 #[test]
 fn the_grouping_is_that_of_the_shape() -> Result<()> {
     let length = 40 * TILE + 3;
@@ -184,7 +184,7 @@ fn the_grouping_is_that_of_the_shape() -> Result<()> {
 /// The tiles' published sums belong to one launch, on any stream, and to each launch of a graph.
 #[test]
 fn launches_share_nothing() -> Result<()> {
-    // The device is new: a capture would fail because of other tests' work.
+    // The device is new: a capture on a shared device would make other tests' calls fail.
     let device = Device::cuda_with(0, DeviceConfig::default())?;
     let _guard = device.enter();
     let streams = [device.new_stream()?, device.new_stream()?];

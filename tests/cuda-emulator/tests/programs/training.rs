@@ -61,7 +61,7 @@ fn a_model_learns_what_it_does_on_the_host() -> Result<()> {
 }
 
 /// Whichever call fails with whichever code, the run ends with its result or with an error that
-/// names the failure. It leaves almost nothing: only memory that the driver refuses to free.
+/// names the failure. It leaves almost nothing: only what the driver refuses to release.
 #[test]
 fn each_call_that_fails_is_told_or_made_good() -> Result<()> {
     let Some(control) = Control::of_process() else {

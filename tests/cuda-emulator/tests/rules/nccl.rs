@@ -196,7 +196,8 @@ impl Rank {
     }
 }
 
-/// Creates `count` ranks, the first of them on the test's device. Their threads start one after another.
+/// Creates `count` ranks, the first of them on the test's device. Their threads start one after
+/// another.
 fn ranks(device: &Device, count: usize) -> Vec<Rank> {
     let id = new_id();
     let others = (1..count).map(|_| enter_another());

@@ -146,8 +146,8 @@ macro_rules! check {
     };
 }
 
-// The rows are common to all types, so a few represent the others. What the functions return in
-// `f64` is tested elsewhere.
+// The rows are common to all types, so a few represent the others. Other tests check the functions
+// in `f64`.
 check! {
     doubles_are_computed_in_their_own_type of doubles();
     exp within 2.0, 1.5: |x| x.exp();

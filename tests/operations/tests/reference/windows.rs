@@ -1,4 +1,4 @@
-//! Operations that move, pad and window, by name; each is a row.
+//! Operations that move, pad and window, by name. A new operation is a new row.
 
 use cachescope::{Array, ConvOptions, Float, INFER, Numeric, PadMode, meshgrid};
 use half::{bf16, f16};
