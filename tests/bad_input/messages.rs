@@ -124,7 +124,7 @@ fn of_products_and_layers_name_what_was_expected() {
     }
 }
 
-/// On a CUDA device the kernel finds them, and a later call reports them.
+/// On a CUDA device the kernel finds the bad values, and a later call reports them.
 #[test]
 fn of_indices_out_of_range_name_the_axis_and_the_shape() {
     let a = ones(&[2, 3]);

@@ -1,4 +1,4 @@
-//! Windows, margins, grids and kernels.
+//! Windows, padding, grids and kernels.
 
 use cachescope::{Array, ConvOptions, ErrorKind, PadMode, meshgrid};
 
@@ -220,7 +220,7 @@ fn kernels_that_do_not_fit() {
     refused(with!(&[2, 3, 3], plain), MISMATCH, &both("[2, 3, 3]"));
     refused(with!(&[2, 4, 6], plain), INVALID, &both("[2, 4, 6]"));
     refused(with!(&[2, 4, 1, 3], plain), MISMATCH, &both("[2, 4, 1, 3]"));
-    // The first entries are of an axis that there is not.
+    // The first entries are for an axis that does not exist.
     let rows = ConvOptions {
         stride: [0, 1],
         padding: [9, 0],

@@ -24,7 +24,7 @@ use crate::bounds::snapshots::bounded;
 const SECONDS: &str = "CACHESCOPE_FUZZ_SECONDS";
 const SEED: &str = "CACHESCOPE_FUZZ_SEED";
 
-/// Reports are written of profiles with at most as many events.
+/// The most events of a profile whose reports are written.
 const MAX_REPORTED_EVENTS: usize = 500;
 
 /// The value of a variable, which must be a number if it is set.
@@ -117,7 +117,7 @@ fn replay<R: io::BufRead>(mut trace: Trace<R>) {
     }
 }
 
-/// Numbers by SplitMix64.
+/// Random numbers by SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -141,14 +141,14 @@ impl Random {
         values[self.below(values.len())]
     }
 
-    /// A length: mostly short, sometimes up to `most`.
+    /// Returns a length: mostly short, sometimes up to `most`.
     fn length(&mut self, most: usize) -> usize {
         let bits = self.below(most.ilog2() as usize + 1);
         self.below(2 << bits).min(most)
     }
 }
 
-/// A random file of any kind.
+/// Returns a random file of any kind.
 fn file(random: &mut Random) -> Vec<u8> {
     let mut file = match random.below(8) {
         0..4 => Grammar::new(random).snapshot(),
@@ -401,7 +401,7 @@ const OPCODES: [&[u8]; 26] = [
     b"\x8a\x01\xff",
 ];
 
-/// Opcodes in any order.
+/// Returns opcodes in any order.
 fn opcodes(random: &mut Random) -> Vec<u8> {
     let mut file = b"\x80\x04".to_vec();
     for _ in 0..random.length(3000) {
@@ -411,7 +411,7 @@ fn opcodes(random: &mut Random) -> Vec<u8> {
     file
 }
 
-/// A short sequence of opcodes many times.
+/// Returns a short sequence of opcodes, repeated many times.
 fn repetition(random: &mut Random) -> Vec<u8> {
     let mut file = b"\x80\x04](".to_vec();
     for _ in 0..1 + random.below(3) {
@@ -425,7 +425,7 @@ fn repetition(random: &mut Random) -> Vec<u8> {
     file
 }
 
-/// Lists of references to lists of references, as the segments or the traces.
+/// Returns lists of references to lists of references, as the segments or the traces.
 fn nested(random: &mut Random) -> Vec<u8> {
     let mut pickler = Pickler::new();
     pickler.event(random.pick(&["alloc", "oom", "segment_free"]), 1 << 40, 512);
@@ -447,7 +447,7 @@ fn nested(random: &mut Random) -> Vec<u8> {
     pickler.finish()
 }
 
-/// A table of lifetimes or a log.
+/// Returns a table of lifetimes or a log.
 fn rows(random: &mut Random) -> Vec<u8> {
     let is_log = random.one_in(2);
     let header = if is_log {

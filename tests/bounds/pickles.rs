@@ -1,4 +1,4 @@
-//! Writes pickles as Python does, and as it never would.
+//! Writes pickles, also such that Python never writes.
 
 use std::collections::HashMap;
 

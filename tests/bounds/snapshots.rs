@@ -13,7 +13,7 @@ use crate::bounds::pickles::{Pickler, snapshot, trace};
 const BYTES_PER_BYTE: u64 = 64;
 const BYTES_FOR_ANY: u64 = 2 << 20;
 
-/// The time that reading a file may take, on a machine that does much else.
+/// The time that reading a file may take on a busy machine.
 const TIME_PER_BYTE: Duration = Duration::from_micros(1);
 const TIME_FOR_ANY: Duration = Duration::from_secs(3);
 

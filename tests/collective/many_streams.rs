@@ -1,5 +1,5 @@
-//! Groups on devices that have more than 64 streams: ranks wait for what they need, and for nothing
-//! else.
+//! Groups on devices with more than 64 streams: ranks wait for the work they need, and for no other
+//! work.
 
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use cachescope::collective::{Group, Reduce};
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, Stream};
 
-/// Ends a wait that would be a deadlock.
+/// The timeout that ends a deadlock.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A host device whose streams work as late as stream order allows.
@@ -57,7 +57,7 @@ fn two_ranks_exchange_beside_sixty_two_streams() -> Result<()> {
     Ok(())
 }
 
-/// A call that no rank agrees on.
+/// Makes calls that do not match on any two ranks.
 fn fail(size: usize, device: &Device) {
     let failed = Group::threads(size, |group| {
         let _current = device.enter();
@@ -147,7 +147,7 @@ fn an_array_of_an_ended_group_waits_for_no_later_group() -> Result<()> {
     Ok(())
 }
 
-/// A small generator of random programs, alike on every rank.
+/// A generator of random programs: all ranks generate the same one.
 struct Random(u64);
 
 impl Random {
@@ -159,7 +159,7 @@ impl Random {
     }
 }
 
-/// A step of a random program over arrays of whole numbers, which every rank has.
+/// A step of a random program over arrays of whole numbers; each rank has all arrays.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     AllReduce {
@@ -169,7 +169,7 @@ enum Step {
         array: usize,
         root: usize,
     },
-    /// Adds the number of the rank, on one of the rank's streams.
+    /// Adds the rank's number, on one of the rank's streams.
     AddRank {
         array: usize,
         stream: usize,
@@ -218,7 +218,7 @@ fn program(random: &mut Random, ranks: usize, streams: usize) -> Vec<Step> {
     (0..25).map(|_| step()).collect()
 }
 
-/// Runs the program on numbers: for each rank, the value of each array.
+/// Runs the program on numbers, and returns the value of each array for each rank.
 fn expected(program: &[Step], ranks: usize) -> Vec<[i64; ARRAYS]> {
     let mut all: Vec<[i64; ARRAYS]> = (0..ranks).map(|rank| [rank as i64; ARRAYS]).collect();
     for step in program {
@@ -294,7 +294,8 @@ fn run(program: &[Step], group: &Group, streams: &[Stream]) -> Result<[i64; ARRA
 
 #[test]
 fn random_programs_of_ranks_with_many_streams_compute_what_numbers_do() -> Result<()> {
-    // Ranks, and streams of each: 60 to 200 in all with the one that each rank exchanges on.
+    // The numbers of ranks and of streams for each rank. With the ranks' own streams, there are 60
+    // to 200 streams in all.
     let sizes = [
         (2, 29),
         (3, 66),

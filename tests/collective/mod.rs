@@ -1,4 +1,4 @@
-//! Groups of ranks: what they compute, how they fail, and the memory that they use.
+//! Groups of ranks: results, failures and memory.
 
 mod bodies;
 mod calls;

@@ -1,4 +1,4 @@
-//! Divided states beside whole ones, bit by bit, over random parameters and buckets.
+//! Sharded states compared with whole states, bit by bit, over random parameters and buckets.
 
 use std::fmt::Display;
 
@@ -116,21 +116,21 @@ fn assert_same<P: Parameters>(found: &P, expected: &P) {
     assert_eq!(listed(found), listed(expected));
 }
 
-/// An event before a step of a training with divided states.
+/// An event before a step of a training with sharded states.
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Nothing,
-    /// Other buckets from here on.
+    /// Changes the buckets.
     Buckets(usize, usize),
-    /// Gradients of another part of the batch.
+    /// Accumulates gradients of another part of the batch.
     Accumulate,
-    /// Gradients of another part of the batch, in other buckets.
+    /// Accumulates gradients of another part of the batch, in other buckets.
     AccumulateInBuckets(usize, usize),
-    /// The state goes to a new optimizer.
+    /// Moves the state to a new optimizer.
     Move,
-    /// The state is set again.
+    /// Sets the state again.
     Again,
-    /// The state goes through an optimizer that is not divided.
+    /// Moves the state through an optimizer that is not sharded.
     Whole,
 }
 
@@ -147,7 +147,7 @@ fn before() -> impl Strategy<Value = Before> {
     ]
 }
 
-/// A training with divided states, and the same one with whole states.
+/// A training with sharded states, and one with whole states.
 struct Both<O> {
     group: Group,
     make: fn() -> O,
@@ -296,7 +296,7 @@ proptest! {
         compared.unwrap();
     }
 
-    /// A file lies between the two halves of a training, of other numbers of ranks.
+    /// A training is saved to a file in the middle, and continued by another number of ranks.
     #[cfg(feature = "npy")]
     #[test]
     fn divided_states_survive_a_file_of_other_ranks(
@@ -381,7 +381,7 @@ struct OtherNames {
     first: Array<f64>,
 }
 
-/// The models have as many elements, or as many parameters.
+/// The models have equal numbers of elements, or of parameters.
 #[test]
 fn another_model_of_equal_length_is_refused() -> Result<()> {
     Group::threads(2, |group| {
@@ -407,7 +407,7 @@ fn another_model_of_equal_length_is_refused() -> Result<()> {
         refused(step, &["3 parameters", "2"]);
         assert_eq!((own.1.to_vec()?, other.1.to_vec()?), (before, vec![1.0; 4]));
 
-        // Equal shapes, and other names.
+        // The shapes are equal, the names are not.
         let mut named = Named {
             first: ones(&[4])?,
             second: ones(&[4])?,
@@ -422,7 +422,7 @@ fn another_model_of_equal_length_is_refused() -> Result<()> {
         let step = fresh.value_and_step(&mut other, &mut optimizer, |own| loss(own, 1.0));
         refused(step, &["`first`", "`second`"]);
 
-        // A state of other parameters, which the first step finds.
+        // The first step finds that the state is for other parameters.
         let mut optimizer = Sharded::new(&group, Adam::new(0.5))?;
         optimizer.set_state(&state)?;
         let step = fresh.value_and_step(&mut own, &mut optimizer, |own| loss(own, 1.0));
@@ -465,8 +465,8 @@ fn whole_states_and_other_groups_are_refused() -> Result<()> {
     .map(drop)
 }
 
-/// Divided states, loaded ones and kept gradients outlive the scope that makes them, under each
-/// policy.
+/// Sharded states, loaded states and accumulated gradients outlive the scope that makes them, under
+/// each policy.
 #[test]
 fn what_outlives_a_scope_is_outside_of_its_cache() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {

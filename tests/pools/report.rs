@@ -1,4 +1,4 @@
-//! The report of where a memory's time went.
+//! The report of the time that a device's memory takes.
 
 use std::sync::Mutex;
 
@@ -14,7 +14,7 @@ fn calls(device: &Device, name: &str) -> u64 {
     phase.unwrap_or_else(|| panic!("no phase {name}")).calls
 }
 
-/// Each phase is driven once, and is seen in the report.
+/// Causes each phase once, and checks that the report has it.
 #[test]
 fn every_phase_that_runs_is_counted_and_timed() -> Result<()> {
     let device = device_with(DeviceConfig {

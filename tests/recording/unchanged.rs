@@ -5,8 +5,8 @@ use cachescope::{Buffer, CacheStats, Device, MemoryStats, Policy, cache_scope};
 
 use super::{device, record};
 
-/// Requests and drops by a generator, in entries that differ a little. Answers offsets of the
-/// addresses.
+/// Requests and drops by a generator, in entries that differ a little. Returns offsets of the
+/// addresses and the statistics.
 fn program(device: &Device, policy: Policy) -> (Vec<i64>, CacheStats, MemoryStats) {
     let mut state = 1u64;
     let mut next = |most: u64| {

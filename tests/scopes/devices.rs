@@ -1,4 +1,4 @@
-//! Rules 9 and 11: devices, and what outlives them.
+//! Rules 9 and 11: devices, and blocks that outlive them.
 
 use std::cell::RefCell;
 use std::thread;
@@ -121,7 +121,7 @@ fn arrays_outlive_every_handle_of_their_device() -> Result<()> {
     Ok(())
 }
 
-/// An array whose device has no handle left, from inside a scope or from outside of all.
+/// Returns an array whose device has no other handle, allocated in a scope or outside.
 fn last_of_its_device(len: usize, cached: bool) -> Array<f32> {
     let device = device();
     let _guard = device.enter();
@@ -205,7 +205,7 @@ fn a_scope_entered_in_the_last_moments_of_a_thread_binds_nothing() {
     let device = device();
     let in_thread = device.clone();
     let ended = thread::spawn(move || {
-        // Touched before this crate's own thread-locals, so that it is dropped after them.
+        // Initialised before this crate's thread-locals, so that it is destroyed after them.
         LATE.with_borrow_mut(|late| late.0 = None);
         cache_scope!("early", device = &in_thread, {
             drop(Buffer::new(&in_thread, 100).unwrap())

@@ -28,7 +28,7 @@ const MIB: usize = 1 << 20;
 
 const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan];
 
-/// A device whose memory and caches are the test's own.
+/// Returns a device with its own memory and caches.
 fn device() -> Device {
     device_with(DeviceConfig::default()).unwrap()
 }

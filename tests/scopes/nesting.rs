@@ -1,4 +1,4 @@
-//! Rules 4 to 6: scopes inside scopes, outside of all, and every way out.
+//! Rules 4 to 6: nested scopes, requests outside of scopes, and every kind of exit.
 
 use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 
@@ -113,7 +113,7 @@ fn exit_runs_however_the_block_is_left() {
     );
 }
 
-/// Nobody has to assert it of what this crate keeps whole through a panic.
+/// Callers need no `AssertUnwindSafe` for types that this crate keeps consistent through a panic.
 #[test]
 fn handles_may_be_used_after_a_panic() {
     fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}

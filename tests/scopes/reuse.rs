@@ -1,4 +1,4 @@
-//! Rules 1 and 2: what a scope reuses.
+//! Rules 1 and 2: the blocks that a scope reuses.
 
 use cachescope::{Array, Buffer, Policy, Result, cache_scope};
 

@@ -1,6 +1,6 @@
-//! Futures that are suspended inside of a scope, by an `.await` that the macro cannot see, on an
-//! executor of one thread, which needs no future to be `Send`. Nothing is shared by that, and it
-//! shows.
+//! Futures that are suspended within a scope, by an `.await` that the macro cannot see. An executor
+//! of one thread runs them, so they need not be `Send`. No memory is shared by that, and the
+//! statistics count the exits that are out of order.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ macro_rules! wait {
     };
 }
 
-/// Is suspended once.
+/// Suspends once.
 async fn pause() {
     let mut is_over = false;
     poll_fn(|_| match std::mem::replace(&mut is_over, true) {
@@ -28,7 +28,7 @@ async fn pause() {
 
 type Task<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
-/// Runs until the task is over or suspended; whether it is over.
+/// Runs the task until it ends or is suspended. Returns whether it has ended.
 fn step(task: &mut Task<'_>) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     match task.as_mut().poll(&mut context) {
@@ -56,7 +56,7 @@ fn task<'a>(device: &'a Device, name: &'a str, policy: Policy, value: i32) -> Ta
     })
 }
 
-/// The innermost scope of this thread.
+/// Returns the name of this thread's innermost scope.
 fn innermost() -> Option<String> {
     scope::current().map(|scope| scope.name().to_owned())
 }
@@ -73,7 +73,7 @@ fn scopes_of_two_futures_share_nothing_and_the_wrong_order_is_told() {
             for _ in 0..2 {
                 assert!(!step(&mut tasks[0]) && !step(&mut tasks[1]));
             }
-            // The one that was entered first is left first.
+            // The scope that was entered first is exited first.
             assert!(step(&mut tasks[0]));
             assert_eq!(innermost().as_deref(), Some("second"));
             assert!(step(&mut tasks[1]));
@@ -97,7 +97,7 @@ fn scopes_of_two_futures_share_nothing_and_the_wrong_order_is_told() {
 #[test]
 fn a_future_that_is_dropped_inside_of_its_scope_leaves_it() {
     let device = device();
-    // The last one first is in order.
+    // Exits in the reverse order of entries are correct.
     for (order, told) in [([1, 0], 0), ([0, 1], 1)] {
         let policy = Policy::Recycle;
         let mut tasks = ["first", "second"].map(|name| Some(task(&device, name, policy, 3)));

@@ -87,7 +87,7 @@ fn an_array_kept_by_a_thread_local_goes_home_in_the_last_moments_of_its_thread()
     let device = device();
     let in_thread = device.clone();
     thread::spawn(move || {
-        // Made before anything of this crate, so that it is dropped after all of it.
+        // Initialised before this crate's thread-locals, so that it is destroyed after them.
         KEPT.with_borrow_mut(Vec::clear);
         std::mem::forget(in_thread.scope("loop").enter());
         KEPT.with_borrow_mut(|kept| kept.push(Buffer::new(&in_thread, 4000).unwrap()));

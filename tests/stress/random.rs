@@ -1,6 +1,6 @@
-//! The numbers that a program is made of.
+//! The random numbers that determine a program.
 
-/// SplitMix64: the same seed, the same numbers.
+/// SplitMix64: a seed determines the numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -17,12 +17,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    /// True once in `times`.
+    /// Returns true with probability 1 / `times`.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

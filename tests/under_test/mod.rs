@@ -3,17 +3,17 @@
 
 use cachescope::{Device, DeviceConfig, Result};
 
-/// The ordinal of the CUDA device that the suite runs on, where it runs on one.
+/// Returns the ordinal of the CUDA device that the suite runs on, if it runs on one.
 pub(crate) fn cuda_ordinal() -> Option<usize> {
     let named = std::env::var("CACHESCOPE_DEVICE").ok()?;
     named.strip_prefix("cuda:")?.parse().ok()
 }
 
-/// A device with memory and caches of its own.
+/// Returns a new device, with memory and caches of its own.
 pub(crate) fn device_with(config: DeviceConfig) -> Result<Device> {
     match cuda_ordinal() {
         None => Device::host_with(config),
-        // There, streams are never in step with the host.
+        // On CUDA, streams never run in step with the host.
         Some(ordinal) => Device::cuda_with(
             ordinal,
             DeviceConfig {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cachescope::{Array, Device, Result, cache_scope};
 use cuda_emulator::Control;
 
-/// Keeps the other tests off: calls are counted for the whole process.
+/// Locks a mutex for one test at a time, because calls are counted for the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

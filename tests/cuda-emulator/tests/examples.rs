@@ -1,11 +1,11 @@
-//! The loops of the examples take memory from the driver in their first steps alone.
+//! The loops of the examples allocate from the driver only in their first steps.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The functions that take memory.
+/// The functions that allocate.
 const TAKING: [&str; 6] = [
     "cuMemAlloc_v2",
     "cuMemHostAlloc",
@@ -32,8 +32,8 @@ fn build(name: &str) -> PathBuf {
     profile.unwrap().join("examples").join(name)
 }
 
-/// Runs an example whose loop has far more steps than `most` calls for memory, so that a call in
-/// each would show.
+/// Runs an example whose loop has far more steps than `most`, the limit of calls for memory: a call
+/// in each step would exceed it.
 #[track_caller]
 fn takes_at_most(most: u64, name: &str) {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -89,7 +89,7 @@ fn image_filter() {
     takes_at_most(24, "image_filter");
 }
 
-/// Minutes on the emulator.
+/// Takes minutes on the emulator.
 #[test]
 fn trainings() {
     if !cuda_emulator::is_set("CACHESCOPE_EMULATOR_ALL") {

@@ -1,11 +1,12 @@
-//! The script that runs the tests on a real GPU, over programs that only say how they ended.
+//! The script that runs the tests on a real GPU, over programs that only return an outcome.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A suite of three tests, one of which breaks the context: after it nothing works in the process.
+/// A suite of three tests. One of them breaks the context: after it every call in the process
+/// fails.
 const BREAKING: &str = r#"#!/bin/bash
 case "$*" in
     *--list*) printf 'pools::first: test\npools::breaking: test\npools::last: test\n' ;;
@@ -66,7 +67,7 @@ impl Folder {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Runs the suites; whether all was well, and what was said.
+    /// Runs the suites. Returns whether all succeeded, and the output.
     fn run(&self) -> (bool, String) {
         let names = ["deps", "examples"].map(|inner| {
             let files = fs::read_dir(self.0.join(inner)).unwrap();

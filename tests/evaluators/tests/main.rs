@@ -1,4 +1,4 @@
-//! The evaluators of the host. A target of its own, because it is compiled a second time with
+//! The evaluators of the host. This is a separate target, because it is compiled a second time with
 //! optimisation, where expressions have loops of their own.
 
 #[macro_use]

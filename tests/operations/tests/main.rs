@@ -17,13 +17,13 @@ use cuda_emulator::{Run, Suite};
 
 const HOST: Run = Run::host();
 
-/// Larger than any limit of a test; what is not touched costs nothing.
+/// Larger than any limit of a test; memory that is not touched costs nothing.
 const CUDA: Run = Run::cuda().with(&[("CACHESCOPE_EMULATOR_MEMORY", "17179869184")]);
 
 /// Thousands of kernels, each of which takes g++ a quarter of a second.
 const LONG: Run = CUDA.long();
 
-/// The emulator watches that the host leaves the device's memory alone, which takes time with every
+/// The emulator checks that the host does not access the device's memory. That takes time in every
 /// call that waits.
 const GUARDED: Run = Run::cuda().with(&[
     ("CACHESCOPE_EMULATOR_MEMORY", "17179869184"),

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use arguments::Arguments;
 
-/// No suite takes so long, unless it hangs.
+/// The time limit of a suite; only a suite that hangs takes longer.
 const MOST_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// The variable with the name of the run that a process is.
@@ -33,7 +33,7 @@ const FAILED: i32 = 101;
 pub struct Suite {
     /// The module.
     pub name: &'static str,
-    /// Each is a process.
+    /// The runs; each is a process.
     pub runs: &'static [Run],
 }
 
@@ -119,7 +119,7 @@ impl Run {
         self
     }
 
-    /// Runs on the emulator only where `CACHESCOPE_EMULATOR_ALL=1`, because it takes minutes.
+    /// Runs on the emulator only if `CACHESCOPE_EMULATOR_ALL=1`, because the run takes minutes.
     #[must_use]
     pub const fn long(mut self) -> Self {
         self.is_long = true;
@@ -157,8 +157,8 @@ impl Run {
         skipped.any(|(text, _)| test.contains(text))
     }
 
-    /// The test executable as this run, with no arguments yet. `None`, after a line that says why,
-    /// where there is no such device.
+    /// Returns the test executable's command for this run, without arguments. If there is no such
+    /// device, prints the reason and returns `None`.
     fn command(&self, target: &Path) -> Option<Command> {
         let program = env::current_exe().expect("a process knows its program");
         let mut command = match self.device {
@@ -240,7 +240,7 @@ fn suite_of(test: &str) -> &str {
     test.split("::").next().unwrap_or_default()
 }
 
-/// The names of the executable's tests.
+/// Returns the names of the executable's tests.
 fn all_tests() -> Vec<String> {
     let program = env::current_exe().expect("a process knows its program");
     let output = Command::new(program)
@@ -316,7 +316,7 @@ fn succeeds(
     command.arg("--exact").args(tests);
     println!("\n     Suite {name}");
     let (passes, misused) = run_to_end(&name, command);
-    // Suites of the emulator misuse it on purpose.
+    // The emulator's own suites misuse it on purpose.
     passes && (!misused || matches!(run.device, RunDevice::Own(_)))
 }
 
@@ -339,13 +339,14 @@ fn run_to_end(name: &str, mut command: Command) -> (bool, bool) {
             misused |= line.starts_with("cuda-emulator: ") && line.contains(" misuses in all");
             println!("{line}");
         }
-        // Nobody waits for it where the time is over.
+        // After a timeout, nothing receives this.
         let _ = ended.send(());
         misused
     });
     if end.recv_timeout(MOST_TIME) == Err(RecvTimeoutError::Timeout) {
         println!("{name} is stopped after {} s", MOST_TIME.as_secs());
-        // It may have ended in between. The reader is left alone: a grandchild may hold the pipe.
+        // The child may have ended meanwhile. The reader is not joined: a grandchild may hold the
+        // pipe.
         let _ = child.kill().and_then(|()| child.wait());
         return (false, false);
     }

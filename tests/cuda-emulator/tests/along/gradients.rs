@@ -1,4 +1,4 @@
-//! Gradients of `f16`, whose factors and counts have no room there.
+//! Gradients of `f16`, whose factors and counts are outside the range of `f16`.
 
 use cachescope::grad::value_and_grad;
 use cachescope::{Array, Result};
@@ -6,7 +6,7 @@ use half::f16;
 
 use crate::along::both;
 
-/// More elements than `f16` has numbers for.
+/// More elements than the largest `f16`.
 const MANY: usize = 70_000;
 
 type Loss = fn(&Array<f16>) -> Result<Array<f16>>;

@@ -1,10 +1,10 @@
-//! Bytes to the device and from it.
+//! Transfers to the device and from it.
 
 use cachescope::{Array, Device, Element, PoolKind, Stream};
 
 use crate::device::{Turn, device, numbers};
 
-/// Around the length of a staging chunk, and several of them.
+/// Counts near the length of a staging buffer, and counts of several buffers.
 const COUNTS: [usize; 9] = [
     1,
     1000,
@@ -95,7 +95,7 @@ fn an_upload_waits_for_nothing_and_one_stream_needs_no_event() {
     turn.end();
 }
 
-/// More than the chunks hold, before the device has taken anything.
+/// More bytes than the staging buffers hold, before the device has copied any.
 #[test]
 fn staging_memory_is_bounded_and_used_again() {
     let turn = Turn::take();
@@ -112,14 +112,14 @@ fn staging_memory_is_bounded_and_used_again() {
                 assert_eq!(array.to_vec().unwrap(), sent);
             }
         }
-        // One is for bad-index reports.
+        // One allocation is for bad-index reports.
         let pinned = turn.control.report().host_allocations - turn.before.host_allocations;
         assert!(pinned <= 9, "{pinned}");
     }
     turn.end();
 }
 
-/// A chunk serves two streams, of which one is done long before the other.
+/// A staging buffer serves two streams, of which one is done long before the other.
 #[test]
 fn staging_memory_is_kept_for_every_stream_that_reads_it() {
     let turn = Turn::take();

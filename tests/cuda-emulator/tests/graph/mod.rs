@@ -1,4 +1,5 @@
-//! Captured graphs: what they do, what they keep and are ordered with, and what is refused inside.
+//! Captured graphs: their effects, the memory they keep, their order with other work, and the calls
+//! that a capture refuses.
 
 mod basics;
 mod model;

@@ -1,5 +1,5 @@
-//! Arrays that lie in a planned slab which a graph uses: they are ordered with its launches as any
-//! other.
+//! Arrays in a planned slab that a graph uses: they are ordered with the graph's launches like any
+//! array.
 
 use cachescope::graph::{Graph, capture};
 use cachescope::{Array, Device, DeviceConfig, Policy, Result, Stream, cache_scope};
@@ -10,7 +10,7 @@ fn device() -> Device {
     Device::cuda_with(0, DeviceConfig::default()).unwrap()
 }
 
-/// An array of zeros that lies in the slab of a scope which it outlived.
+/// Returns an array of zeros in a scope's slab, which it outlives.
 fn escaped() -> Result<Array<i32>> {
     let mut last = None;
     let addresses = (0..4).map(|turn| {
@@ -18,7 +18,7 @@ fn escaped() -> Result<Array<i32>> {
             let before = Array::<i32>::ones(LENGTH)?;
             let after = (&before - 1).eval()?;
             let addresses = (before.address(), after.address());
-            // Dropped at once but by the last turn: the plan knows of none that escapes.
+            // Every iteration except the last drops it at once, so the plan has no escaping array.
             last = Some(after).filter(|_| turn == 3);
             Ok(addresses)
         })
@@ -28,10 +28,10 @@ fn escaped() -> Result<Array<i32>> {
     Ok(last.unwrap())
 }
 
-/// A graph on a stream of its own that makes `x` of `y`: 3 y + 1.
+/// A graph on its own stream that computes `x` from `y`: 3 y + 1.
 pub(crate) struct Lent {
     pub(crate) graph: Graph,
-    /// Made by the capture, in the slab that the graph has.
+    /// Made by the capture, in the graph's slab.
     pub(crate) x: Array<i32>,
     pub(crate) y: Array<i32>,
     pub(crate) own: Stream,
@@ -49,7 +49,7 @@ impl Lent {
             })
         };
         let inside = own.enter();
-        // Dropped in the scope around: the plan knows of none that escapes.
+        // Dropped within the enclosing scope, so the plan has no escaping array.
         let mut planned = 0;
         for _ in 0..3 {
             let _scope = device.scope("lent").enter();
@@ -92,7 +92,7 @@ fn a_pending_launch_keeps_its_slab_from_others() -> Result<()> {
     Ok(())
 }
 
-/// The last launch was on another stream than the slab's, which nothing but the slab knows.
+/// The last launch was on another stream than the slab's; only the slab records it.
 #[test]
 fn a_launch_on_another_stream_keeps_the_slab_from_others() -> Result<()> {
     let device = device();
@@ -128,7 +128,7 @@ fn a_launch_on_another_stream_keeps_the_slab_from_others() -> Result<()> {
     Ok(())
 }
 
-/// And comes after who read or wrote before it.
+/// A launch is ordered after earlier reads and writes.
 #[test]
 fn who_uses_a_part_comes_after_a_launch() -> Result<()> {
     let device = device();
@@ -163,7 +163,7 @@ fn who_uses_a_part_comes_after_a_launch() -> Result<()> {
         }
         lent.set(value)?;
         lent.graph.launch()?;
-        // Read where it was written last, which is on no stream of an array's.
+        // Read on the stream of the last write, which is not an own stream of any array.
         assert_eq!(
             lent.x.to_vec()?,
             [3 * value + 1; LENGTH],
@@ -212,7 +212,7 @@ fn an_array_that_outlives_the_graph_is_behind_its_launches() -> Result<()> {
     Ok(())
 }
 
-/// Each graph has a hold on the slab of its own, and there is one order.
+/// Each graph keeps the slab itself, and all launches have one order.
 #[test]
 fn graphs_on_two_streams_share_a_slab() -> Result<()> {
     let device = device();

@@ -1,10 +1,10 @@
-//! Whole programs: a training step whose every call of the driver fails in turn, and threads on
-//! streams of their own that share arrays.
+//! Whole programs: a training step in which every driver call fails in turn, and threads on their
+//! own streams that share arrays.
 
 mod sharing;
 mod training;
 
-/// The emulator counts for the whole process, so the tests take turns.
+/// Locks a mutex for one test at a time, because the emulator counts for the whole process.
 fn turn() -> std::sync::MutexGuard<'static, ()> {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     TURN.lock()

@@ -1,4 +1,4 @@
-//! Threads on streams of their own that take arrays from each other.
+//! Threads on their own streams, which exchange arrays.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,20 +6,20 @@ use cachescope::{Array, Device, DeviceConfig, Policy, Result, cache_scope};
 
 use crate::programs::turn;
 
-/// Operations of all threads together.
+/// The number of operations of all threads together.
 const OPERATIONS: usize = 10_000;
 const THREADS: usize = 2;
 const PLACES: usize = 8;
 const LENGTH: usize = 200;
 
-/// An array, and what it must hold.
+/// An array, and its expected contents.
 #[derive(Clone, Debug)]
 struct Known {
     array: Array<i32>,
     values: Vec<i32>,
 }
 
-/// Numbers that look random (Steele, Lea and Flood 2014: SplitMix64).
+/// Pseudorandom numbers (Steele, Lea and Flood 2014: SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -39,7 +39,7 @@ fn together(left: &[i32], right: &[i32], function: impl Fn(i32, i32) -> i32) -> 
         .collect()
 }
 
-/// The result of an operation, by the device and by the host.
+/// Returns the result of an operation, as computed by the device and by the host.
 fn compute(operation: usize, left: Known, right: &Known) -> Result<Known> {
     let (array, values) = match operation {
         0 => (
@@ -53,7 +53,7 @@ fn compute(operation: usize, left: Known, right: &Known) -> Result<Known> {
             })
         }),
         2 => {
-            // In place where nobody else has the array, and in a copy otherwise.
+            // In place if the array is not shared, else in a copy.
             let mut array = left.array;
             array.update(|x| x - &right.array)?;
             (

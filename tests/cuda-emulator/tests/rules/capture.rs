@@ -1,4 +1,4 @@
-//! A capture records work instead of running it, and forbids what would not be recorded.
+//! A capture records work instead of running it, and forbids calls that cannot be recorded.
 
 use std::ptr::null_mut;
 
@@ -15,7 +15,7 @@ fn begin(stream: sys::CUstream) {
 
 fn end(stream: sys::CUstream) -> Result<sys::CUgraph, Code> {
     let mut graph = null_mut();
-    // SAFETY: a place for the result.
+    // SAFETY: the pointer is to a variable for the result.
     match unsafe { sys::cuStreamEndCapture(stream, &raw mut graph) } {
         Code::CUDA_SUCCESS => Ok(graph),
         code => Err(code),
@@ -59,7 +59,7 @@ fn what_cannot_be_recorded_ends_the_capture() {
     let device = Device::new();
     let (stream, event) = (device.stream(), device.event());
     let mut address = 0;
-    // SAFETY: the handles are the emulator's; places for the results.
+    // SAFETY: the handles are the emulator's; the pointers are to variables for the results.
     let calls: [&mut dyn FnMut() -> Code; 4] = unsafe {
         [
             &mut || sys::cuMemAlloc_v2(&raw mut address, 16),
@@ -91,7 +91,7 @@ fn a_capture_spreads_along_events_and_must_be_joined() {
     let memory = device.memory(16);
     // SAFETY: the handles are the emulator's.
     unsafe {
-        // From outside into a capture.
+        // A wait from outside of the capture into it.
         ok(sys::cuEventRecord(event, b));
         begin(a);
         let waited = sys::cuStreamWaitEvent(a, event, 0);

@@ -44,7 +44,7 @@ fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
     }
 }
 
-/// A host device of its own, whose recycled memory is full of what no array may show.
+/// Returns a new host device, whose recycled memory is full of values that no array may have.
 fn dirty_device() -> Result<Device> {
     device_with(DeviceConfig {
         fill_recycled: Some(0xA5),

@@ -1,5 +1,5 @@
-//! Sums of products by subscripts, losses, normalizations and attention: what is no input for them,
-//! and what memory they take.
+//! Sums of products by subscripts, losses, normalizations and attention: inputs that are refused,
+//! and the memory that is used.
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Result, attention, einsum};
 
@@ -134,7 +134,7 @@ fn a_single_operand_of_an_einsum_is_a_view() -> Result<()> {
 fn a_chain_is_multiplied_in_the_cheapest_order() -> Result<()> {
     let device = device_with(DeviceConfig::default())?;
     let _current = device.enter();
-    // (x y) z would take 4 MB between, and x (y z) a few bytes.
+    // (x y) z needs an intermediate result of 4 MB, x (y z) one of a few bytes.
     let x = Array::<f32>::ones([1000, 2])?;
     let y = Array::<f32>::ones([2, 1000])?;
     let z = Array::<f32>::ones([1000, 1])?;
@@ -185,7 +185,7 @@ fn classes_that_do_not_go_with_the_logits_are_named() -> Result<()> {
         KIND,
         "cross_entropy: logits [2, 3] and classes [2, 1] do not fit",
     );
-    // The mean of nothing.
+    // The mean of no elements.
     let none = ones(&[0, 3]).cross_entropy(&Array::zeros(0)?)?;
     assert!(none.item()?.is_nan());
     Ok(())
@@ -263,7 +263,7 @@ fn queries_keys_and_values_that_do_not_go_together_are_named() {
     );
 }
 
-/// The same at once.
+/// Returns the result computed as a whole.
 fn at_once(q: &Array<f32>, k: &Array<f32>, v: &Array<f32>, causal: bool) -> Vec<f64> {
     let scale = 1.0 / (q.shape()[q.ndim() - 1] as f32).sqrt();
     let scores = q.matmul(&k.swap_axes(-1, -2).unwrap()).unwrap();
@@ -281,7 +281,7 @@ fn at_once(q: &Array<f32>, k: &Array<f32>, v: &Array<f32>, causal: bool) -> Vec<
 #[test]
 fn attention_by_blocks_is_attention() -> Result<()> {
     cachescope::manual_seed(3);
-    // Blocks of heads; of queries; and of queries that see few keys.
+    // Blocks of heads, of queries, and of queries with few keys.
     for (heads, queries, keys, causal) in [
         (&[3, 5][..], 800, 800, false),
         (&[1], 3000, 3000, false),
@@ -314,7 +314,7 @@ fn attention_does_not_store_the_scores_of_all_heads() -> Result<()> {
     let y = attention(&q, &q, &q, false)?;
     assert_eq!(y.shape(), [heads, length, width]);
     let peak = device.memory_stats().peak_live_bytes - before;
-    // Scores and weights of 32 MiB each, the result, and what a block comes to.
+    // Scores and weights of 32 MiB each, the result, and the size of a block.
     assert!(peak <= 66 << 20, "{peak}");
     assert!(peak < (heads * length * length * 4) as u64 / 2, "{peak}");
     Ok(())

@@ -1,11 +1,11 @@
-//! Copies by position and by order in memory that others have used before.
+//! Copies by position and by order, in recycled memory.
 
 use cachescope::{Array, CacheConfig, DeviceConfig, Element, Policy, Result, concat, stack};
 use half::f16;
 
 use crate::under_test::device_with;
 
-/// A line for each operation.
+/// Returns a line of text for each operation.
 fn results<T: Element>() -> Result<Vec<String>> {
     let a = Array::from_vec(
         (0..24)

@@ -75,7 +75,7 @@ fn numbers_do_not_depend_on_how_many_threads_compute_them() -> Result<()> {
     fn same<T: Element>(draw: Draw<T>) -> Result<()> {
         let on = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            // Not from the first word on, and in parts that begin inside blocks and pairs.
+            // Not from the first word on, and in parts that begin within blocks and pairs.
             let mut generator = Generator::new(4);
             Array::<f32>::rand_with(&mut generator, 3).unwrap();
             let device = Device::current();
@@ -113,7 +113,7 @@ fn integers_are_equally_likely_from_low_to_below_high() -> Result<()> {
         counts.iter().all(|count| (count - 10_000).abs() < 600),
         "{counts:?}"
     );
-    // A bound that plain multiplication would favour numbers of: two thirds of all.
+    // For this bound, plain multiplication would prefer some numbers: two thirds of all.
     let values = Array::randint_with(&mut generator, 0u64, 3 << 62, 30_000)?.to_vec()?;
     let low = values.iter().filter(|&&value| value < 1 << 62).count() as i32;
     assert!((low - 10_000).abs() < 600, "{low}");
@@ -208,7 +208,7 @@ fn what_cannot_be_drawn_is_an_error() {
     assert_eq!(generator, Generator::new(1), "nothing was drawn");
 }
 
-/// Mean and variance.
+/// Returns the mean and the variance.
 fn moments<T: Float>(array: &Array<T>) -> Result<(f64, f64)> {
     let values: Vec<f64> = array.to_vec()?.into_iter().map(T::to_f64).collect();
     let mean = values.iter().sum::<f64>() / values.len() as f64;
@@ -240,7 +240,7 @@ fn the_numbers_are_distributed_as_they_should_be() -> Result<()> {
         assert!((share(1.0) - 0.6827).abs() < slack);
         assert!((share(2.0) - 0.9545).abs() < slack);
         assert!(values.iter().any(|value| value.abs() > 3.5));
-        // Both numbers of a pair come from the same draws and must not move together.
+        // Both numbers of a pair are computed from the same draws and must not be correlated.
         let products = values.chunks_exact(2).map(|pair| pair[0] * pair[1]);
         assert!((products.sum::<f64>() / 50_000.0).abs() < slack);
         Ok(())
@@ -259,7 +259,7 @@ fn a_permutation_holds_every_number_once() -> Result<()> {
         order.sort_unstable();
         assert!(order.into_iter().eq(0..n as i64));
     }
-    // Each of the six orders of three as often as the others.
+    // Each of the six orders of three elements is equally frequent.
     let mut counts = std::collections::HashMap::new();
     for _ in 0..6000 {
         let order = Array::permutation_with(&mut generator, 3)?.to_vec()?;

@@ -1,4 +1,4 @@
-//! Sorting, and the positions of what comes first.
+//! Sorting, and the positions of sorted elements.
 
 use std::cmp::Ordering;
 
@@ -10,14 +10,14 @@ use crate::arrays::fails;
 use crate::arrays::model::{alike, counted, dirty_scope, expected, some_dims};
 use crate::strided::{Placement, placement};
 
-/// NaN last, and both zeros equal.
+/// Compares elements: NaN is last, and both zeros are equal.
 fn order<T: Element>(one: &T, other: &T) -> Ordering {
     let is_nan = |value: &T| value.partial_cmp(value).is_none();
     let by_nan = is_nan(one).cmp(&is_nan(other));
     by_nan.then(one.partial_cmp(other).unwrap_or(Ordering::Equal))
 }
 
-/// Values of a kind: few of them, so that many are equal; of any size; or with all that is special.
+/// Returns a value of a kind: one of a few, so that many are equal; of any size; or a special one.
 fn sample<T: Element>(kind: u8, at: usize) -> T {
     let hash = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hash = hash ^ (hash >> 29);
@@ -40,7 +40,7 @@ fn sample<T: Element>(kind: u8, at: usize) -> T {
     })
 }
 
-/// The positions of a lane in order.
+/// Returns the positions of a lane's elements in sorted order.
 fn positions<T: Element>(lane: &[T], descending: bool) -> Vec<usize> {
     let mut positions: Vec<usize> = (0..lane.len()).collect();
     positions.sort_by(|&one, &other| {
@@ -85,7 +85,7 @@ fn check<T: Element>(placement: &Placement, axis: isize, kind: u8, keep: usize) 
     alike(&indices, &descending.mapv(|position| position as i64));
 }
 
-/// [`check`] for each type.
+/// Runs [`check`] for each type.
 fn check_types(placement: &Placement, axis: isize, kind: u8, keep: usize) {
     let _scope = dirty_scope();
     check::<bool>(placement, axis, kind, keep);

@@ -153,7 +153,7 @@ fn views_reject_what_they_cannot_show() -> Result<()> {
     Ok(())
 }
 
-/// Steps of views; the numbers are fitted to the array at hand.
+/// A step of making views; its numbers are reduced to the array's ranges.
 #[derive(Clone, Debug)]
 enum Step {
     Transpose,

@@ -1,4 +1,5 @@
-//! The step of the example `train_digits`, and the same written out by hand.
+//! The step of the example `train_digits`, compared with a step whose gradients are derived by
+//! hand.
 
 use cachescope::grad::optim::Sgd;
 use cachescope::grad::value_and_grad;

@@ -87,7 +87,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         let (_, (a, b, c)) = value_and_grad(&(one(x)?, one(y)?, one(z)?), |(a, b, c)| f(a, b, c))?;
         Ok::<_, cachescope::Error>([a.to_vec()?[0], b.to_vec()?[0], c.to_vec()?[0]])
     };
-    // Bounds that cross: the high one wins.
+    // If the bounds cross, the high one takes precedence.
     assert_eq!(
         of(0.0, 5.0, 3.0, |x, low, high| x.clamp(low, high).sum())?,
         [0.0, 0.0, 1.0]
@@ -100,7 +100,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         of(0.0, 1.0, 3.0, |x, low, high| x.clamp(low, high).sum())?,
         [0.0, 1.0, 0.0]
     );
-    // Halves of equal ones.
+    // Equal operands get half of the gradient each.
     assert_eq!(
         of(2.0, 2.0, 0.0, |x, y, _| x.maximum(y).sum())?,
         [0.5, 0.5, 0.0]
@@ -114,7 +114,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         of(0.0, 0.0, 0.0, |x, n, _| x.powf(n).sum())?,
         [0.0, 0.0, 0.0]
     );
-    // Their second derivatives, where the first of all factors is infinite.
+    // The second derivatives, where the first derivative of a factor is infinite.
     let zero = Array::from_slice(&[0.0], 1)?;
     let one = Array::from_slice(&[1.0], 1)?;
     for (exponent, expected) in [(0.0, 0.0), (1.0, 0.0), (2.0, 2.0)] {
@@ -123,7 +123,7 @@ fn places_where_functions_have_edges() -> Result<()> {
         let (_, product) = hvp(&zero, &one, |x| x.powi(exponent as i32).sum())?;
         assert_eq!(product.to_vec()?, [expected]);
     }
-    // Just below a multiple, where the quotient rounds up to it.
+    // Just below a multiple of the divisor, where the quotient is rounded up.
     let below = 3.0 * 0.1_f64 - f64::EPSILON / 8.0;
     let quotient = ((below - below % 0.1) / 0.1).round();
     assert_eq!(
@@ -138,7 +138,7 @@ fn results_of_which_some_are_not_used() -> Result<()> {
     let x = Array::from_slice(&[0.0, 1.0], 2)?;
     let y = Array::from_slice(&[3.0], 1)?;
     let (_, (x, y)) = value_and_grad(&(x, y), |(x, y)| {
-        // The derivative of the first is infinite where the gradient is 0.
+        // The first result's derivative is infinite, and its gradient is 0.
         let (_unused, twice, above) = cachescope::eval((x.ln() + y, x * 2.0, x.gt(0.5)))?;
         assert_eq!(above.sum()?.item()?, 1);
         let above = above.not().eval()?;

@@ -38,7 +38,7 @@ fn edges_of_folds() -> Result<()> {
         let x = Array::from_slice(x, x.len())?;
         value_and_grad(&x, f)?.1.to_vec()
     };
-    // A loss that is NaN has no gradient of zeros.
+    // If the loss is NaN, the gradient is not zero.
     for fold in [Array::max, Array::norm, Array::std] {
         let of_nan = gradient(&[1.0, f64::NAN], fold)?;
         assert!(of_nan.iter().any(|own| own.is_nan()), "{of_nan:?}");
@@ -48,7 +48,7 @@ fn edges_of_folds() -> Result<()> {
     assert_eq!(gradient(&[2.0, 5.0, 5.0], Array::max)?, [0.0, 0.5, 0.5]);
     let lowest = f64::NEG_INFINITY;
     assert_eq!(gradient(&[lowest, lowest], Array::logsumexp)?, [0.0, 0.0]);
-    // A sum that half precision cannot hold.
+    // A sum that is outside the range of half precision.
     let large: Vec<half::f16> = (0..1000)
         .map(|index| half::f16::from_f32(100.0 + (index % 2) as f32))
         .collect();

@@ -113,7 +113,7 @@ fn checkpoints_change_no_gradient() -> Result<()> {
         .concat())
     };
     assert_eq!(all(&whole)?, all(&parts)?);
-    // Both leave the generator where it would be.
+    // Both leave the generator in the expected state.
     let next = Array::<f32>::rand(3)?;
     run(true)?;
     assert_eq!(Array::<f32>::rand(3)?, next);

@@ -1,4 +1,4 @@
-//! Gradients, held to numeric differences in `f64`.
+//! Gradients, compared with numeric differences in `f64`.
 
 mod anomalies;
 mod checkpoints;

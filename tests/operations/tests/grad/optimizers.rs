@@ -1,4 +1,4 @@
-//! Optimizers, held to their papers' formulas element by element.
+//! Optimizers, compared with their papers' formulas element by element.
 
 use std::panic::Location;
 
@@ -13,12 +13,12 @@ use crate::grad::differences::numbers;
 
 const STEPS: usize = 5;
 
-/// The gradient of the step of that number.
+/// Returns the gradient of step number `step`.
 fn gradient(step: usize) -> Array<f64> {
     numbers(&[3], [1.0, -0.5][step % 2])
 }
 
-/// Runs an optimizer, and the same over single elements.
+/// Compares an optimizer with its formula over single elements.
 #[track_caller]
 fn check(
     mut step: impl FnMut(&mut Array<f64>, &Array<f64>) -> Result<()>,
@@ -224,7 +224,7 @@ fn gradients_that_broadcast_are_refused_by_name_and_line() -> Result<()> {
         assert_eq!(own.layers[0].weight.to_vec()?, before, "nothing has moved");
         assert_eq!(optimizer.steps(), 0);
 
-        // One parameter alone.
+        // A single parameter.
         let (x, g) = (&mut own.layers[0].weight, &gradients.layers[0].weight);
         let stepped = optimizer.step_one(3, x, g);
         let texts = [name, "step_one", "parameter 3", "[1]", "[3, 4]"];
@@ -355,7 +355,7 @@ fn steps_are_counted_beyond_two_to_the_31() -> Result<()> {
         Ok(())
     }
     for_each_optimizer!(test);
-    // A bias correction that 2³¹ steps leave short of 1.
+    // A bias correction that is still below 1 after 2³¹ steps.
     let beta = 1.0 - 1e-9;
     let (mut x, mut optimizer) = (numbers(&[1], 1.0), Adam::new(1.0).betas(0.0, beta));
     optimizer.set_steps(2_999_999_999);
@@ -369,7 +369,7 @@ fn steps_are_counted_beyond_two_to_the_31() -> Result<()> {
 
 const POLICIES: [Policy; 4] = [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan];
 
-/// A training whose every step is in a scope leaves nothing of its states there.
+/// If every step of a training is in a scope, the scope's cache does not keep the states.
 #[test]
 fn states_outlive_the_scope_of_their_first_step() -> Result<()> {
     const LENGTH: usize = 1 << 14;
@@ -399,7 +399,7 @@ fn states_outlive_the_scope_of_their_first_step() -> Result<()> {
                     };
                     average.update(&x)?;
                     if turn == 2 {
-                        // The next step writes to memory that these share.
+                        // The next step writes to memory that these handles share.
                         snapshot = Some((optimizer.state(&x)?, average.parameters().clone()));
                     }
                     if turn == 5 {

@@ -1,4 +1,4 @@
-//! Tapes that are held open, and functions that begin a tape inside of another.
+//! Tapes that are held open, and functions that begin a nested tape.
 
 use std::panic::Location;
 
@@ -99,7 +99,7 @@ fn nested_gradients_name_both_functions_and_lines() {
         x.sum()
     });
     assert!(error.to_string().starts_with("Tape::begin"), "{error}");
-    // The next one begins anew.
+    // The next tape is not affected.
     assert!(value_and_grad(&x, |x| x.sum()).is_ok());
 }
 

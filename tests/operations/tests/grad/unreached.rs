@@ -1,4 +1,4 @@
-//! Losses that no parameter reaches.
+//! Losses that do not depend on any parameter.
 
 use cachescope::grad::optim::AdamW;
 use cachescope::grad::{
@@ -48,7 +48,7 @@ fn check_all(x: &Array<f64>, loss: Loss<'_>) {
 fn rejects_a_loss_of_captured_arrays() {
     let x = numbers(&[4], 1.0);
     check_all(&x, &|_| x.square().sum());
-    // A constant on purpose beside it does not hide that.
+    // An intended constant in the loss does not hide the mistake.
     check_all(&x, &|_| (stop_gradient(&x) * &x).sum());
 }
 

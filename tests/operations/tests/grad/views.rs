@@ -6,7 +6,7 @@ use ndarray::{SliceInfoElem, s};
 
 use crate::grad::differences::numbers;
 
-/// Numbers by a linear congruence: the same ones for the same seed.
+/// Numbers by a linear congruential generator: a seed determines them.
 #[derive(Clone)]
 struct Random(u64);
 
@@ -17,7 +17,7 @@ impl Random {
         (self.0 >> 33) as usize % count
     }
 
-    /// A range of an axis of that length, which may be empty, in a step of either sign.
+    /// Returns a range of an axis of that length, possibly empty, with a step of either sign.
     fn range(&mut self, length: usize) -> SliceInfoElem {
         let start = self.below(length + 1);
         let end = start + self.below(length + 1 - start);
@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// A view of a view, and so on, by `random` alone.
+/// Returns a view of a view, and so on, as `random` determines.
 fn viewed<T: AnyElement>(x: &Array<T>, random: &mut Random) -> Result<Array<T>> {
     let mut view = x.clone();
     for _ in 0..1 + random.below(4) {

@@ -1,4 +1,4 @@
-//! Writing in place.
+//! Writes in place.
 
 use cachescope::ndarray::s;
 use cachescope::{Array, DeviceConfig, ErrorKind, cache_scope, cache_stats};

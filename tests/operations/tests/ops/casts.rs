@@ -1,10 +1,10 @@
-//! Conversions between all element types, against Rust's `as`.
+//! Conversions between all element types, compared with Rust's `as`.
 
 use cachescope::Array;
 use half::{bf16, f16};
 
-/// Rust's `as`, extended to the types that it does not know: halves go by way of `f32`, in which
-/// they are exact, and to halves by way of `f64`, in which what they can hold is.
+/// Rust's `as`, extended to half-precision types. Halves are converted from `f32`, which represents
+/// them exactly, and to halves from `f64`, which represents every value they can have.
 trait Primitive: Copy {
     type Wide: Copy;
     fn wide(self) -> Self::Wide;
@@ -135,8 +135,8 @@ fn every_conversion_is_rusts() {
 
 #[test]
 fn halves_are_rounded_once() {
-    // Just beyond the middle of two neighbours: a first rounding would put them on it, a second one
-    // on the even neighbour.
+    // Just above the midpoint of two neighbours. Rounding twice would give the midpoint, and then
+    // the even neighbour.
     let x = Array::from_slice(
         &[(0x101_i64 << 40) + 1, -(0x101 << 40) - 1, (0x103 << 40) - 1],
         3,

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::strided::{broadcast_pair, contiguous, pair};
 use crate::under_test::device_with;
 
-/// Values with all signs, whose products stay exact in `f32`.
+/// Returns values of all signs, whose products are exact in `f32`.
 fn small(position: usize) -> f32 {
     (position % 23) as f32 - 11.0
 }
@@ -184,7 +184,7 @@ fn shapes_that_do_not_broadcast_are_reported_by_eval() {
     ] {
         assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
         let text = error.to_string();
-        // The first mismatch, not what followed from it.
+        // The error names the first mismatch, not a consequence of it.
         assert!(
             text.contains("mul") && text.contains("[2, 3]") && text.contains("[2, 4]"),
             "{text}"

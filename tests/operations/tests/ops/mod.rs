@@ -1,4 +1,4 @@
-//! Operations on arrays, against naive oracles and ndarray.
+//! Operations on arrays, compared with naive implementations and with ndarray.
 
 mod accuracy;
 mod assign;

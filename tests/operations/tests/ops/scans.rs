@@ -1,4 +1,4 @@
-//! Running sums, softmax and its logarithm, against naive folds in `f64`.
+//! Cumulative sums, softmax and log-softmax, compared with naive folds in `f64`.
 
 use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{Array, DeviceConfig, ErrorKind};
@@ -31,7 +31,7 @@ fn log_softmax(values: &[f64]) -> Vec<f64> {
     softmax(values).into_iter().map(f64::ln).collect()
 }
 
-/// `map` of each line of `axis`.
+/// Returns `map` of each lane along `axis`.
 fn mapped(array: &ArrayD<f64>, axis: usize, map: fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
     let mut result = array.clone();
     for mut lane in result.lanes_mut(Axis(axis)) {

@@ -1,8 +1,8 @@
-//! Pools of threads.
+//! Thread pools.
 
 use std::fmt::Debug;
 
-/// Asserts that `compute` gives the same on one, two and three threads, bit by bit.
+/// Asserts that the results of `compute` on one, two and three threads are equal bit by bit.
 pub(crate) fn same_bits<T: Bits + Send>(compute: impl Fn() -> Vec<T> + Sync) {
     let on = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
@@ -15,7 +15,7 @@ pub(crate) fn same_bits<T: Bits + Send>(compute: impl Fn() -> Vec<T> + Sync) {
     }
 }
 
-/// Numbers that are compared as they are stored, NaN included.
+/// Numbers that are compared by their bits, including NaN.
 pub(crate) trait Bits: Debug {
     fn bits(self) -> u64;
 }

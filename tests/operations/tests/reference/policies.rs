@@ -1,5 +1,5 @@
-//! The same cases under every policy, in memory that is overwritten before it serves again: no
-//! kernel may rely on what a block held.
+//! The cases under every policy, in memory that is overwritten before it is reused: no kernel may
+//! depend on a block's old contents.
 
 use cachescope::{DeviceConfig, Policy, cache_scope};
 
@@ -10,10 +10,9 @@ use crate::under_test::device_with;
 
 /// All ones: NaN in every float type, and −1 or the largest of the integers.
 const PATTERN: u8 = 0xff;
-/// Cases of one entry.
+/// The number of cases in one entry.
 const CASES: usize = 300;
-/// A plan is made after the first entry, and the chunk of Bump is as long as it need be in the
-/// third.
+/// A plan is made after the first entry, and Bump's chunk has its final size in the third.
 const ENTRIES: usize = 3;
 
 fn check(policy: Policy) {

@@ -8,7 +8,7 @@ use crate::reference::stored::Stored;
 use crate::reference::trial::Trial;
 
 pub(crate) fn run(trial: &mut Trial<'_>) {
-    // Labels are `i64`, and become any type.
+    // Labels are `i64` and are converted to any type.
     let element = match trial.op() {
         "one_hot" => trial.output_element().to_owned(),
         _ => trial.element(0).to_owned(),

@@ -1,4 +1,4 @@
-//! Folds, running sums and order.
+//! Reductions, cumulative sums and sorting.
 
 use cachescope::Result;
 
@@ -50,7 +50,7 @@ fn folds_along_an_axis() -> Result<()> {
         }
         Ok(())
     })?;
-    // Outputs of another size than the elements.
+    // The output's elements have another size than the input's.
     each_array::<u8>(|failures, array| {
         let shape = array.shape();
         for axis in 0..shape.len() {

@@ -1,4 +1,4 @@
-//! New arrays of extreme counts and numbers.
+//! New arrays with extreme counts and numbers.
 
 use cachescope::{Array, Buffer, CacheConfig, Device, ErrorKind, Policy, Result};
 
@@ -42,7 +42,7 @@ fn counts_of_new_arrays() -> Result<()> {
     Ok(())
 }
 
-/// No policy of a scope computes with a size that nothing can have.
+/// Under every policy, a size that no array can have is refused before it is used.
 #[test]
 fn sizes_within_scopes() -> Result<()> {
     on_small_device(|| {
@@ -79,8 +79,8 @@ fn sizes_within_scopes() -> Result<()> {
     })
 }
 
-/// Holds ranges from every number to every other one at every step against the same computed with
-/// wide ones.
+/// Compares ranges from every number to every other one, at every step, with ranges that are
+/// computed in wider integers.
 macro_rules! check_ranges {
     ($failures:ident, $($type:ident)+) => {
         $(

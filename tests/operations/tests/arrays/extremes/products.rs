@@ -5,7 +5,7 @@ use cachescope::{Array, ErrorKind, Numeric, Result};
 use super::{Expected, Failures, MAX, MISMATCH, SHAPES, on_small_device, stepping, wide};
 use Expected::Shape;
 
-/// The shape of a product, by NumPy's rules.
+/// Returns the shape of a product, by NumPy's rules.
 fn product(left: &[usize], right: &[usize]) -> Expected {
     let (Some(&inner), Some(&last)) = (left.last(), right.last()) else {
         return MISMATCH;
@@ -88,7 +88,7 @@ fn pairs_of_arrays() -> Result<()> {
     check::<i64>()
 }
 
-/// As they were reported.
+/// The calls of a bug report.
 #[test]
 fn a_long_step_and_a_large_product() -> Result<()> {
     on_small_device(|| {

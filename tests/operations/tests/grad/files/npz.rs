@@ -1,4 +1,4 @@
-//! NumPy's archives.
+//! Parameters in NumPy's archives.
 
 use cachescope::npy::{NpzReader, NpzWriter};
 

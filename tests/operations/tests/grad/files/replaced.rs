@@ -33,7 +33,7 @@ fn permissions_stay() -> Result<()> {
     Ok(())
 }
 
-/// A private file is never readable for others: neither while it is written, nor after a failure.
+/// A private file is never readable by others, neither while it is written nor after a failure.
 #[test]
 fn a_draft_of_a_private_file_is_private() -> Result<()> {
     struct Spying(PathBuf, Array<f32>);
@@ -70,10 +70,10 @@ fn links_stay_and_their_targets_are_replaced() -> Result<()> {
         fs::create_dir(&other).unwrap();
         let target = folder.join(format!("model.{ending}"));
         let [first, second] = ["first", "second"].map(|own| other.join(format!("{own}.{ending}")));
-        // Relative to the folder of the link, and a link to a link.
+        // A link relative to its folder, and a link to a link.
         symlink(format!("../data/model.{ending}"), &first).unwrap();
         symlink(&first, &second).unwrap();
-        // At first, nothing is there.
+        // At first, the link's target does not exist.
         for value in 0..3 {
             let own = Array::full(2, value as f32)?;
             let path = if value == 1 { &first } else { &second };

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A file of this header, by its length, and these bytes of elements.
+/// Returns a file of this header, its length, and these bytes of elements.
 fn file(header: &str, data: &[u8]) -> Vec<u8> {
     let length = (header.len() as u64).to_le_bytes();
     [&length, header.as_bytes(), data].concat()
@@ -65,7 +65,7 @@ fn every_float_survives() -> Result<()> {
     Ok(())
 }
 
-/// More than one buffer of it.
+/// A file longer than one buffer.
 #[test]
 fn large_arrays() -> Result<()> {
     let scratch = Scratch::new("large");
@@ -79,7 +79,7 @@ fn large_arrays() -> Result<()> {
     Ok(())
 }
 
-/// By version 0.8.0 of the package `safetensors`.
+/// A file that version 0.8.0 of the package `safetensors` wrote.
 #[test]
 fn files_of_python() -> Result<()> {
     #[derive(Parameters)]
