@@ -36,8 +36,7 @@ fn each_lane_has_tiles_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// A tile of 32-bit elements has 32 elements for each thread. A lane has between one thread and
-/// 128.
+/// A tile of 32-bit elements has 32 elements for each thread. A lane has 1 to 128 threads.
 #[test]
 fn tiles_of_elements_that_stand_apart_go_on_too() -> Result<()> {
     let shapes: [&[usize]; 17] = [
