@@ -1,6 +1,6 @@
-//! Mistakes that the compiler finds, each with the message and the place that the user sees: in a call of the macros
-//! (`macros`), in the use of arrays and expressions (`arrays`), of gradients (`gradients`), and of a feature that is off
-//! (`features`).
+//! Mistakes that the compiler finds, each with the message and the place that the user sees: in a
+//! call of the macros (`macros`), in the use of arrays and expressions (`arrays`), of gradients
+//! (`gradients`), and of a feature that is off (`features`).
 //!
 //! `TRYBUILD=overwrite cargo test --package messages` writes the expected messages anew.
 
@@ -43,8 +43,9 @@ fn messages_are_short_and_name_types_in_full() {
     assert!(messages > 50, "only {messages} were found");
 }
 
-/// Whether a message is no longer than a screen, and no type of it was written to a file: below the lines that show
-/// code, the compiler cuts only these. (That it says so is not among what is compared.)
+/// Asserts that a message is no longer than a screen, and that the compiler wrote none of its types
+/// to a file: it shortens only types, below the lines that show code. The line in which the compiler
+/// says so is not compared.
 #[track_caller]
 fn check(message: &str, path: &Path) {
     let lines = message.lines().count();
