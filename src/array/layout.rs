@@ -248,7 +248,7 @@ fn are_nested(axes: impl Iterator<Item = (usize, isize)>) -> bool {
     true
 }
 
-/// Returns the steps of a row-major layout without gaps; `shape.len()` must have been checked.
+/// Returns the steps of a row-major layout without gaps; `shape.checked_len()` must have succeeded.
 fn contiguous_strides(shape: &Shape) -> [isize; MAX_RANK] {
     let mut strides = [0; MAX_RANK];
     let mut step = 1isize;
