@@ -1,27 +1,18 @@
-//! Reduction of the ranks' elements, in rank order.
+//! Reduction of the ranks' elements, in rank order, by the loops of elementwise functions.
+
+use std::mem::MaybeUninit;
 
 use half::{bf16, f16};
-use num_complex::Complex;
 
 use super::call::Reduce;
 use crate::array::DType;
+use crate::ops::{Added, BlockLoop, Cast, Function, Loops, Maximum, Minimum, Over};
 
-/// Elements that are reduced at a time. Their accumulators stay in registers from the first row to
-/// the last.
-const BLOCK: usize = 64;
+/// The number of values that are reduced at a time, so that they stay in the first-level cache.
+const BLOCK: usize = 512;
 
-/// Reductions of an element type.
-trait Summand: Copy {
-    /// The type of the accumulator.
-    type Wide: Copy;
-
-    fn widened(self) -> Self::Wide;
-    fn narrowed(wide: Self::Wide) -> Self;
-    fn sum(one: Self::Wide, other: Self::Wide) -> Self::Wide;
-    fn max(one: Self::Wide, other: Self::Wide) -> Self::Wide;
-    fn min(one: Self::Wide, other: Self::Wide) -> Self::Wide;
-    fn over(sum: Self::Wide, count: usize) -> Self::Wide;
-}
+/// Scratch memory for a block of values of any type.
+type Scratch = [MaybeUninit<u64>; BLOCK];
 
 /// Reduces `count` elements of each of `rows`, and writes the results to each of `targets`.
 ///
@@ -35,317 +26,133 @@ trait Summand: Copy {
 ///
 /// If [`Reduce::check`] refuses the type, or if there is no row.
 pub(super) unsafe fn fold(
-    what: (Reduce, DType),
-    rows: &[*const u8],
-    targets: &[*mut u8],
-    count: usize,
-) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: by this function's contract; the processor has AVX2.
-        return unsafe { fold_with_avx2(what, rows, targets, count) };
-    }
-    // SAFETY: by this function's contract.
-    unsafe { fold_any(what, rows, targets, count) }
-}
-
-/// Like [`fold`], compiled for AVX2. Each element is computed in the same order, so results are
-/// equal.
-///
-/// # Safety
-///
-/// As for [`fold`], on a processor that has AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn fold_with_avx2(
-    what: (Reduce, DType),
-    rows: &[*const u8],
-    targets: &[*mut u8],
-    count: usize,
-) {
-    // SAFETY: by this function's contract.
-    unsafe { fold_any(what, rows, targets, count) }
-}
-
-/// Like [`fold`], for any processor. Inlined, so that it is compiled for the features of its
-/// caller.
-///
-/// # Safety
-///
-/// As for [`fold`].
-#[inline(always)]
-unsafe fn fold_any(
     (reduce, dtype): (Reduce, DType),
     rows: &[*const u8],
     targets: &[*mut u8],
     count: usize,
 ) {
-    macro_rules! by_type {
-        ($($dtype:ident $T:ty;)+) => {
-            match dtype {
-                // SAFETY: by this function's contract.
-                $(DType::$dtype => unsafe { fold_as::<$T>(reduce, rows, targets, count) },)+
-            }
-        };
-    }
-    by_type! {
-        F32 f32;
-        F64 f64;
-        F16 f16;
-        Bf16 bf16;
-        I8 i8;
-        I16 i16;
-        I32 i32;
-        I64 i64;
-        U8 u8;
-        U16 u16;
-        U32 u32;
-        U64 u64;
-        Bool bool;
-        C32 Complex<f32>;
-        C64 Complex<f64>;
-    }
-}
-
-/// Like [`fold`], for the element type `T`.
-///
-/// # Safety
-///
-/// As for [`fold`].
-#[inline(always)]
-unsafe fn fold_as<T: Summand>(
-    reduce: Reduce,
-    rows: &[*const u8],
-    targets: &[*mut u8],
-    count: usize,
-) {
-    let ranks = rows.len();
-    // SAFETY: by this function's contract.
-    unsafe {
-        match reduce {
-            Reduce::Sum => fold_by::<T>(rows, targets, count, T::sum, |sum| sum),
-            Reduce::Mean => fold_by::<T>(rows, targets, count, T::sum, |sum| T::over(sum, ranks)),
-            Reduce::Max => fold_by::<T>(rows, targets, count, T::max, |max| max),
-            Reduce::Min => fold_by::<T>(rows, targets, count, T::min, |min| min),
-        }
-    }
-}
-
-/// Like [`fold_as`], with `combine` applied to two elements, and `finish` to each result.
-///
-/// # Safety
-///
-/// As for [`fold`].
-#[inline(always)]
-unsafe fn fold_by<T: Summand>(
-    rows: &[*const u8],
-    targets: &[*mut u8],
-    count: usize,
-    combine: impl Fn(T::Wide, T::Wide) -> T::Wide,
-    finish: impl Fn(T::Wide) -> T::Wide,
-) {
-    let blocks = count - count % BLOCK;
-    for start in (0..blocks).step_by(BLOCK) {
-        // SAFETY: by this function's contract; the `BLOCK` elements are among the `count`.
-        unsafe { fold_block::<T, BLOCK>(rows, targets, start, &combine, &finish) };
-    }
-    for start in blocks..count {
-        // SAFETY: by this function's contract; the element is among the `count`.
-        unsafe { fold_block::<T, 1>(rows, targets, start, &combine, &finish) };
-    }
-}
-
-/// Reduces `N` elements from `start` on.
-///
-/// # Safety
-///
-/// As for [`fold`], for the first `start + N` elements.
-#[inline(always)]
-unsafe fn fold_block<T: Summand, const N: usize>(
-    rows: &[*const u8],
-    targets: &[*mut u8],
-    start: usize,
-    combine: &impl Fn(T::Wide, T::Wide) -> T::Wide,
-    finish: &impl Fn(T::Wide) -> T::Wide,
-) {
-    let row = |row: &*const u8| -> [T; N] {
-        // SAFETY: the row has `N` aligned elements from `start` on, which nothing writes to
-        // meanwhile.
-        unsafe { row.cast::<T>().add(start).cast::<[T; N]>().read() }
-    };
-    let (first, others) = rows.split_first().expect("a group has a rank");
-    let mut sums = row(first).map(T::widened);
-    for other in others {
-        let others = row(other);
-        for (sum, own) in sums.iter_mut().zip(others) {
-            *sum = combine(*sum, own.widened());
-        }
-    }
-    let results = sums.map(|sum| T::narrowed(finish(sum)));
-    for target in targets {
-        // SAFETY: the target has memory for `N` elements from `start` on, which nothing else uses;
-        // all rows have been read.
+    let (values_each, loops) = (values_each(dtype), Steps::new(reduce, dtype));
+    let value_bytes = dtype.size_bytes() / values_each;
+    let ranks = repeated(rows.len(), accumulator(dtype));
+    let mut scratch = [[MaybeUninit::uninit(); BLOCK]; 3];
+    for start in (0..count * values_each).step_by(BLOCK) {
+        let (at, here) = (start * value_bytes, BLOCK.min(count * values_each - start));
+        // SAFETY: by this function's contract; these values are among those of the `count` elements.
+        // All rows of the block have been read before a target is written.
         unsafe {
-            let place = target.cast::<T>().add(start).cast::<[T; N]>();
-            place.write(results);
+            let rows = rows.iter().map(|row| row.add(at));
+            let result = loops.run(rows, &ranks, &mut scratch, here);
+            for target in targets {
+                target.add(at).copy_from(result, here * value_bytes);
+            }
         }
     }
 }
 
-/// Implements [`Summand`] for floats, with `$Wide` as the accumulator.
-macro_rules! floats {
-    ($($T:ty: $Wide:ty, $widened:expr, $narrowed:expr;)+) => {
-        $(
-            impl Summand for $T {
-                type Wide = $Wide;
-
-                #[inline]
-                fn widened(self) -> $Wide {
-                    $widened(self)
-                }
-
-                #[inline]
-                fn narrowed(wide: $Wide) -> Self {
-                    $narrowed(wide)
-                }
-
-                #[inline]
-                fn sum(one: $Wide, other: $Wide) -> $Wide {
-                    one + other
-                }
-
-                #[inline]
-                fn max(one: $Wide, other: $Wide) -> $Wide {
-                    if other > one || other.is_nan() { other } else { one }
-                }
-
-                #[inline]
-                fn min(one: $Wide, other: $Wide) -> $Wide {
-                    if other < one || other.is_nan() { other } else { one }
-                }
-
-                #[inline]
-                fn over(sum: $Wide, count: usize) -> $Wide {
-                    sum / count as $Wide
-                }
-            }
-        )+
-    };
+/// The loops of a reduction.
+struct Steps {
+    /// Converts values to the type of the accumulator, if they have another one.
+    widen: Option<BlockLoop>,
+    /// Combines two accumulators.
+    combine: BlockLoop,
+    /// Divides the sum by the number of ranks, for a mean.
+    divide: Option<BlockLoop>,
+    /// The inverse of `widen`.
+    narrow: Option<BlockLoop>,
 }
 
-floats! {
-    f32: f32, |own| own, |wide| wide;
-    f64: f64, |own| own, |wide| wide;
-    f16: f32, f16::to_f32, f16::from_f32;
-    bf16: f32, bf16::to_f32, bf16::from_f32;
-}
-
-const CHECKED: &str = "the call checked that there is such a reduction of the type";
-
-macro_rules! integers {
-    ($($T:ty)+) => {
-        $(
-            impl Summand for $T {
-                type Wide = Self;
-
-                #[inline]
-                fn widened(self) -> Self {
-                    self
-                }
-
-                #[inline]
-                fn narrowed(wide: Self) -> Self {
-                    wide
-                }
-
-                #[inline]
-                fn sum(one: Self, other: Self) -> Self {
-                    one.wrapping_add(other)
-                }
-
-                #[inline]
-                fn max(one: Self, other: Self) -> Self {
-                    Ord::max(one, other)
-                }
-
-                #[inline]
-                fn min(one: Self, other: Self) -> Self {
-                    Ord::min(one, other)
-                }
-
-                fn over(_: Self, _: usize) -> Self {
-                    unreachable!("{CHECKED}")
-                }
-            }
-        )+
-    };
-}
-
-integers!(i8 i16 i32 i64 u8 u16 u32 u64);
-
-impl Summand for bool {
-    type Wide = Self;
-
-    fn widened(self) -> Self {
-        self
+impl Steps {
+    fn new(reduce: Reduce, dtype: DType) -> Self {
+        let wide = accumulator(dtype);
+        let combine = match reduce {
+            Reduce::Sum | Reduce::Mean => <Added as Function<(f32, f32)>>::LOOPS,
+            Reduce::Max => <Maximum as Function<(f32, f32)>>::LOOPS,
+            Reduce::Min => <Minimum as Function<(f32, f32)>>::LOOPS,
+        };
+        let divide = <Over as Function<(f32, f32)>>::LOOPS;
+        let narrow: Option<Loops> = match dtype {
+            DType::F16 => Some(<Cast<f16> as Function<(f32,)>>::LOOPS),
+            DType::Bf16 => Some(<Cast<bf16> as Function<(f32,)>>::LOOPS),
+            _ => None,
+        };
+        let widen = <Cast<f32> as Function<(f32,)>>::LOOPS;
+        Self {
+            widen: narrow.map(|_| widen.of_type(dtype)),
+            combine: combine.of_type(wide),
+            divide: (reduce == Reduce::Mean).then(|| divide.of_type(wide)),
+            narrow: narrow.map(|narrow| narrow.of_type(wide)),
+        }
     }
 
-    fn narrowed(wide: Self) -> Self {
-        wide
-    }
-
-    fn sum(_: Self, _: Self) -> Self {
-        unreachable!("{CHECKED}")
-    }
-
-    fn max(one: Self, other: Self) -> Self {
-        one | other
-    }
-
-    fn min(one: Self, other: Self) -> Self {
-        one & other
-    }
-
-    fn over(_: Self, _: usize) -> Self {
-        unreachable!("{CHECKED}")
+    /// Reduces `count` values of each of `rows`, at most [`BLOCK`], and returns the address of the
+    /// results: a row, or part of `scratch`. `ranks` is the number of ranks for each value.
+    ///
+    /// # Safety
+    ///
+    /// `rows` point to `count` values, which are aligned and not written to meanwhile.
+    unsafe fn run(
+        &self,
+        rows: impl Iterator<Item = *const u8>,
+        ranks: &[u64; BLOCK],
+        scratch: &mut [Scratch; 3],
+        count: usize,
+    ) -> *const u8 {
+        let [one, other, wide] = scratch
+            .each_mut()
+            .map(|part| part.as_mut_ptr().cast::<u8>());
+        let apply = |run: BlockLoop, left: *const u8, right: *const u8, to: *mut u8| {
+            // SAFETY: the operands have `count` values: rows by this function's contract, scratch
+            // memory because a loop has written it. `to` is scratch memory that is no operand.
+            unsafe { run(&[left, right, left, left], to, count) };
+            to.cast_const()
+        };
+        let unused = |sum: *const u8| if sum == one.cast_const() { other } else { one };
+        let mut sum: Option<*const u8> = None;
+        for row in rows {
+            sum = Some(match (sum, self.widen) {
+                (None, None) => row,
+                (None, Some(widen)) => apply(widen, row, row, one),
+                (Some(sum), None) => apply(self.combine, sum, row, unused(sum)),
+                (Some(sum), Some(widen)) => {
+                    let row = apply(widen, row, row, wide);
+                    apply(self.combine, sum, row, unused(sum))
+                }
+            });
+        }
+        let sum = sum.expect("a group has a rank");
+        let result = self.divide.map_or(sum, |divide| {
+            apply(divide, sum, ranks.as_ptr().cast(), unused(sum))
+        });
+        self.narrow
+            .map_or(result, |narrow| apply(narrow, result, result, wide))
     }
 }
 
-macro_rules! complex {
-    ($($T:ty)+) => {
-        $(
-            impl Summand for Complex<$T> {
-                type Wide = Self;
-
-                fn widened(self) -> Self {
-                    self
-                }
-
-                fn narrowed(wide: Self) -> Self {
-                    wide
-                }
-
-                fn sum(one: Self, other: Self) -> Self {
-                    one + other
-                }
-
-                fn max(_: Self, _: Self) -> Self {
-                    unreachable!("{CHECKED}")
-                }
-
-                fn min(_: Self, _: Self) -> Self {
-                    unreachable!("{CHECKED}")
-                }
-
-                fn over(sum: Self, count: usize) -> Self {
-                    sum / count as $T
-                }
-            }
-        )+
-    };
+/// Returns the type in which values of `dtype` are accumulated.
+fn accumulator(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::Bf16 | DType::C32 => DType::F32,
+        DType::C64 => DType::F64,
+        own => own,
+    }
 }
 
-complex!(f32 f64);
+/// Returns the number of values in an element: the two parts of a complex number, or one.
+fn values_each(dtype: DType) -> usize {
+    match dtype {
+        DType::C32 | DType::C64 => 2,
+        _ => 1,
+    }
+}
+
+/// Returns `count` as each value of a block of `f32` or `f64`.
+fn repeated(count: usize, dtype: DType) -> [u64; BLOCK] {
+    let single = u64::from((count as f32).to_bits());
+    match dtype {
+        DType::F64 => [(count as f64).to_bits(); BLOCK],
+        _ => [single << 32 | single; BLOCK],
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -25,6 +25,14 @@ pub enum Loops {
 }
 
 impl Loops {
+    /// Returns the loop of a function of the library for another type.
+    pub(crate) fn of_type(self, dtype: DType) -> BlockLoop {
+        match self {
+            Self::Own(own) => own,
+            Self::Table(table, _) => Self::Table(table, dtype).get(),
+        }
+    }
+
     /// Returns the loop.
     #[inline]
     pub(super) fn get(self) -> BlockLoop {
