@@ -152,8 +152,12 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
 fn summed_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
     let step = Ruled::begin("cumsum", &[x])?;
     let sums = cumsum::<T>(&x.lazy().expr, axis)?;
-    let rule = by_gradient!(gradient => [gradient.flip(axis)?.cumsum(axis)?.flip(axis)?]);
-    Ok(step.finish(sums, |_| rule))
+    Ok(step.finish(sums, |_| summed_back(axis)))
+}
+
+/// Returns the rule of running sums.
+fn summed_back(axis: isize) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
+    by_gradient!(gradient => [gradient.flip(axis)?.cumsum(axis)?.flip(axis)?])
 }
 
 /// Returns running products that a tape may track.
@@ -163,19 +167,26 @@ fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Ar
     let step = Ruled::begin("cumprod", &[x])?;
     let products = cumprod::<T>(&x.lazy().expr, axis)?;
     Ok(step.finish(products, |saved| {
-        let x = saved.keep(x);
-        move |gradient| {
-            let back = by_differentiable!(gradient.dtype, F => {
-                // In double precision, as for the products themselves: the product of a part may be
-                // beyond the range of narrow floats.
-                let x = x.downcast::<F>().conj().cast::<<F as AnyElement>::Wide>().eval()?;
-                let gradient = gradient.into_array::<F>();
-                let gradient = gradient.cast::<<F as AnyElement>::Wide>().eval()?;
-                AnyArray::of(&products_back(&x, &gradient, axis)?.cast::<F>().eval()?)
-            });
-            Ok(vec![back.expect(DIFFERENTIABLE)])
-        }
+        multiplied_back(AnyArray::of(&saved.keep(x)), axis)
     }))
+}
+
+/// Returns the rule of running products of `x`.
+fn multiplied_back(
+    x: AnyArray,
+    axis: isize,
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
+    move |gradient| {
+        let back = by_differentiable!(gradient.dtype, F => {
+            // In double precision, as for the products themselves: the product of a part may be
+            // beyond the range of narrow floats.
+            let x = x.into_array::<F>().conj().cast::<<F as AnyElement>::Wide>().eval()?;
+            let gradient = gradient.into_array::<F>();
+            let gradient = gradient.cast::<<F as AnyElement>::Wide>().eval()?;
+            AnyArray::of(&products_back(&x, &gradient, axis)?.cast::<F>().eval()?)
+        });
+        Ok(vec![back.expect(DIFFERENTIABLE)])
+    }
 }
 
 /// Returns the gradient of the factors of running products. There is no division, so that zeros

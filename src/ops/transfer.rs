@@ -1,6 +1,6 @@
 //! Arrays on other devices.
 
-use super::derivatives::{Ruled, by_gradient};
+use super::derivatives::{AnyArray, Ruled, by_gradient};
 use crate::array::{AnyElement, Array};
 use crate::context::Device;
 use crate::error::Result;
@@ -34,10 +34,11 @@ impl<T: AnyElement> Array<T> {
         }
         let step = Ruled::begin("to_device", &[self])?;
         let copy = self.copied_to(device)?;
-        let source = source.clone();
-        Ok(step.finish(
-            copy,
-            |_| by_gradient!(gradient => [gradient.to_device(&source)?]),
-        ))
+        Ok(step.finish(copy, |_| moved_back(source.clone())))
     }
+}
+
+/// Returns the rule of a copy from `source`.
+fn moved_back(source: Device) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
+    by_gradient!(gradient => [gradient.to_device(&source)?])
 }

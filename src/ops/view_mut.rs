@@ -9,7 +9,7 @@ use super::aliasing::Target;
 use super::assign::{assign, is_followed, note_copy_on_write, overwrite, replaced};
 use super::derivatives::{self, AnyArray, DIFFERENTIABLE, Ruled, by_differentiable, constant};
 use super::expr::IntoExpr;
-use super::index::Copying;
+use super::index::{Copying, moves::copied};
 use super::tree::{Fusing, Tree};
 use crate::array::{AnyElement, Array, Layout};
 use crate::error::Result;
@@ -172,21 +172,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
         written
             .slice_mut(&self.selection)?
             .assign(constant(&part))?;
-        let selection = self.selection.clone();
-        *self.array = step.finish(written, |_| {
-            move |gradient: AnyArray| {
-                let of_part = AnyArray {
-                    layout: gradient.layout.slice("slice_mut", &selection)?,
-                    ..gradient.share()
-                };
-                let of_rest = by_differentiable!(gradient.dtype, F => {
-                    let mut rest = gradient.into_array::<F>().lazy().eval()?;
-                    rest.slice_mut(&selection)?.fill(<F as AnyElement>::zero())?;
-                    AnyArray::of(&rest)
-                });
-                Ok(vec![of_rest.expect(DIFFERENTIABLE), of_part])
-            }
-        });
+        *self.array = step.finish(written, |_| parted_back(self.selection.clone()));
         self.layout = self.array.layout().slice("slice_mut", &self.selection)?;
         Ok(())
     }
@@ -210,6 +196,23 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     }
 }
 
+/// Returns the rule of an assignment to a part of an array: the gradient of the whole with zeros
+/// in the part, and the gradient of the part.
+fn parted_back(
+    selection: SmallVec<[SliceInfoElem; 2]>,
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
+    move |gradient| {
+        let of_part = gradient.layout.slice("slice_mut", &selection)?;
+        let of_part = gradient.share().seen(of_part);
+        let of_rest = by_differentiable!(gradient.dtype, F => {
+            let mut rest = gradient.into_array::<F>().lazy().eval()?;
+            rest.slice_mut(&selection)?.fill(<F as AnyElement>::zero())?;
+            AnyArray::of(&rest)
+        });
+        Ok(vec![of_rest.expect(DIFFERENTIABLE), of_part])
+    }
+}
+
 impl<T: AnyElement> Array<T> {
     /// Copies the elements to memory that only this array has, in row-major order, like
     /// [`Arc::make_mut`](std::sync::Arc::make_mut). The handles of the expressions `held` did not
@@ -217,8 +220,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub(crate) fn make_unique(&mut self, held: &[&dyn Tree]) -> Result<()> {
         let shape = self.layout().shape();
-        let own =
-            on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, shape))?;
+        let own: Self = copied(&AnyArray::of(self), Copying::All, shape)?.into_array();
         note_copy_on_write(self, own.buffer(), held);
         *self = own;
         Ok(())

@@ -156,18 +156,26 @@ fn convolved<T: Numeric>(
     let step = Ruled::begin("conv2d", &[input, kernel])?;
     let wanted = [step.wants(0), step.wants(1)];
     let result = multiplied(input, kernel, geometry)?;
-    let geometry = *geometry;
     Ok(step.finish(result, |saved| {
-        let (input, kernel) = (saved.keep(input), saved.keep(kernel));
-        move |gradient: AnyArray| {
-            let gradients = by_float!(gradient.dtype, F => {
-                let gradient = gradient.into_array::<F>();
-                let operands = [&input.downcast(), &kernel.downcast()];
-                gradients::of_operands(operands, &gradient, &geometry, wanted)?
-            });
-            Ok(gradients.expect("gradients are floats").into())
-        }
+        let operands = [input, kernel].map(|operand| AnyArray::of(&saved.keep(operand)));
+        convolved_back(operands, *geometry, wanted)
     }))
+}
+
+/// Returns the rule of a convolution of the operands `[input, kernel]`.
+fn convolved_back(
+    operands: [AnyArray; 2],
+    geometry: Geometry,
+    wanted: [bool; 2],
+) -> impl FnOnce(AnyArray) -> Result<Vec<Option<AnyArray>>> + Clone {
+    move |gradient| {
+        let gradients = by_float!(gradient.dtype, F => {
+            let gradient = gradient.into_array::<F>();
+            let [input, kernel] = operands.map(AnyArray::into_array::<F>);
+            gradients::of_operands([&input, &kernel], &gradient, &geometry, wanted)?
+        });
+        Ok(gradients.expect("gradients are floats").into())
+    }
 }
 
 #[track_caller]

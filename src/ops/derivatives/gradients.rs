@@ -42,6 +42,26 @@ impl AnyArray {
         Array::from_parts(self.buffer, self.layout)
     }
 
+    /// Returns another handle on the array, whose elements are seen as words of their size.
+    pub(in crate::ops) fn words<Word: AnyElement>(&self) -> Array<Word> {
+        assert_eq!(
+            self.dtype.size_bytes(),
+            size_of::<Word>(),
+            "words of another size"
+        );
+        Array::from_parts(self.buffer.share(), self.layout)
+    }
+
+    /// Returns a type-erased handle on `words`, the elements of an array of `dtype`.
+    pub(in crate::ops) fn of_words<Word: AnyElement>(words: Array<Word>, dtype: DType) -> Self {
+        let layout = *words.layout();
+        Self {
+            buffer: words.into_buffer(),
+            layout,
+            dtype,
+        }
+    }
+
     /// Returns the elements in another shape, copied if strides cannot express it.
     #[track_caller]
     pub(crate) fn reshaped(self, shape: &Shape) -> Result<Self> {
@@ -111,12 +131,12 @@ impl AnyArray {
         }
     }
 
-    pub(super) fn device(&self) -> &Device {
+    pub(in crate::ops) fn device(&self) -> &Device {
         self.buffer.device()
     }
 
     /// Returns the array with another layout.
-    pub(super) fn seen(self, layout: Layout) -> Self {
+    pub(in crate::ops) fn seen(self, layout: Layout) -> Self {
         Self { layout, ..self }
     }
 }

@@ -1,11 +1,11 @@
 //! Steps with an explicit gradient rule, which is written beside the operation.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::graph::is_differentiable;
 use super::tape::{Backward, PassingBack, Upstream};
 use super::{AnyArray, Followed, Gradients, Pause, StepResult, is_live, record_results};
-use crate::array::{AnyElement, Array, Buffer};
+use crate::array::{AnyElement, Array, Buffer, DType, Layout};
 use crate::error::{Error, ErrorCode, Result};
 
 /// An operation with an explicit gradient rule. While it runs, nothing is tracked; then the step
@@ -87,7 +87,24 @@ impl Ruled {
         if !is_live() {
             return Ok(Self(None));
         }
-        Running::begin(operation, operands).map(Self)
+        let operands = operands
+            .iter()
+            .map(|array| (array.buffer(), array.layout()));
+        Running::begin(operation, T::DTYPE, &operands.collect::<Vec<_>>()).map(Self)
+    }
+
+    /// Like [`begin`](Self::begin), for type-erased operands of one type.
+    #[track_caller]
+    pub(in crate::ops) fn begin_any(
+        operation: &'static str,
+        operands: &[&AnyArray],
+    ) -> Result<Self> {
+        if !is_live() {
+            return Ok(Self(None));
+        }
+        let dtype = operands[0].dtype;
+        let operands = operands.iter().map(|array| (&array.buffer, &array.layout));
+        Running::begin(operation, dtype, &operands.collect::<Vec<_>>()).map(Self)
     }
 
     /// Returns whether the operand of that number is tracked, so that its gradient is needed.
@@ -110,14 +127,38 @@ impl Ruled {
         R: FnOnce(AnyArray) -> Result<Vec<C>> + Clone + 'static,
         C: Into<Option<AnyArray>>,
     {
-        let [result] = self.finish_all([result], |saved, _| {
-            let rule = rule(saved);
-            move |[gradient]: [Option<AnyArray>; 1]| match gradient {
-                Some(gradient) => rule(gradient),
-                None => Ok(Vec::new()),
-            }
-        });
-        result
+        if self.0.is_none() {
+            return result;
+        }
+        let (layout, dtype) = (*result.layout(), T::DTYPE);
+        let buffer = result.into_buffer();
+        let result = AnyArray {
+            buffer,
+            layout,
+            dtype,
+        };
+        self.finish_any(result, rule).into_array()
+    }
+
+    /// Like [`finish`](Self::finish), for a type-erased result.
+    #[inline]
+    #[track_caller]
+    pub(in crate::ops) fn finish_any<R, C>(
+        self,
+        result: AnyArray,
+        rule: impl FnOnce(&mut Saved) -> R,
+    ) -> AnyArray
+    where
+        R: FnOnce(AnyArray) -> Result<Vec<C>> + Clone + 'static,
+        C: Into<Option<AnyArray>>,
+    {
+        let Some(running) = self.0 else {
+            return result;
+        };
+        let mut rule = Some(rule);
+        running.finish_one(result, &mut |saved| {
+            one_gradient(rule.take().expect("called once")(saved))
+        })
     }
 
     /// Like [`finish`](Self::finish), for several results, each of which may have no gradient.
@@ -142,7 +183,7 @@ impl Ruled {
             let rule = rule.take().expect("called once")(saved, &results);
             Box::new(move |mut upstream: Upstream| {
                 let upstream = std::array::from_fn(|at| upstream[at].take());
-                Ok(rule(upstream)?.into_iter().map(Into::into).collect())
+                rule(upstream).map(contributions)
             })
         });
         let mut buffers = buffers.into_iter();
@@ -156,31 +197,53 @@ impl Ruled {
 impl Running {
     #[cold]
     #[track_caller]
-    fn begin<T: AnyElement>(
+    fn begin(
         operation: &'static str,
-        operands: &[&Array<T>],
+        dtype: DType,
+        operands: &[(&Buffer, &Layout)],
     ) -> Result<Option<Self>> {
-        let mut followed = SmallVec::<[Option<Followed>; 3]>::new();
-        for array in operands {
-            followed.push(Followed::of(array.buffer(), array.layout())?);
+        let mut followed = Vec::with_capacity(operands.len());
+        for (buffer, layout) in operands {
+            followed.push(Followed::of(buffer, layout)?);
         }
         if followed.iter().all(Option::is_none) {
             return Ok(None);
         }
-        if !is_differentiable(T::DTYPE) {
+        if !is_differentiable(dtype) {
             let text = format!(
                 "{operation}: no derivative is known for elements of {}",
-                T::NAME
+                dtype.name()
             );
             return Err(Error::new(ErrorCode::Gradient, text));
         }
-        let handles = operands.iter().map(|array| array.buffer().share());
+        let handles = operands.iter().map(|(buffer, _)| buffer.share());
         Ok(Some(Self {
             operation,
-            followed: followed.into_vec(),
+            followed,
             operands: handles.collect(),
             _pause: Pause::begin(),
         }))
+    }
+
+    /// Like [`finish`](Self::finish), for a single result.
+    #[track_caller]
+    fn finish_one(
+        self,
+        result: AnyArray,
+        rule: &mut dyn FnMut(&mut Saved) -> Box<dyn Rule>,
+    ) -> AnyArray {
+        let AnyArray {
+            buffer,
+            layout,
+            dtype,
+        } = result;
+        let mut buffers = self.finish(smallvec![(buffer, layout, dtype)], rule);
+        let buffer = buffers.pop().expect("there is one for the result");
+        AnyArray {
+            buffer,
+            layout,
+            dtype,
+        }
     }
 
     /// Records the step with the rule that `rule` makes, which it calls once.
@@ -227,6 +290,23 @@ fn step_results<T: AnyElement>(results: &[Array<T>]) -> SmallVec<[StepResult; 1]
 
 /// The gradients that a rule gives for the operands; none for an operand without one.
 type Contributions = SmallVec<[Option<AnyArray>; 3]>;
+
+/// Returns the rule of an operation with one result. It is called only if that has a gradient.
+fn one_gradient<R, C>(rule: R) -> Box<dyn Rule>
+where
+    R: FnOnce(AnyArray) -> Result<Vec<C>> + Clone + 'static,
+    C: Into<Option<AnyArray>>,
+{
+    Box::new(move |mut upstream: Upstream| match upstream[0].take() {
+        Some(gradient) => rule(gradient).map(contributions),
+        None => Ok(Contributions::new()),
+    })
+}
+
+/// Returns the gradients of operands, of which all or some have one.
+fn contributions<C: Into<Option<AnyArray>>>(gradients: Vec<C>) -> Contributions {
+    gradients.into_iter().map(Into::into).collect()
+}
 
 /// A rule that computes the gradients of operands from the gradients of results.
 trait Rule {

@@ -1,8 +1,10 @@
 //! The element of each row that a class selects.
 
+use super::moves::picked;
 use super::{Picking, invalid};
 use crate::array::{AnyElement, Array, Elements};
 use crate::error::Result;
+use crate::ops::derivatives::AnyArray;
 
 /// Returns the element of each row of `table` at its class, for the operation `cross_entropy`.
 /// Classes count from 0 only.
@@ -19,12 +21,9 @@ pub(in crate::ops) fn of_classes<T: AnyElement>(
     check_classes(table, classes)?;
     let indices = classes.unsqueeze(1)?;
     let shape = indices.layout().shape();
-    let picked = on_device!(
-        table.device(),
-        touching & [table.buffer(), indices.buffer()],
-        picked(table, &indices, Picking::Classes, 1, shape)
-    )?;
-    picked.squeeze(1)
+    let table = AnyArray::of(table);
+    let picked = picked(&table, &indices, Picking::Classes, 1, shape)?;
+    picked.into_array().squeeze(1)
 }
 
 /// Waits until the classes are known, and checks that all are columns. On a CUDA device, checks

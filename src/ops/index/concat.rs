@@ -1,5 +1,6 @@
 //! Several arrays as one.
 
+use super::moves::joined;
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
@@ -48,13 +49,8 @@ pub fn concat<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<
     }
     let shape = shape.with(at, length);
     check_size::<T>("concat", &shape)?;
-    let step = Ruled::begin("concat", arrays)?;
-    let whole = on_device!(
-        first.device(),
-        touching & arrays,
-        joined(arrays, at, &shape)
-    )?;
-    Ok(step.finish(whole, |_| parted_back(arrays, at)))
+    let arrays: Vec<_> = arrays.iter().map(|array| AnyArray::of(*array)).collect();
+    Ok(whole_of("concat", &arrays, at, &shape)?.into_array())
 }
 
 /// Returns the arrays, all of one shape, one after another along a new axis, which is the axis
@@ -101,24 +97,31 @@ pub fn stack<T: AnyElement>(arrays: &[&Array<T>], axis: isize) -> Result<Array<T
     let shape: Shape = before.iter().chain([&count]).chain(after).collect();
     check_size::<T>("stack", &shape)?;
     let widened = arrays.iter().map(|array| array.unsqueeze(at as isize));
-    let widened = widened.collect::<Result<Vec<_>>>()?;
-    let arrays: Vec<_> = widened.iter().collect();
-    let step = Ruled::begin("stack", &arrays)?;
-    let whole = on_device!(
-        first.device(),
-        touching && arrays[..],
-        joined(&arrays, at, &shape)
-    )?;
-    Ok(step.finish(whole, |_| parted_back(&arrays, at)))
+    let widened = widened.map(|array| Ok(AnyArray::of(&array?)));
+    let arrays = widened.collect::<Result<Vec<_>>>()?;
+    Ok(whole_of("stack", &arrays, at, &shape)?.into_array())
+}
+
+/// Returns the concatenation of `arrays` along the axis `at`, as a new array of `shape`.
+#[track_caller]
+fn whole_of(
+    operation: &'static str,
+    arrays: &[AnyArray],
+    at: usize,
+    shape: &Shape,
+) -> Result<AnyArray> {
+    let step = Ruled::begin_any(operation, &arrays.iter().collect::<Vec<_>>())?;
+    let whole = joined(arrays, at, shape)?;
+    Ok(step.finish_any(whole, |_| parted_back(arrays, at)))
 }
 
 /// Returns the gradients of arrays that are stored one after another along the axis `at` of a
 /// result.
-fn parted_back<T: AnyElement>(
-    arrays: &[&Array<T>],
+fn parted_back(
+    arrays: &[AnyArray],
     at: usize,
-) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone + use<T> {
-    let lengths: Vec<usize> = arrays.iter().map(|array| array.shape()[at]).collect();
+) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone + use<> {
+    let lengths: Vec<usize> = arrays.iter().map(|array| array.layout.dims()[at]).collect();
     move |gradient| {
         let mut first = 0;
         let parts = lengths.into_iter().map(|length| {

@@ -1,10 +1,11 @@
 //! Diagonals, and the triangles that they bound. Diagonal 0 begins at a matrix's first element;
 //! diagonals above it have positive numbers, diagonals below it negative ones.
 
+use super::moves::{copied, on_diagonal, triangular};
 use super::{Copying, invalid};
 use crate::array::{AnyElement, Array, Layout, Shape};
 use crate::error::{Error, Result};
-use crate::ops::derivatives::{AnyArray, Ruled, by_gradient, is_followed};
+use crate::ops::derivatives::{AnyArray, Ruled, is_followed};
 
 /// The part of a matrix that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,16 @@ pub(in crate::ops) enum Triangle {
     Lower,
     /// The elements on the diagonal and above.
     Upper,
+}
+
+impl Triangle {
+    /// Returns the name of the operation that keeps it.
+    fn operation(self) -> &'static str {
+        match self {
+            Self::Lower => "tril",
+            Self::Upper => "triu",
+        }
+    }
 }
 
 /// Returns the row and the column that diagonal `k` begins at.
@@ -41,6 +52,29 @@ fn diagonal_of(matrix: &Layout, k: isize) -> Result<Layout> {
     Ok(square.diagonal(0, 1))
 }
 
+/// Returns `array` with zeros outside of a triangle of its last two axes.
+#[track_caller]
+fn triangle_of(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArray> {
+    let step = Ruled::begin_any(triangle.operation(), &[array])?;
+    let kept = triangular(array, triangle, k)?;
+    Ok(step.finish_any(kept, |_| {
+        move |gradient| Ok(vec![triangle_of(&gradient, triangle, k)?])
+    }))
+}
+
+/// Returns the square matrix of `shape` with `vector` on its diagonal `k`.
+#[track_caller]
+fn matrix_of(vector: &AnyArray, k: isize, shape: &Shape) -> Result<AnyArray> {
+    let step = Ruled::begin_any("diag", &[vector])?;
+    let matrix = on_diagonal(vector, k, shape)?;
+    Ok(step.finish_any(matrix, |_| {
+        move |gradient: AnyArray| {
+            let diagonal = diagonal_of(&gradient.layout, k)?;
+            Ok(vec![gradient.seen(diagonal)])
+        }
+    }))
+}
+
 impl<T: AnyElement> Array<T> {
     /// Returns the array with zeros above diagonal `k` of its last two axes; the axes before them
     /// count matrices.
@@ -65,9 +99,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn tril(&self, k: isize) -> Result<Self> {
         self.check_matrices("tril")?;
-        let step = Ruled::begin("tril", &[self])?;
-        let kept = on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Lower, k))?;
-        Ok(step.finish(kept, |_| by_gradient!(gradient => [gradient.tril(k)?])))
+        Ok(triangle_of(&AnyArray::of(self), Triangle::Lower, k)?.into_array())
     }
 
     /// Returns the array with zeros below diagonal `k` of its last two axes; the axes before them
@@ -92,9 +124,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn triu(&self, k: isize) -> Result<Self> {
         self.check_matrices("triu")?;
-        let step = Ruled::begin("triu", &[self])?;
-        let kept = on_device!(self.device(), touching self.buffer(), triangular(self, Triangle::Upper, k))?;
-        Ok(step.finish(kept, |_| by_gradient!(gradient => [gradient.triu(k)?])))
+        Ok(triangle_of(&AnyArray::of(self), Triangle::Upper, k)?.into_array())
     }
 
     /// Returns, for a vector, the square matrix with it on diagonal `k` among zeros; for a matrix,
@@ -126,14 +156,7 @@ impl<T: AnyElement> Array<T> {
                 // A side that saturates is beyond every length that a shape may have.
                 let side = length.saturating_add(k.unsigned_abs());
                 let shape = [side, side].into();
-                let step = Ruled::begin("diag", &[self])?;
-                let matrix = on_device!(self.device(), touching self.buffer(), on_diagonal(self, k, &shape))?;
-                Ok(step.finish(matrix, |_| {
-                    move |gradient: AnyArray| {
-                        let layout = diagonal_of(&gradient.layout, k)?;
-                        Ok(vec![AnyArray { layout, ..gradient }])
-                    }
-                }))
+                Ok(matrix_of(&AnyArray::of(self), k, &shape)?.into_array())
             }
             // A view passes gradients on.
             [_, _] if is_followed(self)? => {
@@ -143,7 +166,7 @@ impl<T: AnyElement> Array<T> {
             [_, _] => {
                 let (copying, shape) =
                     (Copying::Diagonal { k }, length_of(self.layout().shape(), k));
-                on_device!(self.device(), touching self.buffer(), copied(self, copying, &shape.into()))
+                Ok(copied(&AnyArray::of(self), copying, &shape.into())?.into_array())
             }
             _ => Err(self.rank_error("diag", ", expected a vector or a matrix")),
         }

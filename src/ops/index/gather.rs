@@ -1,5 +1,6 @@
 //! One element for each index.
 
+use super::moves::picked;
 use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
@@ -46,15 +47,17 @@ impl<T: AnyElement> Array<T> {
         )?;
         check_size::<T>("gather", &shape)?;
         check_indices("gather", self, at, indices)?;
-        let step = Ruled::begin("gather", &[self])?;
-        let picked = on_device!(
-            self.device(),
-            touching & [self.buffer(), indices.buffer()],
-            picked(self, indices, Picking::Elements, at, &shape)
-        )?;
-        let own = *self.layout().shape();
-        Ok(step.finish(picked, |saved| scattered_back(own, saved.keep(indices), at)))
+        Ok(gathered(&AnyArray::of(self), indices, at, &shape)?.into_array())
     }
+}
+
+/// Returns the elements at `indices`, which have been checked, along the axis `at`.
+#[track_caller]
+fn gathered(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
+    let step = Ruled::begin_any("gather", &[array])?;
+    let picked = picked(array, indices, Picking::Elements, at, shape)?;
+    let own = *array.layout.shape();
+    Ok(step.finish_any(picked, |saved| scattered_back(own, saved.keep(indices), at)))
 }
 
 /// Returns the gradient of an array of shape `own` from which elements were gathered along the axis

@@ -1,9 +1,10 @@
 //! Elements that a mask selects, and their indices.
 
+use super::moves::{compacted, copied, picked};
 use super::{Copying, Picking, check_size};
 use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
-use crate::ops::derivatives::is_followed;
+use crate::ops::derivatives::{AnyArray, is_followed};
 use crate::ops::elementwise::select;
 use crate::ops::eval::{device_mismatch, device_of, same_device};
 use crate::ops::expr::IntoExpr;
@@ -134,7 +135,7 @@ impl<T: AnyElement> Array<T> {
             return Ok(flat);
         }
         let shape = flat.layout().shape();
-        on_device!(self.device(), touching self.buffer(), copied(&flat, Copying::All, shape))
+        Ok(copied(&AnyArray::of(&flat), Copying::All, shape)?.into_array())
     }
 }
 
@@ -161,11 +162,7 @@ fn positions(flags: &Array<bool>, shape: &Shape) -> Result<Array<i64>> {
 /// Returns the elements at which flags are true. Both arrays are packed and of one length.
 #[track_caller]
 pub(super) fn compact<T: AnyElement>(array: &Array<T>, flags: &Array<bool>) -> Result<Array<T>> {
-    on_device!(
-        array.device(),
-        touching & [array.buffer(), flags.buffer()],
-        compacted(array, flags)
-    )
+    Ok(compacted(&AnyArray::of(array), flags)?.into_array())
 }
 
 /// See [`Array::select_by`].
@@ -197,10 +194,5 @@ fn select_by<T: AnyElement>(array: &Array<T>, mask: &Array<bool>) -> Result<Arra
     let array = array.reshape(parts)?;
     let shape: Shape = [rows.len()].iter().chain(rest).collect();
     check_size::<T>("select_by", &shape)?;
-    let picking = Picking::Parts;
-    on_device!(
-        array.device(),
-        touching & [array.buffer(), rows.buffer()],
-        picked(&array, &rows, picking, 0, &shape)
-    )
+    Ok(picked(&AnyArray::of(&array), &rows, Picking::Parts, 0, &shape)?.into_array())
 }

@@ -12,6 +12,7 @@ mod diagonal;
 mod gather;
 mod histogram;
 mod mask;
+pub(super) mod moves;
 mod one_hot;
 mod pad;
 mod pad_with;

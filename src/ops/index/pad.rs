@@ -1,7 +1,8 @@
 //! Padding with a value.
 
+use super::moves::padded;
 use super::{check_size, invalid};
-use crate::array::{AnyElement, Array, Shape};
+use crate::array::{AnyElement, Array, Bits, Shape, bits_of};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, Ruled};
 
@@ -56,22 +57,26 @@ impl<T: AnyElement> Array<T> {
             .collect();
         check_size::<T>(operation, &shape)?;
         let before: Shape = margins.iter().map(|(before, _)| before).collect();
-        let step = Ruled::begin("pad", &[self])?;
-        let padded = on_device!(self.device(), touching self.buffer(), padded(self, &before, value, &shape))?;
-        let (own, before) = (*own, before);
-        Ok(step.finish(padded, |_| {
-            move |gradient: AnyArray| {
-                let ranges = before.dims().iter().zip(own.dims());
-                let inner = ranges
-                    .enumerate()
-                    .try_fold(gradient.layout, |inner, (axis, range)| {
-                        inner.part(axis, *range.0..range.0 + range.1, 1)
-                    })?;
-                Ok(vec![AnyArray {
-                    layout: inner,
-                    ..gradient
-                }])
-            }
-        }))
+        Ok(framed(&AnyArray::of(self), before, bits_of(value), &shape)?.into_array())
     }
+}
+
+/// Returns a new array of `shape` with `array` from the coordinates `before` on, and `value`
+/// elsewhere.
+#[track_caller]
+fn framed(array: &AnyArray, before: Shape, value: Bits, shape: &Shape) -> Result<AnyArray> {
+    let step = Ruled::begin_any("pad", &[array])?;
+    let padded = padded(array, &before, value, shape)?;
+    let own = *array.layout.shape();
+    Ok(step.finish_any(padded, |_| {
+        move |gradient: AnyArray| {
+            let ranges = before.dims().iter().zip(own.dims());
+            let inner = ranges
+                .enumerate()
+                .try_fold(gradient.layout, |inner, (axis, range)| {
+                    inner.part(axis, *range.0..range.0 + range.1, 1)
+                })?;
+            Ok(vec![gradient.seen(inner)])
+        }
+    }))
 }

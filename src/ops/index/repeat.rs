@@ -1,9 +1,10 @@
 //! Repetition of elements.
 
+use super::moves::copied;
 use super::{Copying, check_size};
-use crate::array::{AnyElement, Array};
+use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{Ruled, by_gradient};
+use crate::ops::derivatives::{AnyArray, Ruled, by_gradient};
 
 impl<T: AnyElement> Array<T> {
     /// Returns every element along `axis` `count` times, one after another: NumPy's `repeat`.
@@ -31,17 +32,21 @@ impl<T: AnyElement> Array<T> {
         // A length that saturates is beyond every length that a shape may have.
         let shape = shape.with(at, shape.dims()[at].saturating_mul(count));
         check_size::<T>("repeat", &shape)?;
-        let copying = Copying::Repeated { at, times: count };
-        let step = Ruled::begin("repeat", &[self])?;
-        let repeated =
-            on_device!(self.device(), touching self.buffer(), copied(self, copying, &shape))?;
-        let own = *self.layout().shape();
-        let (before, after) = own.dims().split_at(at);
-        let [before, after] = [before, &after[1..]].map(|axes| axes.iter().product::<usize>());
-        let blocks = [before, own.dims()[at], count, after];
-        Ok(step.finish(
-            repeated,
-            |_| by_gradient!(gradient => [gradient.reshape(blocks)?.sum_axis(2)?.reshape(own)?]),
-        ))
+        Ok(repeated(&AnyArray::of(self), at, count, &shape)?.into_array())
     }
+}
+
+/// Returns each element repeated `times` times along the axis `at`, in a new array of `shape`.
+#[track_caller]
+fn repeated(array: &AnyArray, at: usize, times: usize, shape: &Shape) -> Result<AnyArray> {
+    let step = Ruled::begin_any("repeat", &[array])?;
+    let repeated = copied(array, Copying::Repeated { at, times }, shape)?;
+    let own = *array.layout.shape();
+    let (before, after) = own.dims().split_at(at);
+    let [before, after] = [before, &after[1..]].map(|axes| axes.iter().product::<usize>());
+    let blocks = [before, own.dims()[at], times, after];
+    Ok(step.finish_any(
+        repeated,
+        |_| by_gradient!(gradient => [gradient.reshape(blocks)?.sum_axis(2)?.reshape(own)?]),
+    ))
 }

@@ -1,6 +1,7 @@
 //! Changes of the shape, which may need a copy.
 
 use super::Copying;
+use super::moves::copied;
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, Ruled};
@@ -33,13 +34,7 @@ impl<T: AnyElement> Array<T> {
         if let Some(layout) = self.layout().reshape(&shape)? {
             return Ok(self.view(layout));
         }
-        let step = Ruled::begin("reshape", &[self])?;
-        let copy =
-            on_device!(self.device(), touching self.buffer(), copied(self, Copying::All, &shape))?;
-        let own = *self.layout().shape();
-        Ok(step.finish(copy, |_| {
-            move |gradient: AnyArray| Ok(vec![gradient.reshaped(&own)?])
-        }))
+        Ok(reshaped(&AnyArray::of(self), &shape)?.into_array())
     }
 
     /// Returns the elements along one axis, in row-major order; a view or a copy as for
@@ -61,4 +56,15 @@ impl<T: AnyElement> Array<T> {
     pub fn flatten(&self) -> Result<Self> {
         self.reshape(self.len())
     }
+}
+
+/// Returns a copy of the elements in another shape.
+#[track_caller]
+fn reshaped(array: &AnyArray, shape: &Shape) -> Result<AnyArray> {
+    let step = Ruled::begin_any("reshape", &[array])?;
+    let copy = copied(array, Copying::All, shape)?;
+    let own = *array.layout.shape();
+    Ok(step.finish_any(copy, |_| {
+        move |gradient: AnyArray| Ok(vec![gradient.reshaped(&own)?])
+    }))
 }

@@ -2,6 +2,7 @@
 
 use super::check_indices;
 use super::gather::along;
+use super::moves::put;
 use crate::array::{AnyElement, Array, Number, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorCode, Result};
@@ -145,17 +146,8 @@ impl<T: AnyElement> Array<T> {
         let Some((at, shape)) = self.scattered("scatter", indices, source, axis)? else {
             return Ok(());
         };
-        let target = Target::new(self);
-        let updating = Updating {
-            targets: &[target.buffer()],
-            reading: [indices.buffer(), source.buffer()],
-        };
-        let along = (at, Indexing::Scatter);
-        on_device!(
-            target.device(),
-            touching & updating,
-            put_at(target, indices, source, along, &shape)
-        )
+        let source = AnyArray::of(source);
+        put(Target::new(self), indices, &source, at, &shape)
     }
 
     /// Checks the operands of `operation`, which writes at `indices`, and gives the array memory of

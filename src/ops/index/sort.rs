@@ -1,9 +1,10 @@
 //! Sorting.
 
+use super::moves::copied;
 use super::{Copying, check_size};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{constant, is_followed};
+use crate::ops::derivatives::{AnyArray, constant, is_followed};
 use crate::ops::precompiled::precompiled;
 
 /// The length from which on it is faster to copy elements that are far apart to contiguous memory,
@@ -105,7 +106,7 @@ impl<T: Element> Array<T> {
     pub(super) fn turned(&self, at: usize) -> Result<Self> {
         let turned = self.swap_axes(at as isize, -1)?;
         let shape = turned.layout().shape();
-        on_device!(self.device(), touching self.buffer(), copied(&turned, Copying::All, shape))
+        Ok(copied(&AnyArray::of(&turned), Copying::All, shape)?.into_array())
     }
 }
 

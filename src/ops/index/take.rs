@@ -1,6 +1,7 @@
 //! Parts at given positions.
 
 use super::gather::scattered_back;
+use super::moves::picked;
 use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
@@ -46,15 +47,17 @@ impl<T: AnyElement> Array<T> {
         let shape: Shape = before.iter().chain(indices.shape()).chain(after).collect();
         check_size::<T>("take", &shape)?;
         check_indices("take", self, at, indices)?;
-        let step = Ruled::begin("take", &[self])?;
-        let picked = on_device!(
-            self.device(),
-            touching & [self.buffer(), indices.buffer()],
-            picked(self, indices, Picking::Parts, at, &shape)
-        )?;
-        let own = *self.layout().shape();
-        Ok(step.finish(picked, |saved| taken_back(own, saved.keep(indices), at)))
+        Ok(taken(&AnyArray::of(self), indices, at, &shape)?.into_array())
     }
+}
+
+/// Returns the parts at `indices`, which have been checked, along the axis `at`.
+#[track_caller]
+fn taken(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
+    let step = Ruled::begin_any("take", &[array])?;
+    let picked = picked(array, indices, Picking::Parts, at, shape)?;
+    let own = *array.layout.shape();
+    Ok(step.finish_any(picked, |saved| taken_back(own, saved.keep(indices), at)))
 }
 
 /// Returns the gradient of an array that parts were taken from, by [`scattered_back`]: the indices

@@ -1,9 +1,10 @@
 //! The greatest elements along an axis.
 
+use super::moves::picked;
 use super::{Direction, Picking, check_size, concat, invalid};
 use crate::array::{Array, Element, MAX_RANK, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{constant, is_followed};
+use crate::ops::derivatives::{AnyArray, constant, is_followed};
 use crate::ops::precompiled::precompiled;
 
 /// The number of elements that a CUDA device sorts at once, which is the length of a part of the
@@ -77,12 +78,8 @@ impl<T: Element> Array<T> {
     /// and are known to be valid.
     #[track_caller]
     fn picked_along(&self, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<Self> {
-        let picking = Picking::Elements;
-        on_device!(
-            self.device(),
-            touching & [self.buffer(), indices.buffer()],
-            picked(self, indices, picking, at, shape)
-        )
+        let array = AnyArray::of(self);
+        Ok(picked(&array, indices, Picking::Elements, at, shape)?.into_array())
     }
 }
 
