@@ -115,8 +115,15 @@ def extra(assigns, folds):
 
 
 class Program:
-    def __init__(self, folder, library, target):
+    """A user's program. `dependency` is the line of its manifest, by default the path of `library`, whose edits it sees.
+
+    Cargo compiles a path like a package that is being edited, incrementally and in 256 parts; users' dependencies are
+    not paths.
+    """
+
+    def __init__(self, folder, library, target, dependency=None):
         self.folder, self.target = folder, target
+        dependency = dependency or f'path = "{library}"'
         (folder / "src").mkdir()
         manifest = f"""[package]
 name = "edit"
@@ -124,7 +131,7 @@ version = "0.1.0"
 edition = "2024"
 
 [dependencies]
-cachescope = {{ path = "{library}" }}
+cachescope = {{ {dependency} }}
 
 [workspace]
 """
@@ -134,9 +141,10 @@ cachescope = {{ path = "{library}" }}
     def build(self, release, rate, assigns=0, folds=0):
         source = STEP + f"\nconst RATE: f32 = {rate};\n" + MAIN + extra(assigns, folds)
         (self.folder / "src" / "main.rs").write_text(source)
+        environment = dict(os.environ, CARGO_TARGET_DIR=str(self.target), RUSTFLAGS="-Awarnings")
+        subprocess.run(["cargo", "fetch", "--quiet"], cwd=self.folder, check=True, env=environment)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = ["cargo", "build", "--offline", "--quiet"] + ["--release"] * release
-        environment = dict(os.environ, CARGO_TARGET_DIR=str(self.target), RUSTFLAGS="-Awarnings")
         subprocess.run(command, cwd=self.folder, check=True, env=environment)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime - before.ru_utime

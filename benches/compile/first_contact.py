@@ -71,7 +71,7 @@ def library(clone, target):
 
 def user(clone, folder):
     (folder / "user").mkdir()
-    program = edit.Program(folder / "user", clone, folder / "user-target")
+    program = edit.Program(folder / "user", clone, folder / "user-target", f'git = "file://{clone}"')
     steps = {}
     for release in (True, False):
         name = "release" if release else "debug"
