@@ -2,8 +2,6 @@
 
 mod gradients;
 
-use ndarray::SliceInfoElem;
-
 use super::boxed::BoxedLazy;
 use super::derivatives::{AnyArray, Ruled};
 use super::precompiled::precompiled;
@@ -153,25 +151,42 @@ impl Windows {
         Ok(windows.dims()[..own.ndim()].iter().collect())
     }
 
-    /// Returns, for each position in a window, the elements there of all windows; empty if there
-    /// are more than [`FEW`] positions.
+    /// Returns the layout of [`view`](Self::view) with the axes of the windows first, so that each
+    /// position in a window is a row of all windows.
     #[track_caller]
-    fn places<T: AnyElement>(self, view: &Array<T>) -> Result<Vec<Array<T>>> {
+    fn first(self, of: &Layout) -> Result<Layout> {
+        let windows = self.layout(of)?;
+        let own = of.ndim();
+        let axes: Vec<usize> = [own, own + 1].into_iter().chain(0..own).collect();
+        windows.permute(&axes)
+    }
+
+    /// Returns the row and the column of each position in a window; none if there are more than
+    /// [`FEW`].
+    fn positions(self) -> Vec<[usize; 2]> {
         let [height, width] = self.size;
         if height.saturating_mul(width) > FEW {
-            return Ok(Vec::new());
+            return Vec::new();
         }
-        let mut selection = vec![SliceInfoElem::from(..); view.ndim()];
-        let place = selection.len() - 2;
-        let mut places = Vec::with_capacity(height * width);
-        for row in 0..height {
-            for column in 0..width {
-                selection[place] = SliceInfoElem::from(row);
-                selection[place + 1] = SliceInfoElem::from(column);
-                places.push(view.slice(&selection)?);
-            }
-        }
-        Ok(places)
+        let row = |row| (0..width).map(move |column| [row, column]);
+        (0..height).flat_map(row).collect()
+    }
+
+    /// Returns the layout of the elements at `position` of all windows of an array of layout `of`.
+    #[track_caller]
+    fn at(self, of: &Layout, [row, column]: [usize; 2]) -> Result<Layout> {
+        let (windows, window) = self.layout(of)?.split_at(of.ndim());
+        let [down, along] = [0, 1].map(|axis| window.strides()[axis]);
+        let steps = row as isize * down + column as isize * along;
+        Ok(windows.starting_at(windows.offset().wrapping_add_signed(steps)))
+    }
+
+    /// Returns, for each of the [`positions`](Self::positions), the elements there of all windows.
+    #[track_caller]
+    fn places<T: AnyElement>(self, x: &Array<T>) -> Result<Vec<Array<T>>> {
+        let positions = self.positions().into_iter();
+        let places = positions.map(|position| Ok(x.viewed(self.at(x.layout(), position)?)));
+        places.collect()
     }
 }
 
@@ -194,10 +209,9 @@ fn largest<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
 
 #[track_caller]
 fn largest_each<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
-    let view = windows.view(x)?;
-    let places = windows.places(&view)?;
+    let places = windows.places(x)?;
     let [first, rest @ ..] = &places[..] else {
-        return view.max_axis([-2, -1]);
+        return windows.view(x)?.max_axis([-2, -1]);
     };
     let mut largest = first.lazy().boxed();
     for place in rest {
@@ -233,10 +247,11 @@ fn means<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
 /// Returns the sums of all windows, in the type `A`.
 #[track_caller]
 fn summed<T: AnyElement, A: Number>(x: &Array<T>, windows: Windows) -> Result<BoxedLazy<A>> {
-    let view = windows.view(x)?;
-    let places = windows.places(&view)?;
+    let places = windows.places(x)?;
     let [first, rest @ ..] = &places[..] else {
-        let sums: Array<A> = widened::<T, A>(&view).sum_axis([-2, -1])?.downcast();
+        let sums: Array<A> = widened::<T, A>(&windows.view(x)?)
+            .sum_axis([-2, -1])?
+            .downcast();
         return Ok(sums.lazy().boxed());
     };
     let mut sum = widened::<T, A>(first);

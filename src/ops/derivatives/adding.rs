@@ -148,13 +148,25 @@ pub(in crate::ops) fn sum_of_windows(
 ) -> Result<AnyArray> {
     let zero = (contribution.dtype, Bits::default());
     let sum = filled(contribution.device(), &whole, zero)?;
+    with_windows(sum, contribution, part, whole)
+}
+
+/// Like [`sum_of_windows`], added to `sum`.
+#[track_caller]
+pub(in crate::ops) fn with_windows(
+    sum: AnyArray,
+    contribution: AnyArray,
+    part: Layout,
+    whole: Layout,
+) -> Result<AnyArray> {
     if part.len() == 0 {
         return Ok(sum);
     }
-    match Followed::of(&contribution.buffer, &contribution.layout)? {
-        Some(_) => followed_part(sum, contribution, part, whole),
-        None => added_to_part(sum, &contribution, &part),
+    let of = |array: &AnyArray| Followed::of(&array.buffer, &array.layout);
+    if of(&sum)?.is_some() || of(&contribution)?.is_some() {
+        return followed_part(sum, contribution, part, whole);
     }
+    added_to_part(sum, &contribution, &part)
 }
 
 /// Like [`added`], but to a part of `sum`, whose memory nothing else has. Windows that overlap are

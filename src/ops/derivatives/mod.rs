@@ -23,7 +23,7 @@ use std::panic::Location;
 
 use smallvec::SmallVec;
 
-pub(super) use adding::sum_of_windows;
+pub(super) use adding::{sum_of_windows, with_windows};
 pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(super) use folds::Folding;

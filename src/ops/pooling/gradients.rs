@@ -5,9 +5,11 @@
 use super::{Windows, largest_each};
 use crate::array::{AnyElement, Array, DType, Float, Layout, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, by_float, computed_in, sum_of_windows};
+use crate::ops::boxed::BoxedLazy;
+use crate::ops::derivatives::{
+    AnyArray, DIFFERENTIABLE, by_float, computed_in, sum_of_windows, with_windows,
+};
 use crate::ops::elementwise::select;
-use crate::ops::expr::IntoExpr;
 
 /// Returns the rule of the largest elements: each gets an equal part of the gradient if a window
 /// has several.
@@ -66,9 +68,10 @@ fn to_windows<T: Float>(gradient: &Array<T>, own: &Shape, windows: Windows) -> R
 /// `own` gets from all windows.
 #[track_caller]
 fn to_all<T: Float>(share: &Array<T>, own: &Shape, windows: Windows) -> Result<Array<T>> {
-    let part = windows.layout(&Layout::contiguous(own)?)?;
-    let share = apart(share)?.broadcast_to(*part.shape())?;
-    Ok(sum_of_windows(AnyArray::of(&share), part, Layout::contiguous(own)?)?.into_array())
+    let whole = Layout::contiguous(own)?;
+    let part = windows.first(&whole)?;
+    let share = share.broadcast_to(*part.shape())?;
+    Ok(sum_of_windows(AnyArray::of(&share), part, whole)?.into_array())
 }
 
 /// Passes the gradients of the largest elements back. For large windows that overlap, the gradients
@@ -80,28 +83,47 @@ fn to_largest<T: Float, A: Float>(
     windows: Windows,
 ) -> Result<Array<A>> {
     let Some([columns, rows]) = windows.one_by_one() else {
-        let ties = sum_of_ties([x, largest], A::one(), windows)?;
+        let ties = sum_of_ties([x, largest], None, windows)?;
         let share = share_of(gradient, &ties, largest)?;
         return to_ties([x, largest], &share, windows);
     };
     let tallest = &largest_each(x, columns)?;
-    let ties = sum_of_ties([x, tallest], A::one(), columns)?;
-    let ties = sum_of_ties([tallest, largest], &rows.view(&ties)?, rows)?;
+    let ties = sum_of_ties([x, tallest], None, columns)?;
+    let ties = sum_of_ties([tallest, largest], Some(&ties), rows)?;
     let share = share_of(gradient, &ties, largest)?;
     let share = to_ties([tallest, largest], &share, rows)?;
     to_ties([x, tallest], &share, columns)
 }
 
-/// Sums the weights of the elements of each window that equal its largest.
+/// Sums the weights of the elements of each window that equal its largest: one for each, or the
+/// element of `weights`.
 #[track_caller]
 fn sum_of_ties<T: Float, A: Float>(
     [x, largest]: [&Array<T>; 2],
-    weights: impl IntoExpr<A>,
+    weights: Option<&Array<A>>,
     windows: Windows,
 ) -> Result<Array<A>> {
-    let is_largest = windows.view(x)?.eq(apart(largest)?);
-    let ties = select(is_largest, weights, A::zero());
-    Ok(ties.sum_axis([-2, -1])?.downcast())
+    // The ties among the elements that `part` selects of `x` and of `weights`.
+    let ties = |part: &dyn Fn(&Layout) -> Result<Layout>| -> Result<BoxedLazy<A>> {
+        let is_largest = x.viewed(part(x.layout())?).eq(largest);
+        Ok(match weights {
+            Some(weights) => {
+                let weights = weights.viewed(part(weights.layout())?);
+                select(is_largest, weights, A::zero()).boxed()
+            }
+            None => select(is_largest, A::one(), A::zero()).boxed(),
+        })
+    };
+    let mut positions = windows.positions().into_iter();
+    let Some(first) = positions.next() else {
+        let ties = ties(&|layout| windows.first(layout))?;
+        return Ok(ties.sum_axis([0, 1])?.downcast());
+    };
+    let first = ties(&|layout| windows.at(layout, first));
+    let sum = positions.try_fold(first?, |sum, position| {
+        Ok((sum + ties(&|layout| windows.at(layout, position))?).boxed())
+    });
+    sum?.eval()
 }
 
 /// Returns the share of the gradient that each of the largest elements of a window gets; NaN if the
@@ -124,16 +146,21 @@ fn to_ties<T: Float, A: Float>(
     share: &Array<A>,
     windows: Windows,
 ) -> Result<Array<A>> {
-    let (view, share) = (windows.view(x)?, apart(share)?);
-    let is_given = view.eq(apart(largest)?).or(share.is_nan());
-    let parts = select(is_given, &share, A::zero()).eval()?;
+    let given = |elements: Layout| -> Result<AnyArray> {
+        let is_given = x.viewed(elements).eq(largest).or(share.is_nan());
+        Ok(AnyArray::of(&select(is_given, share, A::zero()).eval()?))
+    };
     let whole = Layout::contiguous(x.layout().shape())?;
-    let part = windows.layout(&whole)?;
-    Ok(sum_of_windows(AnyArray::of(&parts), part, whole)?.into_array())
-}
-
-/// Adds two axes for the elements of a window.
-#[track_caller]
-fn apart<T: Float>(results: &Array<T>) -> Result<Array<T>> {
-    results.unsqueeze(-1)?.unsqueeze(-1)
+    let positions = windows.positions();
+    if positions.is_empty() {
+        let (elements, parts) = (windows.first(x.layout())?, windows.first(&whole)?);
+        return Ok(sum_of_windows(given(elements)?, parts, whole)?.into_array());
+    }
+    // Position by position, whose shares take the memory of one result of the pool.
+    let mut sum = AnyArray::of(share).zeros(x.layout().shape())?;
+    for position in positions {
+        let given = given(windows.at(x.layout(), position)?)?;
+        sum = with_windows(sum, given, windows.at(&whole, position)?, whole)?;
+    }
+    Ok(sum.into_array())
 }
