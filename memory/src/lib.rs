@@ -191,6 +191,10 @@ pub mod internal {
         }
     }
 
+    pub mod pool {
+        pub use crate::pool::simulated::{SimulatedBlock, SimulatedPool};
+    }
+
     pub mod size {
         pub use crate::size::ByteSize;
     }

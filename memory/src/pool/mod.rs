@@ -13,6 +13,7 @@ mod blocks;
 mod conformance;
 mod direct;
 mod owner;
+pub(crate) mod simulated;
 pub(crate) mod size_class;
 mod uncommitted;
 mod unsplit;
@@ -22,7 +23,6 @@ use std::fmt;
 use crate::device::StreamId;
 use crate::naming::names;
 use crate::size::{UNIT_BYTES, round_up};
-pub(crate) use best_fit::BestFit;
 pub(crate) use owner::StreamOwner;
 
 /// The number of a segment, chosen by the layer above. Numbers are reused after

@@ -41,8 +41,6 @@ mod profile;
 mod reader;
 mod replay;
 mod rmm_log;
-mod simulated_range;
-mod simulated_segments;
 mod simulator;
 mod snapshot;
 #[cfg(test)]

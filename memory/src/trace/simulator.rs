@@ -1,14 +1,8 @@
-//! A simulated pool over one range of addresses that grows from 0.
-//!
-//! Best fit runs as in a range of virtual memory, committed unit by unit. The pools of unsplit
-//! segments reserve them from a source. The source is simulated by a best fit over the range, so
-//! that released memory makes room for other sizes, as on a device.
+//! A simulated pool whose blocks are multiples of any unit.
 
-use super::simulated_range::SimulatedRange;
-use super::simulated_segments::SimulatedSegments;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pool::{PoolKind, SegmentId, Span};
-use crate::size::UNIT_BYTES;
+use crate::pool::PoolKind;
+use crate::pool::simulated::{SimulatedBlock, SimulatedPool};
 
 /// The end of a range without a limit: offsets fit in any 64-bit integer type.
 const MAX_BYTES: u64 = 1 << 63;
@@ -33,12 +27,10 @@ const MAX_BYTES: u64 = 1 << 63;
 /// ```
 #[derive(Debug)]
 pub struct Simulator {
-    model: PoolModel,
+    pool: SimulatedPool,
     unit_bytes: u64,
     /// The shift, if `unit_bytes` is a power of two.
     unit_shift: Option<u32>,
-    /// The highest end of a block so far, in pool bytes.
-    peak_end: u64,
 }
 
 /// A block of a [`Simulator`].
@@ -47,18 +39,12 @@ pub struct Simulator {
 pub struct Allocation {
     /// The offset; 0 for a request of 0 bytes.
     pub offset: u64,
-    span: Span,
-}
-
-#[derive(Debug)]
-enum PoolModel {
-    SimulatedRange(SimulatedRange),
-    SimulatedSegments(SimulatedSegments),
+    block: SimulatedBlock,
 }
 
 impl Simulator {
     /// The pools that can be simulated: all except the driver's own.
-    pub const POOLS: [PoolKind; 3] = PoolKind::ON_HOST;
+    pub const POOLS: [PoolKind; 3] = SimulatedPool::KINDS;
 
     /// Creates a pool whose blocks begin and end at multiples of `unit_bytes`, below `limit_bytes`.
     ///
@@ -72,24 +58,12 @@ impl Simulator {
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let units = limit_bytes.unwrap_or(MAX_BYTES).min(MAX_BYTES) / unit_bytes;
-        let range = SimulatedRange::new(units.saturating_mul(UNIT_BYTES).min(MAX_BYTES));
-        let model = match kind {
-            PoolKind::BestFit => PoolModel::SimulatedRange(range),
-            PoolKind::Binned | PoolKind::Direct => {
-                PoolModel::SimulatedSegments(SimulatedSegments::new(kind.build(), range))
-            }
-            PoolKind::StreamOrdered => {
-                let text = "the stream-ordered pool belongs to the driver and cannot be simulated";
-                return Err(Error::new(ErrorKind::Unsupported, text));
-            }
-        };
         Ok(Self {
-            model,
+            pool: SimulatedPool::new(kind, units)?,
             unit_bytes,
             unit_shift: unit_bytes
                 .is_power_of_two()
                 .then(|| unit_bytes.trailing_zeros()),
-            peak_end: 0,
         })
     }
 
@@ -99,36 +73,22 @@ impl Simulator {
         if bytes == 0 {
             return Some(Allocation::NOTHING);
         }
-        let pool_bytes = self.units(bytes).checked_mul(UNIT_BYTES)?;
-        let (span, begin) = match &mut self.model {
-            PoolModel::SimulatedRange(range) => {
-                range.take(pool_bytes).map(|span| (span, span.offset))
-            }
-            PoolModel::SimulatedSegments(segments) => segments.take(pool_bytes),
-        }?;
-        self.peak_end = self.peak_end.max(begin + span.bytes);
+        let (block, begin) = self.pool.take(self.units(bytes))?;
         Some(Allocation {
-            offset: self.bytes(begin),
-            span,
+            offset: begin * self.unit_bytes,
+            block,
         })
     }
 
     /// Returns a block to the pool.
     #[inline]
     pub fn free(&mut self, allocation: Allocation) {
-        let span = allocation.span;
-        if span.bytes == 0 {
-            return;
-        }
-        match &mut self.model {
-            PoolModel::SimulatedRange(range) => range.give(span),
-            PoolModel::SimulatedSegments(segments) => segments.give(span),
-        }
+        self.pool.give(allocation.block);
     }
 
     /// Returns the highest end of a block so far.
     pub fn peak_reserved_bytes(&self) -> u64 {
-        self.bytes(self.peak_end)
+        self.pool.peak_units() * self.unit_bytes
     }
 
     /// Returns the number of units for `bytes`.
@@ -140,23 +100,12 @@ impl Simulator {
             None => bytes.div_ceil(self.unit_bytes),
         }
     }
-
-    /// Converts pool bytes to bytes: both count units.
-    #[inline]
-    fn bytes(&self, pool_bytes: u64) -> u64 {
-        pool_bytes / UNIT_BYTES * self.unit_bytes
-    }
 }
 
 impl Allocation {
     /// The allocation of 0 bytes.
     const NOTHING: Self = Self {
         offset: 0,
-        span: Span {
-            segment: SegmentId(0),
-            offset: 0,
-            bytes: 0,
-            node: 0,
-        },
+        block: SimulatedBlock::EMPTY,
     };
 }

@@ -3,7 +3,7 @@
 //! The source places segments in one range by best fit. So a released segment makes room for
 //! others, as on a device.
 
-use super::simulated_range::{STREAM, SimulatedRange};
+use super::range::{STREAM, SimulatedRange};
 use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 
 /// A pool, and the placement of its segments.

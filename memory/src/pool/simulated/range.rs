@@ -1,7 +1,8 @@
 //! Best fit over one simulated range of addresses.
 
 use crate::device::StreamId;
-use crate::pool::{BestFit, Pool, SegmentId, Span, StreamOwner};
+use crate::pool::best_fit::BestFit;
+use crate::pool::{Pool, SegmentId, Span, StreamOwner};
 use crate::size::UNIT_BYTES;
 
 /// The stream of every request.
