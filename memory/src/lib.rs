@@ -195,6 +195,10 @@ pub mod internal {
         pub use crate::pool::simulated::{SimulatedBlock, SimulatedPool};
     }
 
+    pub mod simulation {
+        pub use crate::simulation::memory::SimulatedMemory;
+    }
+
     pub mod size {
         pub use crate::size::ByteSize;
     }

@@ -181,3 +181,31 @@ impl DriverCosts {
         line.map_or(0.0, |(_, line)| line.nanos(bytes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn every_call_has_its_cost_and_points_are_joined_by_lines() {
+        let costs = DriverCosts::named("h100").unwrap();
+        for call in DriverCall::iter() {
+            assert!(costs.nanos(call, 2 * MIB) > 100.0, "{call}");
+        }
+        assert_eq!(costs.nanos(DriverCall::MemSetAccess, 1), 36_000.0);
+        assert_eq!(costs.nanos(DriverCall::MemSetAccess, 128 * MIB), 195_000.0);
+        assert_eq!(costs.nanos(DriverCall::MemSetAccess, 64 * GIB), 133_000.0);
+        let between = costs.nanos(DriverCall::MemSetAccess, 65 * MIB);
+        assert!((between - 115_500.0).abs() < 1.0, "{between}");
+        // Beyond the last point, the line continues if the row says so.
+        let [one, two, three] = [2, 4, 6].map(|gib| costs.nanos(DriverCall::MemAlloc, gib * GIB));
+        assert!((two - one - (three - two)).abs() < 1.0 && two > one);
+        assert!(costs.memory_bytes() > 79 * GIB);
+        let unknown = DriverCosts::named("h1000").unwrap_err();
+        assert_eq!(unknown.kind(), ErrorKind::InvalidArgument);
+        assert!(unknown.to_string().contains("h100"), "{unknown}");
+    }
+}

@@ -85,3 +85,42 @@ impl DriverLedger {
         (self.calls() - calls, (self.nanos - nanos) / 1e3)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_ledger_splits_its_events_in_halves() {
+        let costs = DriverCosts::named("h100").unwrap();
+        let mut ledger = DriverLedger::new(&costs);
+        for event in 0..4000 {
+            if event < 2000 || event % 1000 == 0 {
+                ledger.charge(DriverCall::MemMap, MIB);
+            }
+            ledger.advance();
+        }
+        assert_eq!(ledger.calls(), 2002);
+        assert_eq!(ledger.calls_of(DriverCall::MemMap), 2002);
+        assert_eq!(ledger.calls_of(DriverCall::MemUnmap), 0);
+        let (calls, microseconds) = ledger.second_half();
+        assert_eq!(calls, 2);
+        // The second half is exact for a handful of events, and to one in two thousand for many.
+        for (count, tolerance) in [(1, 0), (2, 0), (7, 0), (1999, 0), (100_000, 50)] {
+            let mut ledger = DriverLedger::new(&costs);
+            for _ in 0..count {
+                ledger.charge(DriverCall::MemMap, MIB);
+                ledger.advance();
+            }
+            let (calls, _) = ledger.second_half();
+            assert!(
+                calls.abs_diff(count - count / 2) <= tolerance,
+                "{count}: {calls}"
+            );
+        }
+        assert!((microseconds - 2.0 * 1.45).abs() < 1e-6);
+        assert!((ledger.microseconds() - 2002.0 * 1.45).abs() < 1e-6);
+    }
+}

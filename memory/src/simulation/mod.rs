@@ -27,6 +27,7 @@
 mod costs;
 mod device;
 mod ledger;
+pub(crate) mod memory;
 mod replay;
 #[cfg(test)]
 mod tests;

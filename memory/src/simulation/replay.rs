@@ -1,23 +1,17 @@
 //! The replay of a trace through a device's memory over a simulated driver.
 
 use super::costs::{DriverCall, DriverCosts};
-use super::device::SimulatedDevice;
 use super::ledger::DriverLedger;
-use crate::device::StreamId;
-use crate::error::{Error, ErrorKind, Result};
-use crate::memory::{Block, DeviceMemory, MemoryConfig, Request};
+use super::memory::SimulatedMemory;
+use crate::error::Result;
 use crate::pool::PoolKind;
-use crate::sync::Arc;
 use crate::trace::TraceEvent;
 
 /// A device's memory that runs a trace batch by batch: the complete memory, with source, pool,
 /// growth and reclaim ladder.
 #[derive(Debug)]
 pub struct DeviceReplay {
-    memory: DeviceMemory,
-    device: Arc<SimulatedDevice>,
-    /// By slot: the block and the bytes requested.
-    live: Vec<Option<(Block, u64)>>,
+    memory: SimulatedMemory,
     events: u64,
     live_bytes: u64,
     peak_live_bytes: u64,
@@ -55,26 +49,12 @@ impl DeviceReplay {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's own
-    /// pool.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's
+    /// own pool.
     #[track_caller]
     pub fn new(pool: PoolKind, costs: &DriverCosts, limit_bytes: Option<u64>) -> Result<Self> {
-        if pool == PoolKind::StreamOrdered {
-            let text = "the stream-ordered pool belongs to the driver and cannot be simulated";
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        let total_bytes = costs.memory_bytes();
-        let device = Arc::new(SimulatedDevice::new(DriverLedger::new(costs), total_bytes));
-        let config = MemoryConfig {
-            pool,
-            limit_bytes,
-            ..MemoryConfig::default()
-        };
-        let backend = Arc::clone(&device);
         Ok(Self {
-            memory: DeviceMemory::new(backend, &config)?,
-            device,
-            live: Vec::new(),
+            memory: SimulatedMemory::new(pool, costs, limit_bytes)?,
             events: 0,
             live_bytes: 0,
             peak_live_bytes: 0,
@@ -90,80 +70,38 @@ impl DeviceReplay {
                 TraceEvent::Allocate { slot, bytes } => self.allocate(slot as usize, bytes),
                 TraceEvent::Free { slot } => self.free(slot as usize),
             }
-            self.device.with_ledger(DriverLedger::advance);
+            self.memory.advance();
         }
     }
 
     fn allocate(&mut self, slot: usize, bytes: u64) {
-        if slot >= self.live.len() {
-            self.live.resize_with(slot + 1, || None);
-        }
         self.free(slot);
         if bytes == 0 {
             return;
         }
-        let request = Request {
-            bytes,
-            stream: StreamId::default(),
-            scope: None,
-        };
-        let Ok(block) = self.memory.allocate(&request) else {
+        if !self.memory.allocate(slot, bytes) {
             self.failures += 1;
             return;
-        };
-        self.live[slot] = Some((block, bytes));
+        }
         self.live_bytes += bytes;
         self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
     }
 
     fn free(&mut self, slot: usize) {
         // A failed allocation has no block.
-        if let Some((block, bytes)) = self.live.get_mut(slot).and_then(Option::take) {
-            self.live_bytes -= bytes;
-            self.memory.free([block]);
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn trim(&self, keep_bytes: u64) {
-        self.memory.trim(keep_bytes, crate::memory::WaitMode::Wait);
-    }
-
-    /// Asserts the invariants of the memory, that blocks do not overlap, and that the device holds
-    /// the reserved bytes.
-    #[cfg(test)]
-    pub(super) fn check(&self) {
-        self.memory.check();
-        let live = self.live.iter().flatten();
-        let mut blocks = Vec::from_iter(live.map(|(block, _)| (block.address.0, block.bytes())));
-        blocks.sort_unstable();
-        assert!(blocks.is_sorted_by(|one, other| one.0 + one.1 <= other.0));
-        let stats = self.memory.stats();
-        assert_eq!(stats.reserved_bytes, self.device.used_bytes());
-        assert_eq!(
-            stats.allocated_bytes,
-            blocks.iter().map(|(_, bytes)| bytes).sum::<u64>()
-        );
+        self.live_bytes -= self.memory.free(slot);
     }
 
     /// Returns the results so far.
     pub fn outcome(&self) -> DeviceOutcome {
-        let ledger = self.device.with_ledger(|ledger| ledger.clone());
+        let ledger = self.memory.ledger();
         DeviceOutcome {
             events: self.events,
             peak_live_bytes: self.peak_live_bytes,
-            peak_reserved_bytes: self.memory.stats().peak_reserved_bytes,
+            peak_reserved_bytes: self.memory.peak_reserved_bytes(),
             failures: self.failures,
             calls: ledger.calls(),
             ledger,
         }
-    }
-}
-
-impl Drop for DeviceReplay {
-    fn drop(&mut self) {
-        let live = self.live.iter_mut().filter_map(Option::take);
-        let blocks: Vec<Block> = live.map(|(block, _)| block).collect();
-        self.memory.free(blocks);
     }
 }
