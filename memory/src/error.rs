@@ -287,26 +287,34 @@ impl<T> AtCaller for Result<T> {
     }
 }
 
-/// Returns `location`, unless it is in this crate, in the crate `cachescope`, or in the standard
+/// Returns `location`, unless it is in this crate, in a crate that builds on it, or in the standard
 /// library, which calls `from_str` and `try_from`.
 pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let file = location.file();
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
     let own = file!().trim_end_matches("error.rs");
-    let is_own = file.starts_with(own) || file.starts_with(&sources_of_arrays(own));
+    let is_in = |sources: String| file.starts_with(&sources);
+    let is_own = file.starts_with(own) || sources_above(own).into_iter().any(is_in);
     (!is_std && !is_own).then_some(location)
 }
 
-/// Returns the folder of the sources of `cachescope`, given the folder `own` of the sources of this
-/// crate: the folder above it in the repository, and beside it among packages.
-pub(crate) fn sources_of_arrays(own: &str) -> String {
+/// Returns the folders of the sources of `cachescope` and `cachescope-tools`, which build on this
+/// crate, given the folder `own` of the sources of this crate. In the repository they are `src` and
+/// `tools/src` beside `memory`. Packages are beside the package of this crate.
+pub(crate) fn sources_above(own: &str) -> [String; 2] {
     let package = own.trim_end_matches(['/', '\\']);
     let package = package.strip_suffix("src").unwrap_or(package);
     let slash = &own[own.len() - 1..];
-    match package.strip_suffix(&format!("memory{slash}")) {
-        Some(root) if root.is_empty() || root.ends_with(slash) => format!("{root}src{slash}"),
-        _ => own.replace("cachescope-memory", "cachescope"),
-    }
+    let root = package.strip_suffix(&format!("memory{slash}"));
+    let root = root.filter(|root| root.is_empty() || root.ends_with(slash));
+    let crates = [
+        ("cachescope", String::new()),
+        ("cachescope-tools", format!("tools{slash}")),
+    ];
+    crates.map(|(name, folder)| match root {
+        Some(root) => format!("{root}{folder}src{slash}"),
+        None => own.replace("cachescope-memory", name),
+    })
 }
 
 #[cfg(test)]
@@ -314,21 +322,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sources_of_arrays_are_above_or_beside_these() {
-        for (own, expected) in [
-            ("memory/src/", "src/"),
+    fn the_sources_of_other_crates_are_near_these() {
+        for (own, arrays, tools) in [
+            ("memory/src/", "src/", "tools/src/"),
             (
                 "/home/me/cachescope/memory/src/",
                 "/home/me/cachescope/src/",
+                "/home/me/cachescope/tools/src/",
             ),
-            ("C:\\work\\memory\\src\\", "C:\\work\\src\\"),
+            (
+                "C:\\work\\memory\\src\\",
+                "C:\\work\\src\\",
+                "C:\\work\\tools\\src\\",
+            ),
             (
                 "/registry/cachescope-memory-0.1.0/src/",
                 "/registry/cachescope-0.1.0/src/",
+                "/registry/cachescope-tools-0.1.0/src/",
             ),
-            ("/vendor/cachescope-memory/src/", "/vendor/cachescope/src/"),
+            (
+                "/vendor/cachescope-memory/src/",
+                "/vendor/cachescope/src/",
+                "/vendor/cachescope-tools/src/",
+            ),
         ] {
-            assert_eq!(sources_of_arrays(own), expected);
+            assert_eq!(sources_above(own), [arrays, tools]);
         }
         let own = file!().trim_end_matches("error.rs");
         assert!(own.ends_with(['/', '\\']), "{own}");
