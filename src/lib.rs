@@ -5,7 +5,8 @@ mod functions;
 #[macro_use]
 mod macros;
 
-pub use cachescope_memory::{plan, simulation, trace};
+pub use cachescope_memory::plan;
+pub use cachescope_tools::{simulation, trace};
 
 // The layers, bottom up: each may name only those before it. Those of the memory are a crate.
 use cachescope_memory::internal::{buffer, context, device, error, memory, size, sync};

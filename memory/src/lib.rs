@@ -48,8 +48,6 @@ mod pool;
 
 pub mod plan;
 
-pub mod trace;
-
 mod recorder;
 
 mod memory;

@@ -5,7 +5,7 @@
 //! scope's allocations with it; a compiler or an inference engine can use it by itself.
 //! [`pack`](pack()) searches for the smallest slab until its time limit; [`pack_quickly`] makes a
 //! few passes over the buffers. [`validate`] checks any plan.
-//! [`trace::Lifetime`](crate::trace::Lifetime) reads lifetimes from files.
+//! `trace::Lifetime` of the crate `cachescope-tools` reads lifetimes from files.
 //!
 //! The planner only computes: it calls no device and touches no memory.
 //!

@@ -1,37 +1,25 @@
-//! A simulated device: its driver's calls for memory are counted and charged.
+//! A simulated driver: its calls for memory are counted and charged.
 //!
-//! A [`DeviceReplay`] runs a recorded program through a device's complete memory, with source, pool
-//! and growth, over a driver that only counts. The cost of each call is from a table of published
-//! measurements, [`DriverCosts`]. So the times are simulated: no GPU was run. They show how often
-//! the memory calls the driver, and which calls it makes.
+//! The cost of each call is from a table of published measurements, [`DriverCosts`]. So the times
+//! are simulated: no GPU was run. A [`DriverLedger`] adds them up.
 //!
 //! # Examples
 //!
 //! ```
-//! # extern crate cachescope_memory as cachescope;
-//! use cachescope::PoolKind;
-//! use cachescope::simulation::{DeviceReplay, DriverCall, DriverCosts};
-//! use cachescope::trace::TraceEvent::{Allocate, Free};
+//! use cachescope_memory::simulation::{DriverCall, DriverCosts, DriverLedger};
 //!
 //! let costs = DriverCosts::named("h100")?;
-//! let mut replay = DeviceReplay::new(PoolKind::BestFit, &costs, None)?;
-//! let step = [Allocate { slot: 0, bytes: 1 << 30 }, Free { slot: 0 }];
-//! replay.apply(&step);
-//! let first = replay.outcome();
-//! assert_eq!((first.calls_of(DriverCall::MemCreate), first.calls_of(DriverCall::MemSetAccess)), (1, 1));
-//! replay.apply(&step);
-//! assert_eq!(replay.outcome().calls, first.calls, "a warm step asks for nothing");
-//! # Ok::<(), cachescope::Error>(())
+//! let mut ledger = DriverLedger::new(&costs);
+//! ledger.charge(DriverCall::MemAlloc, 1 << 30);
+//! assert_eq!(ledger.calls(), 1);
+//! assert_eq!(ledger.microseconds(), costs.nanos(DriverCall::MemAlloc, 1 << 30) / 1e3);
+//! # Ok::<(), cachescope_memory::Error>(())
 //! ```
 
 mod costs;
 mod device;
 mod ledger;
 pub(crate) mod memory;
-mod replay;
-#[cfg(test)]
-mod tests;
 
 pub use costs::{DriverCall, DriverCosts};
 pub use ledger::DriverLedger;
-pub use replay::{DeviceOutcome, DeviceReplay};

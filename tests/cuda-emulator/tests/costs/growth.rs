@@ -1,6 +1,6 @@
 //! Random allocations, and the agreement of the emulated driver with the simulated one.
 
-#[path = "../../../../memory/src/simulation/random_allocations.rs"]
+#[path = "../../../../tools/src/simulation/random_allocations.rs"]
 mod random_allocations;
 
 use cachescope::simulation::{DeviceReplay, DriverCall, DriverCosts};

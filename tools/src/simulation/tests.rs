@@ -4,7 +4,7 @@
 mod random_allocations;
 
 use super::*;
-use crate::pool::PoolKind;
+use crate::PoolKind;
 use crate::trace::TraceEvent;
 use random_allocations::{next, random_allocations};
 

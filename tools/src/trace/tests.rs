@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::reader::Trace;
 use super::replay::{Replay, ReplayOptions};
 use super::simulator::{Allocation, Simulator};
-use crate::pool::PoolKind;
+use crate::PoolKind;
 
 /// The live allocations, with the sizes of their blocks.
 #[derive(Default)]

@@ -10,7 +10,7 @@
 //! # Examples
 //!
 //! ```
-//! # extern crate cachescope_memory as cachescope;
+//! # extern crate cachescope_tools as cachescope;
 //! use cachescope::PoolKind;
 //! use cachescope::trace::{Replay, ReplayOptions, Trace};
 //!

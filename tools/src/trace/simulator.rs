@@ -1,8 +1,8 @@
 //! A simulated pool whose blocks are multiples of any unit.
 
+use crate::PoolKind;
 use crate::error::{Error, ErrorKind, Result};
-use crate::pool::PoolKind;
-use crate::pool::simulated::{SimulatedBlock, SimulatedPool};
+use crate::pool::{SimulatedBlock, SimulatedPool};
 
 /// The end of a range without a limit: offsets fit in any 64-bit integer type.
 const MAX_BYTES: u64 = 1 << 63;
@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 1 << 63;
 /// # Examples
 ///
 /// ```
-/// # extern crate cachescope_memory as cachescope;
+/// # extern crate cachescope_tools as cachescope;
 /// use cachescope::PoolKind;
 /// use cachescope::trace::Simulator;
 ///

@@ -31,7 +31,7 @@ type Parsed<T> = std::result::Result<T, String>;
 /// # Examples
 ///
 /// ```no_run
-/// # extern crate cachescope_memory as cachescope;
+/// # extern crate cachescope_tools as cachescope;
 /// use std::fs::File;
 ///
 /// use cachescope::trace::Snapshot;

@@ -20,7 +20,7 @@ pub(crate) const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
 /// # Examples
 ///
 /// ```
-/// # extern crate cachescope_memory as cachescope;
+/// # extern crate cachescope_tools as cachescope;
 /// use cachescope::trace::Lifetime;
 ///
 /// let lifetimes = Lifetime::read("two.csv", &b"id,lower,upper,size\na,0,2,512\nb,1,1,64\n"[..])?;

@@ -1,10 +1,10 @@
 //! The replay of a trace through a device's memory over a simulated driver.
 
-use super::costs::{DriverCall, DriverCosts};
-use super::ledger::DriverLedger;
-use super::memory::SimulatedMemory;
+use cachescope_memory::internal::simulation::SimulatedMemory;
+
+use super::{DriverCall, DriverCosts, DriverLedger};
+use crate::PoolKind;
 use crate::error::Result;
-use crate::pool::PoolKind;
 use crate::trace::TraceEvent;
 
 /// A device's memory that runs a trace batch by batch: the complete memory, with source, pool,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::event::TraceEvent;
 use super::simulator::{Allocation, Simulator};
+use crate::PoolKind;
 use crate::error::Result;
-use crate::pool::PoolKind;
 
 /// The time in which a trace of one batch is repeated for timing, and the maximum number of
 /// repeats.
@@ -17,7 +17,7 @@ const MAX_REPEATS: usize = 99;
 /// # Examples
 ///
 /// ```
-/// # extern crate cachescope_memory as cachescope;
+/// # extern crate cachescope_tools as cachescope;
 /// use cachescope::trace::ReplayOptions;
 ///
 /// let options = ReplayOptions { limit_bytes: Some(1 << 30), ..Default::default() };

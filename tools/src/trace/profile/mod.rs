@@ -31,7 +31,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// # Examples
 ///
 /// ```
-/// # extern crate cachescope_memory as cachescope;
+/// # extern crate cachescope_tools as cachescope;
 /// use cachescope::record::EventKind;
 /// use cachescope::trace::profiles;
 ///

@@ -1,0 +1,11 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+// The layers, bottom up: each may name only layers before it. The layers of the memory are a crate.
+use cachescope_memory::internal::{error, pool};
+
+pub mod trace;
+
+pub mod simulation;
+
+pub use cachescope_memory::{Error, ErrorKind, PoolKind, Result, record};
