@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use cachescope::record::{Profile, SiteSummary, by_call_site, lifetimes, peak};
+use cachescope_tools::record::{Profile, SiteSummary, by_call_site, lifetimes, peak};
 use clap::Args;
 use serde::Serialize;
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// An input cannot be read; the error names the file, and the line and column if known.
-    Input(cachescope::Error),
+    Input(cachescope_tools::Error),
     /// A file cannot be opened or written; the text names it.
     File(String),
     /// Options that conflict.
@@ -40,8 +40,8 @@ impl Failure {
     }
 }
 
-impl From<cachescope::Error> for Failure {
-    fn from(error: cachescope::Error) -> Self {
+impl From<cachescope_tools::Error> for Failure {
+    fn from(error: cachescope_tools::Error) -> Self {
         Self::Input(error)
     }
 }

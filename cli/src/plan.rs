@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use cachescope::parse_bytes;
-use cachescope::plan::{Buffer, Options as Goal, Packing, pack, validate};
-use cachescope::trace::{Lifetime, LifetimeWriter, Snapshot};
+use cachescope_memory::parse_bytes;
+use cachescope_memory::plan::{Buffer, Options as Goal, Packing, pack, validate};
+use cachescope_tools::trace::{Lifetime, LifetimeWriter, Snapshot};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -48,7 +48,7 @@ pub(crate) struct Options {
 }
 
 /// A size, or 0, which no buffers fit into.
-fn parse_capacity(text: &str) -> cachescope::Result<u64> {
+fn parse_capacity(text: &str) -> cachescope_tools::Result<u64> {
     text.parse().or_else(|_| parse_bytes(text))
 }
 

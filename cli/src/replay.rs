@@ -4,12 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
-use cachescope::simulation::DriverCosts;
-use cachescope::trace::{
+use cachescope_memory::{PoolKind, parse_bytes};
+use cachescope_tools::simulation::DriverCosts;
+use cachescope_tools::trace::{
     DeviceTrace, Placements, Replay, ReplayOptions, ReplayOutcome, Simulator, Snapshot, Trace,
     TraceEvent,
 };
-use cachescope::{PoolKind, parse_bytes};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -281,7 +281,7 @@ impl Options {
             unit_bytes: self.unit,
             limit_bytes: self.memory_limit,
         });
-        let runs: cachescope::Result<_> = settings.map(Replay::new).collect();
+        let runs: cachescope_tools::Result<_> = settings.map(Replay::new).collect();
         Ok(runs?)
     }
 

@@ -1,8 +1,8 @@
 //! `cachescope replay --costs`: the calls of a simulated driver.
 
-use cachescope::PoolKind;
-use cachescope::simulation::{DeviceOutcome, DeviceReplay, DriverCosts, DriverLedger};
-use cachescope::trace::TraceEvent;
+use cachescope_tools::PoolKind;
+use cachescope_tools::simulation::{DeviceOutcome, DeviceReplay, DriverCosts, DriverLedger};
+use cachescope_tools::trace::TraceEvent;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ impl DeviceRuns {
             let run = |&pool| Ok((pool, DeviceReplay::new(pool, costs, limit_bytes)?));
             pools.iter().map(run)
         });
-        let runs: cachescope::Result<_> = runs.collect();
+        let runs: cachescope_tools::Result<_> = runs.collect();
         Ok(Self(runs?))
     }
 

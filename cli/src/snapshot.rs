@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use cachescope::trace::{DeviceTrace, Snapshot};
+use cachescope_tools::trace::{DeviceTrace, Snapshot};
 
 use crate::failure::Failure;
 

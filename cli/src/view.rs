@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use cachescope::record::{Format, Profile};
-use cachescope::trace::profiles;
+use cachescope_tools::record::{Format, Profile};
+use cachescope_tools::trace::profiles;
 use clap::Args;
 
 use crate::failure::Failure;

@@ -13,7 +13,7 @@
 //! Source: CUDA Programming Guide, "Stream-ordered memory allocator"; V. Mehta and others, "Using
 //! the NVIDIA CUDA stream-ordered memory allocator, part 1" (of remapping).
 
-use cachescope::simulation::DriverCall;
+use cachescope_tools::simulation::DriverCall;
 
 use super::driver::Driver;
 use super::parts::Parts;

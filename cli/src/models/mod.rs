@@ -10,8 +10,8 @@ mod tests;
 
 use std::fmt::Debug;
 
-use cachescope::simulation::{DriverCosts, DriverLedger};
-use cachescope::trace::TraceEvent;
+use cachescope_tools::simulation::{DriverCosts, DriverLedger};
+use cachescope_tools::trace::TraceEvent;
 use serde::Serialize;
 
 use cuda_pool::CudaPool;

@@ -1,7 +1,7 @@
 //! The model of CUDA's pool: its rules by small traces, and its invariants at every step of random
 //! ones.
 
-use cachescope::simulation::{DriverCall, DriverCosts, DriverLedger};
+use cachescope_tools::simulation::{DriverCall, DriverCosts, DriverLedger};
 
 use super::*;
 

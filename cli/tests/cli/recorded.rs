@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cachescope::{Buffer, Device, DeviceConfig, PoolKind};
+use cachescope_memory::{Buffer, Device, DeviceConfig, PoolKind};
 
 use crate::oracle::{self, POOLS};
 use crate::{Numbers, number, place, replayed, replayed_once, text};

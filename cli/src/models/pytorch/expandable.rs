@@ -1,6 +1,6 @@
 //! A pool of one segment that grows.
 
-use cachescope::simulation::DriverCall;
+use cachescope_tools::simulation::DriverCall;
 
 use super::super::driver::Driver;
 use super::super::parts::Parts;

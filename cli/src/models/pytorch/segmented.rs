@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cachescope::simulation::DriverCall;
+use cachescope_tools::simulation::DriverCall;
 
 use super::super::driver::Driver;
 use super::super::parts::Parts;
