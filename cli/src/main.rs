@@ -2,6 +2,7 @@
 
 mod compare;
 mod failure;
+mod modelled;
 mod models;
 mod output;
 mod plan;

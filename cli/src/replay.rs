@@ -13,7 +13,8 @@ use cachescope_tools::trace::{
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::models::{self, ModelRow, ModelRun, Models};
+use crate::modelled::{self, ModelRow, Models};
+use crate::models::ModelReplay;
 use crate::output::{print, print_json};
 use crate::progress::{Progress, ProgressReader};
 use crate::simulated::{self, DeviceRow, DeviceRuns};
@@ -45,7 +46,7 @@ pub(crate) struct Options {
 
     /// A model of another allocator, in a row below the pools: pytorch, pytorch-expandable,
     /// cuda-pool, or all
-    #[arg(long, value_name = "NAME", value_parser = models::parse)]
+    #[arg(long, value_name = "NAME", value_parser = modelled::parse)]
     model: Option<Models>,
 
     /// Also replay over a simulated GPU, and charge each call of the driver what a table says:
@@ -226,12 +227,12 @@ fn replay<R: BufRead>(options: &Options, trace: &mut Trace<R>) -> Result<Outcome
     }
     let simulated = options.costs.as_ref().map(|costs| Simulated {
         costs: costs.name(),
-        rows: devices.rows(&mut models),
+        rows: devices.rows(&models),
     });
-    let rows = || models.iter().map(ModelRun::outcome).collect();
+    let row = |model: &ModelReplay| ModelRow::from(&model.outcome());
     Ok(Outcomes {
         pools: runs.iter().map(Replay::outcome).collect(),
-        models: options.model.map(|_| rows()),
+        models: options.model.map(|_| models.iter().map(row).collect()),
         simulated,
     })
 }
@@ -240,7 +241,7 @@ fn replay<R: BufRead>(options: &Options, trace: &mut Trace<R>) -> Result<Outcome
 fn run_all<R: BufRead>(
     trace: &mut Trace<R>,
     runs: &mut [Replay],
-    models: &mut [ModelRun],
+    models: &mut [ModelReplay],
     devices: &mut DeviceRuns,
     mut output: Option<&mut Output<'_>>,
 ) -> Result<(), Failure> {
@@ -285,12 +286,12 @@ impl Options {
         Ok(runs?)
     }
 
-    fn models(&self) -> Vec<ModelRun> {
+    fn models(&self) -> Vec<ModelReplay> {
         let kinds = self.model.unwrap_or_default();
         let limit_bytes = self.device_bytes();
         let models = kinds.iter();
         models
-            .map(|&kind| ModelRun::new(kind, limit_bytes, self.costs.as_ref()))
+            .map(|&kind| ModelReplay::new(kind, limit_bytes, self.costs.as_ref()))
             .collect()
     }
 

@@ -6,7 +6,7 @@ use cachescope_tools::trace::TraceEvent;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::models::{ModelRow, ModelRun};
+use crate::models::{ModelOutcome, ModelReplay};
 
 /// The costs that an option names.
 pub(crate) fn parse(name: &str) -> Result<DriverCosts, String> {
@@ -39,12 +39,13 @@ impl DeviceRuns {
     }
 
     /// Returns the driver calls of each pool, then of each model.
-    pub(crate) fn rows(&self, models: &mut [ModelRun]) -> Vec<DeviceRow> {
+    pub(crate) fn rows(&self, models: &[ModelReplay]) -> Vec<DeviceRow> {
         let pools = self.0.iter();
         let pools = pools.map(|(pool, run)| DeviceRow::of_pool(*pool, &run.outcome()));
-        let models = models.iter_mut().filter_map(|model| {
-            let ledger = model.ledger()?;
-            Some(DeviceRow::of_model(&model.outcome(), &ledger))
+        let models = models.iter().filter_map(|model| {
+            let outcome = model.outcome();
+            let ledger = outcome.ledger.as_ref()?;
+            Some(DeviceRow::of_model(&outcome, ledger))
         });
         pools.chain(models).collect()
     }
@@ -70,9 +71,9 @@ impl DeviceRow {
         Self::new(pool.to_string(), &outcome.ledger, peaks, outcome.failures)
     }
 
-    fn of_model(row: &ModelRow, ledger: &DriverLedger) -> Self {
-        let peaks = (row.peak_reserved_bytes, row.peak_live_bytes);
-        Self::new(row.name.into(), ledger, peaks, row.failures)
+    fn of_model(outcome: &ModelOutcome, ledger: &DriverLedger) -> Self {
+        let peaks = (outcome.peak_reserved_bytes, outcome.peak_live_bytes);
+        Self::new(outcome.kind.name().into(), ledger, peaks, outcome.failures)
     }
 
     fn new(

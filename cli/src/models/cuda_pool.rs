@@ -143,7 +143,11 @@ impl Model for CudaPool {
         self.reserved_bytes
     }
 
-    fn driver(&mut self) -> &mut Driver {
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn driver_mut(&mut self) -> &mut Driver {
         &mut self.driver
     }
 

@@ -12,7 +12,6 @@ use std::fmt::Debug;
 
 use cachescope_tools::simulation::{DriverCosts, DriverLedger};
 use cachescope_tools::trace::TraceEvent;
-use serde::Serialize;
 
 use cuda_pool::CudaPool;
 use driver::Driver;
@@ -33,7 +32,9 @@ trait Model: Debug {
     /// Returns the bytes reserved from the device.
     fn reserved_bytes(&self) -> u64;
     /// Returns the driver that the model calls.
-    fn driver(&mut self) -> &mut Driver;
+    fn driver(&self) -> &Driver;
+    /// Returns the driver that the model calls.
+    fn driver_mut(&mut self) -> &mut Driver;
     /// Checks the invariants, and returns the blocks in use.
     #[cfg(test)]
     fn check(&self) -> Vec<(u64, u64)>;
@@ -47,8 +48,9 @@ struct Block {
     start: u64,
 }
 
-/// A model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An allocator that is modelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub(crate) enum ModelKind {
     /// PyTorch's allocator of CUDA memory with segments of fixed sizes, its default.
     PyTorch,
@@ -59,10 +61,11 @@ pub(crate) enum ModelKind {
 }
 
 impl ModelKind {
-    const ALL: [Self; 3] = [Self::PyTorch, Self::PyTorchExpandable, Self::CudaPool];
+    /// The models.
+    pub(crate) const ALL: [Self; 3] = [Self::PyTorch, Self::PyTorchExpandable, Self::CudaPool];
 
-    /// Its name as an option.
-    fn name(self) -> &'static str {
+    /// Returns the name of the model.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PyTorch => "pytorch",
             Self::PyTorchExpandable => "pytorch-expandable",
@@ -71,7 +74,7 @@ impl ModelKind {
     }
 
     /// Returns the text that describes the model in a table.
-    fn description(self) -> &'static str {
+    pub(crate) fn description(self) -> &'static str {
         match self {
             Self::PyTorch => "model of PyTorch's allocator",
             Self::PyTorchExpandable => "model of PyTorch's allocator, expandable segments",
@@ -88,30 +91,18 @@ impl ModelKind {
     }
 }
 
-/// One model or several.
-pub(crate) type Models = &'static [ModelKind];
-
-/// The models that an option names.
-pub(crate) fn parse(name: &str) -> Result<Models, String> {
-    const ALL: Models = &ModelKind::ALL;
-    if name == "all" {
-        return Ok(ALL);
-    }
-    let known = ALL.iter().position(|kind| kind.name() == name);
-    known.map(|index| &ALL[index..=index]).ok_or_else(|| {
-        let names: Vec<_> = ALL.iter().map(|kind| kind.name()).collect();
-        format!("no such model: one of {}, all", names.join(", "))
-    })
-}
-
 /// A model that runs a trace batch by batch.
 #[derive(Debug)]
-pub(crate) struct ModelRun {
+pub(crate) struct ModelReplay {
+    kind: ModelKind,
     model: Box<dyn Model>,
-    /// By slot; `None` for one that is free, failed, or is of 0 bytes.
+    /// By slot; `None` for a slot that is free, failed, or is of 0 bytes.
     live: Vec<Option<Live>>,
+    events: u64,
     live_bytes: u64,
-    row: ModelRow,
+    peak_live_bytes: u64,
+    peak_reserved_bytes: u64,
+    failures: u64,
 }
 
 /// A request that was met.
@@ -122,19 +113,35 @@ struct Live {
 }
 
 /// The results of a model.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ModelRow {
-    pub(crate) name: &'static str,
-    description: &'static str,
-    events: u64,
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub(crate) struct ModelOutcome {
+    /// The allocator that is modelled.
+    pub(crate) kind: ModelKind,
+    /// The number of allocations and frees, including failed ones.
+    pub(crate) events: u64,
+    /// The peak of the live bytes, as requested, without failed allocations.
     pub(crate) peak_live_bytes: u64,
+    /// The peak of the bytes reserved from the device.
     pub(crate) peak_reserved_bytes: u64,
-    pub(crate) ratio: f64,
+    /// The number of allocations that failed.
     pub(crate) failures: u64,
+    /// The ledger of the driver's calls, if costs are computed.
+    pub(crate) ledger: Option<DriverLedger>,
 }
 
-impl ModelRun {
-    /// Returns a model before the first event, for a device with `limit_bytes` bytes. Its calls
+impl ModelOutcome {
+    /// Returns peak reserved over peak live bytes; 1 if nothing was live.
+    pub(crate) fn ratio(&self) -> f64 {
+        match self.peak_live_bytes {
+            0 => 1.0,
+            peak_live_bytes => self.peak_reserved_bytes as f64 / peak_live_bytes as f64,
+        }
+    }
+}
+
+impl ModelReplay {
+    /// Creates a model before the first event, for a device with `limit_bytes` bytes. Its calls
     /// have the costs of the table `costs`.
     pub(crate) fn new(
         kind: ModelKind,
@@ -143,51 +150,43 @@ impl ModelRun {
     ) -> Self {
         let ledger = costs.map(DriverLedger::new);
         Self {
+            kind,
             model: kind.build(limit_bytes, Driver { ledger }),
             live: Vec::new(),
+            events: 0,
             live_bytes: 0,
-            row: ModelRow {
-                name: kind.name(),
-                description: kind.description(),
-                events: 0,
-                peak_live_bytes: 0,
-                peak_reserved_bytes: 0,
-                ratio: 1.0,
-                failures: 0,
-            },
+            peak_live_bytes: 0,
+            peak_reserved_bytes: 0,
+            failures: 0,
         }
     }
 
-    /// Applies the next events.
+    /// Applies the next events. An allocation first frees the previous block of its slot.
     pub(crate) fn apply(&mut self, batch: &[TraceEvent]) {
         for &event in batch {
-            self.row.events += 1;
+            self.events += 1;
             match event {
                 TraceEvent::Allocate { slot, bytes } => self.allocate(slot as usize, bytes),
                 TraceEvent::Free { slot } => self.free(slot as usize),
                 _ => continue, // An event that no model knows.
             }
-            if let Some(ledger) = &mut self.model.driver().ledger {
+            if let Some(ledger) = &mut self.model.driver_mut().ledger {
                 ledger.advance();
             }
         }
-    }
-
-    /// Returns the costs of its calls, if costs are computed.
-    pub(crate) fn ledger(&mut self) -> Option<DriverLedger> {
-        self.model.driver().ledger.clone()
     }
 
     fn allocate(&mut self, slot: usize, bytes: u64) {
         if slot >= self.live.len() {
             self.live.resize_with(slot + 1, || None);
         }
+        self.free(slot);
         // For these PyTorch returns a null pointer.
         if bytes == 0 {
             return;
         }
         let Some(block) = self.model.allocate(bytes) else {
-            self.row.failures += 1;
+            self.failures += 1;
             return;
         };
         self.live[slot] = Some(Live {
@@ -195,41 +194,26 @@ impl ModelRun {
             requested_bytes: bytes,
         });
         self.live_bytes += bytes;
-        let row = &mut self.row;
-        row.peak_live_bytes = row.peak_live_bytes.max(self.live_bytes);
-        row.peak_reserved_bytes = row.peak_reserved_bytes.max(self.model.reserved_bytes());
+        self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
+        self.peak_reserved_bytes = self.peak_reserved_bytes.max(self.model.reserved_bytes());
     }
 
     fn free(&mut self, slot: usize) {
-        if let Some(live) = self.live[slot].take() {
+        if let Some(live) = self.live.get_mut(slot).and_then(Option::take) {
             self.live_bytes -= live.requested_bytes;
             self.model.free(live.block);
         }
     }
 
-    /// The results so far.
-    pub(crate) fn outcome(&self) -> ModelRow {
-        let mut row = self.row.clone();
-        if row.peak_live_bytes > 0 {
-            row.ratio = row.peak_reserved_bytes as f64 / row.peak_live_bytes as f64;
+    /// Returns the results so far.
+    pub(crate) fn outcome(&self) -> ModelOutcome {
+        ModelOutcome {
+            kind: self.kind,
+            events: self.events,
+            peak_live_bytes: self.peak_live_bytes,
+            peak_reserved_bytes: self.peak_reserved_bytes,
+            failures: self.failures,
+            ledger: self.model.driver().ledger.clone(),
         }
-        row
-    }
-}
-
-impl ModelRow {
-    /// Its row in a table of pools. It has no time, for a model's own is of no meaning.
-    pub(crate) fn text(&self) -> String {
-        format!(
-            "{:<10} {:>12} {:>10} {:>20} {:>20} {:>8.4} {:>10}  {}",
-            "model",
-            self.events,
-            "",
-            self.peak_live_bytes,
-            self.peak_reserved_bytes,
-            self.ratio,
-            self.failures,
-            self.description
-        )
     }
 }

@@ -158,7 +158,11 @@ impl Model for PyTorch {
         self.reserved_bytes
     }
 
-    fn driver(&mut self) -> &mut Driver {
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn driver_mut(&mut self) -> &mut Driver {
         &mut self.driver
     }
 
