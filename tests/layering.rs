@@ -48,7 +48,7 @@ const CRATES: [Layers; 3] = [
     },
     Layers {
         folder: "tools/src",
-        layers: &[&["trace"], &["simulation"]],
+        layers: &[&["trace"], &["simulation"], &["models"]],
         with_unsafe: &[],
         exported: None,
     },

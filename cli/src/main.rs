@@ -3,7 +3,6 @@
 mod compare;
 mod failure;
 mod modelled;
-mod models;
 mod output;
 mod plan;
 mod progress;

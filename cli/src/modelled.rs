@@ -1,8 +1,7 @@
 //! `cachescope replay --model`: the rows of models of other allocators.
 
+use cachescope_tools::models::{ModelKind, ModelOutcome};
 use serde::Serialize;
-
-use crate::models::{ModelKind, ModelOutcome};
 
 /// One model or several.
 pub(crate) type Models = &'static [ModelKind];

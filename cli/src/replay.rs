@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 
 use cachescope_memory::{PoolKind, parse_bytes};
+use cachescope_tools::models::ModelReplay;
 use cachescope_tools::simulation::DriverCosts;
 use cachescope_tools::trace::{
     DeviceTrace, Placements, Replay, ReplayOptions, ReplayOutcome, Simulator, Snapshot, Trace,
@@ -14,7 +15,6 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::modelled::{self, ModelRow, Models};
-use crate::models::ModelReplay;
 use crate::output::{print, print_json};
 use crate::progress::{Progress, ProgressReader};
 use crate::simulated::{self, DeviceRow, DeviceRuns};

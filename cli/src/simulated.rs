@@ -1,12 +1,12 @@
 //! `cachescope replay --costs`: the calls of a simulated driver.
 
 use cachescope_tools::PoolKind;
+use cachescope_tools::models::{ModelOutcome, ModelReplay};
 use cachescope_tools::simulation::{DeviceOutcome, DeviceReplay, DriverCosts, DriverLedger};
 use cachescope_tools::trace::TraceEvent;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::models::{ModelOutcome, ModelReplay};
 
 /// The costs that an option names.
 pub(crate) fn parse(name: &str) -> Result<DriverCosts, String> {

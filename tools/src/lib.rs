@@ -8,4 +8,7 @@ pub mod trace;
 
 pub mod simulation;
 
+#[cfg(feature = "models")]
+pub mod models;
+
 pub use cachescope_memory::{Error, ErrorKind, PoolKind, Result, record};

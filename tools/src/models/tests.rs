@@ -1,9 +1,8 @@
 //! The model of CUDA's pool: its rules by small traces, and its invariants at every step of random
 //! ones.
 
-use cachescope_tools::simulation::{DriverCall, DriverCosts, DriverLedger};
-
 use super::*;
+use crate::simulation::DriverCall;
 
 const MIB: u64 = 1 << 20;
 

@@ -1,10 +1,9 @@
 //! A pool of one segment that grows.
 
-use cachescope_tools::simulation::DriverCall;
-
 use super::super::driver::Driver;
 use super::super::parts::Parts;
 use super::{Class, LARGE_SEGMENT_BYTES, Pool, RANGE_BYTES, SMALL_SEGMENT_BYTES};
+use crate::simulation::DriverCall;
 
 /// One range of addresses, whose pages are mapped as they are needed, and unmapped if the device is
 /// out of memory.

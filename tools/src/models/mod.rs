@@ -1,5 +1,17 @@
 //! Models of other allocators: their documented rules as arithmetic over a trace. No memory is
 //! reserved.
+//!
+//! # Examples
+//!
+//! ```
+//! use cachescope_tools::models::{ModelKind, ModelReplay};
+//! use cachescope_tools::trace::TraceEvent::Allocate;
+//!
+//! let mut model = ModelReplay::new(ModelKind::PyTorch, None, None);
+//! model.apply(&[Allocate { slot: 0, bytes: 1000 }]);
+//! let outcome = model.outcome();
+//! assert_eq!((outcome.peak_live_bytes, outcome.peak_reserved_bytes), (1000, 2 << 20));
+//! ```
 
 mod cuda_pool;
 mod driver;
@@ -10,9 +22,8 @@ mod tests;
 
 use std::fmt::Debug;
 
-use cachescope_tools::simulation::{DriverCosts, DriverLedger};
-use cachescope_tools::trace::TraceEvent;
-
+use crate::simulation::{DriverCosts, DriverLedger};
+use crate::trace::TraceEvent;
 use cuda_pool::CudaPool;
 use driver::Driver;
 use pytorch::PyTorch;
@@ -51,7 +62,7 @@ struct Block {
 /// An allocator that is modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub(crate) enum ModelKind {
+pub enum ModelKind {
     /// PyTorch's allocator of CUDA memory with segments of fixed sizes, its default.
     PyTorch,
     /// PyTorch's allocator of CUDA memory with `expandable_segments:True`.
@@ -62,10 +73,10 @@ pub(crate) enum ModelKind {
 
 impl ModelKind {
     /// The models.
-    pub(crate) const ALL: [Self; 3] = [Self::PyTorch, Self::PyTorchExpandable, Self::CudaPool];
+    pub const ALL: [Self; 3] = [Self::PyTorch, Self::PyTorchExpandable, Self::CudaPool];
 
     /// Returns the name of the model.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::PyTorch => "pytorch",
             Self::PyTorchExpandable => "pytorch-expandable",
@@ -74,7 +85,7 @@ impl ModelKind {
     }
 
     /// Returns the text that describes the model in a table.
-    pub(crate) fn description(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::PyTorch => "model of PyTorch's allocator",
             Self::PyTorchExpandable => "model of PyTorch's allocator, expandable segments",
@@ -93,7 +104,7 @@ impl ModelKind {
 
 /// A model that runs a trace batch by batch.
 #[derive(Debug)]
-pub(crate) struct ModelReplay {
+pub struct ModelReplay {
     kind: ModelKind,
     model: Box<dyn Model>,
     /// By slot; `None` for a slot that is free, failed, or is of 0 bytes.
@@ -115,24 +126,24 @@ struct Live {
 /// The results of a model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub(crate) struct ModelOutcome {
+pub struct ModelOutcome {
     /// The allocator that is modelled.
-    pub(crate) kind: ModelKind,
+    pub kind: ModelKind,
     /// The number of allocations and frees, including failed ones.
-    pub(crate) events: u64,
+    pub events: u64,
     /// The peak of the live bytes, as requested, without failed allocations.
-    pub(crate) peak_live_bytes: u64,
+    pub peak_live_bytes: u64,
     /// The peak of the bytes reserved from the device.
-    pub(crate) peak_reserved_bytes: u64,
+    pub peak_reserved_bytes: u64,
     /// The number of allocations that failed.
-    pub(crate) failures: u64,
+    pub failures: u64,
     /// The ledger of the driver's calls, if costs are computed.
-    pub(crate) ledger: Option<DriverLedger>,
+    pub ledger: Option<DriverLedger>,
 }
 
 impl ModelOutcome {
     /// Returns peak reserved over peak live bytes; 1 if nothing was live.
-    pub(crate) fn ratio(&self) -> f64 {
+    pub fn ratio(&self) -> f64 {
         match self.peak_live_bytes {
             0 => 1.0,
             peak_live_bytes => self.peak_reserved_bytes as f64 / peak_live_bytes as f64,
@@ -143,11 +154,7 @@ impl ModelOutcome {
 impl ModelReplay {
     /// Creates a model before the first event, for a device with `limit_bytes` bytes. Its calls
     /// have the costs of the table `costs`.
-    pub(crate) fn new(
-        kind: ModelKind,
-        limit_bytes: Option<u64>,
-        costs: Option<&DriverCosts>,
-    ) -> Self {
+    pub fn new(kind: ModelKind, limit_bytes: Option<u64>, costs: Option<&DriverCosts>) -> Self {
         let ledger = costs.map(DriverLedger::new);
         Self {
             kind,
@@ -162,13 +169,12 @@ impl ModelReplay {
     }
 
     /// Applies the next events. An allocation first frees the previous block of its slot.
-    pub(crate) fn apply(&mut self, batch: &[TraceEvent]) {
+    pub fn apply(&mut self, batch: &[TraceEvent]) {
         for &event in batch {
             self.events += 1;
             match event {
                 TraceEvent::Allocate { slot, bytes } => self.allocate(slot as usize, bytes),
                 TraceEvent::Free { slot } => self.free(slot as usize),
-                _ => continue, // An event that no model knows.
             }
             if let Some(ledger) = &mut self.model.driver_mut().ledger {
                 ledger.advance();
@@ -206,7 +212,7 @@ impl ModelReplay {
     }
 
     /// Returns the results so far.
-    pub(crate) fn outcome(&self) -> ModelOutcome {
+    pub fn outcome(&self) -> ModelOutcome {
         ModelOutcome {
             kind: self.kind,
             events: self.events,

@@ -13,11 +13,10 @@
 //! Source: CUDA Programming Guide, "Stream-ordered memory allocator"; V. Mehta and others, "Using
 //! the NVIDIA CUDA stream-ordered memory allocator, part 1" (of remapping).
 
-use cachescope_tools::simulation::DriverCall;
-
 use super::driver::Driver;
 use super::parts::Parts;
 use super::{Block, Model, RANGE_BYTES, UNIT_BYTES};
+use crate::simulation::DriverCall;
 
 /// The step of growth.
 const GROWTH_BYTES: u64 = 32 << 20;

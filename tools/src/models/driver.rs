@@ -1,6 +1,6 @@
 //! The driver below a model.
 
-use cachescope_tools::simulation::{DriverCall, DriverLedger};
+use crate::simulation::{DriverCall, DriverLedger};
 
 /// Counts and charges a model's calls, if costs are computed.
 #[derive(Debug, Default)]

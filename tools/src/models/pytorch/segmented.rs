@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use cachescope_tools::simulation::DriverCall;
-
 use super::super::driver::Driver;
 use super::super::parts::Parts;
 use super::{
     Class, LARGE_SEGMENT_BYTES, OWN_SEGMENT_BYTES, OWN_SEGMENT_UNIT_BYTES, Pool,
     SMALL_REQUEST_BYTES, SMALL_SEGMENT_BYTES, UNIT_BYTES,
 };
+use crate::simulation::DriverCall;
 
 /// Segments in the order of their making, with a gap behind each: parts of two segments never
 /// touch, so they never merge.
