@@ -62,7 +62,7 @@ def library(clone, target):
     Timed(build + ["--timings"], clone, target)
     begins = min(start for name, start, _ in units(target) if name in ("cachescope-memory", "cachescope"))
     row("the library begins, in a build from nothing", f"second {begins:.0f}")
-    for name in ("cachescope", "cachescope-memory", "cachescope-reports", "cachescope-macros"):
+    for name in ("cachescope", "cachescope-memory", "cachescope-tools", "cachescope-reports", "cachescope-macros"):
         subprocess.run(["cargo", "clean", "--locked", "--release", "--package", name], cwd=clone, check=True,
                        env=dict(os.environ, CARGO_TARGET_DIR=str(target)), stderr=subprocess.DEVNULL)
     alone = Timed(build, clone, target)
