@@ -10,7 +10,7 @@ use crate::sync::Arc;
 /// The bindings that a frame changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
-    /// At most the current device, and the stream that its work goes to.
+    /// The current device and the stream that its work goes to, or nothing.
     Device,
     /// The current shard.
     Shard,
@@ -74,12 +74,11 @@ impl Frame {
 /// A thread's stack of frames.
 ///
 /// Invariants:
-/// - the first `depth` slots are the frames, from the bottom; the others hold nothing;
+/// - the first `depth` slots are the frames, from the bottom; the others hold no handles;
 /// - the serials of the frames rise.
 ///
-/// Slots are reused, so that a frame is written in place, field by field. If a frame were built
-/// elsewhere and copied, the copy would read it in other widths than it was written in. The
-/// processor would then stall.
+/// Slots are reused, so that a frame is written in place, field by field. A frame that is built
+/// elsewhere and copied is read in other widths than it was written in, which stalls the processor.
 pub(super) struct Frames {
     slots: Vec<Frame>,
     depth: usize,
@@ -127,7 +126,7 @@ impl Frames {
         self.serials
     }
 
-    /// Removes the top frame. The caller takes the handles out of it.
+    /// Removes the top frame and returns its slot. The caller must take the handles out of it.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<&mut Frame> {
         self.depth = self.depth.checked_sub(1)?;
@@ -140,7 +139,7 @@ impl Frames {
         self.top().is_some_and(|top| top.dead)
     }
 
-    /// Returns true if the frame of `serial` is at the top. If it is not, marks it as dead.
+    /// Returns true if the frame of `serial` is at the top. Otherwise, marks the frame as dead.
     #[inline]
     pub(super) fn is_on_top(&mut self, serial: u64) -> bool {
         let is_top = self.top().is_some_and(|top| top.serial == serial);

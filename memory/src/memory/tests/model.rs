@@ -10,7 +10,7 @@ use super::*;
 enum ModelStep {
     Allocate(u64),
     Free(usize),
-    /// Frees this many, and releases what becomes idle.
+    /// Frees this many blocks, and releases the memory that becomes idle.
     Release(usize),
     Trim(u64),
     Limit(Option<u64>),
@@ -105,7 +105,8 @@ impl Program {
         block
     }
 
-    /// Frees `count` blocks, and asserts that only memory that becomes idle is released.
+    /// Frees `count` blocks. Asserts that the memory that becomes idle is released, and that memory
+    /// that was idle before stays.
     fn release(&mut self, count: usize) {
         let idle_bytes = self.memory.idle_bytes();
         let count = count.min(self.live.len());
@@ -114,8 +115,8 @@ impl Program {
         assert_eq!(self.memory.idle_bytes(), idle_bytes);
     }
 
-    /// Asserts that a request failed only because nothing idle is left and it would not have
-    /// fitted.
+    /// Asserts that a request that failed left no idle memory, and would have exceeded the limit
+    /// unless a fault was injected.
     fn assert_exhausted(&self, bytes: u64) {
         assert_eq!(self.memory.idle_bytes(), 0);
         let limit_bytes = self.limit_bytes.unwrap_or(u64::MAX);

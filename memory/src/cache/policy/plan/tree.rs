@@ -36,11 +36,11 @@ impl PlannedRequest {
     }
 }
 
-/// The requests of a sequence, without the prefix that an earlier sequence has too.
+/// The requests of a sequence behind the prefix that it shares with an earlier sequence.
 #[derive(Debug)]
 struct Run {
     sequence: usize,
-    /// The last request of that prefix.
+    /// The last request of that prefix, if it has one.
     parent: Option<usize>,
     /// The number of requests in that prefix.
     depth: usize,
@@ -79,7 +79,7 @@ impl PlanTree {
         plan
     }
 
-    /// Adds a sequence. Its requests on `stream` lie inside the slab.
+    /// Adds a sequence. Its requests on `stream` that end within the entry get offsets in the slab.
     fn add(&mut self, sequences: &[Sequence], index: usize, stream: StreamId) {
         let sequence = &sequences[index];
         let common = |run: &Run| sequence.common(&sequences[run.sequence]);
@@ -124,7 +124,8 @@ impl PlanTree {
         self.link(&path, start);
     }
 
-    /// Finds the `before` of each request of a path from `start` on.
+    /// Sets `before` of each request of a path whose number is at least `start`, and extends the
+    /// slab. The other requests of the path are shared, and have theirs.
     fn link(&mut self, path: &[usize], start: usize) {
         let mut top = Top::default();
         for &number in path {
@@ -152,7 +153,8 @@ impl PlanTree {
         self.slab_bytes
     }
 
-    /// Returns true if the slab may be a block of `stream`.
+    /// Returns true if all requests inside the slab are on `stream`, so that the slab may be a
+    /// block of that stream.
     pub(super) fn is_on(&self, stream: StreamId) -> bool {
         let mut inside = self.requests.iter().filter(|own| own.offset.is_some());
         inside.all(|request| request.stream == stream)
@@ -167,7 +169,8 @@ impl PlanTree {
             .unwrap_or_default()
     }
 
-    /// Returns the request that continues a path which reached `number`, or a sibling of `number`.
+    /// Returns the request of this size and stream that continues a path which reached `number`:
+    /// `number` itself or a sibling of it.
     pub(super) fn find(
         &self,
         number: usize,
@@ -194,7 +197,7 @@ impl PlanTree {
         &self.runs[after - 1]
     }
 
-    /// Returns a sequence that contains this request, or ends before it.
+    /// Returns a sequence that contains this request; for an end mark, the sequence that it ends.
     pub(super) fn sequence_of(&self, number: usize) -> usize {
         self.run_of(number).sequence
     }
@@ -238,12 +241,14 @@ impl PlanTree {
     }
 }
 
-/// The last request at each address, by the beginnings of their ranges.
+/// The last request at each offset of the slab: a map from the beginning of a range to its end and
+/// its request.
 #[derive(Default)]
 struct Top(BTreeMap<u64, (u64, u32)>);
 
 impl Top {
-    /// Lays `number` over a range. Returns the requests that lay there, each once.
+    /// Makes `number` the last request of a range. Returns the requests that were the last in some
+    /// part of it, each once.
     fn cover(&mut self, range: Range<u64>, number: u32) -> Vec<u32> {
         let first = self.0.range(..range.start).next_back();
         let first = first.filter(|&(_, &(end, _))| end > range.start);
@@ -305,8 +310,8 @@ mod tests {
         prop::option::weighted(0.9, 0usize..12)
     }
 
-    /// Sequences that begin alike: each is a prefix of the first with other lifetimes, and
-    /// continues differently.
+    /// Sequences that begin alike: a first one, and others. Each of the others is a prefix of the
+    /// first, with other lifetimes and another continuation.
     fn sequences() -> impl Strategy<Value = Vec<Requests>> {
         let requests = |count| prop::collection::vec((1u64..20, steps()), 1..count);
         let others = (
@@ -337,8 +342,8 @@ mod tests {
     }
 
     proptest! {
-        /// On every path, requests that overlap in space do not overlap in time, by every sequence
-        /// along that path, and are found by following `before`.
+        /// On every path, requests that overlap in the slab have lifetimes that do not overlap, and
+        /// the earlier request is reached from the later one through `before`.
         #[test]
         fn what_overlaps_lies_before_at_some_remove(all in sequences()) {
             let sequences = distinct(&all);
@@ -374,7 +379,7 @@ mod tests {
             }
         }
 
-        /// A path is found by its requests alone, wherever it leaves another.
+        /// A path is found by its requests alone, wherever it branches off another path.
         #[test]
         fn each_sequence_is_found(all in sequences()) {
             let sequences = distinct(&all);
@@ -422,8 +427,8 @@ mod tests {
         assert_eq!((long.load_bytes(), other.load_bytes()), (1024, 1536));
     }
 
-    /// If two sequences begin alike, neither costs the other any memory, except for their common
-    /// prefix.
+    /// Two sequences that begin alike use the same addresses. Only the offsets of their common
+    /// prefix restrict both.
     #[test]
     fn the_slab_is_as_long_as_the_longest_sequence() {
         let train = sequence(&[

@@ -15,7 +15,7 @@ use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
-/// A pool of our own; the device's default pool is shared with other code.
+/// A memory pool that only this library uses. The device's default pool is shared with other code.
 #[derive(Debug)]
 pub struct OrderedPool {
     context: Arc<Context>,
@@ -96,7 +96,8 @@ impl Cuda {
     /// `stream` so far is done.
     pub fn release_ordered(&self, address: DevicePtr, stream: StreamId) -> Result<()> {
         let submission = self.streams.submit_to(stream)?;
-        // SAFETY: the caller passes back an address of a pool, and submits no more work on it.
+        // SAFETY: the caller passes an address that a pool reserved, and submits no more work on
+        // it.
         self.context
             .release("releasing memory to a pool", |driver| unsafe {
                 driver.mem_free_async(address.0, submission.raw())

@@ -58,8 +58,8 @@ impl Solver {
         Ok(usize::try_from(length).unwrap_or(0))
     }
 
-    /// Factorizes a matrix in the order of a stream, with the workspace that
-    /// [`workspace`](Self::workspace) sizes.
+    /// Factorizes a matrix in the order of a stream, with a workspace of the length that
+    /// [`workspace`](Self::workspace) returned.
     ///
     /// # Safety
     ///
@@ -166,7 +166,7 @@ static LIBRARY: Library = Library {
     unsupported: &[4, 9],
 };
 
-/// A handle, and memory of the device.
+/// A handle, or an address in the device's memory.
 type Raw = *mut c_void;
 
 library_functions! { LIBRARY:
@@ -189,7 +189,7 @@ library_functions! { LIBRARY:
 }
 
 impl Functions {
-    /// Queries the workspace of a call, in elements.
+    /// Sets `length` to the elements of workspace that a call needs; leaves it if it needs none.
     ///
     /// # Safety
     ///
@@ -223,7 +223,7 @@ impl Functions {
         }
     }
 
-    /// Makes a call.
+    /// Calls the function of the factorization.
     ///
     /// # Safety
     ///
