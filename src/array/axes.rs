@@ -27,7 +27,7 @@ pub struct Axes {
     count: usize,
 }
 
-/// The axes of a shape, by their index.
+/// A set of axes of a shape: true at the index of each axis in the set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AxisSet([bool; MAX_RANK]);
 
@@ -43,7 +43,7 @@ impl AxisSet {
 }
 
 impl Axes {
-    /// Returns the axes of `shape` that these are.
+    /// Resolves the axes for an array of `shape`.
     ///
     /// # Errors
     ///

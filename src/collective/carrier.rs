@@ -147,7 +147,7 @@ impl HostCarrier {
 
 impl Drop for HostCarrier {
     fn drop(&mut self) {
-        // The group of all ranks ends with its rank, which reports the reason.
+        // The group of all ranks ends when its rank ends. The rank reports the reason itself.
         if self.members.group != WORLD {
             self.worker.end_group(Arc::clone(&self.members));
         }

@@ -87,8 +87,8 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 /// The first error of `function`; [`InvalidShape`](ErrorKind::InvalidShape) if its value is not a
 /// single one; [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value;
 /// [`Unsupported`](ErrorKind::Unsupported) for an operation whose derivative is not known, with its
-/// name and line, for one call inside of another, and for an array that another thread computes
-/// gradients for.
+/// name and line, for a call inside of another call's `function`, and for an array that another
+/// thread computes gradients for.
 #[track_caller]
 pub fn value_and_grad<P: Parameters, L: Loss>(
     parameters: &P,
@@ -134,9 +134,9 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     Ok((value, aux, gradients))
 }
 
-/// Prints the memory that the backward pass of `function` at `parameters` will keep, the largest
-/// first: bytes, and the line of the operation that keeps them. An array that several operations
-/// keep is counted for each of them.
+/// Prints the memory that `function` at `parameters` saves for its backward pass, the largest
+/// first: bytes, and the line of the operation that saves them. An array that several operations
+/// save is counted for each of them.
 ///
 /// # Examples
 ///
@@ -202,7 +202,7 @@ thread_local! {
     static DETECTS_ANOMALIES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A guard for backward passes that look for NaN, from [`detect_anomaly`].
+/// A guard that makes backward passes check for NaN, from [`detect_anomaly`].
 #[must_use = "gradients are looked through while this lives"]
 #[derive(Debug)]
 pub struct AnomalyGuard {
@@ -215,10 +215,10 @@ pub struct AnomalyGuard {
 /// with its line. They also fail if a [`checkpoint`](super::checkpoint) gives other values when it
 /// runs again.
 ///
-/// This holds until the guard drops, and for each backward pass whose forward pass the guard saw at
-/// least a part of. So a guard that is made inside of the closure of [`value_and_grad`] covers the
-/// backward pass of that closure, too, although it drops before. The guard of a statement
-/// `detect_anomaly();` drops at once: write `let _anomalies = detect_anomaly();`.
+/// A backward pass is checked if the guard lives at any time between the beginning of its forward
+/// pass and its own beginning. So a guard that is made inside of the closure of [`value_and_grad`]
+/// covers the backward pass of that closure, too, although it drops before. The guard of a
+/// statement `detect_anomaly();` drops at once: write `let _anomalies = detect_anomaly();`.
 ///
 /// The host reads every gradient to check it. This is slow; use it to find an error.
 ///
@@ -244,7 +244,7 @@ pub fn detect_anomaly() -> AnomalyGuard {
 
 impl Drop for AnomalyGuard {
     fn drop(&mut self) {
-        // The thread may be ending.
+        // The thread's locals may be destroyed already.
         let _ = DETECTS_ANOMALIES.try_with(|detects| detects.set(self.did));
     }
 }

@@ -15,9 +15,9 @@ use crate::ops::derivatives::{
     has_constants, length, seed, zeros_like,
 };
 
-/// A function of each parameter and its gradient. Optimizers use it to move the parameter. A
-/// program that sends gradients elsewhere, or reads them, also implements it, and passes them to an
-/// optimizer that it owns.
+/// A function that is called with each parameter and its gradient, and usually moves the parameter.
+/// A program that reads gradients, or sends them elsewhere, implements this trait, too. It then
+/// passes the gradients to an optimizer that it owns.
 ///
 /// # Examples
 ///
@@ -110,9 +110,9 @@ pub fn value_and_step<P: Parameters, L: Loss, O: Optimizer>(
     named.name(value, parameters)
 }
 
-/// Like [`value_and_step`], for the public function of the name `caller`. Between the passes it
-/// calls `see` with the optimizer and the order in which the gradients will be complete. `see` may
-/// return places for the gradients.
+/// Like [`value_and_step`], for the public function that `caller` names. Between the passes, calls
+/// `see` with the optimizer and the order in which the gradients will be complete. `see` may return
+/// memory for the gradients.
 #[track_caller]
 pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     parameters: &mut P,
@@ -152,7 +152,8 @@ pub(crate) struct Order<'a> {
 }
 
 /// Returns the numbers of variables in the order in which the backward pass completes their
-/// gradients. A gradient is complete after the step that first read the variable.
+/// gradients. A gradient is complete once the pass has processed the step that read the variable
+/// first.
 fn order_of_gradients(variables: &[u32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..variables.len()).collect();
     order.sort_by_key(|&number| Reverse(first_reader(variables[number])));
@@ -206,7 +207,7 @@ fn read_late() -> Error {
     Error::new(ErrorKind::InvalidArgument, text)
 }
 
-/// Steps the parameters whose gradients are complete, each once.
+/// The traversal of the parameters that steps those with a complete gradient, each once.
 struct Stepping<'a, O> {
     optimizer: &'a mut O,
     gradients: &'a mut Gradients,
@@ -214,7 +215,7 @@ struct Stepping<'a, O> {
     waiting: &'a mut [Option<u32>],
     /// Set when a parameter has a gradient.
     is_reached: &'a mut bool,
-    /// The number of the tape's steps that the backward pass has not passed yet.
+    /// The number of the tape's steps that the backward pass has not processed yet.
     steps: usize,
     number: usize,
 }
@@ -239,7 +240,8 @@ impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
     }
 }
 
-/// Makes arrays without elements, for a traversal by `zip_arrays` that needs no second structure.
+/// A map to arrays without elements, for a traversal by `zip_arrays` that needs no second
+/// structure.
 pub(crate) struct Nothing;
 
 impl MapArrays for Nothing {

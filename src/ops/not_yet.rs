@@ -28,8 +28,8 @@ pub trait IsArray {
     fn never<T>() -> T;
 }
 
-/// Defines a method by the types of its arguments and its result. Each method has its own macro
-/// call, because the compiler shows that line.
+/// Defines a method by the types of its arguments and its result. Each method is a macro call of
+/// its own, because the compiler's message quotes the line of that call.
 macro_rules! method_of_arrays {
     ($name:ident($($argument:ident)*) -> $output:ty) => {
         impl<E: Expr> Lazy<E> {

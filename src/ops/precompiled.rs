@@ -4,10 +4,10 @@
 //! A generic function is compiled in the crate that calls it. Functions that most programs call,
 //! and large functions, are called through `precompiled!` instead.
 
-/// `precompiled!(function::<T>([array], name: type))` calls `function`, which returns a
+/// `precompiled!(function::<T>([array]; name: type))` calls `function`, which returns a
 /// `Result<Array<T>>`, with these arrays of `T` and these other operands. If `T` is `f32` or `f64`,
-/// it calls the instance that the library was compiled with. `-> R` after it is another type of
-/// results, which does not depend on `T`.
+/// it calls the instance that is compiled with the library. A function that returns a `Result<R>`
+/// instead is called with `-> R` behind it, where `R` does not depend on `T`.
 macro_rules! precompiled {
     ($function:ident::<$T:ident>($([$array:ident]),* $(; $($name:ident: $type:ty),+)?)) => {
         $crate::ops::precompiled::precompiled! { @by_type

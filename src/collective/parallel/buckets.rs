@@ -46,8 +46,8 @@ trait AnyBucket {
 impl<T: Float> AnyBucket for Array<T> {
     #[track_caller]
     fn average(&mut self, group: &Group) -> Result<()> {
-        // Without copy on write: the backward pass may still have a handle of the bucket's last
-        // gradient.
+        // Not `all_reduce`, which would copy: the backward pass may still have a handle of the
+        // bucket's last gradient.
         group.all_reduce_shared(self, Reduce::Mean)
     }
 
@@ -110,8 +110,8 @@ impl Buckets {
         }
     }
 
-    /// Prepares buckets for another pass, which adds its gradients to theirs. If another layout is
-    /// given, first moves the gradients into buckets of that layout.
+    /// Prepares kept buckets for another pass, which adds its gradients to the earlier ones. If
+    /// another layout is given, first moves the gradients into buckets of that layout.
     #[track_caller]
     pub(super) fn resumed(mut self, layout: Option<&BucketLayout>) -> Result<Self> {
         match layout {

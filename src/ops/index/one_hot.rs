@@ -1,4 +1,4 @@
-//! Classes as rows with a one.
+//! One-hot rows of class labels.
 
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, DType, Elements, Integer, Shape};
@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Integer> Array<T> {
-    /// Returns, for each element, a row of `classes` zeros with a one at the element's position,
-    /// along a new last axis.
+    /// Returns a row for each element, along a new last axis of length `classes`. The row is one at
+    /// the index that the element names, and zero elsewhere.
     ///
     /// # Examples
     ///
@@ -23,9 +23,9 @@ impl<T: Integer> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an element is no class: negative,
-    /// or `classes` or more; [`InvalidShape`](crate::ErrorKind::InvalidShape) if the result's rank
-    /// is above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if an element is negative, or not
+    /// below `classes`; [`InvalidShape`](crate::ErrorKind::InvalidShape) if the result's rank is
+    /// above 8 or its size overflows; and [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn one_hot<U: AnyElement>(&self, classes: usize) -> Result<Array<U>> {
         if const { T::DTYPE as u8 == DType::I64 as u8 } {
@@ -35,8 +35,8 @@ impl<T: Integer> Array<T> {
         one_hot(self, classes)
     }
 
-    /// Waits until the elements are known, and checks that all are classes. On a CUDA device, where
-    /// the kernel checks the elements, checks only that there are classes.
+    /// Waits until the elements are computed, and checks that all are classes. On a CUDA device the
+    /// kernel checks the elements, and this method checks only that `classes` is not 0.
     #[track_caller]
     fn check_classes(&self, classes: usize) -> Result<()> {
         let own = self.layout().shape();

@@ -1,11 +1,11 @@
-// Products of matrices and vectors whose columns are contiguous: a thread sums a chunk of a row,
-// and its neighbours sum their parts of the same columns.
+// Products of matrices and vectors along columns: a thread sums a chunk of a row. Neighbouring
+// threads sum the same columns of neighbouring rows, so that the elements they read are close.
 //
-// If `PACK` is more than 1, rows are adjacent, and every column is aligned to packs of `PACK`
-// elements. A thread then has `PACK` rows, and sums each in the order in which it would be summed
-// alone.
+// If `PACK` is more than 1, the elements of a column are contiguous, and every column is aligned to
+// packs of `PACK` elements. A thread then sums `PACK` rows, each in the order in which it would be
+// summed alone.
 
-/// As in rows.cuh.
+/// A matrix with a factor of the vector for each column, and the division of rows into chunks.
 struct Matrix {
     index_t row_step, column_step, factor_step;
     index_t rows, columns;
@@ -42,8 +42,8 @@ CS_FN Sums of_row(const item_t* __restrict__ matrices, const item_t* __restrict_
 }
 
 #if PACK > 1
-/// Computes the products of `PACK` rows like `of_row`, from the row that begins at `line` on. Each
-/// is summed in the order in which it is summed alone.
+/// Computes the products of `PACK` rows, the first of which begins at `line`. Each row is summed in
+/// the order in which `of_row` sums it.
 CS_FN void of_rows(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, const Matrix& matrix,
                    index_t line, index_t factors, index_t length, Sums (&sums)[PACK]) {
 #pragma unroll
@@ -74,7 +74,8 @@ CS_FN void of_rows(const item_t* __restrict__ matrices, const item_t* __restrict
 }
 #endif
 
-/// `rows` is the number of rows, or of packs of rows, the last of which may be partial.
+/// Stores the product of each chunk of each row. `rows` is the number of rows, or of packs of rows,
+/// the last of which may be partial.
 extern "C" __global__ void __launch_bounds__(256)
 kernel(const item_t* __restrict__ matrices, const item_t* __restrict__ vectors, out_t* __restrict__ to,
        Walk<RANK, 2> places, Axis<1> rows, Axis<1> chunks, Matrix matrix, u64 count) {

@@ -64,7 +64,7 @@ pub(in crate::ops::host) struct Blocks<'a, 'b, T> {
 enum Standing<'a, 'b, T> {
     /// Consecutive elements from an address on.
     InMemory(*const T),
-    /// Elements that do not exist until a block of them is computed.
+    /// Elements that are computed block by block when they are read.
     Made(&'a mut Reader<'b>),
 }
 
@@ -87,9 +87,9 @@ impl<T: AnyElement> Blocks<'_, '_, T> {
             Standing::Made(reader) => reader.first_block(start, count).cast(),
         };
         // SAFETY: there are `count` elements from `first` on, of `T` by the contract of
-        // `Readable::new`. They are in the room, which is not written to while the reader is
-        // borrowed; or they are in an operand, which is alive and not written to, by the invariant
-        // of `Readable`. The range lies in the frame, as just checked.
+        // `Readable::new`. They are in the reader's scratch memory, which is not written to while
+        // the reader is borrowed; or they are in an operand, which is alive and not written to, by
+        // the invariant of `Readable`. The range lies in the index space, as just checked.
         unsafe { std::slice::from_raw_parts(first, count) }
     }
 
@@ -107,10 +107,10 @@ impl<T: AnyElement> Blocks<'_, '_, T> {
             },
             Standing::Made(reader) => {
                 let base = out.as_mut_ptr().wrapping_sub(start).cast();
-                // SAFETY: the range lies in the frame, as just checked, and the operands may be
-                // read, by the invariant of `Readable`. `out` is borrowed exclusively, so it is not
-                // part of an operand; counted from its beginning as the element number `start`, it
-                // has room for the range.
+                // SAFETY: the range lies in the index space, as just checked, and the operands may
+                // be read, by the invariant of `Readable`. `out` is borrowed exclusively, so it is
+                // not part of an operand. `base` is the address of element 0, and `out`, which
+                // begins at element `start`, is as long as the range.
                 unsafe { reader.write(start..start + count, &Outs::new([base])) };
             }
         }

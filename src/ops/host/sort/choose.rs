@@ -11,10 +11,12 @@ use crate::ops::index::Direction;
 /// The number of elements that are skipped together if none of them may be among the first.
 const TOGETHER: usize = 128;
 
-/// Returns the ranks of the elements that come first, in order, if they are few of many. Elements
-/// that may be among the first are held until there is no more room; then only the first of them
-/// stay. So nearly all elements are skipped after one comparison; in the worst order, each is moved
-/// a few times.
+/// Returns the ranks of the first `kept` elements in sorted order, for a `kept` far below the
+/// length.
+///
+/// Elements that may be among the first are held in `items`. When `items` is full, only the first
+/// `kept` of them stay, and later elements must precede the last of these. So nearly all elements
+/// are skipped after one comparison; in the worst order, each is moved a few times.
 ///
 /// # Safety
 ///
@@ -90,12 +92,12 @@ impl<T: Element> Loop<()> for AnyBefore<'_, T> {
     }
 }
 
-/// Writes the element of a lane at the task's position in sorted order, and the next one, or NaN
-/// for both if an element is NaN.
+/// Writes two elements of a lane: the one at the task's position in sorted order, and the next one.
+/// If an element of the lane is NaN, both are NaN.
 ///
 /// # Safety
 ///
-/// As for [`rank_lane`](super::rank_lane); two elements are written.
+/// As for [`rank_lane`](super::rank_lane), except that two elements are written.
 pub(super) unsafe fn choose_lane<T: Float>(lane: Lane<'_, T, T>, (items, _): Rows<'_, u64>) {
     let Lanes { length, task, .. } = *lane.lanes;
     let keys = &mut as_keys::<T::Key, u64>(items)[..length];
@@ -111,7 +113,7 @@ pub(super) unsafe fn choose_lane<T: Float>(lane: Lane<'_, T, T>, (items, _): Row
                 (Some(next.map_or(key, |next| next.min(key))), last.max(key))
             });
     let nan = T::from_f64(f64::NAN).key();
-    // NaN comes last.
+    // NaN is last in sorted order.
     let [first, next] = match next {
         _ if last == nan => [nan; 2],
         Some(next) => [first, next],

@@ -5,8 +5,8 @@ use crate::device::cuda::{compile_for_all, ptx_of};
 use crate::ops::cuda::copy::tests::numberings;
 use crate::ops::cuda::walk::limit_of;
 
-/// The forms of the kernels that sum elements: the text, the threads of a group, and whether packs
-/// are read.
+/// The forms of the kernels that sum elements: the text, the threads of a group, and whether the
+/// sums of chunks are stored.
 const FORMS: [(&str, usize, bool); 7] = [
     (ROWS, 256, true),
     (ROWS, 32, false),
@@ -80,20 +80,21 @@ fn what_begins_at_sixteen_bytes_is_read_in_packs() {
     assert_eq!(of(&dense(&[3, 5, 40]), &repeated), 8);
     assert_eq!(of(&rows.flip(0).unwrap(), &vector(40)), 8);
     assert_eq!(of(&rows.flip(1).unwrap(), &vector(40)), 1);
-    // A slice of columns that begins at any column.
+    // Slices of columns are read in packs only if each row begins at an aligned address.
     let part = |first: isize| {
         let parts = [(..).into(), ndarray::SliceInfoElem::from(first..first + 24)];
         rows.slice("slice", &parts).unwrap()
     };
     assert_eq!(of(&part(8), &vector(24)), 8);
     assert_eq!(of(&part(4), &vector(24)), 1);
-    // Strided factors are not read in packs. Along columns, one factor is read for all rows.
+    // Strided factors are not read in packs. Along columns, one factor is read for all rows of a
+    // pack, so the factors may be strided.
     let steps = dense(&[40, 8])
         .slice("slice", &[(..).into(), (0..1isize).into()])
         .unwrap();
     assert_eq!(of(&rows, &steps), 1);
     assert_eq!(of(&even, &steps), 8);
-    // Addresses of less alignment, as foreign memory may have.
+    // Addresses aligned to 8 bytes only, as foreign memory may be.
     for (addresses, by_rows, by_columns) in [([520, 1024], 1, 1), ([512, 1032], 1, 8)] {
         let of = |left| packed(Kind::Bf16, left, &vector(40), addresses);
         assert_eq!([of(&rows), of(&even)], [by_rows, by_columns]);
