@@ -1,8 +1,8 @@
-//! Writes pickles, also such that Python never writes.
+//! A writer of pickles, including pickles that Python never writes.
 
 use std::collections::HashMap;
 
-/// A value that was remembered, by its number.
+/// The memo number of a value, by which the pickle refers to it again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memo(u32);
 
@@ -22,13 +22,13 @@ impl Pickler {
         }
     }
 
-    /// Ends the pickle.
+    /// Ends the pickle and returns its bytes.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.bytes.push(b'.');
         self.bytes
     }
 
-    /// Writes a text, or a reference to it.
+    /// Writes a text, or a reference if it was written before.
     pub(crate) fn text(&mut self, text: &str) {
         if let Some(&memo) = self.texts.get(text) {
             return self.again(memo);
@@ -66,7 +66,7 @@ impl Pickler {
         self.bytes.push(b'u');
     }
 
-    /// Remembers the last value.
+    /// Stores the last value in the memo and returns its number.
     pub(crate) fn remember(&mut self) -> Memo {
         let number = self.remembered;
         self.remembered += 1;
@@ -115,7 +115,7 @@ impl Pickler {
     }
 }
 
-/// A snapshot whose lists `segments` and `device_traces` are written by two functions.
+/// Returns a snapshot whose lists `segments` and `device_traces` are written by two functions.
 pub(crate) fn snapshot(
     segments: impl FnOnce(&mut Pickler),
     traces: impl FnOnce(&mut Pickler),
@@ -130,7 +130,7 @@ pub(crate) fn snapshot(
     pickler.finish()
 }
 
-/// A snapshot of one device without segments. A function writes the elements of its trace.
+/// Returns a snapshot of one device without segments. `entries` writes the elements of its trace.
 pub(crate) fn trace(entries: impl FnOnce(&mut Pickler)) -> Vec<u8> {
     let none = |pickler: &mut Pickler| {
         pickler.begin_list();

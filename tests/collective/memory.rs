@@ -8,7 +8,8 @@ fn device() -> Result<Device> {
     Device::host_with(DeviceConfig::default())
 }
 
-/// A warm step reserves nothing. Under Plan each buffer has one offset in the slab on all ranks.
+/// A warm step reserves nothing. Under Plan, the offset of a buffer in the slab is equal on all
+/// ranks.
 #[test]
 fn buffers_are_those_of_the_step_before() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Plan] {
@@ -66,8 +67,7 @@ fn memory_in_flight_is_not_reused() -> Result<()> {
     Ok(())
 }
 
-/// A recording has each call, with the line that began it, on the stream that represents the rank's
-/// thread.
+/// A recording has each call, with the line that began it, on the rank's host stream.
 #[test]
 fn exchanges_are_recorded() -> Result<()> {
     Group::threads(2, |group| {
@@ -98,8 +98,8 @@ fn exchanges_are_recorded() -> Result<()> {
     Ok(())
 }
 
-/// A rank may wait for the device that it shares with other ranks before it makes the calls that
-/// those have begun.
+/// Ranks share a device. A rank may wait for the device before it makes a call that another rank
+/// has begun.
 #[test]
 fn who_waits_for_the_device_does_not_wait_for_others() -> Result<()> {
     let device = device()?;
@@ -130,7 +130,7 @@ fn a_device_goes_on_after_a_group_that_failed() -> Result<()> {
         let group = group.with_checks(false);
         let mut x = Array::<f32>::ones(3 + group.rank())?;
         group.all_reduce(&mut x, Reduce::Sum)?;
-        // A later call does not succeed as if nothing had failed.
+        // Later calls of the group fail, too.
         let mut y = Array::<f32>::ones(3)?;
         let late = group
             .all_reduce(&mut y, Reduce::Sum)
@@ -149,8 +149,8 @@ fn a_device_goes_on_after_a_group_that_failed() -> Result<()> {
     Ok(())
 }
 
-/// New streams reuse the numbers of streams that are gone, but not the number that represents a
-/// rank's thread.
+/// The number of a stream that was dropped is reused by a new stream of the device, but not by a
+/// rank's host stream.
 #[test]
 fn a_number_of_a_stream_is_not_a_ranks() -> Result<()> {
     let config = DeviceConfig {

@@ -13,7 +13,7 @@ pub(crate) fn cuda_ordinal() -> Option<usize> {
 pub(crate) fn device_with(config: DeviceConfig) -> Result<Device> {
     match cuda_ordinal() {
         None => Device::host_with(config),
-        // On CUDA, streams never run in step with the host.
+        // Only a host device can delay its streams. CUDA streams are asynchronous anyway.
         Some(ordinal) => Device::cuda_with(
             ordinal,
             DeviceConfig {

@@ -23,7 +23,7 @@ pub(crate) const POOLS: [(&str, Round); 3] = [
     ("direct", |units| units),
 ];
 
-/// The rows of a file written by `--output`.
+/// Returns the rows of a file that `--output` wrote.
 pub(crate) fn read(path: &Path) -> Vec<Placed> {
     let content = fs::read_to_string(path).unwrap();
     let mut lines = content.lines();
@@ -50,7 +50,7 @@ impl Placed {
         self.offset.is_some() && self.size > 0 && self.lower < self.upper
     }
 
-    /// The range of bytes that it takes.
+    /// Returns the number of bytes that the buffer occupies, rounded as the pool rounds.
     fn bytes(&self, unit: u64, round: Round) -> u64 {
         round(self.size.div_ceil(unit)) * unit
     }
@@ -75,7 +75,7 @@ pub(crate) fn check_disjoint(placed: &[Placed], unit: u64, round: Round) {
     }
 }
 
-/// The peak of the requested bytes of placed buffers.
+/// Returns the peak of the requested bytes of placed buffers.
 pub(crate) fn peak_live(placed: &[Placed]) -> u64 {
     let placed: Vec<_> = placed.iter().filter(|placed| placed.occupies()).collect();
     let live_at = |step: u64| {
@@ -89,7 +89,7 @@ pub(crate) fn peak_live(placed: &[Placed]) -> u64 {
     begins.map(live_at).max().unwrap_or(0)
 }
 
-/// The highest end.
+/// Returns the highest end of a buffer in the pool.
 pub(crate) fn peak_reserved(placed: &[Placed], unit: u64, round: Round) -> u64 {
     let placed = placed.iter().filter(|placed| placed.occupies());
     let ends = placed.map(|one| one.offset.unwrap() + one.bytes(unit, round));

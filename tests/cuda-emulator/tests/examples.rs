@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The functions that allocate.
+/// The driver's functions that allocate memory.
 const TAKING: [&str; 6] = [
     "cuMemAlloc_v2",
     "cuMemHostAlloc",
@@ -32,8 +32,8 @@ fn build(name: &str) -> PathBuf {
     profile.unwrap().join("examples").join(name)
 }
 
-/// Runs an example whose loop has far more steps than `most`, the limit of calls for memory: a call
-/// in each step would exceed it.
+/// Runs an example, and asserts that it calls functions that allocate at most `most` times. Its
+/// loop has far more steps, so a call in each step would exceed the limit.
 #[track_caller]
 fn takes_at_most(most: u64, name: &str) {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));

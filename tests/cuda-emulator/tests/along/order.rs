@@ -3,7 +3,7 @@ use half::{bf16, f16};
 
 use crate::along::{both, numbers};
 
-/// Returns the bits of elements: both zeros differ, and each NaN is the host's.
+/// Returns the elements as text, in which 0.0 and -0.0 differ and all NaN are equal.
 fn bits<T: Element>(array: &Array<T>) -> Result<Vec<String>> {
     Ok(array
         .to_vec()?
@@ -67,8 +67,8 @@ fn long_lines_are_sorted_as_on_the_host() -> Result<()> {
     check::<i16>(&[3, 2100], |number| number as i16)
 }
 
-/// Lengths near one tile and several tiles, for both tile lengths. Lines have tiles of their own,
-/// and there are more blocks than those that count.
+/// Lengths near multiples of both tile lengths (2048 and 4096 elements), in one line and in several
+/// lines, each of which has its own tiles.
 #[test]
 fn tiles_end_anywhere() -> Result<()> {
     for length in [2049, 4095, 4096, 4097, 8191, 8193, 12_289, 16_384, 20_481] {
@@ -81,7 +81,8 @@ fn tiles_end_anywhere() -> Result<()> {
     check::<i8>(&[4097, 3], |number| number as i8)
 }
 
-/// A line has more tiles than blocks: a block counts several tiles, and the last block fewer.
+/// Lines of three tiles, and so many lines that a block counts two tiles of a line. The last block
+/// of a line counts one.
 #[test]
 fn many_long_lines_are_sorted() -> Result<()> {
     let shape = [700, 8193];
@@ -91,15 +92,15 @@ fn many_long_lines_are_sorted() -> Result<()> {
     Ok(())
 }
 
-/// All bits of every type; few values, so that a tile has runs of each; and one value, so that all
-/// elements have one digit.
+/// Elements that differ in all bits of their type; few values, so that a tile has runs of each; and
+/// one value, so that all elements have one digit.
 #[test]
 fn long_lines_of_every_type_are_sorted_by_all_digits() -> Result<()> {
     fn of<T: Element>(from: fn(u64) -> T) -> Result<()> {
         check::<T>(&[9001], from)?;
         check::<T>(&[1, 5000], |_| T::one())
     }
-    /// Uses more than the 31 bits of a number.
+    /// Spreads the 31 bits of a number over 64 bits.
     fn wide(number: u64) -> u64 {
         number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
@@ -112,7 +113,7 @@ fn long_lines_of_every_type_are_sorted_by_all_digits() -> Result<()> {
     of::<u32>(|number| wide(number) as u32)?;
     of::<i64>(|number| wide(number) as i64)?;
     of::<u64>(wide)?;
-    // With both signs of zero and of infinity, and every NaN.
+    // Random bits, with NaN of both signs. `special` adds both zeros and both infinities.
     of::<f16>(|number| f16::from_bits(number as u16))?;
     of::<bf16>(|number| bf16::from_bits(number as u16))?;
     of::<f32>(|number| f32::from_bits(wide(number) as u32))?;

@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cachescope::collective::{Group, NcclId};
 use cachescope::{Device, DeviceConfig, Result};
 
-/// The number of the process's devices, which the table of suites sets.
+/// The number of emulated devices of this process, as the table of suites sets it.
 const DEVICES: usize = 4;
 
-/// Locks a mutex for one test at a time. The emulator counts calls for the whole process, and runs
-/// the work of all devices.
+/// Returns a lock that one test at a time holds, because the emulator counts the calls of the whole
+/// process, and a call of one test may run the work of another test's devices.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

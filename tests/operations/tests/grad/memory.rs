@@ -55,8 +55,8 @@ fn a_bias_is_summed_from_the_gradient_of_what_it_was_added_to() -> Result<()> {
         let y = (&p + &q + b + b.square().eval()?).tanh().eval()?;
         (y * numbers(&[5, 3], 1.0)).sum()
     });
-    // The gradients of the sum and of a product have one expression graph, and the bias occurs
-    // twice.
+    // `b` gets a gradient from a product and one from a sum. The expression of the sum reads
+    // `inner` twice.
     check(&numbers(&[3], 0.3), |b| {
         let inner = (x.matmul(&w)? * b).eval()?;
         let y = ((&inner + b).tanh() + &inner).eval()?;
@@ -77,7 +77,7 @@ fn logits_make_way_for_their_gradient() -> Result<()> {
     let (_, peak) = peak_of(&device, || {
         value_and_grad(&w, |w| x.matmul(w)?.cross_entropy(&classes))
     })?;
-    // With a few numbers a row, and the parameters' gradient.
+    // The peak is the logits, a few numbers per row, and the gradient of `w`.
     assert!(
         (bytes..bytes + bytes / 2).contains(&peak),
         "{peak} for logits of {bytes} bytes"
@@ -102,10 +102,10 @@ fn what_is_added_in_place_is_in_place() -> Result<()> {
             let address = y.address();
             y.add_assign(&bias)?;
             assert_eq!(y.address(), address);
-            // The gradient of a square is computed from its argument,
+            // The gradient of a square is computed from its argument, which is not overwritten.
             y.update(|y| y.square())?;
             assert_ne!(y.address(), address);
-            // and a value that the program holds is not overwritten.
+            // A value that the program holds is not overwritten, either.
             let (held, address) = (y.clone(), y.address());
             y.mul_assign(2.0)?;
             assert_eq!(held.address(), address);
@@ -214,7 +214,7 @@ fn a_small_gradient_does_not_keep_a_large_one_allocated() -> Result<()> {
         stack(&all, 0)?.square().sum()
     })?;
     assert!(kept(&gradient) < 1 << 10, "{} bytes", kept(&gradient));
-    // Two halves are no less memory than the whole.
+    // A gradient that is half of a block is not copied. Both gradients are views of one block.
     let parameters = (large.clone(), large.clone());
     let (_, (left, right)) = value_and_grad(&parameters, |(left, right)| {
         concat(&[left, right], 0)?.square().sum()

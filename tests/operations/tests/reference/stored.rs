@@ -1,4 +1,4 @@
-//! The storage of elements of each type, and the distance of two elements.
+//! The element types of the reference files, and the distance between two elements.
 
 use cachescope::{AnyElement, Complex};
 use half::{bf16, f16};
@@ -7,12 +7,13 @@ use crate::reference::book::Elements;
 
 /// An element type that the files hold.
 pub(crate) trait Stored: AnyElement {
-    /// The type's name in the files.
+    /// The name of the type in the files.
     const IN_FILES: &'static str = Self::NAME;
 
     fn elements(all: &Elements) -> &[Self];
 
-    /// Returns the distance in units in the last place: 0 between two NaN or two zeros.
+    /// Returns the distance in units in the last place: 0 between two NaN or two zeros, and
+    /// `u64::MAX` between NaN and a number or between different values of an exact type.
     fn apart(self, other: Self) -> u64;
 
     /// Returns the absolute difference.
@@ -20,10 +21,12 @@ pub(crate) trait Stored: AnyElement {
         (self.to_f64() - other.to_f64()).abs()
     }
 
-    /// Returns whether the value is less than zero, or the lower one of the two zeros.
+    /// Returns whether the value is negative, or the negative zero. For a complex number, returns
+    /// this for the real part.
     fn below_zero(self) -> bool;
 
-    /// Converts a plain number of a case; numbers for 64-bit integers are small.
+    /// Converts a number of a case. The cases of 64-bit integers have only numbers that `f64`
+    /// represents exactly.
     fn of(number: f64) -> Self;
 }
 
@@ -63,7 +66,7 @@ macro_rules! float {
                     if self.is_nan() || other.is_nan() {
                         return if self.is_nan() && other.is_nan() { 0 } else { u64::MAX };
                     }
-                    // The bits without the sign count upwards from zero.
+                    // Without the sign bit, the bits of adjacent magnitudes differ by 1.
                     let place = |value: Self| {
                         let magnitude = i128::from(value.to_bits() & ($bits::MAX >> 1));
                         if value.is_sign_negative() { -magnitude } else { magnitude }
