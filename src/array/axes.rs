@@ -60,7 +60,8 @@ impl Axes {
             }
         }
         if self.count > MAX_RANK {
-            let text = format!("{operation}: {} axes of the shape {shape}", self.count);
+            let (named, ndim) = (self.count, shape.ndim());
+            let text = format!("{operation}: {named} axes are named, the shape {shape} has {ndim}");
             return Err(Error::new(ErrorCode::Axis, text));
         }
         Ok(AxisSet(set))

@@ -52,7 +52,10 @@ impl Reduce {
         if is_known {
             return Ok(());
         }
-        let text = format!("{operation}: there is no {self} of {}", dtype.name());
+        let text = format!(
+            "{operation}: the reduction {self} is not defined for elements of {}",
+            dtype.name()
+        );
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 }

@@ -303,7 +303,7 @@ impl Group {
             return Ok(());
         }
         let text = format!(
-            "{operation}: there is no rank {rank} in a group of {}",
+            "{operation}: rank {rank} is out of range for a group of {} ranks",
             self.size()
         );
         Err(Error::new(ErrorKind::InvalidArgument, text))

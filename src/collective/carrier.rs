@@ -37,7 +37,8 @@ impl Carrier {
     #[track_caller]
     pub(super) fn ask(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
         if spans.device().backend().is_capturing() {
-            let text = format!("{}: not inside of a capture", call.operation.name());
+            let name = call.operation.name();
+            let text = format!("{name}: cannot be captured: call it before or after the capture");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         match self {

@@ -129,7 +129,10 @@ impl Launch {
         }
         let (own, all) = (number(variable, rank)?, number(variable, size)?);
         if own >= all {
-            return Err(invalid(rank, &format!("there is no rank {own} of {all}")));
+            return Err(invalid(
+                rank,
+                &format!("rank {own} is out of range for {all} ranks"),
+            ));
         }
         if all == 1 {
             return Ok(Self::Alone);
@@ -151,14 +154,14 @@ fn address(variable: Lookup<'_>, is_slurm: bool) -> Result<(String, u16)> {
             let name = "SLURM_STEP_NODELIST";
             let nodes = variable(name).ok_or_else(|| invalid(name, "it is not set"))?;
             first_node(&nodes)
-                .ok_or_else(|| invalid(name, &format!("`{nodes}` has no first node")))?
+                .ok_or_else(|| invalid(name, &format!("`{nodes}` begins with no name of a node")))?
         }
         host => host.ok_or_else(|| invalid("MASTER_ADDR", "it is not set"))?,
     };
     let port = match variable("MASTER_PORT") {
         None => PORT,
         Some(port) => port.parse().map_err(|_| {
-            let text = format!("`{port}` is no number of a port");
+            let text = format!("`{port}` is not a port, expected a number from 0 to 65535");
             invalid("MASTER_PORT", &text)
         })?,
     };

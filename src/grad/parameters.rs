@@ -176,7 +176,7 @@ impl<P: Parameters> Parameters for Vec<P> {
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {
         if self.len() != other.len() {
             return Err(others(format_args!(
-                "{} and {} of them",
+                "one has {} parts, the other {}",
                 self.len(),
                 other.len()
             )));
@@ -195,7 +195,7 @@ impl<P: Parameters> Parameters for Option<P> {
         match (self, other) {
             (Some(own), Some(other)) => own.zip_arrays(other, zip),
             (None, None) => Ok(()),
-            _ => Err(others(format_args!("an option that only one has"))),
+            _ => Err(others(format_args!("only one has an optional part"))),
         }
     }
 }
@@ -249,6 +249,6 @@ tuples!(A 0, B 1, C 2, D 3);
 
 #[cold]
 fn others(what: std::fmt::Arguments<'_>) -> Error {
-    let text = format!("parameters of two structures: {what}");
+    let text = format!("the structures of parameters differ: {what}");
     Error::new(ErrorKind::InvalidArgument, text)
 }

@@ -160,6 +160,6 @@ impl ZipArrays for Directed<'_> {
 #[track_caller]
 fn other_shape<T: Float>(own: &Array<T>, vector: &Array<T>) -> Error {
     let [own, vector] = [own, vector].map(|array| *array.layout().shape());
-    let text = format!("a vector of shape {vector} for a parameter of shape {own}");
+    let text = format!("a vector has the shape {vector}, its parameter has {own}");
     Error::new(ErrorKind::ShapeMismatch, text)
 }

@@ -203,8 +203,7 @@ impl MapArrays for Numbers<'_> {
 
 #[cold]
 fn no_variable() -> Error {
-    let text =
-        "gradients: an array is no variable of this tape: pass the arrays that `follow` returned";
+    let text = "gradients: an array is not a variable of this tape: pass the arrays that `follow` returned";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 

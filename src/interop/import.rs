@@ -72,7 +72,7 @@ fn check_address(address: u64, size_bytes: u64, align_bytes: u64) -> Result<()> 
     let why = if address == 0 && size_bytes > 0 {
         "is null".to_owned()
     } else if !address.is_multiple_of(align_bytes) {
-        format!("is no multiple of the {align_bytes} bytes that an element is aligned to")
+        format!("is not aligned to {align_bytes} bytes, as an element is")
     } else if address.checked_add(size_bytes).is_none() {
         format!("is not followed by {size_bytes} bytes")
     } else {

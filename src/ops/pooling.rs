@@ -101,7 +101,7 @@ impl Windows {
             return Ok(Self { size, stride });
         }
         let why = match fits {
-            true => "no length and no step may be 0",
+            true => "a length or a step is 0, expected at least 1",
             false => "a window is longer than its axis",
         };
         let text = format!(

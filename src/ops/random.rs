@@ -199,7 +199,9 @@ impl Origin<'_> {
         let Some(bound) = T::distance(low, high) else {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("randint: there is no number from {low} to below {high}"),
+                format!(
+                    "randint: there is no number from {low} to below {high}, expected low < high"
+                ),
             ));
         };
         self.array(shape, (UNIFORM, 2), |draws| Below { draws, low, bound })

@@ -298,6 +298,6 @@ fn check_size(size_bytes: usize) -> Result<()> {
 #[cold]
 #[track_caller]
 fn unaddressable(size_bytes: usize) -> Error {
-    let text = format!("a buffer of {size_bytes} bytes: more than can be addressed");
+    let text = format!("a buffer of {size_bytes} bytes exceeds the address space");
     Error::new(ErrorCode::Size, text)
 }

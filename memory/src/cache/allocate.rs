@@ -264,7 +264,7 @@ impl Caches {
     /// Returns the size of a request, or `None` for a request of no bytes.
     fn size(&self, bytes: u64, call_site: &'static Location<'static>) -> Result<Option<Size>> {
         if bytes > isize::MAX as u64 {
-            let text = format!("a buffer of {bytes} bytes: more than can be addressed");
+            let text = format!("a buffer of {bytes} bytes exceeds the address space");
             return Err(Error::new(ErrorCode::Size, text).at(call_site));
         }
         self.check_not_broken()

@@ -32,7 +32,7 @@ impl Shared {
         if device.backend().is_capturing() {
             return Err(unsupported(
                 device,
-                "cudarc's context cannot be made during a capture: ask for it before",
+                "cudarc's context cannot be created during a capture: call this once before",
             ));
         }
         let fresh = Self::open(ordinal)
@@ -141,7 +141,7 @@ fn gpu_of(device: &Device) -> Result<&Cuda> {
 #[cold]
 #[track_caller]
 fn host(device: &Device) -> Error {
-    unsupported(device, "CUDA code runs on a CUDA device, and this is none")
+    unsupported(device, "this is not a CUDA device, and CUDA code needs one")
 }
 
 #[cold]

@@ -113,7 +113,7 @@ impl Device {
         const LEAST_BYTES: u64 = 96;
         if options.max_bytes < LEAST_BYTES {
             let text = format!(
-                "record: max_bytes is {}, and at least {LEAST_BYTES} are needed",
+                "record: max_bytes is {}, expected at least {LEAST_BYTES}",
                 options.max_bytes
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));

@@ -63,8 +63,8 @@ impl NcclId {
         if env::var_os(COMM_ID).is_none() {
             if !is_the_only_thread() {
                 let text = format!(
-                    "Group::from_environment: NCCL is told of {host} by the environment, which other threads may read: call it before \
-                     there are any, or set {COMM_ID} to an address and a free port of rank 0"
+                    "Group::from_environment: {COMM_ID} cannot be set to {host} while other threads may read the environment: call it \
+                     before the first thread begins, or set {COMM_ID} to an address and a free port of rank 0"
                 );
                 return Err(Error::new(ErrorKind::Unsupported, text));
             }
@@ -112,13 +112,14 @@ impl Group {
     #[track_caller]
     pub fn nccl(rank: usize, size: usize, id: NcclId) -> Result<Self> {
         if rank >= size {
-            let text = format!("Group::nccl: there is no rank {rank} of {size}");
+            let text = format!("Group::nccl: rank {rank} is out of range for {size} ranks");
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let device = Device::current();
         let Some(gpu) = device.backend().cuda() else {
-            let text =
-                format!("Group::nccl: {device} is no CUDA device; threads and MPI work on it");
+            let text = format!(
+                "Group::nccl: {device} is not a CUDA device: use Group::threads or Group::mpi"
+            );
             return Err(Error::new(ErrorKind::Unsupported, text));
         };
         let communicator = gpu.join(&id.0, rank, size, TIMEOUT).at_caller()?;
@@ -176,7 +177,7 @@ impl NcclCarrier {
     pub(super) fn ask(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
         if *spans.device() != self.device {
             let text = format!(
-                "{}: an array on {}, and this rank is on {}",
+                "{}: the array is on {}, this rank is on {}",
                 call.operation.name(),
                 spans.device(),
                 self.device
@@ -364,7 +365,7 @@ fn reducible(call: Call) -> Result<(NcclType, usize)> {
         DType::C64 => (NcclType::F64, 2),
         DType::I16 | DType::U16 => {
             let (name, dtype) = (call.operation.name(), call.dtype.name());
-            let text = format!("{name}: NCCL does not reduce {dtype}; cast to a wider type");
+            let text = format!("{name}: NCCL does not reduce {dtype}: cast to a wider type");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
     })

@@ -285,7 +285,8 @@ impl MapArrays for Viewing<'_> {
 #[cold]
 #[track_caller]
 fn others() -> Error {
-    let text = "data-parallel training: a step takes the same parameters every time";
+    let text =
+        "data-parallel training: the parameters changed: pass the same parameters to every step";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 

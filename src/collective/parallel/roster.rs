@@ -39,7 +39,7 @@ impl Roster {
         let (found, expected) = (comparing.number, self.0.len());
         let problem = comparing.problem.or_else(|| {
             (found != expected)
-                .then(|| format!("{found} parameters, there were {expected} in an earlier step"))
+                .then(|| format!("{found} parameters are given, an earlier step had {expected}"))
         });
         match problem {
             None => Ok(()),
@@ -58,7 +58,7 @@ impl Roster {
 #[cold]
 #[track_caller]
 fn refused(operation: &str, problem: &str) -> Error {
-    let text = format!("{operation}: {problem}: a step takes the same parameters every time");
+    let text = format!("{operation}: {problem}: pass the same parameters to every step");
     Error::new(ErrorKind::InvalidArgument, text)
 }
 

@@ -90,7 +90,7 @@ impl Sampler {
             size,
         } = *self;
         if batch == 0 {
-            let text = "Sampler: a batch has at least one sample";
+            let text = "Sampler: a batch has 0 samples, expected at least 1";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let order = match seed {

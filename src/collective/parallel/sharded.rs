@@ -80,13 +80,16 @@ impl<O: Stateful> Sharded<O> {
     #[track_caller]
     pub fn new(group: &Group, optimizer: O) -> Result<Self> {
         if !optimizer.is_elementwise() {
-            let text = "Sharded: this optimizer moves parameters as a whole, and they are divided among ranks";
+            let name = short_name::<O>();
+            let text = format!(
+                "Sharded::new: {name} moves each parameter as a whole, expected an elementwise optimizer"
+            );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         if optimizer.states() > 0 && optimizer.steps() > 0 {
             let (name, steps) = (short_name::<O>(), optimizer.steps());
             let text = format!(
-                "Sharded::new: {name} has made {steps} steps, 0 were expected: give its state to set_state"
+                "Sharded::new: {name} has made {steps} steps, expected 0: pass its state to set_state"
             );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
@@ -308,7 +311,7 @@ impl<O: std::fmt::Debug> std::fmt::Debug for Sharded<O> {
 #[cold]
 #[track_caller]
 fn no_step() -> Error {
-    let text = "Sharded::state: there is none before a step or a set_state";
+    let text = "Sharded::state: there is no state yet: call it after a step or after set_state";
     Error::new(ErrorKind::InvalidArgument, text)
 }
 

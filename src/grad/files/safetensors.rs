@@ -69,7 +69,7 @@ fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
     let mut infos = Vec::new();
     for Entry { name, dtype, shape } in sorted {
         if name == RESERVED {
-            let problem = "a .safetensors file has another use for this name";
+            let problem = "the format reserves this name: give the array another name";
             return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
         }
         let start = end;
@@ -96,7 +96,10 @@ fn known(dtype: DType, name: &str, context: &Context<'_>) -> Result<Dtype> {
         DType::F32 => Ok(Dtype::F32),
         DType::F64 => Ok(Dtype::F64),
         other => {
-            let problem = format!("{} is no type of parameters", other.name());
+            let problem = format!(
+                "{} is not a type of parameters, expected a float type",
+                other.name()
+            );
             Err(context.error(ErrorKind::Unsupported, Some(name), problem))
         }
     }
@@ -132,7 +135,7 @@ impl<'c> Reader<'c> {
         let mut file = File::open(context.path).map_err(io)?;
         let size_bytes = file.metadata().map_err(io)?.len();
         let Some(rest_bytes) = size_bytes.checked_sub(LENGTH_BYTES) else {
-            let problem = "the file is cut short, or no .safetensors file".to_owned();
+            let problem = "the file is cut short, or is not a .safetensors file".to_owned();
             return Err(damaged(problem));
         };
         let mut length = [0; LENGTH_BYTES as usize];
@@ -140,18 +143,18 @@ impl<'c> Reader<'c> {
         let length = u64::from_le_bytes(length);
         let most = rest_bytes.min(MAX_HEADER_BYTES);
         if length > most {
-            let problem =
-                format!("the header claims {length} bytes, of which {most} are there or allowed");
+            let problem = format!("the header claims {length} bytes, expected at most {most}");
             return Err(damaged(problem));
         }
         let mut header = vec![0; length as usize];
         file.read_exact(&mut header).map_err(io)?;
         let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| {
-            damaged(format!("the header is no valid one: {error}")).caused_by(error)
+            damaged(format!("the header is not valid: {error}")).caused_by(error)
         })?;
         let (claimed, present) = (metadata.data_len() as u64, rest_bytes - length);
         if claimed != present {
-            let problem = format!("the arrays take {claimed} bytes, and the file has {present}");
+            let problem =
+                format!("the arrays take {claimed} bytes, the file has {present} after its header");
             return Err(damaged(problem));
         }
         Ok(Self {
@@ -173,7 +176,7 @@ impl Source for Reader<'_> {
         let info = info::<T>(&self.metadata, name, context)?;
         if info.shape != like.shape() {
             let (found, expected) = (&info.shape, like.shape());
-            let problem = format!("the shape is {found:?}, and {expected:?} was asked for");
+            let problem = format!("the shape is {found:?}, expected {expected:?}");
             return Err(context.error(ErrorKind::ShapeMismatch, Some(name), problem));
         }
         let start = self.data_start + info.data_offsets.0 as u64;
@@ -197,11 +200,7 @@ fn info<'m, T: Float>(
 ) -> Result<&'m TensorInfo> {
     let info = metadata.info(name).ok_or_else(|| lacking(name, context))?;
     if info.dtype != known(T::DTYPE, name, context)? {
-        let problem = format!(
-            "the elements are {}, and {} was asked for",
-            info.dtype,
-            T::NAME
-        );
+        let problem = format!("the elements are {}, expected {}", info.dtype, T::NAME);
         return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
     }
     Ok(info)

@@ -35,7 +35,9 @@ impl<T: Float> Conv2d<T> {
     ) -> Result<Self> {
         let groups = options.groups;
         if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
-            let text = format!("Conv2d: {inputs} inputs and {outputs} outputs in {groups} groups");
+            let text = format!(
+                "Conv2d: {inputs} inputs and {outputs} outputs do not divide into {groups} groups"
+            );
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let each = inputs / groups;

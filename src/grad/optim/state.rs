@@ -188,7 +188,7 @@ pub(crate) fn check_count(own: usize, found: usize) -> Result<()> {
     if own == found {
         return Ok(());
     }
-    let text = format!("the optimizer has {own} states, and {found} were given");
+    let text = format!("{found} states are given, the optimizer has {own}");
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn steps_of(steps: &Array<f64>) -> Result<u64> {
     if (0.0..=MOST).contains(&steps) && steps.fract() == 0.0 {
         return Ok(steps as u64);
     }
-    let text = format!("{steps} is no number of steps");
+    let text = format!("the number of steps is {steps}, expected a whole number from 0 to 2^53");
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 

@@ -64,7 +64,7 @@ impl<'a> Subject<'a> {
     pub(super) fn has_count(&self, before: usize) -> Error {
         let found = self.number;
         self.error(format_args!(
-            "{found} parameters, the optimizer has states of {before}"
+            "{found} parameters are given, the optimizer has states of {before}"
         ))
     }
 

@@ -74,13 +74,13 @@ impl NpzReader {
         let file = Arc::new(File::open(path).map_err(io)?);
         let size_bytes = file.metadata().map_err(io)?.len();
         let Some(directory) = Directory::find(&file, size_bytes).map_err(io)? else {
-            let problem = "this is no archive, or one that is cut short";
+            let problem = "the file is cut short, or is not a .npz archive";
             return Err(context.error(ErrorCode::Content, problem));
         };
         let archive = ZipArchive::new(BufReader::new(file.clone()));
         let archive = archive.map_err(|error| zip_error(&context, error))?;
         if archive.central_directory_start() != directory.start {
-            let problem = "the list of its entries does not stand where its end says";
+            let problem = "the list of entries is not at the offset that its end states";
             return Err(context.error(ErrorCode::Content, problem));
         }
         if archive.len() as u64 != directory.count {
@@ -135,7 +135,10 @@ impl NpzReader {
         let context = Context::new("NpzReader::read", &self.path, Some(name));
         let index = self.archive.index_for_name(&format!("{name}{SUFFIX}"));
         let Some(index) = index.or_else(|| self.archive.index_for_name(name)) else {
-            let problem = format!("there is no such array; there are {:?}", self.names());
+            let problem = format!(
+                "the archive has no array of this name, expected one of {:?}",
+                self.names()
+            );
             return Err(context.error(ErrorKind::InvalidArgument, problem));
         };
         let entry = self.archive.by_index_raw(index);

@@ -33,7 +33,7 @@ fn is_swapped<T: AnyElement>(header: &Header, context: &Context<'_>) -> Result<b
         Some(found) => format!("{found} ('{descr}')"),
         None => format!("'{descr}', which is no element type"),
     };
-    let problem = format!("the elements are {found}, and {name} ('{expected}') was asked for");
+    let problem = format!("the elements are {found}, expected {name} ('{expected}')");
     Err(context.error(ErrorKind::InvalidArgument, problem))
 }
 
@@ -48,7 +48,7 @@ pub(super) fn check<T: AnyElement>(
     match expected {
         Some(expected) if header.shape != expected => {
             let found = &header.shape;
-            let problem = format!("the shape is {found:?}, and {expected:?} was asked for");
+            let problem = format!("the shape is {found:?}, expected {expected:?}");
             Err(context.error(ErrorKind::ShapeMismatch, problem))
         }
         _ => Ok(()),

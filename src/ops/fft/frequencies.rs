@@ -62,7 +62,7 @@ fn frequencies<T: Real>(
 ) -> Result<Array<T>> {
     if n == 0 {
         return Err(invalid(format!(
-            "{operation}: there are no frequencies of 0 samples"
+            "{operation}: the number of samples is 0, expected at least 1"
         )));
     }
     // Rounded as by NumPy.

@@ -128,7 +128,7 @@ where
     let at = axis_of("irfft", x, axis)?;
     if length == 0 {
         return Err(invalid(format!(
-            "irfft: the result of a spectrum of shape {} has a length of 1 at least, and not of 0",
+            "irfft: the length of the result is 0 for a spectrum of shape {}, expected at least 1",
             x.layout().shape()
         )));
     }

@@ -98,7 +98,7 @@ impl<T: Float> Array<T> {
             .any(|pair| !matches!(pair, [low, high] if low < high))
         {
             return Err(invalid(format!(
-                "histogram: {bins} bins from {low} to {high}, where {} has no edges for so many",
+                "histogram: {bins} bins from {low} to {high} are too narrow for edges of {}: pass fewer bins",
                 T::NAME
             )));
         }

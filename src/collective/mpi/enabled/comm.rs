@@ -270,7 +270,10 @@ pub(super) fn arrived_of<'a>(
 /// Converts a length to MPI's type.
 fn count(bytes: usize) -> Result<c_int> {
     bytes.try_into().map_err(|_| {
-        let text = format!("{bytes} bytes are more than one message of MPI has");
+        let text = format!(
+            "a message has {bytes} bytes, expected at most {}, MPI's limit",
+            c_int::MAX
+        );
         Error::new(ErrorKind::Communication, text)
     })
 }

@@ -184,6 +184,6 @@ impl Lane {
 
 #[cold]
 fn other_length(peer: usize, expected: usize, arrived: usize) -> Error {
-    let text = format!("rank {peer} sent {arrived} bytes where {expected} were to come");
+    let text = format!("rank {peer} sent {arrived} bytes, expected {expected}");
     Error::new(ErrorKind::Communication, text)
 }

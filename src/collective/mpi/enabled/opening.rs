@@ -190,7 +190,8 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
         return Ok(());
     }
     let from = work.members.ranks[from];
-    let text = format!("rank {from} sent {bytes} bytes where {length} were to come along");
+    let expected = HEAD_BYTES + length;
+    let text = format!("rank {from} sent {bytes} bytes with a header, expected {expected}");
     Err(Error::new(ErrorKind::Communication, text))
 }
 

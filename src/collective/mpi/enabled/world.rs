@@ -71,7 +71,7 @@ impl World {
 /// Initialises MPI, unless the program has. Returns true if the library must finalise it.
 fn initialise() -> Result<bool> {
     if is_finalised() {
-        let text = "Group::mpi: MPI has been finalised, and is initialised once in a process";
+        let text = "Group::mpi: MPI has been finalised, and a process cannot initialise it again";
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
     let (mut is_initialised, mut threads): (c_int, c_int) = (0, 0);
@@ -91,7 +91,7 @@ fn initialise() -> Result<bool> {
         check("MPI_Init_thread", code)?;
         IS_OURS.fetch_or(is_initialised == 0, Ordering::Relaxed);
         if threads < ffi::RSMPI_THREAD_SERIALIZED {
-            let text = "Group::mpi: MPI is initialised for the calls of one thread alone: MPI_THREAD_SERIALIZED is the least";
+            let text = "Group::mpi: MPI is initialised for calls of one thread, expected MPI_THREAD_SERIALIZED or more";
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
     }

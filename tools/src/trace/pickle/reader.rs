@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
             Opcode::Get { bytes } => {
                 let number = self.operand(|cursor| cursor.number(bytes))?;
                 let Some(value) = self.memo.get(number as u32) else {
-                    return Err(self.refusal(format!("nothing was remembered as number {number}")));
+                    return Err(self.refusal(format!("the memo has no value with number {number}")));
                 };
                 self.stack.push(value);
             }
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         if (2..=5).contains(&version) {
             return Ok(());
         }
-        Err(self.refusal(format!("protocol {version}, and 2 to 5 are read")))
+        Err(self.refusal(format!("protocol {version}, expected 2 to 5")))
     }
 
     /// Pushes an integer of up to 8 bytes, or of 9 if it is unsigned and needs all 64 bits.
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         };
         let is_read = count <= 8 || (1 << 63..1 << 64).contains(&number);
         if !is_read {
-            return Err(self.refusal(format!("an integer of {count} bytes, and 8 are read")));
+            return Err(self.refusal(format!("an integer has {count} bytes, expected at most 8")));
         }
         match i32::try_from(number) {
             Ok(number) => self.stack.push(Value::Int(number)),
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
     fn append(&mut self, from: usize) -> Parsed<()> {
         let number = self.container(from)?;
         if self.arena.kind(number) != Kind::List {
-            return Err(self.refusal("something is added to what is no list".into()));
+            return Err(self.refusal("an element is appended to a value that is no list".into()));
         }
         self.arena.extend(number, &self.stack[from..]);
         self.stack.truncate(from);
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         self.check_pairs(from)?;
         let number = self.container(from)?;
         if self.arena.kind(number) != Kind::Dict {
-            return Err(self.refusal("a key is set of what is no dictionary".into()));
+            return Err(self.refusal("a key is set on a value that is no dictionary".into()));
         }
         self.arena.extend(number, &self.stack[from..]);
         self.stack.truncate(from);

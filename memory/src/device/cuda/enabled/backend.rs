@@ -176,7 +176,7 @@ pub(super) fn check_alignment(
     };
     release(address)?;
     let text = format!(
-        "{}: the driver reserved memory at {:#x}, which is no multiple of {ALIGNMENT_BYTES}",
+        "{}: the driver reserved memory at {:#x}, expected a multiple of {ALIGNMENT_BYTES}",
         cuda.id(),
         address.0
     );

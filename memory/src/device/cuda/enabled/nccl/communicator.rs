@@ -94,7 +94,7 @@ impl Communicator {
         let functions = Functions::get()?;
         let [number, count] = [rank, size].map(c_int::try_from);
         let (Ok(number), Ok(count)) = (number, count) else {
-            let text = format!("{who}: there are at most {} ranks", c_int::MAX);
+            let text = format!("{who}: expected at most {} ranks", c_int::MAX);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
         context.run(attempting, |_| Ok(()))?;
