@@ -8,7 +8,7 @@ mod macros;
 pub use cachescope_memory::plan;
 pub use cachescope_tools::{simulation, trace};
 
-// The layers, bottom up: each may name only those before it. Those of the memory are a crate.
+// The layers, bottom up: each may name only layers before it. The layers of the memory are a crate.
 use cachescope_memory::internal::{buffer, context, device, error, memory, size, sync};
 
 pub mod testing;

@@ -175,7 +175,7 @@ fn in_place() -> *const std::ffi::c_void {
     std::ptr::without_provenance(address)
 }
 
-/// Microseconds of threads, likewise.
+/// Returns the microseconds of calls between threads.
 fn on_threads(size: usize) -> Result<Vec<f64>> {
     let ranks = Group::threads(size, |group| {
         let group = group.with_checks(false);

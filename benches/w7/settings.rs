@@ -17,11 +17,11 @@ const HOST_BYTES: u64 = 8 << 30;
 #[derive(Debug, Parser)]
 #[command(name = "w7")]
 pub(crate) struct Options {
-    /// Answers orders on the standard input instead, as the source says
+    /// Execute orders from the standard input instead, as the source describes
     #[arg(long)]
     pub(crate) serve: bool,
 
-    /// What to run on: host, cuda:0 and so on
+    /// The device to run on: host, cuda:0 and so on
     /// [default: $CACHESCOPE_DEVICE, else cuda:0 if there is one, else host]
     #[arg(long, value_name = "NAME")]
     device: Option<Device>,
@@ -30,11 +30,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 7)]
     pub(crate) rounds: usize,
 
-    /// How long a batch lasts at least, in milliseconds
+    /// The least time of a batch, in milliseconds
     #[arg(long, default_value_t = 20)]
     pub(crate) batch_ms: u64,
 
-    /// Leaves larger arrays out
+    /// Leave out larger arrays
     #[arg(long, default_value_t = 1 << 26)]
     pub(crate) most_elements: u64,
 
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     )]
     pub(crate) digits: PathBuf,
 
-    /// What `cargo bench` says to every benchmark
+    /// The argument that `cargo bench` passes to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 

@@ -89,7 +89,7 @@ pub(crate) fn all(settings: &Settings) -> Vec<Task> {
 #[derive(Default)]
 pub(crate) struct Prepared {
     works: HashMap<(String, u64), Box<dyn Work>>,
-    /// Those of the last size; they take longer to make than to use.
+    /// The operands of the last size. They take longer to make than to use.
     operands: Option<Rc<Operands>>,
 }
 

@@ -34,11 +34,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "BYTES", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
-    /// How long to search for a better plan; fractions are allowed
+    /// The time to search for a better plan; fractions are allowed
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds)]
     time_limit: Duration,
 
-    /// Where to write the plan: the input with a column offset
+    /// Write the plan to this file: the input with a column offset
     #[arg(long, value_name = "OUT.csv")]
     output: Option<PathBuf>,
 

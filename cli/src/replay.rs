@@ -62,7 +62,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "BYTES", default_value = "512", value_parser = parse_bytes)]
     unit: u64,
 
-    /// Where to write each allocation with its offset: lifetimes with a column offset; for one pool
+    /// Write each allocation to this file: lifetimes with a column offset; for one pool
     #[arg(long, value_name = "OUT.csv")]
     output: Option<PathBuf>,
 

@@ -163,7 +163,7 @@ struct Sizes {
     tokens: u64,
     hidden: u64,
     attention: u64,
-    /// Those of a layer's width, by expert.
+    /// The sizes of activations of the layer's width, by expert.
     shares: Vec<u64>,
 }
 

@@ -209,7 +209,7 @@ fn a_device_behind_the_host_tells_its_own_time() {
     let times = sites
         .iter()
         .map(|own| (line(own), own.operation_ns, own.kernel_ns));
-    // That of the second is not known yet.
+    // The time of the second operation on the device is not known yet.
     assert_eq!(
         times.collect::<Vec<_>>(),
         [(Some(2), 10, 7_500), (Some(3), 10, 0)]

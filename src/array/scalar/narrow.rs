@@ -1,7 +1,7 @@
 //! The conversions between `f32`, `f16` and `bf16`, by arithmetic on bits.
 //!
-//! Those of the `half` crate detect the processor at every element, so a loop of them does not
-//! vectorise. These give the same bits. Architecture invariant: nothing here branches.
+//! The conversions of the `half` crate detect the processor at every element, so a loop of them
+//! does not vectorise. These give the same bits. Architecture invariant: nothing here branches.
 
 use half::{bf16, f16};
 

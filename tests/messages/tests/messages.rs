@@ -44,8 +44,8 @@ fn messages_are_short_and_name_types_in_full() {
 }
 
 /// Asserts that a message is no longer than a screen, and that the compiler wrote none of its types
-/// to a file: it shortens only types, below the lines that show code. The line in which the compiler
-/// says so is not compared.
+/// to a file. The compiler shortens only types, below the lines that show code. The line in which
+/// it names such a file is not compared.
 #[track_caller]
 fn check(message: &str, path: &Path) {
     let lines = message.lines().count();

@@ -114,7 +114,7 @@ pub fn must_be_used() -> u32 {
 ///
 /// # Errors
 ///
-/// Where `text` is no number.
+/// The error of a `text` that is not a number.
 pub fn results(text: &str) -> Result<u32, std::num::ParseIntError> {
     cache_scope!("clean", { text.parse::<u32>()? });
     cache_scope!("clean", { text.parse::<u32>() })?;

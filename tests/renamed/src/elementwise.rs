@@ -6,7 +6,7 @@ mod bare {
     #![allow(non_snake_case, reason = "the names are what might clash")]
 
     ::scoped::elementwise! {
-        /// Of names that the expansion uses itself.
+        /// A function with names that the expansion also uses.
         pub(super) fn lane(a: f32, b: f32) -> f32 {
             let L = a;
             let lane = b.exp();

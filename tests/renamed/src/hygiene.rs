@@ -65,7 +65,7 @@ macro_rules! with_words {
     };
 }
 
-/// What stands in each of the modules below, where the words are names of the caller's.
+/// Defines the content of each module below, in which the words are names of the caller's items.
 macro_rules! uses_the_macros {
     () => {
         pub fn run() -> u32 {
@@ -85,7 +85,7 @@ macro_rules! uses_the_macros {
         }
 
         ::scoped::elementwise! {
-            /// Of a function, a method and operators.
+            /// An expression of a function, a method and operators.
             pub fn scaled(x: f32, y: f32) -> f32 {
                 let sum = halved(x) + y.exp();
                 if sum > 0.5 { sum * 2.0 } else { -sum }

@@ -20,7 +20,7 @@ mod temporaries;
 #[cfg(test)]
 mod values;
 
-/// Whether the cache of this name serves what the current device allocates here.
+/// Returns whether the cache of this name serves an allocation of the current device here.
 #[cfg(test)]
 fn is_bound(name: &str) -> bool {
     let requests = || scoped::cache_stats(name).map_or(0, |stats| stats.hits + stats.misses);
@@ -30,7 +30,7 @@ fn is_bound(name: &str) -> bool {
     requests() > before
 }
 
-/// How often the cache of this name was entered on the current device.
+/// Returns the number of entries of the cache of this name on the current device.
 #[cfg(test)]
 fn entries(name: &str) -> u64 {
     scoped::cache_stats(name).map_or(0, |stats| stats.entries)

@@ -76,8 +76,8 @@ impl<T: AnyElement> Blocks<'_, '_, T> {
         matches!(self.standing, Standing::InMemory(_))
     }
 
-    /// Returns the elements of `range`, of at most [`BLOCK`](super::BLOCK) unless all are
-    /// [consecutive in memory](Self::stands).
+    /// Returns the elements of `range`, which has at most [`BLOCK`](super::BLOCK) elements unless
+    /// all elements are consecutive in memory.
     #[inline(always)]
     pub(in crate::ops::host) fn values(&mut self, range: Range<usize>) -> &[T] {
         let (start, count) = (range.start, range.len());

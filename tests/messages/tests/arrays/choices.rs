@@ -1,6 +1,6 @@
 use cachescope::{Array, Result, select};
 
-// Two literals, whose type nothing but a result says.
+// Two literals, whose type only a result determines.
 fn chosen(a: &Array<f32>, mask: &Array<bool>) -> Result<()> {
     let count = select(mask, 1.0, 0.0).sum()?;
     let _ = a * count;
@@ -9,7 +9,7 @@ fn chosen(a: &Array<f32>, mask: &Array<bool>) -> Result<()> {
     Ok(())
 }
 
-// Of these the other operand says it.
+// Literals whose type the other operand determines.
 fn inferred(a: &mut Array<f32>, mask: &Array<bool>) -> Result<()> {
     let chosen = select(mask, 1.0, 0.0).eval()?;
     let _: Array<f32> = (&*a * select(mask, 1.0, 0.0) + chosen).eval()?;

@@ -4,7 +4,7 @@ fn takes(x: &Array<f32>) -> Result<Array<f32>> {
     x.detach()
 }
 
-// What is to be an array, and is an expression. Of these the library has no say: only the types have names.
+// Expressions where an array is expected. The library cannot customise these messages.
 fn bound(a: &Array<f32>, b: &Array<f32>) -> Result<()> {
     let _: Array<f32> = a + b;
     let _: Array<f32> = ((a - b) * 2.0).exp();

@@ -1,6 +1,6 @@
 use cachescope::elementwise;
 
-// What does not run on every device, each in a call of its own.
+// Code that does not run on every device, each in a call of its own.
 elementwise! {}
 elementwise! { fn f(x: f32) -> f32 { let mut total = 0.0; total } }
 elementwise! { fn f(x: f32) -> f32 { for _ in 0..3 {} x } }

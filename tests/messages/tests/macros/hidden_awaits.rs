@@ -18,7 +18,7 @@ async fn outside() {
     uncached!(wait!(other()));
 }
 
-/// What is awaited before and after a scope is in nobody's way.
+/// An await before or after a scope is allowed.
 async fn around() {
     wait!(other());
     cache_scope!("loop", { uncached!({}) });
