@@ -81,8 +81,8 @@ fn tiles_end_anywhere() -> Result<()> {
     check::<i8>(&[4097, 3], |number| number as i8)
 }
 
-/// Lines of three tiles, and so many lines that a block counts two tiles of a line. The last block
-/// of a line counts one.
+/// Lines of three tiles, enough of them for a block to count two tiles of a line. The last block of
+/// a line counts one.
 #[test]
 fn many_long_lines_are_sorted() -> Result<()> {
     let shape = [700, 8193];
