@@ -12,12 +12,44 @@ use crate::context::scope::enter_uncached;
 use crate::error::Result;
 use crate::ops::derivatives::zeros_like;
 
+/// The states of an optimizer, and the number of its steps.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// The number of steps.
+    pub(super) steps: u64,
+    /// The states. An optimizer that has fewer leaves the last ones empty.
+    pub(super) states: [State; 3],
+    /// The number of parameters of the last complete step.
+    count: Option<usize>,
+}
+
+impl Memory {
+    /// Returns an error for a parameter that had another type or shape before.
+    #[track_caller]
+    pub(super) fn check<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
+        let mut states = self.states.iter();
+        states.try_for_each(|state| state.check(subject, parameter))
+    }
+
+    /// Returns an error for a step of more or fewer parameters than the last one.
+    #[track_caller]
+    pub(super) fn check_count(&self, subject: Subject<'_>) -> Result<()> {
+        match self.count {
+            Some(count) if count != subject.number => Err(subject.has_count(count)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records the number of parameters of a complete step.
+    pub(super) fn set_count(&mut self, count: usize) {
+        self.count = Some(count);
+    }
+}
+
 /// One state of an optimizer: an array for each parameter, by the number of the parameter.
 #[derive(Default)]
 pub(super) struct State {
     arrays: Vec<Option<Held>>,
-    /// The number of parameters of the last complete step.
-    count: Option<usize>,
 }
 
 struct Held {
@@ -29,7 +61,7 @@ struct Held {
 impl State {
     /// Returns an error for a parameter that had another type or shape before.
     #[track_caller]
-    pub(super) fn check<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
+    fn check<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
         let Some(held) = self.arrays.get(subject.number).and_then(Option::as_ref) else {
             return Ok(());
         };
@@ -73,20 +105,6 @@ impl State {
         let own = self.of(subject, parameter)?;
         unshare(own)?;
         Ok(own)
-    }
-
-    /// Returns an error for a step of more or fewer parameters than the last one.
-    #[track_caller]
-    pub(super) fn check_count(&self, subject: Subject<'_>) -> Result<()> {
-        match self.count {
-            Some(count) if count != subject.number => Err(subject.has_count(count)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Records the number of parameters of a complete step.
-    pub(super) fn set_count(&mut self, count: usize) {
-        self.count = Some(count);
     }
 }
 

@@ -49,28 +49,125 @@ use super::place::{Place, name_of};
 use super::step::Optimizer;
 use crate::array::{Array, Float};
 use crate::error::{Asking, AtCaller, Result};
-use memory::State;
+use memory::Memory;
 use subject::Subject;
 
-/// An optimizer of this module, which [`step`] checks before it moves a parameter.
-trait Checked: Optimizer {
-    /// Returns the name of the optimizer in errors.
-    fn name(&self) -> &'static str;
+/// The rule of an optimizer, over states of each parameter. [`optimizer!`] implements the public
+/// traits by it.
+trait Rule: Stateful {
+    /// The name of the optimizer in errors.
+    const NAME: &'static str;
 
-    /// Returns an error for a parameter that has states of another type or shape.
-    fn check_states<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()>;
+    /// True if the rule is [elementwise](Stateful::is_elementwise).
+    const IS_ELEMENTWISE: bool = true;
 
-    /// Returns the state that records the number of parameters, if the optimizer has any state.
-    fn counted(&mut self) -> Option<&mut State>;
+    /// Returns the [number of states](Stateful::states) of a parameter.
+    fn count(&self) -> usize;
+
+    /// Returns true if a parameter of that shape [has](Stateful::keeps) the state `which`.
+    fn has(&self, _which: usize, _shape: &[usize]) -> bool {
+        true
+    }
+
+    fn memory(&mut self) -> &mut Memory;
+
+    /// Moves a parameter by a gradient of its shape.
+    #[track_caller]
+    fn apply<T: Float>(
+        &mut self,
+        subject: Subject<'_>,
+        own: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()>;
 }
+
+/// Implements an optimizer by its [`Rule`] and its field `memory`.
+macro_rules! optimizer {
+    ($Own:ident) => {
+        impl $Own {
+            /// Moves the parameters.
+            ///
+            /// # Errors
+            ///
+            /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a gradient has another
+            /// shape than its parameter, or if the number, types or shapes of the parameters differ
+            /// from earlier steps. No parameter has moved then. The errors of [`Array::assign`],
+            /// after which some parameters may have moved. An error names the optimizer, and the
+            /// parameter by its [name in files](crate::grad::files).
+            #[track_caller]
+            pub fn step<P: $crate::grad::Parameters>(
+                &mut self,
+                parameters: &mut P,
+                gradients: &P,
+            ) -> Result<()> {
+                $crate::grad::optim::step(self, parameters, gradients)
+            }
+        }
+
+        impl $crate::grad::Optimizer for $Own {
+            fn begin(&mut self) {
+                self.memory.steps = self.memory.steps.saturating_add(1);
+            }
+
+            fn abandon(&mut self) {
+                self.memory.steps = self.memory.steps.saturating_sub(1);
+            }
+
+            #[track_caller]
+            fn step_one<T: Float>(
+                &mut self,
+                number: usize,
+                own: &mut Array<T>,
+                gradient: &Array<T>,
+            ) -> Result<()> {
+                let subject = Subject::numbered((Self::NAME, "step_one"), number);
+                $crate::grad::optim::check_gradient(subject, own, gradient)?;
+                self.apply(subject, own, gradient)
+            }
+        }
+
+        impl $crate::grad::optim::Stateful for $Own {
+            fn states(&self) -> usize {
+                self.count()
+            }
+
+            fn keeps(&self, which: usize, shape: &[usize]) -> bool {
+                self.has(which, shape)
+            }
+
+            #[track_caller]
+            fn state_of<T: Float>(
+                &mut self,
+                which: usize,
+                number: usize,
+                parameter: &Array<T>,
+            ) -> Result<&mut Array<T>> {
+                let subject = Subject::numbered((Self::NAME, "state_of"), number);
+                if which >= self.count() {
+                    return Err(subject.has_no_state(which, self.count()));
+                }
+                self.memory.states[which].of(subject, parameter)
+            }
+
+            fn steps(&self) -> u64 {
+                self.memory.steps
+            }
+
+            fn set_steps(&mut self, steps: u64) {
+                self.memory.steps = steps;
+            }
+
+            fn is_elementwise(&self) -> bool {
+                Self::IS_ELEMENTWISE
+            }
+        }
+    };
+}
+use optimizer;
 
 /// Moves all parameters. If a gradient or a parameter causes an error, none has moved.
 #[track_caller]
-fn step<P: Parameters>(
-    optimizer: &mut impl Checked,
-    parameters: &mut P,
-    gradients: &P,
-) -> Result<()> {
+fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients: &P) -> Result<()> {
     let _asking = Asking::at(Location::caller());
     let count = check(optimizer, parameters, gradients).at_caller()?;
     optimizer.begin();
@@ -80,10 +177,9 @@ fn step<P: Parameters>(
         place: Place::default(),
     };
     let stepped = parameters.zip_arrays(gradients, &mut stepping);
-    match (&stepped, stepping.optimizer.counted()) {
-        (Ok(()), Some(state)) => state.set_count(count),
-        (Ok(()), None) => {}
-        (Err(_), _) => optimizer.abandon(),
+    match &stepped {
+        Ok(()) => optimizer.memory().set_count(count),
+        Err(_) => optimizer.abandon(),
     }
     stepped.at_caller()
 }
@@ -94,14 +190,14 @@ struct Stepping<'a, O> {
     place: Place,
 }
 
-impl<O: Checked> ZipArrays for Stepping<'_, O> {
+impl<O: Rule> ZipArrays for Stepping<'_, O> {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
         let number = self.number;
         self.number += 1;
         let stepped = self.optimizer.step_one(number, own, gradient);
         stepped.map_err(|error| {
-            let (optimizer, name) = (self.optimizer.name(), self.place.name());
-            error.of(&format!("{optimizer}::step of `{name}`"))
+            let name = self.place.name();
+            error.of(&format!("{}::step of `{name}`", O::NAME))
         })
     }
 
@@ -116,14 +212,16 @@ impl<O: Checked> ZipArrays for Stepping<'_, O> {
 
 /// Returns an error for gradients of other shapes than the parameters, and for other parameters
 /// than in earlier steps. Otherwise, returns the number of parameters.
-fn check<P: Parameters>(
-    optimizer: &mut impl Checked,
+fn check<O: Rule, P: Parameters>(
+    optimizer: &mut O,
     parameters: &mut P,
     gradients: &P,
 ) -> Result<usize> {
-    let name = optimizer.name();
+    let has_states = optimizer.count() > 0;
+    let memory = &*optimizer.memory();
     let mut checking = Checking {
-        optimizer: &*optimizer,
+        name: O::NAME,
+        memory,
         number: 0,
         place: Place::default(),
         is_refused: false,
@@ -133,29 +231,31 @@ fn check<P: Parameters>(
     zipped.map_err(|error| match is_refused {
         true => error,
         // The structures differ.
-        false => error.of(&format!("{name}::step")),
+        false => error.of(&format!("{}::step", O::NAME)),
     })?;
-    if let Some(state) = optimizer.counted() {
-        state.check_count(Subject::numbered((name, "step"), count))?;
+    if has_states {
+        memory.check_count(Subject::numbered((O::NAME, "step"), count))?;
     }
     Ok(count)
 }
 
 /// Compares each parameter with its gradient and its states.
-struct Checking<'a, O> {
-    optimizer: &'a O,
+struct Checking<'a> {
+    /// The name of the optimizer.
+    name: &'static str,
+    memory: &'a Memory,
     number: usize,
     place: Place,
     is_refused: bool,
 }
 
-impl<O: Checked> ZipArrays for Checking<'_, O> {
+impl ZipArrays for Checking<'_> {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
-        let subject = Subject::numbered((self.optimizer.name(), "step"), self.number);
+        let subject = Subject::numbered((self.name, "step"), self.number);
         self.number += 1;
         let subject = subject.named(self.place.name());
-        let checked = check_gradient(subject, own, gradient)
-            .and_then(|()| self.optimizer.check_states(subject, own));
+        let checked =
+            check_gradient(subject, own, gradient).and_then(|()| self.memory.check(subject, own));
         self.is_refused = checked.is_err();
         checked
     }

@@ -1,10 +1,9 @@
 //! Muon: momentum whose matrices are made orthogonal.
 
-use super::memory::State;
-use super::{AdamW, Checked, Stateful, Subject, check_gradient, step};
+use super::memory::Memory;
+use super::{AdamW, Rule, Subject, optimizer};
 use crate::array::{AnyElement, Array, Float};
 use crate::error::Result;
-use crate::grad::{Optimizer, Parameters};
 
 /// Muon (Jordan et al. 2024). Each matrix moves in the direction of its momentum, made nearly
 /// orthogonal by five Newton-Schulz iterations. Arrays of more than two axes are matrices of the
@@ -35,9 +34,9 @@ pub struct Muon {
     pub rate: f64,
     momentum: f64,
     decay: f64,
-    velocity: State,
-    /// The optimizer of arrays that are no matrices.
+    /// The settings of the steps of arrays that are no matrices. Its own states are unused.
     pub others: AdamW,
+    memory: Memory,
 }
 
 impl Muon {
@@ -49,8 +48,8 @@ impl Muon {
             rate,
             momentum: 0.95,
             decay: 0.0,
-            velocity: State::default(),
-            others: AdamW::new(3e-4).called(NAME),
+            others: AdamW::new(3e-4),
+            memory: Memory::default(),
         }
     }
 
@@ -65,64 +64,46 @@ impl Muon {
     pub fn weight_decay(self, decay: f64) -> Self {
         Self { decay, ..self }
     }
-
-    /// Moves the parameters.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Sgd::step`](super::Sgd::step).
-    #[track_caller]
-    pub fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()> {
-        step(self, parameters, gradients)
-    }
 }
-
-const NAME: &str = "Muon";
 
 /// Returns whether an array is moved as a matrix.
 fn is_matrix(shape: &[usize]) -> bool {
     shape.len() >= 2 && !shape.contains(&0)
 }
 
-impl Checked for Muon {
-    fn name(&self) -> &'static str {
-        NAME
+optimizer!(Muon);
+
+/// States: the momentum of matrices, and the two of [`AdamW`] for all others.
+impl Rule for Muon {
+    const NAME: &'static str = "Muon";
+
+    const IS_ELEMENTWISE: bool = false;
+
+    fn count(&self) -> usize {
+        3
     }
 
-    #[track_caller]
-    fn check_states<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
-        self.velocity.check(subject, parameter)?;
-        self.others.check_states(subject, parameter)
+    fn has(&self, which: usize, shape: &[usize]) -> bool {
+        is_matrix(shape) == (which == 0)
     }
 
-    fn counted(&mut self) -> Option<&mut State> {
-        Some(&mut self.velocity)
-    }
-}
-
-impl Optimizer for Muon {
-    fn begin(&mut self) {
-        self.others.begin();
+    fn memory(&mut self) -> &mut Memory {
+        &mut self.memory
     }
 
-    fn abandon(&mut self) {
-        self.others.abandon();
-    }
-
-    #[track_caller]
-    fn step_one<T: Float>(
+    fn apply<T: Float>(
         &mut self,
-        number: usize,
+        subject: Subject<'_>,
         own: &mut Array<T>,
         gradient: &Array<T>,
     ) -> Result<()> {
-        let subject = Subject::numbered((NAME, "step_one"), number);
-        check_gradient(subject, own, gradient)?;
-        self.check_states(subject, own)?;
+        self.memory.check(subject, own)?;
+        let [velocity, means, squares] = &mut self.memory.states;
         if !is_matrix(own.shape()) {
-            return self.others.step_one(number, own, gradient);
+            let step = self.others.at(self.memory.steps);
+            return step.apply([means, squares], subject, (own, gradient));
         }
-        let velocity = self.velocity.writable(subject, own)?;
+        let velocity = velocity.writable(subject, own)?;
         let of = |value: f64| <T as AnyElement>::from_f64(value);
         let momentum = of(self.momentum);
         velocity.update(|velocity| velocity * momentum + gradient)?;
@@ -133,43 +114,6 @@ impl Optimizer for Muon {
         let scale = (rows as f64 / columns as f64).max(1.0).sqrt();
         let (kept, step) = (of(1.0 - self.rate * self.decay), of(self.rate * scale));
         own.update(|own| own * kept - direction * step)
-    }
-}
-
-/// States: the momentum of matrices, and the two of [`AdamW`] for all others.
-impl Stateful for Muon {
-    fn states(&self) -> usize {
-        3
-    }
-
-    fn keeps(&self, which: usize, shape: &[usize]) -> bool {
-        is_matrix(shape) == (which == 0)
-    }
-
-    #[track_caller]
-    fn state_of<T: Float>(
-        &mut self,
-        which: usize,
-        number: usize,
-        parameter: &Array<T>,
-    ) -> Result<&mut Array<T>> {
-        let subject = Subject::numbered((NAME, "state_of"), number);
-        match which {
-            0 => self.velocity.of(subject, parameter),
-            _ => self.others.state_of(which - 1, number, parameter),
-        }
-    }
-
-    fn steps(&self) -> u64 {
-        self.others.steps()
-    }
-
-    fn set_steps(&mut self, steps: u64) {
-        self.others.set_steps(steps);
-    }
-
-    fn is_elementwise(&self) -> bool {
-        false
     }
 }
 

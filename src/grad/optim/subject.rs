@@ -68,6 +68,15 @@ impl<'a> Subject<'a> {
         ))
     }
 
+    /// Returns the error of a state that the optimizer, which has `states` of them, lacks.
+    #[cold]
+    #[track_caller]
+    pub(super) fn has_no_state(&self, which: usize, states: usize) -> Error {
+        self.error(format_args!(
+            "state {which} of {self}, the optimizer has {states} states"
+        ))
+    }
+
     #[track_caller]
     fn error(&self, problem: fmt::Arguments<'_>) -> Error {
         let Self {

@@ -73,6 +73,49 @@ fn adam_with_and_without_decay() {
 }
 
 #[test]
+fn a_step_uses_the_rate_of_that_moment() -> Result<()> {
+    macro_rules! test {
+        ($($optimizer:expr),*) => {$(
+            let (mut x, mut optimizer) = (numbers(&[2, 2], 1.0), $optimizer);
+            optimizer.rate = 0.0;
+            let before = x.to_vec()?;
+            optimizer.step(&mut x, &numbers(&[2, 2], 0.5))?;
+            assert_eq!(x.to_vec()?, before);
+            optimizer.rate = 0.1;
+            optimizer.step(&mut x, &numbers(&[2, 2], 0.5))?;
+            assert_ne!(x.to_vec()?, before);
+        )*};
+    }
+    test!(
+        Sgd::new(0.5),
+        Adam::new(0.5),
+        AdamW::new(0.5),
+        Muon::new(0.5)
+    );
+    Ok(())
+}
+
+#[test]
+#[expect(deprecated)]
+fn set_rate_still_works() -> Result<()> {
+    let (mut x, mut optimizer) = (numbers(&[3], 1.0), Adam::new(0.5));
+    let before = x.to_vec()?;
+    optimizer.set_rate(0.0);
+    assert_eq!(optimizer.rate, 0.0);
+    optimizer.step(&mut x, &numbers(&[3], 0.5))?;
+    assert_eq!(x.to_vec()?, before);
+    Ok(())
+}
+
+#[test]
+fn rejects_a_state_that_the_optimizer_lacks() {
+    let x = numbers(&[3], 1.0);
+    let error = refused(Adam::new(0.1).state_of(2, 1, &x).map(drop), &[]);
+    let text = error.to_string();
+    assert!(text.contains("Adam::state_of: state 2 of parameter 1, the optimizer has 2 states"));
+}
+
+#[test]
 fn a_step_is_in_place() -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _guard = device.enter();
