@@ -96,7 +96,7 @@ fn under_mpi(size: usize) -> Vec<(usize, [f64; 2], [f64; 2])> {
 
 /// A rank of MPI: measures both ways.
 fn take_part() -> Result<()> {
-    let group = Group::mpi()?.with_checks(false);
+    let group = Group::mpi()?.checks(false);
     let device = Device::current();
     for bytes in lengths() {
         let count = bytes / size_of::<f32>();
@@ -178,7 +178,7 @@ fn in_place() -> *const std::ffi::c_void {
 /// Returns the microseconds of calls between threads.
 fn on_threads(size: usize) -> Result<Vec<f64>> {
     let ranks = Group::threads(size, |group| {
-        let group = group.with_checks(false);
+        let group = group.checks(false);
         let device = Device::current();
         let mut rows = Vec::new();
         for bytes in lengths() {

@@ -91,7 +91,7 @@ fn loss(weights: &[Array<f32>], x: &Array<f32>) -> Result<Array<f32>> {
 
 fn overlap(ranks: usize, first: usize, others: usize) -> Result<Vec<Step>> {
     let all = Group::threads(ranks, |group| {
-        let group = group.with_checks(false);
+        let group = group.checks(false);
         let device = Device::host_with(DeviceConfig::default())?;
         let _current = device.enter();
         let (mut weights, x) = (weights()?, Array::<f32>::randn([BATCH, WIDTH])?);
@@ -150,7 +150,7 @@ fn exchanges(events: &[RecordedEvent], passed: Duration) -> (Duration, Duration)
 /// Bytes that are live between steps, and the most within one.
 fn memory(ranks: usize, divides: bool) -> Result<(u64, u64)> {
     let all = Group::threads(ranks, |group| {
-        let group = group.with_checks(false);
+        let group = group.checks(false);
         let device = Device::host_with(DeviceConfig::default())?;
         let _current = device.enter();
         let (mut weights, x) = (weights()?, Array::<f32>::randn([16, WIDTH])?);

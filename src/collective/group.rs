@@ -8,7 +8,7 @@ use crate::context::Device;
 use crate::error::Result;
 use crate::sync::Arc;
 
-/// The default timeout of calls, as in PyTorch. [`Group::with_timeout`] sets another.
+/// The default timeout of calls, as in PyTorch. [`Group::timeout`] sets another.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A group of ranks that compute together, as one of its ranks sees it. A clone is another handle
@@ -16,7 +16,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 ///
 /// All ranks of a group call the same methods in the same order, with arrays of the same shape and
 /// type. A call begins the exchange and returns. The next use of the array waits for the exchange,
-/// as it does for work on another stream. With [checks](Self::with_checks), a call waits until all
+/// as it does for work on another stream. With [checks](Self::checks), a call waits until all
 /// ranks have reached it; if their calls differ, it returns an error on all of them. Checks are on
 /// by default in builds with debug assertions.
 ///
@@ -79,7 +79,7 @@ impl Group {
     ///
     /// // The other rank ends before it comes to the barrier, or comes too late.
     /// let error = Group::threads(2, |group| {
-    ///     let group = group.with_timeout(Duration::from_millis(50));
+    ///     let group = group.timeout(Duration::from_millis(50));
     ///     match group.rank() {
     ///         0 => group.barrier(),
     ///         _ => Ok(()),
@@ -88,7 +88,7 @@ impl Group {
     /// assert!(error.unwrap_err().to_string().contains("rank 1"));
     /// ```
     #[must_use]
-    pub fn with_timeout(self, timeout: Duration) -> Self {
+    pub fn timeout(self, timeout: Duration) -> Self {
         let settings = Settings {
             timeout,
             ..self.settings
@@ -100,12 +100,26 @@ impl Group {
     /// its operation, shape and type on all ranks. By default, checks are on in builds with debug
     /// assertions. A checked call waits for the other ranks to reach it, but not for the data.
     #[must_use]
-    pub fn with_checks(self, checks: bool) -> Self {
+    pub fn checks(self, checks: bool) -> Self {
         let settings = Settings {
             checks,
             ..self.settings
         };
         Self { settings, ..self }
+    }
+
+    /// Sets the timeout: the old name of [`timeout`](Self::timeout).
+    #[deprecated = "write `timeout`"]
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        self.timeout(timeout)
+    }
+
+    /// Turns checks on or off: the old name of [`checks`](Self::checks).
+    #[deprecated = "write `checks`"]
+    #[must_use]
+    pub fn with_checks(self, checks: bool) -> Self {
+        self.checks(checks)
     }
 
     /// Divides the group, like `MPI_Comm_split`: ranks with equal `color` form a new group, ordered

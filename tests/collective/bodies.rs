@@ -283,7 +283,7 @@ pub(crate) fn calls_are_ordered_like_any_operation(group: &Group) -> Result<()> 
     };
     let size = group.size();
     for checks in [true, false] {
-        let group = group.clone().with_checks(checks);
+        let group = group.clone().checks(checks);
         let device = Device::host_with(config.clone())?;
         let _current = device.enter();
         let stream = device.new_stream()?;

@@ -59,7 +59,7 @@ fn assert_all(outcomes: Vec<Result<()>>, kind: ErrorKind, texts: &[&str]) {
 fn another_shape_is_told_on_all_ranks() {
     let all = outcomes(3, |group| {
         let mut x = Array::<f32>::zeros(if group.rank() == 1 { 4 } else { 3 })?;
-        let group = group.clone().with_checks(true);
+        let group = group.clone().checks(true);
         group.all_reduce(&mut x, Reduce::Sum)
     });
     assert_all(all, ErrorKind::ShapeMismatch, &["all_reduce", "[3]", "[4]"]);
@@ -68,7 +68,7 @@ fn another_shape_is_told_on_all_ranks() {
 #[test]
 fn another_type_or_operation_is_told_on_all_ranks() {
     let all = outcomes(2, |group| {
-        let group = group.clone().with_checks(true);
+        let group = group.clone().checks(true);
         match group.rank() {
             0 => group.all_reduce(&mut Array::<f32>::zeros(3)?, Reduce::Sum),
             _ => group.all_reduce(&mut Array::<i32>::zeros(3)?, Reduce::Sum),
@@ -76,7 +76,7 @@ fn another_type_or_operation_is_told_on_all_ranks() {
     });
     assert_all(all, ErrorKind::InvalidArgument, &["f32", "i32"]);
     let all = outcomes(2, |group| {
-        let group = group.clone().with_checks(true);
+        let group = group.clone().checks(true);
         let x = Array::<f32>::zeros(4)?;
         match group.rank() {
             0 => group.all_gather(&x).map(drop),
@@ -86,7 +86,7 @@ fn another_type_or_operation_is_told_on_all_ranks() {
     let texts = ["all_gather", "reduce_scatter (max)"];
     assert_all(all, ErrorKind::InvalidArgument, &texts);
     let all = outcomes(2, |group| {
-        let group = group.clone().with_checks(true);
+        let group = group.clone().checks(true);
         group.broadcast(&mut Array::<f32>::zeros(4)?, group.rank())
     });
     assert_all(
@@ -100,7 +100,7 @@ fn another_type_or_operation_is_told_on_all_ranks() {
 #[test]
 fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
     let sums = Group::threads(2, |group| {
-        let group = group.with_checks(true);
+        let group = group.checks(true);
         let mut x = Array::full(3 + group.rank(), 1.0f32)?;
         assert!(group.all_reduce(&mut x, Reduce::Sum).is_err());
         assert_eq!(
@@ -123,7 +123,7 @@ fn without_checks_the_reader_hears_of_it() {
     let all = outcomes(2, |group| {
         let device = Device::host_with(DeviceConfig::default())?;
         let _current = device.enter();
-        let group = group.clone().with_checks(false);
+        let group = group.clone().checks(false);
         let mut x = Array::<f32>::zeros(3 + group.rank())?;
         group.all_reduce(&mut x, Reduce::Sum)?;
         let whole = device.synchronize();
@@ -138,7 +138,7 @@ fn without_checks_the_reader_hears_of_it() {
     let ended = Group::threads(2, |group| {
         let device = Device::host_with(DeviceConfig::default())?;
         let _current = device.enter();
-        let group = group.with_checks(false);
+        let group = group.checks(false);
         let mut x = Array::<f32>::zeros(3 + group.rank())?;
         group.all_reduce(&mut x, Reduce::Sum)
     });
@@ -149,7 +149,7 @@ fn without_checks_the_reader_hears_of_it() {
 fn a_failure_that_the_body_has_handled_is_no_failure_of_the_rank() {
     for waits_by_reading in [true, false] {
         let handled = Group::threads(2, |group| {
-            let group = group.with_checks(false);
+            let group = group.checks(false);
             let device = Device::host_with(DeviceConfig::default())?;
             let _current = device.enter();
             let mut x = Array::<f32>::zeros(3 + group.rank())?;
@@ -171,7 +171,7 @@ fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
         let ended = Group::threads(3, |group| {
             let device = Device::host_with(DeviceConfig::default())?;
             let _current = device.enter();
-            let group = group.with_checks(checks);
+            let group = group.checks(checks);
             if group.rank() == 2 {
                 return body(&group);
             }
@@ -245,7 +245,7 @@ fn a_rank_that_panics_ends_the_others() {
 #[test]
 fn a_rank_that_hangs_is_named_in_time() {
     let all = outcomes(3, |group| {
-        let group = group.clone().with_timeout(Duration::from_millis(200));
+        let group = group.clone().timeout(Duration::from_millis(200));
         if group.rank() == 1 {
             std::thread::sleep(Duration::from_millis(900));
         }
@@ -268,7 +268,7 @@ fn groups_in_two_orders_are_told() {
         let all = outcomes(2, |group| {
             let device = Device::host_with(DeviceConfig::default())?;
             let _current = device.enter();
-            let group = group.clone().with_checks(checks);
+            let group = group.clone().checks(checks);
             let mut both = [group.split(0, 0)?, group.split(0, 0)?];
             if group.rank() == 1 {
                 both.reverse();
@@ -375,7 +375,7 @@ fn arguments_that_no_group_takes() -> Result<()> {
         group.send(&x, other)?;
         let received = group
             .clone()
-            .with_checks(true)
+            .checks(true)
             .recv(&mut Array::<f32>::zeros(4)?, other);
         assert_eq!(kind(received), ErrorKind::ShapeMismatch);
         Ok(())

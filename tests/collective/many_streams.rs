@@ -37,7 +37,7 @@ fn average_over_and_over(group: &Group, device: &Device) -> Result<()> {
 fn sixty_six_ranks_exchange_and_compute_in_turn() -> Result<()> {
     for device in [Device::host_with(DeviceConfig::default())?, delaying()] {
         Group::threads(66, |group| {
-            average_over_and_over(&group.with_timeout(TIMEOUT), &device)
+            average_over_and_over(&group.timeout(TIMEOUT), &device)
         })?;
     }
     Ok(())
@@ -50,7 +50,7 @@ fn two_ranks_exchange_beside_sixty_two_streams() -> Result<()> {
             .map(|_| device.new_stream())
             .collect::<Result<_>>()?;
         Group::threads(2, |group| {
-            average_over_and_over(&group.with_timeout(TIMEOUT), &device)
+            average_over_and_over(&group.timeout(TIMEOUT), &device)
         })?;
         drop(streams);
     }
@@ -61,7 +61,7 @@ fn two_ranks_exchange_beside_sixty_two_streams() -> Result<()> {
 fn fail(size: usize, device: &Device) {
     let failed = Group::threads(size, |group| {
         let _current = device.enter();
-        let group = group.with_checks(false).with_timeout(TIMEOUT);
+        let group = group.checks(false).timeout(TIMEOUT);
         let mut x = Array::<f32>::zeros(3 + group.rank())?;
         group.all_reduce(&mut x, Reduce::Sum)
     });
@@ -75,7 +75,7 @@ fn a_group_succeeds_after_many_that_failed() -> Result<()> {
             fail(size, &device);
         }
         Group::threads(8, |group| {
-            average_over_and_over(&group.with_timeout(TIMEOUT), &device)
+            average_over_and_over(&group.timeout(TIMEOUT), &device)
         })?;
         device.synchronize()?;
     }
@@ -89,7 +89,7 @@ fn a_failure_stays_with_the_arrays_that_it_left_unwritten() -> Result<()> {
     let device = delaying();
     let left = Group::threads(2, |group| {
         let _current = device.enter();
-        let group = group.with_checks(false).with_timeout(TIMEOUT);
+        let group = group.checks(false).timeout(TIMEOUT);
         let mut x = Array::<f32>::zeros(3 + group.rank())?;
         group.all_reduce(&mut x, Reduce::Sum)?;
         let heard = x.to_vec().map(drop);
@@ -98,7 +98,7 @@ fn a_failure_stays_with_the_arrays_that_it_left_unwritten() -> Result<()> {
     })?;
     let left: Vec<_> = left.into_iter().map(Mutex::new).collect();
     Group::threads(2, |group| {
-        let group = group.with_timeout(TIMEOUT);
+        let group = group.timeout(TIMEOUT);
         average_over_and_over(&group, &device)?;
         // The ranks now exchange on the streams of the group that failed.
         let mut unwritten = left[group.rank()].lock().unwrap();
@@ -127,7 +127,7 @@ fn an_array_of_an_ended_group_waits_for_no_later_group() -> Result<()> {
     let has_read = Barrier::new(2);
     Group::threads(2, |group| {
         let _current = device.enter();
-        let group = group.with_checks(false).with_timeout(TIMEOUT);
+        let group = group.checks(false).timeout(TIMEOUT);
         if group.rank() == 0 {
             // Without rank 1 this is not done, and must not be waited for.
             let mut x = Array::full(100, 1.0_f32)?;
@@ -315,7 +315,7 @@ fn random_programs_of_ranks_with_many_streams_compute_what_numbers_do() -> Resul
         };
         let found = Group::threads(ranks, |group| {
             let _current = device.enter();
-            let group = group.with_timeout(TIMEOUT);
+            let group = group.timeout(TIMEOUT);
             let streams = (0..own).map(|_| device.new_stream());
             let streams: Vec<Stream> = streams.collect::<Result<_>>()?;
             cachescope::cache_scope!("random programs", { run(&program, &group, &streams) })

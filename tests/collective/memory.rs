@@ -44,7 +44,7 @@ fn buffers_are_those_of_the_step_before() -> Result<()> {
 #[test]
 fn memory_in_flight_is_not_reused() -> Result<()> {
     Group::threads(2, |group| {
-        let group = group.with_checks(false);
+        let group = group.checks(false);
         let device = device()?;
         let _current = device.enter();
         cache_scope!("flight", {
@@ -106,7 +106,7 @@ fn who_waits_for_the_device_does_not_wait_for_others() -> Result<()> {
     let _current = device.enter();
     let began = std::time::Instant::now();
     Group::threads(2, |group| {
-        let group = group.with_checks(false);
+        let group = group.checks(false);
         let mut x = Array::full(1000, 1.0f32)?;
         if group.rank() == 0 {
             std::thread::sleep(std::time::Duration::from_millis(100));
@@ -127,7 +127,7 @@ fn a_device_goes_on_after_a_group_that_failed() -> Result<()> {
     let device = device()?;
     let _current = device.enter();
     let failed = Group::threads(2, |group| {
-        let group = group.with_checks(false);
+        let group = group.checks(false);
         let mut x = Array::<f32>::ones(3 + group.rank())?;
         group.all_reduce(&mut x, Reduce::Sum)?;
         // Later calls of the group fail, too.

@@ -1,5 +1,8 @@
 //! Data-parallel training, compared with training by one rank.
 
+use std::sync::Barrier;
+use std::time::Duration;
+
 use cachescope::collective::{DataParallel, Group, Sampler, Sharded, value_and_grad_parallel};
 use cachescope::grad::optim::{Adam, AdamW, Muon, Sgd, Stateful};
 use cachescope::grad::{Parameters, value_and_grad};
@@ -124,7 +127,7 @@ impl Exact {
 fn alone() -> Result<Vec<f64>> {
     let (mut network, data) = (Exact::new(7)?, data()?);
     let mut optimizer = Sgd::new(RATE);
-    for batch in Sampler::new(SAMPLES, BATCH).shuffled(3).epoch(5)? {
+    for batch in Sampler::new(SAMPLES, BATCH).shuffle(3).epoch(5)? {
         let x = data.take(&batch, 0)?;
         let (_, gradients) = value_and_grad(&network, |network| network.loss(&x))?;
         optimizer.step(&mut network, &gradients)?;
@@ -141,11 +144,8 @@ fn together(group: &Group, bytes: usize, divides: bool) -> Result<Vec<f64>> {
     parallel.broadcast(&mut network)?;
     let mut whole = Sgd::new(RATE);
     let mut divided = Sharded::new(group, Sgd::new(RATE))?;
-    for batch in Sampler::new(SAMPLES, BATCH)
-        .shuffled(3)
-        .of(group)?
-        .epoch(5)?
-    {
+    let sampler = Sampler::new(SAMPLES, BATCH).shuffle(3).group(group);
+    for batch in sampler.epoch(5)? {
         let x = data.take(&batch, 0)?;
         if divides {
             parallel.value_and_step(&mut network, &mut divided, |network| network.loss(&x))?;
@@ -184,7 +184,7 @@ fn the_value_is_the_mean_over_the_ranks() -> Result<()> {
     let (value, gradients) = value_and_grad(&network, |network| network.loss(&data()?))?;
     let all = Group::threads(4, |group| {
         let network = Network::new(1)?;
-        let batch = Sampler::new(SAMPLES, SAMPLES).of(&group)?.epoch(0)?;
+        let batch = Sampler::new(SAMPLES, SAMPLES).group(&group).epoch(0)?;
         let x = data()?.take(&batch[0], 0)?;
         let (value, gradients) =
             value_and_grad_parallel(&group, &network, |network| network.loss(&x))?;
@@ -206,7 +206,7 @@ fn a_batch_in_parts_gives_the_gradients_of_the_whole() -> Result<()> {
     let all = Group::threads(2, |group| {
         let network = Network::new(5)?;
         let mut parallel = DataParallel::new(&group).bucket_bytes(300, 300);
-        let batches = Sampler::new(SAMPLES, SAMPLES / 3).of(&group)?.epoch(0)?;
+        let batches = Sampler::new(SAMPLES, SAMPLES / 3).group(&group).epoch(0)?;
         let loss = |network: &Network, part: usize| {
             let x = data()?.take(&batches[part], 0)?;
             network.loss(&x)?.eval_scaled(3)
@@ -266,7 +266,7 @@ fn divided_states_step_like_whole_ones() -> Result<()> {
 
 fn whole_batch(group: &Group) -> Result<Array<f64>> {
     let samples = SAMPLES / group.size() * group.size();
-    let batch = Sampler::new(samples, samples).of(group)?.epoch(0)?;
+    let batch = Sampler::new(samples, samples).group(group).epoch(0)?;
     data()?.take(&batch[0], 0)
 }
 
@@ -398,7 +398,7 @@ fn what_cannot_be_is_told() -> Result<()> {
     Group::threads(2, |group| {
         let kind = Sharded::new(&group, Muon::new(0.1)).map(drop).unwrap_err();
         assert_eq!(kind.kind(), ErrorKind::Unsupported);
-        let odd = Sampler::new(10, 3).of(&group).map(drop).unwrap_err();
+        let odd = Sampler::new(10, 3).group(&group).epoch(0).unwrap_err();
         assert!(odd.to_string().contains("3 samples"), "{odd}");
         assert!(Sampler::new(10, 0).epoch(0).is_err());
         // The parameters have another shape.
@@ -428,6 +428,31 @@ fn what_cannot_be_is_told() -> Result<()> {
         .map(drop)
     });
     assert_eq!(failed.unwrap_err().kind(), ErrorKind::InvalidShape);
+    Ok(())
+}
+
+#[test]
+#[expect(deprecated)]
+fn the_old_names_of_setters_still_work() -> Result<()> {
+    let has_timed_out = Barrier::new(2);
+    Group::threads(2, |group| {
+        let new = Sampler::new(8, 4).shuffle(3).group(&group).epoch(1)?;
+        let old = Sampler::new(8, 4).shuffled(3).of(&group)?.epoch(1)?;
+        for (new, old) in new.iter().zip(&old) {
+            assert_eq!(new.to_vec()?, old.to_vec()?);
+        }
+        let error = Sampler::new(10, 3).of(&group).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let group = group
+            .with_checks(true)
+            .with_timeout(Duration::from_millis(50));
+        if group.rank() == 0 {
+            let error = group.barrier().unwrap_err();
+            assert!(error.to_string().contains("within 50ms"), "{error}");
+        }
+        has_timed_out.wait();
+        Ok(())
+    })?;
     Ok(())
 }
 

@@ -91,7 +91,7 @@ fn heard() {
 fn calls() -> Result<()> {
     let group = Group::mpi()?;
     for checks in [true, false] {
-        let group = group.clone().with_checks(checks);
+        let group = group.clone().checks(checks);
         bodies::numbers_are_reduced(&group)?;
         bodies::means_and_complex_numbers(&group)?;
         bodies::sums_are_in_the_order_of_the_ranks(&group)?;
@@ -161,7 +161,7 @@ fn as_on_threads() -> Result<()> {
 
 /// Checks that each disagreement is an error on all ranks, and that the group remains usable.
 fn disagreements() -> Result<()> {
-    let group = Group::mpi()?.with_checks(true);
+    let group = Group::mpi()?.checks(true);
     let own = group.rank();
     for count in [3, 100_000] {
         let mut x = Array::full(count + own, 1.0f32)?;
@@ -201,7 +201,7 @@ fn disagreements() -> Result<()> {
 fn without_checks() -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _current = device.enter();
-    let group = Group::mpi()?.with_checks(false);
+    let group = Group::mpi()?.checks(false);
     let mut sums = Array::full(100_000, 1.0f32)?;
     group.all_reduce(&mut sums, Reduce::Sum)?;
     assert_eq!(sums.to_vec()?[7], group.size() as f32);
@@ -264,7 +264,7 @@ fn never_received() -> Result<()> {
 fn two_orders(checks: bool) -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _current = device.enter();
-    let group = Group::mpi()?.with_checks(checks);
+    let group = Group::mpi()?.checks(checks);
     let mut both = [group.split(0, 0)?, group.split(0, 0)?];
     if group.rank() == 1 {
         both.reverse();
@@ -302,7 +302,7 @@ fn a_circle() -> Result<()> {
 fn leaves(checks: bool, otherwise: fn() -> Result<()>) -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _current = device.enter();
-    let group = Group::mpi()?.with_checks(checks);
+    let group = Group::mpi()?.checks(checks);
     group.barrier()?;
     if group.rank() == 2 {
         return otherwise();
@@ -348,7 +348,7 @@ fn dies() -> Result<()> {
 }
 
 fn hangs() -> Result<()> {
-    let group = Group::mpi()?.with_timeout(Duration::from_millis(200));
+    let group = Group::mpi()?.timeout(Duration::from_millis(200));
     if group.rank() == 1 {
         std::thread::sleep(FOR_EVER);
     }
@@ -360,7 +360,7 @@ fn hangs() -> Result<()> {
 }
 
 fn comes_late() -> Result<()> {
-    let group = Group::mpi()?.with_timeout(Duration::from_millis(200));
+    let group = Group::mpi()?.timeout(Duration::from_millis(200));
     if group.rank() == 1 {
         std::thread::sleep(Duration::from_millis(900));
     }

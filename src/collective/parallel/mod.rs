@@ -88,7 +88,7 @@ pub fn value_and_grad_parallel<P: Parameters, L: Loss>(
 ///     let mut parallel = DataParallel::new(&group);
 ///     parallel.broadcast(&mut slope)?;
 ///     let mut optimizer = Sgd::new(0.5);
-///     let sampler = Sampler::new(64, 16).shuffled(1).of(&group)?;
+///     let sampler = Sampler::new(64, 16).shuffle(1).group(&group);
 ///     for epoch in 0..20 {
 ///         for batch in sampler.epoch(epoch)? {
 ///             let x = inputs.take(&batch, 0)?;

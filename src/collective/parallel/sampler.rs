@@ -16,7 +16,7 @@ use crate::ops::Generator;
 /// use cachescope::collective::{Group, Sampler};
 ///
 /// let batches = Group::threads(2, |group| {
-///     let sampler = Sampler::new(10, 4).of(&group)?;
+///     let sampler = Sampler::new(10, 4).group(&group);
 ///     sampler.epoch(0)?.iter().map(|batch| batch.to_vec()).collect::<cachescope::Result<Vec<_>>>()
 /// })?;
 /// assert_eq!(batches[0], [[0, 1].as_slice(), &[4, 5], &[8]]);
@@ -47,39 +47,61 @@ impl Sampler {
 
     /// Shuffles the samples anew in each epoch. Ranks with equal seeds get equal orders.
     #[must_use]
-    pub fn shuffled(self, seed: u64) -> Self {
+    pub fn shuffle(self, seed: u64) -> Self {
         Self {
             seed: Some(seed),
             ..self
         }
     }
 
-    /// Returns the sampler of this rank. If the last batch does not divide evenly among the ranks,
-    /// its remainder is left out.
+    /// Divides each batch among the ranks of `group` (default: a single rank). If the last batch
+    /// does not divide evenly, its remainder is left out.
+    #[must_use]
+    pub fn group(self, group: &Group) -> Self {
+        let (rank, size) = (group.rank(), group.size());
+        Self { rank, size, ..self }
+    }
+
+    /// Shuffles the samples: the old name of [`shuffle`](Self::shuffle).
+    #[deprecated = "write `shuffle`"]
+    #[must_use]
+    pub fn shuffled(self, seed: u64) -> Self {
+        self.shuffle(seed)
+    }
+
+    /// Divides each batch: the old name of [`group`](Self::group).
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `batch` is not a multiple of the number
-    /// of ranks. Otherwise, the mean over the ranks would differ from the mean over the batch.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the batch does not divide among the
+    /// ranks.
+    #[deprecated = "write `group`, without `?`: `epoch` checks the batch"]
     #[track_caller]
     pub fn of(self, group: &Group) -> Result<Self> {
-        let (rank, size) = (group.rank(), group.size());
-        if self.batch == 0 || !self.batch.is_multiple_of(size) {
-            let text = format!(
-                "Sampler: a batch of {} samples does not divide among {size} ranks",
-                self.batch
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
-        Ok(Self { rank, size, ..self })
+        let own = self.group(group);
+        own.check()?;
+        Ok(own)
+    }
+
+    /// Returns an error for a batch that does not divide among the ranks: the mean over the ranks
+    /// would differ from the mean over the batch.
+    #[track_caller]
+    fn check(&self) -> Result<()> {
+        let Self { batch, size, .. } = *self;
+        let text = match batch {
+            0 => "Sampler: a batch has 0 samples, at least 1 was expected".to_owned(),
+            _ if batch.is_multiple_of(size) => return Ok(()),
+            _ => format!("Sampler: a batch of {batch} samples does not divide among {size} ranks"),
+        };
+        Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
     /// Returns the indices of this rank's samples, batch by batch.
     ///
     /// # Errors
     ///
-    /// The errors of [`Array::permutation`](Array::permutation), and
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `batch` is 0.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a batch is empty or does not divide among
+    /// the ranks; the errors of [`Array::permutation`](Array::permutation).
     #[track_caller]
     pub fn epoch(&self, epoch: u64) -> Result<Vec<Array<i64>>> {
         let Self {
@@ -89,10 +111,7 @@ impl Sampler {
             rank,
             size,
         } = *self;
-        if batch == 0 {
-            let text = "Sampler: a batch has 0 samples, expected at least 1";
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
+        self.check()?;
         let order = match seed {
             Some(seed) => {
                 // Multiplied, so that seeds of neighbouring epochs and runs are far apart.

@@ -106,7 +106,7 @@ fn calls_are_ordered_like_any_operation() -> Result<()> {
     let _alone = alone();
     for checks in [false, true] {
         let all = on_ranks(2, Default::default(), |group, device| {
-            let group = group.clone().with_checks(checks);
+            let group = group.clone().checks(checks);
             let other = device.new_stream()?;
             for turn in 0..6 {
                 cache_scope!("turn", {
@@ -154,7 +154,7 @@ fn learn(
     let (x, mut weights) = data()?;
     let sampler = Sampler::new(16, 8);
     let sampler = match group {
-        Some(group) => sampler.of(group)?,
+        Some(group) => sampler.group(group),
         None => sampler,
     };
     for batch in sampler.epoch(0)? {
@@ -178,7 +178,7 @@ fn devices_learn_what_one_does() -> Result<()> {
     };
     for size in [1, 2, 4] {
         let all = on_ranks(size, Default::default(), |group, _| {
-            let group = group.clone().with_checks(false);
+            let group = group.clone().checks(false);
             let mut parallel = DataParallel::new(&group);
             let mut optimizer = Sgd::new(0.25);
             let whole = learn(Some(&group), |weights, x| {
@@ -215,7 +215,7 @@ fn threads_carry_arrays_of_a_device() -> Result<()> {
     let _current = device.enter();
     for checks in [false, true] {
         Group::threads(3, |group| {
-            let group = group.with_checks(checks);
+            let group = group.checks(checks);
             for turn in 0..4 {
                 cache_scope!("turn", {
                     let x = Array::full(700, (group.rank() + turn) as f32)?;

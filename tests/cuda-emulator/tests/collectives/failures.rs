@@ -13,7 +13,7 @@ use crate::collectives::{DEVICES, all_of, alone, on_ranks};
 fn a_disagreement_is_told_on_all_ranks() -> Result<()> {
     let _alone = alone();
     let all = on_ranks(3, Default::default(), |group, _| {
-        let group = group.clone().with_checks(true);
+        let group = group.clone().checks(true);
         let mut x = Array::<f32>::ones(3 + usize::from(group.rank() == 1))?;
         let error = group.all_reduce(&mut x, Reduce::Sum).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ShapeMismatch, "{error}");
@@ -39,8 +39,8 @@ fn a_rank_that_does_not_come_is_an_error_in_time() -> Result<()> {
     let all = on_ranks(2, Default::default(), |group, device| {
         let group = group
             .clone()
-            .with_checks(false)
-            .with_timeout(Duration::from_millis(300));
+            .checks(false)
+            .timeout(Duration::from_millis(300));
         if group.rank() == 1 {
             std::thread::sleep(Duration::from_secs(2));
             return Ok(());

@@ -21,7 +21,7 @@ fn a_segment_is_registered_once_and_ends_first() -> Result<()> {
             ..DeviceConfig::default()
         };
         let all = on_ranks(2, config, |group, device| {
-            let group = group.clone().with_checks(false);
+            let group = group.clone().checks(false);
             for _ in 0..5 {
                 cache_scope!("step", {
                     let mut x = Array::full(100_000, 1.0f32)?;
