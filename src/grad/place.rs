@@ -1,9 +1,9 @@
-//! The names of a structure's arrays.
+//! The arrays of a structure, by name.
 
-use std::fmt::{Display, Write};
+use std::fmt::{self, Display, Write};
 
 use super::parameters::{MapArrays, Parameters};
-use crate::array::{Array, Float};
+use crate::array::{Array, DType, Float, Shape};
 use crate::error::Result;
 
 /// The name of an array outside of a structure.
@@ -43,30 +43,46 @@ impl Place {
 
 /// Returns the name of array `number`; `None` if the structure has fewer.
 pub(crate) fn name_of<P: Parameters>(parameters: &P, number: usize) -> Option<String> {
-    let mut naming = Naming {
-        place: Place::default(),
-        left: number,
-        found: None,
-    };
-    parameters.map_arrays(&mut naming).ok()?;
-    naming.found
+    let member = members(parameters).ok()?.into_iter().nth(number);
+    member.map(|member| member.name)
 }
 
-/// Finds the name of one array.
-struct Naming {
+/// An array of a structure, by its name, type and shape.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Shape,
+}
+
+impl Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, dtype, shape } = self;
+        write!(f, "`{name}` of type {} and shape {shape}", dtype.name())
+    }
+}
+
+/// Returns the arrays of a structure, in its order.
+#[track_caller]
+pub(crate) fn members<P: Parameters>(parameters: &P) -> Result<Vec<Member>> {
+    let mut listing = Listing::default();
+    parameters.map_arrays(&mut listing)?;
+    Ok(listing.members)
+}
+
+#[derive(Default)]
+struct Listing {
     place: Place,
-    /// The number of arrays before it that remain.
-    left: usize,
-    found: Option<String>,
+    members: Vec<Member>,
 }
 
-impl MapArrays for Naming {
+impl MapArrays for Listing {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        match self.left.checked_sub(1) {
-            Some(left) => self.left = left,
-            None if self.found.is_none() => self.found = Some(self.place.name().to_owned()),
-            None => {}
-        }
+        self.members.push(Member {
+            name: self.place.name().to_owned(),
+            dtype: T::DTYPE,
+            shape: *array.layout().shape(),
+        });
         Ok(array.clone())
     }
 

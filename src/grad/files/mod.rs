@@ -43,21 +43,19 @@
 //! ```
 
 mod draft;
-mod entries;
 #[cfg(feature = "npy")]
 mod npz;
 #[cfg(feature = "safetensors")]
 mod safetensors;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Display;
 use std::path::Path;
 
 use draft::Draft;
-use entries::{Entry, entries};
 
 use super::parameters::{MapArrays, Parameters};
-use super::place::Place;
+use super::place::{Member, Place, members};
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
@@ -131,6 +129,20 @@ fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
         }
     }
     draft.finish(&context)
+}
+
+/// Returns the arrays of a structure, in its order. If two have one name, returns an error.
+#[track_caller]
+fn entries<P: Parameters>(parameters: &P, context: &Context<'_>) -> Result<Vec<Member>> {
+    let entries = members(parameters)?;
+    let mut names = HashSet::new();
+    for Member { name, .. } in &entries {
+        if !names.insert(name) {
+            let problem = "two arrays of the structure are called so: each part of it needs a name of its own";
+            return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
+        }
+    }
+    Ok(entries)
 }
 
 fn load_from<P: Parameters>(like: &P, path: &Path) -> Result<P> {
@@ -266,7 +278,7 @@ impl<W: Target> MapArrays for Writing<W> {
 
 fn read_all<P: Parameters, S: Source>(
     like: &P,
-    entries: &[Entry],
+    entries: &[Member],
     source: S,
     context: &Context<'_>,
 ) -> Result<P> {
@@ -297,7 +309,7 @@ impl<S: Source> MapArrays for Reading<S> {
 }
 
 /// Returns an error unless the file has each name of the structure once, and no other.
-fn check_names(entries: &[Entry], found: &[String], context: &Context<'_>) -> Result<()> {
+fn check_names(entries: &[Member], found: &[String], context: &Context<'_>) -> Result<()> {
     let expected: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     let mut missing = expected.clone();
     let mut beyond = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Context, Entry, Source, Target};
+use super::{Context, Member, Source, Target};
 use crate::array::{Array, DType, Float};
 use crate::error::{ErrorKind, Result};
 use crate::interop::npy::{NpzReader, NpzWriter};
@@ -10,7 +10,7 @@ use crate::interop::npy::{NpzReader, NpzWriter};
 pub(super) struct Writer(NpzWriter);
 
 impl Writer {
-    pub(super) fn create(path: &Path, entries: &[Entry], context: &Context<'_>) -> Result<Self> {
+    pub(super) fn create(path: &Path, entries: &[Member], context: &Context<'_>) -> Result<Self> {
         refuse_bf16(entries, context)?;
         NpzWriter::create(path).map(Self)
     }
@@ -29,7 +29,7 @@ impl Target for Writer {
 pub(super) struct Reader(NpzReader);
 
 impl Reader {
-    pub(super) fn open(entries: &[Entry], context: &Context<'_>) -> Result<Self> {
+    pub(super) fn open(entries: &[Member], context: &Context<'_>) -> Result<Self> {
         refuse_bf16(entries, context)?;
         NpzReader::open(context.path).map(Self)
     }
@@ -48,7 +48,7 @@ impl Source for Reader {
 
 /// Returns an error for `bf16`. [`NpzWriter`] would write two opaque bytes for each element, which
 /// NumPy cannot compute with.
-fn refuse_bf16(entries: &[Entry], context: &Context<'_>) -> Result<()> {
+fn refuse_bf16(entries: &[Member], context: &Context<'_>) -> Result<()> {
     let Some(entry) = entries.iter().find(|entry| entry.dtype == DType::Bf16) else {
         return Ok(());
     };

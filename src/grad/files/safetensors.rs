@@ -15,7 +15,7 @@ use std::path::Path;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::{Context, Entry, Source, Target};
+use super::{Context, Member, Source, Target};
 use crate::array::{self, Array, DType, Float};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
@@ -41,7 +41,11 @@ pub(super) struct Writer<'c> {
 
 impl<'c> Writer<'c> {
     /// Writes the header of a file for these arrays.
-    pub(super) fn create(path: &Path, entries: &[Entry], context: &'c Context<'c>) -> Result<Self> {
+    pub(super) fn create(
+        path: &Path,
+        entries: &[Member],
+        context: &'c Context<'c>,
+    ) -> Result<Self> {
         let metadata = metadata(entries, context)?;
         let mut header = serde_json::to_vec(&metadata)
             .map_err(|error| context.error(ErrorKind::InvalidArgument, None, error))?;
@@ -62,12 +66,12 @@ impl<'c> Writer<'c> {
 
 /// Returns the header for these arrays, sorted by descending element size, so that each array is
 /// aligned for its type.
-fn metadata(entries: &[Entry], context: &Context<'_>) -> Result<Metadata> {
-    let mut sorted: Vec<&Entry> = entries.iter().collect();
+fn metadata(entries: &[Member], context: &Context<'_>) -> Result<Metadata> {
+    let mut sorted: Vec<&Member> = entries.iter().collect();
     sorted.sort_by_key(|entry| Reverse(entry.dtype.size_bytes()));
     let mut end = 0_usize;
     let mut infos = Vec::new();
-    for Entry { name, dtype, shape } in sorted {
+    for Member { name, dtype, shape } in sorted {
         if name == RESERVED {
             let problem = "the format reserves this name: give the array another name";
             return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
