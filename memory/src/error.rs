@@ -37,6 +37,10 @@ pub enum ErrorKind {
     Io,
     /// Another rank of a group ended, failed, or did not come in time.
     Communication,
+    /// A thread of this crate could not be started, or ended early.
+    Thread,
+    /// A function panicked that this crate called, or that ran on a thread of this crate.
+    Panic,
 }
 
 /// An error of this crate; `Display` writes the whole report, and the [`code`](Self::code) at its

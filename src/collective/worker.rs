@@ -1,6 +1,7 @@
 //! The worker of a rank: executes the calls that the rank issues, in order, on its own thread or on
 //! a thread that waits for one of them.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::thread::{Builder, JoinHandle};
 
@@ -41,10 +42,9 @@ impl Worker {
         let turns = Arc::new(Turns::new(engine));
         let served = Arc::clone(&turns);
         let thread = Builder::new().name(format!("cachescope-rank-{rank}"));
-        let thread = thread.spawn(move || served.serve()).map_err(|error| {
-            let text = format!("the thread of rank {rank} was not started: {error}");
-            Error::new(ErrorKind::Driver, text).caused_by(error)
-        })?;
+        let thread = thread.spawn(move || served.serve());
+        let thread =
+            thread.map_err(|error| not_started(&format!("the thread of rank {rank}"), error))?;
         let worker = Self {
             turns,
             streams: Mutex::default(),
@@ -210,11 +210,19 @@ impl std::fmt::Debug for Worker {
     }
 }
 
+/// Returns the error of a thread that the operating system did not start.
+#[cold]
+#[track_caller]
+pub(super) fn not_started(thread: &str, error: io::Error) -> Error {
+    let text = format!("{thread} was not started: {error}");
+    Error::new(ErrorKind::Thread, text).caused_by(error)
+}
+
 #[cold]
 fn panicked(operation: &str) -> HostFailure {
     let text = format!("{operation}: the work of this rank panicked");
     HostFailure {
-        error: Error::new(ErrorKind::Driver, text),
+        error: Error::new(ErrorKind::Panic, text),
         keeps_memory: true,
     }
 }
@@ -250,7 +258,7 @@ impl Drop for Begun {
     fn drop(&mut self) {
         if !self.is_finished {
             let text = format!("{}: the thread of this rank has ended", self.operation);
-            let error = Error::new(ErrorKind::Driver, text);
+            let error = Error::new(ErrorKind::Thread, text);
             self.stream.finish(Err(error.into()));
         }
     }

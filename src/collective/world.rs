@@ -1,13 +1,13 @@
 //! A world of threads: its beginning and its end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::thread;
+use std::thread::{self, Builder, ScopedJoinHandle};
 
 use super::carrier::{Carrier, HostCarrier};
 use super::engine::Members;
 use super::group::Group;
-use super::threads::ThreadEngine;
-use super::worker::Worker;
+use super::threads::{Presence, ThreadEngine};
+use super::worker::{Worker, not_started};
 use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -39,7 +39,8 @@ impl Group {
     ///
     /// The error of one rank, and preferably not one that only reports the end of another rank. A
     /// failed exchange is an error of the rank that issued it, unless a thread that waited for the
-    /// exchange got the error. [`InvalidArgument`](ErrorKind::InvalidArgument) if `size` is 0.
+    /// exchange got the error. [`InvalidArgument`](ErrorKind::InvalidArgument) if `size` is 0;
+    /// [`Thread`](ErrorKind::Thread) if a thread cannot be started.
     ///
     /// # Panics
     ///
@@ -60,18 +61,21 @@ impl Group {
         };
         let outcomes: Vec<_> = thread::scope(|threads| {
             let engines = ThreadEngine::world(size);
-            let ranks: Vec<_> = engines
-                .into_iter()
-                .map(|engine| threads.spawn(|| run(engine)))
-                .collect();
+            let start = |engine: ThreadEngine| {
+                let presence = engine.presence();
+                let thread = Builder::new().spawn_scoped(threads, || run(engine));
+                // The other ranks may wait for this one.
+                thread.map_err(|error| absent(&presence, not_started("the thread", error)))
+            };
+            let ranks: Vec<_> = engines.into_iter().map(start).collect();
             ranks
                 .into_iter()
-                .map(thread::ScopedJoinHandle::join)
+                .map(|rank| rank.map(ScopedJoinHandle::join))
                 .collect()
         });
         let outcomes = outcomes
             .into_iter()
-            .map(|outcome| outcome.unwrap_or_else(|panic| resume_unwind(panic)));
+            .map(|outcome| outcome?.unwrap_or_else(|panic| resume_unwind(panic)));
         all_or_first(outcomes.collect()).at_caller()
     }
 
@@ -92,7 +96,8 @@ impl Group {
 fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Result<R>) -> Result<R> {
     let presence = engine.presence();
     let rank = presence.rank();
-    let (worker, thread) = Worker::start(rank, Box::new(engine))?;
+    let started = Worker::start(rank, Box::new(engine));
+    let (worker, thread) = started.map_err(|error| absent(&presence, error))?;
     let carrier = HostCarrier::new(worker.clone(), Members::all(rank, size));
     let group = Group::over(Carrier::Host(carrier));
     match catch_unwind(AssertUnwindSafe(|| body(group))) {
@@ -104,7 +109,7 @@ fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Resul
             unheard.map_or(Ok(result), Err)
         }
         Ok(Err(error)) => {
-            presence.leave(&format!("it failed: {error}"));
+            let error = absent(&presence, error);
             worker.close();
             Err(error)
         }
@@ -114,6 +119,12 @@ fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Resul
             resume_unwind(panic)
         }
     }
+}
+
+/// Marks a rank as gone because of an error, which is returned.
+fn absent(presence: &Presence, error: Error) -> Error {
+    presence.leave(&format!("it failed: {error}"));
+    error
 }
 
 /// Returns the results of all ranks, or the error that caused the others.

@@ -15,7 +15,8 @@ impl<T: AnyElement> Array<T> {
     /// that used it is done. It runs in the next call on this device that misses its scope's cache,
     /// imports memory, trims or synchronises, or when the device ends; on that call's thread, with
     /// no lock held. Dropping the array never calls it. A panic in it becomes an error of a later
-    /// call. A handle of `device` that it owns keeps the device alive until it is called.
+    /// call ([`Panic`](ErrorKind::Panic)). A handle of `device` that it owns keeps the device alive
+    /// until it is called.
     ///
     /// # Errors
     ///

@@ -213,7 +213,7 @@ fn a_destructor_that_panics_is_told_of_later() -> Result<()> {
     // SAFETY: the box is not touched until the destructor is called.
     drop(unsafe { Array::<u8>::from_raw_parts(&device, address, 1, give_back)? });
     // The next import runs the destructor and returns its error.
-    fails(calls.taken_in(&device, 1), ErrorKind::Driver, &["panicked"]);
+    fails(calls.taken_in(&device, 1), ErrorKind::Panic, &["panicked"]);
     device.synchronize()?;
     assert_eq!(calls.count(), 0);
     Ok(())

@@ -94,6 +94,10 @@ codes! {
     Late: Communication = "CS0902";
     /// Ranks that wait for each other in different calls.
     Deadlock: Communication = "CS0903";
+    /// A thread that was not started, or ended early.
+    Thread: Thread = "CS1000";
+    /// A function that panicked.
+    Panic: Panic = "CS1100";
 }
 
 impl From<ErrorKind> for ErrorCode {
@@ -109,6 +113,8 @@ impl From<ErrorKind> for ErrorCode {
             ErrorKind::Driver => Self::Call,
             ErrorKind::Io => Self::File,
             ErrorKind::Communication => Self::Exchange,
+            ErrorKind::Thread => Self::Thread,
+            ErrorKind::Panic => Self::Panic,
         }
     }
 }

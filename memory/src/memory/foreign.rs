@@ -134,7 +134,7 @@ impl DeviceMemory {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(destructor)) {
                 std::mem::forget(panic); // A payload may panic again as it drops.
                 let text = "the destructor of imported memory panicked";
-                self.defer(Error::new(ErrorKind::Driver, text));
+                self.defer(Error::new(ErrorKind::Panic, text));
             }
         }
     }

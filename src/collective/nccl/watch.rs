@@ -5,6 +5,7 @@ use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
 
 use crate::collective::queue::Queue;
+use crate::collective::worker::not_started;
 use crate::context::Device;
 use crate::device::Event;
 use crate::device::cuda::Communicator;
@@ -51,10 +52,9 @@ impl Watch {
                 gpu.forget_communication(key);
             }
         };
-        thread.spawn(run).map_err(|error| {
-            let text = format!("the thread that watches rank {rank} was not started: {error}");
-            Error::new(ErrorKind::Driver, text).caused_by(error)
-        })?;
+        let thread = thread.spawn(run);
+        let name = || format!("the thread that watches rank {rank}");
+        thread.map_err(|error| not_started(&name(), error))?;
         Ok(Self {
             expected,
             device: device.clone(),

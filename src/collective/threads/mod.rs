@@ -200,7 +200,7 @@ impl Presence {
 #[cold]
 fn panicked(operation: &str) -> Error {
     let text = format!("{operation}: the work of this rank panicked");
-    Error::new(ErrorKind::Driver, text)
+    Error::new(ErrorKind::Panic, text)
 }
 
 /// Does one member's part of a collective: reads the inputs of the others and writes outputs. Each
@@ -283,10 +283,10 @@ mod tests {
                 .collect();
             ranks.into_iter().map(|own| own.join().unwrap()).collect()
         });
-        let texts = outcomes
-            .into_iter()
-            .map(|own| own.unwrap_err().error.to_string());
-        let texts: Vec<_> = texts.collect();
+        let errors = outcomes.into_iter().map(|own| own.unwrap_err().error);
+        let errors: Vec<Error> = errors.collect();
+        assert_eq!(errors[0].kind(), ErrorKind::Panic);
+        let texts: Vec<_> = errors.iter().map(Error::to_string).collect();
         assert!(texts[0].contains("this rank panicked"), "{texts:?}");
         assert!(
             texts[1].contains("rank 0 takes part no longer"),

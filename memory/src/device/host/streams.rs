@@ -139,14 +139,14 @@ impl DelayedStreams {
 
     /// # Errors
     ///
-    /// [`Driver`](ErrorKind::Driver) if work on the device has panicked.
+    /// [`Panic`](ErrorKind::Panic) if work on the device has panicked.
     pub(super) fn wait_for(&self, event: Event) -> Result<()> {
         let mut queues = self.queues.lock();
         queues.run_until(event);
         match &queues.failure {
             None => Ok(()),
             Some(said) => Err(Error::new(
-                ErrorKind::Driver,
+                ErrorKind::Panic,
                 format!("work on the device panicked, and the device is unusable: {said}"),
             )),
         }
