@@ -101,8 +101,8 @@ impl<O: Stateful> Sharded<O> {
         })
     }
 
-    /// Returns the optimizer that steps this rank's part, for example to set its learning rate.
-    /// Settings must be equal on all ranks.
+    /// Returns the optimizer that steps this rank's part, for example to set its learning rate:
+    /// `sharded.optimizer_mut().rate = 0.1`. Settings must be equal on all ranks.
     pub fn optimizer_mut(&mut self) -> &mut O {
         &mut self.optimizer
     }

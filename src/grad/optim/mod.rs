@@ -5,6 +5,9 @@
 //! [scope](crate::cache_scope) of the step. A step of a parameter is one pass, in place.
 //! [`value_and_step`](super::value_and_step) makes it inside of the backward pass.
 //!
+//! The learning rate is the field `rate` of each optimizer. A schedule such as [`cosine`] sets it
+//! before a step.
+//!
 //! ```
 //! use cachescope::grad::optim::Adam;
 //! use cachescope::grad::value_and_grad;
