@@ -1,5 +1,7 @@
 //! The command line of cachescope: replays, shows and compares recorded programs, and plans memory.
 
+#![forbid(unsafe_code)]
+
 mod compare;
 mod failure;
 mod modelled;

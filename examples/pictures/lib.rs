@@ -1,5 +1,7 @@
 //! Writing pictures.
 
+#![forbid(unsafe_code)]
+
 use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;

@@ -4,6 +4,8 @@
 //! front resolved it, then the user's tokens. With that path, and hygiene for every local name, the
 //! expansion works without imports and under any name of the crate.
 
+#![forbid(unsafe_code)]
+
 mod awaits;
 mod body;
 mod elementwise;

@@ -3,6 +3,8 @@
 //!
 //! A [`Profile`] is the input of every report; each is one module with a function that writes it.
 
+#![forbid(unsafe_code)]
+
 pub mod dhat;
 pub mod flame;
 pub mod folded;
