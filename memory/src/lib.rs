@@ -1,25 +1,4 @@
-//! Device memory from scoped caching allocators: devices, pools, plans, named caches, scopes and
-//! streams.
-//!
-//! The crate `cachescope` builds its arrays on this one. It can be used alone, by any program that
-//! allocates memory of a device.
-//!
-//! ```
-//! use cachescope_memory::{Buffer, Device, cache_scope, cache_stats, invalidate_cache};
-//!
-//! let device = Device::host();
-//! let _current = device.enter();
-//! for _ in 0..100 {
-//!     cache_scope!("loop", {
-//!         let buffer = Buffer::new(&device, 1 << 20)?;
-//!         assert_ne!(buffer.address(), 0);
-//!     });
-//! }
-//! let stats = cache_stats("loop").expect("the scope was entered");
-//! assert_eq!((stats.misses, stats.hits), (1, 99));
-//! assert_eq!(invalidate_cache("loop").bytes, 1 << 20);
-//! # Ok::<(), cachescope_memory::Error>(())
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod naming;
 #[macro_use]
@@ -90,6 +69,44 @@ pub mod scope {
 }
 
 /// The crate [cudarc], whose types [`Device::cuda_context`] and [`Stream::cuda_stream`] return.
+///
+/// A kernel takes [`Buffer::address`] as its pointer. Launch it on the stream that was current when
+/// its buffers were allocated: their memory is reused in the order of that stream, also if they are
+/// dropped before the kernel has run.
+///
+/// # Examples
+///
+/// ```no_run
+/// use cachescope_memory::cuda::cudarc::driver::{LaunchConfig, PushKernelArg};
+/// use cachescope_memory::cuda::cudarc::nvrtc::compile_ptx;
+/// use cachescope_memory::{Buffer, Device, cache_scope};
+///
+/// const SOURCE: &str = r#"
+///     extern "C" __global__ void fill(float* out, float value, unsigned long long n) {
+///         unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
+///         if (i < n) out[i] = value;
+///     }
+/// "#;
+///
+/// let device = Device::cuda(0)?;
+/// let module = device.cuda_context()?.load_module(compile_ptx(SOURCE)?)?;
+/// let fill = module.load_function("fill")?;
+/// let stream = device.default_stream().cuda_stream()?;
+/// let n = 1_000_000_usize;
+/// for step in 0..100_u16 {
+///     cache_scope!("step", device = &device, {
+///         let scratch = Buffer::new(&device, n * size_of::<f32>())?;
+///         let (address, value) = (scratch.address(), f32::from(step));
+///         let mut launch = stream.launch_builder(&fill);
+///         launch.arg(&address).arg(&value).arg(&n);
+///         // SAFETY: the arguments match the kernel's parameters. It writes `n` elements, which the
+///         // buffer has, on the stream that the buffer was allocated on.
+///         unsafe { launch.launch(LaunchConfig::for_num_elems(n as u32)) }?;
+///     });
+/// }
+/// assert_eq!(device.cache_stats("step").unwrap().misses, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[cfg(feature = "cuda")]
 pub mod cuda {
     pub use cudarc;

@@ -1,4 +1,5 @@
-//! The loops of the examples allocate from the driver only in their first steps.
+//! The loops of the examples allocate from the driver only in their first steps. Each example
+//! checks its own result.
 
 use std::env;
 use std::fs;
@@ -87,6 +88,19 @@ fn kmeans() {
 #[test]
 fn image_filter() {
     takes_at_most(24, "image_filter");
+}
+
+#[test]
+fn cudarc_kernels() {
+    takes_at_most(24, "cudarc_kernels");
+}
+
+/// Runs on the host's own device.
+#[test]
+fn host_buffers() {
+    let output = Command::new(build("host_buffers")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{said}", output.status);
 }
 
 /// Takes minutes on the emulator.

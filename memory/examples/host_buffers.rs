@@ -1,0 +1,88 @@
+//! Scratch buffers of a loop on the host: a device with a pool of its own, and a scope around the
+//! loop's body. Each entry smooths a signal by a running mean over a table of prefix sums.
+
+use std::slice;
+
+use cachescope_memory::{
+    Buffer, CacheStats, Device, DeviceConfig, PoolKind, Result, cache_scope, scope,
+};
+
+const LENGTH: usize = 4096;
+const ENTRIES: usize = 300;
+const WIDTH: usize = 8;
+const TOLERANCE: f64 = 1e-9;
+
+/// Allocates a buffer of `length` zeros, at least one, on a host device.
+fn zeros(device: &Device, length: usize) -> Result<Buffer> {
+    let mut buffer = Buffer::new(device, length * size_of::<f64>())?;
+    // SAFETY: the buffer's memory is the host's, and `buffer` is its only handle.
+    unsafe { pointer(&mut buffer).write_bytes(0, length) };
+    Ok(buffer)
+}
+
+/// Returns the pointer to the first number of a buffer on a host device.
+fn pointer(buffer: &mut Buffer) -> *mut f64 {
+    std::ptr::with_exposed_provenance_mut(buffer.address() as usize)
+}
+
+/// Returns the numbers of a buffer that [`zeros`] allocated.
+fn numbers(buffer: &mut Buffer) -> &mut [f64] {
+    let length = buffer.size_bytes() / size_of::<f64>();
+    // SAFETY: the memory is initialised, aligned to 512 bytes, and holds `length` numbers. It stays
+    // allocated as long as `buffer`, the only handle, which is borrowed mutably.
+    unsafe { slice::from_raw_parts_mut(pointer(buffer), length) }
+}
+
+/// Returns the sum of the means of each `WIDTH` adjacent numbers.
+fn smooth(device: &Device, signal: &[f64]) -> Result<f64> {
+    let mut sums = zeros(device, signal.len() + 1)?;
+    let sums = numbers(&mut sums);
+    for (i, value) in signal.iter().enumerate() {
+        sums[i + 1] = sums[i] + value;
+    }
+    let mut means = zeros(device, signal.len() + 1 - WIDTH)?;
+    let means = numbers(&mut means);
+    for (i, mean) in means.iter_mut().enumerate() {
+        *mean = (sums[i + WIDTH] - sums[i]) / WIDTH as f64;
+    }
+    Ok(means.iter().sum())
+}
+
+/// Returns the result of [`smooth`], computed without buffers.
+fn expected(signal: &[f64]) -> f64 {
+    let means = signal
+        .windows(WIDTH)
+        .map(|window| window.iter().sum::<f64>() / WIDTH as f64);
+    means.sum()
+}
+
+fn check(stats: &CacheStats) {
+    assert_eq!(stats.entries, ENTRIES as u64);
+    assert_eq!(stats.hits + stats.misses, 2 * stats.entries);
+    assert_eq!((stats.live_blocks, stats.escaped_blocks), (0, 0));
+    // The two buffers of the first entry serve every later one.
+    assert_eq!(stats.misses, 2);
+}
+
+fn main() -> Result<()> {
+    let device = Device::host_with(DeviceConfig {
+        pool: PoolKind::BestFit,
+        memory_limit: Some(16 << 20),
+        ..Default::default()
+    })?;
+    let _current = device.enter();
+    for entry in 0..ENTRIES {
+        let start = (entry * LENGTH) as f64;
+        let signal: Vec<f64> = (0..LENGTH).map(|i| (start + i as f64).sin()).collect();
+        let sum = cache_scope!("smooth", { smooth(&device, &signal)? });
+        assert!((sum - expected(&signal)).abs() < TOLERANCE);
+    }
+    println!("{}", scope::report());
+    println!("{}", device.memory_report());
+    check(&device.cache_stats("smooth").expect("the scope was entered"));
+
+    let released = device.invalidate_cache("smooth");
+    println!("invalidated: {} bytes released", released.bytes);
+    assert_eq!(device.memory_stats().reserved_bytes, 0);
+    Ok(())
+}
