@@ -178,10 +178,18 @@ mod documents {
     mod choosing_a_policy {}
     #[doc = include_str!("../docs/coming-from.md")]
     mod coming_from {}
+    #[doc = include_str!("../docs/compile-times-and-features.md")]
+    mod compile_times_and_features {}
     #[doc = include_str!("../docs/debugging-growth.md")]
     mod debugging_growth {}
     #[doc = include_str!("../docs/errors.md")]
     mod errors {}
+    #[doc = include_str!("../docs/first-loop.md")]
+    mod first_loop {}
+    #[doc = include_str!("../docs/gradients-and-training.md")]
+    mod gradients_and_training {}
+    #[doc = include_str!("../docs/kernels-streams-graphs.md")]
+    mod kernels_streams_graphs {}
     #[doc = include_str!("../docs/managing-memory.md")]
     mod managing_memory {}
     #[doc = include_str!("../docs/reading-the-out-of-memory-report.md")]
@@ -190,6 +198,10 @@ mod documents {
     mod seeing_memory {}
     #[doc = include_str!("../docs/several-devices.md")]
     mod several_devices {}
+    #[doc = include_str!("../docs/sharp-edges.md")]
+    mod sharp_edges {}
+    #[doc = include_str!("../docs/thinking-in-scopes.md")]
+    mod thinking_in_scopes {}
 }
 
 /// The items that the macros expand to; not for direct use.
