@@ -98,12 +98,19 @@ pub mod npy {
 #[cfg(feature = "fft")]
 pub mod fft {
     pub use crate::ops::fft::{
-        Real, Spectrum, fft, fft2, fftfreq, fftshift, ifft, ifft2, ifftshift, irfft, rfft, rfftfreq,
+        Signal, Spectrum, fft, fft2, fftfreq, fftshift, ifft, ifft2, ifftshift, irfft, rfft,
+        rfftfreq,
     };
+
+    /// The former name of [`Signal`].
+    // An alias of all its uses, `<T as Real>::Spectrum` too; the compiler does not warn of it.
+    #[deprecated = "write `fft::Signal`"]
+    #[doc(no_inline)]
+    pub use crate::ops::fft::Signal as Real;
 }
 
 /// Factorizations of matrices, and what follows from them, by the names of NumPy's `linalg`; with
-/// the feature `linalg`. which is a default one.
+/// the feature `linalg`.
 ///
 /// Matrices are the last two axes of an array of `f32` or `f64`; the axes before count them, and
 /// any of them may be 0. Operands have any strides; results are row-major. On the host the crate
@@ -116,8 +123,11 @@ pub mod fft {
 /// [faer]: https://docs.rs/faer
 #[cfg(feature = "linalg")]
 pub mod linalg {
+    #[allow(deprecated, reason = "the former name still works")]
+    pub use crate::ops::linalg::Real;
     pub use crate::ops::linalg::{
-        MatrixNorm, Real, cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd, svdvals,
+        Factorizable, MatrixNorm, cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd,
+        svdvals,
     };
 }
 

@@ -28,7 +28,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use cachescope_reports::{Event, Lifetime, Peak, Profile, lifetimes, live_at};
+use cachescope_reports::{AllocationLifetime, Event, Peak, Profile, lifetimes, live_at};
 
 use crate::context::{Device, RecordOptions, Recording};
 use crate::error::{Error, ErrorKind, Result};
@@ -65,7 +65,7 @@ pub fn peak_of<R>(device: &Device, body: impl FnOnce() -> Result<R>) -> Result<(
 /// The events on a device during a block.
 struct Measured {
     profile: Profile,
-    lifetimes: Vec<Lifetime>,
+    lifetimes: Vec<AllocationLifetime>,
     peak: Peak,
 }
 
@@ -90,7 +90,7 @@ impl Measured {
     }
 
     /// Returns the lines of these lifetimes with their bytes, the largest first.
-    fn lines<'a>(&self, chosen: impl Iterator<Item = &'a Lifetime>) -> String {
+    fn lines<'a>(&self, chosen: impl Iterator<Item = &'a AllocationLifetime>) -> String {
         let mut lines: HashMap<String, (u64, u64)> = HashMap::new();
         for lifetime in chosen {
             let (count, bytes) = lines.entry(self.line(lifetime)).or_default();
@@ -113,7 +113,7 @@ impl Measured {
         text
     }
 
-    fn line(&self, lifetime: &Lifetime) -> String {
+    fn line(&self, lifetime: &AllocationLifetime) -> String {
         let event = lifetime.event(&self.profile);
         let mut line = match event.call_site {
             Some(number) => {
@@ -180,7 +180,7 @@ impl Watch {
     #[track_caller]
     pub fn assert_no_allocations(self) {
         let measured = self.measured();
-        let own = |lifetime: &&Lifetime| lifetime.allocated.is_some();
+        let own = |lifetime: &&AllocationLifetime| lifetime.allocated.is_some();
         let count = measured.lifetimes.iter().filter(own).count();
         if count > 0 {
             let lines = measured.lines(measured.lifetimes.iter().filter(own));
@@ -248,7 +248,7 @@ impl GrowthWatch {
         }
         let grown_bytes = (last - first) as u64;
         let entries = ends.len() as u64 - 1;
-        let after_first = |lifetime: &&Lifetime| {
+        let after_first = |lifetime: &&AllocationLifetime| {
             lifetime.freed.is_none() && lifetime.allocated.is_some_and(|at| at >= ends[0])
         };
         let lines = measured.lines(measured.lifetimes.iter().filter(after_first));

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use cachescope_memory::parse_bytes;
-use cachescope_memory::plan::{Buffer, Options as Goal, Packing, pack, validate};
+use cachescope_memory::plan::{BufferInterval, Options as Goal, Packing, pack, validate};
 use cachescope_tools::trace::{Lifetime, LifetimeWriter, Snapshot};
 use serde::Serialize;
 
@@ -71,7 +71,7 @@ struct Report {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let lifetimes = lifetimes(options)?;
-    let buffers: Vec<Buffer> = lifetimes.iter().map(buffer).collect();
+    let buffers: Vec<BufferInterval> = lifetimes.iter().map(buffer).collect();
     let goal = Goal {
         capacity_bytes: options.capacity,
         time_limit: options.time_limit,
@@ -117,8 +117,8 @@ fn lifetimes(options: &Options) -> Result<Vec<Lifetime>, Failure> {
     Ok(Lifetime::read(path.display(), input)?)
 }
 
-fn buffer(lifetime: &Lifetime) -> Buffer {
-    Buffer {
+fn buffer(lifetime: &Lifetime) -> BufferInterval {
+    BufferInterval {
         lower: lifetime.lower,
         upper: lifetime.upper,
         size_bytes: lifetime.size_bytes,

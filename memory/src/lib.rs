@@ -53,9 +53,11 @@ pub use source::fault::FaultPlan;
 
 /// Recordings of a device's memory, made by [`Device::record`], and the reports over them.
 pub mod record {
+    #[allow(deprecated, reason = "the former name still works")]
+    pub use cachescope_reports::Lifetime;
     pub use cachescope_reports::{
-        CallSite, Event, EventKind, Format, Frame, Lifetime, Peak, Profile, Segment, SiteSummary,
-        by_call_site, lifetimes, live_at, peak,
+        AllocationLifetime, CallSite, Event, EventKind, Format, Frame, Peak, Profile, Segment,
+        SiteSummary, by_call_site, lifetimes, live_at, peak,
     };
 
     pub use crate::context::{RecordOptions, RecordedEvent, Recording};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 
 use crate::json::Quoted;
-use crate::lifetimes::{Lifetime, lifetimes, live_at, peak};
+use crate::lifetimes::{AllocationLifetime, lifetimes, live_at, peak};
 use crate::place::Place;
 use crate::profile::Profile;
 use crate::timeline::{changes, times_ns};
@@ -135,7 +135,7 @@ struct Points {
 }
 
 impl Points {
-    fn of(profile: &Profile, lifetimes: &[Lifetime], times_ns: &[u64]) -> Self {
+    fn of(profile: &Profile, lifetimes: &[AllocationLifetime], times_ns: &[u64]) -> Self {
         let mut points = Self::default();
         for change in changes(lifetimes) {
             let lifetime = &lifetimes[change.lifetime];
@@ -155,7 +155,7 @@ impl Points {
         points
     }
 
-    fn of_lifetime(&mut self, profile: &Profile, lifetime: &Lifetime) -> &mut Point {
+    fn of_lifetime(&mut self, profile: &Profile, lifetime: &AllocationLifetime) -> &mut Point {
         let place = Place::of(lifetime.event(profile));
         let number = match self.numbers.get(&place) {
             Some(&number) => number,

@@ -14,7 +14,7 @@ use crate::profile::{EventKind, Profile};
 /// that lives after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Growth {
+pub struct ScopeGrowth {
     /// The scope, by its number.
     pub scope: Option<u32>,
     /// The thread.
@@ -31,6 +31,10 @@ pub struct Growth {
     pub sites: Vec<SiteGrowth>,
 }
 
+/// The former name of [`ScopeGrowth`].
+#[deprecated = "write `ScopeGrowth`"]
+pub type Growth = ScopeGrowth;
+
 /// The memory that allocations of a line leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -46,12 +50,12 @@ pub struct SiteGrowth {
 ///
 /// An entry may leave memory without growth, for example if each result replaces the one before.
 /// Then few exits in a row rise.
-pub fn growth(profile: &Profile) -> Vec<Growth> {
+pub fn growth(profile: &Profile) -> Vec<ScopeGrowth> {
     let nesting = Nesting::of(profile);
     let groups = groups(profile, &nesting);
     let mut left = Left::of(&nesting, &groups);
     left.add_all(profile, &nesting);
-    let mut growths: Vec<Growth> = groups
+    let mut growths: Vec<ScopeGrowth> = groups
         .iter()
         .zip(&left.bytes)
         .map(|(group, bytes)| group.growth(profile, &nesting, bytes))
@@ -98,7 +102,7 @@ impl Group {
         &self.entries[self.entries.len() / 2..]
     }
 
-    fn growth(&self, profile: &Profile, nesting: &Nesting, bytes: &LeftBytes) -> Growth {
+    fn growth(&self, profile: &Profile, nesting: &Nesting, bytes: &LeftBytes) -> ScopeGrowth {
         let entries = self.second_half().len() as u64;
         let sites = bytes.iter().map(|(&call_site, bytes)| SiteGrowth {
             call_site,
@@ -109,7 +113,7 @@ impl Group {
         let all = bytes
             .values()
             .fold(0u64, |sum, own| sum.saturating_add(*own));
-        Growth {
+        ScopeGrowth {
             scope: self.scope,
             thread: self.thread,
             entries: self.entries.len() as u64,

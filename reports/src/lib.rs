@@ -24,7 +24,11 @@ pub mod table;
 mod timeline;
 
 pub use format::Format;
-pub use growth::{Growth, SiteGrowth, growth};
-pub use lifetimes::{Lifetime, Peak, lifetimes, live_at, peak};
+#[allow(deprecated, reason = "the former name still works")]
+pub use growth::Growth;
+pub use growth::{ScopeGrowth, SiteGrowth, growth};
+#[allow(deprecated, reason = "the former name still works")]
+pub use lifetimes::Lifetime;
+pub use lifetimes::{AllocationLifetime, Peak, lifetimes, live_at, peak};
 pub use profile::{CallSite, Event, EventKind, Frame, Profile, Segment};
 pub use sites::{SiteSummary, by_call_site};

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use crate::profile::{Event, EventKind, Profile};
 
-/// One allocation.
+/// One allocation, with the events that began and ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Lifetime {
+pub struct AllocationLifetime {
     /// The event that allocated, as an index of [`Profile::events`]; `None` before the recording
     /// began.
     pub allocated: Option<usize>,
@@ -20,7 +20,11 @@ pub struct Lifetime {
     pub is_copy_on_write: bool,
 }
 
-impl Lifetime {
+/// The former name of [`AllocationLifetime`].
+#[deprecated = "write `AllocationLifetime`"]
+pub type Lifetime = AllocationLifetime;
+
+impl AllocationLifetime {
     /// Returns the event of the lifetime: the allocation if it is known, else the free.
     pub fn event(self, profile: &Profile) -> &Event {
         let index = self.allocated.or(self.freed);
@@ -33,13 +37,13 @@ impl Lifetime {
 ///
 /// A free whose allocation was not recorded ends a lifetime from before the recording. If a block
 /// is live at the address of an allocation, its free was lost: the allocation ends its lifetime.
-pub fn lifetimes(profile: &Profile) -> Vec<Lifetime> {
+pub fn lifetimes(profile: &Profile) -> Vec<AllocationLifetime> {
     let mut before = Vec::new();
-    let mut known: Vec<Lifetime> = Vec::new();
+    let mut known: Vec<AllocationLifetime> = Vec::new();
     let mut live: HashMap<u64, usize> = HashMap::new();
     for (index, event) in profile.events.iter().enumerate() {
         if event.kind.is_allocation() {
-            let lifetime = Lifetime {
+            let lifetime = AllocationLifetime {
                 allocated: Some(index),
                 freed: None,
                 bytes: event.bytes,
@@ -52,7 +56,7 @@ pub fn lifetimes(profile: &Profile) -> Vec<Lifetime> {
         } else if event.kind.is_free() {
             match live.remove(&event.address) {
                 Some(number) => known[number].freed = Some(index),
-                None => before.push(Lifetime {
+                None => before.push(AllocationLifetime {
                     allocated: None,
                     freed: Some(index),
                     bytes: event.bytes,
@@ -82,8 +86,8 @@ pub struct Peak {
 
 /// Returns the peak of the live bytes. It includes blocks from before the recording if their frees
 /// were recorded.
-pub fn peak(profile: &Profile, lifetimes: &[Lifetime]) -> Peak {
-    let before = |lifetime: &&Lifetime| lifetime.allocated.is_none();
+pub fn peak(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Peak {
+    let before = |lifetime: &&AllocationLifetime| lifetime.allocated.is_none();
     let sizes = lifetimes.iter().filter(before).map(|own| own.bytes);
     let mut live_bytes = sizes.fold(0, u64::saturating_add);
     let mut changes = vec![0i128; profile.events.len()];
@@ -114,9 +118,9 @@ pub fn peak(profile: &Profile, lifetimes: &[Lifetime]) -> Peak {
 
 /// Returns the lifetimes that are live at a peak.
 pub fn live_at<'a>(
-    lifetimes: &'a [Lifetime],
+    lifetimes: &'a [AllocationLifetime],
     peak: Peak,
-) -> impl Iterator<Item = &'a Lifetime> + use<'a> {
+) -> impl Iterator<Item = &'a AllocationLifetime> + use<'a> {
     // At the event itself; before the first where there is none.
     let time = peak.event.map_or(0, |event| event + 1);
     let number = |event: Option<usize>| event.map(|event| event + 1);

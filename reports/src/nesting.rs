@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::lifetimes::Lifetime;
+use crate::lifetimes::AllocationLifetime;
 use crate::profile::{Event, EventKind, Profile};
 
 /// The scope or operation that a thread was in.
@@ -90,7 +90,11 @@ impl Nesting {
 
     /// Returns the entry that an allocation belongs to: the outermost entry of the allocation's
     /// scope that its thread was in.
-    pub(crate) fn entry_of(&self, profile: &Profile, lifetime: &Lifetime) -> Option<usize> {
+    pub(crate) fn entry_of(
+        &self,
+        profile: &Profile,
+        lifetime: &AllocationLifetime,
+    ) -> Option<usize> {
         let allocated = lifetime.allocated?;
         let own = Activity::Scope(profile.events[allocated].scope);
         let entries = self.entries_around(allocated);

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{self, BufWriter, Write};
 
 use crate::json::Quoted;
-use crate::lifetimes::{Lifetime, lifetimes};
+use crate::lifetimes::{AllocationLifetime, lifetimes};
 use crate::nesting::{Activity, Mark, Nesting};
 use crate::place::{Lines, scope_name};
 use crate::profile::{Event, EventKind, Profile};
@@ -63,7 +63,7 @@ struct Trace<'a, W> {
     profile: &'a Profile,
     lines: Lines<'a>,
     times_ns: Vec<u64>,
-    lifetimes: Vec<Lifetime>,
+    lifetimes: Vec<AllocationLifetime>,
     out: W,
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use crate::lifetimes::{Lifetime, Peak, lifetimes, live_at, peak};
+use crate::lifetimes::{AllocationLifetime, Peak, lifetimes, live_at, peak};
 use crate::nesting::{Activity, Nesting};
 use crate::profile::{CallSite, Event, EventKind, Profile};
 use crate::timeline::changes;
@@ -96,7 +96,7 @@ pub(crate) type Key = (Option<u32>, Option<u32>);
 /// of names.
 pub(crate) fn by_number(
     profile: &Profile,
-    lifetimes: &[Lifetime],
+    lifetimes: &[AllocationLifetime],
     peak: Peak,
     nesting: &Nesting,
 ) -> BTreeMap<Key, SiteSummary> {
@@ -147,7 +147,7 @@ fn kernels(profile: &Profile) -> impl Iterator<Item = &Event> {
 }
 
 /// Returns whether the allocation lives at the end, or lived when its entry ended.
-fn has_escaped(profile: &Profile, nesting: &Nesting, lifetime: &Lifetime) -> bool {
+fn has_escaped(profile: &Profile, nesting: &Nesting, lifetime: &AllocationLifetime) -> bool {
     let entry = nesting.entry_of(profile, lifetime);
     let left = entry.and_then(|entry| nesting.slices[entry].end);
     lifetime
@@ -176,7 +176,7 @@ fn compare(a: &SiteSummary, b: &SiteSummary) -> Ordering {
 }
 
 impl SiteSummary {
-    fn count(&mut self, kind: EventKind, lifetime: &Lifetime, escaped: bool) {
+    fn count(&mut self, kind: EventKind, lifetime: &AllocationLifetime, escaped: bool) {
         self.allocations += 1;
         self.hits += u64::from(kind == EventKind::Hit);
         self.misses += u64::from(kind == EventKind::Miss);

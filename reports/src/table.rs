@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 
-use crate::growth::{Growth, growth};
+use crate::growth::{ScopeGrowth, growth};
 use crate::lifetimes::{lifetimes, peak};
 use crate::place::{Lines, UNCACHED, scope_name};
 use crate::profile::Profile;
@@ -158,7 +158,7 @@ fn site_row(own: &SiteSummary, lines: &Lines<'_>) -> Row {
 fn growth_rows<'a>(
     profile: &'a Profile,
     lines: &'a Lines<'_>,
-    own: &'a Growth,
+    own: &'a ScopeGrowth,
 ) -> impl Iterator<Item = Row> + 'a {
     let scope = vec![
         Size(own.left_bytes_per_entry).to_string(),

@@ -1,6 +1,6 @@
 //! The events in their order: their times, and what begins and ends at each.
 
-use crate::lifetimes::Lifetime;
+use crate::lifetimes::AllocationLifetime;
 use crate::profile::Profile;
 
 /// Returns the time of each event, and then the time at which the recording ended. Times never run
@@ -39,7 +39,7 @@ impl Change {
 
 /// Returns the changes of all lifetimes in the order of their events, those at the beginning first.
 /// At one event, ends come first.
-pub(crate) fn changes(lifetimes: &[Lifetime]) -> Vec<Change> {
+pub(crate) fn changes(lifetimes: &[AllocationLifetime]) -> Vec<Change> {
     let mut changes = Vec::with_capacity(2 * lifetimes.len());
     for (lifetime, own) in lifetimes.iter().enumerate() {
         let change = |event, begins| Change {

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cachescope::plan::{Buffer, Options, Packing, pack, pack_quickly, validate};
+use cachescope::plan::{BufferInterval, Options, Packing, pack, pack_quickly, validate};
 use cachescope::trace::Lifetime;
 use cachescope_peers::race::{median, thread_time};
 use cachescope_peers::training;
@@ -23,7 +23,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Lifetimes to plan for.
 struct Input {
     name: &'static str,
-    buffers: Vec<Buffer>,
+    buffers: Vec<BufferInterval>,
     capacity: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ fn inputs() -> cachescope::Result<Vec<Input>> {
 
 impl Input {
     fn new(name: &'static str, lifetimes: &[Lifetime], capacity: Option<u64>) -> Self {
-        let buffer = |lifetime: &Lifetime| Buffer {
+        let buffer = |lifetime: &Lifetime| BufferInterval {
             lower: lifetime.lower,
             upper: lifetime.upper,
             size_bytes: lifetime.size_bytes,
@@ -109,7 +109,7 @@ impl Input {
         );
     }
 
-    fn timed(&self, rounds: usize, plan: impl Fn(&[Buffer]) -> Packing) -> Timed {
+    fn timed(&self, rounds: usize, plan: impl Fn(&[BufferInterval]) -> Packing) -> Timed {
         let rounds: Vec<Timed> = (0..rounds.max(1))
             .map(|_| {
                 let (begin, cpu_begin) = (Instant::now(), thread_time());
@@ -132,12 +132,12 @@ impl Input {
 
     /// The slab of placing the buffers with most of something first, each at the lowest free
     /// offset.
-    fn greedy_slab(&self, most: impl Fn(&Buffer) -> u128) -> u64 {
-        let mut order: Vec<&Buffer> = self.buffers.iter().collect();
+    fn greedy_slab(&self, most: impl Fn(&BufferInterval) -> u128) -> u64 {
+        let mut order: Vec<&BufferInterval> = self.buffers.iter().collect();
         order.retain(|buffer| buffer.lower < buffer.upper && buffer.size_bytes > 0);
         order.sort_by_key(|buffer| Reverse(most(buffer)));
         // By offset, each with its end.
-        let mut placed: Vec<(u64, u64, &Buffer)> = Vec::new();
+        let mut placed: Vec<(u64, u64, &BufferInterval)> = Vec::new();
         for buffer in order {
             let mut offset = 0;
             for &(from, to, other) in &placed {
@@ -155,7 +155,7 @@ impl Input {
     }
 }
 
-fn area(buffer: &Buffer) -> u128 {
+fn area(buffer: &BufferInterval) -> u128 {
     u128::from(buffer.size_bytes) * u128::from(buffer.upper - buffer.lower)
 }
 

@@ -4,7 +4,7 @@
 //! component can be placed at the component's bottom. Removing it often splits the rest again, as
 //! in a training step once its weights are removed.
 
-use super::Buffer;
+use super::BufferInterval;
 use super::sections::Problem;
 
 /// The maximum number of visits to each buffer, on average. It bounds the work on lifetimes that
@@ -19,7 +19,7 @@ pub(crate) struct Component {
 }
 
 /// Returns the components of `buffers`, and the offsets of the buffers that are in no component.
-pub(crate) fn decompose(buffers: &[Buffer]) -> (Vec<Component>, Vec<u64>) {
+pub(crate) fn decompose(buffers: &[BufferInterval]) -> (Vec<Component>, Vec<u64>) {
     let mut offsets = vec![0; buffers.len()];
     let mut components = Vec::new();
     let living: Vec<u32> = (0u32..)
@@ -56,7 +56,7 @@ pub(crate) fn decompose(buffers: &[Buffer]) -> (Vec<Component>, Vec<u64>) {
 }
 
 /// Splits a problem between neighbouring sections across which no item is live.
-fn connected_components(problem: Problem, buffers: &[Buffer]) -> Vec<Problem> {
+fn connected_components(problem: Problem, buffers: &[BufferInterval]) -> Vec<Problem> {
     // The number of items that are live in both a section and the next one.
     let mut crossing = vec![0i32; problem.load.len() + 1];
     for item in &problem.items {

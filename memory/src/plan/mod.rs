@@ -13,13 +13,13 @@
 //!
 //! ```
 //! # extern crate cachescope_memory as cachescope;
-//! use cachescope::plan::{Buffer, Options, pack, validate};
+//! use cachescope::plan::{BufferInterval, Options, pack, validate};
 //!
 //! // Two activations that never live together can share their bytes.
 //! let buffers = [
-//!     Buffer { lower: 0, upper: 4, size_bytes: 4096 },
-//!     Buffer { lower: 0, upper: 2, size_bytes: 1024 },
-//!     Buffer { lower: 2, upper: 4, size_bytes: 1024 },
+//!     BufferInterval { lower: 0, upper: 4, size_bytes: 4096 },
+//!     BufferInterval { lower: 0, upper: 2, size_bytes: 1024 },
+//!     BufferInterval { lower: 2, upper: 4, size_bytes: 1024 },
 //! ];
 //! let plan = pack(&buffers, &Options::default());
 //! assert_eq!(plan.slab_bytes, 5120);
@@ -49,6 +49,8 @@ mod tests;
 mod validate;
 mod weights;
 
+#[allow(deprecated, reason = "the former name still works")]
+pub use pack::Buffer;
 pub(crate) use pack::pack_around;
-pub use pack::{Buffer, Options, Packing, pack, pack_quickly};
+pub use pack::{BufferInterval, Options, Packing, pack, pack_quickly};
 pub use validate::{Conflict, validate};

@@ -10,12 +10,12 @@ use super::ordering::{Orderings, SortKey};
 use super::sections::Problem;
 use super::{greedy, improve};
 
-/// A buffer to place.
+/// A buffer to place: its size, and the interval of steps in which it is live.
 ///
 /// Every offset of a plan is a sum of sizes. For offsets that are multiples of an alignment, round
 /// the sizes up to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffer {
+pub struct BufferInterval {
     /// The first step of the lifetime.
     pub lower: u64,
     /// The step after the last one; not below `lower`.
@@ -24,7 +24,11 @@ pub struct Buffer {
     pub size_bytes: u64,
 }
 
-impl Buffer {
+/// The former name of [`BufferInterval`].
+#[deprecated = "write `plan::BufferInterval`"]
+pub type Buffer = BufferInterval;
+
+impl BufferInterval {
     /// Returns whether the buffer has both a size and a lifetime.
     pub(crate) fn occupies(&self) -> bool {
         self.lower < self.upper && self.size_bytes > 0
@@ -67,7 +71,7 @@ pub struct Packing {
 
 /// Packs by heuristics alone, in about a microsecond for each buffer and pass: fast enough for use
 /// at run time.
-pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
+pub fn pack_quickly(buffers: &[BufferInterval]) -> Packing {
     pack(
         buffers,
         &Options {
@@ -79,7 +83,7 @@ pub fn pack_quickly(buffers: &[Buffer]) -> Packing {
 
 /// Packs by heuristics around the first buffers, which keep the given `fixed` offsets. The fixed
 /// buffers must not overlap.
-pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
+pub(crate) fn pack_around(buffers: &[BufferInterval], fixed: Vec<u64>) -> Vec<u64> {
     let rest = &buffers[fixed.len()..];
     let begin = rest.first().map_or(u64::MAX, |buffer| buffer.lower);
     if buffers[..fixed.len()]
@@ -115,15 +119,15 @@ pub(crate) fn pack_around(buffers: &[Buffer], fixed: Vec<u64>) -> Vec<u64> {
 ///
 /// ```
 /// # extern crate cachescope_memory as cachescope;
-/// use cachescope::plan::{Buffer, Options, pack, validate};
+/// use cachescope::plan::{BufferInterval, Options, pack, validate};
 ///
-/// let buffer = |lower, upper, size_bytes| Buffer { lower, upper, size_bytes };
+/// let buffer = |lower, upper, size_bytes| BufferInterval { lower, upper, size_bytes };
 /// let buffers = [buffer(0, 2, 512), buffer(1, 3, 512), buffer(2, 4, 512)];
 /// let plan = pack(&buffers, &Options::default());
 /// assert_eq!((plan.slab_bytes, plan.max_load_bytes), (1024, 1024));
 /// assert!(validate(&buffers, &plan.offsets, plan.slab_bytes).is_ok());
 /// ```
-pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
+pub fn pack(buffers: &[BufferInterval], options: &Options) -> Packing {
     let deadline = Deadline::after(options.time_limit);
     let (components, mut offsets) = components::decompose(buffers);
     let max_load_bytes = max_load(buffers, &components, &offsets);
@@ -176,7 +180,7 @@ pub fn pack(buffers: &[Buffer], options: &Options) -> Packing {
 
 /// Runs first fit over the whole input. It can beat the decomposition, which places an item that
 /// lives through all of a component at the bottom.
-fn place_whole(buffers: &[Buffer], components: &[Component], offsets: &mut [u64]) {
+fn place_whole(buffers: &[BufferInterval], components: &[Component], offsets: &mut [u64]) {
     let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
     let indices: Vec<u32> = occupying.map(|(index, _)| index).collect();
     if components
@@ -206,14 +210,14 @@ fn enter(component: &Component, incumbent: &Incumbent<'_>, offsets: &mut [u64]) 
 
 /// Returns the load of the input: the largest load of a component, including the items removed from
 /// it.
-fn max_load(buffers: &[Buffer], components: &[Component], offsets: &[u64]) -> u64 {
+fn max_load(buffers: &[BufferInterval], components: &[Component], offsets: &[u64]) -> u64 {
     let loads = components
         .iter()
         .map(|component| component.base + component.problem.max_load());
     loads.fold(highest_end(buffers, offsets), u64::max)
 }
 
-fn highest_end(buffers: &[Buffer], offsets: &[u64]) -> u64 {
+fn highest_end(buffers: &[BufferInterval], offsets: &[u64]) -> u64 {
     let placed = buffers
         .iter()
         .zip(offsets)

@@ -5,7 +5,7 @@
 //! of time (Fulkerson and Gross 1965). Each of them is a *section* (MiniMalloc's term). An item
 //! lives in a run of consecutive sections. Two items meet in time exactly if their runs intersect.
 
-use super::Buffer;
+use super::BufferInterval;
 
 /// A buffer, with its lifetime in sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(crate) struct Problem {
 impl Problem {
     /// Returns the problem of some of `buffers`, each of which has a size and a lifetime. The sizes
     /// sum to less than 2⁶³.
-    pub(crate) fn new(buffers: &[Buffer], indices: Vec<u32>) -> Self {
+    pub(crate) fn new(buffers: &[BufferInterval], indices: Vec<u32>) -> Self {
         let mut items: Vec<Item> = indices
             .iter()
             .map(|&index| unnumbered(&buffers[index as usize]))
@@ -85,7 +85,7 @@ impl Problem {
     }
 }
 
-fn unnumbered(buffer: &Buffer) -> Item {
+fn unnumbered(buffer: &BufferInterval) -> Item {
     Item {
         first: 0,
         end: 0,
@@ -96,7 +96,7 @@ fn unnumbered(buffer: &Buffer) -> Item {
 
 /// Numbers the sections by a sweep over time. Returns their count. A section ends at the first end
 /// after a start: only there is the set of live buffers maximal.
-fn number_sections(items: &mut [Item], indices: &[u32], buffers: &[Buffer]) -> usize {
+fn number_sections(items: &mut [Item], indices: &[u32], buffers: &[BufferInterval]) -> usize {
     const START: u32 = 1 << 31;
     let mut events: Vec<(u64, u32)> = Vec::with_capacity(items.len() * 2);
     for (item, &index) in (0u32..).zip(indices) {

@@ -13,23 +13,23 @@ use super::kd_tree::{KdTree, REMOVED};
 use super::ordering::{Orderings, SortKey};
 use super::sections::Problem;
 use super::skyline::{SkylineFit, best_fit};
-use super::{Buffer, Options, Packing, components, greedy, pack, pack_quickly, validate};
+use super::{BufferInterval, Options, Packing, components, greedy, pack, pack_quickly, validate};
 
-fn buffer(lower: u64, upper: u64, size_bytes: u64) -> Buffer {
-    Buffer {
+fn buffer(lower: u64, upper: u64, size_bytes: u64) -> BufferInterval {
+    BufferInterval {
         lower,
         upper,
         size_bytes,
     }
 }
 
-fn meet(one: &Buffer, other: &Buffer) -> bool {
-    let alive = |b: &Buffer| b.occupies();
+fn meet(one: &BufferInterval, other: &BufferInterval) -> bool {
+    let alive = |b: &BufferInterval| b.occupies();
     alive(one) && alive(other) && one.lower < other.upper && other.lower < one.upper
 }
 
 /// Returns whether offsets are a plan, by checking each pair.
-fn is_plan(buffers: &[Buffer], offsets: &[u64], slab: u64) -> bool {
+fn is_plan(buffers: &[BufferInterval], offsets: &[u64], slab: u64) -> bool {
     let end = |i: usize| offsets[i] + buffers[i].size_bytes;
     let apart = |i: usize, j: usize| end(i) <= offsets[j] || end(j) <= offsets[i];
     let inside = |i: usize| end(i) <= slab || !buffers[i].occupies();
@@ -38,7 +38,7 @@ fn is_plan(buffers: &[Buffer], offsets: &[u64], slab: u64) -> bool {
 }
 
 /// Returns the most bytes that are live at one moment: at some buffer's beginning.
-fn load(buffers: &[Buffer]) -> u64 {
+fn load(buffers: &[BufferInterval]) -> u64 {
     let alive = |at: u64| {
         let alive = buffers.iter().filter(|b| b.lower <= at && at < b.upper);
         alive.map(|b| b.size_bytes).sum()
@@ -47,7 +47,7 @@ fn load(buffers: &[Buffer]) -> u64 {
 }
 
 /// Places buffers in this order, each at the lowest free offset. Returns the slab.
-fn lowest_free(buffers: &[Buffer], order: &[usize]) -> u64 {
+fn lowest_free(buffers: &[BufferInterval], order: &[usize]) -> u64 {
     let mut placed: Vec<(usize, u64)> = Vec::new();
     for &index in order {
         let met = placed
@@ -71,14 +71,17 @@ fn lowest_free(buffers: &[Buffer], order: &[usize]) -> u64 {
     ends.max().unwrap_or(0)
 }
 
-fn sorted_down<K: Ord>(buffers: &[Buffer], key: impl Fn(&Buffer) -> K) -> Vec<usize> {
+fn sorted_down<K: Ord>(
+    buffers: &[BufferInterval],
+    key: impl Fn(&BufferInterval) -> K,
+) -> Vec<usize> {
     let mut order: Vec<usize> = (0..buffers.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(key(&buffers[i])));
     order
 }
 
 /// Returns the smallest slab. First fit reaches it in some order.
-fn least_slab(buffers: &[Buffer]) -> u64 {
+fn least_slab(buffers: &[BufferInterval]) -> u64 {
     let mut order: Vec<usize> = (0..buffers.len()).collect();
     let mut least = u64::MAX;
     permute(&mut order, 0, &mut |order| {
@@ -98,7 +101,7 @@ fn permute(order: &mut Vec<usize>, from: usize, visit: &mut impl FnMut(&[usize])
     }
 }
 
-fn area(buffer: &Buffer) -> u64 {
+fn area(buffer: &BufferInterval) -> u64 {
     buffer.size_bytes * (buffer.upper - buffer.lower)
 }
 
@@ -123,7 +126,7 @@ fn seconds(seconds: f64) -> Options {
 }
 
 #[track_caller]
-fn check(buffers: &[Buffer], plan: &Packing) {
+fn check(buffers: &[BufferInterval], plan: &Packing) {
     assert!(is_plan(buffers, &plan.offsets, plan.slab_bytes));
     assert_eq!(validate(buffers, &plan.offsets, plan.slab_bytes), Ok(()));
     assert_eq!(plan.max_load_bytes, load(buffers));
@@ -138,7 +141,7 @@ fn check(buffers: &[Buffer], plan: &Packing) {
 }
 
 /// Returns lifetimes of all kinds, including empty ones, and some that live through everything.
-fn some_buffers(steps: u64, most: usize) -> impl Strategy<Value = Vec<Buffer>> {
+fn some_buffers(steps: u64, most: usize) -> impl Strategy<Value = Vec<BufferInterval>> {
     let short = (0..steps, 0..4u64, 0..40u64).prop_map(|(l, t, s)| buffer(l, l + t, s));
     let any = (0..steps, 0..steps, 0..40u64).prop_map(|(a, b, s)| buffer(a.min(b), a.max(b), s));
     let through = (0..40u64).prop_map(move |s| buffer(0, steps + 4, s));
@@ -280,7 +283,7 @@ fn sizes_near_the_limit_do_not_overflow() {
 }
 
 /// Returns rectangles cut out of one another, so that a plan without any gap exists.
-fn cut_rectangles(cuts: usize, numbers: &mut Numbers) -> Vec<Buffer> {
+fn cut_rectangles(cuts: usize, numbers: &mut Numbers) -> Vec<BufferInterval> {
     let mut pieces = vec![(0u64, 1 << 20, 0u64, 1u64 << 20)];
     for _ in 0..cuts {
         let chosen = (0..3).map(|_| numbers.below(pieces.len() as u64) as usize);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::Buffer;
+use super::BufferInterval;
 
 /// The reason why offsets are not a valid plan. The numbers are indices into the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,11 @@ impl std::error::Error for Conflict {}
 /// # Errors
 ///
 /// The first [`Conflict`] in time.
-pub fn validate(buffers: &[Buffer], offsets: &[u64], slab_bytes: u64) -> Result<(), Conflict> {
+pub fn validate(
+    buffers: &[BufferInterval],
+    offsets: &[u64],
+    slab_bytes: u64,
+) -> Result<(), Conflict> {
     if buffers.len() != offsets.len() {
         return Err(Conflict::Count);
     }

@@ -9,7 +9,7 @@ use super::entries::{Entry, entries};
 use super::pending::pending_until;
 use super::reserved::{Change, changes, neighbourhoods};
 use crate::json::Quoted;
-use crate::lifetimes::{Lifetime, lifetimes, peak};
+use crate::lifetimes::{AllocationLifetime, lifetimes, peak};
 use crate::nesting::Nesting;
 use crate::profile::{Event, EventKind, Frame, Profile};
 use crate::sites::{Key, SiteSummary, by_number};
@@ -19,7 +19,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let peak = peak(profile, &lifetimes);
     let nesting = Nesting::of(profile);
     let (entries, numbers) = entries(profile, &nesting);
-    let entry_of = |own: &Lifetime| {
+    let entry_of = |own: &AllocationLifetime| {
         nesting
             .entry_of(profile, own)
             .and_then(|slice| numbers[slice])
@@ -111,15 +111,15 @@ fn write_events(profile: &Profile, out: &mut dyn Write) -> Result<()> {
 
 fn write_lifetimes(
     profile: &Profile,
-    lifetimes: &[Lifetime],
-    entry_of: impl Fn(&Lifetime) -> Option<usize>,
+    lifetimes: &[AllocationLifetime],
+    entry_of: impl Fn(&AllocationLifetime) -> Option<usize>,
     out: &mut dyn Write,
 ) -> Result<()> {
     let count = lifetimes.len();
     let never = profile.events.len();
-    let died = |own: &Lifetime| moment(own.freed.or(Some(never)));
-    let copied = |own: &Lifetime| own.is_copy_on_write.into();
-    let entry = |own: &Lifetime| moment(entry_of(own));
+    let died = |own: &AllocationLifetime| moment(own.freed.or(Some(never)));
+    let copied = |own: &AllocationLifetime| own.is_copy_on_write.into();
+    let entry = |own: &AllocationLifetime| moment(entry_of(own));
     write!(out, ",\n\"lifetimes\":{{\"count\":{count}")?;
     write_column(
         "born",

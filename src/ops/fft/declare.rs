@@ -1,7 +1,7 @@
 //! The functions of [`fft`](crate::fft), each with its documentation. Their code is compiled with
 //! the library, for each type.
 
-use super::{Real, Spectrum};
+use super::{Signal, Spectrum};
 use crate::array::{AnyElement, Array};
 use crate::error::Result;
 
@@ -159,7 +159,7 @@ pub fn ifft<C: Spectrum>(x: &Array<C>, axis: isize) -> Result<Array<C>> {
 ///
 /// Those of [`fft()`].
 #[track_caller]
-pub fn rfft<T: Real>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> {
+pub fn rfft<T: Signal>(x: &Array<T>, axis: isize) -> Result<Array<T::Spectrum>> {
     T::rfft(x, axis)
 }
 

@@ -1,6 +1,6 @@
 //! The frequencies of the numbers of a spectrum.
 
-use super::{Real, invalid};
+use super::{Signal, invalid};
 use crate::array::Array;
 use crate::error::Result;
 
@@ -22,7 +22,7 @@ use crate::error::Result;
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `n` is 0, and
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
-pub fn fftfreq<T: Real>(n: usize, spacing: T) -> Result<Array<T>> {
+pub fn fftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
     let positive = n.div_ceil(2);
     let number = |place: usize| match place < positive {
         true => place as f64,
@@ -48,12 +48,12 @@ pub fn fftfreq<T: Real>(n: usize, spacing: T) -> Result<Array<T>> {
 ///
 /// Those of [`fftfreq`].
 #[track_caller]
-pub fn rfftfreq<T: Real>(n: usize, spacing: T) -> Result<Array<T>> {
+pub fn rfftfreq<T: Signal>(n: usize, spacing: T) -> Result<Array<T>> {
     frequencies("rfftfreq", n, n / 2 + 1, spacing, |place| place as f64)
 }
 
 #[track_caller]
-fn frequencies<T: Real>(
+fn frequencies<T: Signal>(
     operation: &str,
     n: usize,
     count: usize,

@@ -35,16 +35,16 @@ impl Spectrum for Complex<f64> {}
     label = "this is for `f32` and `f64`, and not for `{Self}`",
     note = "complex numbers are transformed by `fft::fft`; other elements are converted: call `.cast::<f32>().eval()?`"
 )]
-pub trait Real: Float + precompiled::OfReals<<Self as Real>::Spectrum> {
+pub trait Signal: Float + precompiled::OfReals<<Self as Signal>::Spectrum> {
     /// The numbers of the spectrum.
     type Spectrum: Spectrum;
 }
 
-impl Real for f32 {
+impl Signal for f32 {
     type Spectrum = Complex<f32>;
 }
 
-impl Real for f64 {
+impl Signal for f64 {
     type Spectrum = Complex<f64>;
 }
 

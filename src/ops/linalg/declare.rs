@@ -1,7 +1,7 @@
 //! The functions of [`linalg`](crate::linalg), each with its documentation. Their code is compiled
 //! with the library, for each type.
 
-use super::{MatrixNorm, Real};
+use super::{Factorizable, MatrixNorm};
 use crate::array::Array;
 use crate::error::Result;
 
@@ -81,7 +81,7 @@ precompiled! {
 /// the axes before do not broadcast, [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until the result is known.
 #[track_caller]
-pub fn solve<T: Real>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
+pub fn solve<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
     T::solve(a, b)
 }
 
@@ -104,7 +104,7 @@ pub fn solve<T: Real>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
 /// pivot is exactly zero, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until
 /// the result is known.
 #[track_caller]
-pub fn inv<T: Real>(a: &Array<T>) -> Result<Array<T>> {
+pub fn inv<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     T::inv(a)
 }
 
@@ -127,7 +127,7 @@ pub fn inv<T: Real>(a: &Array<T>) -> Result<Array<T>> {
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the matrices are not square, and
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
-pub fn det<T: Real>(a: &Array<T>) -> Result<Array<T>> {
+pub fn det<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     T::det(a)
 }
 
@@ -150,7 +150,7 @@ pub fn det<T: Real>(a: &Array<T>) -> Result<Array<T>> {
 /// positive definite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits until the
 /// result is known.
 #[track_caller]
-pub fn cholesky<T: Real>(a: &Array<T>) -> Result<Array<T>> {
+pub fn cholesky<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     T::cholesky(a)
 }
 
@@ -177,7 +177,7 @@ pub fn cholesky<T: Real>(a: &Array<T>) -> Result<Array<T>> {
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes, and
 /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
 #[track_caller]
-pub fn qr<T: Real>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
+pub fn qr<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     T::qr(a)
 }
 
@@ -205,7 +205,7 @@ pub fn qr<T: Real>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
 /// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits
 /// until the result is known.
 #[track_caller]
-pub fn svd<T: Real>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T>)> {
+pub fn svd<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T>)> {
     T::svd(a)
 }
 
@@ -227,7 +227,7 @@ pub fn svd<T: Real>(a: &Array<T>) -> Result<(Array<T>, Array<T>, Array<T>)> {
 ///
 /// Those of [`svd`].
 #[track_caller]
-pub fn svdvals<T: Real>(a: &Array<T>) -> Result<Array<T>> {
+pub fn svdvals<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     T::svdvals(a)
 }
 
@@ -254,7 +254,7 @@ pub fn svdvals<T: Real>(a: &Array<T>) -> Result<Array<T>> {
 /// elements that are not finite, and [`OutOfMemory`](crate::ErrorKind::OutOfMemory). The call waits
 /// until the result is known.
 #[track_caller]
-pub fn eigh<T: Real>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
+pub fn eigh<T: Factorizable>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
     T::eigh(a)
 }
 
@@ -276,7 +276,7 @@ pub fn eigh<T: Real>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
 ///
 /// Those of [`eigh`].
 #[track_caller]
-pub fn eigvalsh<T: Real>(a: &Array<T>) -> Result<Array<T>> {
+pub fn eigvalsh<T: Factorizable>(a: &Array<T>) -> Result<Array<T>> {
     T::eigvalsh(a)
 }
 
@@ -305,7 +305,7 @@ pub fn eigvalsh<T: Real>(a: &Array<T>) -> Result<Array<T>> {
 /// Those of [`svd`], [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if the rows differ or the
 /// axes before do not broadcast, and [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch).
 #[track_caller]
-pub fn lstsq<T: Real>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
+pub fn lstsq<T: Factorizable>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
     T::lstsq(a, b)
 }
 
@@ -330,6 +330,6 @@ pub fn lstsq<T: Real>(a: &Array<T>, b: &Array<T>) -> Result<Array<T>> {
 /// Those of [`svd`] for the norms of singular values;
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `a` has fewer than two axes.
 #[track_caller]
-pub fn norm<T: Real>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {
+pub fn norm<T: Factorizable>(a: &Array<T>, norm: MatrixNorm) -> Result<Array<T>> {
     T::norm(a, norm)
 }

@@ -31,10 +31,17 @@ pub(super) use status::OUT_OF_MEMORY;
     label = "this is for `f32` and `f64`, and not for `{Self}`",
     note = "other elements are converted: call `.cast::<f32>().eval()?`"
 )]
-pub trait Real: precompiled::Functions {}
+pub trait Factorizable: precompiled::Functions {}
 
-impl Real for f32 {}
-impl Real for f64 {}
+impl Factorizable for f32 {}
+impl Factorizable for f64 {}
+
+/// The former name of [`Factorizable`].
+#[deprecated = "write `linalg::Factorizable`"]
+pub trait Real: Factorizable {}
+
+#[allow(deprecated, reason = "the former name still works")]
+impl<T: Factorizable> Real for T {}
 
 /// The bound of the generic implementations. Programs do not name it, so that only the library
 /// compiles them.

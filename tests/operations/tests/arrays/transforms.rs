@@ -69,7 +69,7 @@ fn first(x: &ArrayD<C64>, axis: usize, count: usize) -> ArrayD<C64> {
 }
 
 /// Compares all functions of one axis with the sums.
-fn agree<T: fft::Real<Spectrum = Complex<T>>>(
+fn agree<T: fft::Signal<Spectrum = Complex<T>>>(
     (z, x): (&Array<Complex<T>>, &Array<T>),
     axis: isize,
     error: f64,

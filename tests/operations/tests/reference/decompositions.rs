@@ -1,7 +1,7 @@
 //! The factorizations by their names; a new one is a row. Factors with free signs are multiplied
 //! again.
 
-use cachescope::linalg::{self, MatrixNorm, Real};
+use cachescope::linalg::{self, Factorizable, MatrixNorm};
 use cachescope::{Array, Result};
 
 use crate::reference::stored::Stored;
@@ -20,7 +20,7 @@ pub(crate) fn run(trial: &mut Trial<'_>) {
     by_type!(trial, &element[..], matrices: f32 f64);
 }
 
-fn matrices<T: Stored + Real>(trial: &mut Trial<'_>) {
+fn matrices<T: Stored + Factorizable>(trial: &mut Trial<'_>) {
     let a = trial.input::<T>(0);
     let right = |trial: &Trial<'_>| trial.input::<T>(1);
     match trial.op() {
@@ -40,24 +40,24 @@ fn matrices<T: Stored + Real>(trial: &mut Trial<'_>) {
 }
 
 /// The products of the columns.
-fn gram<T: Real>(q: &Array<T>) -> Result<Array<T>> {
+fn gram<T: Factorizable>(q: &Array<T>) -> Result<Array<T>> {
     q.swap_axes(-2, -1)?.matmul(q)
 }
 
-fn qr<T: Real>(a: &Array<T>) -> Result<Vec<Array<T>>> {
+fn qr<T: Factorizable>(a: &Array<T>) -> Result<Vec<Array<T>>> {
     let (q, r) = linalg::qr(a)?;
     assert_eq!(r, r.triu(0)?, "the right factor is no triangle");
     Ok(vec![q.matmul(&r)?, gram(&q)?])
 }
 
-fn svd<T: Real>(a: &Array<T>) -> Result<Vec<Array<T>>> {
+fn svd<T: Factorizable>(a: &Array<T>) -> Result<Vec<Array<T>>> {
     let (u, s, vt) = linalg::svd(a)?;
     let again = (&u * s.unsqueeze(-2)?).eval()?.matmul(&vt)?;
     let of_rows = gram(&vt.swap_axes(-2, -1)?)?;
     Ok(vec![s, again, gram(&u)?, of_rows])
 }
 
-fn eigh<T: Real>(a: &Array<T>) -> Result<Vec<Array<T>>> {
+fn eigh<T: Factorizable>(a: &Array<T>) -> Result<Vec<Array<T>>> {
     let (w, v) = linalg::eigh(a)?;
     let again = (&v * w.unsqueeze(-2)?).eval()?;
     let again = again.matmul(&v.swap_axes(-2, -1)?)?;

@@ -14,7 +14,7 @@ pub(crate) fn run(trial: &mut Trial<'_>) {
 
 fn transforms<T>(trial: &mut Trial<'_>)
 where
-    T: Stored + fft::Real<Spectrum = Complex<T>>,
+    T: Stored + fft::Signal<Spectrum = Complex<T>>,
     Complex<T>: Spectrum<Part = T>,
 {
     let x = trial.input::<T>(0);

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::sequence::Sequence;
 use crate::device::StreamId;
-use crate::plan::{Buffer, pack_around};
+use crate::plan::{BufferInterval, pack_around};
 
 /// A request. Sequences share the requests of a common prefix.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +94,7 @@ impl PlanTree {
         let buffers: Vec<_> = requests
             .map(|(number, (request, upper))| {
                 let upper = upper.filter(|_| request.stream == stream);
-                Buffer {
+                BufferInterval {
                     lower: number as u64,
                     upper: upper.unwrap_or(number) as u64,
                     size_bytes: request.rounded_bytes,
