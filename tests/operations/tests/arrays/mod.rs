@@ -6,6 +6,7 @@ mod complex;
 mod construct;
 mod copies;
 mod extremes;
+mod former_names;
 mod index;
 mod locations;
 mod model;

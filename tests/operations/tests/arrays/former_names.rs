@@ -1,0 +1,46 @@
+//! Programs that write former names compile, and warn where the compiler can.
+
+use cachescope::plan::pack;
+use cachescope::record::lifetimes;
+use cachescope::{Array, Device, Result, fft, linalg, plan, record};
+
+#[expect(deprecated, reason = "the former name")]
+fn inverse<T: linalg::Real>(a: &Array<T>) -> Result<Array<T>> {
+    linalg::inv(a)
+}
+
+fn spectrum<T: fft::Real>(x: &Array<T>) -> Result<Array<<T as fft::Real>::Spectrum>> {
+    fft::rfft(x, 0)
+}
+
+#[expect(deprecated, reason = "the former name")]
+fn buffer(size_bytes: u64) -> plan::Buffer {
+    plan::Buffer {
+        lower: 0,
+        upper: 1,
+        size_bytes,
+    }
+}
+
+#[expect(deprecated, reason = "the former name")]
+fn bytes(lifetimes: &[record::Lifetime]) -> u64 {
+    lifetimes.iter().map(|own| own.bytes).sum()
+}
+
+#[test]
+fn programs_with_former_names_compile() -> Result<()> {
+    assert_eq!(
+        inverse(&(Array::<f64>::eye(2)? * 2.0).eval()?)?
+            .sum()?
+            .item()?,
+        1.0
+    );
+    assert_eq!(spectrum(&Array::<f32>::ones(4)?)?.shape(), [3]);
+    assert_eq!(
+        pack(&[buffer(8), buffer(16)], &plan::Options::default()).slab_bytes,
+        24
+    );
+    let recording = Device::current().record(cachescope::RecordOptions::default())?;
+    assert_eq!(bytes(&lifetimes(&recording.profile())), 0);
+    Ok(())
+}
