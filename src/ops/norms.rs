@@ -5,7 +5,7 @@ use super::derivatives::{AnyArray, Ruled, is_followed};
 use super::eval::same_device;
 use super::precompiled::precompiled;
 use crate::array::{Array, DType, Float};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 impl<T: Float> Array<T> {
     /// Returns (x − mean) / √(var + epsilon) · weight + bias along the last axis: PyTorch's
@@ -28,9 +28,10 @@ impl<T: Float> Array<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `weight` or `bias` is no vector as long as
-    /// the last axis, or the array has rank 0, [`DeviceMismatch`](ErrorKind::DeviceMismatch) and
-    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch) if `weight` or `bias` is no vector of the
+    /// length of the last axis, or the array has rank 0,
+    /// [`DeviceMismatch`](crate::ErrorKind::DeviceMismatch) and
+    /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn layer_norm(&self, weight: &Self, bias: &Self, epsilon: T) -> Result<Self> {
         let (x, epsilon) = (self, epsilon.to_f64());
@@ -243,7 +244,7 @@ fn check<T: Float>(operation: &str, x: &Array<T>, name: &str, vector: &Array<T>)
     }
     let (own, other) = (x.layout().shape(), vector.layout().shape());
     Err(Error::new(
-        ErrorKind::ShapeMismatch,
+        ErrorCode::Normalized,
         format!(
             "{operation}: {name} {other} does not fit x {own}: expected a vector as long as the last axis of x"
         ),

@@ -6,7 +6,7 @@ use super::boxed::BoxedLazy;
 use super::derivatives::{AnyArray, Ruled};
 use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, Float, Layout, Number, Numeric, Shape};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// The most elements of a window that is combined element by element, for all windows at once.
 const FEW: usize = 16;
@@ -100,14 +100,14 @@ impl Windows {
         if fits && !size.contains(&0) && !stride.contains(&0) {
             return Ok(Self { size, stride });
         }
-        let why = match fits {
-            true => "a length or a step is 0, expected at least 1",
-            false => "a window is longer than its axis",
+        let (code, why) = match fits {
+            true => (ErrorCode::Argument, "a length or a step is 0, expected at least 1"),
+            false => (ErrorCode::Window, "a window is longer than its axis"),
         };
         let text = format!(
             "{operation}: windows {size:?} in steps {stride:?} of the last two axes of the shape {shape}: {why}"
         );
-        Err(Error::new(ErrorKind::InvalidArgument, text))
+        Err(Error::new(code, text))
     }
 
     /// Splits large windows that overlap, which would read each element many times: returns windows

@@ -118,6 +118,7 @@ fn of_products_and_layers_name_what_was_expected() {
         attention(&q, &q, &k.slice(s![.., 1.., ..]).unwrap(), true) => "attention: q [2, 8, 64], k [2, 8, 64] and v [2, 7, 32] do not fit: axis -2 of k has length 8, that of v has 7";
         image.conv2d(&kernel, plain) => "conv2d: input [1, 3, 5, 5] and kernel [2, 4, 3, 3] do not fit: the input has 3 channels, expected 1 group of 4";
         image.conv2d(&ones(&[2, 3, 7, 3]), plain) => "conv2d: input [1, 3, 5, 5] and kernel [2, 3, 7, 3] do not fit: the kernel spans 7 elements along axis 2, the padded input has 5";
+        ones(&[1, 1, 4]).conv1d(&ones(&[1, 1, 5]), plain) => "conv1d: input [1, 1, 4] and kernel [1, 1, 5] do not fit: the kernel spans 5 elements along axis 2, the padded input has 4";
         a.conv2d(&kernel, plain) => "conv2d: input [2, 3] and kernel [2, 4, 3, 3] do not fit: expected 4 axes each, [N, C, H, W] and [O, C / groups, h, w]";
         a.cross_entropy(&places(&[0, 1, 2])) => "cross_entropy: logits [2, 3] and classes [3] do not fit, expected [N, C] and [N]";
         a.layer_norm(&v, &ones(&[2]), 1e-5) => "layer_norm: bias [2] does not fit x [2, 3]: expected a vector as long as the last axis of x";

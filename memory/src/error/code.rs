@@ -54,6 +54,12 @@ codes! {
     Broadcast: ShapeMismatch = "CS0301";
     /// Matrices that do not multiply.
     Product: ShapeMismatch = "CS0302";
+    /// Axes that the subscripts of an `einsum` do not describe.
+    Labels: ShapeMismatch = "CS0303";
+    /// A kernel whose channels or axes do not fit the input.
+    Channels: ShapeMismatch = "CS0304";
+    /// A weight or bias of another length than the axis that is normalized.
+    Normalized: ShapeMismatch = "CS0305";
     /// Operands on different devices.
     Devices: DeviceMismatch = "CS0401";
     /// An argument outside of its range.
@@ -70,6 +76,12 @@ codes! {
     Unreached: InvalidArgument = "CS0505";
     /// A GPU that does not exist.
     NoDevice: InvalidArgument = "CS0506";
+    /// Subscripts of an `einsum` that cannot be read.
+    Subscripts: InvalidArgument = "CS0507";
+    /// A window or kernel that is longer than its axis.
+    Window: InvalidArgument = "CS0508";
+    /// Matrices that are not square.
+    Square: InvalidArgument = "CS0509";
     /// A call that the device or the build does not support.
     Support: Unsupported = "CS0600";
     /// A feature of the crate that is off.

@@ -262,10 +262,14 @@ impl Layout {
         for (axis, &size) in (lead..).zip(sizes) {
             let length = self.dims()[axis];
             if size > length {
-                return Err(invalid(format!(
-                    "windows: a window of length {size} is longer than axis {axis} of length {length} of the shape {}",
-                    self.shape
-                )));
+                return Err(Error::new(
+                    ErrorCode::Window,
+                    format!(
+                        "windows: a window of length {size} is longer than axis {axis} of length {length} of the \
+                         shape {}",
+                        self.shape
+                    ),
+                ));
             }
         }
         let ones = [1; MAX_RANK];

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::ConvOptions;
 use crate::array::{Layout, Shape};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// The most bytes that are copied for a block of outputs, unless one row of them takes more. On the
 /// host, the size of the second-level cache; on a CUDA device, enough work for the whole device.
@@ -57,14 +57,14 @@ pub(super) struct Spread {
 impl Operands<'_> {
     #[cold]
     #[track_caller]
-    fn error(&self, kind: ErrorKind, why: &str) -> Error {
+    fn error(&self, code: impl Into<ErrorCode>, why: &str) -> Error {
         let Self {
             operation,
             input,
             kernel,
         } = self;
         Error::new(
-            kind,
+            code,
             format!("{operation}: input {input} and kernel {kernel} do not fit: {why}"),
         )
     }
@@ -78,7 +78,7 @@ impl Operands<'_> {
                 _ => "[N, C, H, W] and [O, C / groups, h, w]",
             };
             let why = format!("expected {rank} axes each, {expected}");
-            return Err(self.error(ErrorKind::ShapeMismatch, &why));
+            return Err(self.error(ErrorCode::Channels, &why));
         }
         let lengths = |shape: &Shape| match *shape.dims() {
             [a, b, c] => [a, b, 1, c],
@@ -127,25 +127,27 @@ impl Geometry {
             let noun = if groups == 1 { "group" } else { "groups" };
             let why =
                 format!("the input has {channels} channels, expected {groups} {noun} of {each}");
-            return Err(operands.error(ErrorKind::ShapeMismatch, &why));
+            return Err(operands.error(ErrorCode::Channels, &why));
         }
         let mut result = [images, outputs, 0, 0];
         for at in 0..2 {
             let axis = 2 + at;
+            // The axis of the operands, which have no height if their rank is 3.
+            let named = axis + rank - 4;
             // A sum that saturates is beyond every length that a shape may have, so it stays an
             // error.
             let length = input[axis].saturating_add(padding[at].saturating_mul(2));
             let extent = (kernel[axis].saturating_sub(1)).saturating_mul(dilation[at]);
             if kernel[axis] == 0 {
-                let why = format!("axis {axis} of the kernel has length 0, expected at least 1");
+                let why = format!("axis {named} of the kernel has length 0, expected at least 1");
                 return Err(operands.error(invalid, &why));
             }
             if extent >= length {
                 let why = format!(
-                    "the kernel spans {} elements along axis {axis}, the padded input has {length}",
+                    "the kernel spans {} elements along axis {named}, the padded input has {length}",
                     extent.saturating_add(1)
                 );
-                return Err(operands.error(invalid, &why));
+                return Err(operands.error(ErrorCode::Window, &why));
             }
             result[axis] = (length - extent - 1) / stride[at] + 1;
         }

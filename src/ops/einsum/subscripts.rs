@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::array::{MAX_RANK, Shape};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 /// A letter, or an axis of an ellipsis: first `A` to `Z`, then `a` to `z`, then the axes of the
 /// ellipsis from the left. This is also the order of an implicit output.
@@ -32,9 +32,8 @@ pub(super) struct Subscripts {
 impl Subscripts {
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `text` is not of the form of an `einsum`
-    /// of as many operands, [`ShapeMismatch`](ErrorKind::ShapeMismatch) if it does not fit their
-    /// shapes.
+    /// [`Subscripts`](ErrorCode::Subscripts) if `text` is not of the form of an `einsum` of as many
+    /// operands, [`Labels`](ErrorCode::Labels) if it does not fit their shapes.
     #[track_caller]
     pub(super) fn new(text: &str, shapes: &[&Shape]) -> Result<Self> {
         let (inputs, output) = match text.split_once("->") {
@@ -293,13 +292,13 @@ fn wrong_rank(text: &str, number: usize, term: &Term, shape: &Shape) -> Error {
 #[cold]
 #[track_caller]
 fn invalid(text: String) -> Error {
-    Error::new(ErrorKind::InvalidArgument, format!("einsum: {text}"))
+    Error::new(ErrorCode::Subscripts, format!("einsum: {text}"))
 }
 
 #[cold]
 #[track_caller]
 fn mismatch(text: String) -> Error {
-    Error::new(ErrorKind::ShapeMismatch, format!("einsum: {text}"))
+    Error::new(ErrorCode::Labels, format!("einsum: {text}"))
 }
 
 #[cfg(test)]

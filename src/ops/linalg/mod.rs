@@ -17,7 +17,7 @@ mod status;
 use self::declare::precompiled;
 use super::index::check_size;
 use crate::array::{AnyElement, Array, Float, Shape, Writer};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 pub use declare::{cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd, svdvals};
 pub(super) use factors::Factors;
@@ -91,10 +91,13 @@ fn square<T: AnyElement>(operation: &str, array: &Array<T>) -> Result<usize> {
         return Ok(rows);
     }
     let shape = array.layout().shape();
-    Err(invalid(format!(
-        "{operation}: the matrices of the array of shape {shape} are not square: they have {rows} rows and \
-         {columns} columns"
-    )))
+    Err(Error::new(
+        ErrorCode::Square,
+        format!(
+            "{operation}: the matrices of the array of shape {shape} are not square: they have {rows} rows and \
+             {columns} columns"
+        ),
+    ))
 }
 
 /// Returns an array of `shape`, all of it `value`.
