@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::array::{Array, Float};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// An array that gradients are computed for, or a structure of such arrays.
 ///
@@ -54,6 +54,7 @@ pub trait Parameters: Sized {
     ///
     /// The first error of `zip`, and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
     /// structures differ in their lengths or options.
+    #[track_caller]
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()>;
 }
 
@@ -144,6 +145,7 @@ fn map_part<P: Parameters, M: MapArrays>(name: &dyn Display, own: &P, map: &mut 
 }
 
 /// Zips a part of two structures under its name.
+#[track_caller]
 fn zip_part<P: Parameters, Z: ZipArrays>(
     name: &dyn Display,
     (own, other): (&mut P, &P),
@@ -182,7 +184,9 @@ impl<P: Parameters> Parameters for Vec<P> {
             )));
         }
         let mut pairs = self.iter_mut().zip(other).enumerate();
-        pairs.try_for_each(|(index, pair)| zip_part(&index, pair, zip))
+        pairs
+            .try_for_each(|(index, pair)| zip_part(&index, pair, zip))
+            .at_caller()
     }
 }
 
@@ -222,7 +226,9 @@ impl<P: Parameters, const N: usize> Parameters for [P; N] {
 
     fn zip_arrays<Z: ZipArrays>(&mut self, other: &Self, zip: &mut Z) -> Result<()> {
         let mut pairs = self.iter_mut().zip(other).enumerate();
-        pairs.try_for_each(|(index, pair)| zip_part(&index, pair, zip))
+        pairs
+            .try_for_each(|(index, pair)| zip_part(&index, pair, zip))
+            .at_caller()
     }
 }
 
@@ -248,6 +254,7 @@ tuples!(A 0, B 1, C 2);
 tuples!(A 0, B 1, C 2, D 3);
 
 #[cold]
+#[track_caller]
 fn others(what: std::fmt::Arguments<'_>) -> Error {
     let text = format!("the structures of parameters differ: {what}");
     Error::new(ErrorKind::InvalidArgument, text)

@@ -187,6 +187,7 @@ fn builder(call: &Elementwise, definition: &Definition) -> TokenStream {
     let join = format_ident!("apply{}", names.len(), span = span);
     quote_spanned! {span=>
         #(#docs)*
+        #[track_caller]
         #visibility fn #name<#(#operands: #krate::IntoExpr<#types>),*>(
             #(#names: #operands),*
         ) -> #krate::Lazy<#krate::__private::Apply<

@@ -2,9 +2,15 @@
 //! them.
 
 use cachescope::ndarray::s;
-use cachescope::{AllocationRecord, Array, CacheConfig, Device, Result, cache_scope};
+use cachescope::{AllocationRecord, Array, CacheConfig, Device, Result, cache_scope, elementwise};
 
 use crate::under_test::device_with;
+
+elementwise! {
+    fn twice(x: f32) -> f32 {
+        x + x
+    }
+}
 
 /// Returns a device whose scope "copies" is recorded.
 fn recording_device() -> Result<Device> {
@@ -45,14 +51,15 @@ fn a_copy_is_marked_with_the_line_of_the_handle_that_forced_it() -> Result<()> {
     let _guard = device.enter();
     let mut w = Array::<f32>::ones(8)?;
     let gradient = Array::<f32>::ones(8)?;
-    let ways: [Way; 5] = [
+    let ways: [Way; 6] = [
         |w| Ok(Box::new(w.clone())),
         |w| Ok(Box::new(w.slice(s![..4])?)),
         |w| Ok(Box::new(w * 2.0)),
         |w| Ok(Box::new((w.exp() + 1.0).boxed())),
         |w| Ok(Box::new(w.split(2, 0)?)),
+        |w| Ok(Box::new(twice(w))),
     ];
-    let first = line!() - 6;
+    let first = line!() - 7;
     for (number, way) in ways.iter().enumerate() {
         let kept = way(&w)?;
         let gone = w.clone();
