@@ -27,6 +27,18 @@ pub trait Loss {
 
     /// Returns the value.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Loss;
+    ///
+    /// let x = Array::from_slice(&[1.0_f64, 2.0], 2)?;
+    /// assert_eq!(x.sum()?.into_value()?.item()?, 3.0);
+    /// assert_eq!((x.sum()? * 2.0).into_value()?.item()?, 6.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Lazy::eval`].

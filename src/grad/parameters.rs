@@ -43,12 +43,52 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub trait Parameters: Sized {
     /// Returns a structure of this kind, with each array replaced by `map`.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::{MapArrays, Parameters};
+    /// use cachescope::{Array, Float, Result};
+    ///
+    /// struct Doubled;
+    ///
+    /// impl MapArrays for Doubled {
+    ///     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+    ///         (array + array).eval()
+    ///     }
+    /// }
+    ///
+    /// let doubled = vec![Array::<f32>::ones(2)?].map_arrays(&mut Doubled)?;
+    /// assert_eq!(doubled[0].to_vec()?, [2.0, 2.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The first error of `map`.
     fn map_arrays<M: MapArrays>(&self, map: &mut M) -> Result<Self>;
 
     /// Calls `zip` with each array of `self` and the corresponding array of `other`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::{Parameters, ZipArrays};
+    /// use cachescope::{Array, Float, Result};
+    ///
+    /// struct Copied;
+    ///
+    /// impl ZipArrays for Copied {
+    ///     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
+    ///         own.assign(other)
+    ///     }
+    /// }
+    ///
+    /// let mut own = vec![Array::<f32>::zeros(2)?];
+    /// own.zip_arrays(&vec![Array::ones(2)?], &mut Copied)?;
+    /// assert_eq!(own[0].to_vec()?, [1.0, 1.0]);
+    /// assert!(own.zip_arrays(&vec![], &mut Copied).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -106,6 +146,27 @@ pub trait Parameters: Sized {
 pub trait MapArrays {
     /// Returns the array that replaces `array`.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::{MapArrays, Parameters};
+    /// use cachescope::{Array, Float, Result};
+    ///
+    /// struct Count(usize);
+    ///
+    /// impl MapArrays for Count {
+    ///     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+    ///         self.0 += array.len();
+    ///         Ok(array.clone())
+    ///     }
+    /// }
+    ///
+    /// let mut count = Count(0);
+    /// (Array::<f32>::zeros([2, 3])?, Array::<f64>::zeros(4)?).map_arrays(&mut count)?;
+    /// assert_eq!(count.0, 10);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of the implementation.
@@ -114,9 +175,59 @@ pub trait MapArrays {
     /// Begins a part of the structure. The name of a part is the name of the field, or its number
     /// if it has no name; or the number of an element of a `Vec` or an array `[P; N]`, or of a
     /// member of a tuple. The contents of an `Option` or a `Box` are not a part of their own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::fmt::Display;
+    ///
+    /// use cachescope::grad::{MapArrays, Parameters};
+    /// use cachescope::{Array, Float, Result};
+    ///
+    /// struct Parts(Vec<String>);
+    ///
+    /// impl MapArrays for Parts {
+    ///     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+    ///         Ok(array.clone())
+    ///     }
+    ///
+    ///     fn enter(&mut self, name: &dyn Display) {
+    ///         self.0.push(name.to_string());
+    ///     }
+    /// }
+    ///
+    /// let mut parts = Parts(Vec::new());
+    /// vec![Array::<f32>::zeros(1)?, Array::zeros(2)?].map_arrays(&mut parts)?;
+    /// assert_eq!(parts.0, ["0", "1"]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     fn enter(&mut self, _name: &dyn Display) {}
 
     /// Ends the part begun last. After an error this is not called.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::{MapArrays, Parameters};
+    /// use cachescope::{Array, Float, Result};
+    ///
+    /// struct Ended(usize);
+    ///
+    /// impl MapArrays for Ended {
+    ///     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+    ///         Ok(array.clone())
+    ///     }
+    ///
+    ///     fn leave(&mut self) {
+    ///         self.0 += 1;
+    ///     }
+    /// }
+    ///
+    /// let mut ended = Ended(0);
+    /// vec![Array::<f32>::zeros(1)?, Array::zeros(2)?].map_arrays(&mut ended)?;
+    /// assert_eq!(ended.0, 2);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     fn leave(&mut self) {}
 }
 
@@ -124,15 +235,90 @@ pub trait MapArrays {
 pub trait ZipArrays {
     /// Handles an array of one structure and the corresponding array of the other.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::{Parameters, ZipArrays};
+    /// use cachescope::{Array, Float, Result};
+    ///
+    /// struct Largest(f64);
+    ///
+    /// impl ZipArrays for Largest {
+    ///     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
+    ///         let difference = (&*own - other).abs().max()?;
+    ///         self.0 = self.0.max(difference.item()?.to_f64());
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let mut largest = Largest(0.0);
+    /// let mut own = vec![Array::<f32>::zeros(2)?, Array::ones(1)?];
+    /// own.zip_arrays(&vec![Array::full(2, 3.0)?, Array::ones(1)?], &mut largest)?;
+    /// assert_eq!(largest.0, 3.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of the implementation.
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()>;
 
     /// Like [`MapArrays::enter`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::fmt::Display;
+    ///
+    /// use cachescope::grad::{Parameters, ZipArrays};
+    /// use cachescope::{Array, Float, Result};
+    ///
+    /// struct Parts(Vec<String>);
+    ///
+    /// impl ZipArrays for Parts {
+    ///     fn zip<T: Float>(&mut self, _: &mut Array<T>, _: &Array<T>) -> Result<()> {
+    ///         Ok(())
+    ///     }
+    ///
+    ///     fn enter(&mut self, name: &dyn Display) {
+    ///         self.0.push(name.to_string());
+    ///     }
+    /// }
+    ///
+    /// let mut parts = Parts(Vec::new());
+    /// let mut own = (Array::<f32>::zeros(1)?, Array::<f32>::zeros(2)?);
+    /// let other = (Array::zeros(1)?, Array::zeros(2)?);
+    /// own.zip_arrays(&other, &mut parts)?;
+    /// assert_eq!(parts.0, ["0", "1"]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     fn enter(&mut self, _name: &dyn Display) {}
 
     /// Like [`MapArrays::leave`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::{Parameters, ZipArrays};
+    /// use cachescope::{Array, Float, Result};
+    ///
+    /// struct Ended(usize);
+    ///
+    /// impl ZipArrays for Ended {
+    ///     fn zip<T: Float>(&mut self, _: &mut Array<T>, _: &Array<T>) -> Result<()> {
+    ///         Ok(())
+    ///     }
+    ///
+    ///     fn leave(&mut self) {
+    ///         self.0 += 1;
+    ///     }
+    /// }
+    ///
+    /// let mut ended = Ended(0);
+    /// vec![Array::<f32>::zeros(1)?].zip_arrays(&vec![Array::zeros(1)?], &mut ended)?;
+    /// assert_eq!(ended.0, 1);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     fn leave(&mut self) {}
 }
 

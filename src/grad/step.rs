@@ -49,12 +49,50 @@ use crate::ops::derivatives::{
 /// ```
 pub trait Optimizer {
     /// Begins a step of all parameters.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Adam, Stateful};
+    ///
+    /// let mut optimizer = Adam::new(0.1);
+    /// optimizer.begin();
+    /// assert_eq!(optimizer.steps(), 1);
+    /// ```
     fn begin(&mut self) {}
 
     /// Abandons a step after an error. Some parameters may have moved.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Adam, Stateful};
+    ///
+    /// let mut optimizer = Adam::new(0.1);
+    /// optimizer.begin();
+    /// optimizer.abandon();
+    /// assert_eq!(optimizer.steps(), 0);
+    /// ```
     fn abandon(&mut self) {}
 
     /// Moves parameter `number`, counted in the order of the structure.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::Sgd;
+    ///
+    /// let mut x = Array::from_slice(&[1.0_f32, 2.0], 2)?;
+    /// let mut optimizer = Sgd::new(0.5);
+    /// optimizer.begin();
+    /// optimizer.step_one(0, &mut x, &Array::ones(2)?)?;
+    /// assert_eq!(x.to_vec()?, [0.5, 1.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -51,6 +51,18 @@ pub struct Tape {
 impl Tape {
     /// Begins a tape on the calling thread.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::Tape;
+    ///
+    /// let tape = Tape::begin()?;
+    /// assert!(Tape::begin().is_err()); // A thread has one tape at a time.
+    /// drop(tape);
+    /// assert!(Tape::begin().is_ok());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported), with the line that began it, if the thread already
@@ -81,6 +93,19 @@ impl Tape {
 
     /// Returns the same values as variables: the tape tracks what is computed from them.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Tape;
+    ///
+    /// let mut tape = Tape::begin()?;
+    /// let (x, y) = tape.follow(&(Array::full([], 2.0_f64)?, Array::full([], 3.0_f64)?))?;
+    /// let (_, gradients) = tape.gradients(&x * &y, (x, y))?;
+    /// assert_eq!((gradients.0.item()?, gradients.1.item()?), (3.0, 2.0));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Lazy::eval`](crate::Lazy::eval), which copies arrays with gaps.
@@ -97,6 +122,19 @@ impl Tape {
     /// The gradient of a variable that does not reach the loss is zeros, if another variable of the
     /// tape reaches it. [`value_and_grad`](super::value_and_grad) describes which computations do
     /// not count.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Tape;
+    ///
+    /// let mut tape = Tape::begin()?;
+    /// let x = tape.follow(&Array::from_slice(&[1.0_f64, 2.0], 2)?)?;
+    /// let (value, gradient) = tape.gradients((&x * 3.0).sum()?, x)?;
+    /// assert_eq!((value.item()?, gradient.to_vec()?), (9.0, vec![3.0, 3.0]));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

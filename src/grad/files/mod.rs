@@ -71,7 +71,20 @@ const NAMED: usize = 8;
 ///
 /// # Examples
 ///
-/// As for [the module](self).
+/// ```
+/// # #[cfg(feature = "npy")] {
+/// use cachescope::Array;
+/// use cachescope::grad::files;
+///
+/// let path = std::env::temp_dir().join(format!("cachescope-save-{}.npz", std::process::id()));
+/// let weights = vec![Array::<f32>::eye(2)?, Array::ones(3)?];
+/// files::save(&weights, &path)?;
+/// assert_eq!(files::load(&weights, &path)?, weights);
+/// assert!(files::save(&weights, path.with_extension("txt")).is_err());
+/// # std::fs::remove_file(path).unwrap();
+/// # }
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 ///
 /// # Errors
 ///
@@ -93,7 +106,20 @@ pub fn save<P: Parameters>(parameters: &P, path: impl AsRef<Path>) -> Result<()>
 ///
 /// # Examples
 ///
-/// As for [the module](self).
+/// ```
+/// # #[cfg(feature = "npy")] {
+/// use cachescope::Array;
+/// use cachescope::grad::files;
+///
+/// let path = std::env::temp_dir().join(format!("cachescope-load-{}.npz", std::process::id()));
+/// files::save(&vec![Array::<f32>::ones(3)?], &path)?;
+/// let loaded = files::load(&vec![Array::<f32>::zeros(3)?], &path)?;
+/// assert_eq!(loaded[0].to_vec()?, [1.0; 3]);
+/// assert!(files::load(&vec![Array::<f32>::zeros(4)?], &path).is_err()); // Another shape.
+/// # std::fs::remove_file(path).unwrap();
+/// # }
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 ///
 /// # Errors
 ///

@@ -25,6 +25,16 @@ pub struct Attention<T: Float = f32> {
 impl<T: Float> Attention<T> {
     /// Makes a layer with random parameters, initialised like [`Linear::new`].
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::Attention;
+    ///
+    /// assert_eq!(Attention::<f32>::new(8, 2, true)?.qkv.weight.shape(), [24, 8]);
+    /// assert!(Attention::<f32>::new(8, 3, true).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
@@ -41,6 +51,18 @@ impl<T: Float> Attention<T> {
     }
 
     /// Applies the layer to `x`, of shape `[.., length, width]`. The result has the shape of `x`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::nn::Attention;
+    ///
+    /// let layer = Attention::<f32>::new(8, 2, true)?;
+    /// assert_eq!(layer.forward(&Array::randn([3, 5, 8])?)?.shape(), [3, 5, 8]);
+    /// assert!(layer.forward(&Array::randn([3, 5, 7])?).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

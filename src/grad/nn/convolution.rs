@@ -23,6 +23,18 @@ impl<T: Float> Conv2d<T> {
     /// Makes a layer with uniform random parameters from −1 / √n to 1 / √n. n is the number of
     /// input elements of each output. Uses the calling thread's generator.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::ConvOptions;
+    /// use cachescope::grad::nn::Conv2d;
+    ///
+    /// let options = ConvOptions { groups: 2, ..Default::default() };
+    /// assert_eq!(Conv2d::<f32>::new((4, 8), [3, 3], options)?.weight.shape(), [8, 2, 3, 3]);
+    /// assert!(Conv2d::<f32>::new((3, 8), [3, 3], options).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
@@ -50,6 +62,22 @@ impl<T: Float> Conv2d<T> {
     }
 
     /// Convolves images of shape `[count, inputs, height, width]`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::Conv2d;
+    /// use cachescope::{Array, ConvOptions};
+    ///
+    /// let layer = Conv2d {
+    ///     weight: Array::<f32>::ones([1, 1, 2, 2])?,
+    ///     bias: Some(Array::full(1, 0.5)?),
+    ///     options: ConvOptions::default(),
+    /// };
+    /// let convolved = layer.forward(&Array::ones([1, 1, 3, 3])?)?;
+    /// assert_eq!((convolved.shape(), convolved.to_vec()?), ([1, 1, 2, 2].as_slice(), vec![4.5; 4]));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

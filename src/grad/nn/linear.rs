@@ -19,6 +19,17 @@ impl<T: Float> Linear<T> {
     /// Makes a layer with uniform random parameters from −1 / √inputs to 1 / √inputs, by the
     /// calling thread's generator.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::Linear;
+    ///
+    /// let layer = Linear::<f32>::new(4, 2)?;
+    /// assert_eq!(layer.weight.shape(), [2, 4]);
+    /// assert!(layer.weight.abs().max()?.item()? <= 0.5);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Array::rand`].
@@ -32,6 +43,18 @@ impl<T: Float> Linear<T> {
 
     /// Makes a layer without a bias, with a weight like [`new`](Self::new).
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::nn::Linear;
+    ///
+    /// let layer = Linear::<f32>::without_bias(4, 2)?;
+    /// assert!(layer.bias.is_none());
+    /// assert_eq!(layer.forward(&Array::zeros([1, 4])?)?.to_vec()?, [0.0, 0.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Array::rand`].
@@ -44,6 +67,19 @@ impl<T: Float> Linear<T> {
     }
 
     /// Applies the layer to `x`, of shape `[.., inputs]`. The result has the shape `[.., outputs]`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::nn::Linear;
+    ///
+    /// let weight = Array::from_slice(&[1.0_f32, 2.0, 3.0, 4.0], [2, 2])?;
+    /// let layer = Linear { weight, bias: Some(Array::ones(2)?) };
+    /// let x = Array::from_slice(&[1.0, 10.0], [1, 2])?;
+    /// assert_eq!(layer.forward(&x)?.to_vec()?, [22.0, 44.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -69,6 +105,15 @@ pub struct Embedding<T: Float = f32> {
 impl<T: Float> Embedding<T> {
     /// Makes a layer with normally distributed vectors, by the calling thread's generator.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::Embedding;
+    ///
+    /// assert_eq!(Embedding::<f32>::new(10, 4)?.weight.shape(), [10, 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Array::randn`].
@@ -81,6 +126,18 @@ impl<T: Float> Embedding<T> {
 
     /// Returns the vectors of `things`. The result has the shape of `things`, and a last axis of
     /// `width`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::nn::Embedding;
+    ///
+    /// let layer = Embedding { weight: Array::<f32>::eye(3)? };
+    /// let vectors = layer.forward(&Array::from_slice(&[2, 0], 2)?)?;
+    /// assert_eq!(vectors.to_vec()?, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -20,6 +20,16 @@ pub struct LayerNorm<T: Float = f32> {
 impl<T: Float> LayerNorm<T> {
     /// Makes a layer with a weight of ones and a bias of zeros.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::LayerNorm;
+    ///
+    /// let layer = LayerNorm::<f32>::new(3)?;
+    /// assert_eq!((layer.weight.to_vec()?, layer.bias.to_vec()?), (vec![1.0; 3], vec![0.0; 3]));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Array::ones`].
@@ -33,6 +43,18 @@ impl<T: Float> LayerNorm<T> {
     }
 
     /// Normalizes `x`, of shape `[.., width]`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::nn::LayerNorm;
+    ///
+    /// let x = Array::from_slice(&[1.0_f32, 3.0], [1, 2])?;
+    /// let y = LayerNorm::new(2)?.forward(&x)?.to_vec()?;
+    /// assert!((y[0] + 1.0).abs() < 1e-4 && (y[1] - 1.0).abs() < 1e-4);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -58,6 +80,15 @@ pub struct RmsNorm<T: Float = f32> {
 impl<T: Float> RmsNorm<T> {
     /// Makes a layer with a weight of ones.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::RmsNorm;
+    ///
+    /// assert_eq!(RmsNorm::<f32>::new(3)?.weight.to_vec()?, [1.0; 3]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Array::ones`].
@@ -70,6 +101,18 @@ impl<T: Float> RmsNorm<T> {
     }
 
     /// Normalizes `x`, of shape `[.., width]`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::nn::RmsNorm;
+    ///
+    /// let x = Array::full([1, 2], -5.0_f32)?;
+    /// let y = RmsNorm::new(2)?.forward(&x)?.to_vec()?;
+    /// assert!((y[0] + 1.0).abs() < 1e-4 && y[0] == y[1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -23,6 +23,18 @@ pub struct Adam {
 
 impl Adam {
     /// Makes an optimizer with the paper's defaults: β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Adam;
+    ///
+    /// let mut x = Array::<f64>::zeros(1)?;
+    /// Adam::new(0.1).step(&mut x, &Array::full(1, 5.0)?)?;
+    /// assert!((x.item()? + 0.1).abs() < 1e-6); // The first step is as long as the rate.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -33,6 +45,20 @@ impl Adam {
     }
 
     /// Sets the decay rates of the means of gradients and of their squares.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Adam;
+    ///
+    /// let mut x = Array::<f64>::zeros(1)?;
+    /// let mut optimizer = Adam::new(0.1).betas(0.0, 0.0);
+    /// optimizer.step(&mut x, &Array::full(1, 5.0)?)?;
+    /// optimizer.step(&mut x, &Array::full(1, -1.0)?)?;
+    /// assert!(x.item()?.abs() < 1e-6); // Without means, each step is as long as the rate.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn betas(self, first: f64, second: f64) -> Self {
         Self {
@@ -92,6 +118,18 @@ pub struct AdamW {
 impl AdamW {
     /// Makes an optimizer with PyTorch's defaults: β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸ and a decay of
     /// 0.01.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::AdamW;
+    ///
+    /// let mut x = Array::<f64>::ones(1)?;
+    /// AdamW::new(0.1).step(&mut x, &Array::zeros(1)?)?;
+    /// assert!((x.item()? - 0.999).abs() < 1e-9); // Without a gradient, only the decay moves it.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -103,6 +141,20 @@ impl AdamW {
     }
 
     /// Sets the decay rates of the means of gradients and of their squares.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::AdamW;
+    ///
+    /// let mut x = Array::<f64>::zeros(1)?;
+    /// let mut optimizer = AdamW::new(0.1).weight_decay(0.0).betas(0.0, 0.0);
+    /// optimizer.step(&mut x, &Array::full(1, 5.0)?)?;
+    /// optimizer.step(&mut x, &Array::full(1, -1.0)?)?;
+    /// assert!(x.item()?.abs() < 1e-6); // Without means, each step is as long as the rate.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn betas(self, first: f64, second: f64) -> Self {
         Self {
@@ -112,6 +164,18 @@ impl AdamW {
     }
 
     /// Sets the weight decay: a step shrinks the parameters by learning rate times decay.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::AdamW;
+    ///
+    /// let mut x = Array::<f64>::ones(1)?;
+    /// AdamW::new(0.1).weight_decay(0.5).step(&mut x, &Array::zeros(1)?)?;
+    /// assert!((x.item()? - 0.95).abs() < 1e-9);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn weight_decay(self, decay: f64) -> Self {
         Self { decay, ..self }

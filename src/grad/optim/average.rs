@@ -37,6 +37,19 @@ impl<P: Parameters> Average<P> {
     /// Makes an average that starts as a copy of `parameters`. A step multiplies it by `decay`,
     /// typically 0.999, and adds the rest from the new parameters.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Average;
+    ///
+    /// let mut weights = Array::<f32>::ones(2)?;
+    /// let average = Average::new(&weights, 0.999)?;
+    /// weights.fill(3.0)?;
+    /// assert_eq!(average.parameters().to_vec()?, [1.0, 1.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Array::assign`].
@@ -53,6 +66,19 @@ impl<P: Parameters> Average<P> {
     }
 
     /// Updates the average with the parameters after a step.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Average;
+    ///
+    /// let mut average = Average::new(&Array::<f32>::zeros(2)?, 0.75)?;
+    /// average.update(&Array::full(2, 4.0)?)?;
+    /// assert_eq!(average.parameters().to_vec()?, [1.0, 1.0]);
+    /// assert!(average.update(&Array::zeros(3)?).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -72,6 +98,17 @@ impl<P: Parameters> Average<P> {
     }
 
     /// Returns the average.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Average;
+    ///
+    /// let average = Average::new(&vec![Array::<f32>::eye(2)?], 0.9)?;
+    /// assert_eq!(average.parameters()[0], Array::eye(2)?);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn parameters(&self) -> &P {
         &self.average
     }

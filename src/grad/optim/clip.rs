@@ -28,6 +28,19 @@ impl MapArrays for Scaled {
 /// Scales gradients so that their global norm is at most `most`. Returns them with the norm before
 /// scaling.
 ///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::optim::clip_norm;
+///
+/// let gradients = vec![Array::full([], 3.0_f64)?, Array::full([], 4.0)?];
+/// let (clipped, norm) = clip_norm(gradients, 1.0)?;
+/// assert_eq!(norm, 5.0);
+/// assert!((clipped[0].item()? - 0.6).abs() < 1e-12);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// The errors of [`Array::sum`].

@@ -90,6 +90,23 @@ macro_rules! optimizer {
         impl $Own {
             /// Moves the parameters.
             ///
+            /// # Examples
+            ///
+            /// ```
+            /// use cachescope::Array;
+            /// use cachescope::grad::value_and_grad;
+            #[doc = concat!("use cachescope::grad::optim::", stringify!($Own), ";")]
+            ///
+            /// let mut x = Array::from_slice(&[3.0_f64, -4.0], 2)?;
+            #[doc = concat!("let mut optimizer = ", stringify!($Own), "::new(0.1);")]
+            /// for _ in 0..200 {
+            ///     let (_, gradient) = value_and_grad(&x, |x| x.square().sum())?;
+            ///     optimizer.step(&mut x, &gradient)?;
+            /// }
+            /// assert!(x.abs().max()?.item()? < 0.5);
+            /// # Ok::<(), cachescope::Error>(())
+            /// ```
+            ///
             /// # Errors
             ///
             /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a gradient has another

@@ -42,6 +42,18 @@ pub struct Muon {
 impl Muon {
     /// Makes an optimizer with momentum 0.95, without decay. Arrays that are no matrices move at a
     /// learning rate of 3 · 10⁻⁴.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Muon;
+    ///
+    /// let mut bias = Array::<f64>::zeros(2)?;
+    /// Muon::new(0.05).step(&mut bias, &Array::ones(2)?)?;
+    /// assert!((bias.mean()?.item()? + 3e-4).abs() < 1e-9);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -54,12 +66,39 @@ impl Muon {
     }
 
     /// Sets the momentum coefficient.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Muon;
+    ///
+    /// let mut x = Array::<f64>::zeros([2, 2])?;
+    /// let mut optimizer = Muon::new(0.05).momentum(0.0);
+    /// optimizer.step(&mut x, &Array::eye(2)?)?;
+    /// let moved = x.to_vec()?;
+    /// optimizer.step(&mut x, &Array::zeros([2, 2])?)?;
+    /// assert_eq!(x.to_vec()?, moved); // Without momentum, the first gradient has no effect any more.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn momentum(self, momentum: f64) -> Self {
         Self { momentum, ..self }
     }
 
     /// Sets the weight decay: a step shrinks matrices by learning rate times decay.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Muon;
+    ///
+    /// let mut x = Array::<f64>::ones([2, 2])?;
+    /// Muon::new(0.1).weight_decay(0.5).step(&mut x, &Array::zeros([2, 2])?)?;
+    /// assert_eq!(x.to_vec()?, [0.95; 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn weight_decay(self, decay: f64) -> Self {
         Self { decay, ..self }

@@ -19,6 +19,18 @@ pub struct Sgd {
 
 impl Sgd {
     /// Makes an optimizer without momentum.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Sgd;
+    ///
+    /// let mut x = Array::from_slice(&[1.0_f32, 2.0], 2)?;
+    /// Sgd::new(0.5).step(&mut x, &Array::ones(2)?)?;
+    /// assert_eq!(x.to_vec()?, [0.5, 1.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn new(rate: f64) -> Self {
         Self {
@@ -29,6 +41,21 @@ impl Sgd {
     }
 
     /// Sets the momentum coefficient, typically 0.9.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Sgd;
+    ///
+    /// let (mut x, gradient) = (Array::<f32>::zeros(1)?, Array::ones(1)?);
+    /// let mut optimizer = Sgd::new(1.0).momentum(0.5);
+    /// for _ in 0..2 {
+    ///     optimizer.step(&mut x, &gradient)?;
+    /// }
+    /// assert_eq!(x.to_vec()?, [-2.5]); // A step of 1, and one of 1.5.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn momentum(self, momentum: f64) -> Self {
         Self { momentum, ..self }

@@ -66,12 +66,45 @@ impl<P: Parameters> Parameters for OptimizerState<P> {
 /// Optimizers whose state can be saved and restored: all optimizers of [this module](super).
 pub trait Stateful: Optimizer {
     /// Returns the number of states of a parameter.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::optim::{Adam, Sgd, Stateful};
+    ///
+    /// assert_eq!(Sgd::new(0.1).states(), 0);
+    /// assert_eq!(Sgd::new(0.1).momentum(0.9).states(), 1);
+    /// assert_eq!(Adam::new(0.1).states(), 2);
+    /// ```
     fn states(&self) -> usize;
 
     /// Returns true if a parameter of that shape has the state `which`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::optim::{Muon, Stateful};
+    ///
+    /// let optimizer = Muon::new(0.1);
+    /// assert!(optimizer.keeps(0, &[4, 3])); // The momentum of matrices.
+    /// assert!(!optimizer.keeps(0, &[4]));
+    /// ```
     fn keeps(&self, which: usize, shape: &[usize]) -> bool;
 
     /// Returns the state `which` of parameter `number`; zeros before its first step.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::{Sgd, Stateful};
+    ///
+    /// let mut x = Array::<f32>::zeros(2)?;
+    /// let mut optimizer = Sgd::new(0.1).momentum(0.9);
+    /// optimizer.step(&mut x, &Array::ones(2)?)?;
+    /// assert_eq!(optimizer.state_of(0, 0, &x)?.to_vec()?, [1.0, 1.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -85,16 +118,61 @@ pub trait Stateful: Optimizer {
     ) -> Result<&mut Array<T>>;
 
     /// Returns the number of steps, if the optimizer depends on it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::{Adam, Stateful};
+    ///
+    /// let mut optimizer = Adam::new(0.1);
+    /// optimizer.step(&mut Array::<f32>::zeros(2)?, &Array::ones(2)?)?;
+    /// assert_eq!(optimizer.steps(), 1);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     fn steps(&self) -> u64;
 
     /// Sets the number of steps.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::optim::{Adam, Stateful};
+    ///
+    /// let mut optimizer = Adam::new(0.1);
+    /// optimizer.set_steps(1000);
+    /// assert_eq!(optimizer.steps(), 1000);
+    /// ```
     fn set_steps(&mut self, steps: u64);
 
     /// Returns true if each element moves by its own gradients alone, independent of its position.
     /// Only then can one parameter be divided among ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::optim::{Adam, Muon, Stateful};
+    ///
+    /// assert!(Adam::new(0.1).is_elementwise());
+    /// assert!(!Muon::new(0.1).is_elementwise()); // It moves matrices as a whole.
+    /// ```
     fn is_elementwise(&self) -> bool;
 
     /// Returns the state, as handles that share its memory, which comes from no scope's cache.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::{Sgd, Stateful};
+    ///
+    /// let mut x = Array::<f32>::zeros(2)?;
+    /// let mut optimizer = Sgd::new(0.1).momentum(0.9);
+    /// optimizer.step(&mut x, &Array::ones(2)?)?;
+    /// let state = optimizer.state(&x)?;
+    /// assert_eq!((state.steps.item()?, state.arrays[0].to_vec()?), (1.0, vec![1.0, 1.0]));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -113,6 +191,23 @@ pub trait Stateful: Optimizer {
 
     /// Restores a state of the same parameters. A refused state leaves the optimizer
     /// unchanged.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::{Adam, Sgd, Stateful};
+    ///
+    /// let mut x = Array::<f32>::zeros(2)?;
+    /// let mut first = Adam::new(0.1);
+    /// first.step(&mut x, &Array::ones(2)?)?;
+    /// let state = first.state(&x)?;
+    /// let mut second = Adam::new(0.1);
+    /// second.set_state(&x, &state)?;
+    /// assert_eq!(second.steps(), 1);
+    /// assert!(Sgd::new(0.1).set_state(&x, &state).is_err()); // It has no states.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
