@@ -94,6 +94,27 @@ impl Graph {
     /// Several threads may launch, and use the arrays, concurrently: each launch is atomic, in
     /// unspecified order.
     ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use cachescope::{Array, Device, Policy, cache_scope, graph};
+    ///
+    /// let device = Device::cuda(0)?;
+    /// let _current = device.enter();
+    /// let mut x = Array::<f32>::zeros(4)?;
+    /// let mut step = || -> cachescope::Result<()> {
+    ///     cache_scope!("step", policy = Policy::Plan, {
+    ///         x.update(|x| x + 1.0)
+    ///     })
+    /// };
+    /// step()?;
+    /// step()?;
+    /// let graph = graph::capture(&device, step)?;
+    /// graph.launch()?;
+    /// assert_eq!(x.to_vec()?, [3.0; 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) inside another capture, and inside of a

@@ -50,6 +50,19 @@ const LINES: usize = 8;
 /// Runs `body`. Returns its result, and the peak of live bytes on the device, above what was live
 /// before.
 ///
+/// # Examples
+///
+/// ```
+/// use cachescope::testing::peak_of;
+/// use cachescope::{Array, Device};
+///
+/// let device = Device::current();
+/// let (sum, peak_bytes) = peak_of(&device, || Array::<f32>::ones(1024)?.sum()?.item())?;
+/// assert_eq!(sum, 1024.0);
+/// assert!((4096..8192).contains(&peak_bytes));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// The error of `body`; [`Unsupported`](ErrorKind::Unsupported) if it made more requests than can

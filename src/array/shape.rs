@@ -57,12 +57,28 @@ impl Shape {
 
     /// Returns the lengths of the axes, outermost first; for a shape with more than 8 axes, the
     /// first 8.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Shape;
+    ///
+    /// assert_eq!(Shape::from([2, 3]).dims(), [2, 3]);
+    /// ```
     #[inline]
     pub fn dims(&self) -> &[usize] {
         &self.dims[..self.ndim.min(MAX_RANK)]
     }
 
     /// Returns the number of axes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Shape;
+    ///
+    /// assert_eq!((Shape::from([2, 3]).ndim(), Shape::from([]).ndim()), (2, 0));
+    /// ```
     #[inline]
     pub fn ndim(&self) -> usize {
         self.ndim
@@ -132,6 +148,16 @@ impl Shape {
 
     /// Returns the number of elements: the old name of [`checked_len`](Self::checked_len).
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #![allow(deprecated)]
+    /// use cachescope::Shape;
+    ///
+    /// assert_eq!(Shape::from([2, 3]).len()?, 6);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Like [`checked_len`](Self::checked_len).
@@ -143,6 +169,16 @@ impl Shape {
 
     /// Returns whether the shape has no elements: the old name of
     /// [`checked_is_empty`](Self::checked_is_empty).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #![allow(deprecated)]
+    /// use cachescope::Shape;
+    ///
+    /// assert!(Shape::from([2, 0]).is_empty()?);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -57,6 +57,20 @@ impl Group {
 
     /// Reduces each element over all ranks, and returns the result as a new array.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{Group, Reduce};
+    ///
+    /// let largest = Group::threads(3, |group| {
+    ///     let x = Array::full([], group.rank() as i32)?;
+    ///     group.all_reduced(&x, Reduce::Max)?.item()
+    /// })?;
+    /// assert_eq!(largest, [2, 2, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`all_reduce`](Self::all_reduce), and [`OutOfMemory`](ErrorKind::OutOfMemory).
@@ -68,6 +82,21 @@ impl Group {
 
     /// Reduces each element over all ranks, in place on the rank `root`. The arrays of other ranks
     /// are unchanged.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{Group, Reduce};
+    ///
+    /// let sums = Group::threads(2, |group| {
+    ///     let mut x = Array::full([], 1.5_f64)?;
+    ///     group.reduce(&mut x, Reduce::Sum, 1)?;
+    ///     x.item()
+    /// })?;
+    /// assert_eq!(sums, [1.5, 3.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -243,6 +272,25 @@ impl Group {
 
     /// Receives the array that the rank `from` sends, in place. Both arrays must have the same
     /// shape and type.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::Group;
+    /// use cachescope::ndarray::s;
+    ///
+    /// let received = Group::threads(2, |group| {
+    ///     let mut x = Array::<i32>::zeros(4)?;
+    ///     match group.rank() {
+    ///         0 => group.send(&Array::<i32>::ones(2)?, 1)?,
+    ///         _ => group.recv(&mut x.slice_mut(s![1..3])?, 0)?,
+    ///     }
+    ///     x.to_vec()
+    /// })?;
+    /// assert_eq!(received, [[0, 0, 0, 0], [0, 1, 1, 0]]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -49,17 +49,52 @@ impl Group {
     }
 
     /// Returns the number of this rank in the group, from 0 on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::Group;
+    ///
+    /// let ranks = Group::threads(3, |group| Ok(group.rank()))?;
+    /// assert_eq!(ranks, [0, 1, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn rank(&self) -> usize {
         self.carrier.rank()
     }
 
     /// Returns the number of ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::Group;
+    ///
+    /// let sizes = Group::threads(2, |group| Ok(group.size()))?;
+    /// assert_eq!(sizes, [2, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn size(&self) -> usize {
         self.carrier.size()
     }
 
     /// Returns the device of this rank. For a group of NCCL, this is the device that it was made
     /// on; otherwise, the current one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Device;
+    /// use cachescope::collective::Group;
+    ///
+    /// let host = Device::host();
+    /// let devices = Group::threads(2, |group| {
+    ///     let _current = host.enter();
+    ///     Ok(group.device())
+    /// })?;
+    /// assert_eq!(devices, [Device::host(), Device::host()]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn device(&self) -> Device {
         match &*self.carrier {
             Carrier::Nccl(nccl) => nccl.device().clone(),
@@ -99,6 +134,21 @@ impl Group {
     /// Turns checks on or off; all ranks must choose alike. With checks, a collective call compares
     /// its operation, shape and type on all ranks. By default, checks are on in builds with debug
     /// assertions. A checked call waits for the other ranks to reach it, but not for the data.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{Group, Reduce};
+    ///
+    /// let refused = Group::threads(2, |group| {
+    ///     let group = group.with_checks(true);
+    ///     let mut x = Array::<f32>::ones(2 + group.rank())?; // Another length on each rank.
+    ///     Ok(group.all_reduce(&mut x, Reduce::Sum).is_err())
+    /// })?;
+    /// assert_eq!(refused, [true, true]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn checks(self, checks: bool) -> Self {
         let settings = Settings {
@@ -154,6 +204,23 @@ impl Group {
 
     /// Waits until all ranks have reached the barrier, and until their earlier exchanges have
     /// ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// use cachescope::collective::Group;
+    ///
+    /// let reached = AtomicUsize::new(0);
+    /// Group::threads(3, |group| {
+    ///     reached.fetch_add(1, Ordering::Relaxed);
+    ///     group.barrier()?;
+    ///     assert_eq!(reached.load(Ordering::Relaxed), 3);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -180,6 +180,21 @@ pub trait IntoExpr<T: AnyElement> {
     type Expr: Expr<Item = T>;
 
     /// Converts the operand to an expression.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, IntoExpr};
+    ///
+    /// fn doubled(x: impl IntoExpr<f32>) -> cachescope::Result<Array<f32>> {
+    ///     (x.into_lazy() * 2.0).eval()
+    /// }
+    ///
+    /// let x = Array::from_slice(&[1.0, 2.0], 2)?;
+    /// assert_eq!(doubled(&x)?.to_vec()?, [2.0, 4.0]);
+    /// assert_eq!(doubled(&x + 1.0)?.to_vec()?, [4.0, 6.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[track_caller]
     fn into_lazy(self) -> Lazy<Self::Expr>;
 }

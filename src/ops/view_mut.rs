@@ -68,6 +68,17 @@ impl<T: AnyElement> Array<T> {
 
 impl<T: AnyElement> ArrayViewMut<'_, T> {
     /// Returns the lengths of the view's axes, outermost first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::ndarray::s;
+    ///
+    /// let mut x = Array::<f32>::zeros([4, 3])?;
+    /// assert_eq!(x.slice_mut(s![1..3, 0])?.shape(), [2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn shape(&self) -> &[usize] {
         self.layout.dims()
     }

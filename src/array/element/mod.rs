@@ -62,17 +62,51 @@ pub trait AnyElement:
     const DTYPE: DType;
 
     /// Returns zero, or `false`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::AnyElement;
+    ///
+    /// assert_eq!((f32::zero(), bool::zero()), (0.0, false));
+    /// ```
     fn zero() -> Self;
 
     /// Returns one, or `true`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::AnyElement;
+    ///
+    /// assert_eq!((u8::one(), bool::one()), (1, true));
+    /// ```
     fn one() -> Self;
 
     /// Returns the value nearest to `value`, converted as Rust's `as` does; for `bool`, whether it
     /// is not zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::AnyElement;
+    ///
+    /// assert_eq!((i32::from_f64(-2.7), u8::from_f64(300.0)), (-2, 255));
+    /// assert!(bool::from_f64(0.5));
+    /// ```
     fn from_f64(value: f64) -> Self;
 
     /// Returns the value as an `f64`, rounded if a 64-bit integer has more digits; for a complex
     /// number, its real part.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{AnyElement, Complex};
+    ///
+    /// assert_eq!((true.to_f64(), (-3_i8).to_f64()), (1.0, -3.0));
+    /// assert_eq!(Complex::new(1.5_f32, 2.0).to_f64(), 1.5);
+    /// ```
     fn to_f64(self) -> f64;
 }
 
@@ -221,6 +255,14 @@ pub trait Float:
     const MANTISSA_DIGITS: u32;
 
     /// Returns the distance from one to the next larger value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Float;
+    ///
+    /// assert_eq!(<f32 as Float>::epsilon(), f32::EPSILON);
+    /// ```
     fn epsilon() -> Self;
 }
 

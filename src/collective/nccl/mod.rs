@@ -47,6 +47,19 @@ pub struct NcclId(nccl::NcclId);
 impl NcclId {
     /// Creates a new id.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::ErrorKind;
+    /// use cachescope::collective::NcclId;
+    ///
+    /// match NcclId::new() {
+    ///     Ok(id) => assert_ne!(id, NcclId::new()?),
+    ///     Err(error) => assert!([ErrorKind::Driver, ErrorKind::Unsupported].contains(&error.kind())),
+    /// }
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Driver`](ErrorKind::Driver) where NCCL is missing or fails,
@@ -76,12 +89,29 @@ impl NcclId {
     }
 
     /// Returns the id that another process has created.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::NcclId;
+    ///
+    /// let id = NcclId::from_bytes([7; 128]);
+    /// assert_eq!(id, NcclId::from_bytes(id.to_bytes()));
+    /// ```
     #[must_use]
     pub fn from_bytes(bytes: [u8; 128]) -> Self {
         Self(nccl::NcclId(bytes))
     }
 
     /// Returns the bytes of the id, to send to the other processes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::NcclId;
+    ///
+    /// assert_eq!(NcclId::from_bytes([7; 128]).to_bytes(), [7; 128]);
+    /// ```
     #[must_use]
     pub fn to_bytes(self) -> [u8; 128] {
         self.0.0
@@ -102,6 +132,17 @@ impl Group {
     ///
     /// Exchanges are work on a stream of the device. NCCL has no 16-bit integers: they are
     /// transferred, but not reduced. The order of NCCL's sums is unspecified.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::{Group, NcclId};
+    /// use cachescope::{Device, ErrorKind};
+    ///
+    /// let _current = Device::host().enter();
+    /// let error = Group::nccl(0, 1, NcclId::from_bytes([0; 128])).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Unsupported); // The host has no NCCL.
+    /// ```
     ///
     /// # Errors
     ///

@@ -113,6 +113,22 @@ pub struct DataParallel {
 
 impl DataParallel {
     /// Makes buckets of at most 25 MiB, and a first one of at most 1 MiB.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{DataParallel, Group};
+    ///
+    /// let gradients = Group::threads(2, |group| {
+    ///     let x = Array::<f32>::ones(2)?;
+    ///     let factor = group.rank() as f32;
+    ///     let (_, gradient) = DataParallel::new(&group).value_and_grad(&x, |x| (x * factor).sum())?;
+    ///     gradient.to_vec()
+    /// })?;
+    /// assert_eq!(gradients, [[0.5, 0.5], [0.5, 0.5]]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn new(group: &Group) -> Self {
         Self {
@@ -130,6 +146,22 @@ impl DataParallel {
 
     /// Sets the maximum size of the first bucket and of the others; all ranks must choose alike. A
     /// gradient that is larger gets its own bucket.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{DataParallel, Group};
+    ///
+    /// let gradients = Group::threads(2, |group| {
+    ///     let layers = vec![Array::<f32>::ones(4)?, Array::full(4, 3.0)?];
+    ///     let mut parallel = DataParallel::new(&group).bucket_bytes(16, 16); // One for each gradient.
+    ///     let (_, gradients) = parallel.value_and_grad(&layers, |own| (&own[0] * &own[1]).sum())?;
+    ///     gradients[0].to_vec()
+    /// })?;
+    /// assert_eq!(gradients, [[3.0; 4]; 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn bucket_bytes(self, first_bytes: usize, bytes: usize) -> Self {
         let sizes = BucketSizes {
@@ -141,11 +173,36 @@ impl DataParallel {
     }
 
     /// Returns the group.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::{DataParallel, Group};
+    ///
+    /// let ranks = Group::threads(2, |group| Ok(DataParallel::new(&group).group().rank()))?;
+    /// assert_eq!(ranks, [0, 1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn group(&self) -> &Group {
         &self.group
     }
 
     /// Copies the parameters of rank 0 to all ranks, for the start of a training.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{DataParallel, Group};
+    ///
+    /// let all = Group::threads(2, |group| {
+    ///     let mut x = Array::full(2, group.rank() as f32)?;
+    ///     DataParallel::new(&group).broadcast(&mut x)?;
+    ///     x.to_vec()
+    /// })?;
+    /// assert_eq!(all, [[0.0, 0.0], [0.0, 0.0]]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -157,6 +214,24 @@ impl DataParallel {
 
     /// Returns the value and the gradients, as means over the ranks. The gradients of earlier calls
     /// of [`accumulate`](Self::accumulate) are added.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{DataParallel, Group};
+    ///
+    /// let gradients = Group::threads(2, |group| {
+    ///     let x = Array::from_slice(&[1.0_f64, 2.0], 2)?;
+    ///     let factor = (group.rank() + 1) as f64;
+    ///     let mut parallel = DataParallel::new(&group);
+    ///     let (value, gradient) = parallel.value_and_grad(&x, |x| (x * factor).sum())?;
+    ///     assert_eq!(value.item()?, 4.5);
+    ///     gradient.to_vec()
+    /// })?;
+    /// assert_eq!(gradients, [[1.5, 1.5], [1.5, 1.5]]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -212,6 +287,25 @@ impl DataParallel {
 
     /// Returns the value of `function`, after a step of an optimizer whose states are divided among
     /// the ranks. The gradients use the buckets of the optimizer's first step.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{DataParallel, Group, Sharded};
+    /// use cachescope::grad::optim::Sgd;
+    ///
+    /// let moved = Group::threads(2, |group| {
+    ///     let mut x = Array::<f32>::ones(2)?;
+    ///     let factor = (1 + 2 * group.rank()) as f32;
+    ///     let mut optimizer = Sharded::new(&group, Sgd::new(0.25))?;
+    ///     let mut parallel = DataParallel::new(&group);
+    ///     parallel.value_and_step(&mut x, &mut optimizer, |x| (x * factor).sum())?;
+    ///     x.to_vec()
+    /// })?;
+    /// assert_eq!(moved, [[0.5, 0.5], [0.5, 0.5]]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

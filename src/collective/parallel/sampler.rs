@@ -34,6 +34,16 @@ pub struct Sampler {
 
 impl Sampler {
     /// Makes batches of `batch` samples, counted over all ranks. The last batch may be smaller.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::Sampler;
+    ///
+    /// let batches = Sampler::new(5, 2).epoch(0)?;
+    /// assert_eq!(batches.iter().map(|batch| batch.len()).collect::<Vec<_>>(), [2, 2, 1]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn new(samples: usize, batch: usize) -> Self {
         Self {
@@ -46,6 +56,18 @@ impl Sampler {
     }
 
     /// Shuffles the samples anew in each epoch. Ranks with equal seeds get equal orders.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::Sampler;
+    ///
+    /// let sampler = Sampler::new(100, 100).shuffled(7);
+    /// let first = sampler.epoch(0)?[0].to_vec()?;
+    /// assert_eq!(sampler.epoch(0)?[0].to_vec()?, first);
+    /// assert_ne!(sampler.epoch(1)?[0].to_vec()?, first);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn shuffle(self, seed: u64) -> Self {
         Self {
@@ -70,6 +92,20 @@ impl Sampler {
     }
 
     /// Divides each batch: the old name of [`group`](Self::group).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::{Group, Sampler};
+    ///
+    /// Group::threads(2, |group| {
+    ///     let own = Sampler::new(8, 4).of(&group)?.epoch(0)?;
+    ///     assert_eq!(own[0].to_vec()?, [[0, 1], [2, 3]][group.rank()]);
+    ///     assert!(Sampler::new(8, 3).of(&group).is_err());
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -97,6 +133,16 @@ impl Sampler {
     }
 
     /// Returns the indices of this rank's samples, batch by batch.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::Sampler;
+    ///
+    /// let batches = Sampler::new(4, 2).epoch(0)?;
+    /// assert_eq!((batches[0].to_vec()?, batches[1].to_vec()?), (vec![0, 1], vec![2, 3]));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -72,6 +72,20 @@ struct Loaded {
 impl<O: Stateful> Sharded<O> {
     /// Divides the states of an optimizer that has made no step.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::{Group, Sharded};
+    /// use cachescope::grad::optim::{Adam, Muon};
+    ///
+    /// Group::threads(2, |group| {
+    ///     assert!(Sharded::new(&group, Adam::new(0.1)).is_ok());
+    ///     assert!(Sharded::new(&group, Muon::new(0.1)).is_err()); // It moves matrices as a whole.
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) if the optimizer is not elementwise;
@@ -101,8 +115,23 @@ impl<O: Stateful> Sharded<O> {
         })
     }
 
-    /// Returns the optimizer that steps this rank's part, for example to set its learning rate:
-    /// `sharded.optimizer_mut().rate = 0.1`. Settings must be equal on all ranks.
+    /// Returns the optimizer that steps this rank's part, for example to set its learning rate.
+    /// Settings must be equal on all ranks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::{Group, Sharded};
+    /// use cachescope::grad::optim::Sgd;
+    ///
+    /// Group::threads(2, |group| {
+    ///     let mut optimizer = Sharded::new(&group, Sgd::new(0.1))?;
+    ///     optimizer.optimizer_mut().rate = 0.01;
+    ///     assert_eq!(optimizer.optimizer_mut().rate, 0.01);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn optimizer_mut(&mut self) -> &mut O {
         &mut self.optimizer
     }
@@ -187,6 +216,24 @@ impl<O: Stateful> Sharded<O> {
     /// optimizer with any number of ranks or without division. Its memory comes from no scope's
     /// cache. `parameters` must be the parameters that the optimizer has stepped.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{DataParallel, Group, Sharded};
+    /// use cachescope::grad::optim::Sgd;
+    ///
+    /// let velocities = Group::threads(2, |group| {
+    ///     let mut x = Array::<f32>::zeros(3)?;
+    ///     let mut optimizer = Sharded::new(&group, Sgd::new(0.1).momentum(0.9))?;
+    ///     let mut parallel = DataParallel::new(&group);
+    ///     parallel.value_and_step(&mut x, &mut optimizer, |x| (x * 2.0).sum())?;
+    ///     optimizer.state(&x)?.arrays[0].to_vec()
+    /// })?;
+    /// assert_eq!(velocities, [[2.0; 3]; 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The errors of [`Group::all_gather`], and [`InvalidArgument`](ErrorKind::InvalidArgument)
@@ -231,6 +278,25 @@ impl<O: Stateful> Sharded<O> {
     /// Restores a state of the same parameters, made with any number of ranks. Before the first
     /// step, the optimizer stores handles of the arrays until that step. Inside of a scope it
     /// stores copies instead, outside of every cache.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{Group, Sharded};
+    /// use cachescope::grad::optim::{Sgd, Stateful};
+    ///
+    /// let velocities = Group::threads(2, |group| {
+    ///     let mut x = Array::<f32>::zeros(3)?;
+    ///     let mut whole = Sgd::new(0.1).momentum(0.9);
+    ///     whole.step(&mut x, &Array::ones(3)?)?;
+    ///     let mut divided = Sharded::new(&group, Sgd::new(0.1).momentum(0.9))?;
+    ///     divided.set_state(&whole.state(&x)?)?;
+    ///     divided.state(&x)?.arrays[0].to_vec()
+    /// })?;
+    /// assert_eq!(velocities, [[1.0; 3]; 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -74,7 +74,17 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Examples
     ///
-    /// See [`cuda`](crate::cuda).
+    /// ```
+    /// use cachescope::{Array, ErrorKind};
+    ///
+    /// let x = Array::<f32>::ones(3)?;
+    /// let address = x.address();
+    /// match x.cuda_view() {
+    ///     Ok(view) => assert_eq!(view.address(), address),
+    ///     Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported), // On the host.
+    /// }
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[track_caller]
     pub fn cuda_view(&self) -> Result<ExportedView<'_, T>> {
         let export = Export::of("cuda_view", self, Use::Read)?;
@@ -99,7 +109,17 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Examples
     ///
-    /// See [`cuda`](crate::cuda).
+    /// ```
+    /// use cachescope::{Array, ErrorKind};
+    ///
+    /// let mut x = Array::<f32>::ones(3)?;
+    /// let address = x.address();
+    /// match x.cuda_view_mut() {
+    ///     Ok(view) => assert_eq!(view.address(), address),
+    ///     Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported), // On the host.
+    /// }
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[track_caller]
     pub fn cuda_view_mut(&mut self) -> Result<ExportedViewMut<'_, T>> {
         check_contiguous("cuda_view_mut", self)?;

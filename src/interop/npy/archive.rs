@@ -63,6 +63,22 @@ pub struct NpzReader {
 impl NpzReader {
     /// Opens the file at `path`.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::npy::{NpzReader, NpzWriter};
+    ///
+    /// let path = std::env::temp_dir().join(format!("cachescope-open-{}.npz", std::process::id()));
+    /// let mut file = NpzWriter::create(&path)?;
+    /// file.write("x", &Array::<f32>::eye(2)?)?;
+    /// file.finish()?;
+    /// assert!(NpzReader::open(&path).is_ok());
+    /// assert!(NpzReader::open(path.with_extension("none")).is_err());
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is no archive or is truncated.
@@ -97,6 +113,21 @@ impl NpzReader {
     }
 
     /// Returns the names of the arrays, in the order of the file.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::npy::{NpzReader, NpzWriter};
+    ///
+    /// let path = std::env::temp_dir().join(format!("cachescope-names-{}.npz", std::process::id()));
+    /// let mut file = NpzWriter::create(&path)?;
+    /// file.write("x", &Array::<f32>::eye(2)?)?;
+    /// file.finish()?;
+    /// assert_eq!(NpzReader::open(&path)?.names(), ["x"]);
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn names(&self) -> Vec<String> {
         let names = self.archive.file_names();
         names
@@ -105,6 +136,23 @@ impl NpzReader {
     }
 
     /// Reads the array called `name` to the current device. Its type must be `T`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::npy::{NpzReader, NpzWriter};
+    ///
+    /// let path = std::env::temp_dir().join(format!("cachescope-read-{}.npz", std::process::id()));
+    /// let mut file = NpzWriter::create(&path)?;
+    /// file.write("x", &Array::<f32>::eye(2)?)?;
+    /// file.finish()?;
+    /// let mut file = NpzReader::open(&path)?;
+    /// assert_eq!(file.read::<f32>("x")?, Array::eye(2)?);
+    /// assert!(file.read::<f64>("x").is_err()); // Another type.
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -195,6 +243,21 @@ pub struct NpzWriter {
 impl NpzWriter {
     /// Creates the file at `path`, or replaces an existing one. Arrays are not compressed.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::npy::{NpzReader, NpzWriter};
+    ///
+    /// let path = std::env::temp_dir().join(format!("cachescope-create-{}.npz", std::process::id()));
+    /// let mut file = NpzWriter::create(&path)?;
+    /// file.write("x", &Array::<f32>::eye(2)?)?;
+    /// file.finish()?;
+    /// assert_eq!(NpzReader::open(&path)?.read::<f32>("x")?, Array::eye(2)?);
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io), naming the file.
@@ -204,6 +267,22 @@ impl NpzWriter {
     }
 
     /// Like [`create`](Self::create), with compression.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::npy::{NpzReader, NpzWriter};
+    ///
+    /// let path = std::env::temp_dir().join(format!("cachescope-compressed-{}.npz", std::process::id()));
+    /// let mut file = NpzWriter::create_compressed(&path)?;
+    /// file.write("x", &Array::<f32>::zeros(10_000)?)?;
+    /// file.finish()?;
+    /// assert!(path.metadata().unwrap().len() < 4000);
+    /// assert_eq!(NpzReader::open(&path)?.read::<f32>("x")?.len(), 10_000);
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -226,6 +305,21 @@ impl NpzWriter {
 
     /// Adds `array` under `name`.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::npy::NpzWriter;
+    ///
+    /// let path = std::env::temp_dir().join(format!("cachescope-write-{}.npz", std::process::id()));
+    /// let mut file = NpzWriter::create(&path)?;
+    /// file.write("x", &Array::<f32>::eye(2)?)?;
+    /// assert!(file.write("x", &Array::<f32>::eye(3)?).is_err()); // The name is taken.
+    /// # drop(file);
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the name is taken, and the errors of
@@ -240,6 +334,21 @@ impl NpzWriter {
     }
 
     /// Completes the file. A drop without this call also completes it, but ignores errors.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::npy::{NpzReader, NpzWriter};
+    ///
+    /// let path = std::env::temp_dir().join(format!("cachescope-finish-{}.npz", std::process::id()));
+    /// let mut file = NpzWriter::create(&path)?;
+    /// file.write("x", &Array::<f32>::eye(2)?)?;
+    /// file.finish()?;
+    /// assert_eq!(NpzReader::open(&path)?.names(), ["x"]);
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -151,7 +151,16 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Examples
     ///
-    /// As for [`read_npy`](Self::read_npy).
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let path = std::env::temp_dir().join(format!("cachescope-write-{}.npy", std::process::id()));
+    /// let x = Array::<f32>::linspace(0.0, 1.0, 6)?.reshape([2, 3])?;
+    /// x.t()?.write_npy(&path)?; // np.load(path) reads it
+    /// assert_eq!(Array::<f32>::read_npy(&path)?, x.t()?);
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -130,7 +130,7 @@ fn errors_of_closures_and_derives_have_the_line_that_called() -> Result<()> {
     told_here(value_and_grad(&own, |own| own.first.exp().eval()));
     told_here(value_and_grad(&own, |_| x.sum()));
     told_here(value_and_grad(&own, |own| own.first.detach()?.sum()));
-    told_here(value_and_grad(&own, |own| (product(&own.first, &y)).sum()));
+    told_here(value_and_grad(&own, |own| product(&own.first, &y).sum()));
     told_here(value_and_step(&mut own, &mut Sgd::new(0.1), |_| x.sum()));
     Ok(())
 }
