@@ -181,6 +181,16 @@ impl Error {
     }
 
     /// Returns the kind of the error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{ErrorKind, Policy};
+    ///
+    /// let error = "lru".parse::<Policy>().unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    /// ```
     pub fn kind(&self) -> ErrorKind {
         self.class().kind()
     }
@@ -213,6 +223,19 @@ impl Error {
     }
 
     /// Returns whether memory was exhausted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let config = DeviceConfig { memory_limit: Some(1 << 20), ..Default::default() };
+    /// let error = Buffer::new(&Device::host_with(config)?, 4 << 20).unwrap_err();
+    /// assert!(error.is_out_of_memory());
+    /// assert!(!Buffer::new(&Device::host(), usize::MAX).unwrap_err().is_out_of_memory());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn is_out_of_memory(&self) -> bool {
         self.kind() == ErrorKind::OutOfMemory
     }

@@ -115,11 +115,38 @@ pub mod cuda {
 }
 
 /// [`Device::invalidate_cache`] on the current device.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Buffer, Device, DeviceConfig, cache_scope};
+///
+/// let device = Device::host_with(DeviceConfig::default())?;
+/// let _current = device.enter();
+/// cache_scope!("step", { Buffer::new(&device, 4096)?; });
+/// assert_eq!(cachescope::invalidate_cache("step").bytes, 4096);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 pub fn invalidate_cache(name: &str) -> Invalidation {
     Device::with_current(|device| device.invalidate_cache(name))
 }
 
 /// [`Device::cache_stats`] on the current device.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Buffer, Device, DeviceConfig, cache_scope};
+///
+/// let device = Device::host_with(DeviceConfig::default())?;
+/// let _current = device.enter();
+/// cache_scope!("step", { Buffer::new(&device, 4096)?; });
+/// assert_eq!(cachescope::cache_stats("step").unwrap().entries, 1);
+/// assert!(cachescope::cache_stats("another").is_none());
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 pub fn cache_stats(name: &str) -> Option<CacheStats> {
     Device::with_current(|device| device.cache_stats(name))
 }

@@ -65,6 +65,30 @@ mod products;
 mod step;
 mod tape;
 
+/// Implements [`Parameters`](trait@Parameters) for a `struct` of arrays and of other such
+/// structures.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::{Parameters, value_and_grad};
+///
+/// #[derive(Parameters)]
+/// struct Line {
+///     slope: Array<f32>,
+///     offset: Array<f32>,
+///     #[parameters(skip)]
+///     name: &'static str,
+/// }
+///
+/// let line = Line { slope: Array::full([], 2.0)?, offset: Array::ones([])?, name: "a line" };
+/// let (value, gradient) = value_and_grad(&line, |line| Ok(&line.slope * 3.0 + &line.offset))?;
+/// assert_eq!(value.item()?, 7.0);
+/// assert_eq!((gradient.slope.item()?, gradient.offset.item()?), (3.0, 1.0));
+/// assert_eq!(gradient.name, "a line");
+/// # Ok::<(), cachescope::Error>(())
+/// ```
 pub use cachescope_macros::Parameters;
 pub use checkpoint::checkpoint;
 pub use loss::{

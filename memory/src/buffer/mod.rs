@@ -48,6 +48,19 @@ pub struct Buffer {
 impl Buffer {
     /// Allocates `size_bytes` on `device`; 0 allocates nothing.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, ErrorKind};
+    ///
+    /// let device = Device::host();
+    /// assert_eq!(Buffer::new(&device, 4096)?.size_bytes(), 4096);
+    /// let error = Buffer::new(&device, usize::MAX).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidShape);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory) after the reclaim ladder,
@@ -106,18 +119,50 @@ impl Buffer {
 
     /// Returns the address of the first byte in the device's memory; 0 for a buffer of no bytes. It
     /// is aligned to 512 bytes unless the memory is imported.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device};
+    ///
+    /// let device = Device::host();
+    /// assert_eq!(Buffer::new(&device, 100)?.address() % 512, 0);
+    /// assert_eq!(Buffer::new(&device, 0)?.address(), 0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[inline]
     pub fn address(&self) -> u64 {
         self.block.block.address.0
     }
 
     /// Returns the requested size.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device};
+    ///
+    /// assert_eq!(Buffer::new(&Device::host(), 100)?.size_bytes(), 100); // Its block has 512.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[inline]
     pub fn size_bytes(&self) -> usize {
         self.block.requested_bytes as usize
     }
 
     /// Returns the device that the memory is on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device};
+    ///
+    /// assert_eq!(Buffer::new(&Device::host(), 100)?.device(), &Device::host());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[inline]
     pub fn device(&self) -> &Device {
         Device::from_caches(self.block.home().device())

@@ -104,6 +104,16 @@ impl Device {
     /// it.
     ///
     /// [from the environment]: DeviceConfig::from_environment
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::Device;
+    ///
+    /// let device = Device::host();
+    /// assert_eq!((device.to_string().as_str(), &device), ("host", &Device::host()));
+    /// ```
     pub fn host() -> Self {
         static HOST: OnceLock<Device> = OnceLock::new();
         let build = || {
@@ -116,6 +126,19 @@ impl Device {
     }
 
     /// Creates a separate host device with its own memory, limit and caches.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let config = DeviceConfig { memory_limit: Some(1 << 20), ..Default::default() };
+    /// let device = Device::host_with(config)?;
+    /// assert_ne!(device, Device::host());
+    /// assert!(Buffer::new(&device, 2 << 20).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -138,6 +161,17 @@ impl Device {
     /// the first call.
     ///
     /// [from the environment]: DeviceConfig::from_environment
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::Device;
+    ///
+    /// let device = Device::cuda(0).unwrap_or_else(|_| Device::host());
+    /// assert!(["cuda:0", "host"].contains(&device.to_string().as_str()));
+    /// assert!(Device::cuda(9999).is_err());
+    /// ```
     ///
     /// # Errors
     ///
@@ -162,6 +196,20 @@ impl Device {
     /// Creates a separate CUDA device on the hardware with this ordinal, with its own memory,
     /// limit, streams and caches.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Device, DeviceConfig};
+    ///
+    /// let config = DeviceConfig { memory_limit: Some(1 << 30), ..Default::default() };
+    /// if let Ok(device) = Device::cuda_with(0, config) {
+    ///     assert_ne!(device, Device::cuda(0)?);
+    /// }
+    /// assert!(Device::cuda_with(9999, DeviceConfig::default()).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Like [`cuda`](Self::cuda), except for variables; [`Io`](crate::ErrorKind::Io) if the trace
@@ -174,6 +222,15 @@ impl Device {
     }
 
     /// Returns every usable device, the host last.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::Device;
+    ///
+    /// assert_eq!(Device::available().last(), Some(&Device::host()));
+    /// ```
     pub fn available() -> Vec<Self> {
         let cuda = (0..Cuda::count()).filter_map(|ordinal| Self::cuda(ordinal).ok());
         cuda.chain([Self::host()]).collect()

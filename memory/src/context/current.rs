@@ -22,6 +22,20 @@ impl Device {
     ///
     /// If the variable does not parse or names a missing device, every allocation on the returned
     /// device fails with an error that says so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Device, DeviceConfig};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let guard = device.enter();
+    /// assert_eq!(Device::current(), device);
+    /// drop(guard);
+    /// assert_ne!(Device::current(), device);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn current() -> Self {
         Self::with_current(Self::clone)
     }
@@ -36,6 +50,22 @@ impl Device {
     }
 
     /// Makes the device current for this thread until the guard drops.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Device, DeviceConfig};
+    ///
+    /// let (outer, inner) = (Device::host(), Device::host_with(DeviceConfig::default())?);
+    /// let _outer = outer.enter();
+    /// {
+    ///     let _inner = inner.enter();
+    ///     assert_eq!(Device::current(), inner);
+    /// }
+    /// assert_eq!(Device::current(), outer);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn enter(&self) -> DeviceGuard {
         DeviceGuard {
             _entered: scope::enter_device(self.caches()),

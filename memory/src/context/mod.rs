@@ -99,6 +99,20 @@ impl Device {
     }
 
     /// Configures the cache `name`; a new policy takes effect at the cache's next outermost entry.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, CacheConfig, Device, DeviceConfig, Policy, cache_scope};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let _current = device.enter();
+    /// device.configure_cache("step", CacheConfig { policy: Policy::Release, ..Default::default() });
+    /// cache_scope!("step", { Buffer::new(&device, 4096)?; });
+    /// assert_eq!(device.cache_stats("step").unwrap().cached_bytes, 0); // An exit releases all blocks.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn configure_cache(&self, name: &str, config: CacheConfig) {
         self.caches.configure(name, config);
     }
@@ -109,22 +123,81 @@ impl Device {
     /// Live arrays stay valid, and their blocks return to the pool when they drop. If a thread is
     /// inside the scope, its shard is invalidated when it exits. The cache, its configuration and
     /// its counters remain. An unknown name has no effect.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig, cache_scope};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let _current = device.enter();
+    /// cache_scope!("step", { Buffer::new(&device, 4096)?; });
+    /// assert_eq!(device.invalidate_cache("step").bytes, 4096);
+    /// assert_eq!(device.invalidate_cache("step").bytes, 0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn invalidate_cache(&self, name: &str) -> Invalidation {
         self.caches.invalidate(name)
     }
 
     /// Calls [`invalidate_cache`](Self::invalidate_cache) for every cache of this device.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig, cache_scope};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let _current = device.enter();
+    /// cache_scope!("first", { Buffer::new(&device, 4096)?; });
+    /// cache_scope!("second", { Buffer::new(&device, 4096)?; });
+    /// let released = device.invalidate_all_caches();
+    /// assert_eq!((released.blocks, released.bytes), (2, 8192));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn invalidate_all_caches(&self) -> Invalidation {
         self.caches.invalidate_all()
     }
 
     /// Invalidates and removes the cache `name`, with its configuration and counters.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig, cache_scope};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let _current = device.enter();
+    /// cache_scope!("step", { Buffer::new(&device, 4096)?; });
+    /// assert_eq!(device.remove_cache("step").bytes, 4096);
+    /// assert!(device.cache_stats("step").is_none());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn remove_cache(&self, name: &str) -> Invalidation {
         self.caches.remove(name)
     }
 
     /// Returns the statistics of the cache `name` over all threads; `None` if this device has no
     /// such cache.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig, cache_scope};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let _current = device.enter();
+    /// for _ in 0..3 {
+    ///     cache_scope!("step", { Buffer::new(&device, 4096)?; });
+    /// }
+    /// let stats = device.cache_stats("step").unwrap();
+    /// assert_eq!((stats.entries, stats.misses, stats.hits), (3, 1, 2));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn cache_stats(&self, name: &str) -> Option<CacheStats> {
         self.caches.cache_stats(name)
     }
@@ -137,6 +210,21 @@ impl Device {
     /// beyond the first 131,072 of an entry, which
     /// [`CacheStats::unrecorded`](crate::CacheStats::unrecorded) counts. Frees of unrecorded
     /// allocations take no step.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, CacheConfig, Device, DeviceConfig, cache_scope};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let _current = device.enter();
+    /// device.configure_cache("step", CacheConfig { record: true, ..Default::default() });
+    /// cache_scope!("step", { Buffer::new(&device, 1000)?; });
+    /// let record = device.cache_record("step");
+    /// assert_eq!((record.len(), record[0].bytes, record[0].freed_at), (1, 1000, Some(1)));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn cache_record(&self, name: &str) -> Vec<AllocationRecord> {
         self.caches.cache_record(name)
     }
@@ -164,12 +252,41 @@ impl Device {
     }
 
     /// Returns the statistics of the device's memory and all its caches.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let buffer = Buffer::new(&device, 1000)?;
+    /// assert_eq!(device.memory_stats().live_bytes, 1000);
+    /// drop(buffer);
+    /// let stats = device.memory_stats();
+    /// assert_eq!((stats.live_bytes, stats.peak_live_bytes), (0, 1000));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn memory_stats(&self) -> MemoryStats {
         self.caches.memory_stats()
     }
 
     /// Returns the statistics of the device's memory and the time of its phases; `Display` writes a
     /// table.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let buffer = Buffer::new(&device, 1000)?;
+    /// let report = device.memory_report();
+    /// assert_eq!(report.stats.live_bytes, 1000);
+    /// assert!(report.to_string().starts_with("memory of host"));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn memory_report(&self) -> MemoryReport {
         MemoryReport {
             device: self.to_string(),
@@ -179,12 +296,40 @@ impl Device {
     }
 
     /// Resets every peak to the current value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// drop(Buffer::new(&device, 1000)?);
+    /// assert_eq!(device.memory_stats().peak_live_bytes, 1000);
+    /// device.reset_peaks();
+    /// assert_eq!(device.memory_stats().peak_live_bytes, 0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn reset_peaks(&self) {
         self.caches.reset_peaks();
     }
 
     /// Sets the limit on reserved bytes. If more is reserved, releases idle memory of the pool at
     /// once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// device.set_memory_limit(Some(1 << 20));
+    /// assert!(Buffer::new(&device, 2 << 20).unwrap_err().is_out_of_memory());
+    /// device.set_memory_limit(None);
+    /// assert!(Buffer::new(&device, 2 << 20).is_ok());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn set_memory_limit(&self, limit_bytes: Option<u64>) {
         self.caches.set_limit(limit_bytes);
     }
@@ -192,6 +337,21 @@ impl Device {
     /// Releases the pool's idle memory while more than `keep_bytes` are reserved. Returns the bytes
     /// released. Named caches keep their blocks: see
     /// [`invalidate_all_caches`](Self::invalidate_all_caches).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// drop(Buffer::new(&device, 1 << 20)?);
+    /// let reserved_bytes = device.memory_stats().reserved_bytes;
+    /// assert!(reserved_bytes >= 1 << 20);
+    /// assert_eq!(device.trim(0), reserved_bytes);
+    /// assert_eq!(device.memory_stats().reserved_bytes, 0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn trim(&self, keep_bytes: u64) -> u64 {
         self.caches.trim(keep_bytes)
     }
@@ -205,6 +365,17 @@ impl Device {
 
     /// Waits until all work submitted to the device, on any stream, is done. Waits only
     /// for those exchanges of groups that this thread began.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device};
+    ///
+    /// let buffer = Buffer::new(&Device::current(), 4096)?;
+    /// assert!(buffer.device().synchronize().is_ok());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

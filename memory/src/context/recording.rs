@@ -151,6 +151,21 @@ impl Recording {
     /// Returns the events so far, as plain data: the input of every report.
     ///
     /// Does not wait: on a CUDA device, operations that have not completed have no time yet.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig, RecordOptions};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let recording = device.record(RecordOptions::default())?;
+    /// drop(Buffer::new(&device, 1000)?);
+    /// let profile = recording.profile();
+    /// assert_eq!(profile.device, "host");
+    /// assert!(profile.events.iter().any(|event| event.bytes == 1000));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn profile(&self) -> Profile {
         let memory = self.device.caches.memory();
         let recorder = memory.recorder();
@@ -159,6 +174,21 @@ impl Recording {
     }
 
     /// Returns the events so far, in order of time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig, RecordOptions};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let recording = device.record(RecordOptions::default())?;
+    /// drop(Buffer::new(&device, 1000)?);
+    /// let events = recording.events();
+    /// let frees = events.iter().filter(|event| event.kind.is_free());
+    /// assert_eq!(frees.map(|event| event.bytes).collect::<Vec<_>>(), [1000]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn events(&self) -> Vec<RecordedEvent> {
         let profile = self.profile();
         let mut names: HashMap<u32, Arc<str>> = HashMap::new();
@@ -184,6 +214,20 @@ impl Recording {
 
     /// Returns the allocations so far by line of the program, sorted by the most bytes live at one
     /// moment, the largest first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig, RecordOptions};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let recording = device.record(RecordOptions::default())?;
+    /// drop(Buffer::new(&device, 1000)?);
+    /// let site = &recording.by_call_site()[0];
+    /// assert_eq!((site.allocations, site.peak_bytes, site.live_bytes), (1, 1000, 0));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn by_call_site(&self) -> Vec<SiteSummary> {
         by_call_site(&self.profile())
     }
@@ -192,6 +236,23 @@ impl Recording {
     /// a page that any browser opens; `.pickle`, a snapshot for PyTorch's memory viewer; `.json`, a
     /// trace for Perfetto; `.dhat` (JSON) for DHAT's viewer; `.folded`, the stacks of the peak as
     /// text; `.svg`, the flame graph of these stacks; `.txt`, a table.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig, RecordOptions};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let recording = device.record(RecordOptions::default())?;
+    /// drop(Buffer::new(&device, 1000)?);
+    /// let path = std::env::temp_dir().join(format!("cachescope-run-{}.txt", std::process::id()));
+    /// recording.write(&path)?;
+    /// assert!(path.metadata().unwrap().len() > 0);
+    /// assert!(recording.write(path.with_extension("unknown")).is_err());
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

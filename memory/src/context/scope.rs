@@ -33,6 +33,22 @@ impl ScopeHandle {
     }
 
     /// Binds the cache and makes its device current for this thread, until the guard drops.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let scope = device.scope("step");
+    /// for _ in 0..3 {
+    ///     let _guard = scope.enter();
+    ///     Buffer::new(&device, 4096)?;
+    /// }
+    /// assert_eq!(device.cache_stats("step").unwrap().hits, 2);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn enter(&self) -> ScopeGuard {
         let options = EntryOptions::NONE;
         ScopeGuard(scope::enter_name_on(
@@ -43,11 +59,29 @@ impl ScopeHandle {
     }
 
     /// Returns the name of the cache.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::Device;
+    ///
+    /// assert_eq!(Device::host().scope("step").name(), "step");
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the device of the cache.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::Device;
+    ///
+    /// assert_eq!(Device::host().scope("step").device(), &Device::host());
+    /// ```
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -76,6 +110,19 @@ impl ScopeGuard {
 
 /// Returns the innermost scope of this thread; `None` outside all scopes, and directly inside
 /// [`uncached!`](crate::uncached).
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{cache_scope, scope, uncached};
+///
+/// assert!(scope::current().is_none());
+/// cache_scope!("outer", {
+///     assert_eq!(scope::current().unwrap().name(), "outer");
+///     uncached!({ assert!(scope::current().is_none()) });
+/// });
+/// ```
 pub fn current() -> Option<ScopeHandle> {
     let (caches, identity) = scope::current_scope()?;
     Some(ScopeHandle::new(

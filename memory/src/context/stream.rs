@@ -60,6 +60,22 @@ impl Stream {
     /// Makes the stream and its device current for this thread until the guard drops.
     ///
     /// Scopes keep serving inside: a block allocated on a stream is reused on that stream.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Device, DeviceConfig};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let stream = device.new_stream()?;
+    /// {
+    ///     let _guard = stream.enter();
+    ///     assert_eq!(Device::current(), device);
+    /// }
+    /// assert_ne!(Device::current(), device);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn enter(&self) -> StreamGuard {
         StreamGuard {
             _entered: scope::enter_stream(&self.0),
@@ -67,6 +83,20 @@ impl Stream {
     }
 
     /// Waits until all work submitted to the stream is done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device};
+    ///
+    /// let stream = Device::host().new_stream()?;
+    /// let guard = stream.enter();
+    /// let buffer = Buffer::new(stream.device(), 4096)?;
+    /// drop(guard);
+    /// assert!(stream.synchronize().is_ok());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -86,6 +116,16 @@ impl Stream {
     }
 
     /// Returns the device of the stream.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::Device;
+    ///
+    /// assert_eq!(Device::host().new_stream()?.device(), &Device::host());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn device(&self) -> &Device {
         Device::from_caches(self.0.device())
     }
@@ -94,6 +134,19 @@ impl Stream {
 impl Device {
     /// Creates a stream, or reuses one whose handles have all dropped, so creating one in a loop is
     /// cheap.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::Device;
+    ///
+    /// let device = Device::host();
+    /// let (first, second) = (device.new_stream()?, device.new_stream()?);
+    /// assert_ne!(first, second);
+    /// assert_eq!(first.clone(), first);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

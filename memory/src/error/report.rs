@@ -81,6 +81,22 @@ pub struct LineUse {
 
 impl OutOfMemoryReport {
     /// Returns the idle bytes of all named caches, which could not be reclaimed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig, cache_scope};
+    ///
+    /// let config = DeviceConfig { memory_limit: Some(1 << 20), ..Default::default() };
+    /// let device = Device::host_with(config)?;
+    /// let _current = device.enter();
+    /// cache_scope!("step", { Buffer::new(&device, 4096)?; });
+    /// let error = Buffer::new(&device, 4 << 20).unwrap_err();
+    /// // Idle blocks were reclaimed before the request failed.
+    /// assert_eq!(error.out_of_memory_report().unwrap().cached_bytes(), 0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn cached_bytes(&self) -> u64 {
         self.caches.iter().map(|cache| cache.cached_bytes).sum()
     }
@@ -98,6 +114,19 @@ impl OutOfMemoryReport {
     }
 
     /// Returns the change of the program that would help most, as a sentence.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let config = DeviceConfig { memory_limit: Some(1 << 20), ..Default::default() };
+    /// let error = Buffer::new(&Device::host_with(config)?, 4 << 20).unwrap_err();
+    /// let remedy = error.out_of_memory_report().unwrap().remedy();
+    /// assert_eq!(remedy, "the request alone is larger than the limit: raise it to 4 MiB or more");
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn remedy(&self) -> String {
         let requested = self.requested_bytes;
         if requested > self.total_bytes {

@@ -54,6 +54,21 @@ pub struct PhaseReport {
 
 impl PhaseReport {
     /// Returns the mean time of a call; zero without calls.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let config = DeviceConfig { time_phases: true, ..Default::default() };
+    /// let device = Device::host_with(config)?;
+    /// let _buffers = [Buffer::new(&device, 1000)?, Buffer::new(&device, 1000)?];
+    /// for phase in device.memory_report().phases {
+    ///     assert_eq!(phase.mean().as_nanos(), phase.total.as_nanos() / u128::from(phase.calls.max(1)));
+    /// }
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn mean(&self) -> Duration {
         let mean_ns = self.total.as_nanos().checked_div(self.calls.into());
         Duration::from_nanos(mean_ns.unwrap_or(0) as u64)

@@ -36,6 +36,21 @@ pub struct MemoryReport {
 
 impl MemoryReport {
     /// Returns the time of all phases.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let config = DeviceConfig { time_phases: true, ..Default::default() };
+    /// let device = Device::host_with(config)?;
+    /// let _buffers = [Buffer::new(&device, 1000)?, Buffer::new(&device, 1000)?];
+    /// let report = device.memory_report();
+    /// let longest = report.phases.iter().map(|phase| phase.total).max().unwrap();
+    /// assert!(!longest.is_zero() && report.total() >= longest);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn total(&self) -> Duration {
         self.phases.iter().map(|phase| phase.total).sum()
     }

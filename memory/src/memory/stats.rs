@@ -65,6 +65,21 @@ pub struct MemoryStats {
 impl MemoryStats {
     /// Returns the fragmentation of the pool's free bytes: 1 − largest free block / free bytes; 0.0
     /// with nothing free.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig};
+    ///
+    /// let config = DeviceConfig { expandable_segments: false, ..Default::default() };
+    /// let device = Device::host_with(config)?;
+    /// assert_eq!(device.memory_stats().fragmentation(), 0.0); // Nothing is free.
+    /// let [first, _second, third] = [4096, 4096, 4096].map(|bytes| Buffer::new(&device, bytes));
+    /// drop((first?, third?));
+    /// assert!(device.memory_stats().fragmentation() > 0.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn fragmentation(&self) -> f64 {
         let out = self.allocated_bytes + self.pending_bytes + self.kept_bytes;
         let free = self.reserved_bytes.saturating_sub(out);

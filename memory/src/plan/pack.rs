@@ -71,6 +71,18 @@ pub struct Packing {
 
 /// Packs by heuristics alone, in about a microsecond for each buffer and pass: fast enough for use
 /// at run time.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::plan::{BufferInterval, pack_quickly};
+///
+/// let buffer = |lower, upper, size_bytes| BufferInterval { lower, upper, size_bytes };
+/// let plan = pack_quickly(&[buffer(0, 2, 512), buffer(1, 3, 512), buffer(2, 4, 512)]);
+/// assert_eq!(plan.slab_bytes, 1024);
+/// assert_eq!(plan.offsets[0], plan.offsets[2]); // They never live together.
+/// ```
 pub fn pack_quickly(buffers: &[BufferInterval]) -> Packing {
     pack(
         buffers,

@@ -32,6 +32,19 @@ impl std::error::Error for Conflict {}
 /// Checks a plan by a sweep over time. The live buffers are sorted by offset, so only neighbours
 /// can overlap.
 ///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::plan::{BufferInterval, Conflict, validate};
+///
+/// let buffer = |lower, upper, size_bytes| BufferInterval { lower, upper, size_bytes };
+/// let buffers = [buffer(0, 2, 512), buffer(1, 3, 512)];
+/// assert_eq!(validate(&buffers, &[0, 512], 1024), Ok(()));
+/// assert_eq!(validate(&buffers, &[0, 512], 512), Err(Conflict::Outside(1)));
+/// assert!(matches!(validate(&buffers, &[0, 0], 1024), Err(Conflict::Overlap(..))));
+/// ```
+///
 /// # Errors
 ///
 /// The first [`Conflict`] in time.

@@ -53,6 +53,15 @@ names!(DriverCall {
 
 impl DriverCall {
     /// Returns every call once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::DriverCall;
+    ///
+    /// assert!(DriverCall::iter().any(|call| call == DriverCall::MemCreate));
+    /// ```
     pub fn iter() -> impl Iterator<Item = Self> {
         Self::NAMES.iter().map(|&(call, _)| call)
     }
@@ -94,11 +103,31 @@ pub struct DriverCosts {
 
 impl DriverCosts {
     /// Returns the names of the known tables.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::DriverCosts;
+    ///
+    /// assert!(DriverCosts::names().any(|name| name == "h100"));
+    /// ```
     pub fn names() -> impl Iterator<Item = &'static str> {
         TABLES.iter().map(|&(name, _)| name)
     }
 
     /// Returns the table of this name: `h100`. Its file gives the source of each number.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::DriverCosts;
+    ///
+    /// assert_eq!(DriverCosts::named("h100")?.name(), "h100");
+    /// assert!(DriverCosts::named("abacus").is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -166,16 +195,50 @@ impl DriverCosts {
     }
 
     /// Returns the table's name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::DriverCosts;
+    ///
+    /// for name in DriverCosts::names() {
+    ///     assert_eq!(DriverCosts::named(name)?.name(), name);
+    /// }
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn name(&self) -> &'static str {
         self.name
     }
 
     /// Returns the memory of the device, in bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::DriverCosts;
+    ///
+    /// assert_eq!(DriverCosts::named("h100")?.memory_bytes() >> 30, 79);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
 
     /// Returns the host's time for a call over `bytes` bytes, in nanoseconds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::{DriverCall, DriverCosts};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let of = |bytes| costs.nanos(DriverCall::MemCreate, bytes);
+    /// assert!(of(2 << 20) < of(1 << 30));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn nanos(&self, call: DriverCall, bytes: u64) -> f64 {
         let line = self.lines.iter().find(|&&(of, _)| of == call);
         line.map_or(0.0, |(_, line)| line.nanos(bytes))

@@ -19,6 +19,17 @@ pub struct DriverLedger {
 
 impl DriverLedger {
     /// Creates a ledger without entries.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::{DriverCosts, DriverLedger};
+    ///
+    /// let ledger = DriverLedger::new(&DriverCosts::named("h100")?);
+    /// assert_eq!((ledger.calls(), ledger.microseconds()), (0, 0.0));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn new(costs: &DriverCosts) -> Self {
         Self {
             costs: costs.clone(),
@@ -31,11 +42,38 @@ impl DriverLedger {
     }
 
     /// Charges a call over `bytes` bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::{DriverCall, DriverCosts, DriverLedger};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let mut ledger = DriverLedger::new(&costs);
+    /// ledger.charge(DriverCall::MemAlloc, 1 << 20);
+    /// assert_eq!(ledger.microseconds(), costs.nanos(DriverCall::MemAlloc, 1 << 20) / 1e3);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn charge(&mut self, call: DriverCall, bytes: u64) {
         self.charge_each(call, [bytes]);
     }
 
     /// Charges one call over several mappings. Each mapping costs by its bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::{DriverCall, DriverCosts, DriverLedger};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let mut ledger = DriverLedger::new(&costs);
+    /// ledger.charge_each(DriverCall::MemSetAccess, [2 << 20, 2 << 20]);
+    /// assert_eq!(ledger.calls(), 1);
+    /// assert_eq!(ledger.microseconds(), 2.0 * costs.nanos(DriverCall::MemSetAccess, 2 << 20) / 1e3);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn charge_each(&mut self, call: DriverCall, mappings: impl IntoIterator<Item = u64>) {
         let mut mine = self.calls.iter_mut().filter(|(of, _)| *of == call);
         mine.next().expect("every call has an entry").1 += 1;
@@ -45,6 +83,22 @@ impl DriverLedger {
     }
 
     /// Counts an event of the program.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::{DriverCall, DriverCosts, DriverLedger};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let mut ledger = DriverLedger::new(&costs);
+    /// for bytes in [1 << 20, 2 << 20] {
+    ///     ledger.charge(DriverCall::MemAlloc, bytes);
+    ///     ledger.advance();
+    /// }
+    /// assert_eq!(ledger.second_half().0, 1); // The second of two events.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn advance(&mut self) {
         self.events += 1;
         if self.events.is_multiple_of(self.noted_events) {
@@ -61,23 +115,82 @@ impl DriverLedger {
     }
 
     /// Returns the number of calls so far.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::{DriverCall, DriverCosts, DriverLedger};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let mut ledger = DriverLedger::new(&costs);
+    /// ledger.charge(DriverCall::MemAlloc, 1 << 20);
+    /// ledger.charge(DriverCall::MemFree, 1 << 20);
+    /// assert_eq!(ledger.calls(), 2);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn calls(&self) -> u64 {
         self.calls.iter().map(|(_, count)| count).sum()
     }
 
     /// Returns the number of calls of one kind so far.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::{DriverCall, DriverCosts, DriverLedger};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let mut ledger = DriverLedger::new(&costs);
+    /// ledger.charge(DriverCall::MemAlloc, 1 << 20);
+    /// assert_eq!(ledger.calls_of(DriverCall::MemAlloc), 1);
+    /// assert_eq!(ledger.calls_of(DriverCall::MemFree), 0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn calls_of(&self, call: DriverCall) -> u64 {
         let mine = self.calls.iter().find(|&&(of, _)| of == call);
         mine.map_or(0, |&(_, count)| count)
     }
 
     /// Returns the host's time in the driver so far, in microseconds.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::{DriverCall, DriverCosts, DriverLedger};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let mut ledger = DriverLedger::new(&costs);
+    /// ledger.charge(DriverCall::MemAlloc, 0);
+    /// assert_eq!(ledger.microseconds(), 10.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn microseconds(&self) -> f64 {
         self.nanos / 1e3
     }
 
     /// Returns the calls and microseconds in the second half of the events, precise to one in two
     /// thousand events.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::simulation::{DriverCall, DriverCosts, DriverLedger};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let mut ledger = DriverLedger::new(&costs);
+    /// for call in [DriverCall::MemAlloc, DriverCall::MemAlloc, DriverCall::MemFree, DriverCall::MemMap] {
+    ///     ledger.charge(call, 0);
+    ///     ledger.advance();
+    /// }
+    /// let (calls, microseconds) = ledger.second_half();
+    /// assert_eq!(calls, 2);
+    /// assert!(microseconds < ledger.microseconds());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn second_half(&self) -> (u64, f64) {
         let half = self.events / 2 / self.noted_events;
         let before = half.checked_sub(1).map(|index| self.notes[index as usize]);

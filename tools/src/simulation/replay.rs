@@ -38,6 +38,21 @@ pub struct DeviceOutcome {
 
 impl DeviceOutcome {
     /// Returns the number of calls of one kind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::PoolKind;
+    /// use cachescope::simulation::{DeviceReplay, DriverCall, DriverCosts};
+    /// use cachescope::trace::TraceEvent::{Allocate, Free};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let mut replay = DeviceReplay::new(PoolKind::Direct, &costs, None)?;
+    /// replay.apply(&[Allocate { slot: 0, bytes: 1 << 30 }, Free { slot: 0 }]);
+    /// assert_eq!(replay.outcome().calls_of(DriverCall::MemAlloc), 1);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn calls_of(&self, call: DriverCall) -> u64 {
         self.ledger.calls_of(call)
     }
@@ -46,6 +61,19 @@ impl DeviceOutcome {
 impl DeviceReplay {
     /// Creates a device before the first event, with the memory that `costs` names, or
     /// `limit_bytes` if that is less.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::PoolKind;
+    /// use cachescope::simulation::{DeviceReplay, DriverCosts};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// assert!(DeviceReplay::new(PoolKind::Binned, &costs, Some(1 << 30)).is_ok());
+    /// assert!(DeviceReplay::new(PoolKind::StreamOrdered, &costs, None).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -63,6 +91,22 @@ impl DeviceReplay {
     }
 
     /// Applies the next events. An allocation first frees the previous block of its slot.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::PoolKind;
+    /// use cachescope::simulation::{DeviceReplay, DriverCosts};
+    /// use cachescope::trace::TraceEvent::{Allocate, Free};
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let mut replay = DeviceReplay::new(PoolKind::Direct, &costs, None)?;
+    /// replay.apply(&[Allocate { slot: 0, bytes: 1 << 30 }]);
+    /// replay.apply(&[Allocate { slot: 1, bytes: 1 << 20 }, Free { slot: 0 }]);
+    /// assert_eq!(replay.outcome().peak_live_bytes, (1 << 30) + (1 << 20));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn apply(&mut self, batch: &[TraceEvent]) {
         for &event in batch {
             self.events += 1;
@@ -93,6 +137,22 @@ impl DeviceReplay {
     }
 
     /// Returns the results so far.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::PoolKind;
+    /// use cachescope::simulation::{DeviceReplay, DriverCosts};
+    /// use cachescope::trace::TraceEvent::Allocate;
+    ///
+    /// let costs = DriverCosts::named("h100")?;
+    /// let mut replay = DeviceReplay::new(PoolKind::Direct, &costs, Some(1 << 20))?;
+    /// replay.apply(&[Allocate { slot: 0, bytes: 1 << 19 }, Allocate { slot: 1, bytes: 1 << 30 }]);
+    /// let outcome = replay.outcome();
+    /// assert_eq!((outcome.events, outcome.failures, outcome.peak_live_bytes), (2, 1, 1 << 19));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn outcome(&self) -> DeviceOutcome {
         let ledger = self.memory.ledger();
         DeviceOutcome {

@@ -42,11 +42,35 @@ pub struct Lifetime {
 
 impl Lifetime {
     /// Returns whether the buffer has both a size and a lifetime.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::Lifetime;
+    ///
+    /// let lifetime = |upper| Lifetime { id: "a".into(), lower: 1, upper, size_bytes: 64 };
+    /// assert!(lifetime(2).occupies());
+    /// assert!(!lifetime(1).occupies());
+    /// ```
     pub fn occupies(&self) -> bool {
         self.lower < self.upper && self.size_bytes > 0
     }
 
     /// Reads the file at `path`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::Lifetime;
+    ///
+    /// let path = std::env::temp_dir().join(format!("cachescope-two-{}.csv", std::process::id()));
+    /// std::fs::write(&path, "id,lower,upper,size\na,0,2,512\nb,1,3,64\n").unwrap();
+    /// assert_eq!(Lifetime::read_file(&path)?[1].id, "b");
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -60,6 +84,19 @@ impl Lifetime {
     }
 
     /// Reads buffers from `input`. Errors refer to it as `name`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::Lifetime;
+    ///
+    /// let lifetimes = Lifetime::read("a file", &b"size,id,lower,upper\n512,a,0,2\n"[..])?;
+    /// assert_eq!((lifetimes[0].upper, lifetimes[0].size_bytes), (2, 512));
+    /// let error = Lifetime::read("a file", &b"id,lower,upper,size\na,0,x,512\n"[..]).unwrap_err();
+    /// assert!(error.to_string().starts_with("a file:2: column 3 (upper)"));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -131,6 +168,18 @@ pub struct LifetimeWriter<W> {
 impl<W: Write> LifetimeWriter<W> {
     /// Writes the header. `out` should be buffered: writes are small.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::LifetimeWriter;
+    ///
+    /// let mut file = Vec::new();
+    /// LifetimeWriter::new(&mut file)?.finish()?;
+    /// assert_eq!(file, b"id,lower,upper,size,offset\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Any error of `out`.
@@ -140,6 +189,21 @@ impl<W: Write> LifetimeWriter<W> {
     }
 
     /// Writes a buffer with its offset in the slab, or `None` if it was not placed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::{Lifetime, LifetimeWriter};
+    ///
+    /// let mut file = Vec::new();
+    /// let mut writer = LifetimeWriter::new(&mut file)?;
+    /// let lifetime = Lifetime { id: "a".into(), lower: 0, upper: 2, size_bytes: 512 };
+    /// writer.write(&lifetime, Some(1024))?;
+    /// writer.finish()?;
+    /// assert!(file.ends_with(b"\na,0,2,512,1024\n"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -159,6 +223,20 @@ impl<W: Write> LifetimeWriter<W> {
     }
 
     /// Flushes the file.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use std::io::BufWriter;
+    ///
+    /// use cachescope::trace::LifetimeWriter;
+    ///
+    /// let mut file = Vec::new();
+    /// LifetimeWriter::new(BufWriter::new(&mut file))?.finish()?;
+    /// assert!(!file.is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

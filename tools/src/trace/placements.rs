@@ -41,6 +41,19 @@ struct LiveAllocation {
 impl<W: Write> Placements<W> {
     /// Begins the file of `trace`.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::{Lifetime, Placements, Trace};
+    ///
+    /// let trace = Trace::<&[u8]>::of(Vec::<Lifetime>::new());
+    /// let mut file = Vec::new();
+    /// Placements::new(&mut file, &trace)?.finish(&trace)?;
+    /// assert_eq!(file, b"id,lower,upper,size,offset\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Any error of `out`.
@@ -60,6 +73,23 @@ impl<W: Write> Placements<W> {
     }
 
     /// Adds the next events. Their allocations have the offsets `offsets`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::{Placements, Trace};
+    ///
+    /// let log = "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x10,512,0\n1,1,free,0x10,512,0\n";
+    /// let mut trace = Trace::new("a log", log.as_bytes())?;
+    /// let (mut file, mut events) = (Vec::new(), Vec::new());
+    /// trace.read(&mut events)?;
+    /// let mut placements = Placements::new(&mut file, &trace)?;
+    /// placements.add(&events, &[Some(1024)])?;
+    /// placements.finish(&trace)?;
+    /// assert!(file.ends_with(b"\n0,0,1,512,1024\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -83,6 +113,23 @@ impl<W: Write> Placements<W> {
     }
 
     /// Ends the file: writes the allocations that were never freed, or all lifetimes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::{Lifetime, Placements, Trace};
+    ///
+    /// let lifetimes = Lifetime::read("a file", &b"id,lower,upper,size\na,0,2,512\n"[..])?;
+    /// let mut trace = Trace::<&[u8]>::of(lifetimes);
+    /// let (mut file, mut events) = (Vec::new(), Vec::new());
+    /// trace.read(&mut events)?;
+    /// let mut placements = Placements::new(&mut file, &trace)?;
+    /// placements.add(&events, &[Some(0)])?;
+    /// placements.finish(&trace)?;
+    /// assert!(file.ends_with(b"\na,0,2,512,0\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -33,6 +33,18 @@ impl<R: BufRead> Trace<R> {
     /// Begins to read `input`. Errors refer to it as `name`. The header distinguishes a log of RMM
     /// from MiniMalloc's lifetimes. Lifetimes are read completely.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::Trace;
+    ///
+    /// let trace = Trace::new("a file", &b"id,lower,upper,size\na,0,2,512\n"[..])?;
+    /// assert_eq!(trace.lifetimes().map(<[_]>::len), Some(1));
+    /// assert!(Trace::new("a file", &b"neither,format\n"[..]).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Io`](crate::ErrorKind::Io) if the input has neither format, or is malformed.
@@ -47,6 +59,20 @@ impl<R: BufRead> Trace<R> {
     }
 
     /// Returns the trace of a program whose lifetimes are known.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::TraceEvent::{Allocate, Free};
+    /// use cachescope::trace::{Lifetime, Trace};
+    ///
+    /// let lifetime = Lifetime { id: "a".into(), lower: 0, upper: 2, size_bytes: 512 };
+    /// let (mut trace, mut events) = (Trace::<&[u8]>::of(vec![lifetime]), Vec::new());
+    /// assert!(trace.read(&mut events)?);
+    /// assert_eq!(events, [Allocate { slot: 0, bytes: 512 }, Free { slot: 0 }]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn of(lifetimes: Vec<Lifetime>) -> Self {
         let events = events_of(&lifetimes).into_iter();
         Self {
@@ -55,6 +81,19 @@ impl<R: BufRead> Trace<R> {
     }
 
     /// Returns the lifetimes, if the trace has them. A slot is an index into them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::Trace;
+    ///
+    /// let lifetimes = &b"id,lower,upper,size\na,0,2,512\n"[..];
+    /// assert_eq!(Trace::new("a file", lifetimes)?.lifetimes().unwrap()[0].id, "a");
+    /// let log = &b"Thread,Time,Action,Pointer,Size,Stream\n"[..];
+    /// assert!(Trace::new("a log", log)?.lifetimes().is_none());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn lifetimes(&self) -> Option<&[Lifetime]> {
         match &self.events {
             EventReader::Lifetimes { lifetimes, .. } => Some(lifetimes),
@@ -63,6 +102,20 @@ impl<R: BufRead> Trace<R> {
     }
 
     /// Replaces `batch` by the next events, some thousands. Returns whether these are the last.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::Trace;
+    /// use cachescope::trace::TraceEvent::Allocate;
+    ///
+    /// let log = "Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x10,1000,0\n";
+    /// let (mut trace, mut events) = (Trace::new("a log", log.as_bytes())?, Vec::new());
+    /// let is_last = trace.read(&mut events)?;
+    /// assert_eq!((is_last, events), (true, vec![Allocate { slot: 0, bytes: 1000 }]));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -75,6 +75,19 @@ pub struct ReplayOutcome {
 
 impl ReplayOutcome {
     /// Returns peak reserved over peak live bytes; 1 if nothing was live.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::TraceEvent::Allocate;
+    /// use cachescope::trace::{Replay, ReplayOptions};
+    ///
+    /// let mut replay = Replay::new(ReplayOptions::default())?;
+    /// replay.apply(&[Allocate { slot: 0, bytes: 256 }]);
+    /// assert_eq!(replay.outcome().ratio(), 2.0); // Blocks are multiples of 512 bytes.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn ratio(&self) -> f64 {
         match self.peak_live_bytes {
             0 => 1.0,
@@ -85,6 +98,19 @@ impl ReplayOutcome {
 
 impl Replay {
     /// Creates a pool before the first event.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::PoolKind;
+    /// use cachescope::trace::{Replay, ReplayOptions};
+    ///
+    /// assert_eq!(Replay::new(ReplayOptions::default())?.outcome().events, 0);
+    /// let options = ReplayOptions { pool: PoolKind::StreamOrdered, ..Default::default() };
+    /// assert!(Replay::new(options).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -99,6 +125,20 @@ impl Replay {
     }
 
     /// Applies the next events. Returns the offset of each allocation, `None` if it failed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::TraceEvent::Allocate;
+    /// use cachescope::trace::{Replay, ReplayOptions};
+    ///
+    /// let options = ReplayOptions { limit_bytes: Some(1024), ..Default::default() };
+    /// let mut replay = Replay::new(options)?;
+    /// let (first, second) = (Allocate { slot: 0, bytes: 1024 }, Allocate { slot: 1, bytes: 1 });
+    /// assert_eq!(replay.apply(&[first, second]), [Some(0), None]); // The limit leaves no room.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn apply(&mut self, batch: &[TraceEvent]) -> &[Option<u64>] {
         self.elapsed += self.replayer.apply(batch);
         self.counts.add(batch, &self.replayer.offsets);
@@ -107,6 +147,21 @@ impl Replay {
 
     /// Repeats a trace of one batch on fresh pools, and uses the median time: a short measurement
     /// depends on the state of the processor.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::TraceEvent::{Allocate, Free};
+    /// use cachescope::trace::{Replay, ReplayOptions};
+    ///
+    /// let mut replay = Replay::new(ReplayOptions::default())?;
+    /// let events = [Allocate { slot: 0, bytes: 512 }, Free { slot: 0 }];
+    /// replay.apply(&events);
+    /// replay.time_again(&events)?;
+    /// assert_eq!(replay.outcome().events, 2); // Repeats count once.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -122,6 +177,20 @@ impl Replay {
     }
 
     /// Returns the results so far.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::TraceEvent::{Allocate, Free};
+    /// use cachescope::trace::{Replay, ReplayOptions};
+    ///
+    /// let mut replay = Replay::new(ReplayOptions::default())?;
+    /// replay.apply(&[Allocate { slot: 0, bytes: 512 }, Allocate { slot: 1, bytes: 512 }, Free { slot: 0 }]);
+    /// let outcome = replay.outcome();
+    /// assert_eq!((outcome.events, outcome.peak_live_bytes, outcome.failures), (3, 1024, 0));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn outcome(&self) -> ReplayOutcome {
         let EventCounts {
             events,

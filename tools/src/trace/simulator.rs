@@ -48,6 +48,17 @@ impl Simulator {
 
     /// Creates a pool whose blocks begin and end at multiples of `unit_bytes`, below `limit_bytes`.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::PoolKind;
+    /// use cachescope::trace::Simulator;
+    ///
+    /// assert!(Simulator::new(PoolKind::Direct, 512, Some(1 << 20)).is_ok());
+    /// assert!(Simulator::new(PoolKind::Direct, 0, None).is_err());
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported) for [`PoolKind::StreamOrdered`], the driver's own
@@ -68,6 +79,19 @@ impl Simulator {
     }
 
     /// Returns a block of at least `bytes`, or `None` if the limit leaves no room.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::PoolKind;
+    /// use cachescope::trace::Simulator;
+    ///
+    /// let mut simulator = Simulator::new(PoolKind::BestFit, 512, Some(1024))?;
+    /// assert_eq!(simulator.allocate(1000).unwrap().offset, 0);
+    /// assert!(simulator.allocate(1).is_none()); // The limit leaves no room.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[inline]
     pub fn allocate(&mut self, bytes: u64) -> Option<Allocation> {
         if bytes == 0 {
@@ -81,12 +105,40 @@ impl Simulator {
     }
 
     /// Returns a block to the pool.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::PoolKind;
+    /// use cachescope::trace::Simulator;
+    ///
+    /// let mut simulator = Simulator::new(PoolKind::BestFit, 512, Some(1024))?;
+    /// let block = simulator.allocate(1024).unwrap();
+    /// simulator.free(block);
+    /// assert!(simulator.allocate(1024).is_some());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[inline]
     pub fn free(&mut self, allocation: Allocation) {
         self.pool.give(allocation.block);
     }
 
     /// Returns the highest end of a block so far.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::PoolKind;
+    /// use cachescope::trace::Simulator;
+    ///
+    /// let mut simulator = Simulator::new(PoolKind::BestFit, 512, None)?;
+    /// let block = simulator.allocate(1000).unwrap();
+    /// simulator.free(block);
+    /// assert_eq!(simulator.peak_reserved_bytes(), 1024);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     pub fn peak_reserved_bytes(&self) -> u64 {
         self.pool.peak_units() * self.unit_bytes
     }

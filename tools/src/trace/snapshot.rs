@@ -70,11 +70,32 @@ pub struct DeviceTrace {
 impl Snapshot {
     /// Returns whether a file with this beginning is a pickle. All snapshots are pickles; no table
     /// is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::Snapshot;
+    ///
+    /// assert!(Snapshot::begins_like(b"\x80\x04"));
+    /// assert!(!Snapshot::begins_like(b"id,lower,upper,size"));
+    /// ```
     pub fn begins_like(start: &[u8]) -> bool {
         start.first() == Some(&0x80)
     }
 
     /// Reads all of `input`. Errors refer to it as `name`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_tools as cachescope;
+    /// use cachescope::trace::Snapshot;
+    ///
+    /// let error = Snapshot::read("run.pickle", &b"no pickle"[..]).unwrap_err();
+    /// assert!(error.to_string().starts_with("run.pickle: "));
+    /// assert_eq!(error.code(), "CS0801");
+    /// ```
     ///
     /// # Errors
     ///
