@@ -44,6 +44,17 @@ impl Format {
     ];
 
     /// Returns the format that the ending of a file's name stands for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use cachescope_reports::Format;
+    ///
+    /// assert_eq!(Format::of(Path::new("run.html")), Some(Format::Html));
+    /// assert_eq!(Format::of(Path::new("run.exe")), None);
+    /// ```
     pub fn of(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?;
         let place = Self::ENDINGS.iter().position(|own| own[1..] == *ending)?;
@@ -51,6 +62,17 @@ impl Format {
     }
 
     /// Writes a profile so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope_reports::{Format, Profile};
+    ///
+    /// let mut page = Vec::new();
+    /// Format::Html.write(&Profile::default(), &mut page)?;
+    /// assert!(page.starts_with(b"<!"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -26,6 +26,28 @@ pub type Lifetime = AllocationLifetime;
 
 impl AllocationLifetime {
     /// Returns the event of the lifetime: the allocation if it is known, else the free.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope_reports::{Event, EventKind, Profile, lifetimes};
+    ///
+    /// let allocation = Event {
+    ///     time_ns: 10,
+    ///     kind: EventKind::Uncached,
+    ///     thread: 0,
+    ///     stream: 0,
+    ///     scope: None,
+    ///     call_site: None,
+    ///     stack: None,
+    ///     address: 4096,
+    ///     bytes: 1000,
+    ///     block_bytes: 1024,
+    /// };
+    /// let free = Event { time_ns: 20, kind: EventKind::Free, ..allocation };
+    /// let profile = Profile { events: vec![allocation, free], ..Profile::default() };
+    /// assert_eq!(lifetimes(&profile)[0].event(&profile).time_ns, 10);
+    /// ```
     pub fn event(self, profile: &Profile) -> &Event {
         let index = self.allocated.or(self.freed);
         &profile.events[index.expect("one of them is known")]
@@ -37,6 +59,29 @@ impl AllocationLifetime {
 ///
 /// A free whose allocation was not recorded ends a lifetime from before the recording. If a block
 /// is live at the address of an allocation, its free was lost: the allocation ends its lifetime.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_reports::{Event, EventKind, Profile, lifetimes};
+///
+/// let allocation = Event {
+///     time_ns: 10,
+///     kind: EventKind::Uncached,
+///     thread: 0,
+///     stream: 0,
+///     scope: None,
+///     call_site: None,
+///     stack: None,
+///     address: 4096,
+///     bytes: 1000,
+///     block_bytes: 1024,
+/// };
+/// let free = Event { time_ns: 20, kind: EventKind::Free, ..allocation };
+/// let profile = Profile { events: vec![allocation, free], ..Profile::default() };
+/// let lifetimes = lifetimes(&profile);
+/// assert_eq!((lifetimes[0].allocated, lifetimes[0].freed, lifetimes[0].bytes), (Some(0), Some(1), 1000));
+/// ```
 pub fn lifetimes(profile: &Profile) -> Vec<AllocationLifetime> {
     let mut before = Vec::new();
     let mut known: Vec<AllocationLifetime> = Vec::new();
@@ -86,6 +131,29 @@ pub struct Peak {
 
 /// Returns the peak of the live bytes. It includes blocks from before the recording if their frees
 /// were recorded.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_reports::{Event, EventKind, Profile, lifetimes, peak};
+///
+/// let allocation = Event {
+///     time_ns: 10,
+///     kind: EventKind::Uncached,
+///     thread: 0,
+///     stream: 0,
+///     scope: None,
+///     call_site: None,
+///     stack: None,
+///     address: 4096,
+///     bytes: 1000,
+///     block_bytes: 1024,
+/// };
+/// let free = Event { time_ns: 20, kind: EventKind::Free, ..allocation };
+/// let profile = Profile { events: vec![allocation, free], ..Profile::default() };
+/// let peak = peak(&profile, &lifetimes(&profile));
+/// assert_eq!((peak.bytes, peak.event), (1000, Some(0)));
+/// ```
 pub fn peak(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Peak {
     let before = |lifetime: &&AllocationLifetime| lifetime.allocated.is_none();
     let sizes = lifetimes.iter().filter(before).map(|own| own.bytes);
@@ -117,6 +185,30 @@ pub fn peak(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Peak {
 }
 
 /// Returns the lifetimes that are live at a peak.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope_reports::{Event, EventKind, Peak, Profile, lifetimes, live_at, peak};
+///
+/// let allocation = Event {
+///     time_ns: 10,
+///     kind: EventKind::Uncached,
+///     thread: 0,
+///     stream: 0,
+///     scope: None,
+///     call_site: None,
+///     stack: None,
+///     address: 4096,
+///     bytes: 1000,
+///     block_bytes: 1024,
+/// };
+/// let free = Event { time_ns: 20, kind: EventKind::Free, ..allocation };
+/// let profile = Profile { events: vec![allocation, free], ..Profile::default() };
+/// let lifetimes = lifetimes(&profile);
+/// assert_eq!(live_at(&lifetimes, peak(&profile, &lifetimes)).count(), 1);
+/// assert_eq!(live_at(&lifetimes, Peak::default()).count(), 0); // Before the first event.
+/// ```
 pub fn live_at<'a>(
     lifetimes: &'a [AllocationLifetime],
     peak: Peak,

@@ -176,6 +176,15 @@ impl EventKind {
     ];
 
     /// Returns whether it is an allocation.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope_reports::EventKind;
+    ///
+    /// assert!(EventKind::Hit.is_allocation());
+    /// assert!(!EventKind::Reserve.is_allocation());
+    /// ```
     pub fn is_allocation(self) -> bool {
         matches!(
             self,
@@ -184,6 +193,15 @@ impl EventKind {
     }
 
     /// Returns whether it is a free.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope_reports::EventKind;
+    ///
+    /// assert!(EventKind::FreePending.is_free());
+    /// assert!(!EventKind::Release.is_free());
+    /// ```
     pub fn is_free(self) -> bool {
         matches!(self, Self::Free | Self::FreePending)
     }
