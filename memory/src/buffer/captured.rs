@@ -109,6 +109,7 @@ fn slab_is_gone() -> Error {
 
 impl Buffer {
     /// Tracks an operation's use of this memory, if this thread captures.
+    #[doc(hidden)]
     pub fn track_use(&self, used: Use) {
         if self.size_bytes() == 0 || !self.device().backend().is_capturing() {
             return;

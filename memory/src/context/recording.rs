@@ -103,6 +103,21 @@ impl Device {
     /// recorded from its next entry on. `CACHESCOPE_PROFILE=run.html` records a whole program
     /// without changes to it, and writes the file at exit.
     ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, DeviceConfig, RecordOptions};
+    ///
+    /// let device = Device::host_with(DeviceConfig::default())?;
+    /// let recording = device.record(RecordOptions::default())?;
+    /// drop(Buffer::new(&device, 1000)?);
+    /// assert_eq!(recording.by_call_site()[0].peak_bytes, 1000);
+    /// let too_small = RecordOptions { max_bytes: 1, ..Default::default() };
+    /// assert!(device.record(too_small).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `max_bytes` is too small for two events,

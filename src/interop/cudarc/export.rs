@@ -221,6 +221,19 @@ macro_rules! exported {
             impl<T: AnyElement> $type<'_, T> {
                 /// Returns the address of the first element on the device, for work on
                 /// [`stream`](DeviceSlice::stream).
+                ///
+                /// # Examples
+                ///
+                /// ```
+                /// use cachescope::{Array, Device};
+                ///
+                /// let x = Array::<f32>::ones(3)?;
+                /// match x.cuda_view() {
+                ///     Ok(view) => assert_eq!(view.address(), x.address()),
+                ///     Err(_) => assert_eq!(x.device(), &Device::host()),
+                /// }
+                /// # Ok::<(), cachescope::Error>(())
+                /// ```
                 pub fn address(&self) -> u64 {
                     self.export.address
                 }
