@@ -1,7 +1,5 @@
 //! Modules that several examples, tests and benchmarks use.
 
-#![forbid(unsafe_code)]
-
 pub mod by_hand;
 pub mod captured;
 pub mod charts;

@@ -37,8 +37,8 @@ pub(super) unsafe fn fold(
     let mut scratch = [[MaybeUninit::uninit(); BLOCK]; 3];
     for start in (0..count * values_each).step_by(BLOCK) {
         let (at, here) = (start * value_bytes, BLOCK.min(count * values_each - start));
-        // SAFETY: by this function's contract; these values are among those of the `count` elements.
-        // All rows of the block have been read before a target is written.
+        // SAFETY: by this function's contract; the block lies within the `count` elements. All of
+        // its rows have been read before a target is written.
         unsafe {
             let rows = rows.iter().map(|row| row.add(at));
             let result = loops.run(rows, &ranks, &mut scratch, here);

@@ -101,7 +101,10 @@ impl Windows {
             return Ok(Self { size, stride });
         }
         let (code, why) = match fits {
-            true => (ErrorCode::Argument, "a length or a step is 0, expected at least 1"),
+            true => (
+                ErrorCode::Argument,
+                "a length or a step is 0, expected at least 1",
+            ),
             false => (ErrorCode::Window, "a window is longer than its axis"),
         };
         let text = format!(
