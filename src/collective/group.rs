@@ -142,7 +142,7 @@ impl Group {
     /// use cachescope::collective::{Group, Reduce};
     ///
     /// let refused = Group::threads(2, |group| {
-    ///     let group = group.with_checks(true);
+    ///     let group = group.checks(true);
     ///     let mut x = Array::<f32>::ones(2 + group.rank())?; // Another length on each rank.
     ///     Ok(group.all_reduce(&mut x, Reduce::Sum).is_err())
     /// })?;

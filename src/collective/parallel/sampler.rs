@@ -62,7 +62,7 @@ impl Sampler {
     /// ```
     /// use cachescope::collective::Sampler;
     ///
-    /// let sampler = Sampler::new(100, 100).shuffled(7);
+    /// let sampler = Sampler::new(100, 100).shuffle(7);
     /// let first = sampler.epoch(0)?[0].to_vec()?;
     /// assert_eq!(sampler.epoch(0)?[0].to_vec()?, first);
     /// assert_ne!(sampler.epoch(1)?[0].to_vec()?, first);
@@ -78,6 +78,20 @@ impl Sampler {
 
     /// Divides each batch among the ranks of `group` (default: a single rank). If the last batch
     /// does not divide evenly, its remainder is left out.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::{Group, Sampler};
+    ///
+    /// Group::threads(2, |group| {
+    ///     let own = Sampler::new(8, 4).group(&group).epoch(0)?;
+    ///     assert_eq!(own[0].to_vec()?, [[0, 1], [2, 3]][group.rank()]);
+    ///     assert!(Sampler::new(8, 3).group(&group).epoch(0).is_err());
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
     #[must_use]
     pub fn group(self, group: &Group) -> Self {
         let (rank, size) = (group.rank(), group.size());
@@ -92,20 +106,6 @@ impl Sampler {
     }
 
     /// Divides each batch: the old name of [`group`](Self::group).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::collective::{Group, Sampler};
-    ///
-    /// Group::threads(2, |group| {
-    ///     let own = Sampler::new(8, 4).of(&group)?.epoch(0)?;
-    ///     assert_eq!(own[0].to_vec()?, [[0, 1], [2, 3]][group.rank()]);
-    ///     assert!(Sampler::new(8, 3).of(&group).is_err());
-    ///     Ok(())
-    /// })?;
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
     ///
     /// # Errors
     ///
