@@ -24,13 +24,16 @@ type Scratch = [MaybeUninit<u64>; BLOCK];
 ///
 /// # Panics
 ///
-/// If [`Reduce::check`] refuses the type, or if there is no row.
+/// If there are elements, and [`Reduce::check`] refuses the type or there is no row.
 pub(super) unsafe fn fold(
     (reduce, dtype): (Reduce, DType),
     rows: &[*const u8],
     targets: &[*mut u8],
     count: usize,
 ) {
+    if count == 0 {
+        return;
+    }
     let (values_each, loops) = (values_each(dtype), Steps::new(reduce, dtype));
     let value_bytes = dtype.size_bytes() / values_each;
     let ranks = repeated(rows.len(), accumulator(dtype));
