@@ -384,7 +384,8 @@ const ROUNDS: u64 = 200;
 fn share_a_name(pool: PoolKind, policy: Policy) {
     const THREADS: u64 = 4;
     let caches = caches_over(pool, Some(64 << 20), None);
-    let (sender, receiver) = std::sync::mpsc::channel::<BlockHandle>();
+    // Bounded: on a loaded machine, blocks that wait for the receiver would exhaust the limit.
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<BlockHandle>(64);
     std::thread::scope(|threads| {
         for thread in 0..THREADS {
             let (caches, sender) = (caches.clone(), sender.clone());
@@ -428,7 +429,7 @@ fn work(
     caches: &CachesRef,
     policy: Policy,
     thread: u64,
-    elsewhere: &std::sync::mpsc::Sender<BlockHandle>,
+    elsewhere: &std::sync::mpsc::SyncSender<BlockHandle>,
 ) {
     let mut random = thread + 1;
     let mut next = move |below: u64| {
