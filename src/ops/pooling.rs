@@ -154,8 +154,8 @@ impl Windows {
         Ok(windows.dims()[..own.ndim()].iter().collect())
     }
 
-    /// Returns the layout of [`view`](Self::view) with the axes of the windows first, so that each
-    /// position in a window is a row of all windows.
+    /// Returns the layout of [`view`](Self::view) with the axes of a window first, so that the last
+    /// axes go over all windows and rows are long.
     #[track_caller]
     fn first(self, of: &Layout) -> Result<Layout> {
         let windows = self.layout(of)?;

@@ -176,7 +176,7 @@ fn a_profiled_program() {
 }
 
 #[test]
-#[ignore = "likewise"]
+#[ignore = "run by the tests of the environment, in a process of its own"]
 fn a_profiled_program_that_fails() {
     let config = cachescope::DeviceConfig {
         memory_limit: Some(2 << 20),

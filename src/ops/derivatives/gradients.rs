@@ -52,7 +52,7 @@ impl AnyArray {
         Array::from_parts(self.buffer.share(), self.layout)
     }
 
-    /// Returns a type-erased handle on `words`, the elements of an array of `dtype`.
+    /// Returns the type-erased array whose elements, of `dtype`, are `words`.
     pub(in crate::ops) fn of_words<Word: AnyElement>(words: Array<Word>, dtype: DType) -> Self {
         let layout = *words.layout();
         Self {

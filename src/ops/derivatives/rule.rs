@@ -130,13 +130,7 @@ impl Ruled {
         if self.0.is_none() {
             return result;
         }
-        let (layout, dtype) = (*result.layout(), T::DTYPE);
-        let buffer = result.into_buffer();
-        let result = AnyArray {
-            buffer,
-            layout,
-            dtype,
-        };
+        let result = AnyArray::of_words(result, T::DTYPE);
         self.finish_any(result, rule).into_array()
     }
 

@@ -156,7 +156,7 @@ fn to_ties<T: Float, A: Float>(
         let (elements, parts) = (windows.first(x.layout())?, windows.first(&whole)?);
         return Ok(sum_of_windows(given(elements)?, parts, whole)?.into_array());
     }
-    // Position by position, whose shares take the memory of one result of the pool.
+    // Position by position: the shares of a position take as much memory as a result of the pool.
     let mut sum = AnyArray::of(share).zeros(x.layout().shape())?;
     for position in positions {
         let given = given(windows.at(x.layout(), position)?)?;
