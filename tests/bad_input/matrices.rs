@@ -93,6 +93,12 @@ fn that_are_not_finite() {
         let norm = linalg::norm(&a, MatrixNorm::Spectral);
         refused(norm, KIND, &words("norm"));
     }
+    let a = matrix(&[f32::NAN, 1.0, 1.0, 2.0]);
+    assert!(linalg::det(&a).unwrap().item().unwrap().is_nan());
+    for solution in [linalg::solve(&a, &ones(&[2])), linalg::inv(&a)] {
+        let solution = solution.unwrap().to_vec().unwrap();
+        assert!(solution.iter().all(|x| x.is_nan()), "{solution:?}");
+    }
     // The upper triangle is not read.
     let a = matrix(&[1.0, f32::NAN, 0.0, 1.0]);
     assert_eq!(linalg::eigvalsh(&a).unwrap().to_vec().unwrap(), [1.0; 2]);

@@ -106,10 +106,12 @@ impl<'a, T: Factorized> Matrices<'a, T> {
     }
 
     /// Computes the LU factors of all matrices, and returns their pivots, a row for each, and
-    /// statuses.
+    /// statuses. The factors of a matrix with a NaN are NaN throughout.
     #[track_caller]
-    fn lu(&self) -> Result<(Array<i32>, Array<i32>)> {
+    fn lu(&mut self) -> Result<(Array<i32>, Array<i32>)> {
         let n = self.columns as usize;
+        // cuSOLVER loses a NaN: on an H200, the determinant of [[NaN, 1], [1, 2]] was -1.
+        let have_nan = self.array.is_nan().any_keepdims(-1)?.any_keepdims(-2)?;
         let shape = Shape::from([self.count, n]);
         let mut status = None;
         let pivots = computed(self.workspace.order.device, &shape, |pivots: Output| {
@@ -121,6 +123,7 @@ impl<'a, T: Factorized> Matrices<'a, T> {
             status = Some(made?);
             Ok(())
         })?;
+        (self.array).update(|factors| select(have_nan, T::zero() / T::zero(), factors))?;
         Ok((pivots, status.expect("there are matrices to factorize")))
     }
 }
@@ -163,7 +166,7 @@ pub(in crate::ops) fn solved<T: Factorized>(
     a: &Array<T>,
     right: &Array<T>,
 ) -> Result<(Array<T>, Array<i32>)> {
-    let matrices = Matrices::as_they_are(order, "solve", a)?;
+    let mut matrices = Matrices::as_they_are(order, "solve", a)?;
     let x = Matrices::as_they_are(order, "solve", right)?;
     let (pivots, status) = matrices.lu()?;
     let n = matrices.columns as usize;
@@ -205,7 +208,7 @@ pub(in crate::ops) fn determinants<T: Factorized>(
     order: CudaOrder<'_>,
     a: &Array<T>,
 ) -> Result<(Array<T>, Option<Array<i32>>)> {
-    let matrices = Matrices::as_they_are(order, "det", a)?;
+    let mut matrices = Matrices::as_they_are(order, "det", a)?;
     let n = matrices.columns as usize;
     let (pivots, _) = matrices.lu()?;
     let elements = matrices.array.reshape([matrices.count, n * n])?;
@@ -237,8 +240,15 @@ pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     a: &Array<T>,
 ) -> Result<(Array<T>, Array<i32>)> {
     let matrices = Matrices::transposed(order, "cholesky", a)?;
+    // cuSOLVER reports no NaN. A row with one makes the leading minor that ends there NaN.
+    let rows = matrices.array.tril(0)?.is_nan().any_axis(-1)?;
+    let rows = rows.reshape([matrices.count, matrices.columns as usize])?;
+    let (have_nan, first) = (rows.any_axis(-1)?, rows.argmax_axis(-1)?);
     let status = matrices
         .statuses(|info| matrices.factorize(matrices.columns, info, |_| Factorization::Cholesky))?;
+    let order_of_nan = first.cast::<i32>() + 1;
+    let is_first = status.eq(0).or(order_of_nan.lt(&status)).and(have_nan);
+    let status = select(is_first, order_of_nan, &status).eval()?;
     Ok((matrices.array.tril(0)?, status))
 }
 

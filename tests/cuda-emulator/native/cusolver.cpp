@@ -68,13 +68,14 @@ Status submit(Handle* handle, const std::function<void()>& work) {
 // The elements of every workspace; a shorter one is refused.
 constexpr int ROOM = 32;
 
+// A NaN is lost, as an H200 with CUDA 13.0 lost it: no pivot, and a factor of 0.
 template <class T>
 void factorize_lu(int m, int n, Matrix<T> a, int* pivots, int* info) {
     *info = 0;
     for (int k = 0; k < std::min(m, n); ++k) {
         int pivot = k;
         for (int i = k + 1; i < m; ++i)
-            if (std::fabs(a(i, k)) > std::fabs(a(pivot, k))) pivot = i;
+            if (!(std::fabs(a(i, k)) <= std::fabs(a(pivot, k))) && a(i, k) == a(i, k)) pivot = i;
         pivots[k] = pivot + 1;
         if (a(pivot, k) == T(0)) {
             if (!*info) *info = k + 1;
@@ -82,7 +83,7 @@ void factorize_lu(int m, int n, Matrix<T> a, int* pivots, int* info) {
         }
         if (pivot != k)
             for (int j = 0; j < n; ++j) std::swap(a(k, j), a(pivot, j));
-        for (int i = k + 1; i < m; ++i) a(i, k) /= a(k, k);
+        for (int i = k + 1; i < m; ++i) a(i, k) = a(i, k) == a(i, k) ? a(i, k) / a(k, k) : T(0);
         for (int j = k + 1; j < n; ++j)
             for (int i = k + 1; i < m; ++i) a(i, j) -= a(i, k) * a(k, j);
     }
@@ -102,7 +103,7 @@ void solve_lu(int n, int count, Matrix<T> a, const int* pivots, Matrix<T> b, int
     }
 }
 
-// Of the upper triangle.
+// Of the upper triangle. A pivot that is NaN is not reported, as it was not on an H200 with CUDA 13.0.
 template <class T>
 void factorize_cholesky(int n, Matrix<T> a, int* info) {
     *info = 0;
@@ -114,7 +115,7 @@ void factorize_cholesky(int n, Matrix<T> a, int* info) {
                 a(i, j) = sum / a(i, i);
                 continue;
             }
-            if (!(sum > T(0))) {
+            if (sum <= T(0)) {
                 *info = j + 1;
                 return;
             }
