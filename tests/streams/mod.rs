@@ -11,23 +11,37 @@ mod order;
 mod panics;
 mod pending;
 mod releasing;
-use crate::under_test::device_with;
+use crate::under_test::{cuda_ordinal, device_with};
 use cachescope::{Array, Device, DeviceConfig, Result};
 
 const MIB: u64 = 1 << 20;
 
-/// The length of an array of 4 MiB: large enough to have a segment, or pages, of its own.
-const N: usize = 1 << 20;
-const BYTES: u64 = (N * size_of::<i32>()) as u64;
+/// Returns the factor for the sizes of a test that expects a stream to be at work after the host
+/// has gone on. A GPU adds 1 to the elements of 4 MiB before the host makes its next call.
+pub(crate) fn size_factor() -> usize {
+    let is_gpu = cuda_ordinal().is_some() && cuda_emulator::has_device();
+    if is_gpu { 64 } else { 1 }
+}
+
+/// Returns the length of an array that is large enough to have a segment, or pages, of its own, and
+/// to keep a stream at work: 4 MiB, more on a GPU.
+fn length() -> usize {
+    size_factor() << 20
+}
+
+/// Returns the size of an array of [`length`] elements.
+fn bytes() -> u64 {
+    (length() * size_of::<i32>()) as u64
+}
 
 /// A device whose streams run their work as late as they may.
 fn device() -> Device {
     limited(None)
 }
 
-/// Returns a delaying device with memory for `arrays` arrays of [`N`] elements.
+/// Returns a delaying device with memory for `arrays` arrays of [`length`] elements.
 fn room_for(arrays: u64) -> Device {
-    limited(Some(arrays * BYTES))
+    limited(Some(arrays * bytes()))
 }
 
 fn limited(memory_limit: Option<u64>) -> Device {
@@ -39,9 +53,9 @@ fn limited(memory_limit: Option<u64>) -> Device {
     .unwrap()
 }
 
-/// An array of [`N`] times `value` on the current stream.
+/// An array of [`length`] times `value` on the current stream.
 fn large(value: i32) -> Result<Array<i32>> {
-    Array::full(N, value)
+    Array::full(length(), value)
 }
 
 /// Like [`large`], but already written, so that work that runs too early reads these values.

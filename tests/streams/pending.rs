@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Policy, Result, cache_scope};
 
-use crate::streams::{BYTES, MIB, N, assert_all, device, large, room_for, written};
+use crate::streams::{MIB, assert_all, bytes, device, large, length, room_for, written};
 
 #[test]
 fn a_stream_that_takes_anothers_block_comes_after_it() -> Result<()> {
@@ -39,13 +39,13 @@ fn a_block_is_pending_while_another_stream_uses_it() -> Result<()> {
     assert_eq!(before.pending_bytes, 0);
     drop(x);
     let after = device.memory_stats();
-    assert_eq!((after.pending_bytes, after.live_bytes), (BYTES, BYTES));
-    assert_eq!(after.allocated_bytes, before.allocated_bytes - BYTES);
+    assert_eq!((after.pending_bytes, after.live_bytes), (bytes(), bytes()));
+    assert_eq!(after.allocated_bytes, before.allocated_bytes - bytes());
     let z = large(9)?;
     assert_all(&z, 9); // The first work to run, if `z` has the address that `x` had.
     assert_eq!(
         device.memory_stats().pending_bytes,
-        BYTES,
+        bytes(),
         "only `z` was waited for"
     );
     device.synchronize()?;
@@ -65,7 +65,7 @@ fn a_block_written_elsewhere_is_pending_as_well() -> Result<()> {
         x.fill(5)?;
     }
     drop(x);
-    assert_eq!(device.memory_stats().pending_bytes, BYTES);
+    assert_eq!(device.memory_stats().pending_bytes, bytes());
     let z = large(9)?;
     stream.synchronize()?;
     assert_all(&z, 9);
@@ -145,9 +145,9 @@ fn rung_3_brings_what_is_pending_in_a_scope() -> Result<()> {
         (&x + 1).eval()?
     });
     let stats = device.cache_stats("loop").unwrap();
-    assert_eq!((stats.pending_blocks, stats.pending_bytes), (1, BYTES));
+    assert_eq!((stats.pending_blocks, stats.pending_bytes), (1, bytes()));
     assert_eq!((stats.cached_blocks, stats.cached_bytes), (0, 0));
-    assert_eq!(device.memory_stats().pending_bytes, BYTES);
+    assert_eq!(device.memory_stats().pending_bytes, bytes());
     let z = large(9)?;
     assert_all(&z, 9);
     assert_all(&y, 2);
@@ -194,7 +194,7 @@ fn a_block_that_another_thread_drops_is_pending_too() -> Result<()> {
             (&x + 1).eval()?
         };
         std::thread::spawn(move || drop(x)).join().unwrap();
-        assert_eq!(device.memory_stats().pending_bytes, BYTES, "{name:?}");
+        assert_eq!(device.memory_stats().pending_bytes, bytes(), "{name:?}");
         let z = large(9)?;
         assert_all(&z, 9);
         assert_all(&y, 2);
@@ -217,7 +217,7 @@ fn an_orphan_of_a_removed_cache_is_pending_too() -> Result<()> {
         (&x + 1).eval()?
     };
     drop(x);
-    assert_eq!(device.memory_stats().pending_bytes, BYTES);
+    assert_eq!(device.memory_stats().pending_bytes, bytes());
     let z = large(9)?;
     assert_all(&z, 9);
     assert_all(&y, 2);
@@ -265,6 +265,6 @@ fn fragmentation_does_not_count_what_is_pending() -> Result<()> {
     let before = device.memory_stats().fragmentation();
     drop(x);
     assert_eq!(device.memory_stats().fragmentation(), before);
-    assert!(N as u64 * 4 >= MIB);
+    assert!(length() as u64 * 4 >= MIB);
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, Result, cache_scope};
 
-use crate::streams::{BYTES, assert_all, large, written};
+use crate::streams::{assert_all, bytes, large, written};
 use crate::under_test::device_with;
 
 /// Returns a device where each block is a segment, which is released on request once it is idle.
@@ -34,10 +34,10 @@ fn trimming_waits_for_the_work_on_what_it_releases() -> Result<()> {
     };
     drop((a, b));
     let before = device.memory_stats();
-    assert_eq!(before.pending_bytes, BYTES);
+    assert_eq!(before.pending_bytes, bytes());
     let released = device.trim(0);
     let after = device.memory_stats();
-    assert_eq!(released, 2 * BYTES);
+    assert_eq!(released, 2 * bytes());
     assert_eq!(after.reserved_bytes, before.reserved_bytes - released);
     assert_all(&sum, 3);
     assert_all(&product, 6);
@@ -51,8 +51,8 @@ fn a_lower_limit_waits_for_the_work_on_what_it_releases() -> Result<()> {
     let a = written(1)?;
     let b = (&a + 1).eval()?;
     drop(a);
-    device.set_memory_limit(Some(BYTES));
-    assert_eq!(device.memory_stats().reserved_bytes, BYTES);
+    device.set_memory_limit(Some(bytes()));
+    assert_eq!(device.memory_stats().reserved_bytes, bytes());
     assert_all(&b, 2);
     Ok(())
 }
@@ -75,7 +75,7 @@ fn invalidating_and_removing_wait_for_the_work_on_what_they_release() -> Result<
         } else {
             device.invalidate_cache("loop")
         };
-        assert_eq!((given.blocks, given.bytes), (2, 2 * BYTES));
+        assert_eq!((given.blocks, given.bytes), (2, 2 * bytes()));
         let after = device.memory_stats();
         assert_eq!(after.reserved_bytes, before.reserved_bytes - given.bytes);
         assert_eq!(after.pending_bytes, 0);
@@ -101,22 +101,22 @@ fn an_exit_after_an_invalidation_does_not_wait() -> Result<()> {
             .unwrap();
         b
     });
-    assert_eq!(device.memory_stats().reserved_bytes, 2 * BYTES);
-    assert_eq!(device.memory_stats().pending_bytes, BYTES);
+    assert_eq!(device.memory_stats().reserved_bytes, 2 * bytes());
+    assert_eq!(device.memory_stats().pending_bytes, bytes());
     device.synchronize()?;
-    assert_eq!(device.memory_stats().reserved_bytes, BYTES);
+    assert_eq!(device.memory_stats().reserved_bytes, bytes());
     assert_all(&b, 2);
     Ok(())
 }
 
 #[test]
 fn dropping_does_not_wait_where_each_block_is_a_reservation() -> Result<()> {
-    let device = device_of(PoolKind::Direct, Some(2 * BYTES));
+    let device = device_of(PoolKind::Direct, Some(2 * bytes()));
     let _guard = device.enter();
     let a = written(1)?;
     let b = (&a + 1).eval()?;
     drop(a);
-    assert_eq!(device.memory_stats().pending_bytes, BYTES, "not run yet");
+    assert_eq!(device.memory_stats().pending_bytes, bytes(), "not run yet");
     let c = large(5)?; // Rung 4: below the limit, only the memory of `a` is left.
     assert_all(&b, 2);
     assert_all(&c, 5);
@@ -128,14 +128,14 @@ fn dropping_does_not_wait_where_each_block_is_a_reservation() -> Result<()> {
 
 #[test]
 fn a_request_of_another_size_waits_for_the_work_on_an_idle_segment() -> Result<()> {
-    let device = device_of(PoolKind::Binned, Some(3 * BYTES));
+    let device = device_of(PoolKind::Binned, Some(3 * bytes()));
     let _guard = device.enter();
     let stream = device.new_stream()?;
     let a = written(1)?;
     let b = (&a + 1).eval()?;
     drop(a);
     let _guard = stream.enter();
-    let longer = Buffer::new(&device, 2 * BYTES as usize)?;
+    let longer = Buffer::new(&device, 2 * bytes() as usize)?;
     assert_all(&b, 2);
     drop(longer);
     Ok(())

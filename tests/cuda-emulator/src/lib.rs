@@ -74,7 +74,7 @@ pub fn load_one(path: &Path) {
 }
 
 /// Returns whether tests run on a real device.
-fn has_device() -> bool {
+pub fn has_device() -> bool {
     !is_set("CACHESCOPE_CUDA_EMULATOR") && has_real_device()
 }
 
