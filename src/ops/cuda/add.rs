@@ -210,7 +210,7 @@ impl Scattered {
         self.axis.push(order.gpu, &mut arguments);
         arguments.push(count as u64);
         let kernel = Kernel::of::<InAnyOrder>(numbering, self.target.bytes, whole_source);
-        kernel.launch(order, grid_of(order.gpu, count), &arguments)
+        kernel.launch(order, grid_of(count), &arguments)
     }
 
     /// Updates in the order of the walk. `K` identifies the type of the items.
@@ -243,7 +243,7 @@ impl Scattered {
         arguments.push(lanes as u64);
         let source = || lanes_source(numbering, item);
         let key = KernelKey::of::<ByLanes<K>>(numbering.form());
-        launch(order, key, &source, grid_of(order.gpu, lanes), &arguments)
+        launch(order, key, &source, grid_of(lanes), &arguments)
     }
 
     /// Updates with a block of threads for each range of the axis, in lanes that share their
@@ -280,7 +280,7 @@ impl Scattered {
         arguments.push(count as u64);
         let source = || ranges_source(numbering, item);
         let key = KernelKey::of::<ByRanges<K>>(numbering.form());
-        launch(order, key, &source, blocks_of(order.gpu, count), &arguments)
+        launch(order, key, &source, blocks_of(count), &arguments)
     }
 }
 

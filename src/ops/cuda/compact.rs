@@ -47,7 +47,7 @@ pub(in crate::ops) fn compacted<T: AnyElement>(
         let operands = [array.buffer(), flags.buffer(), sums.buffer()];
         let key = KernelKey::of::<Compact>(size_of::<T>() as u32);
         let source = || words_source(size_of::<T>());
-        let grid = grid_of(order.gpu, flags.len());
+        let grid = grid_of(flags.len());
         launch(order.touching(&operands), key, &source, grid, &arguments)
     })
 }
@@ -77,7 +77,7 @@ pub(in crate::ops) fn positions(
         arguments.push(flags.len() as u64);
         let operands = [flags.buffer(), sums.buffer()];
         let key = KernelKey::of::<Positions>(0);
-        let grid = grid_of(order.gpu, flags.len());
+        let grid = grid_of(flags.len());
         launch(
             order.touching(&operands),
             key,

@@ -173,7 +173,7 @@ fn copy_words(order: CudaOrder<'_>, from: Words, to: Words, walk: &Walk<2>) -> R
     numbering.push(&mut arguments, &walk);
     arguments.push(walk.count() as u64);
     let kernel = Kernel::of::<CopyWords>(numbering, from.bytes, words_source);
-    kernel.launch(order, grid(order.gpu, walk.count()), &arguments)
+    kernel.launch(order, grid(walk.count()), &arguments)
 }
 
 /// The kernels of [`copy_words`].
@@ -328,7 +328,7 @@ fn copy_tiles(order: CudaOrder<'_>, from: Words, to: Words, tiles: &Tiles) -> Re
     numbering.push_numbers(&mut arguments, plane.as_flattened());
     arguments.push(tiles.count() as u64);
     let kernel = Kernel::of::<Tiles>(numbering, from.bytes, tiles_source);
-    kernel.launch(order, blocks_of(order.gpu, tiles.count()), &arguments)
+    kernel.launch(order, blocks_of(tiles.count()), &arguments)
 }
 
 #[cfg(test)]

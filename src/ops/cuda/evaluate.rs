@@ -92,7 +92,7 @@ pub(super) fn write_all(order: CudaOrder<'_>, program: &Program<'_>, count: usiz
         source(program.name(), &text)
     };
     let key = program.key(KernelKey::of::<EvaluateAll>);
-    launch(order, key, &text, grid_of(order.gpu, count), &arguments)
+    launch(order, key, &text, grid_of(count), &arguments)
 }
 
 /// Writes all elements to the target by tiles.
@@ -102,7 +102,7 @@ fn write_crossed(order: CudaOrder<'_>, crossed: &Crossed<'_>) -> Result<()> {
     crossed.arguments(&mut arguments);
     let text = || crossed_source(crossed);
     let key = crossed.key(KernelKey::of::<EvaluateCrossed>);
-    let grid = blocks_of(order.gpu, crossed.tiles());
+    let grid = blocks_of(crossed.tiles());
     launch(order, key, &text, grid, &arguments)
 }
 
@@ -132,6 +132,6 @@ pub(super) fn write(order: CudaOrder<'_>, program: &Program<'_>, output: Output)
         source(program.name(), &text)
     };
     let key = program.key(KernelKey::of::<Evaluate>);
-    let grid = grid_of(order.gpu, output.count.div_ceil(program.width()));
+    let grid = grid_of(output.count.div_ceil(program.width()));
     launch(order, key, &text, grid, &arguments)
 }

@@ -43,7 +43,7 @@ pub(in crate::ops) fn generate<T: AnyElement, F: Fill<T>>(
         arguments.push(output.address.0);
         arguments.push(output.count as u64);
         let key = KernelKey::of::<(Generate, F, T)>(0);
-        let grid = grid_of(order.gpu, output.count.div_ceil(TOGETHER));
+        let grid = grid_of(output.count.div_ceil(TOGETHER));
         launch(order, key, &random_text::<T, F>, grid, &arguments)
     })
 }

@@ -58,7 +58,7 @@ pub(in crate::ops) fn picked<T: AnyElement>(
         arguments.push(walk.count() as u64);
         // The walk reaches index 0 of the axis; the kernel adds the steps of the indices.
         let kernel = Kernel::of::<Picked>(numbering, from.bytes, pick_source);
-        kernel.launch(order, grid(order.gpu, walk.count()), &arguments)
+        kernel.launch(order, grid(walk.count()), &arguments)
     })
 }
 
@@ -133,7 +133,7 @@ pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
         axis.push(order.gpu, &mut arguments);
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Marked<T>>(numbering, output.bytes, mark_source::<T>);
-        kernel.launch(order, grid_of(order.gpu, output.limit), &arguments)
+        kernel.launch(order, grid_of(output.limit), &arguments)
     };
     computed(order.device, shape, write)
 }

@@ -1,14 +1,14 @@
 //! The function through which every kernel of a CUDA device is launched.
 
-use crate::device::cuda::{Arguments, Cuda, Grid, KernelKey, KernelSource};
+use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::order::CudaOrder;
 
 /// The threads of a block, unless a kernel has a reason for another number.
 pub(super) const THREADS: u32 = 256;
 
-/// Blocks for each multiprocessor, of which at least eight run at a time.
-const BLOCKS_EACH: u32 = 32;
+/// The most blocks along x that CUDA launches.
+const MOST_BLOCKS: u32 = i32::MAX as u32;
 
 /// Enqueues a kernel in `order`. `source` is called only if the kernel has not been compiled yet.
 ///
@@ -37,13 +37,18 @@ pub(super) fn launch(
     order.queue(|stream| unsafe { order.gpu.launch(stream, kernel, grid, arguments) })
 }
 
-/// Returns a grid of one dimension for `count` items, over which each thread loops in steps of the
-/// whole grid. `count` must not be 0.
-pub(super) fn grid_of(gpu: &Cuda, count: usize) -> Grid {
-    let most = gpu.multiprocessors().max(1).saturating_mul(BLOCKS_EACH);
+/// Returns a grid of one dimension for `count` items, with a thread for each. If a grid has not
+/// enough threads, they loop, in steps of the whole grid. On an H200, loops of 32 blocks for each
+/// multiprocessor took 5 % longer. `count` must not be 0.
+pub(super) fn grid_of(count: usize) -> Grid {
     let wanted = count.div_ceil(THREADS as usize);
     Grid {
-        blocks: [u32::try_from(wanted).unwrap_or(most).clamp(1, most), 1],
+        blocks: [
+            u32::try_from(wanted)
+                .unwrap_or(MOST_BLOCKS)
+                .clamp(1, MOST_BLOCKS),
+            1,
+        ],
         threads: THREADS,
         shared_bytes: 0,
     }

@@ -33,7 +33,7 @@ pub(in crate::ops) fn padded<T: AnyElement>(
         arguments.push_bytes(bits_of(value).bytes(output.bytes));
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Padding>(numbering, output.bytes, pad_source);
-        kernel.launch(order, grid(order.gpu, output.limit), &arguments)
+        kernel.launch(order, grid(output.limit), &arguments)
     };
     computed(order.device, shape, write)
 }
@@ -170,7 +170,7 @@ pub(in crate::ops) fn triangular<T: AnyElement>(
         arguments.push(u64::from(triangle == Triangle::Lower));
         arguments.push(output.limit as u64);
         let kernel = Kernel::of::<Triangle>(numbering, output.bytes, triangle_source);
-        kernel.launch(order, grid(order.gpu, output.limit), &arguments)
+        kernel.launch(order, grid(output.limit), &arguments)
     };
     computed(order.device, layout.shape(), write)
 }

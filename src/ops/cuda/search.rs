@@ -43,7 +43,7 @@ pub(in crate::ops) fn search<T: Element>(
         let is_after = side == Side::Right;
         let key = KernelKey::of::<Search<T>>(numbering.form() | u32::from(is_after) << 4);
         let source = || search_source::<T>(numbering, is_after);
-        let grid = grid_of(order.gpu, output.count);
+        let grid = grid_of(output.count);
         launch(order, key, &source, grid, &arguments)
     })
 }

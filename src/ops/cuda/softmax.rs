@@ -172,7 +172,7 @@ fn of_folds(
     arguments.push(output.address.0);
     let source = || text(program, kind, NORMAL);
     let key = program.key(kind.normal);
-    let grid = grid_of(workspace.order.gpu, output.count);
+    let grid = grid_of(output.count);
     workspace.launch(key, &source, grid, &arguments)
 }
 

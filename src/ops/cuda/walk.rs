@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::launch::{THREADS, grid_of};
 use super::program::inverse;
 use crate::array::{Layout, Walk};
-use crate::device::cuda::{Arguments, Cuda, Grid};
+use crate::device::cuda::{Arguments, Grid};
 
 /// The ranks that kernels are compiled for. A walk of another rank uses the next larger one.
 const RANKS: [usize; 5] = [1, 2, 3, 5, 9];
@@ -101,11 +101,11 @@ pub(super) fn limit_of(layout: &Layout) -> usize {
 
 /// Returns the grid for `count` elements of which each thread reads several before it writes the
 /// first.
-pub(super) fn grid(gpu: &Cuda, count: usize) -> Grid {
-    grid_of(gpu, count.div_ceil(UNROLLED))
+pub(super) fn grid(count: usize) -> Grid {
+    grid_of(count.div_ceil(UNROLLED))
 }
 
 /// Returns the grid with a block of threads for each of `count` items.
-pub(super) fn blocks_of(gpu: &Cuda, count: usize) -> Grid {
-    grid_of(gpu, count.saturating_mul(THREADS as usize))
+pub(super) fn blocks_of(count: usize) -> Grid {
+    grid_of(count.saturating_mul(THREADS as usize))
 }

@@ -257,7 +257,7 @@ fn by_blocks<T: Number>(
         arguments.push(tiles as u64);
         let source = || blocks_source(kind, numbering);
         let key = KernelKey::of::<Blocks>(numbering.form() | kind.form());
-        launch(order, key, &source, blocks_of(order.gpu, tiles), &arguments)
+        launch(order, key, &source, blocks_of(tiles), &arguments)
     })
 }
 

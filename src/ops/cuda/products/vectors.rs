@@ -143,13 +143,7 @@ impl Vectors {
         let form = form | u32::from(partly) << 10 | u32::from(self.by_columns) << 11;
         let form = form | u32::from(self.pack > 1) << 12;
         let key = KernelKey::of::<Vectors>(form);
-        launch(
-            order,
-            key,
-            &source,
-            grid_of(order.gpu, count * self.group),
-            &arguments,
-        )
+        launch(order, key, &source, grid_of(count * self.group), &arguments)
     }
 
     /// Adds up the sums of the chunks of each element.
@@ -175,13 +169,7 @@ impl Vectors {
         let source = || source(self.kind, numbering, (group, 1), false, CHUNKS);
         let form = numbering.form() | self.kind.form() | form_of_group(group);
         let key = KernelKey::of::<Chunks>(form);
-        launch(
-            order,
-            key,
-            &source,
-            grid_of(order.gpu, count * group),
-            &arguments,
-        )
+        launch(order, key, &source, grid_of(count * group), &arguments)
     }
 }
 
