@@ -11,13 +11,13 @@ pub(super) const GRACE: Duration = Duration::from_millis(250);
 pub(super) const DROPPED: &str = "it has dropped the group";
 
 #[cold]
-pub(super) fn is_gone(operation: &str, rank: usize, reason: &str) -> Error {
+pub(super) fn rank_gone(operation: &str, rank: usize, reason: &str) -> Error {
     let text = format!("{operation}: rank {rank} takes part no longer: {reason}");
     Error::new(ErrorCode::Gone, text)
 }
 
 #[cold]
-pub(super) fn in_two_orders(operation: &str, own: usize, other: usize) -> Error {
+pub(super) fn deadlocked(operation: &str, own: usize, other: usize) -> Error {
     let text = format!(
         "{operation}: ranks {own} and {other} wait for each other, each in another call: groups that share ranks are used in \
          one order on all of them"
@@ -26,7 +26,7 @@ pub(super) fn in_two_orders(operation: &str, own: usize, other: usize) -> Error 
 }
 
 #[cold]
-pub(super) fn too_late(operation: &str, timeout: Duration, missing: &[usize]) -> Error {
+pub(super) fn timed_out(operation: &str, timeout: Duration, missing: &[usize]) -> Error {
     let ranks: Vec<String> = missing.iter().map(ToString::to_string).collect();
     let ranks = ranks.join(", ");
     let who = match missing {

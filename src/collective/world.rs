@@ -6,7 +6,7 @@ use std::thread::{self, Builder, ScopedJoinHandle};
 use super::carrier::{Carrier, HostCarrier};
 use super::engine::Members;
 use super::group::Group;
-use super::threads::{Presence, ThreadEngine};
+use super::threads::{RankStatus, ThreadEngine};
 use super::worker::{Worker, not_started};
 use crate::context::Device;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -62,10 +62,10 @@ impl Group {
         let outcomes: Vec<_> = thread::scope(|threads| {
             let engines = ThreadEngine::world(size);
             let start = |engine: ThreadEngine| {
-                let presence = engine.presence();
+                let status = engine.status();
                 let thread = Builder::new().spawn_scoped(threads, || run(engine));
                 // The other ranks may wait for this one.
-                thread.map_err(|error| absent(&presence, not_started("the thread", error)))
+                thread.map_err(|error| absent(&status, not_started("the thread", error)))
             };
             let ranks: Vec<_> = engines.into_iter().map(start).collect();
             ranks
@@ -94,10 +94,10 @@ impl Group {
 /// Runs one rank. Its thread for exchanges lives as long as the body, and completes the exchanges
 /// that the body began.
 fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Result<R>) -> Result<R> {
-    let presence = engine.presence();
-    let rank = presence.rank();
+    let status = engine.status();
+    let rank = status.rank();
     let started = Worker::start(rank, Box::new(engine));
-    let (worker, thread) = started.map_err(|error| absent(&presence, error))?;
+    let (worker, thread) = started.map_err(|error| absent(&status, error))?;
     let carrier = HostCarrier::new(worker.clone(), Members::all(rank, size));
     let group = Group::over(Carrier::Host(carrier));
     match catch_unwind(AssertUnwindSafe(|| body(group))) {
@@ -105,16 +105,16 @@ fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Resul
             worker.close();
             // The stream reports a panic on that thread to the threads that wait for it.
             let unheard = thread.join().ok().flatten();
-            presence.leave("it has ended");
+            status.mark_gone("it has ended");
             unheard.map_or(Ok(result), Err)
         }
         Ok(Err(error)) => {
-            let error = absent(&presence, error);
+            let error = absent(&status, error);
             worker.close();
             Err(error)
         }
         Err(panic) => {
-            presence.leave("it panicked");
+            status.mark_gone("it panicked");
             worker.close();
             resume_unwind(panic)
         }
@@ -122,8 +122,8 @@ fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Resul
 }
 
 /// Marks a rank as gone because of an error, which is returned.
-fn absent(presence: &Presence, error: Error) -> Error {
-    presence.leave(&format!("it failed: {error}"));
+fn absent(status: &RankStatus, error: Error) -> Error {
+    status.mark_gone(&format!("it failed: {error}"));
     error
 }
 

@@ -1,6 +1,6 @@
 //! Ranks that are threads of one process. They access each other's memory directly.
 
-mod board;
+mod rendezvous;
 
 use std::panic::catch_unwind;
 use std::ptr;
@@ -11,12 +11,12 @@ use super::fold::fold;
 use crate::device::host_streams::HostFailure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
-use board::{Board, Letter, Patience, Post};
+use rendezvous::{Message, RankSlot, Rendezvous, WaitLimit};
 
 /// A rank of a world of threads.
 #[derive(Debug)]
 pub(super) struct ThreadEngine {
-    board: Arc<Board>,
+    rendezvous: Arc<Rendezvous>,
     /// The world rank.
     rank: usize,
     /// The error after which this rank takes part in nothing more.
@@ -26,9 +26,9 @@ pub(super) struct ThreadEngine {
 impl ThreadEngine {
     /// Creates the engines of a world, in rank order.
     pub(super) fn world(size: usize) -> Vec<Self> {
-        let board = Arc::new(Board::new(size));
+        let rendezvous = Arc::new(Rendezvous::new(size));
         let rank = |rank| Self {
-            board: Arc::clone(&board),
+            rendezvous: Arc::clone(&rendezvous),
             rank,
             broken: None,
         };
@@ -36,9 +36,9 @@ impl ThreadEngine {
     }
 
     /// Returns the rank status, which may be changed from any thread.
-    pub(super) fn presence(&self) -> Presence {
-        Presence {
-            board: Arc::clone(&self.board),
+    pub(super) fn status(&self) -> RankStatus {
+        RankStatus {
+            rendezvous: Arc::clone(&self.rendezvous),
             rank: self.rank,
         }
     }
@@ -62,25 +62,28 @@ impl ThreadEngine {
             ..
         } = work;
         let operation = call.operation.name();
-        let coming = Patience {
+        let arriving = WaitLimit {
             operation,
             timeout: Some(*timeout),
         };
-        let post = Post {
+        let slot = RankSlot {
             call: *call,
             source: memory.source.expose_provenance(),
             target: memory.target.expose_provenance(),
         };
-        if let Err(error) = self.board.meet(members, Some(post), coming) {
+        if let Err(error) = self
+            .rendezvous
+            .arrive_and_wait(members, Some(slot), arriving)
+        {
             self.broken = Some(error.clone());
             return failed(asker, error);
         }
-        let posts = self.board.posts(members);
+        let slots = self.rendezvous.slots(members);
         let calls = members
             .ranks
             .iter()
             .copied()
-            .zip(posts.iter().map(|own| &own.call));
+            .zip(slots.iter().map(|own| &own.call));
         let outcome = match call.check_same(calls) {
             Ok(()) => {
                 asker.tell(Ok(()));
@@ -89,11 +92,11 @@ impl ThreadEngine {
                     // SAFETY: all members have arrived with equal calls, so each has posted memory
                     // of the sizes that the call says, and it stays valid until the next
                     // rendezvous.
-                    unsafe { share(members, call, &posts) }
+                    unsafe { share(members, call, &slots) }
                 });
                 shared.map_err(|_| {
                     let error = panicked(operation);
-                    self.board.fail(members, &error);
+                    self.rendezvous.fail(members, &error);
                     error.into()
                 })
             }
@@ -101,12 +104,12 @@ impl ThreadEngine {
         };
         // No member may leave before all have read and written. All are in the call and certain to
         // arrive.
-        let leaving = Patience {
+        let leaving = WaitLimit {
             operation,
             timeout: None,
         };
-        self.board.meet(members, None, leaving)?;
-        outcome.and_then(|()| Ok(self.board.check_parts(members, operation)?))
+        self.rendezvous.arrive_and_wait(members, None, leaving)?;
+        outcome.and_then(|()| Ok(self.rendezvous.check_parts(members, operation)?))
     }
 
     /// # Safety
@@ -116,32 +119,32 @@ impl ThreadEngine {
         let bytes = work.call.bytes();
         // SAFETY: the source has as many bytes as the call says, by this function's contract.
         let bytes = unsafe { std::slice::from_raw_parts(memory.source, bytes) }.to_vec();
-        let letter = Letter {
+        let message = Message {
             call: work.call,
             bytes,
         };
-        self.board.send(&work.members, to, letter)
+        self.rendezvous.send(&work.members, to, message)
     }
 
     /// # Safety
     ///
     /// As for [`run`](Engine::run).
     unsafe fn receive(&mut self, work: &Work, memory: Memory, from: usize) -> Result<()> {
-        let patience = Patience {
+        let limit = WaitLimit {
             operation: work.call.operation.name(),
             timeout: Some(work.timeout),
         };
-        let letter = self.board.receive(&work.members, from, patience);
-        let letter = letter.inspect_err(|error| self.broken = Some(error.clone()))?;
+        let message = self.rendezvous.receive(&work.members, from, limit);
+        let message = message.inspect_err(|error| self.broken = Some(error.clone()))?;
         work.call
-            .check_received(&letter.call, work.members.ranks[from])?;
+            .check_received(&message.call, work.members.ranks[from])?;
         // SAFETY: the target has as many bytes as the call says, and so has the message, as
         // checked.
         unsafe {
-            let bytes = letter.bytes.as_ptr();
+            let bytes = message.bytes.as_ptr();
             memory
                 .target
-                .copy_from_nonoverlapping(bytes, letter.bytes.len());
+                .copy_from_nonoverlapping(bytes, message.bytes.len());
         }
         Ok(())
     }
@@ -171,29 +174,29 @@ impl Engine for ThreadEngine {
 
     fn fail(&mut self, error: &Error) {
         self.broken.get_or_insert_with(|| error.clone());
-        self.board.leave(self.rank, &error.to_string());
+        self.rendezvous.mark_gone(self.rank, &error.to_string());
     }
 
     fn end(&mut self, members: &Members) {
-        self.board.end(members);
+        self.rendezvous.end(members);
     }
 }
 
 /// The rank status: it lets another thread mark the rank as gone.
 #[derive(Clone, Debug)]
-pub(super) struct Presence {
-    board: Arc<Board>,
+pub(super) struct RankStatus {
+    rendezvous: Arc<Rendezvous>,
     rank: usize,
 }
 
-impl Presence {
+impl RankStatus {
     pub(super) fn rank(&self) -> usize {
         self.rank
     }
 
     /// Marks the rank as gone.
-    pub(super) fn leave(&self, reason: &str) {
-        self.board.leave(self.rank, reason);
+    pub(super) fn mark_gone(&self, reason: &str) {
+        self.rendezvous.mark_gone(self.rank, reason);
     }
 }
 
@@ -210,11 +213,11 @@ fn panicked(operation: &str) -> Error {
 ///
 /// Each member has posted the same call, with memory as [`Memory`] describes it, which nothing but
 /// these calls uses. No member leaves before all have finished.
-unsafe fn share(members: &Members, call: &Call, posts: &[Post]) {
+unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
     let (own, size) = (members.own, members.size());
     let (count, bytes, width) = (call.count(), call.bytes(), call.dtype.size_bytes());
-    let source = |rank: usize| ptr::with_exposed_provenance::<u8>(posts[rank].source);
-    let target = |rank: usize| ptr::with_exposed_provenance_mut::<u8>(posts[rank].target);
+    let source = |rank: usize| ptr::with_exposed_provenance::<u8>(slots[rank].source);
+    let target = |rank: usize| ptr::with_exposed_provenance_mut::<u8>(slots[rank].target);
     // SAFETY: this member's ranges are inside of the memory that each member has posted. No other
     // member writes the target ranges. If they are source ranges, too, no other member reads them.
     unsafe {

@@ -6,7 +6,7 @@
 use super::MpiEngine;
 use super::comm::{Request, Tag, arrived_of};
 use super::peers::{Awaited, Waiting};
-use crate::collective::absence::in_two_orders;
+use crate::collective::absence::deadlocked;
 use crate::collective::call::{Call, Operation, part_of};
 use crate::collective::engine::{Memory, Work};
 use crate::collective::head::{HEAD, Head};
@@ -150,7 +150,7 @@ impl MpiEngine {
                 let came = Head::of(&rooms.words[from * ROOM..][..bytes / size_of::<u64>()])?;
                 if (came.group, came.number) != (head.group, head.number) {
                     let (own, other) = (members.ranks[own], members.ranks[from]);
-                    return Err(in_two_orders(work.call.operation.name(), own, other));
+                    return Err(deadlocked(work.call.operation.name(), own, other));
                 }
                 check_length(work, came.call, from, bytes)?;
                 calls[from] = came.call;

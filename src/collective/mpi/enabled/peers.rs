@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::circle::{Circle, Stuck};
 use super::comm::{Comm, Request, Tag};
-use crate::collective::absence::{DROPPED, GRACE, in_two_orders, is_gone, too_late};
+use crate::collective::absence::{DROPPED, GRACE, deadlocked, rank_gone, timed_out};
 use crate::collective::engine::{Members, Work};
 use crate::error::Result;
 
@@ -151,9 +151,9 @@ impl Peers {
                     waiting.suspects = true;
                     return Ok(());
                 }
-                Some((rank, reason)) => return Err(is_gone(waiting.operation, rank, reason)),
+                Some((rank, reason)) => return Err(rank_gone(waiting.operation, rank, reason)),
                 None if is_late => {
-                    return Err(too_late(waiting.operation, waiting.timeout, &missing));
+                    return Err(timed_out(waiting.operation, waiting.timeout, &missing));
                 }
                 None if asks => self.ask_around(comm, waiting, waited, &missing)?,
                 None => {}
@@ -174,7 +174,7 @@ impl Peers {
     ) -> Result<()> {
         let (own, other) = (comm.rank(), missing.first());
         if let (true, Some(other)) = (self.circle.is_closed(), other) {
-            return Err(in_two_orders(waiting.operation, own, *other));
+            return Err(deadlocked(waiting.operation, own, *other));
         }
         let stuck = self.circle.ask(own, waiting.group, waited, missing);
         self.tell(comm, missing.iter().copied(), &News::Stuck(stuck))
@@ -209,7 +209,7 @@ impl Peers {
         }
         for rank in &work.members.ranks {
             if let Standing::Broke(reason) = &self.standing[*rank] {
-                return Err(is_gone(work.call.operation.name(), *rank, reason));
+                return Err(rank_gone(work.call.operation.name(), *rank, reason));
             }
         }
         Ok(())
@@ -220,14 +220,14 @@ impl Peers {
         self.listen(comm)?;
         match &self.standing[rank] {
             Standing::Here => Ok(()),
-            Standing::Left => Err(is_gone("send", rank, "it has ended")),
-            Standing::Broke(reason) => Err(is_gone("send", rank, reason)),
+            Standing::Left => Err(rank_gone("send", rank, "it has ended")),
+            Standing::Broke(reason) => Err(rank_gone("send", rank, reason)),
         }
     }
 
     fn is_anybody_gone(&self) -> bool {
-        let is_gone = |standing: &Standing| *standing != Standing::Here;
-        !self.dropped.is_empty() || self.standing.iter().any(is_gone)
+        let rank_gone = |standing: &Standing| *standing != Standing::Here;
+        !self.dropped.is_empty() || self.standing.iter().any(rank_gone)
     }
 
     /// Returns true if the processes of all other ranks are about to end.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::collective::absence::{DROPPED, GRACE, in_two_orders, is_gone, too_late};
+use crate::collective::absence::{DROPPED, GRACE, deadlocked, rank_gone, timed_out};
 use crate::collective::call::Call;
 use crate::collective::engine::Members;
 use crate::error::{Error, Result};
@@ -11,30 +11,30 @@ use crate::sync::plain::{Condvar, Mutex, MutexGuard};
 
 /// The state that the ranks of a world of threads share.
 #[derive(Debug)]
-pub(super) struct Board {
-    state: Mutex<State>,
+pub(super) struct Rendezvous {
+    state: Mutex<RendezvousState>,
     changed: Condvar,
 }
 
 /// Invariant: a rank that waits in a rendezvous has been counted as arrived there. It continues
 /// only when all members have arrived.
 #[derive(Debug)]
-struct State {
-    groups: HashMap<u64, Meetings>,
-    letters: HashMap<Route, VecDeque<Letter>>,
+struct RendezvousState {
+    groups: HashMap<u64, GroupRendezvous>,
+    messages: HashMap<Route, VecDeque<Message>>,
     /// Per rank of the world: the place where it waits.
-    waiting: Vec<Option<Place>>,
+    waiting: Vec<Option<WaitPoint>>,
     /// Per rank of the world: the reason why it takes part in nothing more.
     gone: Vec<Option<String>>,
 }
 
 /// The rendezvous of a group.
 #[derive(Debug)]
-struct Meetings {
+struct GroupRendezvous {
     /// Per member: the number of rendezvous that it has reached.
     arrivals: Vec<u64>,
     /// Per member: its latest slot.
-    posts: Vec<Option<Post>>,
+    slots: Vec<Option<RankSlot>>,
     /// Per member: true if it has dropped the group.
     ended: Vec<bool>,
     /// The first member that failed during a shared operation, and the reason.
@@ -43,7 +43,7 @@ struct Meetings {
 
 /// The slot of a member: its call, and the addresses of its memory, for the other members.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Post {
+pub(super) struct RankSlot {
     pub(super) call: Call,
     pub(super) source: usize,
     pub(super) target: usize,
@@ -59,36 +59,36 @@ struct Route {
 
 /// A message, with a copy of the data.
 #[derive(Debug)]
-pub(super) struct Letter {
+pub(super) struct Message {
     pub(super) call: Call,
     pub(super) bytes: Vec<u8>,
 }
 
 /// The place where a rank waits.
 #[derive(Clone, Debug)]
-enum Place {
+enum WaitPoint {
     /// The rendezvous with that number in the group.
-    Meeting {
+    Rendezvous {
         group: u64,
         ranks: Vec<usize>,
         number: u64,
     },
-    Letter(Route),
+    Message(Route),
 }
 
 /// The timeout of a wait, and the operation that an error names.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct WaitLimit {
     pub(super) operation: &'static str,
     /// `None` if the other ranks are certain to arrive, even one that is marked as gone.
     pub(super) timeout: Option<Duration>,
 }
 
-impl Board {
+impl Rendezvous {
     pub(super) fn new(size: usize) -> Self {
-        let state = State {
+        let state = RendezvousState {
             groups: HashMap::new(),
-            letters: HashMap::new(),
+            messages: HashMap::new(),
             waiting: vec![None; size],
             gone: vec![None; size],
         };
@@ -100,40 +100,40 @@ impl Board {
 
     /// Enters the next rendezvous of the group, and waits for all members. On failure, the rank
     /// does not count as arrived.
-    pub(super) fn meet(
+    pub(super) fn arrive_and_wait(
         &self,
         members: &Members,
-        post: Option<Post>,
-        patience: Patience,
+        slot: Option<RankSlot>,
+        limit: WaitLimit,
     ) -> Result<()> {
         let own = members.ranks[members.own];
         let mut state = self.state.lock();
-        let meetings = state.meetings(members);
-        meetings.arrivals[members.own] += 1;
-        if post.is_some() {
-            meetings.posts[members.own] = post;
+        let group_rendezvous = state.group_rendezvous(members);
+        group_rendezvous.arrivals[members.own] += 1;
+        if slot.is_some() {
+            group_rendezvous.slots[members.own] = slot;
         }
-        let place = Place::Meeting {
+        let wait_point = WaitPoint::Rendezvous {
             group: members.group,
             ranks: members.ranks.clone(),
-            number: meetings.arrivals[members.own],
+            number: group_rendezvous.arrivals[members.own],
         };
         self.changed.notify_all();
-        let (mut state, outcome) = self.wait(state, (own, place), patience);
+        let (mut state, outcome) = self.wait(state, (own, wait_point), limit);
         // Under the lock of the last check, so that no rank has continued and used this rank's
         // memory.
         outcome.inspect_err(|error| {
-            state.meetings(members).arrivals[members.own] -= 1;
-            state.leave(own, &error.to_string());
+            state.group_rendezvous(members).arrivals[members.own] -= 1;
+            state.mark_gone(own, &error.to_string());
             self.changed.notify_all();
         })
     }
 
     /// Returns the slots of all members for the rendezvous that all have reached.
-    pub(super) fn posts(&self, members: &Members) -> Vec<Post> {
+    pub(super) fn slots(&self, members: &Members) -> Vec<RankSlot> {
         let mut state = self.state.lock();
-        let posts = state.meetings(members).posts.iter();
-        posts.map(|post| post.expect("all have come")).collect()
+        let slots = state.group_rendezvous(members).slots.iter();
+        slots.map(|slot| slot.expect("all have come")).collect()
     }
 
     /// Marks this rank's part of the current operation as failed. The other members find this in
@@ -141,19 +141,19 @@ impl Board {
     pub(super) fn fail(&self, members: &Members, reason: &Error) {
         let mut state = self.state.lock();
         let failed = (members.ranks[members.own], reason.to_string());
-        state.meetings(members).failed.get_or_insert(failed);
+        state.group_rendezvous(members).failed.get_or_insert(failed);
     }
 
     /// Returns an error if a member failed during its part.
     pub(super) fn check_parts(&self, members: &Members, operation: &str) -> Result<()> {
-        match &self.state.lock().meetings(members).failed {
-            Some((rank, reason)) => Err(is_gone(operation, *rank, reason)),
+        match &self.state.lock().group_rendezvous(members).failed {
+            Some((rank, reason)) => Err(rank_gone(operation, *rank, reason)),
             None => Ok(()),
         }
     }
 
     /// Queues a message for a member.
-    pub(super) fn send(&self, members: &Members, to: usize, letter: Letter) -> Result<()> {
+    pub(super) fn send(&self, members: &Members, to: usize, message: Message) -> Result<()> {
         let route = Route {
             group: members.group,
             from: members.ranks[members.own],
@@ -161,9 +161,9 @@ impl Board {
         };
         let mut state = self.state.lock();
         if let Some(reason) = &state.gone[route.to] {
-            return Err(is_gone("send", to, reason));
+            return Err(rank_gone("send", to, reason));
         }
-        state.letters.entry(route).or_default().push_back(letter);
+        state.messages.entry(route).or_default().push_back(message);
         drop(state);
         self.changed.notify_all();
         Ok(())
@@ -174,8 +174,8 @@ impl Board {
         &self,
         members: &Members,
         from: usize,
-        patience: Patience,
-    ) -> Result<Letter> {
+        limit: WaitLimit,
+    ) -> Result<Message> {
         let own = members.ranks[members.own];
         let route = Route {
             group: members.group,
@@ -183,15 +183,15 @@ impl Board {
             to: own,
         };
         let state = self.state.lock();
-        let (mut state, outcome) = self.wait(state, (own, Place::Letter(route)), patience);
+        let (mut state, outcome) = self.wait(state, (own, WaitPoint::Message(route)), limit);
         match outcome {
             Ok(()) => {
-                let letters = state.letters.get_mut(&route);
-                let letter = letters.and_then(VecDeque::pop_front);
-                Ok(letter.expect("it has come"))
+                let messages = state.messages.get_mut(&route);
+                let message = messages.and_then(VecDeque::pop_front);
+                Ok(message.expect("it has come"))
             }
             Err(error) => {
-                state.leave(own, &error.to_string());
+                state.mark_gone(own, &error.to_string());
                 self.changed.notify_all();
                 Err(error)
             }
@@ -199,57 +199,57 @@ impl Board {
     }
 
     /// Marks the world rank `own` as gone. Other ranks report the first reason.
-    pub(super) fn leave(&self, own: usize, reason: &str) {
-        self.state.lock().leave(own, reason);
+    pub(super) fn mark_gone(&self, own: usize, reason: &str) {
+        self.state.lock().mark_gone(own, reason);
         self.changed.notify_all();
     }
 
     /// Records that a member has dropped the group. When all have, the group's state is removed.
     pub(super) fn end(&self, members: &Members) {
         let mut state = self.state.lock();
-        let meetings = state.meetings(members);
-        meetings.ended[members.own] = true;
-        if meetings.ended.iter().all(|ended| *ended) {
+        let group_rendezvous = state.group_rendezvous(members);
+        group_rendezvous.ended[members.own] = true;
+        if group_rendezvous.ended.iter().all(|ended| *ended) {
             state.groups.remove(&members.group);
             state
-                .letters
+                .messages
                 .retain(|route, _| route.group != members.group);
         }
         self.changed.notify_all();
     }
 
-    /// Waits until no rank is missing at `place`. Also returns the lock that the last check was
-    /// made under.
+    /// Waits until no rank is missing at `wait_point`. Also returns the lock that the last check
+    /// was made under.
     fn wait<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
-        (own, place): (usize, Place),
-        patience: Patience,
-    ) -> (MutexGuard<'a, State>, Result<()>) {
+        mut state: MutexGuard<'a, RendezvousState>,
+        (own, wait_point): (usize, WaitPoint),
+        limit: WaitLimit,
+    ) -> (MutexGuard<'a, RendezvousState>, Result<()>) {
         let began = Instant::now();
-        state.waiting[own] = Some(place.clone());
+        state.waiting[own] = Some(wait_point.clone());
         let outcome = loop {
-            let missing = state.missing(&place);
+            let missing = state.missing(&wait_point);
             if missing.is_empty() {
                 break Ok(());
             }
-            let Some(timeout) = patience.timeout else {
+            let Some(timeout) = limit.timeout else {
                 state = self.changed.wait(&self.state, state);
                 continue;
             };
             let has_waited = began.elapsed();
-            if let Some((rank, reason)) = state.first_gone(&place, &missing, has_waited) {
-                break Err(is_gone(patience.operation, rank, reason));
+            if let Some((rank, reason)) = state.first_gone(&wait_point, &missing, has_waited) {
+                break Err(rank_gone(limit.operation, rank, reason));
             }
-            if let Some(other) = state.waits_in_turn(own) {
-                break Err(in_two_orders(patience.operation, own, other));
+            if let Some(other) = state.find_deadlock(own) {
+                break Err(deadlocked(limit.operation, own, other));
             }
             match timeout.checked_sub(has_waited) {
                 Some(left) => {
                     let left = left.min(GRACE);
                     state = self.changed.wait_timeout(&self.state, state, left);
                 }
-                None => break Err(too_late(patience.operation, timeout, &missing)),
+                None => break Err(timed_out(limit.operation, timeout, &missing)),
             }
         };
         state.waiting[own] = None;
@@ -257,26 +257,28 @@ impl Board {
     }
 }
 
-impl State {
-    fn meetings(&mut self, members: &Members) -> &mut Meetings {
+impl RendezvousState {
+    fn group_rendezvous(&mut self, members: &Members) -> &mut GroupRendezvous {
         let size = members.size();
-        let fresh = || Meetings {
+        let new_rendezvous = || GroupRendezvous {
             arrivals: vec![0; size],
-            posts: vec![None; size],
+            slots: vec![None; size],
             ended: vec![false; size],
             failed: None,
         };
-        self.groups.entry(members.group).or_insert_with(fresh)
+        self.groups
+            .entry(members.group)
+            .or_insert_with(new_rendezvous)
     }
 
-    fn leave(&mut self, own: usize, reason: &str) {
+    fn mark_gone(&mut self, own: usize, reason: &str) {
         self.gone[own].get_or_insert_with(|| reason.to_owned());
     }
 
-    /// Returns the world ranks that have not reached `place`.
-    fn missing(&self, place: &Place) -> Vec<usize> {
-        match place {
-            Place::Meeting {
+    /// Returns the world ranks that have not reached `wait_point`.
+    fn missing(&self, wait_point: &WaitPoint) -> Vec<usize> {
+        match wait_point {
+            WaitPoint::Rendezvous {
                 group,
                 ranks,
                 number,
@@ -286,32 +288,32 @@ impl State {
                 let late = late.filter(|(_, arrived)| *arrived < number);
                 late.map(|(rank, _)| *rank).collect()
             }
-            Place::Letter(route) => {
-                let has_come = self
-                    .letters
+            WaitPoint::Message(route) => {
+                let has_arrived = self
+                    .messages
                     .get(route)
-                    .is_some_and(|letters| !letters.is_empty());
-                (!has_come).then_some(route.from).into_iter().collect()
+                    .is_some_and(|messages| !messages.is_empty());
+                (!has_arrived).then_some(route.from).into_iter().collect()
             }
         }
     }
 
-    /// Returns a missing rank that will never reach `place`, and the reason.
+    /// Returns a missing rank that will never reach `wait_point`, and the reason.
     fn first_gone(
         &self,
-        place: &Place,
+        wait_point: &WaitPoint,
         missing: &[usize],
         has_waited: Duration,
     ) -> Option<(usize, &str)> {
         missing.iter().find_map(|&rank| {
-            let has_group = has_waited < GRACE || self.has_group(place, rank);
+            let has_group = has_waited < GRACE || self.has_group(wait_point, rank);
             let ended = (!has_group).then_some(DROPPED);
             Some((rank, self.gone[rank].as_deref().or(ended)?))
         })
     }
 
-    fn has_group(&self, place: &Place, rank: usize) -> bool {
-        let Place::Meeting { group, ranks, .. } = place else {
+    fn has_group(&self, wait_point: &WaitPoint, rank: usize) -> bool {
+        let WaitPoint::Rendezvous { group, ranks, .. } = wait_point else {
             return true;
         };
         let ended = &self.groups[group].ended;
@@ -321,17 +323,17 @@ impl State {
 
     /// Detects a deadlock: returns a rank that `own` waits for and that waits, directly or through
     /// others, for `own`.
-    fn waits_in_turn(&self, own: usize) -> Option<usize> {
-        let place = self.waiting[own].as_ref()?;
-        let missing = self.missing(place);
+    fn find_deadlock(&self, own: usize) -> Option<usize> {
+        let wait_point = self.waiting[own].as_ref()?;
+        let missing = self.missing(wait_point);
         missing.into_iter().find(|&first| {
             let (mut seen, mut reached) = (vec![first], 0);
             while let Some(&rank) = seen.get(reached) {
                 reached += 1;
-                let Some(place) = &self.waiting[rank] else {
+                let Some(wait_point) = &self.waiting[rank] else {
                     continue;
                 };
-                for next in self.missing(place) {
+                for next in self.missing(wait_point) {
                     if next == own {
                         return true;
                     }
