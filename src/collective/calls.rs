@@ -267,7 +267,7 @@ impl Group {
             source: Some(Span::of(&x)),
             target: None,
         };
-        self.carrier.ask(call, spans, self.settings)
+        self.carrier.submit(call, spans, self.settings)
     }
 
     /// Receives the array that the rank `from` sends, in place. Both arrays must have the same
@@ -306,7 +306,7 @@ impl Group {
                 target: Some(Span::of(x)),
             };
             let call = Call::of(Operation::Receive(from), x);
-            self.carrier.ask(call, spans, self.settings)
+            self.carrier.submit(call, spans, self.settings)
         })
         .at_caller()
     }
@@ -325,7 +325,7 @@ impl Group {
             target: own.filter(|_| writes),
         };
         self.carrier
-            .ask(Call::of(operation, x), spans, self.settings)
+            .submit(Call::of(operation, x), spans, self.settings)
     }
 
     /// Issues a call that returns its result as a new array of `shape`.
@@ -341,7 +341,7 @@ impl Group {
         let result = Array::from_parts(buffer, Layout::contiguous(&shape)?);
         let spans = Spans::between(&x, &result);
         self.carrier
-            .ask(Call::of(operation, &x), spans, self.settings)?;
+            .submit(Call::of(operation, &x), spans, self.settings)?;
         Ok(result)
     }
 

@@ -5,7 +5,7 @@ use super::engine::{Members, WORLD, Work};
 use super::group::Settings;
 use super::memory::Spans;
 use super::nccl::NcclCarrier;
-use super::worker::{Asked, Worker};
+use super::worker::{SubmittedCall, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Ordering};
@@ -35,15 +35,15 @@ impl Carrier {
     }
 
     #[track_caller]
-    pub(super) fn ask(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
+    pub(super) fn submit(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
         if spans.device().backend().is_capturing() {
             let name = call.operation.name();
             let text = format!("{name}: cannot be captured: call it before or after the capture");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         match self {
-            Self::Host(host) => host.ask(call, spans, settings),
-            Self::Nccl(nccl) => nccl.ask(call, spans, settings),
+            Self::Host(host) => host.submit(call, spans, settings),
+            Self::Nccl(nccl) => nccl.submit(call, spans, settings),
         }
     }
 
@@ -58,10 +58,10 @@ impl Carrier {
     /// Broadcasts words of metadata from rank 0, and returns them on every rank. All ranks must
     /// pass the same number of words.
     #[track_caller]
-    pub(super) fn told_by_first(&self, words: Vec<u64>, settings: Settings) -> Result<Vec<u64>> {
+    pub(super) fn broadcast_words(&self, words: Vec<u64>, settings: Settings) -> Result<Vec<u64>> {
         match self {
-            Self::Host(host) => host.told_by_first(words, settings),
-            Self::Nccl(nccl) => nccl.told_by_first(&words, settings),
+            Self::Host(host) => host.broadcast_words(words, settings),
+            Self::Nccl(nccl) => nccl.broadcast_words(&words, settings),
         }
     }
 
@@ -90,22 +90,22 @@ impl HostCarrier {
     }
 
     #[track_caller]
-    fn ask(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
+    fn submit(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
         let work = self.work(call, settings);
-        self.worker.ask(Asked { work, spans })
+        self.worker.submit(SubmittedCall { work, spans })
     }
 
     #[track_caller]
     fn barrier(&self, settings: Settings) -> Result<()> {
         let work = self.work(Call::of_words(Operation::Barrier, 0), settings);
-        self.worker.ask_now(work, Vec::new(), 0).map(drop)
+        self.worker.call_and_wait(work, Vec::new(), 0).map(drop)
     }
 
     #[track_caller]
-    fn told_by_first(&self, own: Vec<u64>, settings: Settings) -> Result<Vec<u64>> {
+    fn broadcast_words(&self, own: Vec<u64>, settings: Settings) -> Result<Vec<u64>> {
         let work = self.work(Call::of_words(Operation::Broadcast(0), own.len()), settings);
-        let told = self.worker.ask_now(work, own.clone(), own.len())?;
-        Ok(if self.members.own == 0 { own } else { told })
+        let words = self.worker.call_and_wait(work, own.clone(), own.len())?;
+        Ok(if self.members.own == 0 { own } else { words })
     }
 
     /// Divides the group. Every rank sends its color, its key, and a group number to all others.
@@ -118,10 +118,10 @@ impl HostCarrier {
         // Threads share `NEXT`, so their numbers differ. Processes do not; there, the world rank in
         // the upper bits makes numbers unique.
         let group = ((ranks[*own] as u64) << 40) | number;
-        let told = vec![color as u64, key as u64, group];
-        let work = self.work(Call::of_words(Operation::AllGather, told.len()), settings);
+        let words = vec![color as u64, key as u64, group];
+        let work = self.work(Call::of_words(Operation::AllGather, words.len()), settings);
         let size = ranks.len();
-        let all = self.worker.ask_now(work, told, 3 * size)?;
+        let all = self.worker.call_and_wait(work, words, 3 * size)?;
         let of = |rank: usize| (all[3 * rank], all[3 * rank + 1], all[3 * rank + 2]);
         let mut same: Vec<usize> = (0..size)
             .filter(|&rank| of(rank).0 == color as u64)

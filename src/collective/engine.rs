@@ -63,10 +63,10 @@ pub(super) struct Memory {
 }
 
 /// Completion callback of a call: receives the result of the agreement between the ranks.
-pub(super) trait Asker {
+pub(super) trait Completion {
     /// Reports whether all ranks issued the call and agree, before anything is read or written.
     /// Returns true if a thread waits for the report.
-    fn tell(&mut self, agreed: Result<()>) -> bool;
+    fn report(&mut self, agreed: Result<()>) -> bool;
 }
 
 /// Transfers the bytes of one rank. Its calls are executed one at a time, in the order in which the
@@ -87,7 +87,7 @@ pub(super) trait Engine: Send {
         &mut self,
         work: &Work,
         memory: Memory,
-        asker: &mut dyn Asker,
+        completion: &mut dyn Completion,
     ) -> Result<(), HostFailure>;
 
     /// Returns true if the call may use device memory. Otherwise it uses a copy in host memory.
@@ -104,7 +104,7 @@ pub(super) trait Engine: Send {
 
     /// Makes progress on work that other ranks wait for, while this rank has no call queued.
     /// Returns the time after which it should be called again, or `None` if no work is left.
-    fn go_on(&mut self) -> Option<Duration> {
+    fn make_progress(&mut self) -> Option<Duration> {
         None
     }
 
@@ -113,20 +113,23 @@ pub(super) trait Engine: Send {
 }
 
 /// Reports the outcome of a completed call to the caller.
-pub(super) fn told(asker: &mut dyn Asker, outcome: Result<()>) -> Result<(), HostFailure> {
+pub(super) fn report_outcome(
+    completion: &mut dyn Completion,
+    outcome: Result<()>,
+) -> Result<(), HostFailure> {
     match outcome {
         Ok(()) => {
-            asker.tell(Ok(()));
+            completion.report(Ok(()));
             Ok(())
         }
-        Err(error) => failed(asker, error),
+        Err(error) => failed(completion, error),
     }
 }
 
 /// Reports an error that occurred before anything was read or written. If no caller waits for the
 /// report, returns it as the failure of the stream, so that the next user of the memory gets it.
-pub(super) fn failed(asker: &mut dyn Asker, error: Error) -> Result<(), HostFailure> {
-    if asker.tell(Err(error.clone())) {
+pub(super) fn failed(completion: &mut dyn Completion, error: Error) -> Result<(), HostFailure> {
+    if completion.report(Err(error.clone())) {
         return Ok(());
     }
     Err(error.into())

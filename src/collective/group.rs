@@ -235,8 +235,8 @@ impl Group {
 
     /// Broadcasts words of metadata from rank 0, and returns them on every rank.
     #[track_caller]
-    pub(super) fn told_by_first(&self, words: Vec<u64>) -> Result<Vec<u64>> {
-        self.carrier.told_by_first(words, self.settings)
+    pub(super) fn broadcast_words(&self, words: Vec<u64>) -> Result<Vec<u64>> {
+        self.carrier.broadcast_words(words, self.settings)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 
-use super::engine::{Asker, Engine, Memory, Work};
+use super::engine::{Completion, Engine, Memory, Work};
 use crate::array::{AnyElement, Array, Buffer};
 use crate::context::Device;
 use crate::device::cuda::Cuda;
@@ -62,7 +62,7 @@ impl<'a> Spans<'a> {
             .filter_map(|(span, used)| Some((span?.buffer, used)));
         for (buffer, used) in spans {
             let gpu = gpu.filter(|_| buffer.is_used_by_graphs());
-            let _kept_off = gpu.map(Cuda::lock_launches_shared);
+            let _no_launches = gpu.map(Cuda::lock_launches_shared);
             buffer.use_on(user, used)?;
         }
         Ok(())
@@ -107,26 +107,26 @@ impl Detached {
         &self,
         engine: &mut dyn Engine,
         work: &Work,
-        asker: &mut dyn Asker,
+        completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         // SAFETY: by this function's contract.
         let outcome = unsafe {
             match self.device.backend().cuda() {
-                None => self.carry_here(engine, work, asker),
+                None => self.carry_here(engine, work, completion),
                 Some(gpu) if engine.takes_device_memory(work) => {
-                    self.carry_directly(gpu, engine, work, asker)
+                    self.carry_directly(gpu, engine, work, completion)
                 }
-                Some(_) => self.carry_staged(engine, work, asker),
+                Some(_) => self.carry_staged(engine, work, completion),
             }
         };
         if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
-            self.keep_for_ever();
+            self.leak_device();
         }
         outcome
     }
 
     /// Leaks a handle of the device, so that it never releases memory that may still be in use.
-    pub(super) fn keep_for_ever(&self) {
+    pub(super) fn leak_device(&self) {
         std::mem::forget(self.device.clone());
     }
 
@@ -141,7 +141,7 @@ impl Detached {
         &self,
         engine: &mut dyn Engine,
         work: &Work,
-        asker: &mut dyn Asker,
+        completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         let pointer = |place: Option<(DevicePtr, usize)>| match place {
             Some((address, bytes)) if bytes > 0 => host_pointer(address),
@@ -155,7 +155,7 @@ impl Detached {
         };
         // SAFETY: by this function's contract; elements are aligned, because blocks are, and views
         // start at element boundaries.
-        unsafe { engine.run(work, memory, asker) }
+        unsafe { engine.run(work, memory, completion) }
     }
 
     /// Executes the call on device memory, which the engine passes to a CUDA-aware library.
@@ -168,7 +168,7 @@ impl Detached {
         gpu: &Cuda,
         engine: &mut dyn Engine,
         work: &Work,
-        asker: &mut dyn Asker,
+        completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         let address = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(address, _)| address.0);
         let (source, target) = (address(self.source), address(self.target));
@@ -195,7 +195,7 @@ impl Detached {
         };
         // SAFETY: by this function's contract; the engine takes device memory for this call, as the
         // caller checked.
-        unsafe { engine.run(work, memory, asker) }
+        unsafe { engine.run(work, memory, completion) }
     }
 
     /// # Safety
@@ -205,7 +205,7 @@ impl Detached {
         &self,
         engine: &mut dyn Engine,
         work: &Work,
-        asker: &mut dyn Asker,
+        completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         let backend = self.device.backend();
         let length = |place: Option<(DevicePtr, usize)>| place.map_or(0, |(_, bytes)| bytes);
@@ -229,7 +229,7 @@ impl Detached {
             },
         };
         // SAFETY: both are vectors of this function, as long as the device's memory.
-        let outcome = unsafe { engine.run(work, memory, asker) };
+        let outcome = unsafe { engine.run(work, memory, completion) };
         if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
             std::mem::forget((source, target));
             return outcome;

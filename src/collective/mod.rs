@@ -18,8 +18,10 @@
 
 mod absence;
 mod call;
+mod call_queue;
 mod calls;
 mod carrier;
+mod channel;
 mod engine;
 mod environment;
 mod fold;
@@ -29,10 +31,8 @@ mod memory;
 mod mpi;
 mod nccl;
 mod parallel;
-mod queue;
 mod target;
 mod threads;
-mod turns;
 mod worker;
 mod world;
 

@@ -5,10 +5,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::thread::{Builder, JoinHandle};
 
-use super::engine::{Asker, Engine, Members, Memory, Work};
+use super::call_queue::{CallQueue, Job, StreamFailure, ended};
+use super::channel::{OneShotSender, one_shot};
+use super::engine::{Completion, Engine, Members, Memory, Work};
 use super::memory::Spans;
-use super::queue::{Answering, answer};
-use super::turns::{Failed, Job, Turns, ended};
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
 use crate::device::host_streams::{Help, HostFailure, HostStream};
@@ -20,14 +20,14 @@ use crate::sync::{Arc, Weak};
 /// A rank's handle of its call queue. When it drops, the thread executes the queued calls and ends.
 pub(super) struct Worker {
     /// The call queue; closed when the rank has ended.
-    turns: Arc<Turns>,
+    queue: Arc<CallQueue>,
     /// The host streams of the rank's calls, one for each device whose memory they use. Calls are
     /// queued under this lock, so that their order on the stream is their order in the queue.
     streams: Mutex<Vec<(Device, Arc<HostStream>)>>,
 }
 
 /// A call, and its memory on a device.
-pub(super) struct Asked<'a> {
+pub(super) struct SubmittedCall<'a> {
     pub(super) work: Work,
     pub(super) spans: Spans<'a>,
 }
@@ -39,14 +39,14 @@ impl Worker {
         rank: usize,
         engine: Box<dyn Engine>,
     ) -> Result<(Arc<Self>, JoinHandle<Option<Error>>)> {
-        let turns = Arc::new(Turns::new(engine));
-        let served = Arc::clone(&turns);
+        let queue = Arc::new(CallQueue::new(engine));
+        let served = Arc::clone(&queue);
         let thread = Builder::new().name(format!("cachescope-rank-{rank}"));
         let thread = thread.spawn(move || served.serve());
         let thread =
             thread.map_err(|error| not_started(&format!("the thread of rank {rank}"), error))?;
         let worker = Self {
-            turns,
+            queue,
             streams: Mutex::default(),
         };
         Ok((Arc::new(worker), thread))
@@ -55,15 +55,15 @@ impl Worker {
     /// Queues a call on device memory, in stream order. If the ranks compare their calls, waits
     /// until they agree.
     #[track_caller]
-    pub(super) fn ask(&self, asked: Asked<'_>) -> Result<()> {
-        let Asked { work, spans } = asked;
-        let (hears, heard) = answer();
-        let verdict = work.checks.then_some(hears);
+    pub(super) fn submit(&self, submitted: SubmittedCall<'_>) -> Result<()> {
+        let SubmittedCall { work, spans } = submitted;
+        let (sender, receiver) = one_shot();
+        let verdict = work.checks.then_some(sender);
         let (device, call_site) = (spans.device(), asked_at(Location::caller()));
         let is_recorded = device.memory().recorder().is_active();
         // The waiting thread may be capturing work of the device, or be inside of an operation that
         // is itself recorded.
-        let by_any_thread = device.backend().cuda().is_none() && !is_recorded;
+        let is_stealable = device.backend().cuda().is_none() && !is_recorded;
         {
             let mut streams = self.streams.lock();
             let stream = self.stream(&mut streams, device)?;
@@ -71,26 +71,26 @@ impl Worker {
                 .order_on(StreamUse::until(stream.next_event()))
                 .at_caller()?;
             let memory = spans.detached(stream.id());
-            let begun = Begun::new(stream, work.call.operation.name());
+            let pending = PendingOperation::new(stream, work.call.operation.name());
             let job = move |engine: &mut dyn Engine| {
-                let serving = begun.stream.serve();
-                let begin = || Timed::begin_on_at(memory.device(), begun.id(), call_site);
+                let serving = pending.stream.serve();
+                let begin = || Timed::begin_on_at(memory.device(), pending.id(), call_site);
                 let timed = is_recorded.then(begin);
-                let mut asker = Hearing(verdict);
+                let mut completion = OneShotCompletion(verdict);
                 let carried = catch_unwind(AssertUnwindSafe(|| {
                     // SAFETY: by the stream's order, the call alone uses its memory until `finish`:
                     // it waited for all earlier uses, and all later ones wait for it.
-                    unsafe { memory.carry(engine, &work, &mut asker) }
+                    unsafe { memory.carry(engine, &work, &mut completion) }
                 }));
                 let outcome = carried.unwrap_or_else(|_| {
                     // Other ranks may still use the memory.
-                    memory.keep_for_ever();
+                    memory.leak_device();
                     Err(panicked(work.call.operation.name()))
                 });
                 let outcome = outcome.map_err(|failure| failure.at(call_site));
-                let failed = outcome.as_ref().err().map(|failure| Failed {
+                let failed = outcome.as_ref().err().map(|failure| StreamFailure {
                     error: failure.error.clone(),
-                    stream: Arc::clone(&begun.stream),
+                    stream: Arc::clone(&pending.stream),
                 });
                 // This failure is not reported yet. Later calls must fail, too, so that none of
                 // them appears to have succeeded.
@@ -99,12 +99,12 @@ impl Worker {
                 // call.
                 drop(timed);
                 drop(serving);
-                begun.finish(outcome);
+                pending.finish(outcome);
                 failed
             };
-            self.turns.ask(Job::new(by_any_thread, job))?;
+            self.queue.push(Job::new(is_stealable, job))?;
         }
-        match heard.wait() {
+        match receiver.wait() {
             Some(agreed) => agreed.at_caller(),
             // No verdict was requested, or the thread failed, which the stream reports.
             None => Ok(()),
@@ -114,13 +114,13 @@ impl Worker {
     /// Executes a call on host memory that it owns, waits for its end, and returns the rank's
     /// output.
     #[track_caller]
-    pub(super) fn ask_now(
+    pub(super) fn call_and_wait(
         &self,
         work: Work,
         mut source: Vec<u64>,
         length: usize,
     ) -> Result<Vec<u64>> {
-        let (hears, heard) = answer();
+        let (sender, receiver) = one_shot();
         let mut target = vec![0; length];
         let job = move |engine: &mut dyn Engine| {
             let memory = Memory {
@@ -129,12 +129,12 @@ impl Worker {
                 target: target.as_mut_ptr().cast(),
             };
             let mut failure = None;
-            let mut asker = |agreed: Result<()>| {
+            let mut completion = |agreed: Result<()>| {
                 failure = agreed.err();
                 true
             };
             // SAFETY: both vectors are this job's, which keeps them until the call returns.
-            let outcome = unsafe { engine.run(&work, memory, &mut asker) };
+            let outcome = unsafe { engine.run(&work, memory, &mut completion) };
             let outcome = match outcome {
                 Ok(()) => failure.map_or(Ok(target), Err),
                 Err(failure) => {
@@ -145,12 +145,12 @@ impl Worker {
                 }
             };
             // The caller waits for the outcome, so it is always received.
-            hears.give(outcome);
+            sender.send(outcome);
             None
         };
-        self.turns.ask(Job::of_any_thread(job))?;
-        while self.turns.help(&|| heard.has_come()) {}
-        heard.wait().unwrap_or_else(|| Err(ended())).at_caller()
+        self.queue.push(Job::stealable(job))?;
+        while self.queue.help(&|| receiver.is_ready()) {}
+        receiver.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
 
     /// Drops the group after the calls that are queued.
@@ -160,7 +160,7 @@ impl Worker {
             None
         };
         // After the queue is closed, the rank has no groups.
-        let _ = self.turns.ask(Job::of_any_thread(job));
+        let _ = self.queue.push(Job::stealable(job));
     }
 
     /// Closes the queue. The thread ends after the queued calls.
@@ -173,9 +173,9 @@ impl Worker {
                 drop(left);
                 None
             };
-            let _ = self.turns.ask(Job::of_any_thread(job));
+            let _ = self.queue.push(Job::stealable(job));
         }
-        self.turns.close();
+        self.queue.close();
     }
 
     /// Returns the host stream of the rank's calls on `device`, and creates it at the first use.
@@ -184,15 +184,15 @@ impl Worker {
         streams: &mut Vec<(Device, Arc<HostStream>)>,
         device: &Device,
     ) -> Result<Arc<HostStream>> {
-        if self.turns.is_closed() {
+        if self.queue.is_closed() {
             return Err(ended());
         }
         let known = streams.iter().find(|(own, _)| own == device);
         if let Some((_, stream)) = known {
             return Ok(Arc::clone(stream));
         }
-        let turns: Weak<dyn Help> = Arc::downgrade(&self.turns) as Weak<dyn Help>;
-        let stream = device.backend().new_host_stream(turns)?;
+        let queue: Weak<dyn Help> = Arc::downgrade(&self.queue) as Weak<dyn Help>;
+        let stream = device.backend().new_host_stream(queue)?;
         streams.push((device.clone(), Arc::clone(&stream)));
         Ok(stream)
     }
@@ -228,13 +228,13 @@ fn panicked(operation: &str) -> HostFailure {
 }
 
 /// One operation of a host stream. It always finishes: with a failure if it drops early.
-struct Begun {
+struct PendingOperation {
     stream: Arc<HostStream>,
     operation: &'static str,
     is_finished: bool,
 }
 
-impl Begun {
+impl PendingOperation {
     fn new(stream: Arc<HostStream>, operation: &'static str) -> Self {
         stream.begin();
         Self {
@@ -254,7 +254,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for PendingOperation {
     fn drop(&mut self) {
         if !self.is_finished {
             let text = format!("{}: the thread of this rank has ended", self.operation);
@@ -265,17 +265,17 @@ impl Drop for Begun {
 }
 
 /// Reports once to the thread that waits.
-struct Hearing(Option<Answering<Result<()>>>);
+struct OneShotCompletion(Option<OneShotSender<Result<()>>>);
 
-impl Asker for Hearing {
-    fn tell(&mut self, agreed: Result<()>) -> bool {
-        let hears = self.0.take();
-        hears.is_some_and(|hears| hears.give(agreed))
+impl Completion for OneShotCompletion {
+    fn report(&mut self, agreed: Result<()>) -> bool {
+        let sender = self.0.take();
+        sender.is_some_and(|sender| sender.send(agreed))
     }
 }
 
-impl<F: FnMut(Result<()>) -> bool> Asker for F {
-    fn tell(&mut self, agreed: Result<()>) -> bool {
+impl<F: FnMut(Result<()>) -> bool> Completion for F {
+    fn report(&mut self, agreed: Result<()>) -> bool {
         self(agreed)
     }
 }

@@ -104,9 +104,9 @@ fn run_rank<R>(engine: ThreadEngine, size: usize, body: &impl Fn(Group) -> Resul
         Ok(Ok(result)) => {
             worker.close();
             // The stream reports a panic on that thread to the threads that wait for it.
-            let unheard = thread.join().ok().flatten();
+            let unreported = thread.join().ok().flatten();
             status.mark_gone("it has ended");
-            unheard.map_or(Ok(result), Err)
+            unreported.map_or(Ok(result), Err)
         }
         Ok(Err(error)) => {
             let error = absent(&status, error);

@@ -215,7 +215,7 @@ impl NcclCarrier {
     }
 
     #[track_caller]
-    pub(super) fn ask(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
+    pub(super) fn submit(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
         if *spans.device() != self.device {
             let text = format!(
                 "{}: the array is on {}, this rank is on {}",
@@ -229,16 +229,16 @@ impl NcclCarrier {
         if settings.checks && !of_two {
             self.agree(call, settings)?;
         }
-        self.give(call, spans, settings)
+        self.enqueue(call, spans, settings)
     }
 
     /// Enqueues a call on the stream.
     #[track_caller]
-    fn give(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
-        let given = self.translated(call, spans)?;
+    fn enqueue(&self, call: Call, spans: Spans<'_>, settings: Settings) -> Result<()> {
+        let nccl_call = self.translated(call, spans)?;
         let mut calls = self.calls.lock();
         *calls += 1;
-        if given.count == 0 {
+        if nccl_call.count == 0 {
             return Ok(());
         }
         let stream = self.stream.id();
@@ -255,11 +255,11 @@ impl NcclCarrier {
         // SAFETY: the spans are as long as the call says, because its caller made both. The stream
         // is ordered after all uses of the memory, and the next user of the memory is ordered after
         // the stream.
-        let asked = unsafe { gpu.communicate(&self.communicator, stream, &given) };
-        asked.at_caller()?;
-        let given = (call.operation.name(), ready);
+        let outcome = unsafe { gpu.communicate(&self.communicator, stream, &nccl_call) };
+        outcome.at_caller()?;
+        let operation = (call.operation.name(), ready);
         self.watch
-            .expect(given, &self.communicator, settings.timeout)
+            .expect(operation, &self.communicator, settings.timeout)
     }
 
     /// Registers the memory's segment once, if the segment is one allocation. NCCL copies through
@@ -293,7 +293,7 @@ impl NcclCarrier {
         let own = self.words(words)?;
         let all = self.words(&vec![0; words.len() * self.size])?;
         let call = Call::of_words(Operation::AllGather, words.len());
-        self.give(call, Spans::between(&own, &all), settings)?;
+        self.enqueue(call, Spans::between(&own, &all), settings)?;
         all.to_vec()
     }
 
@@ -313,13 +313,13 @@ impl NcclCarrier {
     }
 
     #[track_caller]
-    pub(super) fn told_by_first(&self, words: &[u64], settings: Settings) -> Result<Vec<u64>> {
+    pub(super) fn broadcast_words(&self, words: &[u64], settings: Settings) -> Result<Vec<u64>> {
         let call = Call::of_words(Operation::Broadcast(0), words.len());
         if settings.checks {
             self.agree(call, settings)?;
         }
         let own = self.words(words)?;
-        self.give(call, Spans::between(&own, &own), settings)?;
+        self.enqueue(call, Spans::between(&own, &own), settings)?;
         own.to_vec()
     }
 

@@ -4,7 +4,7 @@
 use std::thread::{Builder, sleep};
 use std::time::{Duration, Instant};
 
-use crate::collective::queue::Queue;
+use crate::collective::channel::Queue;
 use crate::collective::worker::not_started;
 use crate::context::Device;
 use crate::device::Event;
@@ -16,13 +16,13 @@ use crate::sync::Arc;
 /// ended.
 #[derive(Debug)]
 pub(super) struct Watch {
-    expected: Queue<Expected>,
+    expected: Queue<WatchedCall>,
     device: Device,
 }
 
 /// A call that was enqueued on a stream.
 #[derive(Debug)]
-struct Expected {
+struct WatchedCall {
     operation: &'static str,
     /// The events before and after the call on its stream.
     events: [Event; 2],
@@ -39,7 +39,7 @@ impl Watch {
     #[track_caller]
     pub(super) fn start(device: &Device, (rank, key): (usize, u64)) -> Result<Self> {
         let expected = Queue::new();
-        let calls: Queue<Expected> = expected.share();
+        let calls: Queue<WatchedCall> = expected.share();
         let thread = Builder::new().name(format!("cachescope-watch-{rank}"));
         let of_thread = device.clone();
         let run = move || {
@@ -70,7 +70,7 @@ impl Watch {
         timeout: Duration,
     ) -> Result<()> {
         let end = self.device.backend().record_event(ready.stream)?;
-        let expected = Expected {
+        let expected = WatchedCall {
             operation,
             events: [ready, end],
             timeout,
@@ -89,7 +89,7 @@ impl Drop for Watch {
     }
 }
 
-impl Expected {
+impl WatchedCall {
     /// Waits until the call ends, and aborts it after the timeout. After an abort, threads that
     /// wait for the device get the reason.
     fn await_end(&self, key: u64) {

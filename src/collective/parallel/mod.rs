@@ -384,7 +384,7 @@ impl DataParallel {
         }
         let roster = Roster::of(parameters)?;
         let order = order.iter().map(|&number| number as u64).collect();
-        let order = self.group.told_by_first(order)?;
+        let order = self.group.broadcast_words(order)?;
         let order: Vec<usize> = order.into_iter().map(|number| number as usize).collect();
         let layout = BucketLayout::new(&order, &roster.lengths()?, self.sizes);
         self.agreed = Some((roster, layout.clone()));

@@ -6,7 +6,7 @@ use std::panic::catch_unwind;
 use std::ptr;
 
 use super::call::{Call, Operation, part_of};
-use super::engine::{Asker, Engine, Members, Memory, Work, failed, told};
+use super::engine::{Completion, Engine, Members, Memory, Work, failed, report_outcome};
 use super::fold::fold;
 use crate::device::host_streams::HostFailure;
 use crate::error::{Error, ErrorKind, Result};
@@ -53,7 +53,7 @@ impl ThreadEngine {
         &mut self,
         work: &Work,
         memory: Memory,
-        asker: &mut dyn Asker,
+        completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         let Work {
             members,
@@ -76,7 +76,7 @@ impl ThreadEngine {
             .arrive_and_wait(members, Some(slot), arriving)
         {
             self.broken = Some(error.clone());
-            return failed(asker, error);
+            return failed(completion, error);
         }
         let slots = self.rendezvous.slots(members);
         let calls = members
@@ -86,7 +86,7 @@ impl ThreadEngine {
             .zip(slots.iter().map(|own| &own.call));
         let outcome = match call.check_same(calls) {
             Ok(()) => {
-                asker.tell(Ok(()));
+                completion.report(Ok(()));
                 // After a panic, the others would wait for ever.
                 let shared = catch_unwind(|| {
                     // SAFETY: all members have arrived with equal calls, so each has posted memory
@@ -100,7 +100,7 @@ impl ThreadEngine {
                     error.into()
                 })
             }
-            Err(error) => failed(asker, error),
+            Err(error) => failed(completion, error),
         };
         // No member may leave before all have read and written. All are in the call and certain to
         // arrive.
@@ -155,21 +155,21 @@ impl Engine for ThreadEngine {
         &mut self,
         work: &Work,
         memory: Memory,
-        asker: &mut dyn Asker,
+        completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         debug_assert!(!memory.is_of_device, "this engine takes the host's alone");
         if let Some(error) = &self.broken {
-            return failed(asker, error.clone());
+            return failed(completion, error.clone());
         }
         // SAFETY: by this function's contract.
         let outcome = unsafe {
             match work.call.operation {
                 Operation::Send(to) => self.send(work, memory, to),
                 Operation::Receive(from) => self.receive(work, memory, from),
-                _ => return self.together(work, memory, asker),
+                _ => return self.together(work, memory, completion),
             }
         };
-        told(asker, outcome)
+        report_outcome(completion, outcome)
     }
 
     fn fail(&mut self, error: &Error) {
@@ -316,8 +316,8 @@ mod tests {
             source: source.as_ptr().cast(),
             target: target.as_mut_ptr().cast(),
         };
-        let mut asker = |_: Result<()>| true;
+        let mut completion = |_: Result<()>| true;
         // SAFETY: both arrays have the call's one element, and stay until the engine returns.
-        unsafe { engine.run(&work, memory, &mut asker) }
+        unsafe { engine.run(&work, memory, &mut completion) }
     }
 }

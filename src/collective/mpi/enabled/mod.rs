@@ -20,7 +20,7 @@ mod world;
 use std::time::Duration;
 
 use super::super::call::Operation;
-use super::super::engine::{Asker, Engine, Members, Memory, Work, failed, told};
+use super::super::engine::{Completion, Engine, Members, Memory, Work, failed, report_outcome};
 use crate::device::host_streams::HostFailure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -74,15 +74,15 @@ impl MpiEngine {
         &mut self,
         work: &Work,
         memory: Memory,
-        asker: &mut dyn Asker,
+        completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         // SAFETY: by this function's contract.
         match unsafe { self.open(work, memory) } {
-            Ok(Ok(())) => asker.tell(Ok(())),
-            Ok(Err(disagreement)) => return failed(asker, disagreement),
+            Ok(Ok(())) => completion.report(Ok(())),
+            Ok(Err(disagreement)) => return failed(completion, disagreement),
             Err(error) => {
                 self.fail(&error);
-                return failed(asker, error);
+                return failed(completion, error);
             }
         };
         // SAFETY: by this function's contract; all members are in this call.
@@ -154,13 +154,13 @@ impl Engine for MpiEngine {
         &mut self,
         work: &Work,
         memory: Memory,
-        asker: &mut dyn Asker,
+        completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         if let Some(error) = &self.broken {
-            return failed(asker, error.clone());
+            return failed(completion, error.clone());
         }
         if self.ending.is_over() {
-            return failed(asker, is_over(work.call.operation.name()));
+            return failed(completion, is_over(work.call.operation.name()));
         }
         // SAFETY: by this function's contract.
         let outcome = unsafe {
@@ -170,13 +170,13 @@ impl Engine for MpiEngine {
                     Ok(received) => received,
                     Err(failure) => {
                         self.fail(&failure.error);
-                        return fail_receiving(asker, failure);
+                        return fail_receiving(completion, failure);
                     }
                 },
-                _ => return self.together(work, memory, asker),
+                _ => return self.together(work, memory, completion),
             }
         };
-        told(asker, outcome)
+        report_outcome(completion, outcome)
     }
 
     /// Returns true for data that is sent unchanged. Data that is reduced, or small enough to be
@@ -213,7 +213,7 @@ impl Engine for MpiEngine {
             .tell(&self.comm, ranks, &News::Dropped(members.group));
     }
 
-    fn go_on(&mut self) -> Option<Duration> {
+    fn make_progress(&mut self) -> Option<Duration> {
         /// A receiver may wait this long between two pieces.
         const PAUSE: Duration = Duration::from_micros(50);
         if self.letters.are_all_out() || self.ending.is_over() {
@@ -241,10 +241,13 @@ impl Drop for MpiEngine {
 
 /// Reports a failed receive to the caller, unless MPI may still use its memory. Then the stream
 /// reports it to the next user of the memory.
-fn fail_receiving(asker: &mut dyn Asker, failure: HostFailure) -> Result<(), HostFailure> {
+fn fail_receiving(
+    completion: &mut dyn Completion,
+    failure: HostFailure,
+) -> Result<(), HostFailure> {
     match failure.keeps_memory {
         true => Err(failure),
-        false => failed(asker, failure.error),
+        false => failed(completion, failure.error),
     }
 }
 

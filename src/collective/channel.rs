@@ -8,16 +8,16 @@ use crate::sync::plain::{Condvar, Mutex};
 
 /// A queue with one reader.
 #[derive(Debug)]
-pub(super) struct Queue<T>(Arc<Shared<T>>);
+pub(super) struct Queue<T>(Arc<SharedQueue<T>>);
 
 #[derive(Debug)]
-struct Shared<T> {
-    state: Mutex<State<T>>,
+struct SharedQueue<T> {
+    state: Mutex<QueueState<T>>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct QueueState<T> {
     waiting: VecDeque<T>,
     /// No more values are accepted.
     is_closed: bool,
@@ -25,11 +25,11 @@ struct State<T> {
 
 impl<T> Queue<T> {
     pub(super) fn new() -> Self {
-        let state = State {
+        let state = QueueState {
             waiting: VecDeque::new(),
             is_closed: false,
         };
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedQueue {
             state: Mutex::new(state),
             changed: Condvar::default(),
         }))
@@ -55,7 +55,7 @@ impl<T> Queue<T> {
     /// Waits for the oldest value and removes it. Returns `None` when the queue is closed and
     /// empty.
     pub(super) fn pop(&self) -> Option<T> {
-        let Shared { state, changed } = &*self.0;
+        let SharedQueue { state, changed } = &*self.0;
         let mut own = state.lock();
         loop {
             if let Some(next) = own.waiting.pop_front() {
@@ -76,44 +76,44 @@ impl<T> Queue<T> {
 }
 
 /// The receiving end of a one-shot channel.
-pub(super) struct Answer<T>(Queue<T>);
+pub(super) struct OneShotReceiver<T>(Queue<T>);
 
 /// The sending end of a one-shot channel. If it drops unused, the receiver gets `None`.
-pub(super) struct Answering<T>(Queue<T>);
+pub(super) struct OneShotSender<T>(Queue<T>);
 
 /// Creates a one-shot channel.
-pub(super) fn answer<T>() -> (Answering<T>, Answer<T>) {
+pub(super) fn one_shot<T>() -> (OneShotSender<T>, OneShotReceiver<T>) {
     let queue = Queue::new();
-    (Answering(queue.share()), Answer(queue))
+    (OneShotSender(queue.share()), OneShotReceiver(queue))
 }
 
-impl<T> Answer<T> {
+impl<T> OneShotReceiver<T> {
     /// Waits for the value. Returns `None` if the sender dropped without one.
     pub(super) fn wait(self) -> Option<T> {
         self.0.pop()
     }
 
     /// Returns true if `wait` would return without waiting.
-    pub(super) fn has_come(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         let state = self.0.0.state.lock();
         state.is_closed || !state.waiting.is_empty()
     }
 }
 
-impl<T> Drop for Answer<T> {
+impl<T> Drop for OneShotReceiver<T> {
     fn drop(&mut self) {
         self.0.close();
     }
 }
 
-impl<T> Answering<T> {
+impl<T> OneShotSender<T> {
     /// Sends the value. Returns true if the receiver still exists.
-    pub(super) fn give(self, value: T) -> bool {
+    pub(super) fn send(self, value: T) -> bool {
         self.0.push(value).is_ok()
     }
 }
 
-impl<T> Drop for Answering<T> {
+impl<T> Drop for OneShotSender<T> {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -139,14 +139,14 @@ mod tests {
 
     #[test]
     fn an_answer_comes_or_does_not() {
-        let (answering, wanted) = answer();
-        assert!(answering.give(3));
-        assert_eq!(wanted.wait(), Some(3));
-        let (answering, wanted) = answer::<i32>();
-        drop(answering);
-        assert_eq!(wanted.wait(), None);
-        let (answering, wanted) = answer();
-        drop(wanted);
-        assert!(!answering.give(3), "nobody hears it");
+        let (sender, receiver) = one_shot();
+        assert!(sender.send(3));
+        assert_eq!(receiver.wait(), Some(3));
+        let (sender, receiver) = one_shot::<i32>();
+        drop(sender);
+        assert_eq!(receiver.wait(), None);
+        let (sender, receiver) = one_shot();
+        drop(receiver);
+        assert!(!sender.send(3), "nobody hears it");
     }
 }

@@ -16,47 +16,47 @@ use crate::sync::Arc;
 use crate::sync::plain::{Condvar, Mutex};
 
 /// The work of a job. It returns its failure.
-type Do = dyn FnOnce(&mut dyn Engine) -> Option<Failed> + Send;
+type JobFn = dyn FnOnce(&mut dyn Engine) -> Option<StreamFailure> + Send;
 
 /// A failure, and the stream that reports it to waiting threads.
-pub(super) struct Failed {
+pub(super) struct StreamFailure {
     pub(super) error: Error,
     pub(super) stream: Arc<HostStream>,
 }
 
 /// A unit of work in the queue.
 pub(super) struct Job {
-    work: Box<Do>,
+    work: Box<JobFn>,
     /// True if a waiting thread may steal the job; false if only the rank's own thread may execute
     /// it.
-    by_any_thread: bool,
+    is_stealable: bool,
 }
 
 impl Job {
     pub(super) fn new(
-        by_any_thread: bool,
-        work: impl FnOnce(&mut dyn Engine) -> Option<Failed> + Send + 'static,
+        is_stealable: bool,
+        work: impl FnOnce(&mut dyn Engine) -> Option<StreamFailure> + Send + 'static,
     ) -> Self {
         Self {
             work: Box::new(work),
-            by_any_thread,
+            is_stealable,
         }
     }
 
-    pub(super) fn of_any_thread(
-        work: impl FnOnce(&mut dyn Engine) -> Option<Failed> + Send + 'static,
+    pub(super) fn stealable(
+        work: impl FnOnce(&mut dyn Engine) -> Option<StreamFailure> + Send + 'static,
     ) -> Self {
         Self::new(true, work)
     }
 }
 
 /// Call queue. Invariant: jobs are executed one at a time, in the order in which they were queued.
-pub(super) struct Turns {
-    state: Mutex<State>,
+pub(super) struct CallQueue {
+    state: Mutex<CallQueueState>,
     changed: Condvar,
 }
 
-struct State {
+struct CallQueueState {
     waiting: VecDeque<Job>,
     /// `None` while a thread executes a job, and for good after a panic or at the end.
     engine: Option<Box<dyn Engine>>,
@@ -65,18 +65,18 @@ struct State {
     /// No more jobs are executed.
     is_over: bool,
     /// The first failure, which later ones follow from.
-    failed: Option<Failed>,
+    failed: Option<StreamFailure>,
 }
 
-impl State {
-    fn may_be_helped(&self) -> bool {
-        self.waiting.front().is_some_and(|job| job.by_any_thread)
+impl CallQueueState {
+    fn may_be_stolen(&self) -> bool {
+        self.waiting.front().is_some_and(|job| job.is_stealable)
     }
 }
 
-impl Turns {
+impl CallQueue {
     pub(super) fn new(engine: Box<dyn Engine>) -> Self {
-        let state = State {
+        let state = CallQueueState {
             waiting: VecDeque::new(),
             engine: Some(engine),
             is_closed: false,
@@ -90,7 +90,7 @@ impl Turns {
     }
 
     /// Queues a job.
-    pub(super) fn ask(&self, job: Job) -> Result<()> {
+    pub(super) fn push(&self, job: Job) -> Result<()> {
         let mut state = self.state.lock();
         if state.is_closed {
             drop(state);
@@ -128,8 +128,8 @@ impl Turns {
         if let Some(mut engine) = engine {
             engine.close();
         }
-        let unheard = failed.filter(|failed| !failed.stream.is_reported());
-        unheard.map(|failed| failed.error)
+        let unreported = failed.filter(|failed| !failed.stream.is_reported());
+        unreported.map(|failed| failed.error)
     }
 
     /// Waits for the next job of the rank's own thread, and returns it with the engine. Returns
@@ -141,9 +141,9 @@ impl Turns {
             if state.is_over {
                 return None;
             }
-            if std::mem::take(&mut has_slept) && state.may_be_helped() {
+            if std::mem::take(&mut has_slept) && state.may_be_stolen() {
                 drop(state);
-                let_waiters_go_first();
+                yield_to_waiters();
                 state = self.state.lock();
             }
             let Some(mut engine) = state.engine.take() else {
@@ -160,7 +160,7 @@ impl Turns {
                 return None;
             }
             drop(state);
-            let pause = engine.go_on();
+            let pause = engine.make_progress();
             state = self.state.lock();
             state.engine = Some(engine);
             if state.waiting.is_empty() && !state.is_closed {
@@ -177,16 +177,16 @@ impl Turns {
     fn run(&self, mut engine: Box<dyn Engine>, job: Job) {
         let done = catch_unwind(AssertUnwindSafe(move || {
             let failed = (job.work)(&mut *engine);
-            let goes_on = engine.go_on().is_some();
-            (engine, failed, goes_on)
+            let has_more = engine.make_progress().is_some();
+            (engine, failed, has_more)
         }));
-        let Ok((engine, failed, goes_on)) = done else {
+        let Ok((engine, failed, has_more)) = done else {
             return self.abandon();
         };
         let mut state = self.state.lock();
         state.engine = Some(engine);
         state.failed = state.failed.take().or(failed);
-        let is_awaited = goes_on || state.is_closed || !state.waiting.is_empty();
+        let is_awaited = has_more || state.is_closed || !state.waiting.is_empty();
         drop(state);
         if is_awaited {
             self.changed.notify_all();
@@ -205,11 +205,11 @@ impl Turns {
     }
 }
 
-impl Help for Turns {
+impl Help for CallQueue {
     fn help(&self, is_over: &dyn Fn() -> bool) -> bool {
         let mut state = self.state.lock();
         // While the engine is in the state, no job runs, so `is_over` cannot change.
-        if state.engine.is_none() || !state.may_be_helped() || is_over() {
+        if state.engine.is_none() || !state.may_be_stolen() || is_over() {
             return false;
         }
         let (engine, job) = (state.engine.take(), state.waiting.pop_front());
@@ -221,10 +221,10 @@ impl Help for Turns {
 
 /// Gives a thread that queues a job and then waits for it the time to begin the job itself. It need
 /// not be woken then.
-fn let_waiters_go_first() {
-    const PATIENCE: Duration = Duration::from_micros(5);
+fn yield_to_waiters() {
+    const HEAD_START: Duration = Duration::from_micros(5);
     let began = Instant::now();
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < HEAD_START {
         yield_now();
     }
 }
@@ -245,73 +245,76 @@ mod tests {
     use crate::device::host_streams::HostStreams;
     use crate::sync::Weak;
 
-    fn turns() -> Turns {
+    fn queue() -> CallQueue {
         let engine = ThreadEngine::world(1).pop().unwrap();
-        Turns::new(Box::new(engine))
+        CallQueue::new(Box::new(engine))
     }
 
-    fn failed(text: &str, stream: &Arc<HostStream>) -> Failed {
-        Failed {
+    fn failed(text: &str, stream: &Arc<HostStream>) -> StreamFailure {
+        StreamFailure {
             error: Error::new(ErrorKind::Driver, text),
             stream: Arc::clone(stream),
         }
     }
 
     fn stream() -> Arc<HostStream> {
-        let nothing: Weak<dyn Help> = Weak::<Turns>::new();
+        let nothing: Weak<dyn Help> = Weak::<CallQueue>::new();
         let host_streams = HostStreams::default();
         host_streams.open(nothing, || Ok(StreamId(7))).unwrap()
     }
 
     #[test]
     fn jobs_are_done_in_order_whoever_does_them() {
-        let turns = turns();
+        let queue = queue();
         let done = Arc::new(Mutex::new(Vec::new()));
         let stream = stream();
         std::thread::scope(|threads| {
-            let server = threads.spawn(|| turns.serve());
+            let server = threads.spawn(|| queue.serve());
             for number in 0..2000 {
                 let (done, stream) = (Arc::clone(&done), Arc::clone(&stream));
                 let job = move |_: &mut dyn Engine| {
                     done.lock().push(number);
                     (number == 7 || number == 9).then(|| failed(&number.to_string(), &stream))
                 };
-                turns.ask(Job::new(number % 5 > 0, job)).unwrap();
+                queue.push(Job::new(number % 5 > 0, job)).unwrap();
                 if number % 3 == 0 {
-                    while turns.help(&|| false) {}
+                    while queue.help(&|| false) {}
                 }
             }
-            turns.close();
-            let unheard = server.join().unwrap().expect("two failed");
-            assert!(unheard.to_string().contains('7'), "the first: {unheard}");
+            queue.close();
+            let unreported = server.join().unwrap().expect("two failed");
+            assert!(
+                unreported.to_string().contains('7'),
+                "the first: {unreported}"
+            );
         });
         assert_eq!(*done.lock(), (0..2000).collect::<Vec<_>>());
-        assert!(turns.state.lock().engine.is_none(), "it is closed");
-        let late = turns.ask(Job::of_any_thread(|_| None)).unwrap_err();
+        assert!(queue.state.lock().engine.is_none(), "it is closed");
+        let late = queue.push(Job::stealable(|_| None)).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::InvalidArgument);
     }
 
     #[test]
     fn a_failure_that_was_heard_is_told_no_more() {
         let stream = stream();
-        let (turns, failing) = (turns(), Arc::clone(&stream));
+        let (queue, failing) = (queue(), Arc::clone(&stream));
         stream.begin();
         let fails = move |_: &mut dyn Engine| {
             let failed = failed("it failed", &failing);
             failing.finish(Err(failed.error.clone().into()));
             Some(failed)
         };
-        turns.ask(Job::of_any_thread(fails)).unwrap();
-        assert!(turns.help(&|| false));
+        queue.push(Job::stealable(fails)).unwrap();
+        assert!(queue.help(&|| false));
         assert!(stream.wait_for(&stream.event()).is_err());
-        turns.close();
-        assert!(turns.serve().is_none());
+        queue.close();
+        assert!(queue.serve().is_none());
     }
 
     #[test]
     fn who_waits_does_only_what_by_any_thread_and_nobody_is_at() {
-        let turns = turns();
-        assert!(!turns.help(&|| false), "there is nothing to do");
+        let queue = queue();
+        assert!(!queue.help(&|| false), "there is nothing to do");
         let (begins, begun) = channel();
         let (ends, ended) = channel::<()>();
         let at_it = move |_: &mut dyn Engine| {
@@ -319,39 +322,39 @@ mod tests {
             ended.recv().unwrap();
             None
         };
-        turns.ask(Job::of_any_thread(at_it)).unwrap();
+        queue.push(Job::stealable(at_it)).unwrap();
         std::thread::scope(|threads| {
-            threads.spawn(|| assert!(turns.help(&|| false)));
+            threads.spawn(|| assert!(queue.help(&|| false)));
             begun.recv().unwrap();
-            turns.ask(Job::of_any_thread(|_| None)).unwrap();
-            assert!(!turns.help(&|| false), "another thread has the engine");
+            queue.push(Job::stealable(|_| None)).unwrap();
+            assert!(!queue.help(&|| false), "another thread has the engine");
             ends.send(()).unwrap();
         });
-        assert!(!turns.help(&|| true), "the wait is over");
-        turns.ask(Job::new(false, |_| None)).unwrap();
-        assert!(turns.help(&|| false));
+        assert!(!queue.help(&|| true), "the wait is over");
+        queue.push(Job::new(false, |_| None)).unwrap();
+        assert!(queue.help(&|| false));
         assert!(
-            !turns.help(&|| false),
+            !queue.help(&|| false),
             "what is left is for the rank's own thread"
         );
     }
 
     #[test]
     fn after_a_panic_nothing_is_done_and_all_who_wait_hear_it() {
-        let turns = turns();
+        let queue = queue();
         let (tells, told) = channel::<()>();
-        turns
-            .ask(Job::of_any_thread(|_| panic!("on purpose")))
+        queue
+            .push(Job::stealable(|_| panic!("on purpose")))
             .unwrap();
         let never = move |_: &mut dyn Engine| {
             tells.send(()).unwrap();
             None
         };
-        turns.ask(Job::of_any_thread(never)).unwrap();
-        assert!(turns.help(&|| false), "it was tried");
+        queue.push(Job::stealable(never)).unwrap();
+        assert!(queue.help(&|| false), "it was tried");
         assert!(told.recv().is_err(), "what came after it was dropped");
-        assert!(!turns.help(&|| false));
-        assert!(turns.ask(Job::of_any_thread(|_| None)).is_err());
-        assert!(turns.serve().is_none(), "its thread ends");
+        assert!(!queue.help(&|| false));
+        assert!(queue.push(Job::stealable(|_| None)).is_err());
+        assert!(queue.serve().is_none(), "its thread ends");
     }
 }
