@@ -26,7 +26,7 @@ mod engine;
 mod environment;
 mod fold;
 mod group;
-mod head;
+mod header;
 mod memory;
 mod mpi;
 mod nccl;

@@ -7,7 +7,7 @@ use std::env;
 use super::call::{Call, Operation, Reduce};
 use super::carrier::Carrier;
 use super::group::{Group, Settings, TIMEOUT};
-use super::head::{HEAD, Head};
+use super::header::{HEADER_WORDS, MessageHeader};
 use super::memory::{Span, Spans};
 use crate::array::{Array, DType, Shape, Writer};
 use crate::context::{Device, Stream};
@@ -276,15 +276,16 @@ impl NcclCarrier {
     /// Gathers the calls of all ranks, and returns an error if they differ.
     #[track_caller]
     fn agree(&self, call: Call, settings: Settings) -> Result<()> {
-        let head = Head {
+        let header = MessageHeader {
             group: 0,
             number: *self.calls.lock(),
             call,
         };
-        let all = self.gathered(&head.words(), settings)?;
-        let heads: Result<Vec<Head>> = all.chunks(HEAD).map(Head::of).collect();
-        let heads = heads?;
-        call.check_same(heads.iter().map(|own| &own.call).enumerate())
+        let all = self.gathered(&header.words(), settings)?;
+        let headers: Result<Vec<MessageHeader>> =
+            all.chunks(HEADER_WORDS).map(MessageHeader::of).collect();
+        let headers = headers?;
+        call.check_same(headers.iter().map(|own| &own.call).enumerate())
     }
 
     /// All-gathers words of metadata. All ranks must pass the same number of words.

@@ -15,7 +15,7 @@ pub(super) enum Tag {
     /// A control message, such as that a rank has failed.
     News,
     /// The header of a collective call.
-    Head,
+    Header,
     /// The inputs of a call, in pieces.
     Given,
     /// The results of a reduction, in pieces.

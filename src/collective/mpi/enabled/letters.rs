@@ -10,7 +10,7 @@ use super::opening::INLINE;
 use super::peers::{Awaited, Waiting};
 use crate::collective::call::Call;
 use crate::collective::engine::{Memory, Work};
-use crate::collective::head::{HEAD, Head};
+use crate::collective::header::{HEADER_WORDS, MessageHeader};
 use crate::device::host_streams::HostFailure;
 use crate::error::Result;
 
@@ -35,7 +35,7 @@ struct Letter {
     words: Vec<u64>,
 }
 
-const HEAD_BYTES: usize = HEAD * size_of::<u64>();
+const HEADER_BYTES: usize = HEADER_WORDS * size_of::<u64>();
 
 fn words(bytes: usize) -> Vec<u64> {
     vec![0; bytes.div_ceil(size_of::<u64>())]
@@ -80,11 +80,11 @@ impl Outgoing {
         let first = self.words.as_ptr().cast::<u8>();
         let along = if bytes <= INLINE { bytes } else { 0 };
         // SAFETY: the words belong to this message, which lives until all requests are done.
-        let head = unsafe { comm.send(Tag::Letter, to, (first, HEAD_BYTES + along)) }?;
-        self.flight.push(head);
+        let header = unsafe { comm.send(Tag::Letter, to, (first, HEADER_BYTES + along)) }?;
+        self.flight.push(header);
         for start in (along..bytes).step_by(PIECE) {
             let length = PIECE.min(bytes - start);
-            let place = first.wrapping_add(HEAD_BYTES + start);
+            let place = first.wrapping_add(HEADER_BYTES + start);
             // SAFETY: the words belong to this message, which lives until all requests are done.
             self.flight
                 .push(unsafe { comm.send(Tag::Body, to, (place, length)) }?);
@@ -101,7 +101,7 @@ impl MpiEngine {
         let to = work.members.ranks[to];
         self.peers.check_receiver(&self.comm, to)?;
         self.letters.reap()?;
-        let head = Head {
+        let header = MessageHeader {
             group: work.members.group,
             number: 0,
             call: work.call,
@@ -109,13 +109,13 @@ impl MpiEngine {
         let bytes = work.call.bytes();
         let mut letter = Outgoing {
             flight: Vec::new(),
-            words: words(HEAD_BYTES + bytes),
+            words: words(HEADER_BYTES + bytes),
         };
-        letter.words[..HEAD].copy_from_slice(&head.words());
+        letter.words[..HEADER_WORDS].copy_from_slice(&header.words());
         // SAFETY: the source has as many bytes as the call says, and so has the message after its
         // header.
         unsafe {
-            let data = letter.words[HEAD..].as_mut_ptr().cast::<u8>();
+            let data = letter.words[HEADER_WORDS..].as_mut_ptr().cast::<u8>();
             data.copy_from_nonoverlapping(memory.source, bytes);
         }
         let outcome = letter.begin(&self.comm, to, bytes);
@@ -148,9 +148,10 @@ impl MpiEngine {
             return Ok(unsafe { letter.deliver(work, memory, from) });
         }
         loop {
-            let (head, data) = self.receive_head(work, from)?;
-            let (call, bytes) = (head.call, head.call.bytes());
-            let is_expected = head.group == group && work.call.check_received(&call, from).is_ok();
+            let (header, data) = self.receive_header(work, from)?;
+            let (call, bytes) = (header.call, header.call.bytes());
+            let is_expected =
+                header.group == group && work.call.check_received(&call, from).is_ok();
             if is_expected && bytes > INLINE {
                 let place = memory.target;
                 // SAFETY: by this function's contract, the target has as many bytes as the call
@@ -171,19 +172,19 @@ impl MpiEngine {
                 }
                 outcome?;
             }
-            if head.group == group {
+            if header.group == group {
                 // SAFETY: by this function's contract.
                 return Ok(unsafe { letter.deliver(work, memory, from) });
             }
-            let arrived = self.letters.arrived.entry((head.group, from));
+            let arrived = self.letters.arrived.entry((header.group, from));
             arrived.or_default().push_back(letter);
         }
     }
 
     /// Receives the header of the next message of a world rank, and the data that is sent with it.
-    fn receive_head(&mut self, work: &Work, from: usize) -> Result<(Head, Vec<u64>)> {
-        let mut room = words(HEAD_BYTES + INLINE);
-        let place = (room.as_mut_ptr().cast(), HEAD_BYTES + INLINE);
+    fn receive_header(&mut self, work: &Work, from: usize) -> Result<(MessageHeader, Vec<u64>)> {
+        let mut room = words(HEADER_BYTES + INLINE);
+        let place = (room.as_mut_ptr().cast(), HEADER_BYTES + INLINE);
         // SAFETY: the buffer lives until the request is done or cancelled; otherwise, it is leaked.
         let mut request = unsafe { self.comm.receive(Tag::Letter, from, place) }?;
         let mut waiting = Waiting::new(work, Awaited::Letter);
@@ -199,9 +200,10 @@ impl MpiEngine {
         };
         match arrived {
             Ok(bytes) => {
-                let head = Head::of(&room[..bytes.min(HEAD_BYTES) / size_of::<u64>()])?;
-                room.drain(..HEAD);
-                Ok((head, room))
+                let header =
+                    MessageHeader::of(&room[..bytes.min(HEADER_BYTES) / size_of::<u64>()])?;
+                room.drain(..HEADER_WORDS);
+                Ok((header, room))
             }
             Err(error) => {
                 if !request.take_back() {

@@ -9,16 +9,16 @@ use super::peers::{Awaited, Waiting};
 use crate::collective::absence::deadlocked;
 use crate::collective::call::{Call, Operation, part_of};
 use crate::collective::engine::{Memory, Work};
-use crate::collective::head::{HEAD, Head};
+use crate::collective::header::{HEADER_WORDS, MessageHeader};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most bytes that are sent with a header. MPI libraries send a message of this length eagerly.
 pub(super) const INLINE: usize = 3584;
 
 /// The words of a message.
-const ROOM: usize = HEAD + INLINE / size_of::<u64>();
+const ROOM: usize = HEADER_WORDS + INLINE / size_of::<u64>();
 
-const HEAD_BYTES: usize = HEAD * size_of::<u64>();
+const HEADER_BYTES: usize = HEADER_WORDS * size_of::<u64>();
 
 /// Buffers for one message from and to each member, reused between calls.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Rooms {
     /// Returns the data that a member sent with its header, for the call that all members are in.
     /// Aligned for every element.
     pub(super) fn data(&self, from: usize) -> *const u8 {
-        self.words[from * ROOM + HEAD..].as_ptr().cast()
+        self.words[from * ROOM + HEADER_WORDS..].as_ptr().cast()
     }
 }
 
@@ -72,7 +72,7 @@ impl MpiEngine {
     ///
     /// If a member does not arrive.
     pub(super) unsafe fn open(&mut self, work: &Work, memory: Memory) -> Result<Result<()>> {
-        let head = Head {
+        let header = MessageHeader {
             group: work.members.group,
             number: self.peers.circle.come(work.members.group),
             call: work.call,
@@ -82,7 +82,7 @@ impl MpiEngine {
         let mut flight = Flight::default();
         // SAFETY: by this function's contract; the buffers live until nothing is in flight;
         // otherwise, they are leaked.
-        let calls = unsafe { self.exchange_heads(work, memory, head, &mut rooms, &mut flight) };
+        let calls = unsafe { self.exchange_headers(work, memory, header, &mut rooms, &mut flight) };
         self.peers.circle.go_on();
         if calls.is_err() && !flight.take_back() {
             std::mem::forget(rooms);
@@ -107,11 +107,11 @@ impl MpiEngine {
     ///
     /// As for [`open`](Self::open). The buffers are neither moved nor used until nothing is in
     /// flight.
-    unsafe fn exchange_heads(
+    unsafe fn exchange_headers(
         &mut self,
         work: &Work,
         memory: Memory,
-        head: Head,
+        header: MessageHeader,
         rooms: &mut Rooms,
         flight: &mut Flight,
     ) -> Result<(Vec<Call>, usize)> {
@@ -121,22 +121,24 @@ impl MpiEngine {
             let from = (own + size - step) % size;
             let place = (rooms.place(from), ROOM * size_of::<u64>());
             // SAFETY: this message alone uses the buffer until it is done.
-            let request = unsafe { self.comm.receive(Tag::Head, members.ranks[from], place) }?;
+            let request = unsafe { self.comm.receive(Tag::Header, members.ranks[from], place) }?;
             flight.incoming.push((from, request));
         }
-        let words = head.words();
+        let words = header.words();
         for step in 1..size {
             let to = (own + step) % size;
             let place = rooms.place(size + to);
             let (data, length) = given(work, memory, to);
             let length = if length <= INLINE { length } else { 0 };
-            // SAFETY: this message alone uses the buffer, which has `HEAD` words and `INLINE`
-            // bytes; the data is readable by `open`'s contract.
+            // SAFETY: this message alone uses the buffer, which has `HEADER_WORDS` words and
+            // `INLINE` bytes; the data is readable by `open`'s contract.
             let request = unsafe {
-                place.copy_from_nonoverlapping(words.as_ptr().cast(), HEAD_BYTES);
-                place.add(HEAD_BYTES).copy_from_nonoverlapping(data, length);
-                let message = (place.cast_const(), HEAD_BYTES + length);
-                self.comm.send(Tag::Head, members.ranks[to], message)
+                place.copy_from_nonoverlapping(words.as_ptr().cast(), HEADER_BYTES);
+                place
+                    .add(HEADER_BYTES)
+                    .copy_from_nonoverlapping(data, length);
+                let message = (place.cast_const(), HEADER_BYTES + length);
+                self.comm.send(Tag::Header, members.ranks[to], message)
             }?;
             flight.outgoing.push((to, request));
         }
@@ -147,8 +149,9 @@ impl MpiEngine {
             looks += 1;
             let (has_moved, arrived) = flight.turn()?;
             for (from, bytes) in arrived {
-                let came = Head::of(&rooms.words[from * ROOM..][..bytes / size_of::<u64>()])?;
-                if (came.group, came.number) != (head.group, head.number) {
+                let came =
+                    MessageHeader::of(&rooms.words[from * ROOM..][..bytes / size_of::<u64>()])?;
+                if (came.group, came.number) != (header.group, header.number) {
                     let (own, other) = (members.ranks[own], members.ranks[from]);
                     return Err(deadlocked(work.call.operation.name(), own, other));
                 }
@@ -186,11 +189,11 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
         }
     };
     let length = if length <= INLINE { length } else { 0 };
-    if bytes == HEAD_BYTES + length {
+    if bytes == HEADER_BYTES + length {
         return Ok(());
     }
     let from = work.members.ranks[from];
-    let expected = HEAD_BYTES + length;
+    let expected = HEADER_BYTES + length;
     let text = format!("rank {from} sent {bytes} bytes with a header, expected {expected}");
     Err(Error::new(ErrorKind::Communication, text))
 }

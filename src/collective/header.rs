@@ -5,14 +5,14 @@ use crate::collective::call::{Call, Operation, Reduce};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Words of a header. The last ones are the lengths of the axes.
-pub(super) const HEAD: usize = 16;
+pub(super) const HEADER_WORDS: usize = 16;
 
 /// The maximum number of axes of a shape.
 const AXES: usize = 8;
 
 /// The group, number and description of a call that a rank reaches or sends for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct MessageHeader {
     pub(super) group: u64,
     /// The number of the call in the group.
     pub(super) number: u64,
@@ -41,8 +41,8 @@ const TYPES: [DType; DType::COUNT] = [
 /// The reductions, indexed by their number in a header.
 const REDUCTIONS: [Reduce; 4] = [Reduce::Sum, Reduce::Mean, Reduce::Max, Reduce::Min];
 
-impl Head {
-    pub(super) fn words(&self) -> [u64; HEAD] {
+impl MessageHeader {
+    pub(super) fn words(&self) -> [u64; HEADER_WORDS] {
         let Call {
             operation,
             dtype,
@@ -59,11 +59,11 @@ impl Head {
             Operation::Send(to) => (7, 0, to as u64),
             Operation::Receive(from) => (8, 0, from as u64),
         };
-        let mut words = [0; HEAD];
+        let mut words = [0; HEADER_WORDS];
         let place = [self.group, self.number, kind, reduce, rank, dtype as u64];
         words[..place.len()].copy_from_slice(&place);
-        words[HEAD - AXES - 1] = shape.ndim() as u64;
-        for (word, length) in words[HEAD - AXES..].iter_mut().zip(shape.dims()) {
+        words[HEADER_WORDS - AXES - 1] = shape.ndim() as u64;
+        for (word, length) in words[HEADER_WORDS - AXES..].iter_mut().zip(shape.dims()) {
             *word = *length as u64;
         }
         words
@@ -78,7 +78,7 @@ impl Head {
     }
 
     fn read(words: &[u64]) -> Option<Self> {
-        let words: &[u64; HEAD] = words.get(..HEAD)?.try_into().ok()?;
+        let words: &[u64; HEADER_WORDS] = words.get(..HEADER_WORDS)?.try_into().ok()?;
         let [group, number, kind, reduce, rank, dtype, ..] = *words;
         let reduce = *REDUCTIONS.get(reduce as usize)?;
         let rank = rank as usize;
@@ -94,8 +94,8 @@ impl Head {
             8 => Operation::Receive(rank),
             _ => return None,
         };
-        let axes = words[HEAD - AXES - 1] as usize;
-        let lengths = words[HEAD - AXES..].get(..axes)?;
+        let axes = words[HEADER_WORDS - AXES - 1] as usize;
+        let lengths = words[HEADER_WORDS - AXES..].get(..axes)?;
         let lengths: Vec<usize> = lengths.iter().map(|length| *length as usize).collect();
         let call = Call {
             operation,
@@ -137,7 +137,7 @@ mod tests {
             for (number, dtype) in TYPES.into_iter().enumerate() {
                 assert_eq!(dtype as usize, number);
                 for shape in [Shape::from([]), Shape::from(5), Shape::from([2; 8])] {
-                    let head = Head {
+                    let header = MessageHeader {
                         group: 1 << 41,
                         number: number as u64,
                         call: Call {
@@ -146,7 +146,7 @@ mod tests {
                             shape,
                         },
                     };
-                    assert_eq!(Head::of(&head.words()).unwrap(), head);
+                    assert_eq!(MessageHeader::of(&header.words()).unwrap(), header);
                 }
             }
         }
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn what_is_no_head_is_refused() {
-        for words in [vec![], vec![0; HEAD - 1], vec![9; HEAD]] {
-            let error = Head::of(&words).unwrap_err();
+        for words in [vec![], vec![0; HEADER_WORDS - 1], vec![9; HEADER_WORDS]] {
+            let error = MessageHeader::of(&words).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Communication);
         }
     }
