@@ -13,15 +13,15 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
     /// A control message, such as that a rank has failed.
-    News,
+    Control,
     /// The header of a collective call.
     Header,
     /// The inputs of a call, in pieces.
-    Given,
+    Input,
     /// The results of a reduction, in pieces.
     Reduced,
     /// The header of a message of `send`, with the data if it is small.
-    Letter,
+    Message,
     /// The data of a large message, in pieces.
     Body,
 }
@@ -190,15 +190,15 @@ impl Request {
 
     /// Cancels the message, if possible. Returns true if MPI has certainly finished with its
     /// memory.
-    pub(super) fn take_back(&mut self) -> bool {
+    pub(super) fn cancel(&mut self) -> bool {
         /// A cancelled receive is done as soon as MPI makes progress.
-        const LOOKS: usize = 100;
+        const POLLS: usize = 100;
         if self.receives && !self.is_null() {
             // SAFETY: the request is one that MPI returned, and is not done. The checks below find
             // out whether the cancellation succeeds.
             unsafe { ffi::MPI_Cancel(&mut self.raw) };
         }
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             let _ = self.arrived();
             if self.is_null() {
                 return true;

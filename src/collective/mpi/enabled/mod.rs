@@ -5,16 +5,16 @@
 //! that lets MPI make progress, receives control messages about ranks that are gone, and has a
 //! deadline.
 
-mod circle;
 mod comm;
 mod cuda;
-mod ending;
-mod lane;
-mod letters;
+mod deadlock;
+mod messages;
 mod movement;
 mod opening;
 mod peers;
 mod reduction;
+mod shutdown;
+mod transfer;
 mod world;
 
 use std::time::Duration;
@@ -25,11 +25,11 @@ use crate::device::host_streams::HostFailure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use comm::Comm;
-use ending::Ending;
-use lane::Lane;
-use letters::Letters;
-use opening::{INLINE, Rooms};
-use peers::{Awaited, News, Peers, Waiting};
+use messages::Messages;
+use opening::{HeaderBuffers, INLINE};
+use peers::{ControlMessage, Peers, Wait, WaitTarget};
+use shutdown::Shutdown;
+use transfer::Transfer;
 
 pub(super) use world::world;
 
@@ -38,28 +38,28 @@ pub(super) use world::world;
 struct MpiEngine {
     comm: Comm,
     peers: Peers,
-    letters: Letters,
+    messages: Messages,
     /// Buffers of the headers that members exchange at the start of a call.
-    rooms: Rooms,
+    buffers: HeaderBuffers,
     /// Scratch memory for the inputs of other ranks in a reduction, reused between calls.
     ring: Vec<u64>,
     /// The error after which this rank takes part in nothing more.
     broken: Option<Error>,
-    ending: Arc<Ending>,
+    shutdown: Arc<Shutdown>,
     /// True if the library is CUDA-aware.
     knows_cuda: bool,
 }
 
 impl MpiEngine {
-    fn new(comm: Comm, ending: Arc<Ending>, knows_cuda: bool) -> Self {
+    fn new(comm: Comm, shutdown: Arc<Shutdown>, knows_cuda: bool) -> Self {
         Self {
             peers: Peers::new(comm.size()),
             comm,
-            letters: Letters::default(),
-            rooms: Rooms::default(),
+            messages: Messages::default(),
+            buffers: HeaderBuffers::default(),
             ring: Vec::new(),
             broken: None,
-            ending,
+            shutdown,
             knows_cuda,
         }
     }
@@ -98,53 +98,53 @@ impl MpiEngine {
         outcome.inspect_err(|failure| self.fail(&failure.error))
     }
 
-    /// Runs all lanes to their end. In each iteration, `step` may mark more pieces as ready; it
+    /// Runs all transfers to their end. In each iteration, `step` may mark more pieces as ready; it
     /// returns true if it did any work.
     ///
     /// # Errors
     ///
-    /// If MPI may still use the memory of a lane, the failure keeps it.
+    /// If MPI may still use the memory of a transfer, the failure keeps it.
     fn carry(
         &mut self,
         work: &Work,
-        lanes: &mut [Lane],
-        step: &mut dyn FnMut(&mut [Lane]) -> bool,
+        transfers: &mut [Transfer],
+        step: &mut dyn FnMut(&mut [Transfer]) -> bool,
     ) -> Result<(), HostFailure> {
-        let outcome = self.carry_lanes(work, lanes, step);
+        let outcome = self.carry_transfers(work, transfers, step);
         outcome.map_err(|error| {
-            let taken_back = lanes.iter_mut().map(Lane::take_back);
+            let cancelled = transfers.iter_mut().map(Transfer::cancel);
             HostFailure {
                 error,
-                keeps_memory: taken_back.filter(|is_certain| !is_certain).count() > 0,
+                keeps_memory: cancelled.filter(|is_certain| !is_certain).count() > 0,
             }
         })
     }
 
-    fn carry_lanes(
+    fn carry_transfers(
         &mut self,
         work: &Work,
-        lanes: &mut [Lane],
-        step: &mut dyn FnMut(&mut [Lane]) -> bool,
+        transfers: &mut [Transfer],
+        step: &mut dyn FnMut(&mut [Transfer]) -> bool,
     ) -> Result<()> {
-        let mut waiting = Waiting::new(work, Awaited::Data);
+        let mut wait = Wait::new(work, WaitTarget::Data);
         loop {
-            let has_stepped = step(lanes);
-            let has_turned = Lane::turn(lanes, &self.comm)?;
-            if has_stepped || has_turned {
-                waiting.moved();
+            let has_stepped = step(transfers);
+            let has_advanced = Transfer::advance(transfers, &self.comm)?;
+            if has_stepped || has_advanced {
+                wait.progressed();
                 continue;
             }
-            let late = || lanes.iter().filter(|lane| !lane.is_done());
+            let late = || transfers.iter().filter(|transfer| !transfer.is_done());
             if late().next().is_none() {
                 return Ok(());
             }
             let missing = || {
-                let mut ranks: Vec<usize> = late().map(|lane| lane.peer).collect();
+                let mut ranks: Vec<usize> = late().map(|transfer| transfer.peer).collect();
                 ranks.sort_unstable();
                 ranks.dedup();
                 ranks
             };
-            self.peers.pause(&self.comm, &mut waiting, missing)?;
+            self.peers.pause(&self.comm, &mut wait, missing)?;
         }
     }
 }
@@ -159,7 +159,7 @@ impl Engine for MpiEngine {
         if let Some(error) = &self.broken {
             return failed(completion, error.clone());
         }
-        if self.ending.is_over() {
+        if self.shutdown.is_over() {
             return failed(completion, is_over(work.call.operation.name()));
         }
         // SAFETY: by this function's contract.
@@ -195,47 +195,47 @@ impl Engine for MpiEngine {
             return;
         }
         self.broken = Some(error.clone());
-        let news = News::Broke(error.to_string());
+        let message = ControlMessage::Failed(error.to_string());
         // A rank that cannot be notified times out.
-        let _ = self.peers.tell(&self.comm, 0..self.comm.size(), &news);
+        let _ = self.peers.notify(&self.comm, 0..self.comm.size(), &message);
     }
 
     fn end(&mut self, members: &Members) {
-        self.letters.forget(members.group);
+        self.messages.forget(members.group);
         self.peers.drop_group(members);
-        if self.ending.is_over() {
+        if self.shutdown.is_over() {
             return;
         }
         let ranks = members.ranks.iter().copied();
         // A rank that cannot be notified times out.
         let _ = self
             .peers
-            .tell(&self.comm, ranks, &News::Dropped(members.group));
+            .notify(&self.comm, ranks, &ControlMessage::Dropped(members.group));
     }
 
     fn make_progress(&mut self) -> Option<Duration> {
         /// A receiver may wait this long between two pieces.
         const PAUSE: Duration = Duration::from_micros(50);
-        if self.letters.are_all_out() || self.ending.is_over() {
+        if self.messages.are_all_sent() || self.shutdown.is_over() {
             return None;
         }
         // An error recurs at the end, where it is reported.
-        let _ = self.letters.reap();
+        let _ = self.messages.reap();
         Some(PAUSE)
     }
 
     fn close(&mut self) {
-        let end = self.take_leave();
-        self.ending.tell(end);
+        let end = self.sign_off();
+        self.shutdown.set(end);
     }
 }
 
 impl Drop for MpiEngine {
     fn drop(&mut self) {
         // Has an effect only after a panic before `close`.
-        self.ending.tell(Err(is_over("the end")));
+        self.shutdown.set(Err(is_over("the end")));
         self.peers.abandon();
-        self.letters.abandon();
+        self.messages.abandon();
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::MpiEngine;
 use super::comm::Tag;
-use super::lane::{Lane, Load, Way};
-use super::opening::{INLINE, given};
+use super::opening::{INLINE, input_for};
+use super::transfer::{Region, Transfer, TransferDirection};
 use crate::collective::call::Operation;
 use crate::collective::engine::{Memory, Work};
 use crate::device::host_streams::HostFailure;
@@ -13,11 +13,11 @@ use crate::device::host_streams::HostFailure;
 pub(super) const PIECE: usize = 4 << 20;
 
 /// The length of a piece that ranks forward. It is shorter, because ranks forward whole pieces.
-const PASSED_ON: usize = 512 << 10;
+const FORWARDED_PIECE: usize = 512 << 10;
 
 /// Returns a load whose memory is as long as the transfer, not a ring.
-fn whole(memory: *mut u8, bytes: usize, piece: usize) -> Load {
-    Load {
+fn whole(memory: *mut u8, bytes: usize, piece: usize) -> Region {
+    Region {
         memory,
         wrap: usize::MAX,
         bytes,
@@ -37,29 +37,33 @@ impl MpiEngine {
         memory: Memory,
     ) -> Result<(), HostFailure> {
         let (own, size) = (work.members.own, work.members.size());
-        let bytes = given(work, memory, own).1;
+        let bytes = input_for(work, memory, own).1;
         let taken = |from: usize| memory.target.wrapping_add(from * bytes);
-        let mut lanes = Vec::with_capacity(2 * size);
+        let mut transfers = Vec::with_capacity(2 * size);
         // SAFETY: by this function's contract; each address is in the part of the target that
         // belongs to one member, and the source is other memory.
         unsafe {
             for step in (1..size).filter(|_| bytes > INLINE) {
                 let (from, to) = ((own + size - step) % size, (own + step) % size);
-                let load = whole(taken(from), bytes, PIECE);
+                let region = whole(taken(from), bytes, PIECE);
                 let peer = work.members.ranks[from];
-                lanes.push(Lane::new(peer, (Tag::Given, Way::In), load).all_ready());
-                let load = whole(given(work, memory, to).0.cast_mut(), bytes, PIECE);
+                transfers.push(
+                    Transfer::new(peer, (Tag::Input, TransferDirection::In), region).all_ready(),
+                );
+                let region = whole(input_for(work, memory, to).0.cast_mut(), bytes, PIECE);
                 let peer = work.members.ranks[to];
-                lanes.push(Lane::new(peer, (Tag::Given, Way::Out), load).all_ready());
+                transfers.push(
+                    Transfer::new(peer, (Tag::Input, TransferDirection::Out), region).all_ready(),
+                );
             }
             for from in (0..size).filter(|from| *from != own && bytes <= INLINE) {
-                taken(from).copy_from_nonoverlapping(self.rooms.data(from), bytes);
+                taken(from).copy_from_nonoverlapping(self.buffers.data(from), bytes);
             }
         }
         // Copied in the first iteration, while the others send.
         let own_part = work.call.own_part(own, size);
         let mut own_part = own_part.filter(|(_, _, bytes)| *bytes > 0 && !memory.is_of_device);
-        let mut copy_own = |_: &mut [Lane]| {
+        let mut copy_own = |_: &mut [Transfer]| {
             let Some((from, to, bytes)) = own_part.take() else {
                 return false;
             };
@@ -70,7 +74,7 @@ impl MpiEngine {
             }
             true
         };
-        self.carry(work, &mut lanes, &mut copy_own)
+        self.carry(work, &mut transfers, &mut copy_own)
     }
 
     /// Broadcasts from the root along a binary tree.
@@ -93,7 +97,7 @@ impl MpiEngine {
                 unsafe {
                     memory
                         .target
-                        .copy_from_nonoverlapping(self.rooms.data(root), bytes);
+                        .copy_from_nonoverlapping(self.buffers.data(root), bytes);
                 }
             }
             return Ok(());
@@ -104,25 +108,31 @@ impl MpiEngine {
             0 => memory.source.cast_mut(),
             _ => memory.target,
         };
-        let load = whole(data, bytes, PASSED_ON);
-        let mut lanes = Vec::with_capacity(3);
+        let region = whole(data, bytes, FORWARDED_PIECE);
+        let mut transfers = Vec::with_capacity(3);
         // SAFETY: by this function's contract; a piece is forwarded after it has arrived, and does
         // not change any more.
         unsafe {
             if place > 0 {
                 let from = peer((place - 1) / 2);
-                lanes.push(Lane::new(from, (Tag::Given, Way::In), load).all_ready());
+                transfers.push(
+                    Transfer::new(from, (Tag::Input, TransferDirection::In), region).all_ready(),
+                );
             }
             for branch in [2 * place + 1, 2 * place + 2] {
                 if branch < size {
-                    lanes.push(Lane::new(peer(branch), (Tag::Given, Way::Out), load));
+                    transfers.push(Transfer::new(
+                        peer(branch),
+                        (Tag::Input, TransferDirection::Out),
+                        region,
+                    ));
                 }
             }
         }
-        let mut pass_on = |lanes: &mut [Lane]| {
+        let mut forward = |transfers: &mut [Transfer]| {
             let (has, branches) = match place {
-                0 => (bytes, lanes),
-                _ => match lanes.split_first_mut() {
+                0 => (bytes, transfers),
+                _ => match transfers.split_first_mut() {
                     Some((trunk, branches)) => (trunk.done(), branches),
                     None => return false,
                 },
@@ -130,6 +140,6 @@ impl MpiEngine {
             branches.iter_mut().for_each(|branch| branch.ready = has);
             false
         };
-        self.carry(work, &mut lanes, &mut pass_on)
+        self.carry(work, &mut transfers, &mut forward)
     }
 }

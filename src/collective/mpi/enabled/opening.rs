@@ -5,7 +5,7 @@
 
 use super::MpiEngine;
 use super::comm::{Request, Tag, arrived_of};
-use super::peers::{Awaited, Waiting};
+use super::peers::{Wait, WaitTarget};
 use crate::collective::absence::deadlocked;
 use crate::collective::call::{Call, Operation, part_of};
 use crate::collective::engine::{Memory, Work};
@@ -16,35 +16,39 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) const INLINE: usize = 3584;
 
 /// The words of a message.
-const ROOM: usize = HEADER_WORDS + INLINE / size_of::<u64>();
+const BUFFER_WORDS: usize = HEADER_WORDS + INLINE / size_of::<u64>();
 
 const HEADER_BYTES: usize = HEADER_WORDS * size_of::<u64>();
 
 /// Buffers for one message from and to each member, reused between calls.
 #[derive(Debug, Default)]
-pub(super) struct Rooms {
+pub(super) struct HeaderBuffers {
     words: Vec<u64>,
 }
 
-impl Rooms {
+impl HeaderBuffers {
     fn fit(&mut self, size: usize) {
-        let length = self.words.len().max(2 * size * ROOM);
+        let length = self.words.len().max(2 * size * BUFFER_WORDS);
         self.words.resize(length, 0);
     }
 
     fn place(&mut self, index: usize) -> *mut u8 {
-        self.words[index * ROOM..][..ROOM].as_mut_ptr().cast()
+        self.words[index * BUFFER_WORDS..][..BUFFER_WORDS]
+            .as_mut_ptr()
+            .cast()
     }
 
     /// Returns the data that a member sent with its header, for the call that all members are in.
     /// Aligned for every element.
     pub(super) fn data(&self, from: usize) -> *const u8 {
-        self.words[from * ROOM + HEADER_WORDS..].as_ptr().cast()
+        self.words[from * BUFFER_WORDS + HEADER_WORDS..]
+            .as_ptr()
+            .cast()
     }
 }
 
 /// Returns the address and the length in bytes of this rank's input for a member.
-pub(super) fn given(work: &Work, memory: Memory, to: usize) -> (*const u8, usize) {
+pub(super) fn input_for(work: &Work, memory: Memory, to: usize) -> (*const u8, usize) {
     let (call, members) = (&work.call, &work.members);
     let (own, size, bytes) = (members.own, members.size(), call.bytes());
     let (start, length) = match call.operation {
@@ -74,28 +78,29 @@ impl MpiEngine {
     pub(super) unsafe fn open(&mut self, work: &Work, memory: Memory) -> Result<Result<()>> {
         let header = MessageHeader {
             group: work.members.group,
-            number: self.peers.circle.come(work.members.group),
+            number: self.peers.deadlocks.arrive(work.members.group),
             call: work.call,
         };
-        let mut rooms = std::mem::take(&mut self.rooms);
-        rooms.fit(work.members.size());
-        let mut flight = Flight::default();
+        let mut buffers = std::mem::take(&mut self.buffers);
+        buffers.fit(work.members.size());
+        let mut in_flight = InFlight::default();
         // SAFETY: by this function's contract; the buffers live until nothing is in flight;
         // otherwise, they are leaked.
-        let calls = unsafe { self.exchange_headers(work, memory, header, &mut rooms, &mut flight) };
-        self.peers.circle.go_on();
-        if calls.is_err() && !flight.take_back() {
-            std::mem::forget(rooms);
+        let calls =
+            unsafe { self.exchange_headers(work, memory, header, &mut buffers, &mut in_flight) };
+        self.peers.deadlocks.end_wait();
+        if calls.is_err() && !in_flight.cancel() {
+            std::mem::forget(buffers);
         } else {
-            self.rooms = rooms;
+            self.buffers = buffers;
         }
-        let (calls, looks) = calls?;
+        let (calls, polls) = calls?;
         let calls = work.members.ranks.iter().copied().zip(&calls);
         let agreed = work.call.check_same(calls);
         // If the calls differ, all ranks report that already, and a rank that failed for it adds
         // nothing.
         if agreed.is_ok() {
-            self.peers.check_members(&self.comm, work, looks)?;
+            self.peers.check_members(&self.comm, work, polls)?;
         }
         Ok(agreed)
     }
@@ -112,23 +117,23 @@ impl MpiEngine {
         work: &Work,
         memory: Memory,
         header: MessageHeader,
-        rooms: &mut Rooms,
-        flight: &mut Flight,
+        buffers: &mut HeaderBuffers,
+        in_flight: &mut InFlight,
     ) -> Result<(Vec<Call>, usize)> {
         let members = &*work.members;
         let (own, size) = (members.own, members.size());
         for step in 1..size {
             let from = (own + size - step) % size;
-            let place = (rooms.place(from), ROOM * size_of::<u64>());
+            let place = (buffers.place(from), BUFFER_WORDS * size_of::<u64>());
             // SAFETY: this message alone uses the buffer until it is done.
             let request = unsafe { self.comm.receive(Tag::Header, members.ranks[from], place) }?;
-            flight.incoming.push((from, request));
+            in_flight.incoming.push((from, request));
         }
         let words = header.words();
         for step in 1..size {
             let to = (own + step) % size;
-            let place = rooms.place(size + to);
-            let (data, length) = given(work, memory, to);
+            let place = buffers.place(size + to);
+            let (data, length) = input_for(work, memory, to);
             let length = if length <= INLINE { length } else { 0 };
             // SAFETY: this message alone uses the buffer, which has `HEADER_WORDS` words and
             // `INLINE` bytes; the data is readable by `open`'s contract.
@@ -140,33 +145,35 @@ impl MpiEngine {
                 let message = (place.cast_const(), HEADER_BYTES + length);
                 self.comm.send(Tag::Header, members.ranks[to], message)
             }?;
-            flight.outgoing.push((to, request));
+            in_flight.outgoing.push((to, request));
         }
         let mut calls = vec![work.call; size];
-        let mut waiting = Waiting::new(work, Awaited::Coming);
-        let mut looks = 0;
-        while !flight.is_over() {
-            looks += 1;
-            let (has_moved, arrived) = flight.turn()?;
+        let mut wait = Wait::new(work, WaitTarget::Arrival);
+        let mut polls = 0;
+        while !in_flight.is_over() {
+            polls += 1;
+            let (has_moved, arrived) = in_flight.advance()?;
             for (from, bytes) in arrived {
-                let came =
-                    MessageHeader::of(&rooms.words[from * ROOM..][..bytes / size_of::<u64>()])?;
-                if (came.group, came.number) != (header.group, header.number) {
+                let header_received = MessageHeader::of(
+                    &buffers.words[from * BUFFER_WORDS..][..bytes / size_of::<u64>()],
+                )?;
+                if (header_received.group, header_received.number) != (header.group, header.number)
+                {
                     let (own, other) = (members.ranks[own], members.ranks[from]);
                     return Err(deadlocked(work.call.operation.name(), own, other));
                 }
-                check_length(work, came.call, from, bytes)?;
-                calls[from] = came.call;
+                check_length(work, header_received.call, from, bytes)?;
+                calls[from] = header_received.call;
             }
             match has_moved {
-                true => waiting.moved(),
+                true => wait.progressed(),
                 false => {
-                    let missing = || flight.missing(&members.ranks);
-                    self.peers.pause(&self.comm, &mut waiting, missing)?;
+                    let missing = || in_flight.missing(&members.ranks);
+                    self.peers.pause(&self.comm, &mut wait, missing)?;
                 }
             }
         }
-        Ok((calls, looks))
+        Ok((calls, polls))
     }
 }
 
@@ -185,7 +192,7 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
                 source: std::ptr::null(),
                 target: std::ptr::null_mut(),
             };
-            given(work, nothing, work.members.own).1
+            input_for(work, nothing, work.members.own).1
         }
     };
     let length = if length <= INLINE { length } else { 0 };
@@ -200,33 +207,33 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
 
 /// The messages of an opening that are in flight, with their members.
 #[derive(Debug, Default)]
-struct Flight {
+struct InFlight {
     incoming: Vec<(usize, Request)>,
     outgoing: Vec<(usize, Request)>,
 }
 
-impl Flight {
+impl InFlight {
     fn is_over(&self) -> bool {
         self.incoming.is_empty() && self.outgoing.is_empty()
     }
 
     /// Removes the messages that are done. Returns whether there were any, and the senders and
     /// lengths of those that arrived.
-    fn turn(&mut self) -> Result<(bool, Vec<(usize, usize)>)> {
+    fn advance(&mut self) -> Result<(bool, Vec<(usize, usize)>)> {
         let all = self.incoming.iter_mut().chain(&mut self.outgoing);
         let mut arrived = arrived_of(all.map(|(_, request)| request))?;
         // From the last to the first, so that removals do not change the remaining indices.
         arrived.sort_unstable_by_key(|(place, _)| std::cmp::Reverse(*place));
         let (has_moved, count) = (!arrived.is_empty(), self.incoming.len());
-        let mut came = Vec::new();
+        let mut header_received = Vec::new();
         for (place, bytes) in arrived {
             if place < count {
-                came.push((self.incoming.remove(place).0, bytes));
+                header_received.push((self.incoming.remove(place).0, bytes));
             } else {
                 self.outgoing.remove(place - count);
             }
         }
-        Ok((has_moved, came))
+        Ok((has_moved, header_received))
     }
 
     /// Returns the ranks whose header has not arrived or, if all have, those that have not received
@@ -242,9 +249,9 @@ impl Flight {
     }
 
     /// Cancels all messages. Returns true if MPI has certainly finished with the memory.
-    fn take_back(&mut self) -> bool {
+    fn cancel(&mut self) -> bool {
         let all = self.incoming.iter_mut().chain(&mut self.outgoing);
-        all.filter_map(|(_, request)| (!request.take_back()).then_some(()))
+        all.filter_map(|(_, request)| (!request.cancel()).then_some(()))
             .count()
             == 0
     }

@@ -5,8 +5,8 @@ use std::hint::spin_loop;
 use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
 
-use super::circle::{Circle, Stuck};
 use super::comm::{Comm, Request, Tag};
+use super::deadlock::{DeadlockDetector, DeadlockProbe};
 use crate::collective::absence::{DROPPED, GRACE, deadlocked, rank_gone, timed_out};
 use crate::collective::engine::{Members, Work};
 use crate::error::Result;
@@ -15,13 +15,13 @@ use crate::error::Result;
 #[derive(Debug)]
 pub(super) struct Peers {
     /// Per rank of the world: its status.
-    standing: Vec<Standing>,
+    status: Vec<PeerStatus>,
     /// Per rank of the world: true if its process is about to end.
     ending: Vec<bool>,
     /// Per group that some members have dropped: those members.
     dropped: HashMap<u64, HashSet<usize>>,
     /// The number of calls that this rank has reached, and the search for deadlocks.
-    pub(super) circle: Circle,
+    pub(super) deadlocks: DeadlockDetector,
     /// A control message that is being received.
     incoming: Option<(usize, Request, Box<[u8]>)>,
     /// Control messages that are being sent.
@@ -29,25 +29,25 @@ pub(super) struct Peers {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Standing {
-    Here,
+enum PeerStatus {
+    Active,
     /// It has ended, after all its work.
-    Left,
+    Ended,
     /// It failed, and did not complete its work.
-    Broke(String),
+    Failed(String),
 }
 
 /// Control messages, which a rank may send to others at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum ControlMessage {
     /// The rank failed, and takes part in nothing more.
-    Broke(String),
+    Failed(String),
     /// Its process is about to end.
     Ends,
     /// It has dropped the group.
     Dropped(u64),
     /// A rank has waited for a while.
-    Stuck(Stuck),
+    Probe(DeadlockProbe),
 }
 
 /// The maximum length of a reason, so that MPI sends the message eagerly.
@@ -55,11 +55,11 @@ const LONGEST_REASON: usize = 1000;
 
 /// The object of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Awaited {
+pub(super) enum WaitTarget {
     /// The arrival of the other members in a call.
-    Coming,
+    Arrival,
     /// A message of another rank.
-    Letter,
+    Message,
     /// Data of ranks that have arrived. A rank that ends after that has ensured that its data
     /// arrives.
     Data,
@@ -67,39 +67,39 @@ pub(super) enum Awaited {
 
 /// A wait of this rank.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct Wait {
     operation: &'static str,
     group: u64,
     timeout: Duration,
-    awaited: Awaited,
+    target: WaitTarget,
     /// The start of the wait; in a wait for data, the latest progress.
     since: Instant,
     /// The number of iterations since then without progress.
-    turns: u32,
+    idle_polls: u32,
     /// True if an awaited rank was gone in the previous iteration.
     suspects: bool,
 }
 
-impl Waiting {
-    pub(super) fn new(work: &Work, awaited: Awaited) -> Self {
+impl Wait {
+    pub(super) fn new(work: &Work, target: WaitTarget) -> Self {
         Self {
             operation: work.call.operation.name(),
             group: work.members.group,
             timeout: work.timeout,
-            awaited,
+            target,
             since: Instant::now(),
-            turns: 0,
+            idle_polls: 0,
             suspects: false,
         }
     }
 
     /// Records progress.
-    pub(super) fn moved(&mut self) {
-        if self.turns > 0 {
-            if self.awaited == Awaited::Data {
+    pub(super) fn progressed(&mut self) {
+        if self.idle_polls > 0 {
+            if self.target == WaitTarget::Data {
                 self.since = Instant::now();
             }
-            self.turns = 0;
+            self.idle_polls = 0;
             self.suspects = false;
         }
     }
@@ -108,10 +108,10 @@ impl Waiting {
 impl Peers {
     pub(super) fn new(size: usize) -> Self {
         Self {
-            standing: vec![Standing::Here; size],
+            status: vec![PeerStatus::Active; size],
             ending: vec![false; size],
             dropped: HashMap::new(),
-            circle: Circle::default(),
+            deadlocks: DeadlockDetector::default(),
             incoming: None,
             outgoing: Vec::new(),
         }
@@ -125,69 +125,69 @@ impl Peers {
     pub(super) fn pause(
         &mut self,
         comm: &Comm,
-        waiting: &mut Waiting,
+        wait: &mut Wait,
         missing: impl FnOnce() -> Vec<usize>,
     ) -> Result<()> {
         /// Another core that runs its part responds within this many iterations.
         const SPINS: u32 = 64;
-        waiting.turns += 1;
-        if waiting.turns < SPINS {
+        wait.idle_polls += 1;
+        if wait.idle_polls < SPINS {
             spin_loop();
             return Ok(());
         }
-        let waited = waiting.since.elapsed();
-        self.listen(comm)?;
-        let is_late = waited >= waiting.timeout;
-        let asks = waiting.awaited == Awaited::Coming && self.circle.asks_after(waited);
-        if is_late || asks || self.is_anybody_gone() {
+        let waited = wait.since.elapsed();
+        self.receive_control(comm)?;
+        let is_late = waited >= wait.timeout;
+        let is_due = wait.target == WaitTarget::Arrival && self.deadlocks.is_due(waited);
+        if is_late || is_due || self.is_any_gone() {
             let missing = missing();
             let gone = missing
                 .iter()
-                .find_map(|rank| Some((*rank, self.absence(*rank, waiting, waited)?)));
+                .find_map(|rank| Some((*rank, self.absence(*rank, wait, waited)?)));
             match gone {
                 // Everything that it sent before it ended has arrived by now. The next iteration
                 // finds it.
-                Some(_) if !waiting.suspects => {
-                    waiting.suspects = true;
+                Some(_) if !wait.suspects => {
+                    wait.suspects = true;
                     return Ok(());
                 }
-                Some((rank, reason)) => return Err(rank_gone(waiting.operation, rank, reason)),
+                Some((rank, reason)) => return Err(rank_gone(wait.operation, rank, reason)),
                 None if is_late => {
-                    return Err(timed_out(waiting.operation, waiting.timeout, &missing));
+                    return Err(timed_out(wait.operation, wait.timeout, &missing));
                 }
-                None if asks => self.ask_around(comm, waiting, waited, &missing)?,
+                None if is_due => self.search_deadlock(comm, wait, waited, &missing)?,
                 None => {}
             }
         }
-        rest(waited);
+        back_off(waited);
         Ok(())
     }
 
     /// Searches for a deadlock: finds out whether any of the ranks waits for this one, directly or
     /// through others.
-    fn ask_around(
+    fn search_deadlock(
         &mut self,
         comm: &Comm,
-        waiting: &Waiting,
+        wait: &Wait,
         waited: Duration,
         missing: &[usize],
     ) -> Result<()> {
         let (own, other) = (comm.rank(), missing.first());
-        if let (true, Some(other)) = (self.circle.is_closed(), other) {
-            return Err(deadlocked(waiting.operation, own, *other));
+        if let (true, Some(other)) = (self.deadlocks.is_found(), other) {
+            return Err(deadlocked(wait.operation, own, *other));
         }
-        let stuck = self.circle.ask(own, waiting.group, waited, missing);
-        self.tell(comm, missing.iter().copied(), &News::Stuck(stuck))
+        let probe = self.deadlocks.start(own, wait.group, waited, missing);
+        self.notify(comm, missing.iter().copied(), &ControlMessage::Probe(probe))
     }
 
     /// Returns the reason why a rank will never satisfy the wait, if there is one.
-    fn absence(&self, rank: usize, waiting: &Waiting, waited: Duration) -> Option<&str> {
-        match &self.standing[rank] {
-            Standing::Broke(reason) => Some(reason),
-            _ if waiting.awaited == Awaited::Data => None,
-            Standing::Left => Some("it has ended"),
-            Standing::Here => {
-                let dropped = self.dropped.get(&waiting.group);
+    fn absence(&self, rank: usize, wait: &Wait, waited: Duration) -> Option<&str> {
+        match &self.status[rank] {
+            PeerStatus::Failed(reason) => Some(reason),
+            _ if wait.target == WaitTarget::Data => None,
+            PeerStatus::Ended => Some("it has ended"),
+            PeerStatus::Active => {
+                let dropped = self.dropped.get(&wait.group);
                 let has_dropped = dropped.is_some_and(|ranks| ranks.contains(&rank));
                 (has_dropped && waited >= GRACE).then_some(DROPPED)
             }
@@ -195,20 +195,24 @@ impl Peers {
     }
 
     /// Receives the control messages that were sent before the headers of the last members, after
-    /// an opening that polled MPI `looks` times. A member that failed does not count as arrived,
+    /// an opening that polled MPI `polls` times. A member that failed does not count as arrived,
     /// whatever it sent before.
-    pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, looks: usize) -> Result<()> {
+    pub(super) fn check_members(&mut self, comm: &Comm, work: &Work, polls: usize) -> Result<()> {
         /// Stops after this many polls without a control message. Each poll of MPI may receive only
         /// one or two messages, and yields the core where ranks share cores. The opening's last
         /// poll may have received a message that the next poll reports; that poll may receive
         /// another one for the poll after it.
         const QUIET: usize = 4;
-        let mut quiet = looks.min(QUIET - 2);
+        let mut quiet = polls.min(QUIET - 2);
         while quiet < QUIET {
-            quiet = if self.listen(comm)? { 0 } else { quiet + 1 };
+            quiet = if self.receive_control(comm)? {
+                0
+            } else {
+                quiet + 1
+            };
         }
         for rank in &work.members.ranks {
-            if let Standing::Broke(reason) = &self.standing[*rank] {
+            if let PeerStatus::Failed(reason) = &self.status[*rank] {
                 return Err(rank_gone(work.call.operation.name(), *rank, reason));
             }
         }
@@ -217,17 +221,17 @@ impl Peers {
 
     /// Returns an error if the rank will never receive a message.
     pub(super) fn check_receiver(&mut self, comm: &Comm, rank: usize) -> Result<()> {
-        self.listen(comm)?;
-        match &self.standing[rank] {
-            Standing::Here => Ok(()),
-            Standing::Left => Err(rank_gone("send", rank, "it has ended")),
-            Standing::Broke(reason) => Err(rank_gone("send", rank, reason)),
+        self.receive_control(comm)?;
+        match &self.status[rank] {
+            PeerStatus::Active => Ok(()),
+            PeerStatus::Ended => Err(rank_gone("send", rank, "it has ended")),
+            PeerStatus::Failed(reason) => Err(rank_gone("send", rank, reason)),
         }
     }
 
-    fn is_anybody_gone(&self) -> bool {
-        let rank_gone = |standing: &Standing| *standing != Standing::Here;
-        !self.dropped.is_empty() || self.standing.iter().any(rank_gone)
+    fn is_any_gone(&self) -> bool {
+        let rank_gone = |status: &PeerStatus| *status != PeerStatus::Active;
+        !self.dropped.is_empty() || self.status.iter().any(rank_gone)
     }
 
     /// Returns true if the processes of all other ranks are about to end.
@@ -239,47 +243,47 @@ impl Peers {
     }
 
     /// Receives all control messages that have arrived. Returns true if there were any.
-    pub(super) fn listen(&mut self, comm: &Comm) -> Result<bool> {
-        let mut has_heard = false;
+    pub(super) fn receive_control(&mut self, comm: &Comm) -> Result<bool> {
+        let mut has_received = false;
         loop {
             if self.incoming.is_none() {
-                let Some((from, bytes)) = comm.probe(Tag::News)? else {
-                    return Ok(has_heard);
+                let Some((from, bytes)) = comm.probe(Tag::Control)? else {
+                    return Ok(has_received);
                 };
-                let mut room = vec![0; bytes].into_boxed_slice();
-                let place = (room.as_mut_ptr(), bytes);
+                let mut buffer = vec![0; bytes].into_boxed_slice();
+                let place = (buffer.as_mut_ptr(), bytes);
                 // SAFETY: the buffer lives, and is not used, until the request is done.
-                let request = unsafe { comm.receive(Tag::News, from, place) }?;
-                self.incoming = Some((from, request, room));
+                let request = unsafe { comm.receive(Tag::Control, from, place) }?;
+                self.incoming = Some((from, request, buffer));
             }
-            has_heard = true;
-            let Some((from, request, room)) = &mut self.incoming else {
-                return Ok(has_heard);
+            has_received = true;
+            let Some((from, request, buffer)) = &mut self.incoming else {
+                return Ok(has_received);
             };
             if request.arrived()?.is_none() {
-                return Ok(has_heard);
+                return Ok(has_received);
             }
-            let (from, news) = (*from, News::of(room));
+            let (from, message) = (*from, ControlMessage::of(buffer));
             self.incoming = None;
-            self.hear(comm, from, news)?;
+            self.handle(comm, from, message)?;
         }
     }
 
-    fn hear(&mut self, comm: &Comm, from: usize, news: Option<News>) -> Result<()> {
-        match news {
-            Some(News::Broke(reason)) => self.standing[from] = Standing::Broke(reason),
-            Some(News::Ends) => {
+    fn handle(&mut self, comm: &Comm, from: usize, message: Option<ControlMessage>) -> Result<()> {
+        match message {
+            Some(ControlMessage::Failed(reason)) => self.status[from] = PeerStatus::Failed(reason),
+            Some(ControlMessage::Ends) => {
                 self.ending[from] = true;
-                if self.standing[from] == Standing::Here {
-                    self.standing[from] = Standing::Left;
+                if self.status[from] == PeerStatus::Active {
+                    self.status[from] = PeerStatus::Ended;
                 }
             }
-            Some(News::Dropped(group)) => {
+            Some(ControlMessage::Dropped(group)) => {
                 self.dropped.entry(group).or_default().insert(from);
             }
-            Some(News::Stuck(stuck)) => {
-                if let Some((stuck, to)) = self.circle.hear(comm.rank(), stuck) {
-                    self.tell(comm, to.into_iter(), &News::Stuck(stuck))?;
+            Some(ControlMessage::Probe(probe)) => {
+                if let Some((probe, to)) = self.deadlocks.receive(comm.rank(), probe) {
+                    self.notify(comm, to.into_iter(), &ControlMessage::Probe(probe))?;
                 }
             }
             None => {}
@@ -288,19 +292,19 @@ impl Peers {
     }
 
     /// Sends a control message to ranks of the world, except this one.
-    pub(super) fn tell(
+    pub(super) fn notify(
         &mut self,
         comm: &Comm,
         ranks: impl Iterator<Item = usize>,
-        news: &News,
+        message: &ControlMessage,
     ) -> Result<()> {
         self.reap()?;
-        let text = news.bytes();
+        let text = message.bytes();
         for rank in ranks.filter(|rank| *rank != comm.rank()) {
             let text = text.clone();
             let place = (text.as_ptr(), text.len());
             // SAFETY: the text lives, and does not change, until the request is done.
-            let request = unsafe { comm.send(Tag::News, rank, place) }?;
+            let request = unsafe { comm.send(Tag::Control, rank, place) }?;
             self.outgoing.push((request, text));
         }
         Ok(())
@@ -322,7 +326,7 @@ impl Peers {
 
     /// Records that this rank has dropped the group. When all members have, the record is removed.
     pub(super) fn drop_group(&mut self, members: &Members) {
-        self.circle.forget(members.group);
+        self.deadlocks.forget(members.group);
         let own = members.ranks[members.own];
         self.dropped.entry(members.group).or_default().insert(own);
         let is_over =
@@ -340,7 +344,7 @@ impl Peers {
 }
 
 /// Yields or sleeps. The pause grows with the duration of the wait.
-pub(super) fn rest(waited: Duration) {
+pub(super) fn back_off(waited: Duration) {
     const YIELDS: Duration = Duration::from_millis(2);
     const LONGEST: Duration = Duration::from_micros(500);
     match waited < YIELDS {
@@ -349,16 +353,16 @@ pub(super) fn rest(waited: Duration) {
     }
 }
 
-impl News {
+impl ControlMessage {
     fn bytes(&self) -> Box<[u8]> {
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let (kind, rest): (u8, Vec<u8>) = match self {
-            Self::Broke(reason) => (0, reason.bytes().take(LONGEST_REASON).collect()),
+            Self::Failed(reason) => (0, reason.bytes().take(LONGEST_REASON).collect()),
             Self::Ends => (1, Vec::new()),
             Self::Dropped(group) => (2, words(&[*group])),
-            Self::Stuck(stuck) => (
+            Self::Probe(probe) => (
                 3,
-                words(&[stuck.first, stuck.turn, stuck.group, stuck.number]),
+                words(&[probe.first, probe.search, probe.group, probe.number]),
             ),
         };
         std::iter::once(kind).chain(rest).collect()
@@ -371,12 +375,12 @@ impl News {
             .filter_map(|word| Some(u64::from_ne_bytes(word.try_into().ok()?)))
             .collect();
         match (kind, &words[..]) {
-            (0, _) => Some(Self::Broke(String::from_utf8_lossy(rest).into_owned())),
+            (0, _) => Some(Self::Failed(String::from_utf8_lossy(rest).into_owned())),
             (1, _) => Some(Self::Ends),
             (2, [group]) => Some(Self::Dropped(*group)),
-            (3, &[first, turn, group, number]) => Some(Self::Stuck(Stuck {
+            (3, &[first, search, group, number]) => Some(Self::Probe(DeadlockProbe {
                 first,
-                turn,
+                search,
                 group,
                 number,
             })),
@@ -392,22 +396,22 @@ mod tests {
     #[test]
     fn news_are_read_as_they_were_written() {
         let all = [
-            News::Broke("it failed".to_owned()),
-            News::Ends,
-            News::Dropped(1 << 40),
-            News::Stuck(Stuck {
+            ControlMessage::Failed("it failed".to_owned()),
+            ControlMessage::Ends,
+            ControlMessage::Dropped(1 << 40),
+            ControlMessage::Probe(DeadlockProbe {
                 first: 1,
-                turn: 2,
+                search: 2,
                 group: 1 << 40,
                 number: 3,
             }),
         ];
-        for news in all {
-            assert_eq!(News::of(&news.bytes()), Some(news));
+        for message in all {
+            assert_eq!(ControlMessage::of(&message.bytes()), Some(message));
         }
-        assert_eq!(News::of(&[]), None);
-        assert_eq!(News::of(&[2, 0]), None);
-        let long = News::Broke("x".repeat(5000));
+        assert_eq!(ControlMessage::of(&[]), None);
+        assert_eq!(ControlMessage::of(&[2, 0]), None);
+        let long = ControlMessage::Failed("x".repeat(5000));
         assert_eq!(long.bytes().len(), LONGEST_REASON + 1);
     }
 }

@@ -6,8 +6,8 @@
 
 use super::MpiEngine;
 use super::comm::Tag;
-use super::lane::{Lane, Load, WINDOW, Way};
-use super::opening::{INLINE, given};
+use super::opening::{INLINE, input_for};
+use super::transfer::{Region, Transfer, TransferDirection, WINDOW};
 use crate::collective::call::{Call, Operation, Reduce};
 use crate::collective::engine::{Memory, Work};
 use crate::collective::fold::fold;
@@ -24,42 +24,42 @@ const SHORTEST: usize = 16 << 10;
 const RING: usize = 8 << 20;
 
 /// The reduction of this rank's part.
-struct Part<'a> {
+struct PartReduction<'a> {
     call: &'a Call,
     reduce: Reduce,
     own: usize,
     piece: usize,
     /// The length of the part, and of its reduced beginning, in bytes.
     bytes: usize,
-    folded: usize,
+    reduced: usize,
     /// Per member: its input.
-    rows: Vec<Row>,
-    result: Row,
+    rows: Vec<InputRow>,
+    result: InputRow,
 }
 
 /// Memory of a whole part, or a ring of its latest pieces. Byte `i` of the part is at `i % wrap`.
 #[derive(Clone, Copy)]
-struct Row {
+struct InputRow {
     memory: *mut u8,
     wrap: usize,
 }
 
-impl Row {
+impl InputRow {
     fn at(&self, byte: usize) -> *mut u8 {
         self.memory.wrapping_add(byte % self.wrap)
     }
 }
 
-/// Indices of the lanes by role. Each role has at most one lane per member.
+/// Indices of the transfers by role. Each role has at most one transfer per member.
 #[derive(Default)]
 struct Roles {
-    /// Lanes that receive the inputs of others for this rank's part.
-    takes: Vec<usize>,
-    /// Lanes that send this rank's results.
-    passes: Vec<usize>,
-    /// Lanes that receive the results of others. If a result overwrites an input that this rank
-    /// sends, also the lane that sends it.
-    gets: Vec<(usize, Option<usize>)>,
+    /// Transfers that receive the inputs of others for this rank's part.
+    input_receives: Vec<usize>,
+    /// Transfers that send this rank's results.
+    result_sends: Vec<usize>,
+    /// Transfers that receive the results of others. If a result overwrites an input that this rank
+    /// sends, also the transfer that sends it.
+    result_receives: Vec<(usize, Option<usize>)>,
 }
 
 impl MpiEngine {
@@ -107,11 +107,11 @@ impl MpiEngine {
         let wrap = WINDOW * piece;
         let ring: *mut u8 = ring.as_mut_ptr().cast();
         let row = |member: usize| ring.wrapping_add(member * wrap);
-        let (source, bytes) = given(work, memory, own);
+        let (source, bytes) = input_for(work, memory, own);
         let result = match work.call.operation {
             Operation::ReduceScatter(_) => plain(memory.target),
             // This rank's array must not change.
-            Operation::Reduce(_, root) if root != own => Row {
+            Operation::Reduce(_, root) if root != own => InputRow {
                 memory: row(own),
                 wrap,
             },
@@ -119,31 +119,31 @@ impl MpiEngine {
         };
         let rows = (0..size).map(|member| match member {
             _ if member == own => plain(source.cast_mut()),
-            _ if bytes <= INLINE => plain(self.rooms.data(member).cast_mut()),
-            _ => Row {
+            _ if bytes <= INLINE => plain(self.buffers.data(member).cast_mut()),
+            _ => InputRow {
                 memory: row(member),
                 wrap,
             },
         });
-        let mut part = Part {
+        let mut part = PartReduction {
             call: &work.call,
             reduce,
             own,
             piece,
             bytes,
-            folded: 0,
+            reduced: 0,
             rows: rows.collect(),
             result,
         };
         // SAFETY: by this function's contract; rows and result are as long as the part, or rings of
         // `WINDOW` pieces.
-        let (mut lanes, roles) = unsafe { lanes(work, memory, &part) };
-        let mut step = |lanes: &mut [Lane]| {
-            // SAFETY: as before; the lanes record which pieces have arrived and which are no longer
-            // read.
-            unsafe { part.step(lanes, &roles) }
+        let (mut transfers, roles) = unsafe { transfers(work, memory, &part) };
+        let mut step = |transfers: &mut [Transfer]| {
+            // SAFETY: as before; the transfers record which pieces have arrived and which are no
+            // longer read.
+            unsafe { part.step(transfers, &roles) }
         };
-        self.carry(work, &mut lanes, &mut step)
+        self.carry(work, &mut transfers, &mut step)
     }
 }
 
@@ -158,8 +158,8 @@ fn piece(size: usize, bytes: usize) -> usize {
     (1 << share.ilog2()).clamp(SHORTEST, longest)
 }
 
-fn plain(memory: *mut u8) -> Row {
-    Row {
+fn plain(memory: *mut u8) -> InputRow {
+    InputRow {
         memory,
         wrap: usize::MAX,
     }
@@ -172,15 +172,19 @@ fn offset(work: &Work, member: usize) -> usize {
         source: std::ptr::null(),
         target: std::ptr::null_mut(),
     };
-    given(work, nowhere, member).0.addr()
+    input_for(work, nowhere, member).0.addr()
 }
 
-/// Creates the lanes of a reduction. Data that was sent with the headers needs none.
+/// Creates the transfers of a reduction. Data that was sent with the headers needs none.
 ///
 /// # Safety
 ///
 /// As for [`reduce`](MpiEngine::reduce); the part's rows and result are as long as it is, or rings.
-unsafe fn lanes(work: &Work, memory: Memory, part: &Part<'_>) -> (Vec<Lane>, Roles) {
+unsafe fn transfers(
+    work: &Work,
+    memory: Memory,
+    part: &PartReduction<'_>,
+) -> (Vec<Transfer>, Roles) {
     let (own, size) = (work.members.own, work.members.size());
     let in_place = memory.source == memory.target.cast_const();
     let root = match work.call.operation {
@@ -188,13 +192,13 @@ unsafe fn lanes(work: &Work, memory: Memory, part: &Part<'_>) -> (Vec<Lane>, Rol
         _ => None,
     };
     let has_results = !matches!(work.call.operation, Operation::ReduceScatter(_));
-    let load = |row: Row, bytes: usize| Load {
+    let region = |row: InputRow, bytes: usize| Region {
         memory: row.memory,
         wrap: row.wrap,
         bytes,
         piece: part.piece,
     };
-    let (mut lanes, mut roles) = (Vec::with_capacity(4 * size), Roles::default());
+    let (mut transfers, mut roles) = (Vec::with_capacity(4 * size), Roles::default());
     for step in 1..size {
         let (from, to) = ((own + size - step) % size, (own + step) % size);
         let (from_peer, to_peer) = (work.members.ranks[from], work.members.ranks[to]);
@@ -202,87 +206,108 @@ unsafe fn lanes(work: &Work, memory: Memory, part: &Part<'_>) -> (Vec<Lane>, Rol
         // when nothing reads the memory that it overwrites.
         unsafe {
             if part.bytes > INLINE {
-                roles.takes.push(lanes.len());
-                let load = load(part.rows[from], part.bytes);
-                lanes.push(Lane::new(from_peer, (Tag::Given, Way::In), load));
+                roles.input_receives.push(transfers.len());
+                let region = region(part.rows[from], part.bytes);
+                transfers.push(Transfer::new(
+                    from_peer,
+                    (Tag::Input, TransferDirection::In),
+                    region,
+                ));
             }
-            let (source, bytes) = given(work, memory, to);
+            let (source, bytes) = input_for(work, memory, to);
             if bytes > INLINE {
-                let load = load(plain(source.cast_mut()), bytes);
-                lanes.push(Lane::new(to_peer, (Tag::Given, Way::Out), load).all_ready());
+                let region = region(plain(source.cast_mut()), bytes);
+                transfers.push(
+                    Transfer::new(to_peer, (Tag::Input, TransferDirection::Out), region)
+                        .all_ready(),
+                );
             }
             if has_results && root.is_none_or(|root| root == to) && part.bytes > 0 {
-                roles.passes.push(lanes.len());
-                let load = load(part.result, part.bytes);
-                lanes.push(Lane::new(to_peer, (Tag::Reduced, Way::Out), load));
+                roles.result_sends.push(transfers.len());
+                let region = region(part.result, part.bytes);
+                transfers.push(Transfer::new(
+                    to_peer,
+                    (Tag::Reduced, TransferDirection::Out),
+                    region,
+                ));
             }
         }
     }
     for from in (0..size).filter(|from| *from != own && has_results) {
-        let bytes = given(work, memory, from).1;
+        let bytes = input_for(work, memory, from).1;
         if bytes == 0 || root.is_some_and(|root| root != own) {
             continue;
         }
         let peer = work.members.ranks[from];
-        let gives = |lane: &Lane| lane.peer == peer && lane.gives();
-        roles.gets.push((
-            lanes.len(),
-            lanes.iter().position(gives).filter(|_| in_place),
+        let sends_input = |transfer: &Transfer| transfer.peer == peer && transfer.sends_input();
+        roles.result_receives.push((
+            transfers.len(),
+            transfers.iter().position(sends_input).filter(|_| in_place),
         ));
         let place = memory.target.wrapping_add(offset(work, from));
         // SAFETY: as before; a piece becomes ready when the input that it overwrites has been sent.
-        lanes.push(unsafe { Lane::new(peer, (Tag::Reduced, Way::In), load(plain(place), bytes)) });
+        transfers.push(unsafe {
+            Transfer::new(
+                peer,
+                (Tag::Reduced, TransferDirection::In),
+                region(plain(place), bytes),
+            )
+        });
     }
-    (lanes, roles)
+    (transfers, roles)
 }
 
-impl Part<'_> {
+impl PartReduction<'_> {
     /// Reduces the next piece if it has arrived from all members, and marks pieces as ready.
     /// Returns true if it reduced one.
     ///
     /// # Safety
     ///
-    /// The lanes and the roles are those that [`lanes`] returned, and their memory is still valid.
-    unsafe fn step(&mut self, lanes: &mut [Lane], roles: &Roles) -> bool {
-        let end = (self.folded + self.piece).min(self.bytes);
-        let has_come = roles.takes.iter().all(|take| lanes[*take].done() >= end);
+    /// The transfers and the roles are those that [`transfers`] returned, and their memory is still
+    /// valid.
+    unsafe fn step(&mut self, transfers: &mut [Transfer], roles: &Roles) -> bool {
+        let end = (self.reduced + self.piece).min(self.bytes);
+        let has_arrived = roles
+            .input_receives
+            .iter()
+            .all(|take| transfers[*take].done() >= end);
         // In a ring, the result overwrites the one that was `wrap` bytes before.
-        let has_gone = self.result.wrap == usize::MAX
+        let has_left = self.result.wrap == usize::MAX
             || roles
-                .passes
+                .result_sends
                 .iter()
-                .all(|pass| lanes[*pass].done() + self.result.wrap >= end);
-        let folds = self.folded < end && has_come && has_gone;
-        if folds {
+                .all(|pass| transfers[*pass].done() + self.result.wrap >= end);
+        let reduces = self.reduced < end && has_arrived && has_left;
+        if reduces {
             let width = self.call.dtype.size_bytes();
             let rows: Vec<*const u8> = self
                 .rows
                 .iter()
-                .map(|row| row.at(self.folded).cast_const())
+                .map(|row| row.at(self.reduced).cast_const())
                 .collect();
-            let (target, count) = (self.result.at(self.folded), (end - self.folded) / width);
+            let (target, count) = (self.result.at(self.reduced), (end - self.reduced) / width);
             // SAFETY: all rows have arrived up to the end; pieces are whole, aligned elements,
             // because rings and parts are. Nothing uses the target: the results that it held have
             // been sent.
             unsafe { fold((self.reduce, self.call.dtype), &rows, &[target], count) };
-            self.folded = end;
+            self.reduced = end;
         }
-        let room = self.rows.iter().enumerate();
-        let room = room.filter(|(member, _)| *member != self.own);
-        let room = room.map(|(_, row)| row.wrap).min().unwrap_or(usize::MAX);
-        for take in &roles.takes {
-            let lane = &mut lanes[*take];
-            lane.ready = self.folded.saturating_add(room).min(lane.bytes());
+        let ahead = self.rows.iter().enumerate();
+        let ahead = ahead.filter(|(member, _)| *member != self.own);
+        let ahead = ahead.map(|(_, row)| row.wrap).min().unwrap_or(usize::MAX);
+        for take in &roles.input_receives {
+            let transfer = &mut transfers[*take];
+            transfer.ready = self.reduced.saturating_add(ahead).min(transfer.bytes());
         }
-        for pass in &roles.passes {
-            lanes[*pass].ready = self.folded;
+        for pass in &roles.result_sends {
+            transfers[*pass].ready = self.reduced;
         }
-        for (get, gave) in &roles.gets {
-            lanes[*get].ready = match gave {
-                Some(gave) => lanes[*gave].done(),
-                None => lanes[*get].bytes(),
+        for (get, gave) in &roles.result_receives {
+            transfers[*get].ready = match gave {
+                Some(gave) => transfers[*gave].done(),
+                None => transfers[*get].bytes(),
             };
         }
-        folds
+        reduces
     }
 }

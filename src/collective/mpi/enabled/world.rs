@@ -9,7 +9,7 @@ use mpi::ffi;
 use super::MpiEngine;
 use super::comm::{Comm, check};
 use super::cuda::knows_cuda;
-use super::ending::{End, Ending, LAST_WAIT, is_finalised};
+use super::shutdown::{ExitStep, LAST_WAIT, Shutdown, is_finalised};
 use crate::collective::carrier::HostCarrier;
 use crate::collective::engine::Members;
 use crate::collective::worker::Worker;
@@ -24,7 +24,7 @@ struct World {
     worker: Arc<Worker>,
     rank: usize,
     size: usize,
-    ending: Arc<Ending>,
+    shutdown: Arc<Shutdown>,
 }
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
@@ -54,16 +54,16 @@ impl World {
         let is_ours = initialise()?;
         let comm = Comm::duplicate_world()?;
         let (rank, size) = (comm.rank(), comm.size());
-        let ending = Arc::new(Ending::new(is_ours));
+        let shutdown = Arc::new(Shutdown::new(is_ours));
         let knows_cuda = takes_device_memory.unwrap_or_else(knows_cuda);
-        let engine = MpiEngine::new(comm, Arc::clone(&ending), knows_cuda);
+        let engine = MpiEngine::new(comm, Arc::clone(&shutdown), knows_cuda);
         let (worker, _) = Worker::start(rank, Box::new(engine))?;
         at_exit(end);
         Ok(Self {
             worker,
             rank,
             size,
-            ending,
+            shutdown,
         })
     }
 }
@@ -105,10 +105,10 @@ extern "C" fn end() {
         return;
     };
     world.worker.close();
-    match world.ending.wait() {
-        Ok(End::Finalise) => finalise(),
-        Ok(End::Leave) => {}
-        Ok(End::Abort) => {
+    match world.shutdown.wait() {
+        Ok(ExitStep::Finalise) => finalise(),
+        Ok(ExitStep::Skip) => {}
+        Ok(ExitStep::Abort) => {
             eprintln!(
                 "cachescope: rank {} failed, and others have not ended within {LAST_WAIT:?}: MPI_Abort ends them",
                 world.rank

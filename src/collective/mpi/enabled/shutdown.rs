@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 use mpi::ffi;
 
 use super::MpiEngine;
-use super::peers::{News, rest};
+use super::peers::{ControlMessage, back_off};
 use crate::error::Result;
 use crate::sync::plain::{Condvar, Mutex};
 
 /// The outcome of a rank's thread, for the thread that ends the process.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(super) struct Shutdown {
     /// True if the library initialised MPI, and must finalise it.
     is_ours: bool,
-    end: Mutex<Option<Result<End>>>,
+    end: Mutex<Option<Result<ExitStep>>>,
     changed: Condvar,
 }
 
 /// The step that remains at exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ExitStep {
     Finalise,
     /// Nothing: MPI is or was finalised elsewhere.
-    Leave,
+    Skip,
     /// Abort, because other processes do not end by themselves.
     Abort,
 }
@@ -33,7 +33,7 @@ pub(super) enum End {
 /// The time that a failed rank waits for the others to end.
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(2);
 
-impl Ending {
+impl Shutdown {
     pub(super) fn new(is_ours: bool) -> Self {
         Self {
             is_ours,
@@ -48,13 +48,13 @@ impl Ending {
     }
 
     /// Sets the outcome, unless it is set.
-    pub(super) fn tell(&self, end: Result<End>) {
+    pub(super) fn set(&self, end: Result<ExitStep>) {
         self.end.lock().get_or_insert(end);
         self.changed.notify_all();
     }
 
     /// Waits until the outcome is set.
-    pub(super) fn wait(&self) -> Result<End> {
+    pub(super) fn wait(&self) -> Result<ExitStep> {
         let mut end = self.end.lock();
         loop {
             if let Some(end) = &*end {
@@ -75,31 +75,31 @@ pub(super) fn is_finalised() -> bool {
 impl MpiEngine {
     /// Announces that this process ends, and waits until all others end. `MPI_Finalize` would wait
     /// for them, too, but could not receive a message about a failure.
-    pub(super) fn take_leave(&mut self) -> Result<End> {
-        if self.ending.is_over() {
-            return Ok(End::Leave);
+    pub(super) fn sign_off(&mut self) -> Result<ExitStep> {
+        if self.shutdown.is_over() {
+            return Ok(ExitStep::Skip);
         }
         self.peers
-            .tell(&self.comm, 0..self.comm.size(), &News::Ends)?;
+            .notify(&self.comm, 0..self.comm.size(), &ControlMessage::Ends)?;
         let began = Instant::now();
         loop {
-            self.letters.reap()?;
-            self.peers.listen(&self.comm)?;
-            let is_told = self.peers.reap()?;
+            self.messages.reap()?;
+            self.peers.receive_control(&self.comm)?;
+            let is_sent = self.peers.reap()?;
             let all_end = self.peers.all_end(self.comm.rank());
             let waited = began.elapsed();
-            let end = match self.ending.is_ours {
+            let end = match self.shutdown.is_ours {
                 // No rank receives messages any more.
-                true if all_end && (is_told || waited >= LAST_WAIT) => Some(End::Finalise),
-                true if self.broken.is_some() && waited >= LAST_WAIT => Some(End::Abort),
-                false if is_told && self.letters.are_all_out() => Some(End::Leave),
-                false if waited >= LAST_WAIT => Some(End::Leave),
+                true if all_end && (is_sent || waited >= LAST_WAIT) => Some(ExitStep::Finalise),
+                true if self.broken.is_some() && waited >= LAST_WAIT => Some(ExitStep::Abort),
+                false if is_sent && self.messages.are_all_sent() => Some(ExitStep::Skip),
+                false if waited >= LAST_WAIT => Some(ExitStep::Skip),
                 _ => None,
             };
             if let Some(end) = end {
                 return Ok(end);
             }
-            rest(waited);
+            back_off(waited);
         }
     }
 }

@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use super::MpiEngine;
 use super::comm::{Comm, Request, Tag};
-use super::lane::{Lane, Load, Way};
 use super::movement::PIECE;
 use super::opening::INLINE;
-use super::peers::{Awaited, Waiting};
+use super::peers::{Wait, WaitTarget};
+use super::transfer::{Region, Transfer, TransferDirection};
 use crate::collective::call::Call;
 use crate::collective::engine::{Memory, Work};
 use crate::collective::header::{HEADER_WORDS, MessageHeader};
@@ -16,21 +16,21 @@ use crate::error::Result;
 
 /// The messages of a rank that are being sent, and those that arrived before their receive.
 #[derive(Debug, Default)]
-pub(super) struct Letters {
-    outgoing: Vec<Outgoing>,
+pub(super) struct Messages {
+    outgoing: Vec<OutgoingMessage>,
     /// By group, and by the sender's world rank.
-    arrived: HashMap<(u64, usize), VecDeque<Letter>>,
+    arrived: HashMap<(u64, usize), VecDeque<ReceivedMessage>>,
 }
 
 /// A message that is being sent, and its MPI requests.
 #[derive(Debug)]
-struct Outgoing {
-    flight: Vec<Request>,
+struct OutgoingMessage {
+    in_flight: Vec<Request>,
     words: Vec<u64>,
 }
 
 #[derive(Debug)]
-struct Letter {
+struct ReceivedMessage {
     call: Call,
     words: Vec<u64>,
 }
@@ -41,24 +41,26 @@ fn words(bytes: usize) -> Vec<u64> {
     vec![0; bytes.div_ceil(size_of::<u64>())]
 }
 
-impl Letters {
+impl Messages {
     /// Returns true if no message is being sent.
-    pub(super) fn are_all_out(&self) -> bool {
+    pub(super) fn are_all_sent(&self) -> bool {
         self.outgoing.is_empty()
     }
 
     /// Removes the messages that have been sent.
     pub(super) fn reap(&mut self) -> Result<()> {
         let mut failure = None;
-        self.outgoing.retain_mut(|letter| {
-            letter.flight.retain_mut(|request| match request.arrived() {
-                Ok(arrived) => arrived.is_none(),
-                Err(error) => {
-                    failure = Some(error);
-                    true
-                }
-            });
-            !letter.flight.is_empty()
+        self.outgoing.retain_mut(|message| {
+            message
+                .in_flight
+                .retain_mut(|request| match request.arrived() {
+                    Ok(arrived) => arrived.is_none(),
+                    Err(error) => {
+                        failure = Some(error);
+                        true
+                    }
+                });
+            !message.in_flight.is_empty()
         });
         failure.map_or(Ok(()), Err)
     }
@@ -74,19 +76,19 @@ impl Letters {
     }
 }
 
-impl Outgoing {
+impl OutgoingMessage {
     /// Starts all sends of this message, before the next message starts any.
     fn begin(&mut self, comm: &Comm, to: usize, bytes: usize) -> Result<()> {
         let first = self.words.as_ptr().cast::<u8>();
-        let along = if bytes <= INLINE { bytes } else { 0 };
+        let inline = if bytes <= INLINE { bytes } else { 0 };
         // SAFETY: the words belong to this message, which lives until all requests are done.
-        let header = unsafe { comm.send(Tag::Letter, to, (first, HEADER_BYTES + along)) }?;
-        self.flight.push(header);
-        for start in (along..bytes).step_by(PIECE) {
+        let header = unsafe { comm.send(Tag::Message, to, (first, HEADER_BYTES + inline)) }?;
+        self.in_flight.push(header);
+        for start in (inline..bytes).step_by(PIECE) {
             let length = PIECE.min(bytes - start);
             let place = first.wrapping_add(HEADER_BYTES + start);
             // SAFETY: the words belong to this message, which lives until all requests are done.
-            self.flight
+            self.in_flight
                 .push(unsafe { comm.send(Tag::Body, to, (place, length)) }?);
         }
         Ok(())
@@ -100,27 +102,27 @@ impl MpiEngine {
     pub(super) unsafe fn send(&mut self, work: &Work, memory: Memory, to: usize) -> Result<()> {
         let to = work.members.ranks[to];
         self.peers.check_receiver(&self.comm, to)?;
-        self.letters.reap()?;
+        self.messages.reap()?;
         let header = MessageHeader {
             group: work.members.group,
             number: 0,
             call: work.call,
         };
         let bytes = work.call.bytes();
-        let mut letter = Outgoing {
-            flight: Vec::new(),
+        let mut message = OutgoingMessage {
+            in_flight: Vec::new(),
             words: words(HEADER_BYTES + bytes),
         };
-        letter.words[..HEADER_WORDS].copy_from_slice(&header.words());
+        message.words[..HEADER_WORDS].copy_from_slice(&header.words());
         // SAFETY: the source has as many bytes as the call says, and so has the message after its
         // header.
         unsafe {
-            let data = letter.words[HEADER_WORDS..].as_mut_ptr().cast::<u8>();
+            let data = message.words[HEADER_WORDS..].as_mut_ptr().cast::<u8>();
             data.copy_from_nonoverlapping(memory.source, bytes);
         }
-        let outcome = letter.begin(&self.comm, to, bytes);
+        let outcome = message.begin(&self.comm, to, bytes);
         // Also after an error midway, because requests in flight still use its memory.
-        self.letters.outgoing.push(letter);
+        self.messages.outgoing.push(message);
         outcome
     }
 
@@ -142,10 +144,10 @@ impl MpiEngine {
     ) -> Result<Result<()>, HostFailure> {
         let from = work.members.ranks[from];
         let group = work.members.group;
-        let arrived = self.letters.arrived.get_mut(&(group, from));
-        if let Some(letter) = arrived.and_then(VecDeque::pop_front) {
+        let arrived = self.messages.arrived.get_mut(&(group, from));
+        if let Some(message) = arrived.and_then(VecDeque::pop_front) {
             // SAFETY: by this function's contract.
-            return Ok(unsafe { letter.deliver(work, memory, from) });
+            return Ok(unsafe { message.deliver(work, memory, from) });
         }
         loop {
             let (header, data) = self.receive_header(work, from)?;
@@ -159,55 +161,55 @@ impl MpiEngine {
                 unsafe { self.receive_body(work, from, (place, bytes)) }?;
                 return Ok(Ok(()));
             }
-            let mut letter = Letter { call, words: data };
+            let mut message = ReceivedMessage { call, words: data };
             if bytes > INLINE {
-                letter.words = words(bytes);
-                let place = letter.words.as_mut_ptr().cast();
+                message.words = words(bytes);
+                let place = message.words.as_mut_ptr().cast();
                 // SAFETY: the words belong to the message, which is leaked if MPI may still write
                 // to it.
                 let outcome = unsafe { self.receive_body(work, from, (place, bytes)) };
                 if outcome.as_ref().is_err_and(|failure| failure.keeps_memory) {
-                    std::mem::forget(letter);
+                    std::mem::forget(message);
                     return Err(without_memory(outcome));
                 }
                 outcome?;
             }
             if header.group == group {
                 // SAFETY: by this function's contract.
-                return Ok(unsafe { letter.deliver(work, memory, from) });
+                return Ok(unsafe { message.deliver(work, memory, from) });
             }
-            let arrived = self.letters.arrived.entry((header.group, from));
-            arrived.or_default().push_back(letter);
+            let arrived = self.messages.arrived.entry((header.group, from));
+            arrived.or_default().push_back(message);
         }
     }
 
     /// Receives the header of the next message of a world rank, and the data that is sent with it.
     fn receive_header(&mut self, work: &Work, from: usize) -> Result<(MessageHeader, Vec<u64>)> {
-        let mut room = words(HEADER_BYTES + INLINE);
-        let place = (room.as_mut_ptr().cast(), HEADER_BYTES + INLINE);
+        let mut buffer = words(HEADER_BYTES + INLINE);
+        let place = (buffer.as_mut_ptr().cast(), HEADER_BYTES + INLINE);
         // SAFETY: the buffer lives until the request is done or cancelled; otherwise, it is leaked.
-        let mut request = unsafe { self.comm.receive(Tag::Letter, from, place) }?;
-        let mut waiting = Waiting::new(work, Awaited::Letter);
+        let mut request = unsafe { self.comm.receive(Tag::Message, from, place) }?;
+        let mut wait = Wait::new(work, WaitTarget::Message);
         let arrived = loop {
             match request.arrived() {
                 Ok(Some(bytes)) => break Ok(bytes),
                 Ok(None) => {}
                 Err(error) => break Err(error),
             }
-            if let Err(error) = self.peers.pause(&self.comm, &mut waiting, || vec![from]) {
+            if let Err(error) = self.peers.pause(&self.comm, &mut wait, || vec![from]) {
                 break Err(error);
             }
         };
         match arrived {
             Ok(bytes) => {
                 let header =
-                    MessageHeader::of(&room[..bytes.min(HEADER_BYTES) / size_of::<u64>()])?;
-                room.drain(..HEADER_WORDS);
-                Ok((header, room))
+                    MessageHeader::of(&buffer[..bytes.min(HEADER_BYTES) / size_of::<u64>()])?;
+                buffer.drain(..HEADER_WORDS);
+                Ok((header, buffer))
             }
             Err(error) => {
-                if !request.take_back() {
-                    std::mem::forget(room);
+                if !request.cancel() {
+                    std::mem::forget(buffer);
                 }
                 Err(error)
             }
@@ -224,19 +226,19 @@ impl MpiEngine {
         from: usize,
         (memory, bytes): (*mut u8, usize),
     ) -> Result<(), HostFailure> {
-        let load = Load {
+        let region = Region {
             memory,
             wrap: usize::MAX,
             bytes,
             piece: PIECE,
         };
         // SAFETY: by this function's contract.
-        let lane = unsafe { Lane::new(from, (Tag::Body, Way::In), load) };
-        self.carry(work, &mut [lane.all_ready()], &mut |_| false)
+        let transfer = unsafe { Transfer::new(from, (Tag::Body, TransferDirection::In), region) };
+        self.carry(work, &mut [transfer.all_ready()], &mut |_| false)
     }
 }
 
-impl Letter {
+impl ReceivedMessage {
     /// Copies the data to the target of the call, if type and shape agree.
     ///
     /// # Safety

@@ -5,26 +5,26 @@ use std::collections::VecDeque;
 use super::comm::{Comm, Request, Tag, arrived_of};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Pieces of a lane in flight at once: the current one, and the next, so that it starts without
+/// Pieces of a transfer in flight at once: the current one, and the next, so that it starts without
 /// delay.
 pub(super) const WINDOW: usize = 2;
 
 /// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum TransferDirection {
     Out,
     In,
 }
 
 /// A transfer of bytes between this rank and another, in pieces of a length that both ranks know.
 ///
-/// Invariant: done ≤ begun ≤ ready ≤ bytes, and `flight` has the pieces from done to begun, in
+/// Invariant: done ≤ begun ≤ ready ≤ bytes, and `in_flight` has the pieces from done to begun, in
 /// order.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Transfer {
     pub(super) peer: usize,
     tag: Tag,
-    way: Way,
+    direction: TransferDirection,
     memory: *mut u8,
     /// The length of the memory, as a ring: byte `i` of the transfer is at `i % wrap`.
     wrap: usize,
@@ -34,7 +34,7 @@ pub(super) struct Lane {
     pub(super) ready: usize,
     begun: usize,
     done: usize,
-    flight: VecDeque<Piece>,
+    in_flight: VecDeque<Piece>,
 }
 
 /// A piece in flight.
@@ -48,33 +48,37 @@ struct Piece {
 
 /// The memory and the lengths of a transfer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(super) struct Region {
     pub(super) memory: *mut u8,
     pub(super) wrap: usize,
     pub(super) bytes: usize,
     pub(super) piece: usize,
 }
 
-impl Lane {
-    /// Creates a lane of which nothing is ready.
+impl Transfer {
+    /// Creates a transfer of which nothing is ready.
     ///
     /// # Safety
     ///
     /// The memory has `bytes` bytes, or `wrap` if that is less. It is readable, and for a receiving
-    /// lane also writable. While a piece is ready and not done, nothing else writes to its memory;
-    /// for a receiving lane, nothing else reads it either. The memory stays valid until all pieces
-    /// are done or cancelled.
-    pub(super) unsafe fn new(peer: usize, (tag, way): (Tag, Way), load: Load) -> Self {
-        let Load {
+    /// transfer also writable. While a piece is ready and not done, nothing else writes to its
+    /// memory; for a receiving transfer, nothing else reads it either. The memory stays valid until
+    /// all pieces are done or cancelled.
+    pub(super) unsafe fn new(
+        peer: usize,
+        (tag, direction): (Tag, TransferDirection),
+        region: Region,
+    ) -> Self {
+        let Region {
             memory,
             wrap,
             bytes,
             piece,
-        } = load;
+        } = region;
         Self {
             peer,
             tag,
-            way,
+            direction,
             memory,
             wrap,
             bytes,
@@ -82,11 +86,11 @@ impl Lane {
             ready: 0,
             begun: 0,
             done: 0,
-            flight: VecDeque::with_capacity(WINDOW),
+            in_flight: VecDeque::with_capacity(WINDOW),
         }
     }
 
-    /// Marks the whole lane as ready.
+    /// Marks the whole transfer as ready.
     pub(super) fn all_ready(mut self) -> Self {
         self.ready = self.bytes;
         self
@@ -101,70 +105,74 @@ impl Lane {
         self.done == self.bytes
     }
 
-    /// Returns true if the lane sends this rank's input.
-    pub(super) fn gives(&self) -> bool {
-        self.way == Way::Out && self.tag == Tag::Given
+    /// Returns true if the transfer sends this rank's input.
+    pub(super) fn sends_input(&self) -> bool {
+        self.direction == TransferDirection::Out && self.tag == Tag::Input
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Starts the ready pieces of all lanes, and tests those in flight. Returns true if any was
+    /// Starts the ready pieces of all transfers, and tests those in flight. Returns true if any was
     /// started or is done.
-    pub(super) fn turn(lanes: &mut [Self], comm: &Comm) -> Result<bool> {
+    pub(super) fn advance(transfers: &mut [Self], comm: &Comm) -> Result<bool> {
         let mut has_moved = false;
-        for lane in lanes.iter_mut() {
-            has_moved |= lane.begin(comm)?;
+        for transfer in transfers.iter_mut() {
+            has_moved |= transfer.begin(comm)?;
         }
-        let flight = lanes.iter_mut().flat_map(|lane| &mut lane.flight);
-        let arrived = arrived_of(flight.map(|piece| &mut piece.request))?;
+        let in_flight = transfers
+            .iter_mut()
+            .flat_map(|transfer| &mut transfer.in_flight);
+        let arrived = arrived_of(in_flight.map(|piece| &mut piece.request))?;
         if arrived.is_empty() {
             return Ok(has_moved);
         }
-        let mut flight: Vec<&mut Piece> =
-            lanes.iter_mut().flat_map(|lane| &mut lane.flight).collect();
+        let mut in_flight: Vec<&mut Piece> = transfers
+            .iter_mut()
+            .flat_map(|transfer| &mut transfer.in_flight)
+            .collect();
         for (place, bytes) in arrived {
-            flight[place].arrived = Some(bytes);
+            in_flight[place].arrived = Some(bytes);
         }
-        for lane in lanes {
-            lane.take_in()?;
+        for transfer in transfers {
+            transfer.count_arrived()?;
         }
         Ok(true)
     }
 
     /// Counts the leading pieces that are done. A piece after one that is in flight does not count.
-    fn take_in(&mut self) -> Result<()> {
-        while let Some(piece) = self.flight.front() {
+    fn count_arrived(&mut self) -> Result<()> {
+        while let Some(piece) = self.in_flight.front() {
             let Some(arrived) = piece.arrived else {
                 break;
             };
-            if self.way == Way::In && arrived != piece.length {
+            if self.direction == TransferDirection::In && arrived != piece.length {
                 return Err(other_length(self.peer, piece.length, arrived));
             }
             self.done += piece.length;
-            self.flight.pop_front();
+            self.in_flight.pop_front();
         }
         Ok(())
     }
 
     fn begin(&mut self, comm: &Comm) -> Result<bool> {
         let before = self.begun;
-        while self.begun < self.bytes && self.flight.len() < WINDOW {
+        while self.begun < self.bytes && self.in_flight.len() < WINDOW {
             let length = self.piece.min(self.bytes - self.begun);
             if self.begun + length > self.ready {
                 break;
             }
-            // SAFETY: the address is inside of the memory; by the contract of `new`, this lane
+            // SAFETY: the address is inside of the memory; by the contract of `new`, this transfer
             // alone uses it while the piece is in flight.
             let request = unsafe {
                 let place = self.memory.add(self.begun % self.wrap);
-                match self.way {
-                    Way::Out => comm.send(self.tag, self.peer, (place, length))?,
-                    Way::In => comm.receive(self.tag, self.peer, (place, length))?,
+                match self.direction {
+                    TransferDirection::Out => comm.send(self.tag, self.peer, (place, length))?,
+                    TransferDirection::In => comm.receive(self.tag, self.peer, (place, length))?,
                 }
             };
-            self.flight.push_back(Piece {
+            self.in_flight.push_back(Piece {
                 request,
                 length,
                 arrived: None,
@@ -175,10 +183,10 @@ impl Lane {
     }
 
     /// Cancels the pieces in flight. Returns true if MPI has certainly finished with the memory.
-    pub(super) fn take_back(&mut self) -> bool {
+    pub(super) fn cancel(&mut self) -> bool {
         self.ready = self.begun;
-        self.flight.retain_mut(|piece| !piece.request.take_back());
-        self.flight.is_empty()
+        self.in_flight.retain_mut(|piece| !piece.request.cancel());
+        self.in_flight.is_empty()
     }
 }
 

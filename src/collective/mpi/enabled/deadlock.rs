@@ -12,10 +12,10 @@ use crate::collective::absence::GRACE;
 
 /// A message about a rank that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stuck {
+pub(super) struct DeadlockProbe {
     /// The rank that started the search, and the number of its search.
     pub(super) first: u64,
-    pub(super) turn: u64,
+    pub(super) search: u64,
     /// The call that the sender waits in.
     pub(super) group: u64,
     pub(super) number: u64,
@@ -23,23 +23,23 @@ pub(super) struct Stuck {
 
 /// The state of a rank in the search for deadlocks.
 #[derive(Debug, Default)]
-pub(super) struct Circle {
+pub(super) struct DeadlockDetector {
     /// Per group: the number of calls that this rank has reached.
     numbers: HashMap<u64, u64>,
     /// Group and number of the call that it waits in, and the ranks that it waits for. Set once it
     /// has waited for a while.
     place: Option<(u64, u64, Vec<usize>)>,
-    /// The searches that it has forwarded during this wait, by `first` and `turn`.
-    passed_on: HashSet<(u64, u64)>,
-    turn: u64,
+    /// The searches that it has forwarded during this wait, by `first` and `search`.
+    forwarded: HashSet<(u64, u64)>,
+    search: u64,
     /// The duration of the wait at its latest search.
-    asked: Duration,
-    is_closed: bool,
+    searched_at: Duration,
+    is_found: bool,
 }
 
-impl Circle {
+impl DeadlockDetector {
     /// Counts the next call of a group, and returns its number.
-    pub(super) fn come(&mut self, group: u64) -> u64 {
+    pub(super) fn arrivals(&mut self, group: u64) -> u64 {
         let number = self.numbers.entry(group).or_default();
         *number += 1;
         *number
@@ -50,37 +50,37 @@ impl Circle {
     }
 
     /// Ends the wait.
-    pub(super) fn go_on(&mut self) {
+    pub(super) fn end_wait(&mut self) {
         self.place = None;
-        self.passed_on.clear();
-        self.asked = Duration::ZERO;
+        self.forwarded.clear();
+        self.searched_at = Duration::ZERO;
     }
 
     /// Returns true if this rank waits in a deadlock.
-    pub(super) fn is_closed(&self) -> bool {
-        self.is_closed
+    pub(super) fn is_found(&self) -> bool {
+        self.is_found
     }
 
     /// Returns true if it is time for another search, after a wait of `waited`.
-    pub(super) fn asks_after(&self, waited: Duration) -> bool {
-        waited >= self.asked + GRACE
+    pub(super) fn is_due(&self, waited: Duration) -> bool {
+        waited >= self.searched_at + GRACE
     }
 
     /// Starts a search, and returns the message for the ranks that this rank waits for in a call.
-    pub(super) fn ask(
+    pub(super) fn start(
         &mut self,
         own: usize,
         group: u64,
         waited: Duration,
         missing: &[usize],
-    ) -> Stuck {
+    ) -> DeadlockProbe {
         let number = self.numbers.get(&group).copied().unwrap_or_default();
         self.place = Some((group, number, missing.to_vec()));
-        self.asked = waited;
-        self.turn += 1;
-        Stuck {
+        self.searched_at = waited;
+        self.search += 1;
+        DeadlockProbe {
             first: own as u64,
-            turn: self.turn,
+            search: self.search,
             group,
             number,
         }
@@ -88,25 +88,29 @@ impl Circle {
 
     /// Handles a message about a rank that waits for this one. Returns the message to forward, and
     /// its receivers.
-    pub(super) fn hear(&mut self, own: usize, stuck: Stuck) -> Option<(Stuck, Vec<usize>)> {
+    pub(super) fn receive(
+        &mut self,
+        own: usize,
+        probe: DeadlockProbe,
+    ) -> Option<(DeadlockProbe, Vec<usize>)> {
         let (group, number, missing) = self.place.as_ref()?;
-        let has_come = self.numbers.get(&stuck.group);
-        if has_come.is_some_and(|came| *came >= stuck.number) {
+        let has_arrived = self.numbers.get(&probe.group);
+        if has_arrived.is_some_and(|came| *came >= probe.number) {
             return None;
         }
-        if stuck.first == own as u64 {
-            self.is_closed = true;
+        if probe.first == own as u64 {
+            self.is_found = true;
             return None;
         }
-        if !self.passed_on.insert((stuck.first, stuck.turn)) {
+        if !self.forwarded.insert((probe.first, probe.search)) {
             return None;
         }
-        let passed_on = Stuck {
+        let forwarded = DeadlockProbe {
             group: *group,
             number: *number,
-            ..stuck
+            ..probe
         };
-        Some((passed_on, missing.clone()))
+        Some((forwarded, missing.clone()))
     }
 }
 
@@ -115,44 +119,49 @@ mod tests {
     use super::*;
 
     /// Each of three ranks waits for the next one, in the group with its own number.
-    fn waiting(come: &[(usize, u64)]) -> (Vec<Circle>, Stuck) {
-        let mut ranks: Vec<Circle> = (0..3).map(|_| Circle::default()).collect();
-        for (rank, group) in come {
-            ranks[*rank].come(*group);
+    fn waiting(arrivals: &[(usize, u64)]) -> (Vec<DeadlockDetector>, DeadlockProbe) {
+        let mut ranks: Vec<DeadlockDetector> =
+            (0..3).map(|_| DeadlockDetector::default()).collect();
+        for (rank, group) in arrivals {
+            ranks[*rank].arrivals(*group);
         }
-        let asks: Vec<Stuck> = ranks
+        let probes: Vec<DeadlockProbe> = ranks
             .iter_mut()
             .enumerate()
-            .map(|(rank, circle)| {
-                circle.come(rank as u64);
-                circle.ask(rank, rank as u64, GRACE, &[(rank + 1) % 3])
+            .map(|(rank, deadlocks)| {
+                deadlocks.arrivals(rank as u64);
+                deadlocks.start(rank, rank as u64, GRACE, &[(rank + 1) % 3])
             })
             .collect();
-        (ranks, asks[0])
+        (ranks, probes[0])
     }
 
     #[test]
     fn a_circle_is_found() {
-        let (mut ranks, mut stuck) = waiting(&[]);
+        let (mut ranks, mut probe) = waiting(&[]);
         for rank in [1, 2] {
-            let (next, to) = ranks[rank].hear(rank, stuck).unwrap();
+            let (next, to) = ranks[rank].receive(rank, probe).unwrap();
             assert_eq!(to, [(rank + 1) % 3]);
-            assert_eq!(ranks[rank].hear(rank, stuck), None, "it is passed on once");
-            stuck = next;
+            assert_eq!(
+                ranks[rank].receive(rank, probe),
+                None,
+                "it is passed on once"
+            );
+            probe = next;
         }
-        assert_eq!(ranks[0].hear(0, stuck), None);
-        assert!(ranks[0].is_closed());
+        assert_eq!(ranks[0].receive(0, probe), None);
+        assert!(ranks[0].is_found());
     }
 
     #[test]
     fn who_has_come_is_not_waited_for() {
         // Rank 2 has reached the call of rank 1, which does not know it yet.
-        let (mut ranks, stuck) = waiting(&[(2, 1)]);
-        let (stuck, _) = ranks[1].hear(1, stuck).unwrap();
-        assert_eq!(ranks[2].hear(2, stuck), None);
+        let (mut ranks, probe) = waiting(&[(2, 1)]);
+        let (probe, _) = ranks[1].receive(1, probe).unwrap();
+        assert_eq!(ranks[2].receive(2, probe), None);
         // Rank 1 waits no longer.
-        let (mut ranks, stuck) = waiting(&[]);
-        ranks[1].go_on();
-        assert_eq!(ranks[1].hear(1, stuck), None);
+        let (mut ranks, probe) = waiting(&[]);
+        ranks[1].end_wait();
+        assert_eq!(ranks[1].receive(1, probe), None);
     }
 }
