@@ -71,7 +71,7 @@ const CRATES: [Layers; 3] = [
             "ops/cuda",
             "interop/",
             "collective/engine.rs",
-            "collective/fold.rs",
+            "collective/reduce_rows.rs",
             "collective/memory.rs",
             "collective/mpi/enabled/",
             "collective/nccl/",

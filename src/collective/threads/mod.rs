@@ -7,7 +7,7 @@ use std::ptr;
 
 use super::call::{Call, Operation, part_of};
 use super::engine::{Completion, Engine, Members, Memory, Work, failed, report_outcome};
-use super::fold::fold;
+use super::reduce_rows::reduce_rows;
 use crate::device::host_streams::HostFailure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -227,13 +227,13 @@ unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
                 let at = part.start * width;
                 let rows: Vec<_> = (0..size).map(|rank| source(rank).add(at)).collect();
                 let targets: Vec<_> = (0..size).map(|rank| target(rank).add(at)).collect();
-                fold((reduce, call.dtype), &rows, &targets, part.len());
+                reduce_rows((reduce, call.dtype), &rows, &targets, part.len());
             }
             Operation::Reduce(reduce, root) => {
                 let part = part_of(count, own, size);
                 let at = part.start * width;
                 let rows: Vec<_> = (0..size).map(|rank| source(rank).add(at)).collect();
-                fold(
+                reduce_rows(
                     (reduce, call.dtype),
                     &rows,
                     &[target(root).add(at)],
@@ -244,7 +244,7 @@ unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
                 let part = count / size;
                 let at = own * part * width;
                 let rows: Vec<_> = (0..size).map(|rank| source(rank).add(at)).collect();
-                fold((reduce, call.dtype), &rows, &[target(own)], part);
+                reduce_rows((reduce, call.dtype), &rows, &[target(own)], part);
             }
             Operation::Broadcast(root) if root != own => {
                 target(own).copy_from_nonoverlapping(source(root), bytes);

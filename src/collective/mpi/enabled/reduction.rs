@@ -10,7 +10,7 @@ use super::opening::{INLINE, input_for};
 use super::transfer::{Region, Transfer, TransferDirection, WINDOW};
 use crate::collective::call::{Call, Operation, Reduce};
 use crate::collective::engine::{Memory, Work};
-use crate::collective::fold::fold;
+use crate::collective::reduce_rows::reduce_rows;
 use crate::device::host_streams::HostFailure;
 
 /// A part of at most this many bytes is one piece, if it fits in the ring. Shorter pieces would
@@ -289,7 +289,7 @@ impl PartReduction<'_> {
             // SAFETY: all rows have arrived up to the end; pieces are whole, aligned elements,
             // because rings and parts are. Nothing uses the target: the results that it held have
             // been sent.
-            unsafe { fold((self.reduce, self.call.dtype), &rows, &[target], count) };
+            unsafe { reduce_rows((self.reduce, self.call.dtype), &rows, &[target], count) };
             self.reduced = end;
         }
         let ahead = self.rows.iter().enumerate();

@@ -25,7 +25,7 @@ type Scratch = [MaybeUninit<u64>; BLOCK];
 /// # Panics
 ///
 /// If there are elements, and [`Reduce::check`] refuses the type or there is no row.
-pub(super) unsafe fn fold(
+pub(super) unsafe fn reduce_rows(
     (reduce, dtype): (Reduce, DType),
     rows: &[*const u8],
     targets: &[*mut u8],
@@ -161,13 +161,13 @@ fn repeated(count: usize, dtype: DType) -> [u64; BLOCK] {
 mod tests {
     use super::*;
 
-    fn folded<T: Copy + Default>(reduce: Reduce, dtype: DType, rows: &[Vec<T>]) -> Vec<T> {
+    fn reduced<T: Copy + Default>(reduce: Reduce, dtype: DType, rows: &[Vec<T>]) -> Vec<T> {
         let mut result = vec![T::default(); rows[0].len()];
         let pointers: Vec<*const u8> = rows.iter().map(|row| row.as_ptr().cast()).collect();
         let target = result.as_mut_ptr().cast();
         // SAFETY: rows and result are separate vectors of one length, whose elements are of the
         // type.
-        unsafe { fold((reduce, dtype), &pointers, &[target], result.len()) };
+        unsafe { reduce_rows((reduce, dtype), &pointers, &[target], result.len()) };
         result
     }
 
@@ -175,8 +175,8 @@ mod tests {
     fn sums_are_in_the_order_of_the_ranks() {
         // The sum is 2 only if computed from left to right.
         let rows: Vec<Vec<f32>> = [1e8, -1e8, 1.0, 1.0].map(|own| vec![own; 3000]).into();
-        assert_eq!(folded(Reduce::Sum, DType::F32, &rows), vec![2.0; 3000]);
-        assert_eq!(folded(Reduce::Mean, DType::F32, &rows), vec![0.5; 3000]);
+        assert_eq!(reduced(Reduce::Sum, DType::F32, &rows), vec![2.0; 3000]);
+        assert_eq!(reduced(Reduce::Mean, DType::F32, &rows), vec![0.5; 3000]);
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let rows: Vec<Vec<f16>> = [2048.0, 1.0, 1.0]
             .map(|own| vec![f16::from_f32(own)])
             .into();
-        let sum = folded(Reduce::Sum, DType::F16, &rows);
+        let sum = reduced(Reduce::Sum, DType::F16, &rows);
         assert_eq!(
             sum,
             [f16::from_f32(2050.0)],
@@ -195,14 +195,14 @@ mod tests {
     #[test]
     fn the_largest_and_the_smallest() {
         let rows = [vec![1.0_f64, f64::NAN, 3.0], vec![2.0, 0.0, f64::NAN]];
-        let max = folded(Reduce::Max, DType::F64, &rows);
+        let max = reduced(Reduce::Max, DType::F64, &rows);
         assert_eq!(max[0], 2.0);
         assert!(max[1].is_nan() && max[2].is_nan());
         let rows = [vec![-3_i8, 7], vec![5, -128]];
-        assert_eq!(folded(Reduce::Min, DType::I8, &rows), [-3, -128]);
-        assert_eq!(folded(Reduce::Sum, DType::I8, &rows), [2, -121]);
+        assert_eq!(reduced(Reduce::Min, DType::I8, &rows), [-3, -128]);
+        assert_eq!(reduced(Reduce::Sum, DType::I8, &rows), [2, -121]);
         let rows = [vec![true, false], vec![true, true]];
-        assert_eq!(folded(Reduce::Max, DType::Bool, &rows), [true, true]);
-        assert_eq!(folded(Reduce::Min, DType::Bool, &rows), [true, false]);
+        assert_eq!(reduced(Reduce::Max, DType::Bool, &rows), [true, true]);
+        assert_eq!(reduced(Reduce::Min, DType::Bool, &rows), [true, false]);
     }
 }
