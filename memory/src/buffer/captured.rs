@@ -15,7 +15,7 @@ use crate::context::Device;
 use crate::device::cuda::{Cuda, Executable};
 use crate::device::{Backend, DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result};
-use crate::memory::header::Kept;
+use crate::memory::header::Pinned;
 use crate::memory::order::Streams;
 
 thread_local! {
@@ -44,7 +44,7 @@ impl fmt::Debug for CapturedMemory {
 }
 
 struct PinnedBlock {
-    block: Kept<Shard>,
+    block: Pinned<Shard>,
     used: Use,
 }
 
@@ -124,7 +124,7 @@ impl Buffer {
             }
             let pinned = uses.pinned.entry(self.address());
             let pinned = pinned.or_insert_with(|| PinnedBlock {
-                block: self.block.keep(),
+                block: self.block.pin(),
                 used,
             });
             pinned.used = pinned.used.max(used);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::cache::{Entered, KeptStream, scope};
+use crate::cache::{Entered, StreamLease, scope};
 use crate::context::Device;
 use crate::device::StreamId;
 use crate::error::{AtCaller, Result};
@@ -37,7 +37,7 @@ use crate::sync::Arc;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Stream(Arc<KeptStream>);
+pub struct Stream(Arc<StreamLease>);
 
 /// Keeps a stream entered until it drops; it belongs to its thread.
 ///
@@ -54,7 +54,7 @@ pub struct StreamGuard {
 
 impl Stream {
     fn of(device: &Device, id: StreamId) -> Self {
-        Self(Arc::new(KeptStream::new(device.caches().clone(), id)))
+        Self(Arc::new(StreamLease::new(device.caches().clone(), id)))
     }
 
     /// Makes the stream and its device current for this thread until the guard drops.

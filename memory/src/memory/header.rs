@@ -49,8 +49,8 @@ unsafe impl Home for NoHome {
     unsafe fn give_back(_home: NonNull<Self>, _header: Box<Header<Self>>) {}
 }
 
-/// The unit in which a count stores its [`Kept`] handles, above the bits that count all handles.
-const KEEPER: u64 = 1 << 32;
+/// The unit in which a count stores its [`Pinned`] handles, above the bits that count all handles.
+const PIN: u64 = 1 << 32;
 
 /// The metadata of a block outside of the pool.
 pub(crate) struct Header<H: Home> {
@@ -75,7 +75,7 @@ pub(crate) struct Header<H: Home> {
     /// The next header of the list that contains this idle header; meaningless outside a list.
     pub(crate) next: *mut Header<H>,
     home: NonNull<H>,
-    /// The number of handles, plus [`KEEPER`] for each handle that is a [`Kept`]. It is 1 while
+    /// The number of handles, plus [`PIN`] for each handle that is a [`Pinned`]. It is 1 while
     /// idle too, so that handing out need not write it.
     count: AtomicU64,
     /// Detects races on all fields that are not atomic.
@@ -126,7 +126,7 @@ impl<H: Home> Header<H> {
     /// that is about to read or write this memory must then block launches until its work is
     /// enqueued.
     pub(crate) fn is_used_by_graphs(&self) -> bool {
-        self.count.load(Ordering::Acquire) >= KEEPER || self.lent_slab().is_some()
+        self.count.load(Ordering::Acquire) >= PIN || self.lent_slab().is_some()
     }
 
     fn lent_slab(&self) -> Option<&SlabOrder> {
@@ -267,14 +267,14 @@ impl<H: Home> Handle<H> {
     /// Returns the strong count, without pins.
     pub(crate) fn holders(&self) -> usize {
         let count = self.count.load(Ordering::Acquire);
-        ((count % KEEPER) - count / KEEPER) as usize
+        ((count % PIN) - count / PIN) as usize
     }
 
     /// Pins the block: it is not released, and does not count as shared for copy-on-write.
-    pub(crate) fn keep(&self) -> Kept<H> {
-        let kept = Kept(self.clone());
-        self.count.fetch_add(KEEPER, Ordering::Relaxed);
-        kept
+    pub(crate) fn pin(&self) -> Pinned<H> {
+        let pinned = Pinned(self.clone());
+        self.count.fetch_add(PIN, Ordering::Relaxed);
+        pinned
     }
 
     /// Returns true if both are handles on one block.
@@ -306,7 +306,7 @@ impl<H: Home> Deref for Handle<H> {
 impl<H: Home> Clone for Handle<H> {
     fn clone(&self) -> Self {
         let before = self.count.fetch_add(1, Ordering::Relaxed);
-        if before % KEEPER > KEEPER / 2 {
+        if before % PIN > PIN / 2 {
             std::process::abort(); // As in `Arc`: a wrapped count would free memory in use.
         }
         Self(self.0)
@@ -316,9 +316,9 @@ impl<H: Home> Clone for Handle<H> {
 /// A pin: a handle that prevents a block from returning to its home, but is not one of its holders.
 /// Code that writes to the memory of arrays by address alone pins it. An array that shares its
 /// block only with pins behaves as its only holder.
-pub(crate) struct Kept<H: Home>(Handle<H>);
+pub(crate) struct Pinned<H: Home>(Handle<H>);
 
-impl<H: Home> Deref for Kept<H> {
+impl<H: Home> Deref for Pinned<H> {
     type Target = Handle<H>;
 
     fn deref(&self) -> &Handle<H> {
@@ -326,11 +326,11 @@ impl<H: Home> Deref for Kept<H> {
     }
 }
 
-impl<H: Home> Drop for Kept<H> {
+impl<H: Home> Drop for Pinned<H> {
     fn drop(&mut self) {
         // Only this term is subtracted here: until the handle itself drops, the block counts one
         // holder more.
-        self.0.count.fetch_sub(KEEPER, Ordering::Relaxed);
+        self.0.count.fetch_sub(PIN, Ordering::Relaxed);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use super::stream::KeptStream;
+use super::stream::StreamLease;
 use crate::cache::caches::{CachesRef, LocalShard};
 use crate::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) struct CurrentDevice {
     /// The stream that work on the device goes to, if the frame changed it. Kept for the life of
     /// the frame, which may exceed the life of its guard: a guard that is dropped out of order
     /// leaves its frame.
-    pub(super) stream: Option<Arc<KeptStream>>,
+    pub(super) stream: Option<Arc<StreamLease>>,
 }
 
 impl CurrentDevice {
@@ -33,7 +33,7 @@ impl CurrentDevice {
         })
     }
 
-    pub(super) fn on(stream: Arc<KeptStream>) -> Rc<Self> {
+    pub(super) fn on(stream: Arc<StreamLease>) -> Rc<Self> {
         Rc::new(Self {
             device: stream.device().clone(),
             stream: Some(stream),

@@ -30,7 +30,7 @@ pub(in crate::cache) use current::set_current_stream;
 pub(in crate::cache) use current::{allocate_current, publish_current, refill_current};
 use current::{current_shard, set_current, with_current};
 use frames::{CurrentDevice, Frame, FrameKind, Frames};
-pub(crate) use stream::KeptStream;
+pub(crate) use stream::StreamLease;
 use stream::{entered_stream, note_stream};
 
 /// The contents of a removed frame. Dropping it leaves the scope, and then releases the device. Two
@@ -354,7 +354,7 @@ pub(crate) fn enter_device(device: &CachesRef) -> Entered {
 }
 
 /// Sends work on a device to one of its streams, and makes the device current.
-pub(crate) fn enter_stream(stream: &Arc<KeptStream>) -> Entered {
+pub(crate) fn enter_stream(stream: &Arc<StreamLease>) -> Entered {
     let place = CurrentDevice::on(Arc::clone(stream));
     Entered::by(|stack| stack.push_stream(place))
 }

@@ -10,12 +10,12 @@ use crate::sync::thread_local;
 /// A stream's number. No other stream gets the number while a handle, or a thread inside the
 /// stream, holds this.
 #[derive(Debug)]
-pub(crate) struct KeptStream {
+pub(crate) struct StreamLease {
     device: CachesRef,
     id: StreamId,
 }
 
-impl KeptStream {
+impl StreamLease {
     /// Keeps a number that `device` returned and that nothing else keeps, or the number of the
     /// default stream.
     pub(crate) fn new(device: CachesRef, id: StreamId) -> Self {
@@ -31,7 +31,7 @@ impl KeptStream {
     }
 }
 
-impl Drop for KeptStream {
+impl Drop for StreamLease {
     fn drop(&mut self) {
         if self.id != StreamId::default() {
             self.device.memory().backend().retire_stream(self.id);

@@ -101,14 +101,14 @@ pub(crate) struct Shard<D: Owner> {
     /// The cache of this shard; `None` for the blocks of a device that belong to no cache.
     pub(super) settings: Option<Arc<CacheSettings>>,
     /// The device, uncounted, because idle memory must not keep it alive. Once the shard is closed,
-    /// `keep` keeps it alive; until then, every holder of the shard also holds the device.
+    /// `kept_alive` keeps it alive; until then, every holder of the shard also holds the device.
     device: ManuallyDrop<D>,
     inside: UnsafeCell<Inside<D>>,
     /// After closing: the orphans that are still live. Before: minus the number of orphans that
     /// dropped before the closing had counted them.
     orphans: AtomicI64,
-    keep: Mutex<Option<Keep<D>>>,
-    /// Checks that the thread that takes `keep` out runs after all other uses of the shard by
+    kept_alive: Mutex<Option<OrphanReferences<D>>>,
+    /// Checks that the thread that takes `kept_alive` out runs after all other uses of the shard by
     /// orphans.
     end: RaceDetector,
     /// The arenas that contain the suballocations among the orphans.
@@ -134,7 +134,7 @@ unsafe impl<D: Owner> Sync for Shard<D> {}
 unsafe impl<D: Owner> Send for Shard<D> {}
 
 /// The references that the orphans of a closed shard keep alive together.
-type Keep<D> = (<D as Owner>::KeepAlive, Arc<Shard<D>>);
+type OrphanReferences<D> = (<D as Owner>::KeepAlive, Arc<Shard<D>>);
 
 impl<D: Owner> Shard<D> {
     /// Makes a shard of the cache `settings`, or of no cache. If the device `fills` every block, no
@@ -163,7 +163,7 @@ impl<D: Owner> Shard<D> {
                 device,
                 inside: UnsafeCell::new(inside),
                 orphans: AtomicI64::new(0),
-                keep: Mutex::new(None),
+                kept_alive: Mutex::new(None),
                 end: RaceDetector::new(),
                 orphaned: Mutex::default(),
                 record: Mutex::default(),
@@ -372,7 +372,7 @@ impl<D: Owner> Shard<D> {
 }
 
 // SAFETY: a shard outlives every header that names it: a named cache and its device keep their
-// shards until these are closed, and a closed shard keeps itself, in `keep`, for its orphans.
+// shards until these are closed, and a closed shard keeps itself, in `kept_alive`, for its orphans.
 unsafe impl<D: Owner> Home for Shard<D> {
     #[inline]
     unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>) {

@@ -1,6 +1,6 @@
 //! The end of a shard, and the blocks that are still handed out then.
 
-use super::{CLOSED, Keep, Owner, Shard};
+use super::{CLOSED, OrphanReferences, Owner, Shard};
 use crate::cache::allocator::EMPTY_EPOCH;
 use crate::cache::arena::SUBALLOCATION;
 use crate::cache::record::RECORDED;
@@ -20,7 +20,7 @@ impl<D: Owner> Shard<D> {
         let mut guard = self.guard()?;
         // Set before the list shows that it is closed: a thread that finds it closed may drop the
         // last orphan.
-        *self.keep.lock() = Some((device, Arc::clone(self)));
+        *self.kept_alive.lock() = Some((device, Arc::clone(self)));
         // Held until it is filled: an orphan may drop before that.
         let mut orphaned = self.orphaned.lock();
         for header in self.remote.close() {
@@ -36,11 +36,11 @@ impl<D: Owner> Shard<D> {
     }
 
     /// Adds to the count of orphans. If it becomes 0, returns the references that they kept alive.
-    fn count_orphans(&self, more: i64) -> Option<Keep<D>> {
+    fn count_orphans(&self, more: i64) -> Option<OrphanReferences<D>> {
         let before = self.orphans.fetch_add(more, Ordering::AcqRel);
         if before + more == 0 {
             self.end.own();
-            self.keep.lock().take()
+            self.kept_alive.lock().take()
         } else {
             None
         }
@@ -64,9 +64,10 @@ impl<D: Owner> Shard<D> {
     /// Takes a block back from a thread that does not hold the shard.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_back(&self, header: Box<Header<Self>>) -> Option<Keep<D>> {
+    pub(super) fn take_back(&self, header: Box<Header<Self>>) -> Option<OrphanReferences<D>> {
         let mut header = self.remote.push(header).err()?;
-        // The shard is closed: `keep` was set before, and stays set until this orphan is counted.
+        // The shard is closed: `kept_alive` was set before, and stays set until this orphan is
+        // counted.
         header.end_uses(); // First: it clears the bit of other streams in the epoch.
         if header.epoch() != EMPTY_EPOCH {
             self.device.totals().drop_orphan(header.requested_bytes);
