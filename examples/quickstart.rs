@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     let (hits, misses) = (stats.hits, stats.misses);
     println!("in a scope: peak {peak} bytes, {misses} arrays from the pool, {hits} from the cache");
 
-    let given_back = invalidate_cache("loop");
-    println!("invalidated: {} bytes given back", given_back.bytes);
+    let released = invalidate_cache("loop");
+    println!("invalidated: {} bytes given back", released.bytes);
     Ok(())
 }

@@ -138,7 +138,7 @@ fn the_table_tells_what_each_policy_keeps_from_the_pool() {
 
 #[test]
 fn the_policy_is_that_of_the_command_line_else_of_the_environment() {
-    let blocks_given_back = |variable: &str, arguments: &[&str]| {
+    let blocks_released = |variable: &str, arguments: &[&str]| {
         let mut command = on_device();
         command.env("CACHESCOPE_POLICY", variable);
         command.args(QUICK).args(arguments);
@@ -146,11 +146,11 @@ fn the_policy_is_that_of_the_command_line_else_of_the_environment() {
         number(words(&text, "invalidate_cache")[1])
     };
 
-    assert!(blocks_given_back("", &[]) > 0.0);
-    assert!(blocks_given_back("", &["--policy", "recycle"]) > 0.0);
-    assert_eq!(blocks_given_back("", &["--policy", "release"]), 0.0);
-    assert_eq!(blocks_given_back("release", &[]), 0.0);
-    assert!(blocks_given_back("release", &["--policy", "recycle"]) > 0.0);
+    assert!(blocks_released("", &[]) > 0.0);
+    assert!(blocks_released("", &["--policy", "recycle"]) > 0.0);
+    assert_eq!(blocks_released("", &["--policy", "release"]), 0.0);
+    assert_eq!(blocks_released("release", &[]), 0.0);
+    assert!(blocks_released("release", &["--policy", "recycle"]) > 0.0);
 }
 
 #[test]

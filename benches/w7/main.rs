@@ -86,7 +86,7 @@ fn print_all(settings: &Settings) -> Outcome<()> {
             continue;
         }
         println!("{}", timed(settings, &mut prepared, &task)?);
-        prepared.give_back(settings);
+        prepared.release(settings);
     }
     Ok(())
 }
@@ -142,7 +142,7 @@ fn answer(settings: &Settings, prepared: &mut Prepared, line: &str) -> Outcome<V
             Ok(all.iter().map(Task::to_json).collect())
         }
         ["drop"] => {
-            prepared.give_back(settings);
+            prepared.release(settings);
             Ok(json!({}))
         }
         ["check", name, size] if number(size).is_some() => {

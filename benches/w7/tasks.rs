@@ -110,7 +110,7 @@ impl Prepared {
     }
 
     /// Forgets all work, and gives the memory back that nobody uses.
-    pub(crate) fn give_back(&mut self, settings: &Settings) {
+    pub(crate) fn release(&mut self, settings: &Settings) {
         self.works.clear();
         settings.device.invalidate_all_caches();
         settings.device.trim(0);

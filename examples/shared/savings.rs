@@ -30,7 +30,7 @@ pub fn print(scope: &str) {
     let stats = cache_stats(scope).expect("the scope was entered");
     let record = Device::current().cache_record(scope);
     let entry_bytes: u64 = record.iter().map(|request| request.bytes).sum();
-    let given_back = invalidate_cache(scope);
+    let released = invalidate_cache(scope);
     println!(
         "\nscope \"{scope}\": {} entries, the last of them with {} requests for {} KiB together",
         stats.entries,
@@ -44,11 +44,11 @@ pub fn print(scope: &str) {
     println!(
         "  {} KiB alive at the most; {} KiB were not asked of the device again",
         stats.peak_live_bytes / KIB,
-        (stats.entries * entry_bytes).saturating_sub(given_back.bytes) / KIB
+        (stats.entries * entry_bytes).saturating_sub(released.bytes) / KIB
     );
     println!(
         "  invalidated: {} blocks, {} KiB given back",
-        given_back.blocks,
-        given_back.bytes / KIB
+        released.blocks,
+        released.bytes / KIB
     );
 }

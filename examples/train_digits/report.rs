@@ -70,15 +70,15 @@ pub(crate) fn print_comparison(out: &mut dyn Write, figures: &[Figures]) -> io::
 /// and prints how much both released.
 pub(crate) fn print_invalidation(out: &mut dyn Write, device: &Device) -> io::Result<()> {
     let before = device.memory_stats().reserved_bytes;
-    let given_back = invalidate_cache("train");
+    let released = invalidate_cache("train");
     device.trim(0);
     let after = device.memory_stats().reserved_bytes;
     writeln!(
         out,
         "\ninvalidate_cache(\"train\"): {} blocks of {} KiB together went back to the pool;\n\
          reserved from the device: {} KiB before, {} KiB after a trim",
-        given_back.blocks,
-        given_back.bytes / KIB,
+        released.blocks,
+        released.bytes / KIB,
         before / KIB,
         after / KIB,
     )

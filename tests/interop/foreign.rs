@@ -29,12 +29,12 @@ impl Calls {
         let mut values = vec![value; N];
         let address = values.as_mut_ptr().expose_provenance() as u64;
         let calls = self.clone();
-        let give_back = move || {
+        let destructor = move || {
             values.fill(-1);
             calls.0.fetch_add(1, Ordering::SeqCst);
         };
         // SAFETY: the vector is not touched until the destructor is called.
-        unsafe { Array::from_raw_parts(device, address, N, give_back) }
+        unsafe { Array::from_raw_parts(device, address, N, destructor) }
     }
 }
 
@@ -89,11 +89,11 @@ fn what_is_refused_stays_the_callers() {
     let calls = Calls::default();
     let refused = |address: u64, shape: Vec<usize>, kind, text: &str| {
         let counted = calls.clone();
-        let give_back = move || {
+        let destructor = move || {
             counted.0.fetch_add(1, Ordering::SeqCst);
         };
         // SAFETY: the call fails, so no array accesses the memory.
-        let array = unsafe { Array::<i32>::from_raw_parts(&device, address, shape, give_back) };
+        let array = unsafe { Array::<i32>::from_raw_parts(&device, address, shape, destructor) };
         fails(array, kind, &[text]);
     };
     refused(0, vec![1], ErrorKind::InvalidArgument, "null");
@@ -115,11 +115,11 @@ fn no_elements_are_given_back_too() -> Result<()> {
     let (device, calls) = (device(), Calls::default());
     for address in [0, 64] {
         let counted = calls.clone();
-        let give_back = move || {
+        let destructor = move || {
             counted.0.fetch_add(1, Ordering::SeqCst);
         };
         // SAFETY: there is no element.
-        let array = unsafe { Array::<f64>::from_raw_parts(&device, address, [3, 0], give_back)? };
+        let array = unsafe { Array::<f64>::from_raw_parts(&device, address, [3, 0], destructor)? };
         assert_eq!((array.to_vec()?, array.address()), (vec![], address));
     }
     device.synchronize()?;
@@ -206,12 +206,12 @@ fn a_destructor_that_panics_is_told_of_later() -> Result<()> {
     let (device, calls) = (device(), Calls::default());
     let mut value = Box::new(1u8);
     let address = (&raw mut *value).expose_provenance() as u64;
-    let give_back = move || {
+    let destructor = move || {
         drop(value);
         panic!("a destructor fails");
     };
     // SAFETY: the box is not touched until the destructor is called.
-    drop(unsafe { Array::<u8>::from_raw_parts(&device, address, 1, give_back)? });
+    drop(unsafe { Array::<u8>::from_raw_parts(&device, address, 1, destructor)? });
     // The next import runs the destructor and returns its error.
     fails(calls.taken_in(&device, 1), ErrorKind::Panic, &["panicked"]);
     device.synchronize()?;
@@ -225,7 +225,7 @@ fn a_destructor_may_use_the_device() -> Result<()> {
     let mut values = vec![1i64; N];
     let address = values.as_mut_ptr().expose_provenance() as u64;
     let (inner, counted) = (device.clone(), calls.clone());
-    let give_back = move || {
+    let destructor = move || {
         let _scope = inner.scope("inner").enter();
         let array = Array::from_vec(values, N).unwrap();
         inner.synchronize().unwrap();
@@ -233,7 +233,7 @@ fn a_destructor_may_use_the_device() -> Result<()> {
         counted.0.fetch_add(1, Ordering::SeqCst);
     };
     // SAFETY: the vector is not touched until the destructor is called.
-    drop(unsafe { Array::<i64>::from_raw_parts(&device, address, N, give_back)? });
+    drop(unsafe { Array::<i64>::from_raw_parts(&device, address, N, destructor)? });
     let _scope = device.scope("inner").enter();
     let _guard = device.enter();
     let zeros = Array::<i64>::zeros(N)?;

@@ -151,7 +151,7 @@ impl Caches {
         let Some(mut guard) = shard.guard() else {
             return Err(Need::Block);
         };
-        self.give(guard.drain_deferred());
+        self.return_idle(guard.drain_deferred());
         guard.refill(request)
     }
 
@@ -203,7 +203,7 @@ impl Caches {
         self.drain_uncached();
         for to_grow in [false, true] {
             let moving = self.moving.lock();
-            self.give(shard.guard()?.evict(request, to_grow));
+            self.return_idle(shard.guard()?.evict(request, to_grow));
             drop(moving);
             let Some(block) = self
                 .memory
@@ -256,7 +256,7 @@ impl Caches {
             return false;
         }
         if let Some(mut guard) = shard.guard() {
-            self.give(guard.release_idle());
+            self.return_idle(guard.release_idle());
         }
         fits(self.owned_bytes(shard))
     }

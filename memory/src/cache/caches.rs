@@ -111,7 +111,7 @@ impl Caches {
             guard.publish();
             (result, idle)
         };
-        self.give(idle);
+        self.return_idle(idle);
         // A live array may return its device when no handle is left. If `close` ran before the lock
         // above, this load sees it. A temporary handle then closes the caches again, after the new
         // block was handed out. The block becomes an orphan, which keeps the caches alive.
@@ -129,11 +129,11 @@ impl Caches {
         };
         let idle = guard.drain_deferred();
         guard.publish();
-        self.give(idle)
+        self.return_idle(idle)
     }
 
     /// Returns blocks to the pool in one locked step. Returns their bytes.
-    pub(super) fn give(&self, idle: List<Shard>) -> u64 {
+    pub(super) fn return_idle(&self, idle: List<Shard>) -> u64 {
         if idle.is_empty() {
             return 0;
         }

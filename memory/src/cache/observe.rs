@@ -83,12 +83,12 @@ impl Caches {
         });
     }
 
-    /// Records that a cache was invalidated, which released `given_bytes` at once.
-    pub(super) fn record_invalidation(&self, settings: &Arc<CacheSettings>, given_bytes: u64) {
+    /// Records that a cache was invalidated, which released `freed_bytes` at once.
+    pub(super) fn record_invalidation(&self, settings: &Arc<CacheSettings>, freed_bytes: u64) {
         let recorder = self.memory.recorder();
         recorder.record(|| EventRecord {
             scope: settings.scope_number(recorder),
-            ..EventRecord::of(EventKind::Invalidate, given_bytes)
+            ..EventRecord::of(EventKind::Invalidate, freed_bytes)
         });
     }
 }

@@ -20,14 +20,14 @@ impl Reclaim for Caches {
             self.all().iter().flat_map(|cache| cache.shards()).collect();
         // Each key is read once: threads enter meanwhile, and a sort needs constant keys.
         shards.sort_by_cached_key(|shard| shard.last_used());
-        let mut given_bytes = self.drain_uncached();
-        if given_bytes < need_bytes {
+        let mut freed_bytes = self.drain_uncached();
+        if freed_bytes < need_bytes {
             signal_each(&shards, DRAIN, |idle| {
-                given_bytes += self.give(idle);
-                given_bytes < need_bytes
+                freed_bytes += self.return_idle(idle);
+                freed_bytes < need_bytes
             });
         }
-        given_bytes
+        freed_bytes
     }
 
     fn describe(&self, report: &mut OutOfMemoryReport) {

@@ -40,7 +40,7 @@ impl Caches {
             if !self.is_named(&cache) {
                 self.retire(cache);
                 if let Some(idle) = shard.signal(CLOSE) {
-                    self.give(idle);
+                    self.return_idle(idle);
                 }
             }
             return Some(shard);
@@ -214,21 +214,21 @@ impl Caches {
     }
 
     fn invalidate_cache(&self, cache: &NamedCache<CachesRef>) -> Invalidation {
-        let given = {
+        let invalidation = {
             let _moving = self.moving.lock();
-            self.give_and_release(signal_all(cache, INVALIDATE))
+            self.return_and_release(signal_all(cache, INVALIDATE))
         };
-        self.record_invalidation(&cache.settings, given.bytes);
+        self.record_invalidation(&cache.settings, invalidation.bytes);
         self.memory.drain_pending(WaitMode::Wait);
-        given
+        invalidation
     }
 
     /// Removes the cache itself. Idle blocks return as in an invalidation. The other blocks return
     /// when they drop, or when the thread inside leaves.
     pub(crate) fn remove(&self, name: &str) -> Invalidation {
-        let given = self.retire_named(name);
+        let invalidation = self.retire_named(name);
         self.memory.drain_pending(WaitMode::Wait);
-        given
+        invalidation
     }
 
     /// Like [`remove`](Self::remove), but does not wait for the work that uses the returned memory.
@@ -242,7 +242,7 @@ impl Caches {
             cache
         };
         let _moving = self.moving.lock();
-        let invalidation = self.give_and_release(signal_all(&cache, INVALIDATE | CLOSE));
+        let invalidation = self.return_and_release(signal_all(&cache, INVALIDATE | CLOSE));
         self.record_invalidation(&cache.settings, invalidation.bytes);
         self.close_retired();
         invalidation
@@ -292,7 +292,7 @@ impl Caches {
     /// Closes a shard, unless a thread is inside.
     fn close_shard(&self, shard: &Arc<Shard>) {
         if let Some(idle) = self.this.upgrade().and_then(|this| shard.close(this)) {
-            self.give(idle);
+            self.return_idle(idle);
         }
     }
 
@@ -314,7 +314,7 @@ impl Caches {
                 let idle = guard.drain_deferred();
                 guard.publish();
                 guard.count_arenas();
-                self.give(idle);
+                self.return_idle(idle);
             }
         }
     }
@@ -334,15 +334,15 @@ impl Caches {
         shards.find_map(|shard| shard.guard()?.export_slab(address))
     }
 
-    pub(super) fn give_and_release(&self, idle: List<Shard>) -> Invalidation {
-        let mut given = Invalidation::default();
+    pub(super) fn return_and_release(&self, idle: List<Shard>) -> Invalidation {
+        let mut invalidation = Invalidation::default();
         self.memory.free_and_release(idle.map(|header| {
             let block = header.into_block();
-            given.blocks += 1;
-            given.bytes += block.bytes();
+            invalidation.blocks += 1;
+            invalidation.bytes += block.bytes();
             block
         }));
-        given
+        invalidation
     }
 
     /// Returns the bytes of all blocks of the shard's cache.

@@ -142,11 +142,11 @@ impl DeviceMemory {
     fn serve_from_caches(&self, bytes: u64, request: &Request<'_>) -> Result<Option<Block>> {
         loop {
             self.record_request(EventKind::ReclaimCaches, request);
-            let given = self.reclaim_from_caches(bytes);
+            let freed = self.reclaim_from_caches(bytes);
             if let Some(block) = self.serve_without_reclaim(bytes, request)? {
                 return Ok(Some(block));
             }
-            if !given {
+            if !freed {
                 return Ok(None);
             }
         }

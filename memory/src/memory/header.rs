@@ -23,15 +23,15 @@ use crate::sync::{Arc, AtomicU64, Ordering, RaceDetector, with_mut};
 ///
 /// # Safety
 ///
-/// `give_back` takes the home as the pointer that the header was made with. The implementor ensures
-/// that a home outlives every header that names it.
+/// `return_block` takes the home as the pointer that the header was made with. The implementor
+/// ensures that a home outlives every header that names it.
 pub(crate) unsafe trait Home: Sync + Sized {
     /// Takes the header of a block that has no handle any more. Does not panic.
     ///
     /// # Safety
     ///
     /// `home` is the pointer that `header` was made with.
-    unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>);
+    unsafe fn return_block(home: NonNull<Self>, header: Box<Header<Self>>);
 }
 
 /// The bit of an epoch that is set once a stream other than the block's own uses the block. The
@@ -46,7 +46,7 @@ pub(crate) struct NoHome;
 #[cfg(all(test, not(loom)))]
 // SAFETY: no block is ever returned to it, because no handle on one of its blocks is made.
 unsafe impl Home for NoHome {
-    unsafe fn give_back(_home: NonNull<Self>, _header: Box<Header<Self>>) {}
+    unsafe fn return_block(_home: NonNull<Self>, _header: Box<Header<Self>>) {}
 }
 
 /// The unit in which a count stores its [`Pinned`] handles, above the bits that count all handles.
@@ -258,7 +258,7 @@ impl<H: Home> UnwindSafe for Handle<H> {}
 impl<H: Home> RefUnwindSafe for Handle<H> {}
 
 // SAFETY: through a handle a header is only read, except its count, which is atomic; the last
-// handle gives it to its home, whose `give_back` is callable from any thread (`Home: Sync`).
+// handle gives it to its home, whose `return_block` is callable from any thread (`Home: Sync`).
 unsafe impl<H: Home> Send for Handle<H> {}
 // SAFETY: as above.
 unsafe impl<H: Home> Sync for Handle<H> {}
@@ -361,7 +361,7 @@ unsafe fn end<H: Home>(header: NonNull<Header<H>>) {
     header.watch.own();
     let home = header.home;
     // SAFETY: `home` is the pointer that was passed to `Header::new`.
-    unsafe { H::give_back(home, header) };
+    unsafe { H::return_block(home, header) };
 }
 
 /// Subtracts one handle from several. It may have become the last one meanwhile.

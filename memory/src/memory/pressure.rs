@@ -70,14 +70,14 @@ impl Callbacks {
             .iter()
             .map(|(_, callback)| Arc::clone(callback))
             .collect();
-        let mut given_bytes: u64 = 0;
+        let mut freed_bytes: u64 = 0;
         for callback in callbacks {
-            if given_bytes >= need_bytes {
+            if freed_bytes >= need_bytes {
                 break;
             }
-            given_bytes = given_bytes.saturating_add(callback.call(need_bytes - given_bytes));
+            freed_bytes = freed_bytes.saturating_add(callback.call(need_bytes - freed_bytes));
         }
-        given_bytes
+        freed_bytes
     }
 }
 

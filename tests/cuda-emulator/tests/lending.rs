@@ -378,13 +378,13 @@ fn memory_of_others_is_given_back_after_the_last_kernel() -> Result<()> {
     let slice = stream.clone_htod(&vec![1.0f32; N])?;
     let address = slice.device_ptr(&stream).0;
     let counted = Arc::clone(&calls);
-    let give_back = move || {
+    let destructor = move || {
         drop(slice);
         counted.fetch_add(1, Ordering::SeqCst);
     };
     // SAFETY: the slice owns the memory and is not touched until the destructor drops it; the
     // stream that wrote to it is the current one.
-    let x = unsafe { Array::<f32>::from_raw_parts(&device, address, N, give_back)? };
+    let x = unsafe { Array::<f32>::from_raw_parts(&device, address, N, destructor)? };
     let mut y = Array::full(N, 0.0f32)?;
     launch(&stream, &saxpy, &mut y, 2.0, &x)?;
     drop(x);

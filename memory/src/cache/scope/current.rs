@@ -147,11 +147,11 @@ impl Owner for CachesRef {
         &self.totals
     }
 
-    fn give_back(&self, blocks: List<Shard>, release: bool) {
+    fn return_blocks(&self, blocks: List<Shard>, release: bool) {
         if release {
-            self.give_and_release(blocks);
+            self.return_and_release(blocks);
         } else {
-            self.give(blocks);
+            self.return_idle(blocks);
         }
     }
 

@@ -72,7 +72,7 @@ pub(crate) trait Owner: Sized + Send + Sync + 'static {
 
     /// Returns blocks to the pool. If `release`, also releases to the device the segments and pages
     /// that become idle in the pool.
-    fn give_back(&self, blocks: List<Shard<Self>>, release: bool);
+    fn return_blocks(&self, blocks: List<Shard<Self>>, release: bool);
 
     /// Closes the remaining shards of removed caches, except those that a thread is inside.
     fn close_removed(&self);
@@ -84,7 +84,7 @@ pub(crate) trait Owner: Sized + Send + Sync + 'static {
     ///
     /// # Safety
     ///
-    /// As for [`Home::give_back`].
+    /// As for [`Home::return_block`].
     unsafe fn free_slowly(home: NonNull<Shard<Self>>, header: Box<Header<Shard<Self>>>);
 }
 
@@ -249,7 +249,7 @@ impl<D: Owner> Shard<D> {
     #[inline(never)]
     fn drain_at_entry(&self) {
         let idle = self.own().drain_deferred();
-        self.device.give_back(idle, false);
+        self.device.return_blocks(idle, false);
     }
 
     /// Ends the innermost entry. The end of the outermost entry also leaves the shard.
@@ -287,7 +287,7 @@ impl<D: Owner> Shard<D> {
         let idle = guard.drain_deferred();
         guard.publish();
         drop(guard);
-        self.give_as_signalled(idle, signals);
+        self.return_as_signalled(idle, signals);
     }
 
     /// Returns a guard on the shard's inside, to hold briefly. Returns `None` if another thread is
@@ -375,7 +375,7 @@ impl<D: Owner> Shard<D> {
 // shards until these are closed, and a closed shard keeps itself, in `kept_alive`, for its orphans.
 unsafe impl<D: Owner> Home for Shard<D> {
     #[inline]
-    unsafe fn give_back(home: NonNull<Self>, header: Box<Header<Self>>) {
+    unsafe fn return_block(home: NonNull<Self>, header: Box<Header<Self>>) {
         let slow = if D::is_current(home) {
             // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
             let shard = unsafe { home.as_ref() };
@@ -397,7 +397,7 @@ unsafe impl<D: Owner> Home for Shard<D> {
 ///
 /// # Safety
 ///
-/// As for [`Home::give_back`].
+/// As for [`Home::return_block`].
 pub(super) unsafe fn free_slowly<D: Owner>(home: NonNull<Shard<D>>, header: Box<Header<Shard<D>>>) {
     let last = {
         // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
@@ -406,7 +406,7 @@ pub(super) unsafe fn free_slowly<D: Owner>(home: NonNull<Shard<D>>, header: Box<
         if shard.is_held() {
             return shard.own().free(header);
         }
-        shard.take_back(header)
+        shard.end_orphan(header)
     };
     // Dropped here, where nothing borrows the shard: this may drop the shard itself.
     drop(last);

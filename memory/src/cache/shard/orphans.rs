@@ -64,7 +64,7 @@ impl<D: Owner> Shard<D> {
     /// Takes a block back from a thread that does not hold the shard.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_back(&self, header: Box<Header<Self>>) -> Option<OrphanReferences<D>> {
+    pub(super) fn end_orphan(&self, header: Box<Header<Self>>) -> Option<OrphanReferences<D>> {
         let mut header = self.remote.push(header).err()?;
         // The shard is closed: `kept_alive` was set before, and stays set until this orphan is
         // counted.

@@ -93,7 +93,7 @@ impl<D: Owner> Shard<D> {
         {
             let idle = guard.drain_deferred();
             guard.publish();
-            self.give_as_signalled(idle, signals);
+            self.return_as_signalled(idle, signals);
         }
         if signals & CLOSE != 0 {
             self.device.close_removed();
@@ -102,8 +102,8 @@ impl<D: Owner> Shard<D> {
 
     /// Returns blocks to the pool. After an invalidation, also releases to the device the segments
     /// and pages that become idle in the pool.
-    pub(super) fn give_as_signalled(&self, idle: List<Self>, signals: u64) {
-        self.device.give_back(idle, signals & INVALIDATE != 0);
+    pub(super) fn return_as_signalled(&self, idle: List<Self>, signals: u64) {
+        self.device.return_blocks(idle, signals & INVALIDATE != 0);
     }
 
     /// Takes the signals about blocks; [`CLOSE`] stays set.

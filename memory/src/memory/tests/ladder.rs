@@ -11,15 +11,15 @@ struct FakeCaches {
 impl Reclaim for FakeCaches {
     fn reclaim(&self, need_bytes: u64) -> u64 {
         let memory = self.memory.upgrade().unwrap();
-        let mut given_bytes = 0;
-        while given_bytes < need_bytes {
+        let mut freed_bytes = 0;
+        while freed_bytes < need_bytes {
             let Some(block) = self.blocks.lock().pop() else {
                 break;
             };
-            given_bytes += block.bytes();
+            freed_bytes += block.bytes();
             memory.free([block]);
         }
-        given_bytes
+        freed_bytes
     }
 
     fn describe(&self, report: &mut OutOfMemoryReport) {
@@ -173,9 +173,9 @@ fn what_a_callback_frees_serves_the_request() {
     let weak = Arc::downgrade(&memory);
     memory.on_pressure(move |_| {
         let blocks = std::mem::take(&mut *held.lock());
-        let given_bytes = blocks.iter().map(Block::bytes).sum();
+        let freed_bytes = blocks.iter().map(Block::bytes).sum();
         weak.upgrade().unwrap().free(blocks);
-        given_bytes
+        freed_bytes
     });
     let block = memory.allocate(&request(3 * MIB)).unwrap();
     memory.free([block]);

@@ -128,7 +128,7 @@ impl SegmentModel {
         self.used.insert(at, range);
     }
 
-    fn take_back(&mut self, span: Span, stream: StreamId) {
+    fn free_span(&mut self, span: Span, stream: StreamId) {
         let given = bytes_of(span);
         self.used.retain(|used| *used != given);
         let begin = given.start;
@@ -256,7 +256,7 @@ impl Tested {
     pub(super) fn give(&mut self, span: Span) {
         self.taken.retain(|taken| *taken != span);
         let model = self.segments.get_mut(&span.segment).unwrap();
-        model.take_back(span, self.stream);
+        model.free_span(span, self.stream);
         let idle = model.is_idle();
         let owner = StreamOwner::of(self.stream);
         assert_eq!(self.pool.give(span, owner), idle, "{span:?}");
