@@ -13,7 +13,7 @@ mod release;
 use std::ptr::NonNull;
 
 use crate::cache::arena::{DetachedArenas, SUBALLOCATION};
-use crate::cache::policy::{CachePolicy, Hot, Need, Policies, Policy, dispatch};
+use crate::cache::policy::{CachePolicy, FastPath, Need, Policies, Policy, dispatch};
 use crate::cache::record::{RECORDED, Recorded};
 use crate::cache::request::Request;
 use crate::cache::settings::CacheSettings;
@@ -39,7 +39,7 @@ pub(super) struct Allocator<H: Home> {
     policies: Policies<H>,
     /// The policy whose `allocate` serves requests. `None` if each request takes the slow path,
     /// because it is recorded or its block is filled.
-    hot: Option<Policy>,
+    fast_path: Option<Policy>,
     fills: bool,
     /// True if the device's recorder records every request and free, which then take the slow path.
     is_observed: bool,
@@ -73,7 +73,7 @@ impl<H: Home> Allocator<H> {
         let mut new = Self {
             store,
             policies: Policies::new(),
-            hot: None,
+            fast_path: None,
             fills,
             is_observed: false,
             free_epoch: 0,
@@ -87,7 +87,7 @@ impl<H: Home> Allocator<H> {
             known_out_bytes: 0,
             empties: 0,
         };
-        new.update_hot();
+        new.update_fast_path();
         new.update_free_epoch();
         new
     }
@@ -115,7 +115,7 @@ impl<H: Home> Allocator<H> {
         if self.store.is_recording() {
             self.due_epoch = 0; // The exit has work to do.
         }
-        self.update_hot();
+        self.update_fast_path();
     }
 
     /// Begins an entry inside another one.
@@ -186,17 +186,17 @@ impl<H: Home> Allocator<H> {
         } else {
             0
         };
-        self.update_hot();
+        self.update_fast_path();
     }
 
     fn keeps_idle(&mut self) -> bool {
         dispatch!(self.policies, policy => policy.keeps_idle())
     }
 
-    fn update_hot(&mut self) {
+    fn update_fast_path(&mut self) {
         let is_slow = self.is_observed || self.is_filled_or_recorded();
-        let policy = dispatch!(self.policies, policy => policy.hot());
-        self.hot = (!is_slow).then_some(policy);
+        let policy = dispatch!(self.policies, policy => policy.fast_path());
+        self.fast_path = (!is_slow).then_some(policy);
     }
 
     fn is_filled_or_recorded(&self) -> bool {
@@ -206,13 +206,13 @@ impl<H: Home> Allocator<H> {
     /// Returns the block of a hit. Rounds to 512 B: an exact fit is valid under every pool. If a
     /// pool rounds further, `refill` finds the other blocks.
     #[inline]
-    pub(super) fn allocate<P: Hot<H>>(
+    pub(super) fn allocate<P: FastPath<H>>(
         &mut self,
         counters: &Counters,
         bytes: u64,
         stream: StreamId,
     ) -> Option<Handle<H>> {
-        if self.hot != Some(P::POLICY) {
+        if self.fast_path != Some(P::POLICY) {
             return None;
         }
         let rounded_bytes = Rounding::Units.round(bytes)?;
@@ -231,7 +231,7 @@ impl<H: Home> Allocator<H> {
     ) -> Result<Handle<H>, Need> {
         let store = &mut self.store;
         let served = dispatch!(self.policies, policy => policy.refill(store, counters, request));
-        self.update_hot();
+        self.update_fast_path();
         let header = served?;
         counters.hits.add(1);
         Ok(self.hand_out(counters, header, request))
@@ -241,7 +241,7 @@ impl<H: Home> Allocator<H> {
     /// room for it.
     pub(super) fn without_arena(&mut self) {
         dispatch!(self.policies, policy => policy.without_arena());
-        self.update_hot();
+        self.update_fast_path();
     }
 
     /// Serves a request from a new arena. Returns the arena if it is not needed any more: a
@@ -266,7 +266,7 @@ impl<H: Home> Allocator<H> {
             self.policies,
             policy => policy.add_arena(store, counters, arena, request)
         );
-        self.update_hot();
+        self.update_fast_path();
         match served {
             Ok(header) => {
                 counters.misses.add(1);
@@ -338,7 +338,7 @@ impl<H: Home> Allocator<H> {
         if header.class != SUBALLOCATION {
             dispatch!(self.policies, policy => policy.note_block(request));
         }
-        self.update_hot();
+        self.update_fast_path();
         let requested_bytes = request.size.requested_bytes;
         counters.count_out(header.block.bytes(), requested_bytes);
         header.hand_out(requested_bytes, epoch)
@@ -393,7 +393,7 @@ impl<H: Home> Allocator<H> {
         if !header.block.other_uses.is_empty() {
             dispatch!(self.policies, policy => policy.share(&mut header));
             self.store.detached.share(&mut header);
-            self.update_hot();
+            self.update_fast_path();
         }
         if header.epoch() == self.store.epoch {
             self.store.push(header);
@@ -437,7 +437,7 @@ impl<H: Home> Allocator<H> {
         if dispatch!(self.policies, policy => policy.detach_at(store, address)) {
             store.epoch += 1;
         }
-        self.update_hot();
+        self.update_fast_path();
         self.update_free_epoch();
         let home = self.store.home();
         let (slab, epoch) = self.store.detached.export(address)?;

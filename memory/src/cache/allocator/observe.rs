@@ -23,7 +23,7 @@ impl<H: Home> Allocator<H> {
     /// Begins or ends the recording of every request and free by the device's recorder.
     pub(in crate::cache) fn observe(&mut self, observed: bool) {
         self.is_observed = observed;
-        self.update_hot();
+        self.update_fast_path();
         self.update_free_epoch();
     }
 
@@ -57,7 +57,7 @@ impl<H: Home> Allocator<H> {
         let Self {
             store, policies, ..
         } = self;
-        match dispatch!(policies, policy => policy.hot()) {
+        match dispatch!(policies, policy => policy.fast_path()) {
             Policy::Recycle | Policy::Release => {
                 policies.recycle.allocate(store, rounded_bytes, stream)
             }

@@ -47,7 +47,7 @@ pub(in crate::cache) struct Bump<H: Home> {
 }
 
 impl<H: Home> CachePolicy<H> for Bump<H> {
-    fn hot(&self) -> Policy {
+    fn fast_path(&self) -> Policy {
         Policy::Bump
     }
 

@@ -90,7 +90,7 @@ pub(super) enum Trim {
 /// A policy of one shard. `store` holds the state that all policies share.
 pub(super) trait CachePolicy<H: Home> {
     /// Returns the policy whose [`allocate`](Self::allocate) serves the next request.
-    fn hot(&self) -> Policy;
+    fn fast_path(&self) -> Policy;
 
     /// Returns true if [`begin`](Self::begin) must be called even if nothing is recorded.
     fn begins(&self) -> bool {
@@ -146,7 +146,7 @@ pub(super) trait CachePolicy<H: Home> {
         arena: Box<Header<H>>,
         request: &Request,
     ) -> Refill<H> {
-        debug_assert!(false, "{} asks for no arena", self.hot());
+        debug_assert!(false, "{} asks for no arena", self.fast_path());
         store.release(List::from(arena));
         self.refill(store, counters, request)
     }
@@ -258,13 +258,13 @@ impl<H: Home> Policies<H> {
 }
 
 /// A policy that serves hits itself.
-pub(super) trait Hot<H: Home>: CachePolicy<H> {
+pub(super) trait FastPath<H: Home>: CachePolicy<H> {
     const POLICY: Policy;
 
     fn of(policies: &mut Policies<H>) -> &mut Self;
 }
 
-impl<H: Home> Hot<H> for Recycle<H> {
+impl<H: Home> FastPath<H> for Recycle<H> {
     const POLICY: Policy = Policy::Recycle;
 
     #[inline]
@@ -273,7 +273,7 @@ impl<H: Home> Hot<H> for Recycle<H> {
     }
 }
 
-impl<H: Home> Hot<H> for Bump<H> {
+impl<H: Home> FastPath<H> for Bump<H> {
     const POLICY: Policy = Policy::Bump;
 
     #[inline]
@@ -282,7 +282,7 @@ impl<H: Home> Hot<H> for Bump<H> {
     }
 }
 
-impl<H: Home> Hot<H> for Plan<H> {
+impl<H: Home> FastPath<H> for Plan<H> {
     const POLICY: Policy = Policy::Plan;
 
     #[inline]

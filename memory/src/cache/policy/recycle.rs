@@ -15,7 +15,7 @@ impl<H: Home> Recycle<H> {
 }
 
 impl<H: Home> CachePolicy<H> for Recycle<H> {
-    fn hot(&self) -> Policy {
+    fn fast_path(&self) -> Policy {
         Policy::Recycle
     }
 }

@@ -15,7 +15,7 @@ impl<H: Home> Release<H> {
 }
 
 impl<H: Home> CachePolicy<H> for Release<H> {
-    fn hot(&self) -> Policy {
+    fn fast_path(&self) -> Policy {
         Policy::Recycle
     }
 

@@ -55,7 +55,7 @@ impl Bench {
         };
         let (rounded_bytes, stream) = (request.size.rounded_bytes, request.stream);
         let store = &mut self.store;
-        let hit = match dispatch!(self.policies, policy => policy.hot()) {
+        let hit = match dispatch!(self.policies, policy => policy.fast_path()) {
             _ if store.is_recording() => None,
             Policy::Bump => self.policies.bump.allocate(store, rounded_bytes, stream),
             Policy::Plan => self.policies.plan.allocate(store, rounded_bytes, stream),

@@ -9,7 +9,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
 use crate::cache::caches::{Caches, CachesRef, LocalShard, Shard};
-use crate::cache::policy::Hot;
+use crate::cache::policy::FastPath;
 use crate::cache::request::Request;
 use crate::cache::shard::{self, Owner};
 use crate::cache::totals::DeviceTotals;
@@ -114,7 +114,7 @@ fn current_on(caches: &Caches) -> Option<&Shard> {
 
 /// Serves a hit from the current shard, if it is one of this device and `P` serves the request.
 #[inline]
-pub(in crate::cache) fn allocate_current<P: Hot<Shard>>(
+pub(in crate::cache) fn allocate_current<P: FastPath<Shard>>(
     caches: &Caches,
     bytes: u64,
 ) -> Option<Handle<Shard>> {

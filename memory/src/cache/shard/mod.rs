@@ -29,7 +29,7 @@ use std::ptr::NonNull;
 
 use super::allocator::Allocator;
 use super::arena::DetachedArenas;
-use super::policy::Hot;
+use super::policy::FastPath;
 use super::record::{AllocationRecord, FinishedRecord, Recorded};
 use super::settings::CacheSettings;
 use super::stats::Counters;
@@ -317,7 +317,7 @@ impl<D: Owner> Shard<D> {
     ///
     /// The calling thread is inside.
     #[inline]
-    pub(super) unsafe fn allocate<P: Hot<Self>>(
+    pub(super) unsafe fn allocate<P: FastPath<Self>>(
         &self,
         bytes: u64,
         stream: StreamId,

@@ -77,7 +77,7 @@ struct PlannedBlock<H: Home> {
 }
 
 impl<H: Home> CachePolicy<H> for Plan<H> {
-    fn hot(&self) -> Policy {
+    fn fast_path(&self) -> Policy {
         if self.following {
             Policy::Plan
         } else {
