@@ -219,7 +219,9 @@ pub mod internal {
         }
 
         pub mod host_streams {
-            pub use crate::device::host_streams::{Help, HostFailure, HostStream, HostStreams};
+            pub use crate::device::host_streams::{
+                HostFailure, HostStream, HostStreams, StealWork,
+            };
         }
 
         pub use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};

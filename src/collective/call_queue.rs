@@ -10,7 +10,7 @@ use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use super::engine::Engine;
-use crate::device::host_streams::{Help, HostStream};
+use crate::device::host_streams::{HostStream, StealWork};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::plain::{Condvar, Mutex};
@@ -205,8 +205,8 @@ impl CallQueue {
     }
 }
 
-impl Help for CallQueue {
-    fn help(&self, is_over: &dyn Fn() -> bool) -> bool {
+impl StealWork for CallQueue {
+    fn steal(&self, is_over: &dyn Fn() -> bool) -> bool {
         let mut state = self.state.lock();
         // While the engine is in the state, no job runs, so `is_over` cannot change.
         if state.engine.is_none() || !state.may_be_stolen() || is_over() {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn stream() -> Arc<HostStream> {
-        let nothing: Weak<dyn Help> = Weak::<CallQueue>::new();
+        let nothing: Weak<dyn StealWork> = Weak::<CallQueue>::new();
         let host_streams = HostStreams::default();
         host_streams.open(nothing, || Ok(StreamId(7))).unwrap()
     }
@@ -278,7 +278,7 @@ mod tests {
                 };
                 queue.push(Job::new(number % 5 > 0, job)).unwrap();
                 if number % 3 == 0 {
-                    while queue.help(&|| false) {}
+                    while queue.steal(&|| false) {}
                 }
             }
             queue.close();
@@ -305,7 +305,7 @@ mod tests {
             Some(failed)
         };
         queue.push(Job::stealable(fails)).unwrap();
-        assert!(queue.help(&|| false));
+        assert!(queue.steal(&|| false));
         assert!(stream.wait_for(&stream.event()).is_err());
         queue.close();
         assert!(queue.serve().is_none());
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn who_waits_does_only_what_by_any_thread_and_nobody_is_at() {
         let queue = queue();
-        assert!(!queue.help(&|| false), "there is nothing to do");
+        assert!(!queue.steal(&|| false), "there is nothing to do");
         let (begins, begun) = channel();
         let (ends, ended) = channel::<()>();
         let at_it = move |_: &mut dyn Engine| {
@@ -324,17 +324,17 @@ mod tests {
         };
         queue.push(Job::stealable(at_it)).unwrap();
         std::thread::scope(|threads| {
-            threads.spawn(|| assert!(queue.help(&|| false)));
+            threads.spawn(|| assert!(queue.steal(&|| false)));
             begun.recv().unwrap();
             queue.push(Job::stealable(|_| None)).unwrap();
-            assert!(!queue.help(&|| false), "another thread has the engine");
+            assert!(!queue.steal(&|| false), "another thread has the engine");
             ends.send(()).unwrap();
         });
-        assert!(!queue.help(&|| true), "the wait is over");
+        assert!(!queue.steal(&|| true), "the wait is over");
         queue.push(Job::new(false, |_| None)).unwrap();
-        assert!(queue.help(&|| false));
+        assert!(queue.steal(&|| false));
         assert!(
-            !queue.help(&|| false),
+            !queue.steal(&|| false),
             "what is left is for the rank's own thread"
         );
     }
@@ -351,9 +351,9 @@ mod tests {
             None
         };
         queue.push(Job::stealable(never)).unwrap();
-        assert!(queue.help(&|| false), "it was tried");
+        assert!(queue.steal(&|| false), "it was tried");
         assert!(told.recv().is_err(), "what came after it was dropped");
-        assert!(!queue.help(&|| false));
+        assert!(!queue.steal(&|| false));
         assert!(queue.push(Job::stealable(|_| None)).is_err());
         assert!(queue.serve().is_none(), "its thread ends");
     }

@@ -11,7 +11,7 @@ use super::engine::{Completion, Engine, Members, Memory, Work};
 use super::memory::Spans;
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
-use crate::device::host_streams::{Help, HostFailure, HostStream};
+use crate::device::host_streams::{HostFailure, HostStream, StealWork};
 use crate::error::{AtCaller, Error, ErrorKind, Result, asked_at};
 use crate::memory::uses::StreamUse;
 use crate::sync::plain::Mutex;
@@ -149,7 +149,7 @@ impl Worker {
             None
         };
         self.queue.push(Job::stealable(job))?;
-        while self.queue.help(&|| receiver.is_ready()) {}
+        while self.queue.steal(&|| receiver.is_ready()) {}
         receiver.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
 
@@ -191,7 +191,7 @@ impl Worker {
         if let Some((_, stream)) = known {
             return Ok(Arc::clone(stream));
         }
-        let queue: Weak<dyn Help> = Arc::downgrade(&self.queue) as Weak<dyn Help>;
+        let queue: Weak<dyn StealWork> = Arc::downgrade(&self.queue) as Weak<dyn StealWork>;
         let stream = device.backend().new_host_stream(queue)?;
         streams.push((device.clone(), Arc::clone(&stream)));
         Ok(stream)

@@ -30,9 +30,9 @@ pub struct HostStreams {
 /// stream of the device ever has its number.
 pub struct HostStream {
     id: StreamId,
-    /// The token of the thread that executes its work now, [`BETWEEN`] two pieces, or [`LEFT`].
+    /// The token of the thread that executes its work now, [`BETWEEN`] two pieces, or [`NO_OWNER`].
     server: AtomicU64,
-    helper: Mutex<Weak<dyn Help>>,
+    executor: Mutex<Weak<dyn StealWork>>,
     /// The token of the thread that began work last.
     submitter: AtomicU64,
     progress: Mutex<Progress>,
@@ -40,13 +40,13 @@ pub struct HostStream {
 }
 
 /// The executor of a host stream's work, which lets a waiting thread execute some of it.
-pub trait Help: Send + Sync {
+pub trait StealWork: Send + Sync {
     /// Executes the next piece if no thread executes one, any thread may execute it, and the wait
     /// is not over. Returns whether it did.
     ///
     /// Calls `is_over` while no piece can end, because a piece after the wait may wait for the
     /// thread that waits.
-    fn help(&self, is_over: &dyn Fn() -> bool) -> bool;
+    fn steal(&self, is_over: &dyn Fn() -> bool) -> bool;
 }
 
 #[derive(Default)]
@@ -54,13 +54,13 @@ struct Progress {
     begun: u64,
     done: u64,
     /// The first failure of each owner that had one, by rising position.
-    failures: Vec<Failure>,
+    failures: Vec<OwnerFailure>,
     /// Set once the present owner's failure was returned to a thread that waited.
     is_reported: bool,
 }
 
 /// The failure of an owner's work. All of its later work counts as failed too.
-struct Failure {
+struct OwnerFailure {
     /// The position of the work that failed.
     first: u64,
     /// The last position of the owner; [`PRESENT`] until there is another owner.
@@ -100,25 +100,25 @@ impl From<Error> for HostFailure {
 }
 
 impl HostStreams {
-    /// Returns a host stream whose work `helper` does: one that its owner left, or else one with
+    /// Returns a host stream whose work `executor` does: one that its owner left, or else one with
     /// the number that `new_stream` returns, which is above all before.
     pub fn open(
         &self,
-        helper: Weak<dyn Help>,
+        executor: Weak<dyn StealWork>,
         new_stream: impl FnOnce() -> Result<StreamId>,
     ) -> Result<Arc<HostStream>> {
         let mut all = self.all.lock();
         if let Some(idle) = all.iter().find(|host_stream| host_stream.is_idle()) {
             let idle = Arc::clone(idle);
             idle.progress.lock().change_owner();
-            *idle.helper.lock() = helper;
+            *idle.executor.lock() = executor;
             idle.server.store(BETWEEN, Ordering::Release);
             return Ok(idle);
         }
         let fresh = Arc::new(HostStream {
             id: new_stream()?,
             server: AtomicU64::new(BETWEEN),
-            helper: Mutex::new(helper),
+            executor: Mutex::new(executor),
             submitter: AtomicU64::new(0),
             progress: Mutex::default(),
             changed: Condvar::default(),
@@ -157,7 +157,7 @@ impl HostStreams {
 /// The server of a host stream between two pieces of work: no thread's token.
 const BETWEEN: u64 = u64::MAX;
 /// The server of a host stream without an owner: no thread's token.
-const LEFT: u64 = 0;
+const NO_OWNER: u64 = 0;
 
 impl HostStream {
     pub fn id(&self) -> StreamId {
@@ -175,7 +175,7 @@ impl HostStream {
     /// Ends the owner's use of the stream. Once all work is done, the stream may be opened again.
     pub fn leave(&self) {
         self.submitter.store(0, Ordering::Release);
-        self.server.store(LEFT, Ordering::Release);
+        self.server.store(NO_OWNER, Ordering::Release);
     }
 
     fn has_ended(&self, position: u64) -> bool {
@@ -184,9 +184,9 @@ impl HostStream {
 
     /// Executes a piece of work on the calling thread, which waits for a position. Returns whether
     /// it did.
-    fn help(&self, position: u64) -> bool {
-        let helper = self.helper.lock().upgrade();
-        helper.is_some_and(|helper| helper.help(&|| self.has_ended(position)))
+    fn steal(&self, position: u64) -> bool {
+        let executor = self.executor.lock().upgrade();
+        executor.is_some_and(|executor| executor.steal(&|| self.has_ended(position)))
     }
 
     fn is_served_here(&self) -> bool {
@@ -195,13 +195,13 @@ impl HostStream {
 
     fn is_idle(&self) -> bool {
         let progress = self.progress.lock();
-        let ended = self.server.load(Ordering::Acquire) == LEFT;
+        let ended = self.server.load(Ordering::Acquire) == NO_OWNER;
         ended && progress.done == progress.begun
     }
 
     /// Returns whether the calling thread began its work. Only then may the thread wait for all of
     /// it: work that another rank began may wait for work that this rank is to begin.
-    pub fn is_asked_here(&self) -> bool {
+    pub fn is_submitted_here(&self) -> bool {
         self.submitter.load(Ordering::Acquire) == thread_token()
     }
 
@@ -286,7 +286,7 @@ impl HostStream {
 
     /// Returns the progress once the work before the event has ended.
     fn ended(&self, event: &Event) -> MutexGuard<'_, Progress> {
-        while !self.has_ended(event.position) && self.help(event.position) {}
+        while !self.has_ended(event.position) && self.steal(event.position) {}
         let mut progress = self.progress.lock();
         while progress.done < event.position {
             progress = self.changed.wait(&self.progress, progress);
@@ -302,7 +302,7 @@ impl HostStream {
 
 impl Progress {
     /// Returns the failure at or before a position, of the owner that the position belongs to.
-    fn failure_at(&self, position: u64) -> Option<&Failure> {
+    fn failure_at(&self, position: u64) -> Option<&OwnerFailure> {
         let next = self
             .failures
             .partition_point(|failure| failure.first <= position);
@@ -318,7 +318,7 @@ impl Progress {
             Some(first) if first.last == PRESENT => {
                 first.never_done = first.never_done.or(never_done);
             }
-            _ => self.failures.push(Failure {
+            _ => self.failures.push(OwnerFailure {
                 first: position,
                 last: PRESENT,
                 error: failure.error,
@@ -353,20 +353,22 @@ mod tests {
     use crate::error::ErrorKind;
 
     /// An executor without stealable work.
-    struct Nothing;
+    struct NothingToSteal;
 
-    impl Help for Nothing {
-        fn help(&self, _: &dyn Fn() -> bool) -> bool {
+    impl StealWork for NothingToSteal {
+        fn steal(&self, _: &dyn Fn() -> bool) -> bool {
             false
         }
     }
 
-    fn nothing() -> Weak<dyn Help> {
-        Weak::<Nothing>::new()
+    fn nothing_to_steal() -> Weak<dyn StealWork> {
+        Weak::<NothingToSteal>::new()
     }
 
     fn open(host_streams: &HostStreams) -> Arc<HostStream> {
-        host_streams.open(nothing(), || Ok(StreamId(7))).unwrap()
+        host_streams
+            .open(nothing_to_steal(), || Ok(StreamId(7)))
+            .unwrap()
     }
 
     fn failure(text: &str, keeps_memory: bool) -> HostFailure {
@@ -439,13 +441,13 @@ mod tests {
     #[test]
     fn who_waits_does_what_nobody_is_at() {
         /// Work that only waiting threads execute.
-        struct Left {
+        struct ForWaiters {
             host_stream: Mutex<Weak<HostStream>>,
             pieces: AtomicU64,
         }
 
-        impl Help for Left {
-            fn help(&self, is_over: &dyn Fn() -> bool) -> bool {
+        impl StealWork for ForWaiters {
+            fn steal(&self, is_over: &dyn Fn() -> bool) -> bool {
                 assert!(!is_over());
                 let host_stream = self.host_stream.lock().upgrade().unwrap();
                 self.pieces.fetch_sub(1, Ordering::Relaxed);
@@ -454,22 +456,26 @@ mod tests {
             }
         }
 
-        let left = Arc::new(Left {
+        let for_waiters = Arc::new(ForWaiters {
             host_stream: Mutex::new(Weak::new()),
             pieces: AtomicU64::new(3),
         });
-        let helper = Arc::downgrade(&left) as Weak<dyn Help>;
+        let executor = Arc::downgrade(&for_waiters) as Weak<dyn StealWork>;
         let host_streams = HostStreams::default();
-        let host_stream = host_streams.open(helper, || Ok(StreamId(7))).unwrap();
-        *left.host_stream.lock() = Arc::downgrade(&host_stream);
+        let host_stream = host_streams.open(executor, || Ok(StreamId(7))).unwrap();
+        *for_waiters.host_stream.lock() = Arc::downgrade(&host_stream);
         host_stream.begin();
         host_stream.begin();
         let second = host_stream.event();
         host_stream.begin();
         host_stream.wait_for(&second).unwrap();
-        assert_eq!(left.pieces.load(Ordering::Relaxed), 1, "two were awaited");
+        assert_eq!(
+            for_waiters.pieces.load(Ordering::Relaxed),
+            1,
+            "two were awaited"
+        );
         host_stream.synchronize().unwrap();
-        assert_eq!(left.pieces.load(Ordering::Relaxed), 0);
+        assert_eq!(for_waiters.pieces.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -478,7 +484,9 @@ mod tests {
         let first = open(&host_streams);
         first.begin();
         first.leave();
-        let second = host_streams.open(nothing(), || Ok(StreamId(8))).unwrap();
+        let second = host_streams
+            .open(nothing_to_steal(), || Ok(StreamId(8)))
+            .unwrap();
         assert_eq!(second.id(), StreamId(8), "the first has work to do");
         first.finish(Ok(()));
         assert_eq!(open(&host_streams).id(), StreamId(7));

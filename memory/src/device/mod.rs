@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::sync::{Arc, Weak};
 use cuda::Cuda;
 use host::streams::DelayedStreams;
-use host_streams::{Help, HostStream};
+use host_streams::{HostStream, StealWork};
 pub(crate) use virtual_memory::{PageCost, VirtualMemory};
 
 /// An address in a device's memory.
@@ -161,8 +161,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn new_stream(&self) -> Result<StreamId>;
 
     /// Opens a stream whose work host threads execute. Waiting threads execute some of it by
-    /// `helper`.
-    fn new_host_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<HostStream>>;
+    /// `executor`.
+    fn new_host_stream(&self, executor: Weak<dyn StealWork>) -> Result<Arc<HostStream>>;
 
     /// Returns the host stream of that number, on every thread; `None` for a stream of the device.
     fn host_stream(&self, _stream: StreamId) -> Option<Arc<HostStream>> {

@@ -341,7 +341,7 @@ impl DeviceMemory {
         match self.backend.host_stream(event.stream) {
             None => self.backend.synchronize_event(event),
             Some(host_stream) => {
-                if host_stream.is_asked_here() {
+                if host_stream.is_submitted_here() {
                     host_stream.settle(event);
                 }
                 Ok(())
@@ -393,6 +393,6 @@ impl DeviceMemory {
     /// Returns true if the calling thread may wait for all of a stream's work.
     pub(super) fn may_wait_for(&self, stream: StreamId) -> bool {
         let host_stream = self.backend.host_stream(stream);
-        host_stream.is_none_or(|host_stream| host_stream.is_asked_here())
+        host_stream.is_none_or(|host_stream| host_stream.is_submitted_here())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::costs::DriverCall;
 use super::ledger::DriverLedger;
 use crate::device::handles::{Handle, HandleDriver, Handles};
-use crate::device::host_streams::{Help, HostStream};
+use crate::device::host_streams::{HostStream, StealWork};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Mutex, Weak};
@@ -202,7 +202,7 @@ impl Backend for SimulatedDevice {
         Err(Error::new(ErrorKind::Unsupported, text))
     }
 
-    fn new_host_stream(&self, _helper: Weak<dyn Help>) -> Result<Arc<HostStream>> {
+    fn new_host_stream(&self, _executor: Weak<dyn StealWork>) -> Result<Arc<HostStream>> {
         without_memory()
     }
 

@@ -11,7 +11,7 @@ use super::nccl::{NcclCall, NcclId};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
-use crate::device::host_streams::{Help, HostStream};
+use crate::device::host_streams::{HostStream, StealWork};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result};
 use crate::sync::{Arc, Weak};
@@ -338,7 +338,7 @@ impl Backend for Cuda {
         match *self {}
     }
 
-    fn new_host_stream(&self, _helper: Weak<dyn Help>) -> Result<Arc<HostStream>> {
+    fn new_host_stream(&self, _executor: Weak<dyn StealWork>) -> Result<Arc<HostStream>> {
         match *self {}
     }
 

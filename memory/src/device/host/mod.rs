@@ -8,7 +8,7 @@ pub(crate) mod streams;
 use std::alloc::{Layout, alloc, dealloc};
 use std::mem::MaybeUninit;
 
-use super::host_streams::{Help, HostStream, HostStreams};
+use super::host_streams::{HostStream, HostStreams, StealWork};
 use super::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};
@@ -183,8 +183,9 @@ impl Backend for HostBackend {
         self.ids.acquire()
     }
 
-    fn new_host_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<HostStream>> {
-        self.host_streams.open(helper, || self.ids.acquire_fresh())
+    fn new_host_stream(&self, executor: Weak<dyn StealWork>) -> Result<Arc<HostStream>> {
+        self.host_streams
+            .open(executor, || self.ids.acquire_fresh())
     }
 
     fn host_stream(&self, stream: StreamId) -> Option<Arc<HostStream>> {

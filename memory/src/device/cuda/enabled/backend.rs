@@ -1,7 +1,7 @@
 //! A CUDA device as a [`Backend`].
 
 use super::Cuda;
-use crate::device::host_streams::{Help, HostStream};
+use crate::device::host_streams::{HostStream, StealWork};
 use crate::device::{
     Backend, DeviceId, DevicePtr, Event, StreamId, TimeMark, TimeSpan, VirtualMemory,
 };
@@ -87,8 +87,9 @@ impl Backend for Cuda {
         self.streams.take()
     }
 
-    fn new_host_stream(&self, helper: Weak<dyn Help>) -> Result<Arc<HostStream>> {
-        self.host_streams.open(helper, || self.streams.take_fresh())
+    fn new_host_stream(&self, executor: Weak<dyn StealWork>) -> Result<Arc<HostStream>> {
+        self.host_streams
+            .open(executor, || self.streams.take_fresh())
     }
 
     fn host_stream(&self, stream: StreamId) -> Option<Arc<HostStream>> {
