@@ -1,6 +1,6 @@
 //! The opaque error of the crate.
 
-mod asking;
+mod call_site;
 mod code;
 mod report;
 
@@ -8,7 +8,7 @@ use std::fmt;
 use std::panic::{Location, RefUnwindSafe};
 use std::sync::Arc;
 
-pub use asking::{Asking, asked_at};
+pub use call_site::{CallSiteOverride, reported_call_site};
 pub use code::ErrorCode;
 pub use report::{CacheUse, LineUse, OutOfMemoryReport};
 

@@ -228,7 +228,9 @@ pub mod internal {
     }
 
     pub mod error {
-        pub use crate::error::{Asking, AtCaller, Error, ErrorCode, ErrorKind, Result, asked_at};
+        pub use crate::error::{
+            AtCaller, CallSiteOverride, Error, ErrorCode, ErrorKind, Result, reported_call_site,
+        };
     }
 
     pub mod memory {

@@ -7,7 +7,7 @@ use super::group::Group;
 use super::memory::{Span, Spans};
 use super::target::Exchanged;
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape, refuse_followed};
-use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 
 impl Group {
     /// Reduces each element over all ranks, in place. Every rank gets the result. `x` is an array
@@ -37,7 +37,7 @@ impl Group {
     /// [`stop_gradient(&array)`](crate::grad::stop_gradient)).
     #[track_caller]
     pub fn all_reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce) -> Result<()> {
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         x.exchange("all_reduce", |x| {
             reduce.check("all_reduce", X::Item::DTYPE)?;
             self.in_place(x, Operation::AllReduce(reduce))
@@ -105,7 +105,7 @@ impl Group {
     #[track_caller]
     pub fn reduce<X: Exchanged>(&self, x: &mut X, reduce: Reduce, root: usize) -> Result<()> {
         self.check_rank("reduce", root)?;
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         x.exchange("reduce", |x| {
             reduce.check("reduce", X::Item::DTYPE)?;
             self.in_place(x, Operation::Reduce(reduce, root))
@@ -136,7 +136,7 @@ impl Group {
     #[track_caller]
     pub fn broadcast<X: Exchanged>(&self, x: &mut X, root: usize) -> Result<()> {
         self.check_rank("broadcast", root)?;
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         x.exchange("broadcast", |x| {
             self.in_place(x, Operation::Broadcast(root))
         })
@@ -299,7 +299,7 @@ impl Group {
     #[track_caller]
     pub fn recv<X: Exchanged>(&self, x: &mut X, from: usize) -> Result<()> {
         self.check_rank("recv", from)?;
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         x.exchange("recv", |x| {
             let spans = Spans {
                 source: None,

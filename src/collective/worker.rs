@@ -12,7 +12,7 @@ use super::memory::Spans;
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
 use crate::device::host_streams::{HostFailure, HostStream, StealWork};
-use crate::error::{AtCaller, Error, ErrorKind, Result, asked_at};
+use crate::error::{AtCaller, Error, ErrorKind, Result, reported_call_site};
 use crate::memory::uses::StreamUse;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, Weak};
@@ -59,7 +59,7 @@ impl Worker {
         let SubmittedCall { work, spans } = submitted;
         let (sender, receiver) = one_shot();
         let verdict = work.checks.then_some(sender);
-        let (device, call_site) = (spans.device(), asked_at(Location::caller()));
+        let (device, call_site) = (spans.device(), reported_call_site(Location::caller()));
         let is_recorded = device.memory().recorder().is_active();
         // The waiting thread may be capturing work of the device, or be inside of an operation that
         // is itself recorded.

@@ -9,7 +9,7 @@ use super::optim::Named;
 use super::parameters::{MapArrays, Parameters, ZipArrays};
 use super::tape::Tape;
 use crate::array::{Array, Float};
-use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     AnyArray, Gradients, Placer, backward_in_places, constant, detects_anomalies, first_reader,
     has_constants, length, seed, zeros_like,
@@ -205,7 +205,7 @@ fn step_all<P: Parameters, T: Float>(
     (loss, tape): (&Array<T>, &Tape),
     placer: Option<Rc<dyn Placer>>,
 ) -> Result<()> {
-    let _asking = Asking::at(Location::caller());
+    let _call_site = CallSiteOverride::at(Location::caller());
     let nothing = parameters.map_arrays(&mut Nothing)?;
     let mut waiting: Vec<Option<u32>> = tape.variables().iter().copied().map(Some).collect();
     let mut is_reached = false;

@@ -6,7 +6,7 @@ use std::panic::Location;
 use super::loss::{Loss, check_value, has_anomaly_guard, unreached};
 use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Float, Shape};
-use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     BY_HAND, Gradients, NEVER, TapeGuard, backward, constant, detect_anomalies, first_reader,
     follow, followed, has_constants, seed, value, zeros_like,
@@ -111,7 +111,7 @@ impl Tape {
     /// The errors of [`Lazy::eval`](crate::Lazy::eval), which copies arrays with gaps.
     #[track_caller]
     pub fn follow<P: Parameters>(&mut self, parameters: &P) -> Result<P> {
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         let variables = parameters.map_arrays(&mut Following(&mut self.variables));
         variables.at_caller()
     }
@@ -160,7 +160,7 @@ impl Tape {
         let gradients = backward(seeds, 0)?;
         let is_reached = |variable: &u32| gradients.has(*variable);
         self.check_gradients(has_constants() || self.variables.iter().any(is_reached))?;
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         let gradients = variables.map_arrays(&mut Taking::new(gradients, numbers));
         Ok((constant(&loss), gradients.at_caller()?))
     }

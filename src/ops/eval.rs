@@ -12,7 +12,7 @@ use super::order::Reading;
 use super::tree::{MOST_OPERANDS, Node, Tree};
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
-use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 
 impl<E: Expr> Lazy<E> {
     /// Evaluates the expression: one pass over its operands and one allocation, whatever its
@@ -64,7 +64,7 @@ fn followed_evaluation(
     compute: &mut dyn FnMut() -> Result<Buffer>,
 ) -> Result<Buffer> {
     let evaluation = Evaluation::begin(&Formula::of(tree)?, layout.shape())?;
-    let _asking = Asking::at(Location::caller());
+    let _call_site = CallSiteOverride::at(Location::caller());
     let results = std::iter::once(compute().at_caller()?).collect();
     let mut results = evaluation.finish(results, layout);
     Ok(results.pop().expect("there is one"))

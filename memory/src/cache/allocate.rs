@@ -9,7 +9,7 @@ use super::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
 use super::request::{Request, Size};
 use super::scope::{self, allocate_current, current_stream, publish_current, refill_current};
 use crate::device::{DevicePtr, StreamId};
-use crate::error::{Error, ErrorCode, Result, asked_at};
+use crate::error::{Error, ErrorCode, Result, reported_call_site};
 use crate::memory::{self, Block, Destructor};
 use crate::recorder::EventKind;
 
@@ -71,7 +71,7 @@ impl Caches {
         let request = Request {
             size,
             stream,
-            call_site: asked_at(call_site),
+            call_site: reported_call_site(call_site),
         };
         let (block, kind) = match refill_current(self, &request) {
             Some(block) => (block, EventKind::Hit),
@@ -94,7 +94,7 @@ impl Caches {
         let request = Request {
             size,
             stream: current_stream(self),
-            call_site: asked_at(call_site),
+            call_site: reported_call_site(call_site),
         };
         let block = self.allocate_from_memory(None, &request);
         let block = block.map_err(|error| error.at(call_site))?;

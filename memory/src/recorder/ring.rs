@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, fence};
 use bytemuck::allocation::try_zeroed_slice_box;
 
 use super::event::{EventRecord, Recorded, WORDS};
-use crate::error::asked_at;
+use crate::error::reported_call_site;
 use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 
 /// The number of events of the longest ring, of 3 GiB.
@@ -105,7 +105,7 @@ impl Ring {
         for (word, value) in self.words[slot].iter().zip(event.to_words(time_ns)) {
             word.store(value, Ordering::Relaxed);
         }
-        let call_site = event.call_site.map(asked_at);
+        let call_site = event.call_site.map(reported_call_site);
         let call_site = call_site.map_or(ptr::null(), ptr::from_ref);
         self.call_sites[slot].store(call_site.cast_mut(), Ordering::Relaxed);
         self.written.store(number + 1, Ordering::Release);

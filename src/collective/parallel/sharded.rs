@@ -10,7 +10,7 @@ use super::roster::Roster;
 use crate::array::{AnyElement, Array, Float};
 use crate::collective::Group;
 use crate::context::scope::{self, enter_uncached};
-use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::optim::{OptimizerState, Stateful, check_count, short_name, steps_of};
 use crate::grad::{MapArrays, Nothing, Parameters, ZipArrays};
 use crate::ops::concat;
@@ -240,7 +240,7 @@ impl<O: Stateful> Sharded<O> {
     /// before the first step, unless a state was set, and for other parameters.
     #[track_caller]
     pub fn state<P: Parameters>(&mut self, parameters: &P) -> Result<OptimizerState<P>> {
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         let _outside = enter_uncached();
         self.gathered(parameters).at_caller()
     }
@@ -306,7 +306,7 @@ impl<O: Stateful> Sharded<O> {
     /// error.
     #[track_caller]
     pub fn set_state<P: Parameters>(&mut self, state: &OptimizerState<P>) -> Result<()> {
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         self.set(state).at_caller()
     }
 

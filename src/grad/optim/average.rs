@@ -6,7 +6,7 @@ use std::panic::Location;
 use super::memory::unshare;
 use crate::array::{AnyElement, Array, Float};
 use crate::context::scope::enter_uncached;
-use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::{MapArrays, Parameters, Place, ZipArrays};
 
 /// An exponential moving average of parameters (Polyak and Juditsky 1992), which often generalizes
@@ -55,7 +55,7 @@ impl<P: Parameters> Average<P> {
     /// The errors of [`Array::assign`].
     #[track_caller]
     pub fn new(parameters: &P, decay: f64) -> Result<Self> {
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         let _outside = enter_uncached();
         let average = parameters.map_arrays(&mut Copied);
         let average = average.map_err(|error| error.of("Average::new"));
@@ -86,7 +86,7 @@ impl<P: Parameters> Average<P> {
     /// average, naming it; the average is unchanged then. The errors of [`Array::assign`].
     #[track_caller]
     pub fn update(&mut self, parameters: &P) -> Result<()> {
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         let share = 1.0 - self.decay;
         let checked = self
             .average

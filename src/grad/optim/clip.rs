@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use crate::array::{AnyElement, Array, Float};
-use crate::error::{Asking, AtCaller, Result};
+use crate::error::{AtCaller, CallSiteOverride, Result};
 use crate::grad::{MapArrays, Parameters};
 
 /// The sum of the squares of all elements.
@@ -46,7 +46,7 @@ impl MapArrays for Scaled {
 /// The errors of [`Array::sum`].
 #[track_caller]
 pub fn clip_norm<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
-    let _asking = Asking::at(Location::caller());
+    let _call_site = CallSiteOverride::at(Location::caller());
     clipped(gradients, most)
         .map_err(|error| error.of("clip_norm"))
         .at_caller()

@@ -51,7 +51,7 @@ use super::parameters::{Parameters, ZipArrays};
 use super::place::{Place, name_of};
 use super::step::Optimizer;
 use crate::array::{Array, Float};
-use crate::error::{Asking, AtCaller, Result};
+use crate::error::{AtCaller, CallSiteOverride, Result};
 use memory::Memory;
 use subject::Subject;
 
@@ -188,7 +188,7 @@ use optimizer;
 /// Moves all parameters. If a gradient or a parameter causes an error, none has moved.
 #[track_caller]
 fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients: &P) -> Result<()> {
-    let _asking = Asking::at(Location::caller());
+    let _call_site = CallSiteOverride::at(Location::caller());
     let count = check(optimizer, parameters, gradients).at_caller()?;
     optimizer.begin();
     let mut stepping = Stepping {

@@ -6,7 +6,7 @@ use std::panic::Location;
 use super::short_name;
 use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
-use crate::error::{Asking, AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::{MapArrays, Optimizer, Parameters, Place, ZipArrays};
 use crate::ops::derivatives::zeros_like;
 
@@ -183,7 +183,7 @@ pub trait Stateful: Optimizer {
     where
         Self: Sized,
     {
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         let read = read(self, parameters);
         read.map_err(|error| error.of(&method::<Self>("state")))
             .at_caller()
@@ -220,7 +220,7 @@ pub trait Stateful: Optimizer {
     where
         Self: Sized,
     {
-        let _asking = Asking::at(Location::caller());
+        let _call_site = CallSiteOverride::at(Location::caller());
         let written = write(self, parameters, state);
         written
             .map_err(|error| error.of(&method::<Self>("set_state")))

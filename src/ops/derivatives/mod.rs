@@ -47,7 +47,7 @@ use super::order::Operands;
 use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
-use crate::error::{Asking, AtCaller, Error, ErrorCode, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorCode, Result};
 
 /// Rejects tracked values, for work that records no step.
 #[inline]
@@ -199,7 +199,7 @@ pub(crate) fn backward_in_places(
     see: &mut dyn FnMut(&mut Gradients) -> Result<()>,
 ) -> Result<Gradients> {
     let _paused = Pause::begin();
-    let _asking = Asking::at(Location::caller());
+    let _call_site = CallSiteOverride::at(Location::caller());
     for (followed, gradient) in seeds {
         gradients.add(followed, gradient)?;
     }
@@ -207,7 +207,7 @@ pub(crate) fn backward_in_places(
         let step = tape::pop().expect("it is as long");
         let upstream = gradients.take_all(&step.results);
         if upstream.iter().any(Option::is_some) {
-            let _asking = Asking::at(step.call_site);
+            let _call_site = CallSiteOverride::at(step.call_site);
             let passed = step.back.backward.pass_back(upstream, &mut gradients);
             passed.map_err(|error| error.at(step.call_site))?;
             gradients.check_anomaly(step.call_site)?;
@@ -240,7 +240,7 @@ pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
             None => Ok((step.back.backward.share(), step.call_site)),
         };
         let (backward, call_site) = tape::with_step(number, again)?;
-        let _asking = Asking::at(call_site);
+        let _call_site = CallSiteOverride::at(call_site);
         let passed = backward.pass_back(upstream, &mut gradients);
         passed.map_err(|error| error.at(call_site))?;
         gradients.check_anomaly(call_site)?;

@@ -9,37 +9,37 @@ use super::outside;
 type Line = &'static Location<'static>;
 
 thread_local! {
-    static ASKED_AT: Cell<Option<Line>> = const { Cell::new(None) };
+    static OVERRIDE: Cell<Option<Line>> = const { Cell::new(None) };
 }
 
 /// A guard that replaces call sites in this crate: while it lives, allocations and computations of
 /// this crate on the thread are recorded with its line.
 #[must_use]
 #[derive(Debug)]
-pub struct Asking {
+pub struct CallSiteOverride {
     before: Option<Line>,
 }
 
-impl Asking {
+impl CallSiteOverride {
     /// Reports errors at `line` while the guard lives.
     pub fn at(line: Line) -> Self {
         Self {
-            before: ASKED_AT.replace(Some(line)),
+            before: OVERRIDE.replace(Some(line)),
         }
     }
 }
 
-impl Drop for Asking {
+impl Drop for CallSiteOverride {
     fn drop(&mut self) {
-        ASKED_AT.set(self.before);
+        OVERRIDE.set(self.before);
     }
 }
 
 /// Returns the line to record for work at `line`: if `line` is in this crate, the call site that an
-/// [`Asking`] has set.
-pub fn asked_at(line: Line) -> Line {
-    match ASKED_AT.get() {
-        Some(asked) if outside(line).is_none() => asked,
+/// [`CallSiteOverride`] has set.
+pub fn reported_call_site(line: Line) -> Line {
+    match OVERRIDE.get() {
+        Some(site) if outside(line).is_none() => site,
         _ => line,
     }
 }
