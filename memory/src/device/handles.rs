@@ -66,7 +66,7 @@ const KEPT_DIVISOR: u64 = 4;
 #[derive(Debug)]
 pub(crate) struct Handles<D: HandleDriver> {
     driver: D,
-    state: Mutex<State>,
+    state: Mutex<HandlesState>,
 }
 
 /// Invariants:
@@ -75,14 +75,14 @@ pub(crate) struct Handles<D: HandleDriver> {
 /// - `kept` has the handles that are mapped nowhere;
 /// - the byte counts are the sums of both.
 #[derive(Debug, Default)]
-struct State {
+struct HandlesState {
     mapped: BTreeMap<u64, Handle>,
     mapped_bytes: u64,
     kept: Vec<Handle>,
     kept_bytes: u64,
 }
 
-impl State {
+impl HandlesState {
     fn insert(&mut self, address: u64, handle: Handle) {
         self.mapped_bytes += handle.bytes;
         let before = self.mapped.insert(address, handle);
@@ -166,7 +166,7 @@ impl<D: HandleDriver> Handles<D> {
     /// device is exhausted.
     fn fill(
         &self,
-        state: &mut State,
+        state: &mut HandlesState,
         (address, bytes): (u64, u64),
         max_handle_bytes: u64,
         fresh: &mut Vec<u64>,
@@ -197,7 +197,7 @@ impl<D: HandleDriver> Handles<D> {
     /// than before, or than is committed.
     fn handle(
         &self,
-        state: &mut State,
+        state: &mut HandlesState,
         bytes: u64,
         max_handle_bytes: u64,
     ) -> Result<Option<Handle>> {
@@ -210,7 +210,7 @@ impl<D: HandleDriver> Handles<D> {
 
     /// Unmaps the handles at these addresses, and keeps them. Tries all, and returns the first
     /// failure.
-    fn unmap(&self, state: &mut State, addresses: &[u64]) -> Result<()> {
+    fn unmap(&self, state: &mut HandlesState, addresses: &[u64]) -> Result<()> {
         let mut outcome = Ok(());
         for &address in addresses {
             let handle = state.mapped[&address];
@@ -228,7 +228,7 @@ impl<D: HandleDriver> Handles<D> {
 
     /// Releases kept handles until at most `most_bytes` are kept. Tries all, and returns the first
     /// failure. A handle that the driver failed to release stays kept.
-    fn release_kept_beyond(&self, state: &mut State, most_bytes: u64) -> Result<()> {
+    fn release_kept_beyond(&self, state: &mut HandlesState, most_bytes: u64) -> Result<()> {
         let mut outcome = Ok(());
         let mut failed = Vec::new();
         while state.kept_bytes > most_bytes
@@ -248,12 +248,12 @@ impl<D: HandleDriver> Handles<D> {
         outcome
     }
 
-    fn release_all_kept(&self, state: &mut State) -> Result<()> {
+    fn release_all_kept(&self, state: &mut HandlesState) -> Result<()> {
         self.release_kept_beyond(state, 0)
     }
 
     /// Returns the addresses of the mappings that lie completely in a part.
-    fn addresses_in(state: &State, address: DevicePtr, bytes: u64) -> Vec<u64> {
+    fn addresses_in(state: &HandlesState, address: DevicePtr, bytes: u64) -> Vec<u64> {
         let mapped = state.mapped_in(address.0, bytes);
         mapped.map(|(address, _)| address).collect()
     }

@@ -11,7 +11,7 @@ use crate::sync::plain::{Mutex, Ordering};
 
 /// The maximum number of operations in flight. An operation beyond it is not timed, and counts as
 /// lost.
-const MOST_UNDER_WAY: usize = 4096;
+const MOST_IN_FLIGHT: usize = 4096;
 
 /// The submitted operations, in order of submission.
 #[derive(Debug, Default)]
@@ -35,14 +35,14 @@ impl Recorder {
         marks: [TimeMark; 2],
     ) {
         self.finish_kernels(backend);
-        let mut under_way = self.kernels.0.lock();
-        if under_way.len() == MOST_UNDER_WAY {
+        let mut in_flight = self.kernels.0.lock();
+        if in_flight.len() == MOST_IN_FLIGHT {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return marks
                 .into_iter()
                 .for_each(|mark| backend.discard_mark(mark));
         }
-        under_way.push_back(Submitted {
+        in_flight.push_back(Submitted {
             operation,
             time_ns,
             marks,

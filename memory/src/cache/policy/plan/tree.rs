@@ -254,19 +254,19 @@ impl Top {
         let first = first.filter(|&(_, &(end, _))| end > range.start);
         let inside = first.into_iter().chain(self.0.range(range.clone()));
         let covered: Vec<_> = inside
-            .map(|(&start, &(end, who))| (start, end, who))
+            .map(|(&start, &(end, request))| (start, end, request))
             .collect();
-        for &(start, end, who) in &covered {
+        for &(start, end, request) in &covered {
             self.0.remove(&start);
             if start < range.start {
-                self.0.insert(start, (range.start, who));
+                self.0.insert(start, (range.start, request));
             }
             if end > range.end {
-                self.0.insert(range.end, (end, who));
+                self.0.insert(range.end, (end, request));
             }
         }
         self.0.insert(range.start, (range.end, number));
-        let mut below: Vec<u32> = covered.into_iter().map(|(_, _, who)| who).collect();
+        let mut below: Vec<u32> = covered.into_iter().map(|(_, _, request)| request).collect();
         below.sort_unstable();
         below.dedup();
         below

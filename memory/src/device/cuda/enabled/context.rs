@@ -124,8 +124,8 @@ impl Context {
         let mut current: CUcontext = ptr::null_mut();
         // SAFETY: `current` is writable, and the context is retained.
         unsafe {
-            let asked = self.driver.context_get_current(&mut current);
-            if asked.is_err() || current != self.raw.0 {
+            let outcome = self.driver.context_get_current(&mut current);
+            if outcome.is_err() || current != self.raw.0 {
                 self.driver.context_set_current(self.raw.0)?;
             }
         }

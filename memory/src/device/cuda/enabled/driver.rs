@@ -149,8 +149,8 @@ impl Driver {
     pub(super) fn version(&self) -> c_int {
         let mut version = 0;
         // SAFETY: `version` is writable, and this may be called at any time.
-        let asked = unsafe { self.driver_get_version(&mut version) };
-        asked.map_or(0, |()| version)
+        let outcome = unsafe { self.driver_get_version(&mut version) };
+        outcome.map_or(0, |()| version)
     }
 
     /// Returns the driver, if it is loaded.

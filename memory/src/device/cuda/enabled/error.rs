@@ -98,10 +98,10 @@ impl fmt::Display for DriverError {
     }
 }
 
-/// Returns the text that `ask` writes through a pointer, if any.
-fn text(ask: impl FnOnce(*mut *const c_char) -> DriverResult) -> Option<&'static str> {
+/// Returns the text that `query` writes through a pointer, if any.
+fn text(query: impl FnOnce(*mut *const c_char) -> DriverResult) -> Option<&'static str> {
     let mut pointer = ptr::null();
-    ask(&mut pointer).ok()?;
+    query(&mut pointer).ok()?;
     if pointer.is_null() {
         return None;
     }
@@ -153,8 +153,8 @@ mod tests {
         for code in 1..=1000 {
             let failed = DriverError::check("cuStreamSynchronize", code).unwrap_err();
             let text = failed.error("waiting").to_string();
-            let told = text.contains("restart it");
-            assert_eq!(told, fatal.contains(&code), "{code}: {text}");
+            let is_fatal = text.contains("restart it");
+            assert_eq!(is_fatal, fatal.contains(&code), "{code}: {text}");
         }
     }
 

@@ -30,12 +30,12 @@ const DIRECTIONS: [c_int; 2] = [-1, 1];
 pub(super) struct Fft {
     context: Arc<Context>,
     /// Invariant: ordered by last use, the most recent last; no plan occurs twice.
-    plans: Mutex<Vec<Made>>,
+    plans: Mutex<Vec<CachedPlan>>,
 }
 
 /// A plan that cuFFT has made.
 #[derive(Clone, Copy, Debug)]
-struct Made {
+struct CachedPlan {
     plan: FftPlan,
     handle: Handle,
     workspace_bytes: usize,
@@ -75,16 +75,16 @@ impl Fft {
     ) -> Result<()> {
         let functions = Functions::get()?;
         let mut plans = self.plans.lock();
-        let made = self.get(functions, &mut plans, &call.plan)?;
-        made.is_captured |= is_captured;
-        let handle = made.handle;
+        let cached = self.get(functions, &mut plans, &call.plan)?;
+        cached.is_captured |= is_captured;
+        let handle = cached.handle;
         self.enter()?;
         // SAFETY: the handle is the plan's, and no other thread uses it as long as the lock is
         // held; the rest by this function's contract.
         unsafe {
             functions
                 .set_stream(handle, raw)
-                .and_then(|()| match made.workspace_bytes {
+                .and_then(|()| match cached.workspace_bytes {
                     0 => Ok(()),
                     _ => functions.set_work_area(handle, workspace.0 as Raw),
                 })
@@ -97,14 +97,14 @@ impl Fft {
     fn get<'a>(
         &self,
         functions: &Functions,
-        plans: &'a mut Vec<Made>,
+        plans: &'a mut Vec<CachedPlan>,
         plan: &FftPlan,
-    ) -> Result<&'a mut Made> {
-        match plans.iter().rposition(|made| made.plan == *plan) {
+    ) -> Result<&'a mut CachedPlan> {
+        match plans.iter().rposition(|cached| cached.plan == *plan) {
             Some(place) => plans[place..].rotate_left(1),
             None => {
-                let made = self.make_room(functions, plans, plan)?;
-                plans.push(made);
+                let cached = self.create_in_place_of_others(functions, plans, plan)?;
+                plans.push(cached);
             }
         }
         Ok(plans.last_mut().expect("one was found or added"))
@@ -112,47 +112,47 @@ impl Fft {
 
     /// Creates a plan in place of the least recently used one. If there is no memory for its
     /// tables, creates it in place of all others.
-    fn make_room(
+    fn create_in_place_of_others(
         &self,
         functions: &Functions,
-        plans: &mut Vec<Made>,
+        plans: &mut Vec<CachedPlan>,
         plan: &FftPlan,
-    ) -> Result<Made> {
+    ) -> Result<CachedPlan> {
         self.enter()?;
-        self.keep(functions, plans, MOST_PLANS - 1);
-        let made = self.make(functions, plan).or_else(|failure| {
+        self.evict_to(functions, plans, MOST_PLANS - 1);
+        let cached = self.make(functions, plan).or_else(|failure| {
             if failure.status != ALLOC_FAILED {
                 return Err(failure);
             }
-            self.keep(functions, plans, 0);
+            self.evict_to(functions, plans, 0);
             self.make(functions, plan)
         });
-        made.map_err(|failure| self.error(failure))
+        cached.map_err(|failure| self.error(failure))
     }
 
     /// Destroys all plans except `count` of the most recent ones and those that graphs use. Work of
     /// theirs on a stream completes first: cuFFT frees their memory by `cudaFree`, which waits for
     /// it.
-    fn keep(&self, functions: &Functions, plans: &mut Vec<Made>, count: usize) {
-        let others = plans.iter().filter(|made| !made.is_captured).count();
+    fn evict_to(&self, functions: &Functions, plans: &mut Vec<CachedPlan>, count: usize) {
+        let others = plans.iter().filter(|cached| !cached.is_captured).count();
         let mut surplus = others.saturating_sub(count);
-        plans.retain(|made| {
-            let stays = surplus == 0 || made.is_captured;
+        plans.retain(|cached| {
+            let stays = surplus == 0 || cached.is_captured;
             if !stays {
                 surplus -= 1;
-                self.destroy(functions, made.handle);
+                self.destroy(functions, cached.handle);
             }
             stays
         });
     }
 
-    fn make(&self, functions: &Functions, plan: &FftPlan) -> LibraryResult<Made> {
+    fn make(&self, functions: &Functions, plan: &FftPlan) -> LibraryResult<CachedPlan> {
         let mut handle = 0;
         // SAFETY: `handle` is writable, and the context is current.
         unsafe { functions.create(&mut handle) }?;
         // SAFETY: the handle was just created.
         match unsafe { functions.prepare(handle, plan) } {
-            Ok(workspace_bytes) => Ok(Made {
+            Ok(workspace_bytes) => Ok(CachedPlan {
                 plan: *plan,
                 handle,
                 workspace_bytes,
@@ -191,8 +191,8 @@ impl Drop for Fft {
             return;
         }
         if let Ok(functions) = Functions::get() {
-            for made in plans.drain(..) {
-                self.destroy(functions, made.handle);
+            for cached in plans.drain(..) {
+                self.destroy(functions, cached.handle);
             }
         }
     }

@@ -237,12 +237,12 @@ pub(super) fn new_id() -> Result<NcclId> {
 
 /// Returns the error of a failed NCCL call, with the library's own text.
 #[cold]
-fn error(who: &str, attempting: &str, failure: LibraryError, functions: &Functions) -> Error {
+fn error(rank_name: &str, attempting: &str, failure: LibraryError, functions: &Functions) -> Error {
     let said = functions.last_error();
     if said.is_empty() {
-        return failure.of(who, attempting);
+        return failure.of(rank_name, attempting);
     }
-    failure.because(format!("{who}: {attempting}: {failure}: {said}"))
+    failure.because(format!("{rank_name}: {attempting}: {failure}: {said}"))
 }
 
 /// Returns the value of `NCCL_CONFIG_INITIALIZER`, with calls that do not block.

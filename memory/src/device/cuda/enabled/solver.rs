@@ -53,7 +53,7 @@ impl Solver {
         let mut length = 0;
         self.with_handle(stream, raw, |functions, handle| {
             // SAFETY: `length` is writable; the library reads lengths alone.
-            unsafe { functions.ask(handle, call, &mut length) }
+            unsafe { functions.workspace_length(handle, call, &mut length) }
         })?;
         Ok(usize::try_from(length).unwrap_or(0))
     }
@@ -194,7 +194,12 @@ impl Functions {
     /// # Safety
     ///
     /// `handle` must be a valid handle, and its context current.
-    unsafe fn ask(&self, handle: Raw, call: &SolverCall, length: &mut c_int) -> LibraryResult {
+    unsafe fn workspace_length(
+        &self,
+        handle: Raw,
+        call: &SolverCall,
+        length: &mut c_int,
+    ) -> LibraryResult {
         let SolverCall {
             rows: m,
             columns: n,

@@ -152,8 +152,8 @@ unsafe fn unmap(begin: *mut c_void, bytes: usize) -> Result<()> {
 }
 
 /// Returns `None` if the kernel is out of memory.
-fn unless_exhausted<T>(answer: rustix::io::Result<T>) -> Result<Option<T>> {
-    match answer {
+fn unless_exhausted<T>(outcome: rustix::io::Result<T>) -> Result<Option<T>> {
+    match outcome {
         Ok(value) => Ok(Some(value)),
         Err(Errno::NOMEM | Errno::AGAIN) => Ok(None),
         Err(error) => Err(refused(error)),

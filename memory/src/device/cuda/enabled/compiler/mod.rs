@@ -70,8 +70,8 @@ impl Compiler {
 
 /// Returns whether `CACHESCOPE_NVRTC` declares that the compiler is installed; empty and 0 mean no.
 fn has_compiler() -> bool {
-    let told = std::env::var_os("CACHESCOPE_NVRTC");
-    told.is_some_and(|value| !value.is_empty() && value != "0")
+    let value_set = std::env::var_os("CACHESCOPE_NVRTC");
+    value_set.is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Compiles `sources` for every supported architecture, if the compiler is installed; needs no GPU.

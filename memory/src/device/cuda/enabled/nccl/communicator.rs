@@ -35,19 +35,19 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// else it aborts it: waiting for peers is left to calls that synchronise the streams. Calls that
 /// graphs launch are not tracked.
 pub struct Communicator {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCommunicator>,
 }
 
 /// Memory that is registered with NCCL, as long as both this and the communicator live.
 pub struct Registration {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCommunicator>,
     handle: RawHandle<c_void>,
 }
 
 /// The state that a communicator shares with its registrations.
 ///
 /// Locks are taken in the order `calls`, `state`, `marks`.
-struct Shared {
+struct SharedCommunicator {
     context: Arc<Context>,
     functions: &'static Functions,
     rank: usize,
@@ -58,20 +58,20 @@ struct Shared {
     /// call in that time.
     calls: Mutex<()>,
     /// Held for one function of the library at a time, so that an abort can run between two polls.
-    state: Mutex<State>,
+    state: Mutex<CommunicatorState>,
     /// An event after the last call on each stream.
-    marks: Mutex<Vec<Mark>>,
+    marks: Mutex<Vec<StreamMark>>,
 }
 
 #[derive(Clone)]
-enum State {
+enum CommunicatorState {
     Alive(RawHandle<sys::ncclComm>),
     /// The handle is gone, for this reason.
     Ended(String),
 }
 
 #[derive(Clone, Copy)]
-struct Mark {
+struct StreamMark {
     stream: RawHandle<CUstream_st>,
     event: RawHandle<CUevent_st>,
 }
@@ -90,11 +90,11 @@ impl Communicator {
         timeout: Duration,
     ) -> Result<Self> {
         let attempting = "joining a communicator";
-        let who = who(context, rank, size);
+        let rank_name = rank_name(context, rank, size);
         let functions = Functions::get()?;
         let [number, count] = [rank, size].map(c_int::try_from);
         let (Ok(number), Ok(count)) = (number, count) else {
-            let text = format!("{who}: expected at most {} ranks", c_int::MAX);
+            let text = format!("{rank_name}: expected at most {} ranks", c_int::MAX);
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         };
         context.run(attempting, |_| Ok(()))?;
@@ -104,7 +104,7 @@ impl Communicator {
         let mut handle = ptr::null_mut();
         // SAFETY: both are writable, and the context is current.
         begun(unsafe { functions.init(&mut handle, count, id, number, &mut config()) })
-            .map_err(|failure| error(&who, attempting, failure, functions))?;
+            .map_err(|failure| error(&rank_name, attempting, failure, functions))?;
         let made = Self::of(context, functions, (rank, size), timeout, handle);
         made.shared.settle(attempting)?;
         Ok(made)
@@ -117,14 +117,14 @@ impl Communicator {
         timeout: Duration,
         handle: *mut sys::ncclComm,
     ) -> Self {
-        let shared = Shared {
+        let shared = SharedCommunicator {
             context: Arc::clone(context),
             functions,
             rank,
             size,
             timeout,
             calls: Mutex::default(),
-            state: Mutex::new(State::Alive(RawHandle(handle))),
+            state: Mutex::new(CommunicatorState::Alive(RawHandle(handle))),
             marks: Mutex::default(),
         };
         Self {
@@ -239,7 +239,7 @@ impl Communicator {
     /// one.
     pub fn async_error(&self) -> Result<()> {
         let attempting = "collectives";
-        let status = self.shared.ask(attempting)?;
+        let status = self.shared.status(attempting)?;
         let failed = status.err().filter(|failure| !is_in_progress(*failure));
         failed.map_or(Ok(()), |failure| {
             Err(self.shared.failed(attempting, failure))
@@ -277,7 +277,7 @@ impl Communicator {
     }
 }
 
-impl Shared {
+impl SharedCommunicator {
     /// Calls the library under the lock, so that no other thread aborts meanwhile.
     fn with_handle<T>(
         &self,
@@ -285,8 +285,8 @@ impl Shared {
         call: impl FnOnce(&Functions, *mut sys::ncclComm) -> T,
     ) -> Result<T> {
         match &*self.state.lock() {
-            State::Alive(handle) => Ok(call(self.functions, handle.0)),
-            State::Ended(why) => {
+            CommunicatorState::Alive(handle) => Ok(call(self.functions, handle.0)),
+            CommunicatorState::Ended(why) => {
                 let text = format!("{self}: {attempting}: the communicator has ended: {why}");
                 Err(Error::new(ErrorKind::Driver, text))
             }
@@ -307,7 +307,7 @@ impl Shared {
     fn settle(&self, attempting: &str) -> Result<()> {
         let begin = Instant::now();
         for question in 0_u64.. {
-            match self.ask(attempting)? {
+            match self.status(attempting)? {
                 Ok(()) => return Ok(()),
                 Err(failure) if !is_in_progress(failure) => {
                     return Err(self.failed(attempting, failure));
@@ -326,7 +326,7 @@ impl Shared {
     }
 
     /// Returns the status of the communicator.
-    fn ask(&self, attempting: &str) -> Result<LibraryResult> {
+    fn status(&self, attempting: &str) -> Result<LibraryResult> {
         self.with_handle(attempting, |functions, handle| {
             let mut status: c_uint = 0;
             // SAFETY: `status` is writable and as large as the library's enumeration, and the
@@ -354,7 +354,7 @@ impl Shared {
     /// Aborts the communicator, unless it has ended.
     fn end(&self, why: &str) {
         let mut state = self.state.lock();
-        let State::Alive(handle) = &*state else {
+        let CommunicatorState::Alive(handle) = &*state else {
             return;
         };
         self.context.discard(|_| {
@@ -363,7 +363,7 @@ impl Shared {
             let _ = unsafe { self.functions.abort(handle.0) };
             Ok(())
         });
-        *state = State::Ended(why.to_owned());
+        *state = CommunicatorState::Ended(why.to_owned());
     }
 
     /// Records the stream's event after its last call.
@@ -374,8 +374,8 @@ impl Shared {
             || {
                 let event = new_event(driver)?;
                 let stream = RawHandle(stream);
-                marks.push(Mark { stream, event });
-                Ok(Mark { stream, event })
+                marks.push(StreamMark { stream, event });
+                Ok(StreamMark { stream, event })
             },
             Ok,
         )?;
@@ -403,16 +403,16 @@ impl Drop for Communicator {
             }
             Ok(())
         });
-        let is_settled = matches!(shared.ask("dropping the communicator"), Ok(Ok(())));
+        let is_settled = matches!(shared.status("dropping the communicator"), Ok(Ok(())));
         if !is_idle || !is_settled {
             return shared.end("it was dropped before its calls were done");
         }
         let mut state = shared.state.lock();
-        if let State::Alive(handle) = &*state {
+        if let CommunicatorState::Alive(handle) = &*state {
             // SAFETY: the handle is a communicator's, and nothing uses it from here on, because the
             // state is locked.
             let _ = unsafe { shared.functions.destroy(handle.0) };
-            *state = State::Ended("it was dropped".to_owned());
+            *state = CommunicatorState::Ended("it was dropped".to_owned());
         }
     }
 }
@@ -430,13 +430,13 @@ impl Drop for Registration {
 }
 
 /// Writes the beginning of error messages.
-impl fmt::Display for Shared {
+impl fmt::Display for SharedCommunicator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&who(&self.context, self.rank, self.size))
+        f.write_str(&rank_name(&self.context, self.rank, self.size))
     }
 }
 
-fn who(context: &Context, rank: usize, size: usize) -> String {
+fn rank_name(context: &Context, rank: usize, size: usize) -> String {
     format!("{}: rank {rank} of {size}", context.id())
 }
 
