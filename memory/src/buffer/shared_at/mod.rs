@@ -4,11 +4,11 @@
 //! nothing.
 
 #[cfg(not(debug_assertions))]
-mod forgotten;
+mod disabled;
 #[cfg(debug_assertions)]
-mod kept;
+mod enabled;
 
 #[cfg(not(debug_assertions))]
-pub(super) use forgotten::SharedAt;
+pub(super) use disabled::SharedAt;
 #[cfg(debug_assertions)]
-pub(super) use kept::SharedAt;
+pub(super) use enabled::SharedAt;
