@@ -6,7 +6,7 @@ use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_
 use faer::traits::RealField;
 use faer::{MatMut, MatRef, Spec};
 
-use crate::workspace::{parallel, room, to_rows, workspace};
+use crate::workspace::{buffer, parallel, to_rows, workspace};
 use crate::{Failure, Outcome};
 
 /// See [`Real::eigh`](crate::Real::eigh).
@@ -35,7 +35,7 @@ pub(crate) fn factor<T: RealField + Copy>(
     let matrix = MatRef::from_row_major_slice(rows, n, n);
     let values = DiagMut::from_slice_mut(values);
     let mut columns = match vectors {
-        Some(_) => room(n * n, T::zero_impl())?,
+        Some(_) => buffer(n * n, T::zero_impl())?,
         None => Vec::new(),
     };
     let found = match vectors {

@@ -5,7 +5,7 @@ use faer::prelude::{Reborrow, ReborrowMut};
 use faer::traits::RealField;
 use faer::{MatMut, Spec};
 
-use crate::workspace::{parallel, room, workspace};
+use crate::workspace::{buffer, parallel, workspace};
 use crate::{Failure, Outcome};
 
 /// See [`Real::solve`](crate::Real::solve).
@@ -46,7 +46,7 @@ fn solve_into<T: RealField>(
     threads: usize,
 ) -> Outcome {
     let par = parallel(threads);
-    let mut places = room(2 * n, 0_usize)?;
+    let mut places = buffer(2 * n, 0_usize)?;
     let (forward, backward) = places.split_at_mut(n);
     let factoring = factor::lu_in_place_scratch::<usize, T>(n, n, par, Spec::default());
     let solving = solve::solve_in_place_scratch::<usize, T>(n, right.ncols(), par);
@@ -69,7 +69,7 @@ pub(crate) fn pivots<T: RealField>(columns: &mut [T], n: usize, threads: usize) 
         return Ok(0);
     }
     let par = parallel(threads);
-    let mut places = room(2 * n, 0_usize)?;
+    let mut places = buffer(2 * n, 0_usize)?;
     let (forward, backward) = places.split_at_mut(n);
     let needed = factor::lu_in_place_scratch::<usize, T>(n, n, par, Spec::default());
     let mut memory = workspace(needed)?;

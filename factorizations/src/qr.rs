@@ -13,7 +13,7 @@ use faer::traits::RealField;
 use faer::{Conj, MatMut, Spec};
 
 use crate::Outcome;
-use crate::workspace::{parallel, room, to_rows, workspace};
+use crate::workspace::{buffer, parallel, to_rows, workspace};
 
 /// See [`Real::qr`](crate::Real::qr).
 pub(crate) fn factor<T: RealField + Copy>(
@@ -29,7 +29,7 @@ pub(crate) fn factor<T: RealField + Copy>(
     }
     let par = parallel(threads);
     let block = recommended_block_size::<T>(m, n);
-    let mut coefficients = room(block * size, T::zero_impl())?;
+    let mut coefficients = buffer(block * size, T::zero_impl())?;
     let factoring = qr_in_place_scratch::<T>(m, n, block, par, Spec::default());
     let applying =
         apply_block_householder_sequence_on_the_left_in_place_scratch::<T>(m, block, size);
@@ -44,7 +44,7 @@ pub(crate) fn factor<T: RealField + Copy>(
         stack,
         Spec::default(),
     );
-    let mut columns_of_q = room(m * size, T::zero_impl())?;
+    let mut columns_of_q = buffer(m * size, T::zero_impl())?;
     let mut unit = MatMut::from_column_major_slice_mut(&mut columns_of_q, m, size);
     unit.rb_mut().diagonal_mut().fill(T::one_impl());
     apply_block_householder_sequence_on_the_left_in_place_with_conj(

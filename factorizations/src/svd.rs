@@ -6,7 +6,7 @@ use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
 use faer::traits::RealField;
 use faer::{MatMut, MatRef, Spec};
 
-use crate::workspace::{parallel, room, to_rows, workspace};
+use crate::workspace::{buffer, parallel, to_rows, workspace};
 use crate::{Failure, Outcome};
 
 /// See [`Real::svd`](crate::Real::svd).
@@ -40,7 +40,7 @@ pub(crate) fn factor<T: RealField + Copy>(
         return svd(transposed, values, None, None, par, stack, Spec::default())
             .map_err(|_| Failure::NotConverged);
     };
-    let mut columns = room(m * size, T::zero_impl())?;
+    let mut columns = buffer(m * size, T::zero_impl())?;
     let left = MatMut::from_column_major_slice_mut(vt, n, size);
     let right = MatMut::from_column_major_slice_mut(&mut columns, m, size);
     svd(

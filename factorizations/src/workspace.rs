@@ -11,13 +11,13 @@ pub(crate) fn workspace(needed: StackReq) -> Outcome<MemBuffer> {
 }
 
 /// Returns `count` elements, all of them `value`.
-pub(crate) fn room<T: Clone>(count: usize, value: T) -> Outcome<Vec<T>> {
-    let mut room = Vec::new();
-    if room.try_reserve_exact(count).is_err() {
+pub(crate) fn buffer<T: Clone>(count: usize, value: T) -> Outcome<Vec<T>> {
+    let mut buffer = Vec::new();
+    if buffer.try_reserve_exact(count).is_err() {
         return Err(Failure::OutOfMemory);
     }
-    room.resize(count, value);
-    Ok(room)
+    buffer.resize(count, value);
+    Ok(buffer)
 }
 
 /// Returns faer's setting for `threads` threads of rayon's current pool.

@@ -30,7 +30,7 @@
 
 #![forbid(unsafe_code)]
 
-mod kept;
+mod plan_cache;
 mod plans;
 mod rows;
 
@@ -139,20 +139,20 @@ macro_rules! real {
             impl Real for $type {
                 #[inline(never)]
                 fn plan(length: usize, direction: Direction) -> Outcome<ComplexPlan<Self>> {
-                    static KEPT: kept::Kept<dyn rustfft::Fft<$type>> = kept::Kept::new();
-                    plans::complex(&KEPT, length, direction)
+                    static CACHE: plan_cache::PlanCache<dyn rustfft::Fft<$type>> = plan_cache::PlanCache::new();
+                    plans::complex(&CACHE, length, direction)
                 }
 
                 #[inline(never)]
                 fn plan_forward(length: usize) -> Outcome<ForwardPlan<Self>> {
-                    static KEPT: kept::Kept<dyn realfft::RealToComplex<$type>> = kept::Kept::new();
-                    plans::forward(&KEPT, length)
+                    static CACHE: plan_cache::PlanCache<dyn realfft::RealToComplex<$type>> = plan_cache::PlanCache::new();
+                    plans::forward(&CACHE, length)
                 }
 
                 #[inline(never)]
                 fn plan_inverse(length: usize) -> Outcome<InversePlan<Self>> {
-                    static KEPT: kept::Kept<dyn realfft::ComplexToReal<$type>> = kept::Kept::new();
-                    plans::inverse(&KEPT, length)
+                    static CACHE: plan_cache::PlanCache<dyn realfft::ComplexToReal<$type>> = plan_cache::PlanCache::new();
+                    plans::inverse(&CACHE, length)
                 }
 
                 #[inline(never)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftDirection, FftNum, FftPlanner};
 
-use crate::kept::Kept;
+use crate::plan_cache::PlanCache;
 use crate::{Direction, Outcome};
 
 /// Rows `Name = Transform;`: the types of plans, and what transforms by them.
@@ -57,7 +57,7 @@ plans! {
 
 /// See [`Real::plan`](crate::Real::plan).
 pub(crate) fn complex<T: FftNum>(
-    kept: &Kept<dyn Fft<T>>,
+    cache: &PlanCache<dyn Fft<T>>,
     length: usize,
     direction: Direction,
 ) -> Outcome<ComplexPlan<T>> {
@@ -65,7 +65,7 @@ pub(crate) fn complex<T: FftNum>(
         Direction::Forward => FftDirection::Forward,
         Direction::Inverse => FftDirection::Inverse,
     };
-    let rows = kept.get::<T>((length, direction), || {
+    let rows = cache.get::<T>((length, direction), || {
         FftPlanner::new().plan_fft(length, sign)
     })?;
     Ok(ComplexPlan {
@@ -77,10 +77,10 @@ pub(crate) fn complex<T: FftNum>(
 
 /// See [`Real::plan_forward`](crate::Real::plan_forward).
 pub(crate) fn forward<T: FftNum>(
-    kept: &Kept<dyn RealToComplex<T>>,
+    cache: &PlanCache<dyn RealToComplex<T>>,
     length: usize,
 ) -> Outcome<ForwardPlan<T>> {
-    let rows = kept.get::<T>((length, Direction::Forward), || {
+    let rows = cache.get::<T>((length, Direction::Forward), || {
         RealFftPlanner::new().plan_fft_forward(length)
     })?;
     Ok(ForwardPlan {
@@ -93,10 +93,10 @@ pub(crate) fn forward<T: FftNum>(
 
 /// See [`Real::plan_inverse`](crate::Real::plan_inverse).
 pub(crate) fn inverse<T: FftNum>(
-    kept: &Kept<dyn ComplexToReal<T>>,
+    cache: &PlanCache<dyn ComplexToReal<T>>,
     length: usize,
 ) -> Outcome<InversePlan<T>> {
-    let rows = kept.get::<T>((length, Direction::Inverse), || {
+    let rows = cache.get::<T>((length, Direction::Inverse), || {
         RealFftPlanner::new().plan_fft_inverse(length)
     })?;
     Ok(InversePlan {

@@ -6,8 +6,8 @@ use std::thread;
 use cachescope_transforms::{Complex, Direction, OutOfMemory, Outcome, Real};
 
 // Its own tests run here, so that nothing else is compiled a second time.
-#[path = "../src/kept.rs"]
-mod kept;
+#[path = "../src/plan_cache.rs"]
+mod plan_cache;
 
 /// Numbers between -1 and 1.
 struct Numbers(u64);

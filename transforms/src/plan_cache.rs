@@ -15,15 +15,15 @@ const MOST_NUMBERS: usize = 1 << 23;
 const LEAST: usize = 2;
 
 /// The plans of one kind that were used last, the most recent one at the end. No key occurs twice.
-pub(crate) struct Kept<P: ?Sized>(Mutex<Vec<Plan<P>>>);
+pub(crate) struct PlanCache<P: ?Sized>(Mutex<Vec<CachedPlan<P>>>);
 
 /// A plan and its key.
-struct Plan<P: ?Sized> {
+struct CachedPlan<P: ?Sized> {
     key: (usize, Direction),
     plan: Arc<P>,
 }
 
-impl<P: ?Sized> Kept<P> {
+impl<P: ?Sized> PlanCache<P> {
     pub(crate) const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
@@ -41,7 +41,7 @@ impl<P: ?Sized> Kept<P> {
         // Two threads may make one plan at once; neither waits for the other.
         check_memory::<T>(key.0)?;
         let made = make();
-        Ok(self.keep(key, made))
+        Ok(self.insert(key, made))
     }
 
     fn find(&self, key: (usize, Direction)) -> Option<Arc<P>> {
@@ -52,24 +52,24 @@ impl<P: ?Sized> Kept<P> {
     }
 
     /// Keeps a plan, unless another thread did so meanwhile; returns the one that is kept.
-    fn keep(&self, key: (usize, Direction), made: Arc<P>) -> Arc<P> {
+    fn insert(&self, key: (usize, Direction), made: Arc<P>) -> Arc<P> {
         if let Some(found) = self.find(key) {
             return found;
         }
         let mut plans = self.lock();
-        plans.push(Plan {
+        plans.push(CachedPlan {
             key,
             plan: Arc::clone(&made),
         });
         let surplus = surplus(plans.iter().map(|plan| plan.key.0));
-        let dropped: Vec<Plan<P>> = plans.drain(..surplus).collect();
+        let dropped: Vec<CachedPlan<P>> = plans.drain(..surplus).collect();
         drop(plans);
         // Large tables are freed outside of the lock.
         drop(dropped);
         made
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Plan<P>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<CachedPlan<P>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,24 +89,24 @@ fn surplus(lengths: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator) 
 /// Checks that there is memory for the tables of a plan: rustfft and realfft would abort the
 /// program if there were none.
 fn check_memory<T>(length: usize) -> Outcome<()> {
-    let mut room: Vec<Complex<T>> = Vec::new();
+    let mut scratch: Vec<Complex<T>> = Vec::new();
     let numbers = length.checked_mul(2).ok_or(OutOfMemory)?;
-    room.try_reserve_exact(numbers).map_err(|_| OutOfMemory)
+    scratch.try_reserve_exact(numbers).map_err(|_| OutOfMemory)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::{Kept, MOST, MOST_NUMBERS, surplus};
+    use super::{MOST, MOST_NUMBERS, PlanCache, surplus};
     use crate::{Direction, OutOfMemory};
 
     #[test]
     fn those_used_last_are_kept() {
-        let kept: Kept<usize> = Kept::new();
+        let cache: PlanCache<usize> = PlanCache::new();
         let get = |length: usize, made: usize| {
             let key = (length, Direction::Forward);
-            *kept.get::<f32>(key, || Arc::new(made)).unwrap()
+            *cache.get::<f32>(key, || Arc::new(made)).unwrap()
         };
         for length in 1..=MOST {
             assert_eq!(get(length, length), length);
@@ -115,17 +115,17 @@ mod tests {
         assert_eq!(get(MOST + 1, 7), 7);
         assert_eq!(get(1, 0), 1, "and has been used after the second,");
         assert_eq!(get(2, 0), 0, "which made room");
-        assert_eq!(kept.lock().len(), MOST);
+        assert_eq!(cache.lock().len(), MOST);
     }
 
     #[test]
     fn both_directions_of_a_length_are_plans_of_their_own() {
-        let kept: Kept<usize> = Kept::new();
+        let cache: PlanCache<usize> = PlanCache::new();
         for (number, direction) in [Direction::Forward, Direction::Inverse]
             .into_iter()
             .enumerate()
         {
-            let plan = kept.get::<f64>((8, direction), || Arc::new(number));
+            let plan = cache.get::<f64>((8, direction), || Arc::new(number));
             assert_eq!(*plan.unwrap(), number);
         }
     }
@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn a_plan_that_no_memory_holds_is_refused() {
-        let kept: Kept<usize> = Kept::new();
+        let cache: PlanCache<usize> = PlanCache::new();
         for length in [usize::MAX, usize::MAX / 4] {
-            let plan = kept.get::<f32>((length, Direction::Forward), || unreachable!());
+            let plan = cache.get::<f32>((length, Direction::Forward), || unreachable!());
             assert_eq!(plan, Err(OutOfMemory));
         }
     }
