@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::array::{CaptureTracking, CapturedMemory, refuse_while_following};
+use crate::array::{CaptureTracking, CapturedMemory, refuse_while_tracking};
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
 use crate::device::cuda::{Cuda, Executable};
@@ -61,7 +61,7 @@ pub struct Graph {
 /// [`Driver`](crate::ErrorKind::Driver) where the driver fails.
 #[track_caller]
 pub fn capture(device: &Device, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
-    refuse_while_following("capture")?;
+    refuse_while_tracking("capture")?;
     let gpu = gpu_of(device)?;
     let tracking = CaptureTracking::begin()
         .ok_or_else(|| unsupported("a capture within another"))
@@ -124,7 +124,7 @@ impl Graph {
     /// and the view or the graph writes to it.
     #[track_caller]
     pub fn launch(&self) -> Result<()> {
-        refuse_while_following("launch")?;
+        refuse_while_tracking("launch")?;
         let gpu = gpu_of(&self.device)?;
         let _timed = Timed::begin_on(&self.device, self.stream);
         let launched = self.memory.launch(gpu, &self.executable, self.stream);

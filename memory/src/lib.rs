@@ -166,8 +166,8 @@ pub mod __private {
 pub mod internal {
     pub mod buffer {
         pub use crate::buffer::captured::{CaptureTracking, CapturedMemory};
-        pub use crate::buffer::node::{
-            Node, TapeNumber, refuse_followed, refuse_while_following, set_follows,
+        pub use crate::buffer::value_id::{
+            TapeId, ValueId, refuse_tracked, refuse_while_tracking, set_has_tape,
         };
     }
 

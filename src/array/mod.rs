@@ -18,8 +18,8 @@ use std::any::Any;
 use std::marker::PhantomData;
 
 pub(crate) use crate::buffer::{
-    CaptureTracking, CapturedMemory, Node, TapeNumber, refuse_followed, refuse_while_following,
-    set_follows,
+    CaptureTracking, CapturedMemory, TapeId, ValueId, refuse_tracked, refuse_while_tracking,
+    set_has_tape,
 };
 pub(crate) use access::Elements;
 pub use axes::Axes;

@@ -1,6 +1,6 @@
 //! Copies of arrays: elements to the host, and arrays outside of caches or on other devices.
 
-use super::{AnyElement, Array, Elements, Writer, refuse_followed};
+use super::{AnyElement, Array, Elements, Writer, refuse_tracked};
 use crate::context::Device;
 use crate::error::{Error, ErrorCode, Result};
 
@@ -82,7 +82,7 @@ impl<T: AnyElement> Array<T> {
     /// and as for [`to_device`](Self::to_device).
     #[track_caller]
     pub fn detach(&self) -> Result<Self> {
-        refuse_followed("detach", self.buffer().node())?;
+        refuse_tracked("detach", self.buffer().value_id())?;
         self.written_by(Writer::detached(self.device(), self.layout().shape())?)
     }
 

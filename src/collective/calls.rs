@@ -6,7 +6,7 @@ use super::call::{Call, Operation, Reduce};
 use super::group::Group;
 use super::memory::{Span, Spans};
 use super::target::Exchanged;
-use crate::array::{AnyElement, Array, Buffer, Layout, Shape, refuse_followed};
+use crate::array::{AnyElement, Array, Buffer, Layout, Shape, refuse_tracked};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 
 impl Group {
@@ -380,7 +380,7 @@ impl Group {
 /// Returns the array, or a contiguous copy if it has gaps. Gradients do not pass through.
 #[track_caller]
 fn plain<T: AnyElement>(operation: &str, x: &Array<T>) -> Result<Array<T>> {
-    refuse_followed(operation, x.buffer().node())?;
+    refuse_tracked(operation, x.buffer().value_id())?;
     match x.layout().is_contiguous() {
         true => Ok(x.clone()),
         false => x.lazy().eval(),

@@ -1,6 +1,6 @@
 //! The argument of calls that write in place: an array, or a slice of one.
 
-use crate::array::{AnyElement, Array, refuse_followed};
+use crate::array::{AnyElement, Array, refuse_tracked};
 use crate::error::Result;
 use crate::ops::ArrayViewMut;
 
@@ -28,7 +28,7 @@ impl<T: AnyElement> Exchanged for Array<T> {
         operation: &str,
         call: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
-        refuse_followed(operation, self.buffer().node())?;
+        refuse_tracked(operation, self.buffer().value_id())?;
         if self.buffer().holders() > 1 || !self.layout().is_contiguous() {
             self.make_unique(&[])?;
         }

@@ -9,7 +9,7 @@ use super::tape::Tape;
 use crate::array::{Array, Float, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::{
-    constant, detect_anomalies, followed, is_live, note_constants, steps,
+    constant, detect_anomalies, is_live, note_constants, steps, tracked,
 };
 use crate::ops::{Expr, Lazy};
 use crate::size::ByteSize;
@@ -107,9 +107,9 @@ pub fn value_and_grad<P: Parameters, L: Loss>(
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<(Array<L::Item>, P)> {
     let mut tape = Tape::begin_for("value_and_grad")?;
-    let followed = tape.follow(parameters)?;
-    let loss = function(&followed)?;
-    tape.gradients(loss, followed)
+    let tracked = tape.follow(parameters)?;
+    let loss = function(&tracked)?;
+    tape.gradients(loss, tracked)
 }
 
 /// Like [`value_and_grad`], for a function that also returns something else. No gradient is
@@ -140,9 +140,9 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     function: impl FnOnce(&P) -> Result<(L, A)>,
 ) -> Result<(Array<L::Item>, A, P)> {
     let mut tape = Tape::begin_for("value_and_grad_aux")?;
-    let followed = tape.follow(parameters)?;
-    let (loss, aux) = function(&followed)?;
-    let (value, gradients) = tape.gradients(loss, followed)?;
+    let tracked = tape.follow(parameters)?;
+    let (loss, aux) = function(&tracked)?;
+    let (value, gradients) = tape.gradients(loss, tracked)?;
     Ok((value, aux, gradients))
 }
 
@@ -170,8 +170,8 @@ pub fn print_saved<P: Parameters, L: Loss>(
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<()> {
     let mut tape = Tape::begin_for("print_saved")?;
-    let followed = tape.follow(parameters)?;
-    let loss = function(&followed)?.into_value()?;
+    let tracked = tape.follow(parameters)?;
+    let loss = function(&tracked)?.into_value()?;
     tape.check_reached(&loss)?;
     let mut saved = Vec::new();
     steps(&mut |step| saved.push((step.back.saved_bytes, step.call_site)));
@@ -199,7 +199,7 @@ pub fn print_saved<P: Parameters, L: Loss>(
 #[must_use]
 #[track_caller]
 pub fn stop_gradient<T: Float>(array: &Array<T>) -> Array<T> {
-    if is_live() && matches!(followed(array.buffer()), Ok(Some(_))) {
+    if is_live() && matches!(tracked(array.buffer()), Ok(Some(_))) {
         note_constants();
     }
     constant(array)

@@ -98,6 +98,6 @@ pub use loss::{
 pub use parameters::{MapArrays, Parameters, ZipArrays};
 pub(crate) use place::{Member, Place, members};
 pub use products::{hvp, jvp};
-pub(crate) use step::{Nothing, Order, value_and_step_in_order};
+pub(crate) use step::{NoElements, Order, value_and_step_in_order};
 pub use step::{Optimizer, value_and_step};
 pub use tape::Tape;

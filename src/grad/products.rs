@@ -2,12 +2,12 @@
 
 use super::loss::Loss;
 use super::parameters::{Parameters, ZipArrays};
-use super::tape::{Taking, Tape};
+use super::tape::{TakeGradients, Tape};
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
-    AnyArray, Followed, Gradients, Seeds, backward, constant, follow, followed, followed_backward,
-    length, seed, zeros_like,
+    AnyArray, Gradients, Seeds, Tracked, backward, constant, length, seed, track, tracked,
+    tracked_backward, zeros_like,
 };
 
 /// Returns the value of `function` at `parameters`, and the product of its Jacobian matrix with
@@ -48,21 +48,21 @@ pub fn jvp<P: Parameters, T: Float>(
     let parameters = tape.follow(parameters)?;
     let value = function(&parameters)?;
     let forward_length = length();
-    let Some(to_value) = Followed::of(value.buffer(), value.layout())? else {
+    let Some(to_value) = Tracked::of(value.buffer(), value.layout())? else {
         return Ok((constant(&value), zeros_like(&value)?));
     };
     // The gradients are linear in the cotangents, so any value will do.
     let cotangents = zeros_like(&value)?;
     let layout = *cotangents.layout();
-    let buffer = follow(cotangents.into_buffer(), layout, T::DTYPE);
-    let of_cotangents = followed(&buffer)?;
+    let buffer = track(cotangents.into_buffer(), layout, T::DTYPE);
+    let of_cotangents = tracked(&buffer)?;
     let cotangents = AnyArray {
         buffer,
         layout,
         dtype: T::DTYPE,
     };
-    let gradients = followed_backward(vec![(to_value, cotangents)])?;
-    let seeds = Directed::of(parameters, tangents, (gradients, tape.variables()))?;
+    let gradients = tracked_backward(vec![(to_value, cotangents)])?;
+    let seeds = DirectionalSeeds::of(parameters, tangents, (gradients, tape.variables()))?;
     // Only the steps of the backward pass read the cotangents.
     let mut products = backward(seeds, forward_length)?;
     let product = match of_cotangents.and_then(|own| products.take(own)) {
@@ -104,25 +104,25 @@ pub fn hvp<P: Parameters, L: Loss>(
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<(Array<L::Item>, P)> {
     let mut tape = Tape::begin_for("hvp")?;
-    let followed = tape.follow(parameters)?;
-    let loss = function(&followed)?.into_value()?;
+    let tracked = tape.follow(parameters)?;
+    let loss = function(&tracked)?.into_value()?;
     tape.check_loss(&loss)?;
-    let gradients = followed_backward(seed(&loss)?)?;
-    let seeds = Directed::of(followed, vector, (gradients, tape.variables()))?;
+    let gradients = tracked_backward(seed(&loss)?)?;
+    let seeds = DirectionalSeeds::of(tracked, vector, (gradients, tape.variables()))?;
     let products = backward(seeds, 0)?;
-    let mut taking = Taking::new(products, tape.variables().to_vec());
-    let products = parameters.map_arrays(&mut taking).at_caller()?;
+    let mut take = TakeGradients::new(products, tape.variables().to_vec());
+    let products = parameters.map_arrays(&mut take).at_caller()?;
     Ok((constant(&loss), products))
 }
 
 /// Sets the cotangent of each parameter's gradient to the elements of the vector.
-struct Directed<'a> {
+struct DirectionalSeeds<'a> {
     gradients: Gradients,
     variables: std::slice::Iter<'a, u32>,
     seeds: Seeds,
 }
 
-impl<'a> Directed<'a> {
+impl<'a> DirectionalSeeds<'a> {
     #[track_caller]
     fn of<P: Parameters>(
         mut parameters: P,
@@ -140,17 +140,17 @@ impl<'a> Directed<'a> {
     }
 }
 
-impl ZipArrays for Directed<'_> {
+impl ZipArrays for DirectionalSeeds<'_> {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, vector: &Array<T>) -> Result<()> {
         if own.shape() != vector.shape() {
             return Err(other_shape(own, vector));
         }
         let variable = self.variables.next();
         if let Some(gradient) = variable.and_then(|&variable| self.gradients.take(variable))
-            && let Some(followed) = Followed::of(&gradient.buffer, &gradient.layout)?
+            && let Some(tracked) = Tracked::of(&gradient.buffer, &gradient.layout)?
         {
             let vector = AnyArray::of(&constant(vector));
-            self.seeds.push((followed, vector));
+            self.seeds.push((tracked, vector));
         }
         Ok(())
     }

@@ -159,11 +159,11 @@ pub(crate) fn value_and_step_in_order<P: Parameters, L: Loss, O: Optimizer>(
     see: impl FnOnce(&mut O, Order<'_>) -> Result<Option<Rc<dyn Placer>>>,
 ) -> Result<Array<L::Item>> {
     let mut tape = Tape::begin_for(caller)?;
-    let followed = tape.follow(parameters)?;
-    let loss = function(&followed)?.into_value()?;
+    let tracked = tape.follow(parameters)?;
+    let loss = function(&tracked)?.into_value()?;
     tape.check_loss(&loss)?;
     // Dropped, because these handles of the parameters would prevent writes in place.
-    drop(followed);
+    drop(tracked);
     optimizer.begin();
     let order = Order {
         variables: tape.variables(),
@@ -206,7 +206,7 @@ fn step_all<P: Parameters, T: Float>(
     placer: Option<Rc<dyn Placer>>,
 ) -> Result<()> {
     let _call_site = CallSiteOverride::at(Location::caller());
-    let nothing = parameters.map_arrays(&mut Nothing)?;
+    let nothing = parameters.map_arrays(&mut NoElements)?;
     let mut waiting: Vec<Option<u32>> = tape.variables().iter().copied().map(Some).collect();
     let mut is_reached = false;
     let mut step = |gradients: &mut Gradients, steps: usize| {
@@ -280,9 +280,9 @@ impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
 
 /// A map to arrays without elements, for a traversal by `zip_arrays` that needs no second
 /// structure.
-pub(crate) struct Nothing;
+pub(crate) struct NoElements;
 
-impl MapArrays for Nothing {
+impl MapArrays for NoElements {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         Ok(AnyArray::of(array).zeros(&[0].into())?.into_array())
     }

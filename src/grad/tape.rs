@@ -9,7 +9,7 @@ use crate::array::{Array, Float, Shape};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     BY_HAND, Gradients, NEVER, TapeGuard, backward, constant, detect_anomalies, first_reader,
-    follow, followed, has_constants, seed, value, zeros_like,
+    has_constants, seed, track, tracked, value, zeros_like,
 };
 
 /// The operations that the thread computes from variables, recorded from [`begin`](Self::begin) to
@@ -112,7 +112,7 @@ impl Tape {
     #[track_caller]
     pub fn follow<P: Parameters>(&mut self, parameters: &P) -> Result<P> {
         let _call_site = CallSiteOverride::at(Location::caller());
-        let variables = parameters.map_arrays(&mut Following(&mut self.variables));
+        let variables = parameters.map_arrays(&mut TrackParameters(&mut self.variables));
         variables.at_caller()
     }
 
@@ -151,7 +151,7 @@ impl Tape {
         let loss = loss.into_value()?;
         self.check_loss(&loss)?;
         let seeds = seed(&loss)?;
-        let mut numbers = Numbers {
+        let mut numbers = VariableIds {
             of: &self.variables,
             numbers: Vec::new(),
         };
@@ -161,7 +161,7 @@ impl Tape {
         let is_reached = |variable: &u32| gradients.has(*variable);
         self.check_gradients(has_constants() || self.variables.iter().any(is_reached))?;
         let _call_site = CallSiteOverride::at(Location::caller());
-        let gradients = variables.map_arrays(&mut Taking::new(gradients, numbers));
+        let gradients = variables.map_arrays(&mut TakeGradients::new(gradients, numbers));
         Ok((constant(&loss), gradients.at_caller()?))
     }
 
@@ -181,7 +181,7 @@ impl Tape {
     /// variable and made a constant on purpose, because the loss may then be intended.
     #[track_caller]
     pub(super) fn check_reached<T: Float>(&self, loss: &Array<T>) -> Result<()> {
-        if followed(loss.buffer())?.is_some() {
+        if tracked(loss.buffer())?.is_some() {
             return Ok(());
         }
         let is_read = |variable: &u32| first_reader(*variable) != NEVER;
@@ -200,9 +200,9 @@ impl Tape {
 }
 
 /// Makes variables of arrays.
-struct Following<'a>(&'a mut Vec<u32>);
+struct TrackParameters<'a>(&'a mut Vec<u32>);
 
-impl MapArrays for Following<'_> {
+impl MapArrays for TrackParameters<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         let array = if array.layout().is_contiguous() {
             constant(array)
@@ -210,21 +210,22 @@ impl MapArrays for Following<'_> {
             constant(array).lazy().eval()?
         };
         let layout = *array.layout();
-        let buffer = follow(array.into_buffer(), layout, T::DTYPE);
-        self.0.extend(buffer.node().map(|node| node.index));
+        let buffer = track(array.into_buffer(), layout, T::DTYPE);
+        self.0
+            .extend(buffer.value_id().map(|value_id| value_id.index));
         Ok(Array::from_parts(buffer, layout))
     }
 }
 
 /// Finds the numbers of variables.
-struct Numbers<'a> {
+struct VariableIds<'a> {
     of: &'a [u32],
     numbers: Vec<u32>,
 }
 
-impl MapArrays for Numbers<'_> {
+impl MapArrays for VariableIds<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        let number = followed(array.buffer())?;
+        let number = tracked(array.buffer())?;
         let number = number.filter(|number| self.of.contains(number));
         let number = number.ok_or_else(no_variable)?;
         let (own, whole) = (*array.layout(), value(number).layout);
@@ -262,12 +263,12 @@ fn twice(shape: &Shape) -> Error {
 }
 
 /// Takes the gradients of variables; zeros if there is none.
-pub(super) struct Taking {
+pub(super) struct TakeGradients {
     gradients: Gradients,
     numbers: std::vec::IntoIter<u32>,
 }
 
-impl Taking {
+impl TakeGradients {
     pub(super) fn new(gradients: Gradients, numbers: Vec<u32>) -> Self {
         Self {
             gradients,
@@ -276,7 +277,7 @@ impl Taking {
     }
 }
 
-impl MapArrays for Taking {
+impl MapArrays for TakeGradients {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         let number = self.numbers.next();
         let gradient = match number {

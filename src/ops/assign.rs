@@ -176,7 +176,7 @@ impl fmt::Display for Since {
 #[track_caller]
 pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(Buffer, Layout)>> {
     let device = target.device();
-    if derivatives::is_live() && is_followed(&target, value)? {
+    if derivatives::is_live() && is_tracked(&target, value)? {
         return match overwritten(&target, value)? {
             Some(overwritten) => Ok(Some(overwritten)),
             None => replaced(&target, value).map(Some),
@@ -203,11 +203,11 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
 
 /// Returns whether a tape tracks the target, or an operand of `value`.
 #[track_caller]
-pub(super) fn is_followed(target: &Target<'_>, value: &dyn Tree) -> Result<bool> {
-    let mut outcome = derivatives::followed(target.buffer()).map(|value| value.is_some());
+pub(super) fn is_tracked(target: &Target<'_>, value: &dyn Tree) -> Result<bool> {
+    let mut outcome = derivatives::tracked(target.buffer()).map(|value| value.is_some());
     operands(value, &mut |operand| {
         if let Ok(false) = outcome {
-            outcome = derivatives::followed(operand.buffer).map(|value| value.is_some());
+            outcome = derivatives::tracked(operand.buffer).map(|value| value.is_some());
         }
     });
     outcome
@@ -228,7 +228,7 @@ fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, 
     let (device, layout) = (target.device(), target.layout());
     // The evaluation keeps only handles.
     let evaluation = Evaluation::begin(&formula, layout.shape())?;
-    if !evaluation.is_followed() || !layout.is_contiguous() {
+    if !evaluation.is_tracked() || !layout.is_contiguous() {
         return Ok(None);
     }
     let targets = [*target];
@@ -238,7 +238,7 @@ fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, 
     let hoisted = Hoisted::of(&formula, device, layout.shape())?;
     store(&hoisted.apply(&formula), targets)?;
     // If anything is tracked, it is the new value.
-    let results = std::iter::once(target.buffer().share().with_node(None)).collect();
+    let results = std::iter::once(target.buffer().share().with_value_id(None)).collect();
     let mut results = evaluation.finish(results, layout);
     let buffer = results.pop().expect("there is one");
     Ok(Some((buffer, *layout)))

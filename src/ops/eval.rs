@@ -41,7 +41,7 @@ impl<E: Expr> Lazy<E> {
             let layout = dense.layout.starting_at(0);
             let work = (size_of::<E::Item>(), dense.bytes_each);
             if is_live() {
-                let buffer = followed_evaluation(&self.expr, &layout, &mut || {
+                let buffer = tracked_evaluation(&self.expr, &layout, &mut || {
                     host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout)
                 })?;
                 return Ok(Array::from_parts(buffer, layout));
@@ -58,7 +58,7 @@ impl<E: Expr> Lazy<E> {
 /// back.
 #[cold]
 #[track_caller]
-fn followed_evaluation(
+fn tracked_evaluation(
     tree: &dyn Tree,
     layout: &Layout,
     compute: &mut dyn FnMut() -> Result<Buffer>,

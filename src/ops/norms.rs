@@ -1,7 +1,7 @@
 //! The normalizations of neural networks, along the last axis.
 
 use super::boxed::BoxedLazy;
-use super::derivatives::{AnyArray, Ruled, is_followed};
+use super::derivatives::{AnyArray, Ruled, is_tracked};
 use super::eval::same_device;
 use super::precompiled::precompiled;
 use crate::array::{Array, DType, Float};
@@ -172,7 +172,7 @@ impl<T: Float, A: Float> Rows<T, A> {
     /// `x`, computed again.
     #[track_caller]
     fn statistics(&self) -> Result<(Option<Array<A>>, Array<A>)> {
-        if !is_followed(&self.x)? {
+        if !is_tracked(&self.x)? {
             return Ok((self.mean.clone(), self.scale.clone()));
         }
         let wide = widened::<T, A>(&self.x);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::derivatives::{
-    AnyArray, DIFFERENTIABLE, Folding, Ruled, by_differentiable, by_gradient, followed_value,
+    AnyArray, DIFFERENTIABLE, Folding, Ruled, by_differentiable, by_gradient, tracked_value,
 };
 use super::eval::device_for;
 use super::expr::{Expr, Lazy};
@@ -111,8 +111,8 @@ impl<E: Expr> Lazy<E> {
 
 #[track_caller]
 fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
-    if let Some(x) = followed_value::<T>(tree)? {
-        return summed_of_followed(&x, axis);
+    if let Some(x) = tracked_value::<T>(tree)? {
+        return summed_of_tracked(&x, axis);
     }
     let formula = Formula::of(tree)?;
     let shape = formula.first().shape;
@@ -129,8 +129,8 @@ fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>
 
 #[track_caller]
 fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
-    if let Some(x) = followed_value::<T>(tree)? {
-        return multiplied_of_followed(&x, axis);
+    if let Some(x) = tracked_value::<T>(tree)? {
+        return multiplied_of_tracked(&x, axis);
     }
     let formula = Formula::of(tree)?;
     let shape = formula.first().shape;
@@ -149,7 +149,7 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
 /// gradients of all sums from it on.
 #[cold]
 #[track_caller]
-fn summed_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
+fn summed_of_tracked<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
     let step = Ruled::begin("cumsum", &[x])?;
     let sums = cumsum::<T>(&x.lazy().expr, axis)?;
     Ok(step.finish(sums, |_| summed_back(axis)))
@@ -163,7 +163,7 @@ fn summed_back(axis: isize) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + 
 /// Returns running products that a tape may track.
 #[cold]
 #[track_caller]
-fn multiplied_of_followed<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
+fn multiplied_of_tracked<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
     let step = Ruled::begin("cumprod", &[x])?;
     let products = cumprod::<T>(&x.lazy().expr, axis)?;
     Ok(step.finish(products, |saved| {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::aliasing::{Aliasing, Overwritable, Target};
 use super::assign::{
-    check_device, check_shape, is_followed, note_copy_on_write, overwrite_or_replace, store,
+    check_device, check_shape, is_tracked, note_copy_on_write, overwrite_or_replace, store,
 };
 use super::derivatives;
 use super::eval::{device_for, device_mismatch, evaluate_all};
@@ -256,7 +256,7 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
     let device = targets[0].device();
     let mut fresh: All<Fresh> = trees.iter().map(|_| None).collect();
     let groups = groups(targets.iter().map(|target| *target.layout().shape()));
-    if derivatives::is_live() && any_followed(targets, trees)? {
+    if derivatives::is_live() && any_tracked(targets, trees)? {
         // Gradients may be computed from the old elements.
         for group in &groups {
             Group::of(group, targets, trees).compute_aside(&all, device, &mut fresh)?;
@@ -291,9 +291,9 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
 
 /// Returns whether a tape tracks a target, or an operand of a tree.
 #[track_caller]
-fn any_followed(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<bool> {
+fn any_tracked(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<bool> {
     for (target, tree) in targets.iter().zip(trees) {
-        if is_followed(target, *tree)? {
+        if is_tracked(target, *tree)? {
             return Ok(true);
         }
     }

@@ -6,7 +6,7 @@ use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
 use super::aliasing::Target;
-use super::assign::{assign, is_followed, note_copy_on_write, overwrite, replaced};
+use super::assign::{assign, is_tracked, note_copy_on_write, overwrite, replaced};
 use super::derivatives::{self, AnyArray, DIFFERENTIABLE, Ruled, by_differentiable, constant};
 use super::expr::IntoExpr;
 use super::index::{Copying, moves::copied};
@@ -156,8 +156,8 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
 
     #[track_caller]
     fn write(&mut self, value: &dyn Fusing) -> Result<()> {
-        if derivatives::is_live() && is_followed(&self.target(), value)? {
-            return self.write_followed(value);
+        if derivatives::is_live() && is_tracked(&self.target(), value)? {
+            return self.write_tracked(value);
         }
         if self.array.layout().repeats() {
             // The array is broadcast, or has overlapping windows: elements outside of the part
@@ -175,7 +175,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     /// gradient of the part passes to `value`, the rest to the old array.
     #[cold]
     #[track_caller]
-    fn write_followed(&mut self, value: &dyn Tree) -> Result<()> {
+    fn write_tracked(&mut self, value: &dyn Tree) -> Result<()> {
         let (buffer, layout) = replaced(&self.target(), value)?;
         let part = Array::<T>::from_parts(buffer, layout);
         let step = Ruled::begin("assign", &[&*self.array, &part])?;

@@ -1,8 +1,8 @@
 //! Untyped device memory, shared by counted handles.
 
 pub(crate) mod captured;
-pub(crate) mod node;
 mod shared_at;
+pub(crate) mod value_id;
 
 use std::fmt;
 use std::panic::Location;
@@ -15,8 +15,8 @@ use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::memory::Destructor;
 use crate::memory::uses::StreamUse;
 
-use self::node::Node;
 use self::shared_at::SharedAt;
+use self::value_id::ValueId;
 
 /// Untyped device memory, allocated like an array's: the enclosing scope serves it, and receives it
 /// back when the last handle drops. Its contents are not initialised.
@@ -42,7 +42,7 @@ pub struct Buffer {
     shared_at: SharedAt,
     block: BlockHandle,
     /// The node of the values on a tape, if a tape tracks them.
-    node: Option<Node>,
+    value_id: Option<ValueId>,
 }
 
 impl Buffer {
@@ -234,7 +234,7 @@ impl Buffer {
         Self {
             shared_at: SharedAt::first(),
             block,
-            node: None,
+            value_id: None,
         }
     }
 
@@ -246,7 +246,7 @@ impl Buffer {
         Self {
             shared_at: self.shared_at.share(self.header_address()),
             block: self.block.clone(),
-            node: self.node,
+            value_id: self.value_id,
         }
     }
 
@@ -258,7 +258,7 @@ impl Buffer {
         Self {
             shared_at: self.shared_at.share_as_view(self.header_address()),
             block: self.block.clone(),
-            node: self.node,
+            value_id: self.value_id,
         }
     }
 
@@ -272,14 +272,14 @@ impl Buffer {
     /// Returns the node of this handle's values on a tape, if a tape tracks them.
     #[inline]
     #[doc(hidden)]
-    pub fn node(&self) -> Option<Node> {
-        self.node
+    pub fn value_id(&self) -> Option<ValueId> {
+        self.value_id
     }
 
     /// Returns this handle with another node, or with none if no tape tracks the values.
     #[doc(hidden)]
-    pub fn with_node(self, node: Option<Node>) -> Self {
-        Self { node, ..self }
+    pub fn with_value_id(self, value_id: Option<ValueId>) -> Self {
+        Self { value_id, ..self }
     }
 
     /// Returns the line that made a handle on the same memory, other than this handle and `except`.

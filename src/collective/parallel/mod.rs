@@ -16,7 +16,7 @@ use crate::collective::{Group, Reduce};
 use crate::error::{AtCaller, Result};
 use crate::grad::optim::{Shared, Stateful};
 use crate::grad::{
-    Loss, Nothing, Optimizer, Order, Parameters, ZipArrays, value_and_step_in_order,
+    Loss, NoElements, Optimizer, Order, Parameters, ZipArrays, value_and_step_in_order,
 };
 use crate::ops::derivatives::{AnyArray, Placer};
 use buckets::{Buckets, Exchange, handles};
@@ -457,7 +457,7 @@ impl fmt::Debug for Slots {
 /// Copies the parameters of rank 0 to all ranks.
 #[track_caller]
 fn broadcast<P: Parameters>(group: &Group, parameters: &mut P) -> Result<()> {
-    let nothing = parameters.map_arrays(&mut Nothing)?;
+    let nothing = parameters.map_arrays(&mut NoElements)?;
     parameters.zip_arrays(&nothing, &mut Broadcasting(group))
 }
 

@@ -12,7 +12,7 @@ use crate::collective::Group;
 use crate::context::scope::{self, enter_uncached};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::optim::{OptimizerState, Stateful, check_count, short_name, steps_of};
-use crate::grad::{MapArrays, Nothing, Parameters, ZipArrays};
+use crate::grad::{MapArrays, NoElements, Parameters, ZipArrays};
 use crate::ops::concat;
 use crate::ops::derivatives::{AnyArray, zeros_like};
 
@@ -421,7 +421,7 @@ fn write<T: Float, P: Parameters>(
     bucket: usize,
     whole: &Array<T>,
 ) -> Result<()> {
-    let nothing = arrays.map_arrays(&mut Nothing)?;
+    let nothing = arrays.map_arrays(&mut NoElements)?;
     arrays.zip_arrays(
         &nothing,
         &mut Writing {

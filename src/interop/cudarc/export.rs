@@ -9,7 +9,7 @@ use cudarc::driver::{
 };
 use cudarc::driver::{DriverError, sys::CUresult};
 
-use crate::array::{AnyElement, Array, refuse_followed};
+use crate::array::{AnyElement, Array, refuse_tracked};
 use crate::context::Device;
 use crate::context::stream_of;
 use crate::device::cuda::Cuda;
@@ -138,7 +138,7 @@ impl<T: AnyElement> Array<T> {
 impl Export {
     #[track_caller]
     fn of<T: AnyElement>(what: &str, array: &Array<T>, used: Use) -> Result<Self> {
-        refuse_followed(what, array.buffer().node())?;
+        refuse_tracked(what, array.buffer().value_id())?;
         let device = array.device();
         let id = device.stream();
         let stream = stream_of(device, id)?;

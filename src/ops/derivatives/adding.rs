@@ -1,6 +1,6 @@
 //! Addition of contributions to a gradient: to all of it, and to a part of it.
 
-use super::gradients::{AnyArray, Followed, Gradients, filled};
+use super::gradients::{AnyArray, Gradients, Tracked, filled};
 use super::graph::Adding;
 use super::tape::{PassingBack, Upstream};
 use super::{Pause, record};
@@ -96,13 +96,13 @@ pub(super) fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) ->
 /// Adds `contribution` to a part of `sum`, as one step of the tape: the gradient of the result
 /// passes to `sum` unchanged, and its part passes to the contribution.
 #[track_caller]
-pub(super) fn followed_part(
+pub(super) fn tracked_part(
     sum: AnyArray,
     contribution: AnyArray,
     part: Layout,
     whole: Layout,
 ) -> Result<AnyArray> {
-    let of = |array: &AnyArray| Followed::of(&array.buffer, &array.layout);
+    let of = |array: &AnyArray| Tracked::of(&array.buffer, &array.layout);
     let to = [of(&sum)?, of(&contribution)?];
     let dtype = sum.dtype;
     let result = {
@@ -162,9 +162,9 @@ pub(in crate::ops) fn with_windows(
     if part.len() == 0 {
         return Ok(sum);
     }
-    let of = |array: &AnyArray| Followed::of(&array.buffer, &array.layout);
+    let of = |array: &AnyArray| Tracked::of(&array.buffer, &array.layout);
     if of(&sum)?.is_some() || of(&contribution)?.is_some() {
-        return followed_part(sum, contribution, part, whole);
+        return tracked_part(sum, contribution, part, whole);
     }
     added_to_part(sum, &contribution, &part)
 }

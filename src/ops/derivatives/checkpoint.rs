@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use super::tape::{PassingBack, Upstream};
-use super::{Followed, Gradients, Pause, constant, is_live, record};
+use super::{Gradients, Pause, Tracked, constant, is_live, record};
 use crate::array::{Array, Buffer, Float, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,11 +26,11 @@ pub(crate) fn checkpointed<T: Float>(
     (saved_bytes, checks_values): (u64, bool),
     run: impl Fn() -> Result<Array<T>> + 'static,
 ) -> Result<Array<T>> {
-    let mut is_followed = false;
+    let mut is_tracked = false;
     for (buffer, layout) in inputs {
-        is_followed |= is_live() && Followed::of(buffer, layout)?.is_some();
+        is_tracked |= is_live() && Tracked::of(buffer, layout)?.is_some();
     }
-    if !is_followed {
+    if !is_tracked {
         return run();
     }
     let run = Rc::new(run);
@@ -48,16 +48,16 @@ pub(crate) fn checkpointed<T: Float>(
             return Ok(());
         };
         // The backward pass continues with the steps that this call records.
-        let (again, followed) = {
+        let (again, tracked) = {
             let _device = device.enter();
             let later = replace_thread_state(state);
             let _restored = scopeguard::guard(later, |later| {
                 replace_thread_state(later);
             });
-            let _following = Pause::end();
+            let _tracking = Pause::end();
             let again = run()?;
-            let followed = Followed::of(again.buffer(), again.layout())?;
-            (again, followed)
+            let tracked = Tracked::of(again.buffer(), again.layout())?;
+            (again, tracked)
         };
         if *again.layout().shape() != shape {
             return Err(differs(&shape, again.layout().shape()).at(call_site));
@@ -65,8 +65,8 @@ pub(crate) fn checkpointed<T: Float>(
         if let Some(first) = first {
             check_values(&constant(&again), &first).map_err(|error| error.at(call_site))?;
         }
-        match followed {
-            Some(followed) => gradients.add(followed, upstream),
+        match tracked {
+            Some(tracked) => gradients.add(tracked, upstream),
             None => Ok(()),
         }
     });
@@ -77,7 +77,7 @@ pub(crate) fn checkpointed<T: Float>(
         result.lazy().eval()?
     };
     let layout = *result.layout();
-    let buffer = result.into_buffer().with_node(None);
+    let buffer = result.into_buffer().with_value_id(None);
     let back = PassingBack {
         backward,
         saved_bytes,

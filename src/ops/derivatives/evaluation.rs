@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::forward::{Derived, Forward, followed_terms};
+use super::forward::{Derived, Forward, tracked_terms};
 use super::graph::{Given, Graph, TermOf};
 use super::tape::{PassingBack, Upstream};
 use super::{AnyArray, Gradients, Pause, is_live, record_all};
@@ -105,7 +105,7 @@ impl Derivation {
         gradients: &mut Gradients,
     ) -> Result<()> {
         let is_whole = |own: &&Derived| {
-            let layout = &own.followed.layout;
+            let layout = &own.tracked.layout;
             *layout.shape() == self.shape && !layout.repeats()
         };
         let (whole, folded): (Vec<&Derived>, Vec<&Derived>) =
@@ -121,15 +121,15 @@ impl Derivation {
             folded.into_iter().partition(is_computed);
         for own in first {
             let formula = self.formula(given, &[own.wide])?;
-            gradients.add(own.followed, self.folded(&formula, own)?)?;
+            gradients.add(own.tracked, self.folded(&formula, own)?)?;
         }
         for own in passed {
             let upstream = self.passed(own, given).expect("just seen");
-            gradients.add(own.followed, upstream.share())?;
+            gradients.add(own.tracked, upstream.share())?;
         }
         for (number, some) in computed.chunks(MOST_RESULTS).enumerate() {
             let is_last = (number + 1) * MOST_RESULTS >= computed.len();
-            let spare = spare.filter(|_| is_last && !gradients.are_followed());
+            let spare = spare.filter(|_| is_last && !gradients.are_tracked());
             let terms: Vec<u32> = some.iter().map(|own| own.gradient).collect();
             let formula = self.formula(given, &terms)?;
             let arrays = self.evaluated(&formula, device, spare)?;
@@ -140,9 +140,9 @@ impl Derivation {
                 later = others;
                 for folded in own_folds {
                     let sum = self.folded(&Formula::of(&array.operand())?, folded)?;
-                    gradients.add(folded.followed, sum)?;
+                    gradients.add(folded.tracked, sum)?;
                 }
-                gradients.add(own.followed, array)?;
+                gradients.add(own.tracked, array)?;
             }
         }
         Ok(())
@@ -164,7 +164,7 @@ impl Derivation {
     /// the operand's type.
     #[track_caller]
     fn folded(&self, formula: &Formula<'_>, own: &Derived) -> Result<AnyArray> {
-        let axes = folded_axes(&self.shape, &own.followed.layout);
+        let axes = folded_axes(&self.shape, &own.tracked.layout);
         let dtype = self.graph.terms[own.gradient as usize].dtype;
         sum_of(formula, &self.shape, axes)?.converted(dtype)
     }
@@ -286,7 +286,7 @@ impl Evaluation {
     }
 
     /// Returns whether anything that the formula reads is tracked.
-    pub(in crate::ops) fn is_followed(&self) -> bool {
+    pub(in crate::ops) fn is_tracked(&self) -> bool {
         self.0.is_some()
     }
 
@@ -305,11 +305,11 @@ impl Running {
     #[cold]
     #[track_caller]
     fn begin(formula: &Formula<'_>, shape: &Shape) -> Result<Option<Self>> {
-        let followed = followed_terms(formula)?;
-        if followed.is_empty() {
+        let tracked = tracked_terms(formula)?;
+        if tracked.is_empty() {
             return Ok(None);
         }
-        let forward = Forward::of(formula, followed);
+        let forward = Forward::of(formula, tracked);
         let derived = forward.derive_results(|_| true).at_caller()?;
         let dtypes = formula
             .results()

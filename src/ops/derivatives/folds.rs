@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::evaluation::{Derivation, bytes_of};
-use super::forward::{Forward, followed_terms};
+use super::forward::{Forward, tracked_terms};
 use super::graph::{
     DIFFERENTIABLE, Given, Graph, TermOf, by_differentiable, by_float, computed_in,
     is_differentiable,
@@ -250,8 +250,8 @@ impl Running {
         (name, output): (&'static str, DType),
         axes: AxisSet,
     ) -> Result<Option<Self>> {
-        let followed = followed_terms(formula)?;
-        if followed.is_empty() {
+        let tracked = tracked_terms(formula)?;
+        if tracked.is_empty() {
             return Ok(None);
         }
         let (shape, dtype) = (formula.first().shape, formula.first().dtype);
@@ -264,7 +264,7 @@ impl Running {
             return Err(unknown(name));
         };
         let mut summand = None;
-        let forward = Forward::of(formula, followed);
+        let forward = Forward::of(formula, tracked);
         let result = forward.results[0];
         let derived = forward.derive(|graph| {
             let own = terms_of(graph, rule, (result as u32, dtype), count as f64);

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::Followed;
+use super::Tracked;
 use super::graph::{Contributions, Given, Graph, Term, TermOf, is_differentiable};
 use super::rules::partials;
 use super::tape::note_constants;
@@ -12,7 +12,7 @@ use crate::ops::formula::{Formula, Of};
 /// A tracked operand of a formula, and the terms of its gradient.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Derived {
-    pub(super) followed: Followed,
+    pub(super) tracked: Tracked,
     /// The gradient in the operand's type.
     pub(super) gradient: u32,
     /// The gradient in the type that it is computed in, in which it is also summed.
@@ -25,33 +25,33 @@ pub(super) struct Forward {
     graph: Graph,
     /// The terms of the formula's results.
     pub(super) results: Vec<usize>,
-    followed: Vec<(u32, Followed)>,
+    tracked: Vec<(u32, Tracked)>,
 }
 
 /// Returns the terms of `formula` that are tracked arrays.
 #[track_caller]
-pub(super) fn followed_terms(formula: &Formula<'_>) -> Result<Vec<(u32, Followed)>> {
+pub(super) fn tracked_terms(formula: &Formula<'_>) -> Result<Vec<(u32, Tracked)>> {
     let mut all = Vec::new();
     for (number, term) in (0..).zip(formula.terms()) {
         if let Of::Array(operand) = &term.of
-            && let Some(followed) = Followed::of(operand.buffer, operand.layout)?
+            && let Some(tracked) = Tracked::of(operand.buffer, operand.layout)?
         {
-            all.push((number, followed));
+            all.push((number, tracked));
         }
     }
     Ok(all)
 }
 
 impl Forward {
-    pub(super) fn of(formula: &Formula<'_>, followed: Vec<(u32, Followed)>) -> Self {
+    pub(super) fn of(formula: &Formula<'_>, tracked: Vec<(u32, Tracked)>) -> Self {
         let (graph, numbers) = Graph::of(formula);
         let results = formula.results().iter();
-        let followed = followed.into_iter();
+        let tracked = tracked.into_iter();
         Self {
             graph,
             results: results.map(|&own| numbers[own] as usize).collect(),
-            followed: followed
-                .map(|(term, followed)| (numbers[term as usize], followed))
+            tracked: tracked
+                .map(|(term, tracked)| (numbers[term as usize], tracked))
                 .collect(),
         }
     }
@@ -59,7 +59,7 @@ impl Forward {
     /// Returns a flag for each term: true if it is computed from a tracked operand.
     fn leads(&self) -> Vec<bool> {
         let mut leads = vec![false; self.graph.terms.len()];
-        for (term, _) in &self.followed {
+        for (term, _) in &self.tracked {
             leads[*term as usize] = true;
         }
         for (number, term) in self.graph.terms.iter().enumerate() {
@@ -110,11 +110,11 @@ impl Forward {
                 }
             }
         }
-        let derived = self.followed.iter().filter_map(|&(term, followed)| {
+        let derived = self.tracked.iter().filter_map(|&(term, tracked)| {
             let mut graph = graph.borrow_mut();
             let sum = graph.sum(&contributions[term as usize])?;
             Some(Derived {
-                followed,
+                tracked,
                 gradient: graph.converted(sum, terms[term as usize].dtype),
                 wide: sum,
             })

@@ -13,7 +13,7 @@ use crate::ops::eval::evaluate;
 use crate::ops::formula::Formula;
 use crate::ops::tree::{Operand, Value};
 
-use super::adding::{added, added_to_part, as_whole, copied, folded, followed_part, own, summed};
+use super::adding::{added, added_to_part, as_whole, copied, folded, own, summed, tracked_part};
 use super::graph::{Converting, by_differentiable};
 use super::tape::Upstream;
 
@@ -149,20 +149,20 @@ impl Clone for AnyArray {
 
 /// The part of a tracked value that a step read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Followed {
+pub(crate) struct Tracked {
     pub(crate) value: u32,
     pub(crate) layout: Layout,
 }
 
-impl Followed {
+impl Tracked {
     /// Returns the tracked value that an array is or is a part of.
     ///
     /// # Errors
     ///
-    /// Those of [`tape::followed`].
+    /// Those of [`tape::tracked`].
     #[track_caller]
     pub(crate) fn of(buffer: &Buffer, layout: &Layout) -> Result<Option<Self>> {
-        let value = tape::followed(buffer)?;
+        let value = tape::tracked(buffer)?;
         Ok(value.map(|value| Self {
             value,
             layout: *layout,
@@ -177,7 +177,7 @@ pub(crate) struct Gradients {
     /// The values that the present step contributed to, if gradients are checked for NaN.
     touched: Option<Vec<u32>>,
     /// True if a tape tracks the sums, so that nothing is written in place.
-    are_followed: bool,
+    are_tracked: bool,
     /// The buckets that provide memory for some of the gradients.
     placer: Option<Rc<dyn Placer>>,
 }
@@ -191,15 +191,15 @@ pub(crate) trait Placer: fmt::Debug {
 
 impl Gradients {
     /// Returns whether the gradients are tracked, too.
-    pub(crate) fn are_followed(&self) -> bool {
-        self.are_followed
+    pub(crate) fn are_tracked(&self) -> bool {
+        self.are_tracked
     }
 
     pub(crate) fn new(detects_anomalies: bool) -> Self {
         Self {
             sums: HashMap::new(),
             touched: detects_anomalies.then(Vec::new),
-            are_followed: false,
+            are_tracked: false,
             placer: None,
         }
     }
@@ -212,7 +212,7 @@ impl Gradients {
     /// Returns the provided memory for the gradient `to`, if there is some, `to` covers all
     /// elements of the value, and nothing was added to the gradient yet.
     #[track_caller]
-    pub(crate) fn place_of(&self, to: &Followed) -> Result<Option<AnyArray>> {
+    pub(crate) fn place_of(&self, to: &Tracked) -> Result<Option<AnyArray>> {
         let Some(placer) = self.placer.as_ref() else {
             return Ok(None);
         };
@@ -223,9 +223,9 @@ impl Gradients {
     }
 
     /// Returns empty gradients that are tracked, so that they have gradients again.
-    pub(crate) fn followed(detects_anomalies: bool) -> Self {
+    pub(crate) fn tracked(detects_anomalies: bool) -> Self {
         Self {
-            are_followed: true,
+            are_tracked: true,
             ..Self::new(detects_anomalies)
         }
     }
@@ -287,7 +287,7 @@ impl Gradients {
 
     /// Adds a contribution, whose shape is the shape of `to` or one that `to` broadcasts to.
     #[track_caller]
-    pub(crate) fn add(&mut self, to: Followed, contribution: AnyArray) -> Result<()> {
+    pub(crate) fn add(&mut self, to: Tracked, contribution: AnyArray) -> Result<()> {
         if to.layout.len() == 0 {
             // Nothing was read. The layout of an empty view may begin before the values.
             tape::note_constants();
@@ -307,7 +307,7 @@ impl Gradients {
             }
             (Some(sum), Some(layout)) => {
                 let contribution = contribution.seen(layout);
-                let sum = if self.are_followed {
+                let sum = if self.are_tracked {
                     summed(&sum, &contribution, &whole)?
                 } else {
                     added(sum, &contribution, &whole)?
@@ -322,8 +322,8 @@ impl Gradients {
                         filled(contribution.device(), &whole, zero)?
                     }
                 };
-                let sum = if self.are_followed {
-                    followed_part(sum, contribution, part, whole)?
+                let sum = if self.are_tracked {
+                    tracked_part(sum, contribution, part, whole)?
                 } else {
                     added_to_part(own(sum, &whole)?, &contribution, &part)?
                 };

@@ -27,14 +27,14 @@ pub(super) use adding::{sum_of_windows, with_windows};
 pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(super) use folds::Folding;
-pub(crate) use gradients::{AnyArray, Followed, Gradients, Placer, zeros_like};
+pub(crate) use gradients::{AnyArray, Gradients, Placer, Tracked, zeros_like};
 pub(super) use graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
 pub(super) use products::Multiplication;
 pub(crate) use rule::constant;
 pub(super) use rule::{Ruled, by_gradient};
 pub(crate) use tape::{
-    BY_HAND, NEVER, Pause, TapeGuard, detect_anomalies, detects_anomalies, first_reader, follow,
-    followed, has_constants, is_live, length, note_constants, steps, value,
+    BY_HAND, NEVER, Pause, TapeGuard, detect_anomalies, detects_anomalies, first_reader,
+    has_constants, is_live, length, note_constants, steps, track, tracked, value,
 };
 
 use gradients::filled;
@@ -65,7 +65,7 @@ fn refuse(operands: &dyn Operands) -> Result<()> {
     let mut outcome = Ok(());
     operands.visit(&mut |buffer, used| {
         if outcome.is_ok() {
-            outcome = followed(buffer).and_then(|value| match value {
+            outcome = tracked(buffer).and_then(|value| match value {
                 None => Ok(()),
                 Some(_) => Err(unsupported(used)),
             });
@@ -90,13 +90,13 @@ fn unsupported(used: Use) -> Error {
 /// take only arrays.
 #[inline]
 #[track_caller]
-pub(super) fn followed_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Array<T>>> {
+pub(super) fn tracked_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Array<T>>> {
     if !is_live() {
         return Ok(None);
     }
     let formula = Formula::of(tree)?;
     for operand in formula.operands() {
-        if followed(operand.buffer)?.is_some() {
+        if tracked(operand.buffer)?.is_some() {
             if let ([term], Of::Array(own)) = (formula.terms(), &formula.terms()[0].of) {
                 let array = Array::from_parts(own.buffer.share(), *own.layout);
                 debug_assert_eq!(term.dtype, T::DTYPE);
@@ -114,8 +114,8 @@ pub(super) fn followed_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Ar
 /// Returns whether a tape tracks an array.
 #[inline]
 #[track_caller]
-pub(super) fn is_followed<T: AnyElement>(array: &Array<T>) -> Result<bool> {
-    Ok(is_live() && followed(array.buffer())?.is_some())
+pub(super) fn is_tracked<T: AnyElement>(array: &Array<T>) -> Result<bool> {
+    Ok(is_live() && tracked(array.buffer())?.is_some())
 }
 
 /// Records the step that computed the array `result`, and lets the tape track it.
@@ -148,17 +148,17 @@ fn record_results(
     results: SmallVec<[StepResult; 1]>,
     back: &mut dyn FnMut(&[Buffer]) -> PassingBack,
 ) -> SmallVec<[Buffer; 1]> {
-    let followed = results.into_iter().map(|(buffer, layout, dtype)| {
+    let tracked = results.into_iter().map(|(buffer, layout, dtype)| {
         if is_differentiable(dtype) {
-            follow(buffer, layout, dtype)
+            track(buffer, layout, dtype)
         } else {
             buffer
         }
     });
-    let buffers: SmallVec<[Buffer; 1]> = followed.collect();
-    let node = |buffer: &Buffer| buffer.node().map(|node| node.index);
+    let buffers: SmallVec<[Buffer; 1]> = tracked.collect();
+    let value_id = |buffer: &Buffer| buffer.value_id().map(|value_id| value_id.index);
     tape::push(Step {
-        results: buffers.iter().map(node).collect(),
+        results: buffers.iter().map(value_id).collect(),
         back: back(&buffers),
         call_site: Location::caller(),
     });
@@ -166,17 +166,17 @@ fn record_results(
 }
 
 /// The values that a backward pass begins with, and their gradients.
-pub(crate) type Seeds = Vec<(Followed, AnyArray)>;
+pub(crate) type Seeds = Vec<(Tracked, AnyArray)>;
 
 /// Returns the gradient of `loss` for itself, which is 1; empty if the tape does not track `loss`.
 #[track_caller]
 pub(crate) fn seed<T: AnyElement>(loss: &Array<T>) -> Result<Seeds> {
-    let Some(followed) = Followed::of(loss.buffer(), loss.layout())? else {
+    let Some(tracked) = Tracked::of(loss.buffer(), loss.layout())? else {
         return Ok(Vec::new());
     };
     let one = bits_of(<T as AnyElement>::from_f64(1.0));
     let one = filled(loss.device(), loss.layout(), (T::DTYPE, one))?;
-    Ok(vec![(followed, one)])
+    Ok(vec![(tracked, one)])
 }
 
 /// Passes the gradients `seeds` back to everything that their values were computed from, and takes
@@ -200,8 +200,8 @@ pub(crate) fn backward_in_places(
 ) -> Result<Gradients> {
     let _paused = Pause::begin();
     let _call_site = CallSiteOverride::at(Location::caller());
-    for (followed, gradient) in seeds {
-        gradients.add(followed, gradient)?;
+    for (tracked, gradient) in seeds {
+        gradients.add(tracked, gradient)?;
     }
     while length() > from {
         let step = tape::pop().expect("it is as long");
@@ -225,10 +225,10 @@ pub(crate) fn backward_in_places(
 /// [`Unsupported`](crate::ErrorKind::Unsupported), with its name and line, if an operation has no
 /// derivative of its gradient.
 #[track_caller]
-pub(crate) fn followed_backward(seeds: Seeds) -> Result<Gradients> {
-    let mut gradients = Gradients::followed(detects_anomalies());
-    for (followed, gradient) in seeds {
-        gradients.add(followed, gradient)?;
+pub(crate) fn tracked_backward(seeds: Seeds) -> Result<Gradients> {
+    let mut gradients = Gradients::tracked(detects_anomalies());
+    for (tracked, gradient) in seeds {
+        gradients.add(tracked, gradient)?;
     }
     for number in (0..length()).rev() {
         let upstream = tape::with_step(number, |step| gradients.take_all(&step.results));

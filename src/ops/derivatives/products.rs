@@ -3,7 +3,7 @@
 use super::evaluation::bytes_of;
 use super::graph::{is_complex, is_differentiable};
 use super::tape::{PassingBack, Upstream};
-use super::{AnyArray, Followed, Gradients, Pause, is_live, record};
+use super::{AnyArray, Gradients, Pause, Tracked, is_live, record};
 use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::products::matmul_into;
@@ -14,7 +14,7 @@ use crate::ops::products::matmul_into;
 pub(in crate::ops) struct Multiplication(Option<Running>);
 
 struct Running {
-    to: [Option<Followed>; 2],
+    to: [Option<Tracked>; 2],
     /// The operands, each kept if the other one needs it for its gradient.
     kept: [Option<AnyArray>; 2],
     ranks: [usize; 2],
@@ -52,8 +52,8 @@ impl Running {
     #[track_caller]
     fn begin<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Option<Self>> {
         let to = [
-            Followed::of(left.buffer(), left.layout())?,
-            Followed::of(right.buffer(), right.layout())?,
+            Tracked::of(left.buffer(), left.layout())?,
+            Tracked::of(right.buffer(), right.layout())?,
         ];
         if to == [None, None] {
             return Ok(None);
@@ -122,7 +122,7 @@ impl Running {
 #[track_caller]
 fn of_right<T: Number>(
     (left, g): (&Array<T>, &Array<T>),
-    to: &Followed,
+    to: &Tracked,
     gradients: &Gradients,
 ) -> Result<Array<T>> {
     if to.layout.ndim() <= 2 && left.ndim() > 2 {
@@ -137,7 +137,7 @@ fn of_right<T: Number>(
 #[track_caller]
 fn placed_product<T: Number>(
     (left, right): (&Array<T>, &Array<T>),
-    to: &Followed,
+    to: &Tracked,
     gradients: &Gradients,
 ) -> Result<Array<T>> {
     if let Some(place) = gradients.place_of(to)? {

@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::graph::is_differentiable;
 use super::tape::{Backward, PassingBack, Upstream};
-use super::{AnyArray, Followed, Gradients, Pause, StepResult, is_live, record_results};
+use super::{AnyArray, Gradients, Pause, StepResult, Tracked, is_live, record_results};
 use crate::array::{AnyElement, Array, Buffer, DType, Layout};
 use crate::error::{Error, ErrorCode, Result};
 
@@ -15,7 +15,7 @@ pub(in crate::ops) struct Ruled(Option<Running>);
 
 struct Running {
     operation: &'static str,
-    followed: Vec<Option<Followed>>,
+    tracked: Vec<Option<Tracked>>,
     /// Handles on the operands.
     operands: Vec<Buffer>,
     _pause: Pause,
@@ -29,7 +29,7 @@ pub(in crate::ops) struct Saved {
     known: Vec<Buffer>,
     /// True if every kept array is one of `known`, so that gradients of the rule's gradients are
     /// right.
-    is_followed: bool,
+    is_tracked: bool,
 }
 
 impl Saved {
@@ -39,20 +39,20 @@ impl Saved {
     #[track_caller]
     pub(in crate::ops) fn keep<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         let kept = self.keep_recomputed(array);
-        if array.buffer().node().is_some() || !is_differentiable(T::DTYPE) {
+        if array.buffer().value_id().is_some() || !is_differentiable(T::DTYPE) {
             return kept;
         }
         let known = self.known.iter();
         let mut known = known.filter(|known| known.is_same(array.buffer()));
         let Some(first) = known.next() else {
-            self.is_followed = false;
+            self.is_tracked = false;
             return kept;
         };
         // If one of several handles is not tracked, `array` is taken to be that handle.
-        let others_are = known.all(|known| known.node().is_some());
-        let node = first.node().filter(|_| others_are);
+        let others_are = known.all(|known| known.value_id().is_some());
+        let value_id = first.value_id().filter(|_| others_are);
         let layout = *kept.layout();
-        Array::from_parts(kept.into_buffer().with_node(node), layout)
+        Array::from_parts(kept.into_buffer().with_value_id(value_id), layout)
     }
 
     /// Keeps an array that was computed from operands. If a tape tracks the operands, the rule
@@ -67,7 +67,7 @@ impl Saved {
 /// Returns the values of `array`, untracked.
 #[track_caller]
 pub(crate) fn constant<T: AnyElement>(array: &Array<T>) -> Array<T> {
-    let buffer = array.buffer().share().with_node(None);
+    let buffer = array.buffer().share().with_value_id(None);
     Array::from_parts(buffer, *array.layout())
 }
 
@@ -110,7 +110,7 @@ impl Ruled {
     /// Returns whether the operand of that number is tracked, so that its gradient is needed.
     pub(in crate::ops) fn wants(&self, operand: usize) -> bool {
         let running = self.0.as_ref();
-        running.is_some_and(|running| running.followed[operand].is_some())
+        running.is_some_and(|running| running.tracked[operand].is_some())
     }
 
     /// Ends the operation with its result. If an operand is tracked, `rule` returns the function
@@ -196,11 +196,11 @@ impl Running {
         dtype: DType,
         operands: &[(&Buffer, &Layout)],
     ) -> Result<Option<Self>> {
-        let mut followed = Vec::with_capacity(operands.len());
+        let mut tracked = Vec::with_capacity(operands.len());
         for (buffer, layout) in operands {
-            followed.push(Followed::of(buffer, layout)?);
+            tracked.push(Tracked::of(buffer, layout)?);
         }
-        if followed.iter().all(Option::is_none) {
+        if tracked.iter().all(Option::is_none) {
             return Ok(None);
         }
         if !is_differentiable(dtype) {
@@ -213,7 +213,7 @@ impl Running {
         let handles = operands.iter().map(|(buffer, _)| buffer.share());
         Ok(Some(Self {
             operation,
-            followed,
+            tracked,
             operands: handles.collect(),
             _pause: Pause::begin(),
         }))
@@ -249,7 +249,7 @@ impl Running {
     ) -> SmallVec<[Buffer; 1]> {
         let Self {
             operation,
-            followed,
+            tracked,
             operands,
             _pause,
         } = self;
@@ -258,16 +258,16 @@ impl Running {
             let mut saved = Saved {
                 bytes: 0,
                 known: known.map(Buffer::share).collect(),
-                is_followed: true,
+                is_tracked: true,
             };
             let step = RuleStep {
                 rule: rule(&mut saved),
-                followed: followed.clone(),
+                tracked: tracked.clone(),
             };
             PassingBack {
                 backward: Box::new(step),
                 saved_bytes: saved.bytes,
-                only_once: (!saved.is_followed).then_some(operation),
+                only_once: (!saved.is_tracked).then_some(operation),
             }
         })
     }
@@ -323,15 +323,15 @@ impl<F: FnOnce(Upstream) -> Result<Contributions> + Clone + 'static> Rule for F 
 /// The backward pass of a step with a rule.
 struct RuleStep {
     rule: Box<dyn Rule>,
-    followed: Vec<Option<Followed>>,
+    tracked: Vec<Option<Tracked>>,
 }
 
 impl Backward for RuleStep {
     fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()> {
         let contributions = self.rule.apply(upstream)?;
-        for (followed, contribution) in self.followed.into_iter().zip(contributions) {
-            if let (Some(followed), Some(contribution)) = (followed, contribution) {
-                gradients.add(followed, contribution)?;
+        for (tracked, contribution) in self.tracked.into_iter().zip(contributions) {
+            if let (Some(tracked), Some(contribution)) = (tracked, contribution) {
+                gradients.add(tracked, contribution)?;
             }
         }
         Ok(())
@@ -340,7 +340,7 @@ impl Backward for RuleStep {
     fn share(&self) -> Box<dyn Backward> {
         Box::new(Self {
             rule: self.rule.share(),
-            followed: self.followed.clone(),
+            tracked: self.tracked.clone(),
         })
     }
 }

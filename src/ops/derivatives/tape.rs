@@ -1,7 +1,7 @@
 //! The tape: the operations that a thread computed from its variables, in order.
 //!
 //! A tape lists the values that it tracks. For each operation that computed some of them, it holds
-//! a step that passes gradients back. A [`Node`] in a handle of memory names the tracked values
+//! a step that passes gradients back. A [`ValueId`] in a handle of memory names the tracked values
 //! that the memory holds; views share the handle and the node. While an operation computes, the
 //! tape is paused: an operation records one step, whatever operations it is made of.
 
@@ -11,7 +11,7 @@ use std::panic::Location;
 use smallvec::SmallVec;
 
 use super::gradients::{AnyArray, Gradients};
-use crate::array::{Buffer, DType, Layout, Node, TapeNumber, set_follows};
+use crate::array::{Buffer, DType, Layout, TapeId, ValueId, set_has_tape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 thread_local! {
@@ -84,7 +84,7 @@ pub(crate) struct PassingBack {
 const STEPS: usize = 16;
 
 struct Tape {
-    number: Option<TapeNumber>,
+    number: Option<TapeId>,
     origin: Origin,
     /// True if its backward passes check for NaN.
     detects_anomalies: bool,
@@ -116,7 +116,7 @@ pub(crate) struct Step {
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct TapeGuard {
-    number: TapeNumber,
+    number: TapeId,
 }
 
 impl TapeGuard {
@@ -127,7 +127,7 @@ impl TapeGuard {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if the thread has a tape.
     #[track_caller]
     pub(crate) fn begin(function: &'static str) -> Result<Self> {
-        let number = TapeNumber::begin();
+        let number = TapeId::begin();
         let call_site = Location::caller();
         let begun = TAPE.with_borrow_mut(|tape| {
             if let Some(outer) = tape {
@@ -148,7 +148,7 @@ impl TapeGuard {
             Ok(())
         });
         begun.inspect_err(|_| number.end()).at_caller()?;
-        set_follows(true);
+        set_has_tape(true);
         Ok(Self { number })
     }
 }
@@ -158,7 +158,7 @@ impl Drop for TapeGuard {
         // Dropped outside of the borrow, because the saved values of steps are arrays.
         let ended = TAPE.try_with(|tape| tape.borrow_mut().take());
         drop(ended);
-        set_follows(false);
+        set_has_tape(false);
         self.number.end();
     }
 }
@@ -250,7 +250,7 @@ fn with_tape<R>(see: impl FnOnce(&mut Tape) -> R) -> Option<R> {
 /// Returns whether there is any tape in this process.
 #[inline]
 pub(crate) fn is_live() -> bool {
-    TapeNumber::are_any()
+    TapeId::are_any()
 }
 
 /// Returns the tracked values that `buffer` holds, if any, by their number, and notes that the next
@@ -260,22 +260,27 @@ pub(crate) fn is_live() -> bool {
 ///
 /// [`Unsupported`](crate::ErrorKind::Unsupported) if the tape of another thread tracks them.
 #[track_caller]
-pub(crate) fn followed(buffer: &Buffer) -> Result<Option<u32>> {
+pub(crate) fn tracked(buffer: &Buffer) -> Result<Option<u32>> {
     let mode = MODE.get();
-    let Some(node) = buffer.node().filter(|_| is_live() && mode != Mode::Paused) else {
+    let Some(value_id) = buffer
+        .value_id()
+        .filter(|_| is_live() && mode != Mode::Paused)
+    else {
         return Ok(None);
     };
     let is_own = TAPE.with_borrow_mut(|tape| {
-        let tape = tape.as_mut().filter(|tape| tape.number == Some(node.tape));
+        let tape = tape
+            .as_mut()
+            .filter(|tape| tape.number == Some(value_id.tape));
         tape.map(|tape| {
-            let reader = &mut tape.first_readers[node.index as usize];
+            let reader = &mut tape.first_readers[value_id.index as usize];
             *reader = tape.steps.len().min(*reader);
         })
     });
     if is_own.is_some() {
-        return Ok((mode == Mode::Active).then_some(node.index));
+        return Ok((mode == Mode::Active).then_some(value_id.index));
     }
-    if node.tape.is_live() {
+    if value_id.tape.is_live() {
         let text = "an array that another thread computes gradients for; stop_gradient makes a value of it";
         return Err(Error::new(ErrorCode::Gradient, text));
     }
@@ -287,16 +292,16 @@ pub(crate) fn followed(buffer: &Buffer) -> Result<Option<u32>> {
 /// # Panics
 ///
 /// If the elements have gaps: a gradient has the layout of its values.
-pub(crate) fn follow(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
+pub(crate) fn track(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
     assert!(layout.is_contiguous(), "{layout:?} has gaps");
-    let node = TAPE.with_borrow_mut(|tape| {
+    let value_id = TAPE.with_borrow_mut(|tape| {
         let tape = tape.as_mut()?;
         tape.values.push(Value { layout, dtype });
         tape.first_readers.push(NEVER);
         let index = tape.values.len() as u32 - 1;
-        tape.number.map(|tape| Node { tape, index })
+        tape.number.map(|tape| ValueId { tape, index })
     });
-    buffer.with_node(node)
+    buffer.with_value_id(value_id)
 }
 
 /// The first reader of values that no step has read.

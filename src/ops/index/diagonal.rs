@@ -5,7 +5,7 @@ use super::moves::{copied, on_diagonal, triangular};
 use super::{Copying, invalid};
 use crate::array::{AnyElement, Array, Layout, Shape};
 use crate::error::{Error, Result};
-use crate::ops::derivatives::{AnyArray, Ruled, is_followed};
+use crate::ops::derivatives::{AnyArray, Ruled, is_tracked};
 
 /// The part of a matrix that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl<T: AnyElement> Array<T> {
                 Ok(matrix_of(&AnyArray::of(self), k, &shape)?.into_array())
             }
             // A view passes gradients on.
-            [_, _] if is_followed(self)? => {
+            [_, _] if is_tracked(self)? => {
                 let diagonal = self.viewed(diagonal_of(self.layout(), k)?);
                 diagonal.lazy().eval()
             }

@@ -5,7 +5,7 @@ use super::search::search;
 use super::{Side, check_size, invalid};
 use crate::array::{Array, Elements, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::is_followed;
+use crate::ops::derivatives::is_tracked;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
@@ -44,7 +44,7 @@ impl<T: Float> Array<T> {
                 "histogram: 0 bins for the array of shape {shape}, expected at least 1"
             )));
         }
-        if is_followed(self)? {
+        if is_tracked(self)? {
             let text =
                 "histogram: the edges have no gradient: write `stop_gradient(&x).histogram(bins)`";
             return Err(Error::new(ErrorKind::Unsupported, text));

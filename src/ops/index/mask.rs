@@ -4,7 +4,7 @@ use super::moves::{compacted, copied, picked};
 use super::{Copying, Picking, check_size};
 use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, is_followed};
+use crate::ops::derivatives::{AnyArray, is_tracked};
 use crate::ops::elementwise::select;
 use crate::ops::eval::{device_mismatch, device_of, same_device};
 use crate::ops::expr::IntoExpr;
@@ -179,7 +179,7 @@ fn select_by<T: AnyElement>(array: &Array<T>, mask: &Array<bool>) -> Result<Arra
         ));
     }
     let flags = mask.packed()?;
-    if is_followed(array)? {
+    if is_tracked(array)? {
         let rest = &own.dims()[shape.ndim()..];
         let parts: Shape = [flags.len()].iter().chain(rest).collect();
         let rows = positions(&flags, flags.layout().shape())?.flatten()?;

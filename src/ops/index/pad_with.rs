@@ -5,7 +5,7 @@ use ndarray::SliceInfoElem;
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, MAX_RANK, Shape, Writer};
 use crate::error::Result;
-use crate::ops::derivatives::is_followed;
+use crate::ops::derivatives::is_tracked;
 
 /// The elements in the margins that [`Array::pad_with`] adds: NumPy's modes of these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,7 +95,7 @@ impl<T: AnyElement> Array<T> {
                 "pad_with: axis {axis} of length 0 of the shape {own} has no elements for the margins {margins:?}"
             )));
         }
-        if is_followed(self)? && margins.len() == own.ndim() {
+        if is_tracked(self)? && margins.len() == own.ndim() {
             return self.extended_by_takes(margins, extension);
         }
         let mut padded = self.framed("pad_with", margins, T::zero())?;

@@ -4,7 +4,7 @@ use super::{check_size, invalid};
 use crate::array::{Array, Float, Shape};
 use crate::context::Timed;
 use crate::error::Result;
-use crate::ops::derivatives::{check, is_followed};
+use crate::ops::derivatives::{check, is_tracked};
 use crate::ops::elementwise::select;
 use crate::ops::host;
 use crate::ops::order::HostOrder;
@@ -93,7 +93,7 @@ impl<T: Float> Array<T> {
     /// for the last element, itself again. If an element is NaN, both are NaN.
     #[track_caller]
     fn neighbours(&self, at: usize, nth: usize) -> Result<[Self; 2]> {
-        if self.device().backend().cuda().is_some() || is_followed(self)? {
+        if self.device().backend().cuda().is_some() || is_tracked(self)? {
             return self.sorted_neighbours(at, nth);
         }
         if self.is_apart(at) {

@@ -4,7 +4,7 @@ use super::moves::copied;
 use super::{Copying, check_size};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, constant, is_followed};
+use crate::ops::derivatives::{AnyArray, constant, is_tracked};
 use crate::ops::precompiled::precompiled;
 
 /// The length from which on it is faster to copy elements that are far apart to contiguous memory,
@@ -45,7 +45,7 @@ impl<T: Element> Array<T> {
     /// (on CUDA devices 2048) needs scratch memory in addition to the result.
     #[track_caller]
     pub fn sort(&self, axis: isize) -> Result<Self> {
-        if is_followed(self)? {
+        if is_tracked(self)? {
             return self.gather(&self.argsort(axis)?, axis);
         }
         let array = self;

@@ -4,7 +4,7 @@ use super::moves::picked;
 use super::{Direction, Picking, check_size, concat, invalid};
 use crate::array::{Array, Element, MAX_RANK, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, constant, is_followed};
+use crate::ops::derivatives::{AnyArray, constant, is_tracked};
 use crate::ops::precompiled::precompiled;
 
 /// The number of elements that a CUDA device sorts at once, which is the length of a part of the
@@ -51,7 +51,7 @@ impl<T: Element> Array<T> {
         }
         let shape = shape.with(at, k);
         check_size::<i64>("topk", &shape)?;
-        if is_followed(self)? {
+        if is_tracked(self)? {
             let indices = constant(self).leading(at, &shape)?;
             return Ok((self.gather(&indices, at as isize)?, indices));
         }

@@ -3,7 +3,7 @@
 use super::mask::compact;
 use crate::array::{Array, DType, Element};
 use crate::error::Result;
-use crate::ops::derivatives::is_followed;
+use crate::ops::derivatives::is_tracked;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Element> Array<T> {
@@ -55,7 +55,7 @@ fn unique<T: Element>(array: &Array<T>) -> Result<Array<T>> {
     } else {
         later.assign(next.ne(&one))?;
     }
-    if is_followed(&sorted)? {
+    if is_tracked(&sorted)? {
         return sorted.select_by(&flags);
     }
     compact(&sorted, &flags)

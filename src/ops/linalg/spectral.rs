@@ -5,7 +5,7 @@ use super::status::{Meaning, check};
 use super::{Factorized, batch_of, filled, matrices, matrix_of, square};
 use crate::array::{Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{Ruled, is_followed};
+use crate::ops::derivatives::{Ruled, is_tracked};
 use crate::ops::index::check_size;
 
 /// Singular values and, if requested, the matrices of both sides' vectors.
@@ -45,7 +45,7 @@ pub(super) fn singular<T: Factorized>(
     wanted: bool,
 ) -> Result<Singular<T>> {
     // The values alone have no rule: their gradients are computed from the vectors.
-    let wanted = wanted || is_followed(a)?;
+    let wanted = wanted || is_tracked(a)?;
     let [m, n] = matrix_of(operation, a)?;
     let (shape, k) = (a.layout().shape(), m.min(n));
     let batch = batch_of(shape);
@@ -107,7 +107,7 @@ pub(super) fn eigvalsh<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
 /// Returns the eigenvalues for `operation`, and the vectors if they are `wanted`.
 #[track_caller]
 fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> Result<Eigen<T>> {
-    let wanted = wanted || is_followed(a)?;
+    let wanted = wanted || is_tracked(a)?;
     let n = square(operation, a)?;
     let shape = a.layout().shape();
     let of_values = matrices(batch_of(shape), &[n]);

@@ -4,7 +4,7 @@ use super::exponents::{Exponents, Logsumexp};
 use super::{CudaFold, Reducer, along};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, Ruled, is_followed};
+use crate::ops::derivatives::{AnyArray, Ruled, is_tracked};
 use crate::ops::eval::same_device;
 use crate::ops::host::{FoldTable, fold_table};
 use crate::ops::index::of_classes;
@@ -65,7 +65,7 @@ fn back<T: Float>(
     sums: Array<f64>,
     gradient: &Array<T>,
 ) -> Result<Array<T>> {
-    let sums = match is_followed(&logits)? {
+    let sums = match is_tracked(&logits)? {
         true => logits.cast::<f64>().logsumexp_keepdims(1)?,
         false => sums.unsqueeze(1)?,
     };

@@ -8,29 +8,29 @@ use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 
 /// The identity of tracked values. No other values have it while their tape lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Node {
+pub struct ValueId {
     /// The tape.
-    pub tape: TapeNumber,
+    pub tape: TapeId,
     /// The index of the values on the tape.
     pub index: u32,
 }
 
 /// The number of a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TapeNumber(NonZeroU32);
+pub struct TapeId(NonZeroU32);
 
 thread_local! {
     /// Set if this thread has a tape.
-    static FOLLOWS: Cell<bool> = const { Cell::new(false) };
+    static HAS_TAPE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The number of live tapes.
 static LIVE: AtomicU64 = AtomicU64::new(0);
 
 /// The numbers of all live tapes.
-static NUMBERS: Mutex<Vec<TapeNumber>> = Mutex::new(Vec::new());
+static NUMBERS: Mutex<Vec<TapeId>> = Mutex::new(Vec::new());
 
-impl TapeNumber {
+impl TapeId {
     /// Registers a new tape, and returns its number.
     pub fn begin() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -65,9 +65,9 @@ impl TapeNumber {
 ///
 /// [`Unsupported`](crate::ErrorKind::Unsupported), naming the operation.
 #[track_caller]
-pub fn refuse_followed(operation: &str, node: Option<Node>) -> Result<()> {
-    match node {
-        Some(node) if node.tape.is_live() => {
+pub fn refuse_tracked(operation: &str, value_id: Option<ValueId>) -> Result<()> {
+    match value_id {
+        Some(value_id) if value_id.tape.is_live() => {
             let text = format!(
                 "{operation}: no gradient passes through this; stop_gradient makes a value of what it reads"
             );
@@ -84,8 +84,8 @@ pub fn refuse_followed(operation: &str, node: Option<Node>) -> Result<()> {
 ///
 /// [`Unsupported`](crate::ErrorKind::Unsupported), naming the operation.
 #[track_caller]
-pub fn refuse_while_following(operation: &str) -> Result<()> {
-    if FOLLOWS.get() {
+pub fn refuse_while_tracking(operation: &str) -> Result<()> {
+    if HAS_TAPE.get() {
         let text =
             format!("{operation}: a graph writes to memory that gradients may be computed from");
         return Err(Error::new(ErrorCode::Gradient, text));
@@ -94,6 +94,6 @@ pub fn refuse_while_following(operation: &str) -> Result<()> {
 }
 
 /// Sets whether this thread has a tape.
-pub fn set_follows(follows: bool) {
-    FOLLOWS.set(follows);
+pub fn set_has_tape(has_tape: bool) {
+    HAS_TAPE.set(has_tape);
 }
