@@ -76,7 +76,7 @@ fn attend<T: Float>(q: &Array<T>, k: &Array<T>, v: &Array<T>, causal: bool) -> R
     let step = Ruled::begin("attention", &[q, k, v])?;
     let result = attended([q, k, v], causal)?;
     Ok(step.finish(result, |saved| {
-        let operands = [q, k, v].map(|operand| saved.keep(operand));
+        let operands = [q, k, v].map(|operand| saved.save(operand));
         move |gradient: AnyArray| {
             gradients::of_operands(operands.each_ref(), &gradient.into_array(), causal)
         }

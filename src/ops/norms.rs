@@ -96,10 +96,10 @@ fn layer_norm_in<T: Float, A: Float>(
     let result = narrowed(&normal.boxed())?;
     Ok(step.finish(result, |saved| {
         let rows = Rows {
-            x: saved.keep(x),
-            weight: saved.keep(weight),
-            mean: Some(saved.keep_recomputed(&mean)),
-            scale: saved.keep_recomputed(&scale),
+            x: saved.save(x),
+            weight: saved.save(weight),
+            mean: Some(saved.save_recomputed(&mean)),
+            scale: saved.save_recomputed(&scale),
             epsilon,
         };
         move |gradient: AnyArray| rows.back(&gradient.into_array())
@@ -130,10 +130,10 @@ fn rms_norm_in<T: Float, A: Float>(
     let result = narrowed(&normal.boxed())?;
     Ok(step.finish(result, |saved| {
         let rows = Rows {
-            x: saved.keep(x),
-            weight: saved.keep(weight),
+            x: saved.save(x),
+            weight: saved.save(weight),
             mean: None,
-            scale: saved.keep_recomputed(&scale),
+            scale: saved.save_recomputed(&scale),
             epsilon,
         };
         move |gradient: AnyArray| rows.back(&gradient.into_array())

@@ -202,8 +202,8 @@ fn largest<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
     };
     let [largest] = step.finish_all([largest], |saved, [largest]| {
         gradients::of_largest(
-            AnyArray::of(&saved.keep(x)),
-            AnyArray::of(&saved.keep(largest)),
+            AnyArray::of(&saved.save(x)),
+            AnyArray::of(&saved.save(largest)),
             windows,
         )
     });

@@ -141,27 +141,27 @@ const fn normal_sequence(words: usize) -> u32 {
 }
 
 #[track_caller]
-fn uniform<T: Float>(origin: Origin<'_>, shape: &Shape) -> Result<Array<T>> {
+fn uniform<T: Float>(origin: RandomSource<'_>, shape: &Shape) -> Result<Array<T>> {
     origin.array(shape, (UNIFORM, words_of::<T>()), Uniform)
 }
 
 #[track_caller]
-fn normal<T: Float>(origin: Origin<'_>, shape: &Shape) -> Result<Array<T>> {
+fn normal<T: Float>(origin: RandomSource<'_>, shape: &Shape) -> Result<Array<T>> {
     let words = words_of::<T>();
     origin.array(shape, (normal_sequence(words), words), Normal)
 }
 
 /// The source of an array's random numbers.
-enum Origin<'g> {
+enum RandomSource<'g> {
     Thread,
-    Given(&'g mut Generator),
+    Explicit(&'g mut Generator),
 }
 
-impl Origin<'_> {
+impl RandomSource<'_> {
     fn advance(&mut self, sequence: u32, count: usize, words: usize) -> Draws {
         match self {
             Self::Thread => of_thread(|generator| generator.advance(sequence, count, words)),
-            Self::Given(generator) => generator.advance(sequence, count, words),
+            Self::Explicit(generator) => generator.advance(sequence, count, words),
         }
     }
 
@@ -185,13 +185,13 @@ impl Origin<'_> {
     #[track_caller]
     fn uniform<T: Float>(self, shape: &Shape) -> Result<Array<T>> {
         let origin = self;
-        precompiled!(uniform::<T>(; origin: Origin<'_>, shape: &Shape))
+        precompiled!(uniform::<T>(; origin: RandomSource<'_>, shape: &Shape))
     }
 
     #[track_caller]
     fn normal<T: Float>(self, shape: &Shape) -> Result<Array<T>> {
         let origin = self;
-        precompiled!(normal::<T>(; origin: Origin<'_>, shape: &Shape))
+        precompiled!(normal::<T>(; origin: RandomSource<'_>, shape: &Shape))
     }
 
     #[track_caller]
@@ -251,7 +251,7 @@ impl<T: Float> Array<T> {
     /// is drawn then.
     #[track_caller]
     pub fn rand(shape: impl Into<Shape>) -> Result<Self> {
-        Origin::Thread.uniform(&shape.into())
+        RandomSource::Thread.uniform(&shape.into())
     }
 
     /// Like [`rand`](Self::rand), but from `generator`.
@@ -271,7 +271,7 @@ impl<T: Float> Array<T> {
     /// As for [`rand`](Self::rand).
     #[track_caller]
     pub fn rand_with(generator: &mut Generator, shape: impl Into<Shape>) -> Result<Self> {
-        Origin::Given(generator).uniform(&shape.into())
+        RandomSource::Explicit(generator).uniform(&shape.into())
     }
 
     /// Returns normally distributed numbers of mean 0 and variance 1, from the calling thread's
@@ -295,7 +295,7 @@ impl<T: Float> Array<T> {
     /// As for [`rand`](Self::rand).
     #[track_caller]
     pub fn randn(shape: impl Into<Shape>) -> Result<Self> {
-        Origin::Thread.normal(&shape.into())
+        RandomSource::Thread.normal(&shape.into())
     }
 
     /// Like [`randn`](Self::randn), but from `generator`.
@@ -315,7 +315,7 @@ impl<T: Float> Array<T> {
     /// As for [`rand`](Self::rand).
     #[track_caller]
     pub fn randn_with(generator: &mut Generator, shape: impl Into<Shape>) -> Result<Self> {
-        Origin::Given(generator).normal(&shape.into())
+        RandomSource::Explicit(generator).normal(&shape.into())
     }
 }
 
@@ -341,7 +341,7 @@ impl<T: Float> Array<T> {
     /// not between 0 and 1, both included.
     #[track_caller]
     pub fn dropout_mask(p: f64, shape: impl Into<Shape>) -> Result<Self> {
-        Origin::Thread.dropout(p, &shape.into())
+        RandomSource::Thread.dropout(p, &shape.into())
     }
 
     /// Like [`dropout_mask`](Self::dropout_mask), but from `generator`.
@@ -365,7 +365,7 @@ impl<T: Float> Array<T> {
         p: f64,
         shape: impl Into<Shape>,
     ) -> Result<Self> {
-        Origin::Given(generator).dropout(p, &shape.into())
+        RandomSource::Explicit(generator).dropout(p, &shape.into())
     }
 }
 
@@ -389,7 +389,7 @@ impl<T: Integer> Array<T> {
     /// not below `high`.
     #[track_caller]
     pub fn randint(low: T, high: T, shape: impl Into<Shape>) -> Result<Self> {
-        Origin::Thread.integers(low, high, &shape.into())
+        RandomSource::Thread.integers(low, high, &shape.into())
     }
 
     /// Like [`randint`](Self::randint), but from `generator`.
@@ -414,7 +414,7 @@ impl<T: Integer> Array<T> {
         high: T,
         shape: impl Into<Shape>,
     ) -> Result<Self> {
-        Origin::Given(generator).integers(low, high, &shape.into())
+        RandomSource::Explicit(generator).integers(low, high, &shape.into())
     }
 }
 
@@ -439,7 +439,7 @@ impl Array<bool> {
     /// not between 0 and 1, both included.
     #[track_caller]
     pub fn bernoulli(p: f64, shape: impl Into<Shape>) -> Result<Self> {
-        Origin::Thread.truths(p, &shape.into())
+        RandomSource::Thread.truths(p, &shape.into())
     }
 
     /// Like [`bernoulli`](Self::bernoulli), but from `generator`.
@@ -463,7 +463,7 @@ impl Array<bool> {
         p: f64,
         shape: impl Into<Shape>,
     ) -> Result<Self> {
-        Origin::Given(generator).truths(p, &shape.into())
+        RandomSource::Explicit(generator).truths(p, &shape.into())
     }
 }
 

@@ -167,7 +167,7 @@ fn multiplied_of_tracked<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Arr
     let step = Ruled::begin("cumprod", &[x])?;
     let products = cumprod::<T>(&x.lazy().expr, axis)?;
     Ok(step.finish(products, |saved| {
-        multiplied_back(AnyArray::of(&saved.keep(x)), axis)
+        multiplied_back(AnyArray::of(&saved.save(x)), axis)
     }))
 }
 

@@ -157,7 +157,7 @@ fn convolved<T: Numeric>(
     let wanted = [step.wants(0), step.wants(1)];
     let result = multiplied(input, kernel, geometry)?;
     Ok(step.finish(result, |saved| {
-        let operands = [input, kernel].map(|operand| AnyArray::of(&saved.keep(operand)));
+        let operands = [input, kernel].map(|operand| AnyArray::of(&saved.save(operand)));
         convolved_back(operands, *geometry, wanted)
     }))
 }

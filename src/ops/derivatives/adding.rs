@@ -1,7 +1,7 @@
 //! Addition of contributions to a gradient: to all of it, and to a part of it.
 
 use super::gradients::{AnyArray, Gradients, Tracked, filled};
-use super::graph::Adding;
+use super::joint_graph::Adding;
 use super::tape::{PassingBack, Upstream};
 use super::{Pause, record};
 use crate::array::{AxisSet, Bits, Layout, Shape};

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::forward::{Derived, Forward, tracked_terms};
-use super::graph::{Given, Graph, TermOf};
+use super::joint_graph::{JointGraph, JointNodeKind, SavedValue};
 use super::tape::{PassingBack, Upstream};
 use super::{AnyArray, Gradients, Pause, is_live, record_all};
 use crate::array::{AxisSet, DType, Layout, Shape};
@@ -20,7 +20,7 @@ use crate::ops::reductions::sum_of;
 /// The data that passes gradients back through a formula.
 #[derive(Clone, Debug)]
 pub(super) struct Derivation {
-    pub(super) graph: Graph,
+    pub(super) joint: JointGraph,
     pub(super) derived: Vec<Derived>,
     /// The operands of the formula that gradients are computed from, by their number; `None` for an
     /// operand that is not needed.
@@ -34,52 +34,52 @@ impl Derivation {
     #[track_caller]
     pub(super) fn new(
         formula: &Formula<'_>,
-        (graph, derived): (Graph, Vec<Derived>),
+        (joint, derived): (JointGraph, Vec<Derived>),
         more: Option<u32>,
         shape: &Shape,
     ) -> Self {
         Self {
-            saved: saved_operands(formula, &graph, &derived, more),
-            graph,
+            saved: saved_operands(formula, &joint, &derived, more),
+            joint,
             derived,
             shape: *shape,
         }
     }
 
     /// Returns whether the gradients are computed from the result of that number,
-    /// [`Given::Result`].
+    /// [`SavedValue::Result`].
     pub(super) fn needs_result(&self, number: usize) -> bool {
-        let wanted = wanted(&self.graph, self.derived.iter().map(|own| own.gradient));
-        let terms = self.graph.terms.iter().zip(&wanted);
+        let wanted = wanted(&self.joint, self.derived.iter().map(|own| own.gradient));
+        let terms = self.joint.terms.iter().zip(&wanted);
         terms
             .filter(|(_, wanted)| **wanted)
-            .any(|(term, _)| matches!(term.of, TermOf::Given(Given::Result(own)) if own == number))
+            .any(|(term, _)| matches!(term.of, JointNodeKind::Saved(SavedValue::Result(own)) if own == number))
     }
 
     /// Returns the formula of the terms `results`, over the saved operands and the arrays that
-    /// `given` returns.
+    /// `saved_value` returns.
     #[track_caller]
     pub(super) fn formula<'a>(
         &'a self,
-        given: &dyn Fn(Given) -> Option<&'a AnyArray>,
+        saved_value: &dyn Fn(SavedValue) -> Option<&'a AnyArray>,
         results: &[u32],
     ) -> Result<Formula<'a>> {
-        let wanted = wanted(&self.graph, results.iter().copied());
+        let wanted = wanted(&self.joint, results.iter().copied());
         let mut formula = Formula::empty();
-        let mut numbers = vec![0; self.graph.terms.len()];
-        for (number, term) in self.graph.terms.iter().enumerate() {
+        let mut numbers = vec![0; self.joint.terms.len()];
+        for (number, term) in self.joint.terms.iter().enumerate() {
             if !wanted[number] {
                 continue;
             }
             let array = match term.of {
-                TermOf::Operand(operand) => self.saved[operand].as_ref(),
-                TermOf::Given(own) => given(own),
-                TermOf::Scalar(_) | TermOf::Call(..) => None,
+                JointNodeKind::Operand(operand) => self.saved[operand].as_ref(),
+                JointNodeKind::Saved(own) => saved_value(own),
+                JointNodeKind::Scalar(_) | JointNodeKind::Call(..) => None,
             };
             numbers[number] = match (array, term.of) {
                 (Some(array), _) => formula.append_array(array.operand()),
-                (None, TermOf::Scalar(bits)) => formula.append_scalar(term.dtype, bits),
-                (None, TermOf::Call(call, operands)) => {
+                (None, JointNodeKind::Scalar(bits)) => formula.append_scalar(term.dtype, bits),
+                (None, JointNodeKind::Call(call, operands)) => {
                     let operands = &operands[..call.arity];
                     let operands: SmallVec<[u32; 4]> =
                         operands.iter().map(|&own| numbers[own as usize]).collect();
@@ -101,7 +101,7 @@ impl Derivation {
     pub(super) fn pass_back<'a>(
         &'a self,
         (device, spare): (&Device, Option<&'a AnyArray>),
-        given: &dyn Fn(Given) -> Option<&'a AnyArray>,
+        saved_value: &dyn Fn(SavedValue) -> Option<&'a AnyArray>,
         gradients: &mut Gradients,
     ) -> Result<()> {
         let is_whole = |own: &&Derived| {
@@ -111,7 +111,7 @@ impl Derivation {
         let (whole, folded): (Vec<&Derived>, Vec<&Derived>) =
             self.derived.iter().partition(is_whole);
         let (passed, computed): (Vec<&Derived>, Vec<&Derived>) =
-            (whole.into_iter()).partition(|own| self.passed(own, given).is_some());
+            (whole.into_iter()).partition(|own| self.passed(own, saved_value).is_some());
         // If a gradient is computed in full anyway and was not rounded, its sum is computed from
         // it; all other sums are computed from the saved operands.
         let is_computed = |own: &&Derived| {
@@ -120,18 +120,18 @@ impl Derivation {
         let (mut later, first): (Vec<&Derived>, Vec<&Derived>) =
             folded.into_iter().partition(is_computed);
         for own in first {
-            let formula = self.formula(given, &[own.wide])?;
+            let formula = self.formula(saved_value, &[own.wide])?;
             gradients.add(own.tracked, self.folded(&formula, own)?)?;
         }
         for own in passed {
-            let upstream = self.passed(own, given).expect("just seen");
+            let upstream = self.passed(own, saved_value).expect("just seen");
             gradients.add(own.tracked, upstream.share())?;
         }
         for (number, some) in computed.chunks(MOST_RESULTS).enumerate() {
             let is_last = (number + 1) * MOST_RESULTS >= computed.len();
             let spare = spare.filter(|_| is_last && !gradients.are_tracked());
             let terms: Vec<u32> = some.iter().map(|own| own.gradient).collect();
-            let formula = self.formula(given, &terms)?;
+            let formula = self.formula(saved_value, &terms)?;
             let arrays = self.evaluated(&formula, device, spare)?;
             for (own, array) in some.iter().zip(arrays) {
                 // Computed once, though several operands may have one gradient.
@@ -152,12 +152,12 @@ impl Derivation {
     fn passed<'a>(
         &self,
         own: &Derived,
-        given: &dyn Fn(Given) -> Option<&'a AnyArray>,
+        saved_value: &dyn Fn(SavedValue) -> Option<&'a AnyArray>,
     ) -> Option<&'a AnyArray> {
-        let TermOf::Given(upstream) = self.graph.terms[own.gradient as usize].of else {
+        let JointNodeKind::Saved(upstream) = self.joint.terms[own.gradient as usize].of else {
             return None;
         };
-        given(upstream).filter(|upstream| *upstream.layout.shape() == self.shape)
+        saved_value(upstream).filter(|upstream| *upstream.layout.shape() == self.shape)
     }
 
     /// Sums `formula` along the axes along which an operand is broadcast, and converts the sum to
@@ -165,7 +165,7 @@ impl Derivation {
     #[track_caller]
     fn folded(&self, formula: &Formula<'_>, own: &Derived) -> Result<AnyArray> {
         let axes = folded_axes(&self.shape, &own.tracked.layout);
-        let dtype = self.graph.terms[own.gradient as usize].dtype;
+        let dtype = self.joint.terms[own.gradient as usize].dtype;
         sum_of(formula, &self.shape, axes)?.converted(dtype)
     }
 
@@ -217,11 +217,13 @@ pub(super) fn folded_axes(shape: &Shape, layout: &Layout) -> AxisSet {
 }
 
 /// Returns a flag for each term: true for `results`, and for the terms that they are computed from.
-fn wanted(graph: &Graph, results: impl Iterator<Item = u32>) -> Vec<bool> {
-    let mut wanted = vec![false; graph.terms.len()];
+fn wanted(joint: &JointGraph, results: impl Iterator<Item = u32>) -> Vec<bool> {
+    let mut wanted = vec![false; joint.terms.len()];
     results.for_each(|result| wanted[result as usize] = true);
     for number in (0..wanted.len()).rev() {
-        if let (true, TermOf::Call(call, operands)) = (wanted[number], graph.terms[number].of) {
+        if let (true, JointNodeKind::Call(call, operands)) =
+            (wanted[number], joint.terms[number].of)
+        {
             operands[..call.arity]
                 .iter()
                 .for_each(|&operand| wanted[operand as usize] = true);
@@ -234,19 +236,19 @@ fn wanted(graph: &Graph, results: impl Iterator<Item = u32>) -> Vec<bool> {
 #[track_caller]
 fn saved_operands(
     formula: &Formula<'_>,
-    graph: &Graph,
+    joint: &JointGraph,
     derived: &[Derived],
     more: Option<u32>,
 ) -> Vec<Option<AnyArray>> {
-    let wanted = wanted(graph, derived.iter().map(|own| own.gradient).chain(more));
+    let wanted = wanted(joint, derived.iter().map(|own| own.gradient).chain(more));
     let arrays = formula.terms().iter().filter_map(|term| match &term.of {
         Of::Array(operand) => Some(operand),
         _ => None,
     });
     let arrays: SmallVec<[_; 4]> = arrays.collect();
     let mut saved: Vec<Option<AnyArray>> = arrays.iter().map(|_| None).collect();
-    for (term, wanted) in graph.terms.iter().zip(wanted) {
-        let TermOf::Operand(number) = term.of else {
+    for (term, wanted) in joint.terms.iter().zip(wanted) {
+        let JointNodeKind::Operand(number) = term.of else {
             continue;
         };
         saved[number] = wanted.then(|| AnyArray {
@@ -356,15 +358,15 @@ impl Running {
                     // A result without a gradient must not contribute: even a gradient of 0 times
                     // an infinite derivative would be NaN.
                     let has_gradient = |number: usize| upstream[number].is_some();
-                    (derivation.graph, derivation.derived) =
+                    (derivation.joint, derivation.derived) =
                         forward.derive_results(has_gradient)?;
                 }
-                let given = |given: Given| match given {
-                    Given::Result(number) => kept[number].as_ref(),
-                    Given::Gradient(number) => upstream[number].as_ref(),
+                let saved_value = |saved_value: SavedValue| match saved_value {
+                    SavedValue::Result(number) => kept[number].as_ref(),
+                    SavedValue::Gradient(number) => upstream[number].as_ref(),
                 };
                 let last = upstream.iter().flatten().next_back();
-                derivation.pass_back((&device, last), &given, gradients)
+                derivation.pass_back((&device, last), &saved_value, gradients)
             };
             PassingBack {
                 backward: Box::new(backward),

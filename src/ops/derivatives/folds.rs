@@ -4,9 +4,9 @@ use std::cell::RefCell;
 
 use super::evaluation::{Derivation, bytes_of};
 use super::forward::{Forward, tracked_terms};
-use super::graph::{
-    DIFFERENTIABLE, Given, Graph, TermOf, by_differentiable, by_float, computed_in,
-    is_differentiable,
+use super::joint_graph::{
+    DIFFERENTIABLE, JointGraph, JointNodeKind, SavedValue, by_differentiable, by_float,
+    computed_in, is_differentiable,
 };
 use super::rules::not_equal;
 use super::tape::{PassingBack, Upstream};
@@ -125,11 +125,11 @@ struct Elements<'g, T> {
 
 impl<'g, T> Elements<'g, T> {
     fn new(
-        graph: &'g RefCell<Graph>,
+        joint: &'g RefCell<JointGraph>,
         (x, [g, r, s]): (u32, [u32; 3]),
         (count, is_rounded): (f64, bool),
     ) -> Self {
-        let value = |term| Value::new(graph, term);
+        let value = |term| Value::new(joint, term);
         Self {
             x: value(x),
             g: value(g),
@@ -148,41 +148,41 @@ struct Terms {
     summand: Option<u32>,
 }
 
-const RESULT: Given = Given::Result(0);
-const SUM: Given = Given::Result(1);
-const GRADIENT: Given = Given::Gradient(0);
+const RESULT: SavedValue = SavedValue::Result(0);
+const SUM: SavedValue = SavedValue::Result(1);
+const GRADIENT: SavedValue = SavedValue::Gradient(0);
 
 fn terms_of(
-    graph: &RefCell<Graph>,
+    joint: &RefCell<JointGraph>,
     rule: Rule,
     (x, dtype): (u32, DType),
     count: f64,
 ) -> Option<Terms> {
     let wide = computed_in(dtype);
-    let (x, given) = {
-        let mut graph = graph.borrow_mut();
-        let [g, r] = [GRADIENT, RESULT].map(|given| {
-            let own = graph.push(TermOf::Given(given), dtype);
-            graph.widened(own)
+    let (x, saved_value) = {
+        let mut joint = joint.borrow_mut();
+        let [g, r] = [GRADIENT, RESULT].map(|saved_value| {
+            let own = joint.push(JointNodeKind::Saved(saved_value), dtype);
+            joint.widened(own)
         });
-        let s = graph.push(TermOf::Given(SUM), wide);
-        (graph.widened(x), [g, r, s])
+        let s = joint.push(JointNodeKind::Saved(SUM), wide);
+        (joint.widened(x), [g, r, s])
     };
     let result = (count, wide != dtype);
     let of_numbers = by_differentiable!(wide, T => {
-        let terms = rule.of_numbers(Elements::<T>::new(graph, (x, given), result));
-        terms.map(in_graph)
+        let terms = rule.of_numbers(Elements::<T>::new(joint, (x, saved_value), result));
+        terms.map(in_joint)
     });
     let of_floats = || {
         by_float!(wide, T => {
-            let terms = rule.of_floats(Elements::<T>::new(graph, (x, given), result));
-            terms.map(in_graph)
+            let terms = rule.of_floats(Elements::<T>::new(joint, (x, saved_value), result));
+            terms.map(in_joint)
         })
     };
     of_numbers.flatten().or_else(|| of_floats().flatten())
 }
 
-fn in_graph<T>((gradient, summand): ByRule<'_, T>) -> Terms {
+fn in_joint<T>((gradient, summand): ByRule<'_, T>) -> Terms {
     Terms {
         gradient: gradient.term,
         summand: summand.map(|summand| summand.term),
@@ -266,8 +266,8 @@ impl Running {
         let mut summand = None;
         let forward = Forward::of(formula, tracked);
         let result = forward.results[0];
-        let derived = forward.derive(|graph| {
-            let own = terms_of(graph, rule, (result as u32, dtype), count as f64);
+        let derived = forward.derive(|joint| {
+            let own = terms_of(joint, rule, (result as u32, dtype), count as f64);
             let own = own.ok_or_else(|| unknown(name))?;
             summand = own.summand;
             Ok(vec![(result, own.gradient)])
@@ -325,15 +325,15 @@ impl Derived {
                 };
                 let upstream = upstream[0].take().map(broadcast).transpose()?;
                 let result = kept.map(broadcast).transpose()?;
-                let given = |given: Given| match given {
+                let saved_value = |saved_value: SavedValue| match saved_value {
                     GRADIENT => upstream.as_ref(),
                     RESULT => result.as_ref(),
-                    Given::Gradient(_) | Given::Result(_) => None,
+                    SavedValue::Gradient(_) | SavedValue::Result(_) => None,
                 };
                 let sum = match summand {
                     None => None,
                     Some(element) if rule == Rule::Product => {
-                        let formula = derivation.formula(&given, &[element])?;
+                        let formula = derivation.formula(&saved_value, &[element])?;
                         let (buffer, layout) = evaluate(&formula, &device, &shape)?;
                         let elements = AnyArray {
                             buffer,
@@ -343,7 +343,7 @@ impl Derived {
                         Some(products_of_others(elements, axes)?)
                     }
                     Some(summand) => {
-                        let formula = derivation.formula(&given, &[summand])?;
+                        let formula = derivation.formula(&saved_value, &[summand])?;
                         let sum = sum_of(&formula, &shape, axes)?;
                         Some(AnyArray {
                             layout: sum.layout.broadcast_to(&shape)?,
@@ -351,11 +351,11 @@ impl Derived {
                         })
                     }
                 };
-                let given = |own: Given| match own {
+                let saved_value = |own: SavedValue| match own {
                     SUM => sum.as_ref(),
-                    own => given(own),
+                    own => saved_value(own),
                 };
-                derivation.pass_back((&device, upstream.as_ref()), &given, gradients)
+                derivation.pass_back((&device, upstream.as_ref()), &saved_value, gradients)
             };
             PassingBack {
                 backward: Box::new(backward),

@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 
 use super::Tracked;
-use super::graph::{Contributions, Given, Graph, Term, TermOf, is_differentiable};
+use super::joint_graph::{
+    Contributions, JointGraph, JointNode, JointNodeKind, SavedValue, is_differentiable,
+};
 use super::rules::partials;
 use super::tape::note_constants;
 use crate::error::Result;
@@ -22,7 +24,7 @@ pub(super) struct Derived {
 /// A formula with tracked operands, without its arrays.
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
-    graph: Graph,
+    joint: JointGraph,
     /// The terms of the formula's results.
     pub(super) results: Vec<usize>,
     tracked: Vec<(u32, Tracked)>,
@@ -44,11 +46,11 @@ pub(super) fn tracked_terms(formula: &Formula<'_>) -> Result<Vec<(u32, Tracked)>
 
 impl Forward {
     pub(super) fn of(formula: &Formula<'_>, tracked: Vec<(u32, Tracked)>) -> Self {
-        let (graph, numbers) = Graph::of(formula);
+        let (joint, numbers) = JointGraph::of(formula);
         let results = formula.results().iter();
         let tracked = tracked.into_iter();
         Self {
-            graph,
+            joint,
             results: results.map(|&own| numbers[own] as usize).collect(),
             tracked: tracked
                 .map(|(term, tracked)| (numbers[term as usize], tracked))
@@ -58,11 +60,11 @@ impl Forward {
 
     /// Returns a flag for each term: true if it is computed from a tracked operand.
     fn leads(&self) -> Vec<bool> {
-        let mut leads = vec![false; self.graph.terms.len()];
+        let mut leads = vec![false; self.joint.terms.len()];
         for (term, _) in &self.tracked {
             leads[*term as usize] = true;
         }
-        for (number, term) in self.graph.terms.iter().enumerate() {
+        for (number, term) in self.joint.terms.iter().enumerate() {
             let own = operands(term)
                 .iter()
                 .any(|&operand| leads[operand as usize]);
@@ -77,26 +79,26 @@ impl Forward {
     #[track_caller]
     pub(super) fn derive(
         &self,
-        seeds: impl FnOnce(&RefCell<Graph>) -> Result<Vec<(usize, u32)>>,
-    ) -> Result<(Graph, Vec<Derived>)> {
-        let terms = &self.graph.terms;
-        let graph = RefCell::new(self.graph.clone());
+        seeds: impl FnOnce(&RefCell<JointGraph>) -> Result<Vec<(usize, u32)>>,
+    ) -> Result<(JointGraph, Vec<Derived>)> {
+        let terms = &self.joint.terms;
+        let joint = RefCell::new(self.joint.clone());
         let leads = self.leads();
         let mut contributions = vec![Contributions::new(); terms.len()];
         let mut has_slope_zero = false;
-        for (term, gradient) in seeds(&graph)? {
+        for (term, gradient) in seeds(&joint)? {
             contributions[term].push((gradient, None));
         }
         for number in (0..terms.len()).rev().filter(|&number| leads[number]) {
-            let TermOf::Call(call, _) = terms[number].of else {
+            let JointNodeKind::Call(call, _) = terms[number].of else {
                 continue;
             };
             let own = &contributions[number];
-            let Some((gradient, counts)) = graph.borrow_mut().sum_where_counted(own) else {
+            let Some((gradient, counts)) = joint.borrow_mut().sum_where_counted(own) else {
                 continue;
             };
             let operands = operands(&terms[number]);
-            let partials = partials(&graph, call, operands, [number as u32, gradient])?;
+            let partials = partials(&joint, call, operands, [number as u32, gradient])?;
             for (place, (&operand, partial)) in operands.iter().zip(partials).enumerate() {
                 let operand = operand as usize;
                 let is_tracked = leads[operand] && is_differentiable(terms[operand].dtype);
@@ -105,17 +107,17 @@ impl Forward {
                     continue;
                 };
                 if is_tracked {
-                    let counts = graph.borrow_mut().counts(call, operands, (place, counts));
+                    let counts = joint.borrow_mut().counts(call, operands, (place, counts));
                     contributions[operand].push((partial, counts));
                 }
             }
         }
         let derived = self.tracked.iter().filter_map(|&(term, tracked)| {
-            let mut graph = graph.borrow_mut();
-            let sum = graph.sum(&contributions[term as usize])?;
+            let mut joint = joint.borrow_mut();
+            let sum = joint.sum(&contributions[term as usize])?;
             Some(Derived {
                 tracked,
-                gradient: graph.converted(sum, terms[term as usize].dtype),
+                gradient: joint.converted(sum, terms[term as usize].dtype),
                 wide: sum,
             })
         });
@@ -123,7 +125,7 @@ impl Forward {
         if has_slope_zero && derived.is_empty() {
             note_constants();
         }
-        Ok((graph.into_inner(), derived))
+        Ok((joint.into_inner(), derived))
     }
 
     /// Like [`derive`](Self::derive), from the gradients of the results that have one.
@@ -131,18 +133,19 @@ impl Forward {
     pub(super) fn derive_results(
         &self,
         has_gradient: impl Fn(usize) -> bool,
-    ) -> Result<(Graph, Vec<Derived>)> {
-        self.derive(|graph| {
-            let mut graph = graph.borrow_mut();
+    ) -> Result<(JointGraph, Vec<Derived>)> {
+        self.derive(|joint| {
+            let mut joint = joint.borrow_mut();
             let mut seeds = Vec::new();
             for (number, &result) in self.results.iter().enumerate() {
-                let Term { of, dtype } = self.graph.terms[result];
-                if matches!(of, TermOf::Call(..)) {
-                    graph.terms[result].of = TermOf::Given(Given::Result(number));
+                let JointNode { of, dtype } = self.joint.terms[result];
+                if matches!(of, JointNodeKind::Call(..)) {
+                    joint.terms[result].of = JointNodeKind::Saved(SavedValue::Result(number));
                 }
                 if is_differentiable(dtype) && has_gradient(number) {
-                    let gradient = graph.push(TermOf::Given(Given::Gradient(number)), dtype);
-                    seeds.push((result, graph.widened(gradient)));
+                    let gradient =
+                        joint.push(JointNodeKind::Saved(SavedValue::Gradient(number)), dtype);
+                    seeds.push((result, joint.widened(gradient)));
                 }
             }
             Ok(seeds)
@@ -151,9 +154,9 @@ impl Forward {
 }
 
 /// Returns the terms that a term is a function of.
-fn operands(term: &Term) -> &[u32] {
+fn operands(term: &JointNode) -> &[u32] {
     match &term.of {
-        TermOf::Call(call, operands) => &operands[..call.arity],
+        JointNodeKind::Call(call, operands) => &operands[..call.arity],
         _ => &[],
     }
 }

@@ -14,7 +14,7 @@ use crate::ops::formula::Formula;
 use crate::ops::tree::{Operand, Value};
 
 use super::adding::{added, added_to_part, as_whole, copied, folded, own, summed, tracked_part};
-use super::graph::{Converting, by_differentiable};
+use super::joint_graph::{Converting, by_differentiable};
 use super::tape::Upstream;
 
 /// A type-erased array, with its tracked value.

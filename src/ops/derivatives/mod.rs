@@ -12,7 +12,7 @@ mod evaluation;
 mod folds;
 mod forward;
 mod gradients;
-mod graph;
+mod joint_graph;
 mod products;
 mod rule;
 mod rules;
@@ -28,7 +28,7 @@ pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(super) use folds::Folding;
 pub(crate) use gradients::{AnyArray, Gradients, Placer, Tracked, zeros_like};
-pub(super) use graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
+pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
 pub(super) use products::Multiplication;
 pub(crate) use rule::constant;
 pub(super) use rule::{Ruled, by_gradient};
@@ -38,7 +38,7 @@ pub(crate) use tape::{
 };
 
 use gradients::filled;
-use graph::is_differentiable;
+use joint_graph::is_differentiable;
 use tape::{PassingBack, Step};
 
 use super::eval::{device_for, evaluate};

@@ -1,7 +1,7 @@
 //! Steps of matrix products.
 
 use super::evaluation::bytes_of;
-use super::graph::{is_complex, is_differentiable};
+use super::joint_graph::{is_complex, is_differentiable};
 use super::tape::{PassingBack, Upstream};
 use super::{AnyArray, Gradients, Pause, Tracked, is_live, record};
 use crate::array::{Array, Number, Shape};

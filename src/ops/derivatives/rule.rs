@@ -2,7 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::graph::is_differentiable;
+use super::joint_graph::is_differentiable;
 use super::tape::{Backward, PassingBack, Upstream};
 use super::{AnyArray, Gradients, Pause, StepResult, Tracked, is_live, record_results};
 use crate::array::{AnyElement, Array, Buffer, DType, Layout};
@@ -37,8 +37,8 @@ impl Saved {
     /// tape may track the rule, too. For any other array, the tape does not know how it depends on
     /// the operands, and the rule's gradients have no derivatives.
     #[track_caller]
-    pub(in crate::ops) fn keep<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
-        let kept = self.keep_recomputed(array);
+    pub(in crate::ops) fn save<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
+        let kept = self.save_recomputed(array);
         if array.buffer().value_id().is_some() || !is_differentiable(T::DTYPE) {
             return kept;
         }
@@ -58,7 +58,7 @@ impl Saved {
     /// Keeps an array that was computed from operands. If a tape tracks the operands, the rule
     /// computes the array again; otherwise it uses the kept one.
     #[track_caller]
-    pub(in crate::ops) fn keep_recomputed<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
+    pub(in crate::ops) fn save_recomputed<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         self.bytes += array.size_bytes() as u64;
         array.viewed(*array.layout())
     }

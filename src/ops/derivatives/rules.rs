@@ -17,8 +17,9 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 use num_complex::Complex;
 use smallvec::{SmallVec, smallvec};
 
-use super::graph::{
-    Graph, TermOf, by_differentiable, by_float, computed_in, is_complex, is_differentiable,
+use super::joint_graph::{
+    JointGraph, JointNodeKind, by_differentiable, by_float, computed_in, is_complex,
+    is_differentiable,
 };
 use super::values::Value;
 use crate::array::{DType, Float, Number, bits_of};
@@ -46,11 +47,11 @@ macro_rules! rules {
         /// `T`; `None` if the function has no row.
         fn $name<T: $Bound>(
             id: TypeId,
-            graph: &RefCell<Graph>,
+            joint: &RefCell<JointGraph>,
             operands: &[u32],
             [result, gradient]: [u32; 2],
         ) -> Option<Partials> {
-            let value = |term| Value::<T>::new(graph, term);
+            let value = |term| Value::<T>::new(joint, term);
             $(
                 if id == TypeId::of::<$function>() {
                     let mut operands = operands.iter().copied().map(value);
@@ -138,7 +139,7 @@ fn is_flat(id: TypeId) -> bool {
 /// which a real one is computed; `None` for other functions.
 fn of_parts<T: Float>(
     id: TypeId,
-    graph: &RefCell<Graph>,
+    joint: &RefCell<JointGraph>,
     operands: &[u32],
     [result, gradient]: [u32; 2],
 ) -> Option<Partials>
@@ -146,15 +147,15 @@ where
     Complex<T>: Number<Part = T>,
 {
     if id == TypeId::of::<OfParts>() {
-        let g = Value::<Complex<T>>::new(graph, gradient);
+        let g = Value::<Complex<T>>::new(joint, gradient);
         return Some(smallvec![Some(g.re().term), Some(g.im().term)]);
     }
     let (z, g) = (
-        Value::<Complex<T>>::new(graph, operands[0]),
-        Value::<T>::new(graph, gradient),
+        Value::<Complex<T>>::new(joint, operands[0]),
+        Value::<T>::new(joint, gradient),
     );
     let (re, im) = if id == TypeId::of::<Abs>() {
-        let r = Value::<T>::new(graph, result);
+        let r = Value::<T>::new(joint, result);
         let [re, im] = [z.re(), z.im()].map(|part| g * (part / r));
         (
             re.only_where(not_equal(r, 0.0)),
@@ -203,18 +204,18 @@ fn normal_at<T: Float>(x: Value<'_, T>) -> Value<'_, T> {
 }
 
 /// Returns the gradient of x to the power of an integer.
-fn of_power<T: Float>(graph: &RefCell<Graph>, operands: &[u32], gradient: u32) -> Partials {
-    let value = |term| Value::<T>::new(graph, term);
+fn of_power<T: Float>(joint: &RefCell<JointGraph>, operands: &[u32], gradient: u32) -> Partials {
+    let value = |term| Value::<T>::new(joint, term);
     let (x, n, g) = (value(operands[0]), operands[1], value(gradient));
     let (less, as_float) = {
-        let mut graph = graph.borrow_mut();
-        let zero = graph.push(TermOf::Scalar(bits_of(0_i32)), DType::I32);
-        let is_power = graph.call(call_of::<NotEqual, (i32, i32)>(), &[n, zero]);
+        let mut joint = joint.borrow_mut();
+        let zero = joint.push(JointNodeKind::Scalar(bits_of(0_i32)), DType::I32);
+        let is_power = joint.call(call_of::<NotEqual, (i32, i32)>(), &[n, zero]);
         // For the exponent 0, not -1: 0 times an infinite power is NaN.
-        let one = graph.call(call_of::<Cast<i32>, (bool,)>(), &[is_power]);
+        let one = joint.call(call_of::<Cast<i32>, (bool,)>(), &[is_power]);
         (
-            graph.call(call_of::<Subtracted, (i32, i32)>(), &[n, one]),
-            graph.call(call_of::<Cast<T>, (i32,)>(), &[n]),
+            joint.call(call_of::<Subtracted, (i32, i32)>(), &[n, one]),
+            joint.call(call_of::<Cast<T>, (i32,)>(), &[n]),
         )
     };
     let power = x.apply::<T, Powi, (T, i32)>(&[less]);
@@ -224,20 +225,20 @@ fn of_power<T: Float>(graph: &RefCell<Graph>, operands: &[u32], gradient: u32) -
 /// Multiplies the gradient by the partial derivatives that functions compute. Returns `None` if one
 /// of these functions does not have the result's type.
 fn by_hand(
-    graph: &RefCell<Graph>,
+    joint: &RefCell<JointGraph>,
     (partials, output): (&[Option<&'static Call>], DType),
     (operands, gradient): (&[u32], u32),
 ) -> Option<Partials> {
-    let mut graph = graph.borrow_mut();
-    let dtype = graph.terms[gradient as usize].dtype;
+    let mut joint = joint.borrow_mut();
+    let dtype = joint.terms[gradient as usize].dtype;
     let times = by_float!(dtype, T => call_of::<Times, (T, T)>())?;
     let of_one = |partial: &Option<&'static Call>| match partial {
         None => Some(None),
         Some(partial) if partial.output != output => None,
         Some(partial) => {
-            let slope = graph.call(partial, operands);
-            let slope = graph.widened(slope);
-            Some(Some(graph.call(times, &[gradient, slope])))
+            let slope = joint.call(partial, operands);
+            let slope = joint.widened(slope);
+            Some(Some(joint.call(times, &[gradient, slope])))
         }
     };
     partials.iter().map(of_one).collect()
@@ -252,19 +253,19 @@ fn by_hand(
 /// known.
 #[track_caller]
 pub(super) fn partials(
-    graph: &RefCell<Graph>,
+    joint: &RefCell<JointGraph>,
     called: &Call,
     operands: &[u32],
     [result, gradient]: [u32; 2],
 ) -> Result<Partials> {
     let id = (called.id)();
-    let dtype_of = |term: u32| graph.borrow().terms[term as usize].dtype;
+    let dtype_of = |term: u32| joint.borrow().terms[term as usize].dtype;
     let first = computed_in(dtype_of(operands[0]));
     if is_flat(id) || (id == TypeId::of::<Im>() && !is_complex(first)) {
         return Ok(smallvec![None; operands.len()]);
     }
     if let Some(partials) = called.partials {
-        return by_hand(graph, (partials, called.output), (operands, gradient))
+        return by_hand(joint, (partials, called.output), (operands, gradient))
             .ok_or_else(|| unknown(called));
     }
     if by_differentiable!(called.output, U => TypeId::of::<Cast<U>>()) == Some(id) {
@@ -272,31 +273,31 @@ pub(super) fn partials(
             return Ok(smallvec![None]);
         }
         return Ok(smallvec![Some(
-            graph.borrow_mut().converted(gradient, first)
+            joint.borrow_mut().converted(gradient, first)
         )]);
     }
     if id == TypeId::of::<Select>() {
-        // Each counts only if it was chosen: see `Graph::counts`.
+        // Each counts only if it was chosen: see `JointGraph::counts`.
         return Ok(smallvec![None, Some(gradient), Some(gradient)]);
     }
     let dtype = dtype_of(gradient);
-    let wide = |&term: &u32| graph.borrow_mut().widened(term);
+    let wide = |&term: &u32| joint.borrow_mut().widened(term);
     let (operands, result): (SmallVec<[u32; 4]>, u32) =
         (operands.iter().map(wide).collect(), wide(&result));
     let operands = operands.as_slice();
     if id == TypeId::of::<Powi>() {
-        let partials = by_float!(dtype, T => of_power::<T>(graph, operands, gradient));
+        let partials = by_float!(dtype, T => of_power::<T>(joint, operands, gradient));
         return partials.ok_or_else(|| unknown(called));
     }
     let is_plain = operands.iter().all(|&operand| dtype_of(operand) == dtype);
     let own = [result, gradient];
     let partials = match (is_plain, is_complex(dtype) || is_complex(first)) {
-        (true, _) => by_differentiable!(dtype, T => of_numbers::<T>(id, graph, operands, own))
+        (true, _) => by_differentiable!(dtype, T => of_numbers::<T>(id, joint, operands, own))
             .flatten()
-            .or_else(|| by_float!(dtype, T => of_floats::<T>(id, graph, operands, own))?),
+            .or_else(|| by_float!(dtype, T => of_floats::<T>(id, joint, operands, own))?),
         (false, true) => match dtype {
-            DType::F32 | DType::C32 => of_parts::<f32>(id, graph, operands, own),
-            _ => of_parts::<f64>(id, graph, operands, own),
+            DType::F32 | DType::C32 => of_parts::<f32>(id, joint, operands, own),
+            _ => of_parts::<f64>(id, joint, operands, own),
         },
         (false, false) => None,
     };

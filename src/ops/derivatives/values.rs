@@ -6,7 +6,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use num_complex::Complex;
 
-use super::graph::{Graph, TermOf, is_complex};
+use super::joint_graph::{JointGraph, JointNodeKind, is_complex};
 use crate::array::{AnyElement, Float, Number, bits_of};
 use crate::ops::elementwise::arithmetic::{Added, Over, Subtracted, Times};
 use crate::ops::elementwise::complex::OfParts;
@@ -18,7 +18,7 @@ use crate::ops::node::{Function, call_of};
 /// A term whose elements are of `T`, with the operators and functions that rules are written in.
 #[derive(Debug)]
 pub(super) struct Value<'g, T> {
-    graph: &'g RefCell<Graph>,
+    joint: &'g RefCell<JointGraph>,
     pub(super) term: u32,
     element: PhantomData<T>,
 }
@@ -32,9 +32,9 @@ impl<T> Clone for Value<'_, T> {
 impl<T> Copy for Value<'_, T> {}
 
 impl<'g, T> Value<'g, T> {
-    pub(super) fn new(graph: &'g RefCell<Graph>, term: u32) -> Self {
+    pub(super) fn new(joint: &'g RefCell<JointGraph>, term: u32) -> Self {
         Self {
-            graph,
+            joint,
             term,
             element: PhantomData,
         }
@@ -45,8 +45,11 @@ impl<'g, T: AnyElement> Value<'g, T> {
     /// Appends one value.
     pub(super) fn constant(self, value: f64) -> Self {
         let bits = bits_of(<T as AnyElement>::from_f64(value));
-        let term = self.graph.borrow_mut().push(TermOf::Scalar(bits), T::DTYPE);
-        Self::new(self.graph, term)
+        let term = self
+            .joint
+            .borrow_mut()
+            .push(JointNodeKind::Scalar(bits), T::DTYPE);
+        Self::new(self.joint, term)
     }
 
     pub(super) fn apply<U, F: Function<Args>, Args: Arguments>(
@@ -56,11 +59,11 @@ impl<'g, T: AnyElement> Value<'g, T> {
         let mut operands = vec![self.term];
         operands.extend(others);
         let term = self
-            .graph
+            .joint
             .borrow_mut()
             .call(call_of::<F, Args>(), &operands);
         Value {
-            graph: self.graph,
+            joint: self.joint,
             term,
             element: PhantomData,
         }
@@ -69,11 +72,11 @@ impl<'g, T: AnyElement> Value<'g, T> {
     /// Returns this value where the comparison is true, and zero elsewhere.
     pub(super) fn only_where(self, mask: Value<'g, bool>) -> Self {
         let zero = self.constant(0.0);
-        let term = self.graph.borrow_mut().call(
+        let term = self.joint.borrow_mut().call(
             call_of::<Select, (bool, T, T)>(),
             &[mask.term, self.term, zero.term],
         );
-        Self::new(self.graph, term)
+        Self::new(self.joint, term)
     }
 }
 

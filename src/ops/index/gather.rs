@@ -57,7 +57,7 @@ fn gathered(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) ->
     let step = Ruled::begin_any("gather", &[array])?;
     let picked = picked(array, indices, Picking::Elements, at, shape)?;
     let own = *array.layout.shape();
-    Ok(step.finish_any(picked, |saved| scattered_back(own, saved.keep(indices), at)))
+    Ok(step.finish_any(picked, |saved| scattered_back(own, saved.save(indices), at)))
 }
 
 /// Returns the gradient of an array of shape `own` from which elements were gathered along the axis

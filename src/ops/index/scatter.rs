@@ -73,7 +73,7 @@ impl<T: Number> Array<T> {
                 written = written.lazy().eval()?; // nothing was written
             }
             *self = step.finish(written, |saved| {
-                let places = saved.keep(indices);
+                let places = saved.save(indices);
                 move |gradient| added_back(gradient, &places, axis)
             });
             return Ok(());
@@ -138,7 +138,7 @@ impl<T: AnyElement> Array<T> {
                 written = written.lazy().eval()?; // nothing was written
             }
             *self = step.finish(written, |saved| {
-                let places = saved.keep(indices);
+                let places = saved.save(indices);
                 move |gradient| written_back(gradient, &places, axis)
             });
             return Ok(());

@@ -57,7 +57,7 @@ fn taken(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Re
     let step = Ruled::begin_any("take", &[array])?;
     let picked = picked(array, indices, Picking::Parts, at, shape)?;
     let own = *array.layout.shape();
-    Ok(step.finish_any(picked, |saved| taken_back(own, saved.keep(indices), at)))
+    Ok(step.finish_any(picked, |saved| taken_back(own, saved.save(indices), at)))
 }
 
 /// Returns the gradient of an array that parts were taken from, by [`scattered_back`]: the indices

@@ -21,7 +21,7 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     let (lower, status) = on_device!(a.device(), touching a.buffer(), cholesky_factors(a))?;
     check("cholesky", &status, shape, Meaning::NotPositiveDefinite)?;
     Ok(step.finish(lower.clone(), |saved| {
-        let lower = saved.keep(&lower);
+        let lower = saved.save(&lower);
         move |gradient: AnyArray| gradients::of_cholesky(&lower, &gradient.into_array())
     }))
 }
@@ -49,7 +49,7 @@ pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
         check("qr", &status, shape, Meaning::Nothing)?;
     }
     let [q, r] = step.finish_all([q, r], |saved, factors| {
-        let (a, factors) = (saved.keep(a), factors.each_ref().map(|own| saved.keep(own)));
+        let (a, factors) = (saved.save(a), factors.each_ref().map(|own| saved.save(own)));
         move |gradients| gradients::of_qr(&a, factors.each_ref(), gradients)
     });
     Ok((q, r))

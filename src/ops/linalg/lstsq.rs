@@ -32,9 +32,9 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let x = inverse.times(&right)?;
     let result = if is_vector { x.squeeze(-1)? } else { x.clone() };
     Ok(step.finish(result, |saved| {
-        let (a, right, x) = (saved.keep(a), saved.keep(&right), saved.keep(&x));
+        let (a, right, x) = (saved.save(a), saved.save(&right), saved.save(&x));
         let [u, scales, vt] =
-            [&inverse.u, &inverse.inverse, &inverse.vt].map(|own| saved.keep(own));
+            [&inverse.u, &inverse.inverse, &inverse.vt].map(|own| saved.save(own));
         let inverse = Inverse {
             u,
             inverse: scales,

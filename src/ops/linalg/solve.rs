@@ -35,7 +35,7 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let x = if b.ndim() == 1 { x.squeeze(-1)? } else { x };
     let is_vector = b.ndim() == 1;
     Ok(step.finish(x.clone(), |saved| {
-        let (a, x) = (saved.keep(a), saved.keep(&x));
+        let (a, x) = (saved.save(a), saved.save(&x));
         move |gradient: AnyArray| gradients::of_solution(&a, &x, &gradient.into_array(), is_vector)
     }))
 }
@@ -96,7 +96,7 @@ pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     let (inverse, status) = on_device!(a.device(), touching a.buffer(), inverted(a))?;
     check("inv", &status, a.layout().shape(), Meaning::Singular)?;
     Ok(step.finish(inverse.clone(), |saved| {
-        let inverse = saved.keep(&inverse);
+        let inverse = saved.save(&inverse);
         move |gradient: AnyArray| gradients::of_inverse(&inverse, &gradient.into_array())
     }))
 }
@@ -115,7 +115,7 @@ pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
         check("det", &status, shape, Meaning::Nothing)?;
     }
     Ok(step.finish(value, |saved| {
-        let a = saved.keep(a);
+        let a = saved.save(a);
         move |gradient: AnyArray| gradients::of_determinant(&a, &gradient.into_array())
     }))
 }

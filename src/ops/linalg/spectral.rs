@@ -68,7 +68,7 @@ pub(super) fn singular<T: Factorized>(
         return Ok(found);
     };
     let [u, s, vt] = step.finish_all([u, s, vt], |saved, factors| {
-        let factors = factors.each_ref().map(|own| saved.keep(own));
+        let factors = factors.each_ref().map(|own| saved.save(own));
         move |gradients| gradients::of_singular(factors.each_ref(), gradients)
     });
     Ok((s, Some([u, vt])))
@@ -128,7 +128,7 @@ fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> 
         return Ok(found);
     };
     let [w, v] = step.finish_all([w, v], |saved, factors| {
-        let factors = factors.each_ref().map(|own| saved.keep(own));
+        let factors = factors.each_ref().map(|own| saved.save(own));
         move |gradients| gradients::of_eigen(factors.each_ref(), gradients)
     });
     Ok((w, Some(v)))

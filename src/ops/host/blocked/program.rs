@@ -156,7 +156,7 @@ impl Step {
             Of::Scalar(bits) => Self::Value {
                 bits,
                 element_bytes,
-                at: registers.keep(BLOCK * element_bytes),
+                at: registers.reserve(BLOCK * element_bytes),
             },
             Of::Call(call, operands) => Self::Call {
                 run: call.loops.get(),
@@ -178,7 +178,7 @@ impl Step {
                     return memory(layout.offset());
                 }
                 let view = View::new(base, element_bytes, layout);
-                let at = registers.keep(view.room_bytes());
+                let at = registers.reserve(view.room_bytes());
                 Self::View { view, at }
             }
         }

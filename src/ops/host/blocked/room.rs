@@ -27,12 +27,12 @@ impl Registers {
             uses: SmallVec::new(),
             idle: SmallVec::new(),
         };
-        registers.keep(steps * size_of::<*const u8>());
+        registers.reserve(steps * size_of::<*const u8>());
         registers
     }
 
     /// Reserves a part for the whole run, and returns its offset.
-    pub(super) fn keep(&mut self, bytes: usize) -> usize {
+    pub(super) fn reserve(&mut self, bytes: usize) -> usize {
         let at = self.end;
         self.end += bytes.next_multiple_of(Room::ALIGNMENT);
         at
@@ -43,7 +43,7 @@ impl Registers {
     pub(super) fn take(&mut self) -> usize {
         self.idle
             .pop()
-            .unwrap_or_else(|| self.keep(self.register_bytes))
+            .unwrap_or_else(|| self.reserve(self.register_bytes))
     }
 
     /// Records one read of the step `number`, whose register is at `at`.

@@ -17,33 +17,33 @@ use crate::ops::written::terms::{Part, Terms};
 
 /// A term of a graph.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Term {
-    pub(super) of: TermOf,
+pub(super) struct JointNode {
+    pub(super) of: JointNodeKind,
     pub(super) dtype: DType,
 }
 
 /// The kind of a term.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum TermOf {
+pub(super) enum JointNodeKind {
     /// An operand of the formula, by its number there.
     Operand(usize),
     /// A saved value: an array that is available when gradients are computed.
-    Given(Given),
+    Saved(SavedValue),
     Scalar(Bits),
     Call(&'static Call, [u32; MOST_OPERANDS]),
 }
 
 /// A saved value of the step, by the number of the result: the result, or its gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum SavedValue {
     Result(usize),
     Gradient(usize),
 }
 
 /// Terms in an order in which they can be computed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Graph {
-    pub(super) terms: Vec<Term>,
+pub(super) struct JointGraph {
+    pub(super) terms: Vec<JointNode>,
     /// The conversions that [`converted`](Self::converted) appended: operand and result.
     conversions: Vec<(u32, u32)>,
 }
@@ -54,29 +54,29 @@ pub(super) struct Graph {
 /// the terms before it.
 pub(super) type Contributions = SmallVec<[(u32, Option<u32>); 2]>;
 
-impl Graph {
+impl JointGraph {
     /// Returns the graph of a formula, and the number in it of each of the formula's terms. A
     /// written function is replaced by its body.
     pub(super) fn of(formula: &Formula<'_>) -> (Self, Vec<u32>) {
-        let (mut graph, mut numbers) = (Self::default(), Vec::new());
+        let (mut joint, mut numbers) = (Self::default(), Vec::new());
         let mut operands = 0;
         for term in formula.terms() {
             let number = match term.of {
                 Of::Array(_) => {
                     operands += 1;
-                    graph.push(TermOf::Operand(operands - 1), term.dtype)
+                    joint.push(JointNodeKind::Operand(operands - 1), term.dtype)
                 }
-                Of::Scalar(bits) => graph.push(TermOf::Scalar(bits), term.dtype),
+                Of::Scalar(bits) => joint.push(JointNodeKind::Scalar(bits), term.dtype),
                 Of::Call(call, operands) => {
                     let operands = operands[..call.arity].iter();
                     let operands: SmallVec<[u32; 4]> =
                         operands.map(|&own| numbers[own as usize]).collect();
-                    graph.written(call, &operands)
+                    joint.written(call, &operands)
                 }
             };
             numbers.push(number);
         }
-        (graph, numbers)
+        (joint, numbers)
     }
 
     /// Adds a call, or the terms of its body.
@@ -90,7 +90,7 @@ impl Graph {
         for own in body.own {
             let number = match own.of {
                 Part::Argument(argument) => arguments[argument],
-                Part::Scalar(bits) => self.push(TermOf::Scalar(bits), own.dtype),
+                Part::Scalar(bits) => self.push(JointNodeKind::Scalar(bits), own.dtype),
                 Part::Call(call, operands) => {
                     let operands = operands.iter().map(|&own| numbers[own as usize]);
                     let operands: SmallVec<[u32; 4]> = operands.collect();
@@ -102,15 +102,15 @@ impl Graph {
         numbers[result as usize]
     }
 
-    pub(super) fn push(&mut self, of: TermOf, dtype: DType) -> u32 {
-        self.terms.push(Term { of, dtype });
+    pub(super) fn push(&mut self, of: JointNodeKind, dtype: DType) -> u32 {
+        self.terms.push(JointNode { of, dtype });
         self.terms.len() as u32 - 1
     }
 
     pub(super) fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
         let mut all = [0; MOST_OPERANDS];
         all[..operands.len()].copy_from_slice(operands);
-        self.push(TermOf::Call(call, all), call.output)
+        self.push(JointNodeKind::Call(call, all), call.output)
     }
 
     /// Converts a float or complex number to another type, at most once for each type.
@@ -198,7 +198,7 @@ impl Graph {
     fn only_where(&mut self, holds: u32, value: u32) -> u32 {
         let dtype = self.terms[value as usize].dtype;
         let (select, zero) = select_or_zero(dtype);
-        let zero = self.push(TermOf::Scalar(zero), dtype);
+        let zero = self.push(JointNodeKind::Scalar(zero), dtype);
         self.call(select, &[holds, value, zero])
     }
 
