@@ -9,7 +9,7 @@ use super::aliasing::{Obstacle, Overwritable, Target};
 use super::derivatives::{self, Evaluation};
 use super::eval::{device_mismatch, device_of, evaluate};
 use super::expr::IntoExpr;
-use super::formula::Formula;
+use super::expression_graph::ExpressionGraph;
 use super::hoist::Hoisted;
 use super::host;
 use super::order::{Reading, Updating};
@@ -185,17 +185,17 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
     if device.backend().cuda().is_none() && host::store_fused(value, target, device)? {
         return Ok(None);
     }
-    let formula = assigned(&target, value)?;
+    let graph = assigned(&target, value)?;
     let shape = target.layout().shape();
-    let hoisted = Hoisted::of(&formula, device, shape)?;
-    let formula = hoisted.apply(&formula);
+    let hoisted = Hoisted::of(&graph, device, shape)?;
+    let graph = hoisted.apply(&graph);
     match Overwritable::new(&[target], &[value], &[]) {
-        Ok(targets) => store(&formula, targets).map(|()| None),
+        Ok(targets) => store(&graph, targets).map(|()| None),
         // Checked once only: a handle that another thread drops meanwhile must not turn one copy
         // into two.
-        Err(Obstacle::Shared) => evaluate(&formula, device, shape).map(Some),
+        Err(Obstacle::Shared) => evaluate(&graph, device, shape).map(Some),
         Err(Obstacle::Reordered) => {
-            let fresh = evaluate(&formula, device, shape)?;
+            let fresh = evaluate(&graph, device, shape)?;
             overwrite_or_replace(target, fresh, &[value])
         }
     }
@@ -216,18 +216,18 @@ pub(super) fn is_tracked(target: &Target<'_>, value: &dyn Tree) -> Result<bool> 
 /// Returns the new elements of `target` in new memory, because a tape may need the old ones.
 #[track_caller]
 pub(super) fn replaced(target: &Target<'_>, value: &dyn Tree) -> Result<(Buffer, Layout)> {
-    let formula = assigned(target, value)?;
-    evaluate(&formula, target.device(), target.layout().shape())
+    let graph = assigned(target, value)?;
+    evaluate(&graph, target.device(), target.layout().shape())
 }
 
 /// Writes the new elements to the memory of `target`, and returns them as a value of its own.
 /// Returns `None` if the step, an earlier step or the program holds the old elements.
 #[track_caller]
 fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, Layout)>> {
-    let formula = assigned(target, value)?;
+    let graph = assigned(target, value)?;
     let (device, layout) = (target.device(), target.layout());
     // The evaluation keeps only handles.
-    let evaluation = Evaluation::begin(&formula, layout.shape())?;
+    let evaluation = Evaluation::begin(&graph, layout.shape())?;
     if !evaluation.is_tracked() || !layout.is_contiguous() {
         return Ok(None);
     }
@@ -235,8 +235,8 @@ fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, 
     let Ok(targets) = Overwritable::new(&targets, &[value], &[]) else {
         return Ok(None);
     };
-    let hoisted = Hoisted::of(&formula, device, layout.shape())?;
-    store(&hoisted.apply(&formula), targets)?;
+    let hoisted = Hoisted::of(&graph, device, layout.shape())?;
+    store(&hoisted.apply(&graph), targets)?;
     // If anything is tracked, it is the new value.
     let results = std::iter::once(target.buffer().share().with_value_id(None)).collect();
     let mut results = evaluation.finish(results, layout);
@@ -244,13 +244,13 @@ fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, 
     Ok(Some((buffer, *layout)))
 }
 
-/// Returns the formula of `value`, after checking that it can be assigned to `target`.
+/// Returns the expression graph of `value`, after checking that it can be assigned to `target`.
 #[track_caller]
-fn assigned<'a>(target: &Target<'_>, value: &'a dyn Tree) -> Result<Formula<'a>> {
-    let formula = Formula::of(value)?;
-    check_shape(target.layout().shape(), &formula.first().shape)?;
-    check_device("assign", target, &formula)?;
-    Ok(formula)
+fn assigned<'a>(target: &Target<'_>, value: &'a dyn Tree) -> Result<ExpressionGraph<'a>> {
+    let graph = ExpressionGraph::of(value)?;
+    check_shape(target.layout().shape(), &graph.first().shape)?;
+    check_device("assign", target, &graph)?;
+    Ok(graph)
 }
 
 /// Moves computed elements to the memory of `target`. If anything other than the expressions `held`
@@ -289,22 +289,22 @@ fn move_to(
     let Ok(targets) = Overwritable::new(&targets, &[&operand], held) else {
         return Ok(false);
     };
-    store(&Formula::of(&operand)?, targets)?;
+    store(&ExpressionGraph::of(&operand)?, targets)?;
     Ok(true)
 }
 
-/// Writes each result of `formula` over its target. The targets are on one device and have one
+/// Writes each result of `graph` over its target. The targets are on one device and have one
 /// shape, to which the results broadcast. They must have been checked against the operands that the
-/// formula reads.
+/// expression graph reads.
 #[track_caller]
-pub(super) fn store(formula: &Formula<'_>, targets: Overwritable<'_>) -> Result<()> {
+pub(super) fn store(graph: &ExpressionGraph<'_>, targets: Overwritable<'_>) -> Result<()> {
     let buffers: SmallVec<[&Buffer; 1]> = targets.targets().iter().map(Target::buffer).collect();
     let updating = Updating {
         targets: &buffers,
-        reading: Reading(formula),
+        reading: Reading(graph),
     };
     let device = targets.targets()[0].device();
-    on_device!(device, touching & updating, store(formula, targets))
+    on_device!(device, touching & updating, store(graph, targets))
 }
 
 /// # Errors
@@ -315,14 +315,14 @@ pub(super) fn store(formula: &Formula<'_>, targets: Overwritable<'_>) -> Result<
 pub(super) fn check_device(
     operation: &str,
     target: &Target<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
 ) -> Result<()> {
     let device = target.device();
-    match device_of(operation, formula)?.filter(|&other| other != device) {
+    match device_of(operation, graph)?.filter(|&other| other != device) {
         None => Ok(()),
         Some(other) => {
             let own = ("the target", device, target.layout().shape());
-            let value = ("the value", other, &formula.first().shape);
+            let value = ("the value", other, &graph.first().shape);
             Err(device_mismatch(operation, own, value))
         }
     }

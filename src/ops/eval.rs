@@ -1,11 +1,11 @@
-//! Evaluation of expressions: by a fused loop, or from their formula.
+//! Evaluation of expressions: by a fused loop, or from their expression graph.
 
 use std::borrow::Cow;
 use std::panic::Location;
 
 use super::derivatives::{Evaluation, is_live};
 use super::expr::{Expr, Lazy};
-use super::formula::{Formula, Of};
+use super::expression_graph::{ExpressionGraph, NodeKind};
 use super::hoist::Hoisted;
 use super::host;
 use super::order::Reading;
@@ -63,7 +63,7 @@ fn tracked_evaluation(
     layout: &Layout,
     compute: &mut dyn FnMut() -> Result<Buffer>,
 ) -> Result<Buffer> {
-    let evaluation = Evaluation::begin(&Formula::of(tree)?, layout.shape())?;
+    let evaluation = Evaluation::begin(&ExpressionGraph::of(tree)?, layout.shape())?;
     let _call_site = CallSiteOverride::at(Location::caller());
     let results = std::iter::once(compute().at_caller()?).collect();
     let mut results = evaluation.finish(results, layout);
@@ -73,38 +73,38 @@ fn tracked_evaluation(
 /// Evaluates `tree`.
 #[track_caller]
 fn evaluate_tree(tree: &dyn Tree) -> Result<(Buffer, Layout)> {
-    let formula = Formula::of(tree)?;
-    let device = device_for("eval", &formula)?;
-    evaluate(&formula, &device, &formula.first().shape)
+    let graph = ExpressionGraph::of(tree)?;
+    let device = device_for("eval", &graph)?;
+    evaluate(&graph, &device, &graph.first().shape)
 }
 
-/// Evaluates `formula`, which has one result, over `shape`, to which it broadcasts.
+/// Evaluates `graph`, which has one result, over `shape`, to which it broadcasts.
 #[track_caller]
 pub(super) fn evaluate(
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     device: &Device,
     shape: &Shape,
 ) -> Result<(Buffer, Layout)> {
-    let (mut results, layout) = evaluate_all(formula, device, shape)?;
+    let (mut results, layout) = evaluate_all(graph, device, shape)?;
     let buffer = results.pop().expect("a formula has as many results");
     Ok((buffer, layout))
 }
 
-/// Evaluates `formula`, with any number of results, in one pass over `shape`.
+/// Evaluates `graph`, with any number of results, in one pass over `shape`.
 #[track_caller]
 pub(super) fn evaluate_all(
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     device: &Device,
     shape: &Shape,
 ) -> Result<(host::Results, Layout)> {
-    let evaluation = Evaluation::begin(formula, shape)?;
+    let evaluation = Evaluation::begin(graph, shape)?;
     let layout = Layout::contiguous(shape)?;
-    let hoisted = Hoisted::of(formula, device, shape)?;
-    let formula = &hoisted.apply(formula);
+    let hoisted = Hoisted::of(graph, device, shape)?;
+    let graph = &hoisted.apply(graph);
     let results = on_device!(
         device,
-        touching & Reading(&**formula),
-        evaluate(formula, &layout)
+        touching & Reading(&**graph),
+        evaluate(graph, &layout)
     )?;
     Ok((evaluation.finish(results, &layout), layout))
 }
@@ -154,36 +154,39 @@ impl<'a> Dense<'a> {
 ///
 /// [`DeviceMismatch`](ErrorKind::DeviceMismatch) if there are two.
 #[track_caller]
-pub(super) fn device_of<'a>(operation: &str, formula: &Formula<'a>) -> Result<Option<&'a Device>> {
-    let mut devices = formula.operands().map(|operand| operand.buffer.device());
+pub(super) fn device_of<'a>(
+    operation: &str,
+    graph: &ExpressionGraph<'a>,
+) -> Result<Option<&'a Device>> {
+    let mut devices = graph.operands().map(|operand| operand.buffer.device());
     let Some(first) = devices.next() else {
         return Ok(None);
     };
     match devices.all(|device| device == first) {
         true => Ok(Some(first)),
-        false => Err(mixed_devices(operation, formula)),
+        false => Err(mixed_devices(operation, graph)),
     }
 }
 
-/// Returns the error for the first function in `formula` whose operands are on two devices. If each
+/// Returns the error for the first function in `graph` whose operands are on two devices. If each
 /// result is on one device, the error names `operation` and two results.
 #[cold]
 #[track_caller]
-fn mixed_devices(operation: &str, formula: &Formula<'_>) -> Error {
-    let terms = formula.terms();
-    let mut devices: Vec<Option<&Device>> = Vec::with_capacity(terms.len());
-    for term in terms {
-        let device = match &term.of {
-            Of::Array(operand) => Some(operand.buffer.device()),
-            Of::Scalar(_) => None,
-            Of::Call(call, _) => {
-                let operands = term.operands().iter().map(|&operand| operand as usize);
+fn mixed_devices(operation: &str, graph: &ExpressionGraph<'_>) -> Error {
+    let nodes = graph.nodes();
+    let mut devices: Vec<Option<&Device>> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let device = match &node.kind {
+            NodeKind::Array(operand) => Some(operand.buffer.device()),
+            NodeKind::Scalar(_) => None,
+            NodeKind::Call(call, _) => {
+                let operands = node.operands().iter().map(|&operand| operand as usize);
                 match two_devices(operands.clone(), &devices) {
                     Some(pair) => {
                         let names = names_of_operands(call.arity);
                         let [one, other] = pair.map(|(position, device)| {
-                            let term = term.operands()[position] as usize;
-                            (names[position], device, &terms[term].shape)
+                            let node = node.operands()[position] as usize;
+                            (names[position], device, &nodes[node].shape)
                         });
                         return device_mismatch(call.name, one, other);
                     }
@@ -193,22 +196,22 @@ fn mixed_devices(operation: &str, formula: &Formula<'_>) -> Error {
         };
         devices.push(device);
     }
-    let results = formula.results();
+    let results = graph.results();
     let pair = two_devices(results.iter().copied(), &devices).expect("the devices are two");
     let names = pair.map(|(position, _)| format!("expression {position}"));
     let [one, other] = [0, 1].map(|at| {
         let (position, device) = pair[at];
-        (names[at].as_str(), device, &terms[results[position]].shape)
+        (names[at].as_str(), device, &nodes[results[position]].shape)
     });
     device_mismatch(operation, one, other)
 }
 
-/// Finds two of `terms` that are on different devices, and returns their positions.
+/// Finds two of `nodes` that are on different devices, and returns their positions.
 fn two_devices<'a>(
-    terms: impl Iterator<Item = usize>,
+    nodes: impl Iterator<Item = usize>,
     devices: &[Option<&'a Device>],
 ) -> Option<[(usize, &'a Device); 2]> {
-    let mut located = (terms.enumerate()).filter_map(|(at, term)| Some((at, devices[term]?)));
+    let mut located = (nodes.enumerate()).filter_map(|(at, node)| Some((at, devices[node]?)));
     let first = located.next()?;
     let other = located.find(|(_, device)| *device != first.1)?;
     Some([first, other])
@@ -234,8 +237,11 @@ fn names_of_operands(count: usize) -> [&'static str; MOST_OPERANDS] {
 ///
 /// As for [`device_of`].
 #[track_caller]
-pub(super) fn device_for<'a>(operation: &str, formula: &Formula<'a>) -> Result<Cow<'a, Device>> {
-    Ok(match device_of(operation, formula)? {
+pub(super) fn device_for<'a>(
+    operation: &str,
+    graph: &ExpressionGraph<'a>,
+) -> Result<Cow<'a, Device>> {
+    Ok(match device_of(operation, graph)? {
         Some(device) => Cow::Borrowed(device),
         None => Cow::Owned(Device::current()),
     })

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::formula::Formula;
+use super::expression_graph::ExpressionGraph;
 use super::host::Run;
 use super::node::{Leaf, Scalar};
 use super::tree::Node;
@@ -118,7 +118,7 @@ impl<E: Expr> Lazy<E> {
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the common shape overflows.
     #[track_caller]
     pub fn shape(&self) -> Result<Shape> {
-        Ok(Formula::of(&self.expr)?.first().shape)
+        Ok(ExpressionGraph::of(&self.expr)?.first().shape)
     }
 }
 

@@ -6,13 +6,13 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::eval::evaluate;
-use super::formula::{Formula, Of};
+use super::expression_graph::{ExpressionGraph, NodeKind};
 use super::tree::Operand;
 use crate::array::{Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
 
-/// Terms that are computed into memory of their own before the rest of the formula.
+/// Nodes that are computed into memory of their own before the rest of the expression graph.
 #[derive(Debug)]
 pub(super) struct Hoisted(SmallVec<[(usize, DType, Buffer, Layout); 1]>);
 
@@ -22,34 +22,37 @@ pub(super) struct Hoisted(SmallVec<[(usize, DType, Buffer, Layout); 1]>);
 const LEAST_SAVED: [usize; 2] = [1 << 13, 1 << 22];
 
 impl Hoisted {
-    /// Computes the terms that `formula` repeats over `shape`, which it broadcasts to, into memory
+    /// Computes the nodes that `graph` repeats over `shape`, which it broadcasts to, into memory
     /// of the thread's scope.
     #[track_caller]
-    pub(super) fn of(formula: &Formula<'_>, device: &Device, shape: &Shape) -> Result<Self> {
+    pub(super) fn of(graph: &ExpressionGraph<'_>, device: &Device, shape: &Shape) -> Result<Self> {
         let mut hoisted = SmallVec::new();
         let on_gpu = device.backend().cuda().is_some();
-        for term in repeated(
-            formula,
+        for node in repeated(
+            graph,
             shape.checked_len()?,
             LEAST_SAVED[usize::from(on_gpu)],
         ) {
-            let part = formula.rebuilt(&[term], &[]);
+            let part = graph.rebuilt(&[node], &[]);
             let (buffer, layout) = evaluate(&part, device, &part.first().shape)?;
-            hoisted.push((term, part.first().dtype, buffer, layout));
+            hoisted.push((node, part.first().dtype, buffer, layout));
         }
         Ok(Self(hoisted))
     }
 
-    /// Returns `formula` with the computed terms as operands.
-    pub(super) fn apply<'a, 'b>(&'b self, formula: &'a Formula<'b>) -> Cow<'a, Formula<'b>> {
+    /// Returns `graph` with the computed nodes as operands.
+    pub(super) fn apply<'a, 'b>(
+        &'b self,
+        graph: &'a ExpressionGraph<'b>,
+    ) -> Cow<'a, ExpressionGraph<'b>> {
         if self.0.is_empty() {
-            return Cow::Borrowed(formula);
+            return Cow::Borrowed(graph);
         }
         let known: SmallVec<[(usize, Operand<'b>); 1]> = (self.0.iter())
-            .map(|(term, dtype, buffer, layout)| {
+            .map(|(node, dtype, buffer, layout)| {
                 let (buffer, layout, dtype) = (buffer, layout, *dtype);
                 (
-                    *term,
+                    *node,
                     Operand {
                         buffer,
                         layout,
@@ -58,38 +61,40 @@ impl Hoisted {
                 )
             })
             .collect();
-        Cow::Owned(formula.rebuilt(formula.results(), &known))
+        Cow::Owned(graph.rebuilt(graph.results(), &known))
     }
 }
 
-/// Returns the largest terms whose values are each read several times over `count` elements, if at
+/// Returns the largest nodes whose values are each read several times over `count` elements, if at
 /// least `least_saved` values of functions are saved.
-fn repeated(formula: &Formula<'_>, count: usize, least_saved: usize) -> SmallVec<[usize; 1]> {
+fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> SmallVec<[usize; 1]> {
     let mut found = SmallVec::new();
     if count < least_saved / 16 {
         return found;
     }
-    let terms = formula.terms();
-    // The most elements that a term is read for. A term's readers come after it.
-    let mut read_for: SmallVec<[usize; 8]> = SmallVec::from_elem(0, terms.len());
-    for &result in formula.results() {
+    let nodes = graph.nodes();
+    // The most elements that a node is read for. A node's readers come after it.
+    let mut read_for: SmallVec<[usize; 8]> = SmallVec::from_elem(0, nodes.len());
+    for &result in graph.results() {
         read_for[result] = count;
     }
-    for (number, term) in terms.iter().enumerate().rev() {
-        let Of::Call(..) = term.of else { continue };
-        let Ok(own) = term.shape.checked_len() else {
+    for (number, node) in nodes.iter().enumerate().rev() {
+        let NodeKind::Call(..) = node.kind else {
+            continue;
+        };
+        let Ok(own) = node.shape.checked_len() else {
             continue;
         };
         let repeats = own > 0 && own.saturating_mul(2) <= read_for[number];
         if repeats {
-            let saved = calls_of(formula, number).saturating_mul(read_for[number] - own);
+            let saved = calls_of(graph, number).saturating_mul(read_for[number] - own);
             if saved >= least_saved {
                 found.push(number);
                 continue;
             }
         }
-        // A term that is not hoisted is computed as often as it is read.
-        for &operand in term.operands() {
+        // A node that is not hoisted is computed as often as it is read.
+        for &operand in node.operands() {
             let operand = operand as usize;
             read_for[operand] = read_for[operand].max(read_for[number]);
         }
@@ -97,15 +102,15 @@ fn repeated(formula: &Formula<'_>, count: usize, least_saved: usize) -> SmallVec
     found
 }
 
-/// Returns the number of functions in the term `number`.
-fn calls_of(formula: &Formula<'_>, number: usize) -> usize {
+/// Returns the number of functions in the node `number`.
+fn calls_of(graph: &ExpressionGraph<'_>, number: usize) -> usize {
     let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, number + 1);
     wanted[number] = true;
     let mut calls = 0;
-    for term in (0..=number).rev() {
-        if wanted[term] && matches!(formula.terms()[term].of, Of::Call(..)) {
+    for node in (0..=number).rev() {
+        if wanted[node] && matches!(graph.nodes()[node].kind, NodeKind::Call(..)) {
             calls += 1;
-            let operands = formula.terms()[term].operands();
+            let operands = graph.nodes()[node].operands();
             operands
                 .iter()
                 .for_each(|&operand| wanted[operand as usize] = true);

@@ -46,9 +46,9 @@ mod einsum;
 mod elementwise;
 mod eval;
 mod expr;
+mod expression_graph;
 #[cfg(feature = "fft")]
 pub(crate) mod fft;
-mod formula;
 mod hoist;
 mod host;
 mod index;

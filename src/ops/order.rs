@@ -6,7 +6,7 @@
 //! of the arrays does this. Graphs borrow nothing; only CUDA devices have them, and there
 //! [`CudaOrder::queue`] excludes their launches.
 
-use super::formula::Formula;
+use super::expression_graph::ExpressionGraph;
 use super::tree::{Tree, operands};
 use crate::array::{AnyElement, Array, Buffer};
 use crate::context::Device;
@@ -48,7 +48,7 @@ impl<T: AnyElement> Operands for &[&Array<T>] {
 #[derive(Clone, Copy)]
 pub(super) struct Reading<'a, R: ?Sized>(pub(super) &'a R);
 
-impl Operands for Reading<'_, Formula<'_>> {
+impl Operands for Reading<'_, ExpressionGraph<'_>> {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
         let operands = self.0.operands();
         operands.for_each(|operand| see(operand.buffer, Use::Read));

@@ -7,7 +7,7 @@ use super::derivatives::{
 };
 use super::eval::device_for;
 use super::expr::{Expr, Lazy};
-use super::formula::Formula;
+use super::expression_graph::ExpressionGraph;
 use super::hoist::Hoisted;
 use super::index::concat;
 use super::order::Reading;
@@ -114,16 +114,16 @@ fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>
     if let Some(x) = tracked_value::<T>(tree)? {
         return summed_of_tracked(&x, axis);
     }
-    let formula = Formula::of(tree)?;
-    let shape = formula.first().shape;
+    let graph = ExpressionGraph::of(tree)?;
+    let shape = graph.first().shape;
     let axis = shape.axis("cumsum", axis)?;
-    let device = &*device_for("cumsum", &formula)?;
-    let hoisted = Hoisted::of(&formula, device, &shape)?;
-    let formula = &*hoisted.apply(&formula);
+    let device = &*device_for("cumsum", &graph)?;
+    let hoisted = Hoisted::of(&graph, device, &shape)?;
+    let graph = &*hoisted.apply(&graph);
     on_device!(
         device,
-        touching & Reading(formula),
-        running_sums::<T>(formula, &shape, axis)
+        touching & Reading(graph),
+        running_sums::<T>(graph, &shape, axis)
     )
 }
 
@@ -132,16 +132,16 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
     if let Some(x) = tracked_value::<T>(tree)? {
         return multiplied_of_tracked(&x, axis);
     }
-    let formula = Formula::of(tree)?;
-    let shape = formula.first().shape;
+    let graph = ExpressionGraph::of(tree)?;
+    let shape = graph.first().shape;
     let axis = shape.axis("cumprod", axis)?;
-    let device = &*device_for("cumprod", &formula)?;
-    let hoisted = Hoisted::of(&formula, device, &shape)?;
-    let formula = &*hoisted.apply(&formula);
+    let device = &*device_for("cumprod", &graph)?;
+    let hoisted = Hoisted::of(&graph, device, &shape)?;
+    let graph = &*hoisted.apply(&graph);
     on_device!(
         device,
-        touching & Reading(formula),
-        running_products::<T>(formula, &shape, axis)
+        touching & Reading(graph),
+        running_products::<T>(graph, &shape, axis)
     )
 }
 
@@ -234,19 +234,19 @@ fn normalized<T: Float, const LOG: bool>(
     operation: &str,
     axis: isize,
 ) -> Result<Array<T>> {
-    let formula = Formula::of(tree)?;
-    let shape = formula.first().shape;
+    let graph = ExpressionGraph::of(tree)?;
+    let shape = graph.first().shape;
     let axis = shape.axis(operation, axis)?;
     let name = if LOG { "log_softmax" } else { "softmax" };
     let axes = AxisSet::of_each(shape.ndim(), |own| own == axis);
-    let folding = Folding::begin(&formula, (name, T::DTYPE), axes)?;
-    let device = &*device_for(operation, &formula)?;
-    let hoisted = Hoisted::of(&formula, device, &shape)?;
-    let formula = &*hoisted.apply(&formula);
+    let folding = Folding::begin(&graph, (name, T::DTYPE), axes)?;
+    let device = &*device_for(operation, &graph)?;
+    let hoisted = Hoisted::of(&graph, device, &shape)?;
+    let graph = &*hoisted.apply(&graph);
     let array: Array<T> = on_device!(
         device,
-        touching & Reading(formula),
-        normalized::<T, LOG>(formula, &shape, axis)
+        touching & Reading(graph),
+        normalized::<T, LOG>(graph, &shape, axis)
     )?;
     let layout = *array.layout();
     let buffer = folding.finish(array.into_buffer(), &layout);

@@ -12,7 +12,7 @@ use super::derivatives;
 use super::eval::{device_for, device_mismatch, evaluate_all};
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, IntoExpr, Lazy};
-use super::formula::Formula;
+use super::expression_graph::ExpressionGraph;
 use super::hoist::Hoisted;
 use super::host::MOST_RESULTS;
 use super::node::Leaf;
@@ -228,14 +228,14 @@ fn groups<K: PartialEq>(keys: impl Iterator<Item = K>) -> All<All<usize>> {
 /// Returns the elements of each of `trees`, computed in one pass for all of one shape.
 #[track_caller]
 fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
-    let formula = Formula::of_all(trees)?;
-    let device = device_for("eval", &formula)?;
+    let graph = ExpressionGraph::of_all(trees)?;
+    let device = device_for("eval", &graph)?;
     let mut fresh: All<Fresh> = trees.iter().map(|_| None).collect();
-    let results = formula.results();
-    let shape_of = |number: usize| formula.terms()[results[number]].shape;
+    let results = graph.results();
+    let shape_of = |number: usize| graph.nodes()[results[number]].shape;
     for group in groups((0..trees.len()).map(shape_of)) {
         let wanted: All<usize> = group.iter().map(|&number| results[number]).collect();
-        let part = formula.rebuilt(&wanted, &[]);
+        let part = graph.rebuilt(&wanted, &[]);
         let (buffers, layout) = evaluate_all(&part, &device, &shape_of(group[0]))?;
         for (&number, buffer) in group.iter().zip(buffers) {
             fresh[number] = Some((buffer, layout));
@@ -271,12 +271,12 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
         group.compute_aside(&all, device, &mut fresh)?;
     }
     for group in &in_place {
-        let formula = &*group.formula(&all);
+        let graph = &*group.graph(&all);
         match Overwritable::new(&group.targets, &group.read, &group.held) {
             Ok(targets) => {
                 let shape = group.targets[0].layout().shape();
-                let hoisted = Hoisted::of(formula, device, shape)?;
-                store(&hoisted.apply(formula), targets)?;
+                let hoisted = Hoisted::of(graph, device, shape)?;
+                store(&hoisted.apply(graph), targets)?;
             }
             Err(_) => group.compute_aside(&all, device, &mut fresh)?,
         }
@@ -300,13 +300,14 @@ fn any_tracked(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<bool> {
     Ok(false)
 }
 
-/// Returns the formula of all trees, after checking that each can be assigned to its target.
+/// Returns the expression graph of all trees, after checking that each can be assigned to its
+/// target.
 #[track_caller]
-fn checked<'a>(targets: &[Target<'_>], trees: &[&'a dyn Tree]) -> Result<Formula<'a>> {
-    let formula = Formula::of_all(trees)?;
+fn checked<'a>(targets: &[Target<'_>], trees: &[&'a dyn Tree]) -> Result<ExpressionGraph<'a>> {
+    let graph = ExpressionGraph::of_all(trees)?;
     let first = &targets[0];
-    for (number, (target, &result)) in targets.iter().zip(formula.results()).enumerate() {
-        check_shape(target.layout().shape(), &formula.terms()[result].shape)?;
+    for (number, (target, &result)) in targets.iter().zip(graph.results()).enumerate() {
+        check_shape(target.layout().shape(), &graph.nodes()[result].shape)?;
         if target.device() != first.device() {
             let name = format!("target {number}");
             let one = ("target 0", first.device(), first.layout().shape());
@@ -314,8 +315,8 @@ fn checked<'a>(targets: &[Target<'_>], trees: &[&'a dyn Tree]) -> Result<Formula
             return Err(device_mismatch("update", one, other));
         }
     }
-    check_device("update", first, &formula)?;
-    Ok(formula)
+    check_device("update", first, &graph)?;
+    Ok(graph)
 }
 
 /// Targets of one shape, which are written in one pass.
@@ -340,8 +341,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns the formula of this group's trees, as a part of the formula of all groups.
-    fn formula<'b>(&self, all: &'b Formula<'a>) -> Cow<'b, Formula<'a>> {
+    /// Returns the expression graph of this group's trees, as a part of the expression graph of all
+    /// groups.
+    fn graph<'b>(&self, all: &'b ExpressionGraph<'a>) -> Cow<'b, ExpressionGraph<'a>> {
         if self.numbers.len() == all.results().len() {
             return Cow::Borrowed(all);
         }
@@ -349,11 +351,16 @@ impl<'a> Group<'a> {
         Cow::Owned(all.rebuilt(&own.collect::<All<usize>>(), &[]))
     }
 
-    /// Computes the elements into new memory. `all` is the formula of all groups.
+    /// Computes the elements into new memory. `all` is the expression graph of all groups.
     #[track_caller]
-    fn compute_aside(&self, all: &Formula<'a>, device: &Device, fresh: &mut [Fresh]) -> Result<()> {
-        let formula = self.formula(all);
-        let (buffers, layout) = evaluate_all(&formula, device, self.targets[0].layout().shape())?;
+    fn compute_aside(
+        &self,
+        all: &ExpressionGraph<'a>,
+        device: &Device,
+        fresh: &mut [Fresh],
+    ) -> Result<()> {
+        let graph = self.graph(all);
+        let (buffers, layout) = evaluate_all(&graph, device, self.targets[0].layout().shape())?;
         for (&number, buffer) in self.numbers.iter().zip(buffers) {
             fresh[number] = Some((buffer, layout));
         }

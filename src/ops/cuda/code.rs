@@ -1,5 +1,5 @@
-//! A formula as CUDA C++. Its functions and types determine the computation. Its arrays and scalars
-//! are operands, numbered from left to right.
+//! An expression graph as CUDA C++. Its functions and types determine the computation. Its arrays
+//! and scalars are operands, numbered from left to right.
 
 use std::fmt::Write;
 

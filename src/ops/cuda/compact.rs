@@ -9,7 +9,7 @@ use super::scan::running_sums;
 use crate::array::{AnyElement, Array, DType, MAX_RANK, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
 use crate::ops::tree::Operand;
 
@@ -100,8 +100,8 @@ fn count(order: CudaOrder<'_>, flags: &Array<bool>) -> Result<Option<(Array<i64>
         layout: flags.layout(),
         dtype: DType::Bool,
     };
-    let formula = Formula::of(&operand)?;
-    let sums: Array<i64> = running_sums::<bool>(order, &formula, &Shape::from(flags.len()), 0)?;
+    let graph = ExpressionGraph::of(&operand)?;
+    let sums: Array<i64> = running_sums::<bool>(order, &graph, &Shape::from(flags.len()), 0)?;
     let all = sums.viewed(sums.layout().slice("slice", &[(last as isize).into()])?);
     let all = all.item()?;
     Ok(Some((sums, all as usize)))

@@ -15,7 +15,7 @@ use super::walk::blocks_of;
 use crate::array::Layout;
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::host::{MOST_RESULTS, Results};
 use crate::ops::order::CudaOrder;
 use crate::ops::tree::Operand;
@@ -33,19 +33,19 @@ const TEXT: &str = include_str!("elementwise.cuh");
 const TEXT_OF_CROSSED: &str = include_str!("crossed.cuh");
 const TEXT_OF_ALL: &str = include_str!("several.cuh");
 
-/// Returns the elements of each result of `formula` over the shape of `layout`, which is dense from
+/// Returns the elements of each result of `graph` over the shape of `layout`, which is dense from
 /// index 0. One pass computes all results, with one allocation for each.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: CudaOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     layout: &Layout,
 ) -> Result<Results> {
     let call_site = Location::caller();
     let mut results = Results::new();
     let mut first = None;
-    for &result in formula.results() {
-        let element_bytes = formula.terms()[result].dtype.size_bytes();
+    for &result in graph.results() {
+        let element_bytes = graph.nodes()[result].dtype.size_bytes();
         let (buffer, output) = allocate_for(order.device, layout, element_bytes, call_site)?;
         results.push(buffer);
         first.get_or_insert(output);
@@ -53,28 +53,28 @@ pub(in crate::ops) fn evaluate(
     let Some(output) = first.filter(|output| output.count > 0) else {
         return Ok(results);
     };
-    if let [_] = formula.results() {
-        let program = Program::row_major(formula, layout.shape());
+    if let [_] = graph.results() {
+        let program = Program::row_major(graph, layout.shape());
         let target = Operand {
             buffer: &results[0],
             layout,
-            dtype: formula.first().dtype,
+            dtype: graph.first().dtype,
         };
-        let onto = || Program::onto(formula, target).crossed();
+        let onto = || Program::onto(graph, target).crossed();
         match program.has_steps().then(onto).flatten() {
             Some(crossed) => write_crossed(order, &crossed)?,
             None => write(order, &program, output)?,
         }
         return Ok(results);
     }
-    let targets = formula.results().iter().zip(&results);
+    let targets = graph.results().iter().zip(&results);
     let targets = targets.map(|(&result, buffer)| Operand {
         buffer,
         layout,
-        dtype: formula.terms()[result].dtype,
+        dtype: graph.nodes()[result].dtype,
     });
     let targets: SmallVec<[Operand<'_>; MOST_RESULTS]> = targets.collect();
-    write_all(order, &Program::onto_all(formula, &targets), output.count)?;
+    write_all(order, &Program::onto_all(graph, &targets), output.count)?;
     drop(targets);
     Ok(results)
 }

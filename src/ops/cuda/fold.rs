@@ -23,7 +23,7 @@ use super::workspace::Workspace;
 use crate::array::{AnyElement, Buffer, Layout};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
 use crate::ops::reductions::{CudaFold, Fold, Plan, Reducer};
@@ -125,22 +125,22 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
     }
 }
 
-/// Returns the results of folding `formula` as `plan` describes. The elements of `formula` have the
+/// Returns the results of folding `graph` as `plan` describes. The elements of `graph` have the
 /// type that `fold` is for. The results have `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn fold(
     order: CudaOrder<'_>,
     fold: &Fold,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     (plan, layout): (&Plan, &Layout),
 ) -> Result<Buffer> {
     if let (Some(bits), 0) = ((fold.nothing)(), plan.lanes.length) {
         let nothing = Value(fold.output, bits);
-        let results = evaluate(order.touching(&()), &Formula::of(&nothing)?, layout)?;
+        let results = evaluate(order.touching(&()), &ExpressionGraph::of(&nothing)?, layout)?;
         return Ok(results.into_iter().next().expect("one result"));
     }
     let workspace = Workspace::new(order);
-    let program = Program::new(formula, plan.frame.shape(), plan.frame.axes());
+    let program = Program::new(graph, plan.frame.shape(), plan.frame.axes());
     let (buffer, output) = allocate_for(
         order.device,
         layout,

@@ -1,7 +1,7 @@
 //! A device function for an expression over an index space, and the operands that it takes.
 //!
-//! The text depends only on the functions and types of the formula and on the form. It is generated
-//! once for each form, and a program and its arguments are cheap to make. Every member of
+//! The text depends only on the functions and types of the expression graph and on the form. It is
+//! generated once for each form, and a program and its arguments are cheap to make. Every member of
 //! `Operands` takes eight bytes.
 
 mod crossed;
@@ -9,7 +9,7 @@ mod text;
 
 use crate::array::{Bits, Layout, MAX_RANK, Shape};
 use crate::device::cuda::{Arguments, KernelKey};
-use crate::ops::formula::{Formula, Of};
+use crate::ops::expression_graph::{ExpressionGraph, NodeKind};
 use crate::ops::tree::Operand;
 
 pub(super) use crossed::Crossed;
@@ -23,7 +23,7 @@ struct Strided {
     strides: [isize; MAX_RANK],
 }
 
-/// The parameters of the text, besides the functions and types of the formula.
+/// The parameters of the text, besides the functions and types of the expression graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     /// The number of axes with strides; 0 if the elements of all arrays are contiguous.
@@ -50,12 +50,12 @@ impl Form {
 
 /// An expression over an index space: its elements are numbered in row-major order of the axes.
 ///
-/// Invariant: `places` has an entry for each array of the formula, in its order, and after them one
-/// for each target, if there are targets. All have the strides of `dims`, as many as the form's
-/// rank.
+/// Invariant: `places` has an entry for each array of the expression graph, in its order, and after
+/// them one for each target, if there are targets. All have the strides of `dims`, as many as the
+/// form's rank.
 #[derive(Clone, Debug)]
 pub(super) struct Program<'a> {
-    formula: &'a Formula<'a>,
+    graph: &'a ExpressionGraph<'a>,
     form: Form,
     dims: Vec<usize>,
     places: Vec<Strided>,
@@ -68,49 +68,53 @@ pub(super) struct Program<'a> {
 const IN_ORDER: [usize; MAX_RANK] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 impl<'a> Program<'a> {
-    /// Makes a program of `formula` over the axes of `shape` in the order of `axes`, which contains
+    /// Makes a program of `graph` over the axes of `shape` in the order of `axes`, which contains
     /// each axis once. Every operand must broadcast to `shape`.
-    pub(super) fn new(formula: &'a Formula<'a>, shape: &Shape, axes: [usize; MAX_RANK]) -> Self {
-        Self::over(formula, shape, axes, &[])
+    pub(super) fn new(
+        graph: &'a ExpressionGraph<'a>,
+        shape: &Shape,
+        axes: [usize; MAX_RANK],
+    ) -> Self {
+        Self::over(graph, shape, axes, &[])
     }
 
-    /// Makes a program of `formula` in row-major order of `shape`.
-    pub(super) fn row_major(formula: &'a Formula<'a>, shape: &Shape) -> Self {
-        Self::new(formula, shape, IN_ORDER)
+    /// Makes a program of `graph` in row-major order of `shape`.
+    pub(super) fn row_major(graph: &'a ExpressionGraph<'a>, shape: &Shape) -> Self {
+        Self::new(graph, shape, IN_ORDER)
     }
 
-    /// Makes a program of `formula` in row-major order of `target`. The arguments contain the
+    /// Makes a program of `graph` in row-major order of `target`. The arguments contain the
     /// strides of `target` after the strides of the operands.
-    pub(super) fn onto(formula: &'a Formula<'a>, target: Operand<'_>) -> Self {
-        Self::onto_all(formula, &[target])
+    pub(super) fn onto(graph: &'a ExpressionGraph<'a>, target: Operand<'_>) -> Self {
+        Self::onto_all(graph, &[target])
     }
 
     /// Makes a program that writes each result to its target. All targets have one shape.
-    pub(super) fn onto_all(formula: &'a Formula<'a>, targets: &[Operand<'_>]) -> Self {
-        Self::over(formula, targets[0].layout.shape(), IN_ORDER, targets)
+    pub(super) fn onto_all(graph: &'a ExpressionGraph<'a>, targets: &[Operand<'_>]) -> Self {
+        Self::over(graph, targets[0].layout.shape(), IN_ORDER, targets)
     }
 
     fn over(
-        formula: &'a Formula<'a>,
+        graph: &'a ExpressionGraph<'a>,
         shape: &Shape,
         axes: [usize; MAX_RANK],
         targets: &[Operand<'_>],
     ) -> Self {
         let axes = &axes[..shape.ndim()];
-        let arrays: Vec<Operand<'_>> = (formula.operands().copied())
+        let arrays: Vec<Operand<'_>> = (graph.operands().copied())
             .chain(targets.iter().copied())
             .collect();
         let of_arrays = arrays.iter().map(|operand| operand.dtype.size_bytes());
-        let width = width_of(of_arrays.fold(formula.first().dtype.size_bytes(), usize::max));
+        let width = width_of(of_arrays.fold(graph.first().dtype.size_bytes(), usize::max));
         let of = |operand: &Operand<'_>| Strided::of(operand, shape, axes);
         let mut places: Vec<Strided> = arrays.iter().map(of).collect();
         let dims = coalesce(shape, axes, &mut places);
-        let scalars = formula.terms().iter().filter_map(|term| match term.of {
-            Of::Scalar(bits) => Some((bits, term.dtype.size_bytes())),
+        let scalars = graph.nodes().iter().filter_map(|node| match node.kind {
+            NodeKind::Scalar(bits) => Some((bits, node.dtype.size_bytes())),
             _ => None,
         });
         let mut program = Self {
-            formula,
+            graph,
             form: Form {
                 rank: dims.len(),
                 is_wide: reaches_far(&dims, &places),
@@ -168,12 +172,12 @@ impl<'a> Program<'a> {
         })
     }
 
-    /// Returns the key of a kernel over the program; `of` maps a form to a key.
+    /// Returns the key of a kernel over the program; `kind` maps a form to a key.
     pub(super) fn key(&self, of: fn(u32) -> KernelKey) -> KernelKey {
-        of(self.form()).over(self.formula.fingerprint())
+        of(self.form()).over(self.graph.fingerprint())
     }
 
-    /// Returns the part of the kernel's key that does not depend on the formula.
+    /// Returns the part of the kernel's key that does not depend on the expression graph.
     pub(super) fn form(&self) -> u32 {
         let Form {
             rank,

@@ -19,7 +19,7 @@ use crate::array::{AnyElement, Array, Buffer, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
 use crate::ops::scan::sums_round;
@@ -37,32 +37,32 @@ const TILE: usize = 8 * THREADS as usize;
 /// The kernels that sum along lanes, and the kernels that multiply.
 struct Scan<const WAY: u8, const PRODUCT: bool>;
 
-/// Returns, for each element of `formula`, the sum of all elements up to it along `axis`.
+/// Returns, for each element of `graph`, the sum of all elements up to it along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_sums<T: AnyElement>(
     order: CudaOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Total>> {
     let workspace = Workspace::new(order);
-    let program = Program::row_major(formula, shape);
+    let program = Program::row_major(graph, shape);
     computed(order.device, shape, |output| {
         let sums = Sums::of::<T>();
         scan_into(workspace, &program, sums, shape, axis, output.address.0)
     })
 }
 
-/// Returns, for each element of `formula`, the product of all elements up to it along `axis`.
+/// Returns, for each element of `graph`, the product of all elements up to it along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_products<T: AnyElement>(
     order: CudaOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Total>> {
     let workspace = Workspace::new(order);
-    let program = Program::row_major(formula, shape);
+    let program = Program::row_major(graph, shape);
     computed(order.device, shape, |output| {
         let products = Sums::products_of::<T>();
         scan_into(workspace, &program, products, shape, axis, output.address.0)

@@ -17,7 +17,7 @@ use super::workspace::Workspace;
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
 use crate::ops::reductions::Logsumexp;
@@ -47,12 +47,12 @@ struct Normal<const LOG: bool>;
 #[track_caller]
 pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     order: CudaOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T>> {
     let workspace = Workspace::new(order);
-    let program = Program::row_major(formula, shape);
+    let program = Program::row_major(graph, shape);
     let lanes = Lanes::along(axis, shape);
     computed(order.device, shape, |output| {
         let kind = Kind::of::<T, LOG>();

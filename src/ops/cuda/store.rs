@@ -8,17 +8,17 @@ use super::program::Program;
 use crate::device::DevicePtr;
 use crate::error::Result;
 use crate::ops::aliasing::Overwritable;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
 use crate::ops::tree::Operand;
 
-/// Writes the elements of each result of `formula` over the elements of its target. The targets
+/// Writes the elements of each result of `graph` over the elements of its target. The targets
 /// have one shape, to which the results broadcast. Each thread reads all elements at an index
 /// before it writes there.
 #[track_caller]
 pub(in crate::ops) fn store(
     order: CudaOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     targets: Overwritable<'_>,
 ) -> Result<()> {
     let targets = targets.targets();
@@ -29,18 +29,18 @@ pub(in crate::ops) fn store(
     }
     let operands: SmallVec<[Operand<'_>; 1]> = targets.iter().map(Operand::from).collect();
     let [target] = operands[..] else {
-        return write_all(order, &Program::onto_all(formula, &operands), count);
+        return write_all(order, &Program::onto_all(graph, &operands), count);
     };
     let first = layout.offset().wrapping_mul(target.dtype.size_bytes()) as u64;
     let address = DevicePtr(target.buffer.address().wrapping_add(first));
     let is_dense = layout.is_contiguous()
-        && (formula.operands()).all(|operand| {
+        && (graph.operands()).all(|operand| {
             operand.layout.is_contiguous() && operand.layout.shape() == layout.shape()
         });
     let program = if is_dense && address.0.is_multiple_of(16) {
-        Program::row_major(formula, layout.shape())
+        Program::row_major(graph, layout.shape())
     } else {
-        Program::onto(formula, target)
+        Program::onto(graph, target)
     };
     write(order, &program, Output { address, count })
 }

@@ -12,7 +12,7 @@ use crate::array::{
 };
 use crate::device::cuda::{Arguments, KernelSource, compile_for_all};
 use crate::error::Result;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::{Expr, IntoExpr, Lazy, complex, select};
 
 /// Returns the results of a function without arguments for each ordered element type, as an array.
@@ -65,8 +65,8 @@ macro_rules! of_every_float {
 pub(super) use {of_every_complex, of_every_float, of_every_ordered};
 
 fn with_program<E: Expr, R>(lazy: &Lazy<E>, see: impl FnOnce(&Program<'_>) -> R) -> R {
-    let formula = Formula::of(&lazy.expr).unwrap();
-    see(&Program::row_major(&formula, &formula.first().shape))
+    let graph = ExpressionGraph::of(&lazy.expr).unwrap();
+    see(&Program::row_major(&graph, &graph.first().shape))
 }
 
 fn text_of<E: Expr>(lazy: &Lazy<E>) -> String {
@@ -149,8 +149,8 @@ fn other_operands_are_read_by_strides_over_the_fewest_axes() -> Result<()> {
     // In another order of the axes, the elements are contiguous.
     let axes: [usize; MAX_RANK] = [1, 2, 0, 3, 4, 5, 6, 7];
     let lazy = turned.lazy();
-    let formula = Formula::of(&lazy.expr)?;
-    let program = Program::new(&formula, &formula.first().shape, axes);
+    let graph = ExpressionGraph::of(&lazy.expr)?;
+    let program = Program::new(&graph, &graph.first().shape, axes);
     assert_eq!(parts(program.form()), (0, false, true, 0));
     Ok(())
 }

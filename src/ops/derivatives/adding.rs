@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::ops::aliasing::{Obstacle, Overwritable, Target};
 use crate::ops::assign::store;
 use crate::ops::eval::evaluate;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::reductions::sum_of;
 use crate::ops::tree::Operand;
 
@@ -30,7 +30,11 @@ pub(super) fn folded(contribution: AnyArray, layout: &Layout) -> Result<AnyArray
         return Ok(contribution);
     }
     let operand = contribution.operand();
-    let summed = sum_of(&Formula::of(&operand)?, contribution.layout.shape(), axes)?;
+    let summed = sum_of(
+        &ExpressionGraph::of(&operand)?,
+        contribution.layout.shape(),
+        axes,
+    )?;
     let dims: Shape = summed.layout.dims()[lead..].iter().collect();
     Ok(summed.seen(Layout::contiguous(&dims)?))
 }
@@ -84,8 +88,8 @@ pub(super) fn added(sum: AnyArray, contribution: &AnyArray, whole: &Layout) -> R
 #[track_caller]
 pub(super) fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
     let adding = Adding(sum.operand(), contribution.operand());
-    let formula = Formula::of(&adding)?;
-    let (buffer, layout) = evaluate(&formula, sum.device(), whole.shape())?;
+    let graph = ExpressionGraph::of(&adding)?;
+    let (buffer, layout) = evaluate(&graph, sum.device(), whole.shape())?;
     Ok(AnyArray {
         buffer,
         layout,
@@ -227,7 +231,7 @@ fn store_sum(
     let adding = Adding(own, contribution.operand());
     let targets = [Target::of(&own)];
     match Overwritable::new(&targets, &[], &[]) {
-        Ok(targets) => store(&Formula::of(&adding)?, targets)?,
+        Ok(targets) => store(&ExpressionGraph::of(&adding)?, targets)?,
         Err(Obstacle::Shared | Obstacle::Reordered) => return Ok(Err(sum)),
     }
     Ok(Ok(sum))
@@ -245,7 +249,11 @@ pub(super) fn own(sum: AnyArray, whole: &Layout) -> Result<AnyArray> {
 /// Copies the elements of `sum` to separate memory.
 #[track_caller]
 pub(super) fn copied(sum: &AnyArray, whole: &Layout) -> Result<AnyArray> {
-    let (buffer, layout) = evaluate(&Formula::of(&sum.operand())?, sum.device(), whole.shape())?;
+    let (buffer, layout) = evaluate(
+        &ExpressionGraph::of(&sum.operand())?,
+        sum.device(),
+        whole.shape(),
+    )?;
     Ok(AnyArray {
         buffer,
         layout,

@@ -1,8 +1,8 @@
-//! Steps of elementwise expressions, and the formulas of their gradients.
+//! Steps of elementwise expressions, and the expression graphs of their gradients.
 
 use smallvec::SmallVec;
 
-use super::forward::{Derived, Forward, tracked_terms};
+use super::forward::{Derived, Forward, tracked_nodes};
 use super::joint_graph::{JointGraph, JointNodeKind, SavedValue};
 use super::tape::{PassingBack, Upstream};
 use super::{AnyArray, Gradients, Pause, is_live, record_all};
@@ -12,34 +12,34 @@ use crate::error::{AtCaller, Result};
 use crate::ops::aliasing::{Overwritable, Target};
 use crate::ops::assign::store;
 use crate::ops::eval::evaluate_all;
-use crate::ops::formula::{Formula, Of};
+use crate::ops::expression_graph::{ExpressionGraph, NodeKind};
 use crate::ops::hoist::Hoisted;
 use crate::ops::host::{MOST_RESULTS, Results};
 use crate::ops::reductions::sum_of;
 
-/// The data that passes gradients back through a formula.
+/// The data that passes gradients back through an expression graph.
 #[derive(Clone, Debug)]
 pub(super) struct Derivation {
     pub(super) joint: JointGraph,
     pub(super) derived: Vec<Derived>,
-    /// The operands of the formula that gradients are computed from, by their number; `None` for an
-    /// operand that is not needed.
+    /// The operands of the expression graph that gradients are computed from, by their number;
+    /// `None` for an operand that is not needed.
     pub(super) saved: Vec<Option<AnyArray>>,
-    /// The shape that all terms broadcast to.
+    /// The shape that all nodes broadcast to.
     pub(super) shape: Shape,
 }
 
 impl Derivation {
-    /// Saves the operands for the terms `derived`, and for the term `more`.
+    /// Saves the operands for the nodes `derived`, and for the node `more`.
     #[track_caller]
     pub(super) fn new(
-        formula: &Formula<'_>,
+        graph: &ExpressionGraph<'_>,
         (joint, derived): (JointGraph, Vec<Derived>),
         more: Option<u32>,
         shape: &Shape,
     ) -> Self {
         Self {
-            saved: saved_operands(formula, &joint, &derived, more),
+            saved: saved_operands(graph, &joint, &derived, more),
             joint,
             derived,
             shape: *shape,
@@ -50,40 +50,40 @@ impl Derivation {
     /// [`SavedValue::Result`].
     pub(super) fn needs_result(&self, number: usize) -> bool {
         let wanted = wanted(&self.joint, self.derived.iter().map(|own| own.gradient));
-        let terms = self.joint.terms.iter().zip(&wanted);
-        terms
+        let nodes = self.joint.nodes.iter().zip(&wanted);
+        nodes
             .filter(|(_, wanted)| **wanted)
-            .any(|(term, _)| matches!(term.of, JointNodeKind::Saved(SavedValue::Result(own)) if own == number))
+            .any(|(node, _)| matches!(node.kind, JointNodeKind::Saved(SavedValue::Result(own)) if own == number))
     }
 
-    /// Returns the formula of the terms `results`, over the saved operands and the arrays that
-    /// `saved_value` returns.
+    /// Returns the expression graph of the nodes `results`, over the saved operands and the arrays
+    /// that `saved_value` returns.
     #[track_caller]
-    pub(super) fn formula<'a>(
+    pub(super) fn graph<'a>(
         &'a self,
         saved_value: &dyn Fn(SavedValue) -> Option<&'a AnyArray>,
         results: &[u32],
-    ) -> Result<Formula<'a>> {
+    ) -> Result<ExpressionGraph<'a>> {
         let wanted = wanted(&self.joint, results.iter().copied());
-        let mut formula = Formula::empty();
-        let mut numbers = vec![0; self.joint.terms.len()];
-        for (number, term) in self.joint.terms.iter().enumerate() {
+        let mut graph = ExpressionGraph::empty();
+        let mut numbers = vec![0; self.joint.nodes.len()];
+        for (number, node) in self.joint.nodes.iter().enumerate() {
             if !wanted[number] {
                 continue;
             }
-            let array = match term.of {
+            let array = match node.kind {
                 JointNodeKind::Operand(operand) => self.saved[operand].as_ref(),
                 JointNodeKind::Saved(own) => saved_value(own),
                 JointNodeKind::Scalar(_) | JointNodeKind::Call(..) => None,
             };
-            numbers[number] = match (array, term.of) {
-                (Some(array), _) => formula.append_array(array.operand()),
-                (None, JointNodeKind::Scalar(bits)) => formula.append_scalar(term.dtype, bits),
+            numbers[number] = match (array, node.kind) {
+                (Some(array), _) => graph.append_array(array.operand()),
+                (None, JointNodeKind::Scalar(bits)) => graph.append_scalar(node.dtype, bits),
                 (None, JointNodeKind::Call(call, operands)) => {
                     let operands = &operands[..call.arity];
                     let operands: SmallVec<[u32; 4]> =
                         operands.iter().map(|&own| numbers[own as usize]).collect();
-                    formula.append_call(call, &operands)?
+                    graph.append_call(call, &operands)?
                 }
                 (None, _) => {
                     unreachable!("what gradients are computed from was saved, or is given")
@@ -91,8 +91,8 @@ impl Derivation {
             };
         }
         let results = results.iter().map(|&own| numbers[own as usize] as usize);
-        formula.ask_for(results);
-        Ok(formula)
+        graph.set_results(results);
+        Ok(graph)
     }
 
     /// Adds the gradients of all operands. The last gradients may be written over `spare`, one of
@@ -120,8 +120,8 @@ impl Derivation {
         let (mut later, first): (Vec<&Derived>, Vec<&Derived>) =
             folded.into_iter().partition(is_computed);
         for own in first {
-            let formula = self.formula(saved_value, &[own.wide])?;
-            gradients.add(own.tracked, self.folded(&formula, own)?)?;
+            let graph = self.graph(saved_value, &[own.wide])?;
+            gradients.add(own.tracked, self.folded(&graph, own)?)?;
         }
         for own in passed {
             let upstream = self.passed(own, saved_value).expect("just seen");
@@ -130,16 +130,16 @@ impl Derivation {
         for (number, some) in computed.chunks(MOST_RESULTS).enumerate() {
             let is_last = (number + 1) * MOST_RESULTS >= computed.len();
             let spare = spare.filter(|_| is_last && !gradients.are_tracked());
-            let terms: Vec<u32> = some.iter().map(|own| own.gradient).collect();
-            let formula = self.formula(saved_value, &terms)?;
-            let arrays = self.evaluated(&formula, device, spare)?;
+            let nodes: Vec<u32> = some.iter().map(|own| own.gradient).collect();
+            let graph = self.graph(saved_value, &nodes)?;
+            let arrays = self.evaluated(&graph, device, spare)?;
             for (own, array) in some.iter().zip(arrays) {
                 // Computed once, though several operands may have one gradient.
                 let (own_folds, others): (Vec<&Derived>, Vec<&Derived>) =
                     (later.into_iter()).partition(|of| of.gradient == own.gradient);
                 later = others;
                 for folded in own_folds {
-                    let sum = self.folded(&Formula::of(&array.operand())?, folded)?;
+                    let sum = self.folded(&ExpressionGraph::of(&array.operand())?, folded)?;
                     gradients.add(folded.tracked, sum)?;
                 }
                 gradients.add(own.tracked, array)?;
@@ -154,45 +154,45 @@ impl Derivation {
         own: &Derived,
         saved_value: &dyn Fn(SavedValue) -> Option<&'a AnyArray>,
     ) -> Option<&'a AnyArray> {
-        let JointNodeKind::Saved(upstream) = self.joint.terms[own.gradient as usize].of else {
+        let JointNodeKind::Saved(upstream) = self.joint.nodes[own.gradient as usize].kind else {
             return None;
         };
         saved_value(upstream).filter(|upstream| *upstream.layout.shape() == self.shape)
     }
 
-    /// Sums `formula` along the axes along which an operand is broadcast, and converts the sum to
+    /// Sums `graph` along the axes along which an operand is broadcast, and converts the sum to
     /// the operand's type.
     #[track_caller]
-    fn folded(&self, formula: &Formula<'_>, own: &Derived) -> Result<AnyArray> {
+    fn folded(&self, graph: &ExpressionGraph<'_>, own: &Derived) -> Result<AnyArray> {
         let axes = folded_axes(&self.shape, &own.tracked.layout);
-        let dtype = self.joint.terms[own.gradient as usize].dtype;
-        sum_of(formula, &self.shape, axes)?.converted(dtype)
+        let dtype = self.joint.nodes[own.gradient as usize].dtype;
+        sum_of(graph, &self.shape, axes)?.converted(dtype)
     }
 
-    /// Returns the results of `formula`. A single one is written to the memory of `spare`, from
-    /// which the formula may read an operand, if nothing else has that memory and both are of one
-    /// size.
+    /// Returns the results of `graph`. A single one is written to the memory of `spare`, from which
+    /// the expression graph may read an operand, if nothing else has that memory and both are of
+    /// one size.
     #[track_caller]
     fn evaluated(
         &self,
-        formula: &Formula<'_>,
+        graph: &ExpressionGraph<'_>,
         device: &Device,
         spare: Option<&AnyArray>,
     ) -> Result<SmallVec<[AnyArray; 1]>> {
-        let dtypes = formula.results().iter();
-        let dtypes: SmallVec<[DType; 1]> = dtypes.map(|&own| formula.terms()[own].dtype).collect();
+        let dtypes = graph.results().iter();
+        let dtypes: SmallVec<[DType; 1]> = dtypes.map(|&own| graph.nodes()[own].dtype).collect();
         if let (Some(spare), &[dtype]) = (spare, dtypes.as_slice())
             && (spare.dtype, spare.layout.shape()) == (dtype, &self.shape)
         {
             let own = spare.operand();
             let targets = [Target::of(&own)];
             if let Ok(targets) = Overwritable::new(&targets, &[], &[]) {
-                let hoisted = Hoisted::of(formula, device, &self.shape)?;
-                store(&hoisted.apply(formula), targets)?;
+                let hoisted = Hoisted::of(graph, device, &self.shape)?;
+                store(&hoisted.apply(graph), targets)?;
                 return Ok(SmallVec::from_iter([spare.share()]));
             }
         }
-        let (buffers, layout) = evaluate_all(formula, device, &self.shape)?;
+        let (buffers, layout) = evaluate_all(graph, device, &self.shape)?;
         let arrays = buffers.into_iter().zip(dtypes);
         Ok(arrays
             .map(|(buffer, dtype)| AnyArray {
@@ -216,13 +216,13 @@ pub(super) fn folded_axes(shape: &Shape, layout: &Layout) -> AxisSet {
     })
 }
 
-/// Returns a flag for each term: true for `results`, and for the terms that they are computed from.
+/// Returns a flag for each node: true for `results`, and for the nodes that they are computed from.
 fn wanted(joint: &JointGraph, results: impl Iterator<Item = u32>) -> Vec<bool> {
-    let mut wanted = vec![false; joint.terms.len()];
+    let mut wanted = vec![false; joint.nodes.len()];
     results.for_each(|result| wanted[result as usize] = true);
     for number in (0..wanted.len()).rev() {
         if let (true, JointNodeKind::Call(call, operands)) =
-            (wanted[number], joint.terms[number].of)
+            (wanted[number], joint.nodes[number].kind)
         {
             operands[..call.arity]
                 .iter()
@@ -232,23 +232,23 @@ fn wanted(joint: &JointGraph, results: impl Iterator<Item = u32>) -> Vec<bool> {
     wanted
 }
 
-/// Returns the operands of `formula` that the gradients, and the term `more`, are computed from.
+/// Returns the operands of `graph` that the gradients, and the node `more`, are computed from.
 #[track_caller]
 fn saved_operands(
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     joint: &JointGraph,
     derived: &[Derived],
     more: Option<u32>,
 ) -> Vec<Option<AnyArray>> {
     let wanted = wanted(joint, derived.iter().map(|own| own.gradient).chain(more));
-    let arrays = formula.terms().iter().filter_map(|term| match &term.of {
-        Of::Array(operand) => Some(operand),
+    let arrays = graph.nodes().iter().filter_map(|node| match &node.kind {
+        NodeKind::Array(operand) => Some(operand),
         _ => None,
     });
     let arrays: SmallVec<[_; 4]> = arrays.collect();
     let mut saved: Vec<Option<AnyArray>> = arrays.iter().map(|_| None).collect();
-    for (term, wanted) in joint.terms.iter().zip(wanted) {
-        let JointNodeKind::Operand(number) = term.of else {
+    for (node, wanted) in joint.nodes.iter().zip(wanted) {
+        let JointNodeKind::Operand(number) = node.kind else {
             continue;
         };
         saved[number] = wanted.then(|| AnyArray {
@@ -260,8 +260,8 @@ fn saved_operands(
     saved
 }
 
-/// An evaluation of a formula. While it runs, nothing is tracked; then the step that passes
-/// gradients back is recorded.
+/// An evaluation of an expression graph. While it runs, nothing is tracked; then the step that
+/// passes gradients back is recorded.
 #[must_use]
 pub(in crate::ops) struct Evaluation(Option<Running>);
 
@@ -273,21 +273,21 @@ struct Running {
 }
 
 impl Evaluation {
-    /// Begins an evaluation of `formula` over `shape`.
+    /// Begins an evaluation of `graph` over `shape`.
     ///
     /// # Errors
     ///
     /// [`Unsupported`](ErrorKind::Unsupported), by name, if a derivative is not known.
     #[inline]
     #[track_caller]
-    pub(in crate::ops) fn begin(formula: &Formula<'_>, shape: &Shape) -> Result<Self> {
+    pub(in crate::ops) fn begin(graph: &ExpressionGraph<'_>, shape: &Shape) -> Result<Self> {
         if !is_live() {
             return Ok(Self(None));
         }
-        Running::begin(formula, shape).map(Self)
+        Running::begin(graph, shape).map(Self)
     }
 
-    /// Returns whether anything that the formula reads is tracked.
+    /// Returns whether anything that the expression graph reads is tracked.
     pub(in crate::ops) fn is_tracked(&self) -> bool {
         self.0.is_some()
     }
@@ -306,19 +306,16 @@ impl Evaluation {
 impl Running {
     #[cold]
     #[track_caller]
-    fn begin(formula: &Formula<'_>, shape: &Shape) -> Result<Option<Self>> {
-        let tracked = tracked_terms(formula)?;
+    fn begin(graph: &ExpressionGraph<'_>, shape: &Shape) -> Result<Option<Self>> {
+        let tracked = tracked_nodes(graph)?;
         if tracked.is_empty() {
             return Ok(None);
         }
-        let forward = Forward::of(formula, tracked);
+        let forward = Forward::of(graph, tracked);
         let derived = forward.derive_results(|_| true).at_caller()?;
-        let dtypes = formula
-            .results()
-            .iter()
-            .map(|&own| formula.terms()[own].dtype);
+        let dtypes = graph.results().iter().map(|&own| graph.nodes()[own].dtype);
         Ok(Some(Self {
-            derivation: Derivation::new(formula, derived, None, shape),
+            derivation: Derivation::new(graph, derived, None, shape),
             forward,
             dtypes: dtypes.collect(),
             _pause: Pause::begin(),

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::evaluation::{Derivation, bytes_of};
-use super::forward::{Forward, tracked_terms};
+use super::forward::{Forward, tracked_nodes};
 use super::joint_graph::{
     DIFFERENTIABLE, JointGraph, JointNodeKind, SavedValue, by_differentiable, by_float,
     computed_in, is_differentiable,
@@ -15,7 +15,7 @@ use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::ops::eval::evaluate;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::index::concat;
 use crate::ops::reductions::sum_of;
 
@@ -58,8 +58,8 @@ impl Rule {
 
     /// Returns the gradient of an element, and the summand of `s` if `s` is needed. For reductions
     /// of both real and complex numbers.
-    fn of_numbers<'g, T: Number>(self, of: Elements<'g, T>) -> Option<ByRule<'g, T>> {
-        let Elements { x, g, s, count, .. } = of;
+    fn of_numbers<'g, T: Number>(self, of: RuleOperands<'g, T>) -> Option<ByRule<'g, T>> {
+        let RuleOperands { x, g, s, count, .. } = of;
         Some(match self {
             Self::Sum => (g, None),
             Self::Mean => (g * (1.0 / count), None),
@@ -69,8 +69,8 @@ impl Rule {
     }
 
     /// Like [`of_numbers`](Self::of_numbers), for reductions of real numbers alone.
-    fn of_floats<'g, T: Float>(self, of: Elements<'g, T>) -> Option<ByRule<'g, T>> {
-        let Elements {
+    fn of_floats<'g, T: Float>(self, of: RuleOperands<'g, T>) -> Option<ByRule<'g, T>> {
+        let RuleOperands {
             x,
             g,
             r,
@@ -112,7 +112,7 @@ impl Rule {
 /// The gradient of an element, and the summand of `s`.
 type ByRule<'g, T> = (Value<'g, T>, Option<Value<'g, T>>);
 
-struct Elements<'g, T> {
+struct RuleOperands<'g, T> {
     x: Value<'g, T>,
     g: Value<'g, T>,
     r: Value<'g, T>,
@@ -123,13 +123,13 @@ struct Elements<'g, T> {
     is_rounded: bool,
 }
 
-impl<'g, T> Elements<'g, T> {
+impl<'g, T> RuleOperands<'g, T> {
     fn new(
         joint: &'g RefCell<JointGraph>,
         (x, [g, r, s]): (u32, [u32; 3]),
         (count, is_rounded): (f64, bool),
     ) -> Self {
-        let value = |term| Value::new(joint, term);
+        let value = |node| Value::new(joint, node);
         Self {
             x: value(x),
             g: value(g),
@@ -141,9 +141,9 @@ impl<'g, T> Elements<'g, T> {
     }
 }
 
-/// The terms of a rule in a graph.
+/// The nodes of a rule in a graph.
 #[derive(Clone, Copy, Debug)]
-struct Terms {
+struct RuleNodes {
     gradient: u32,
     summand: Option<u32>,
 }
@@ -152,12 +152,12 @@ const RESULT: SavedValue = SavedValue::Result(0);
 const SUM: SavedValue = SavedValue::Result(1);
 const GRADIENT: SavedValue = SavedValue::Gradient(0);
 
-fn terms_of(
+fn nodes_of(
     joint: &RefCell<JointGraph>,
     rule: Rule,
     (x, dtype): (u32, DType),
     count: f64,
-) -> Option<Terms> {
+) -> Option<RuleNodes> {
     let wide = computed_in(dtype);
     let (x, saved_value) = {
         let mut joint = joint.borrow_mut();
@@ -170,27 +170,27 @@ fn terms_of(
     };
     let result = (count, wide != dtype);
     let of_numbers = by_differentiable!(wide, T => {
-        let terms = rule.of_numbers(Elements::<T>::new(joint, (x, saved_value), result));
-        terms.map(in_joint)
+        let nodes = rule.of_numbers(RuleOperands::<T>::new(joint, (x, saved_value), result));
+        nodes.map(in_joint)
     });
     let of_floats = || {
         by_float!(wide, T => {
-            let terms = rule.of_floats(Elements::<T>::new(joint, (x, saved_value), result));
-            terms.map(in_joint)
+            let nodes = rule.of_floats(RuleOperands::<T>::new(joint, (x, saved_value), result));
+            nodes.map(in_joint)
         })
     };
     of_numbers.flatten().or_else(|| of_floats().flatten())
 }
 
-fn in_joint<T>((gradient, summand): ByRule<'_, T>) -> Terms {
-    Terms {
-        gradient: gradient.term,
-        summand: summand.map(|summand| summand.term),
+fn in_joint<T>((gradient, summand): ByRule<'_, T>) -> RuleNodes {
+    RuleNodes {
+        gradient: gradient.node,
+        summand: summand.map(|summand| summand.node),
     }
 }
 
-/// A reduction of a formula. While it runs, nothing is tracked; then the step that passes gradients
-/// back is recorded.
+/// A reduction of an expression graph. While it runs, nothing is tracked; then the step that passes
+/// gradients back is recorded.
 #[must_use]
 pub(in crate::ops) struct Folding(Option<Running>);
 
@@ -221,14 +221,14 @@ impl Folding {
     #[inline]
     #[track_caller]
     pub(in crate::ops) fn begin(
-        formula: &Formula<'_>,
+        graph: &ExpressionGraph<'_>,
         (name, output): (&'static str, DType),
         axes: AxisSet,
     ) -> Result<Self> {
         if !is_live() {
             return Ok(Self(None));
         }
-        Running::begin(formula, (name, output), axes).map(Self)
+        Running::begin(graph, (name, output), axes).map(Self)
     }
 
     /// Ends the reduction with its result, which is of that layout.
@@ -246,15 +246,15 @@ impl Running {
     #[cold]
     #[track_caller]
     fn begin(
-        formula: &Formula<'_>,
+        graph: &ExpressionGraph<'_>,
         (name, output): (&'static str, DType),
         axes: AxisSet,
     ) -> Result<Option<Self>> {
-        let tracked = tracked_terms(formula)?;
+        let tracked = tracked_nodes(graph)?;
         if tracked.is_empty() {
             return Ok(None);
         }
-        let (shape, dtype) = (formula.first().shape, formula.first().dtype);
+        let (shape, dtype) = (graph.first().shape, graph.first().dtype);
         if !is_differentiable(dtype) || !is_differentiable(output) {
             return Ok(Some(Self::Constant(Pause::begin())));
         }
@@ -264,10 +264,10 @@ impl Running {
             return Err(unknown(name));
         };
         let mut summand = None;
-        let forward = Forward::of(formula, tracked);
+        let forward = Forward::of(graph, tracked);
         let result = forward.results[0];
         let derived = forward.derive(|joint| {
-            let own = terms_of(joint, rule, (result as u32, dtype), count as f64);
+            let own = nodes_of(joint, rule, (result as u32, dtype), count as f64);
             let own = own.ok_or_else(|| unknown(name))?;
             summand = own.summand;
             Ok(vec![(result, own.gradient)])
@@ -279,7 +279,7 @@ impl Running {
             if is_one { 1 } else { shape.dims()[axis] }
         };
         Ok(Some(Self::Derived(Box::new(Derived {
-            derivation: Derivation::new(formula, derived, summand, &shape),
+            derivation: Derivation::new(graph, derived, summand, &shape),
             rule,
             summand,
             dtype,
@@ -333,8 +333,8 @@ impl Derived {
                 let sum = match summand {
                     None => None,
                     Some(element) if rule == Rule::Product => {
-                        let formula = derivation.formula(&saved_value, &[element])?;
-                        let (buffer, layout) = evaluate(&formula, &device, &shape)?;
+                        let graph = derivation.graph(&saved_value, &[element])?;
+                        let (buffer, layout) = evaluate(&graph, &device, &shape)?;
                         let elements = AnyArray {
                             buffer,
                             layout,
@@ -343,8 +343,8 @@ impl Derived {
                         Some(products_of_others(elements, axes)?)
                     }
                     Some(summand) => {
-                        let formula = derivation.formula(&saved_value, &[summand])?;
-                        let sum = sum_of(&formula, &shape, axes)?;
+                        let graph = derivation.graph(&saved_value, &[summand])?;
+                        let sum = sum_of(&graph, &shape, axes)?;
                         Some(AnyArray {
                             layout: sum.layout.broadcast_to(&shape)?,
                             ..sum

@@ -1,4 +1,4 @@
-//! The derivatives of a formula, as terms.
+//! The derivatives of an expression graph, as nodes.
 
 use std::cell::RefCell;
 
@@ -9,9 +9,9 @@ use super::joint_graph::{
 use super::rules::partials;
 use super::tape::note_constants;
 use crate::error::Result;
-use crate::ops::formula::{Formula, Of};
+use crate::ops::expression_graph::{ExpressionGraph, NodeKind};
 
-/// A tracked operand of a formula, and the terms of its gradient.
+/// A tracked operand of an expression graph, and the nodes of its gradient.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Derived {
     pub(super) tracked: Tracked,
@@ -21,21 +21,21 @@ pub(super) struct Derived {
     pub(super) wide: u32,
 }
 
-/// A formula with tracked operands, without its arrays.
+/// An expression graph with tracked operands, without its arrays.
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
     joint: JointGraph,
-    /// The terms of the formula's results.
+    /// The nodes of the expression graph's results.
     pub(super) results: Vec<usize>,
     tracked: Vec<(u32, Tracked)>,
 }
 
-/// Returns the terms of `formula` that are tracked arrays.
+/// Returns the nodes of `graph` that are tracked arrays.
 #[track_caller]
-pub(super) fn tracked_terms(formula: &Formula<'_>) -> Result<Vec<(u32, Tracked)>> {
+pub(super) fn tracked_nodes(graph: &ExpressionGraph<'_>) -> Result<Vec<(u32, Tracked)>> {
     let mut all = Vec::new();
-    for (number, term) in (0..).zip(formula.terms()) {
-        if let Of::Array(operand) = &term.of
+    for (number, node) in (0..).zip(graph.nodes()) {
+        if let NodeKind::Array(operand) = &node.kind
             && let Some(tracked) = Tracked::of(operand.buffer, operand.layout)?
         {
             all.push((number, tracked));
@@ -45,27 +45,27 @@ pub(super) fn tracked_terms(formula: &Formula<'_>) -> Result<Vec<(u32, Tracked)>
 }
 
 impl Forward {
-    pub(super) fn of(formula: &Formula<'_>, tracked: Vec<(u32, Tracked)>) -> Self {
-        let (joint, numbers) = JointGraph::of(formula);
-        let results = formula.results().iter();
+    pub(super) fn of(graph: &ExpressionGraph<'_>, tracked: Vec<(u32, Tracked)>) -> Self {
+        let (joint, numbers) = JointGraph::of(graph);
+        let results = graph.results().iter();
         let tracked = tracked.into_iter();
         Self {
             joint,
             results: results.map(|&own| numbers[own] as usize).collect(),
             tracked: tracked
-                .map(|(term, tracked)| (numbers[term as usize], tracked))
+                .map(|(node, tracked)| (numbers[node as usize], tracked))
                 .collect(),
         }
     }
 
-    /// Returns a flag for each term: true if it is computed from a tracked operand.
+    /// Returns a flag for each node: true if it is computed from a tracked operand.
     fn leads(&self) -> Vec<bool> {
-        let mut leads = vec![false; self.joint.terms.len()];
-        for (term, _) in &self.tracked {
-            leads[*term as usize] = true;
+        let mut leads = vec![false; self.joint.nodes.len()];
+        for (node, _) in &self.tracked {
+            leads[*node as usize] = true;
         }
-        for (number, term) in self.joint.terms.iter().enumerate() {
-            let own = operands(term)
+        for (number, node) in self.joint.nodes.iter().enumerate() {
+            let own = operands(node)
                 .iter()
                 .any(|&operand| leads[operand as usize]);
             leads[number] |= own;
@@ -73,35 +73,35 @@ impl Forward {
         leads
     }
 
-    /// Returns the graph of the gradients of the tracked operands. `seeds` returns terms, and for
-    /// each the term of its gradient, which it appends. All gradients are in the type of
+    /// Returns the graph of the gradients of the tracked operands. `seeds` returns nodes, and for
+    /// each the node of its gradient, which it appends. All gradients are in the type of
     /// [`computed_in`](super::graph::computed_in), until the last step of each operand.
     #[track_caller]
     pub(super) fn derive(
         &self,
         seeds: impl FnOnce(&RefCell<JointGraph>) -> Result<Vec<(usize, u32)>>,
     ) -> Result<(JointGraph, Vec<Derived>)> {
-        let terms = &self.joint.terms;
+        let nodes = &self.joint.nodes;
         let joint = RefCell::new(self.joint.clone());
         let leads = self.leads();
-        let mut contributions = vec![Contributions::new(); terms.len()];
+        let mut contributions = vec![Contributions::new(); nodes.len()];
         let mut has_slope_zero = false;
-        for (term, gradient) in seeds(&joint)? {
-            contributions[term].push((gradient, None));
+        for (node, gradient) in seeds(&joint)? {
+            contributions[node].push((gradient, None));
         }
-        for number in (0..terms.len()).rev().filter(|&number| leads[number]) {
-            let JointNodeKind::Call(call, _) = terms[number].of else {
+        for number in (0..nodes.len()).rev().filter(|&number| leads[number]) {
+            let JointNodeKind::Call(call, _) = nodes[number].kind else {
                 continue;
             };
             let own = &contributions[number];
             let Some((gradient, counts)) = joint.borrow_mut().sum_where_counted(own) else {
                 continue;
             };
-            let operands = operands(&terms[number]);
+            let operands = operands(&nodes[number]);
             let partials = partials(&joint, call, operands, [number as u32, gradient])?;
             for (place, (&operand, partial)) in operands.iter().zip(partials).enumerate() {
                 let operand = operand as usize;
-                let is_tracked = leads[operand] && is_differentiable(terms[operand].dtype);
+                let is_tracked = leads[operand] && is_differentiable(nodes[operand].dtype);
                 let Some(partial) = partial else {
                     has_slope_zero |= is_tracked;
                     continue;
@@ -112,12 +112,12 @@ impl Forward {
                 }
             }
         }
-        let derived = self.tracked.iter().filter_map(|&(term, tracked)| {
+        let derived = self.tracked.iter().filter_map(|&(node, tracked)| {
             let mut joint = joint.borrow_mut();
-            let sum = joint.sum(&contributions[term as usize])?;
+            let sum = joint.sum(&contributions[node as usize])?;
             Some(Derived {
                 tracked,
-                gradient: joint.converted(sum, terms[term as usize].dtype),
+                gradient: joint.converted(sum, nodes[node as usize].dtype),
                 wide: sum,
             })
         });
@@ -138,9 +138,9 @@ impl Forward {
             let mut joint = joint.borrow_mut();
             let mut seeds = Vec::new();
             for (number, &result) in self.results.iter().enumerate() {
-                let JointNode { of, dtype } = self.joint.terms[result];
-                if matches!(of, JointNodeKind::Call(..)) {
-                    joint.terms[result].of = JointNodeKind::Saved(SavedValue::Result(number));
+                let JointNode { kind, dtype } = self.joint.nodes[result];
+                if matches!(kind, JointNodeKind::Call(..)) {
+                    joint.nodes[result].kind = JointNodeKind::Saved(SavedValue::Result(number));
                 }
                 if is_differentiable(dtype) && has_gradient(number) {
                     let gradient =
@@ -153,9 +153,9 @@ impl Forward {
     }
 }
 
-/// Returns the terms that a term is a function of.
-fn operands(term: &JointNode) -> &[u32] {
-    match &term.of {
+/// Returns the nodes that a node is a function of.
+fn operands(node: &JointNode) -> &[u32] {
+    match &node.kind {
         JointNodeKind::Call(call, operands) => &operands[..call.arity],
         _ => &[],
     }

@@ -10,7 +10,7 @@ use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout, Shape, bits_o
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::evaluate;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::tree::{Operand, Value};
 
 use super::adding::{added, added_to_part, as_whole, copied, folded, own, summed, tracked_part};
@@ -69,7 +69,8 @@ impl AnyArray {
             return Ok(self.seen(layout));
         }
         let own = *self.layout.shape();
-        let (buffer, layout) = evaluate(&Formula::of(&self.operand())?, self.device(), &own)?;
+        let (buffer, layout) =
+            evaluate(&ExpressionGraph::of(&self.operand())?, self.device(), &own)?;
         let whole = layout.reshape(shape)?.expect("it has no gaps");
         Ok(Self {
             buffer,
@@ -86,7 +87,7 @@ impl AnyArray {
         }
         let converting = Converting(self.operand(), dtype);
         let shape = self.layout.shape();
-        let (buffer, layout) = evaluate(&Formula::of(&converting)?, self.device(), shape)?;
+        let (buffer, layout) = evaluate(&ExpressionGraph::of(&converting)?, self.device(), shape)?;
         Ok(Self {
             buffer,
             layout,
@@ -349,7 +350,7 @@ pub(super) fn filled(
     (dtype, bits): (DType, Bits),
 ) -> Result<AnyArray> {
     let value = Value(dtype, bits);
-    let (buffer, layout) = evaluate(&Formula::of(&value)?, device, whole.shape())?;
+    let (buffer, layout) = evaluate(&ExpressionGraph::of(&value)?, device, whole.shape())?;
     Ok(AnyArray {
         buffer,
         layout,

@@ -1,5 +1,5 @@
-//! A formula and the graph of its gradients, as terms that own nothing: type-erased, and valid
-//! before the memory of saved values exists.
+//! An expression graph and the graph of its gradients, as nodes that own nothing: type-erased, and
+//! valid before the memory of saved values exists.
 
 use std::any::TypeId;
 
@@ -10,22 +10,22 @@ use crate::ops::elementwise::arithmetic::Added;
 use crate::ops::elementwise::cast::Cast;
 use crate::ops::elementwise::functions::{And, Not, Or};
 use crate::ops::elementwise::select::Select;
-use crate::ops::formula::{Formula, Of};
+use crate::ops::expression_graph::{ExpressionGraph, NodeKind};
 use crate::ops::node::call_of;
 use crate::ops::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
-use crate::ops::written::terms::{Part, Terms};
+use crate::ops::written::terms::{TermKind, Terms};
 
-/// A term of a graph.
+/// A node of a graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JointNode {
-    pub(super) of: JointNodeKind,
+    pub(super) kind: JointNodeKind,
     pub(super) dtype: DType,
 }
 
-/// The kind of a term.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum JointNodeKind {
-    /// An operand of the formula, by its number there.
+    /// An operand of the expression graph, by its number there.
     Operand(usize),
     /// A saved value: an array that is available when gradients are computed.
     Saved(SavedValue),
@@ -40,34 +40,34 @@ pub(super) enum SavedValue {
     Gradient(usize),
 }
 
-/// Terms in an order in which they can be computed.
+/// Nodes in an order in which they can be computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JointGraph {
-    pub(super) terms: Vec<JointNode>,
+    pub(super) nodes: Vec<JointNode>,
     /// The conversions that [`converted`](Self::converted) appended: operand and result.
     conversions: Vec<(u32, u32)>,
 }
 
-/// The contributions to a gradient, one for each use of its term. Each has the truth value under
+/// The contributions to a gradient, one for each use of its node. Each has the truth value under
 /// which it counts, or `None` if it always counts. A contribution that does not count, because
 /// another branch was chosen, may have any value: infinite slopes occur in a branch as well as in
-/// the terms before it.
+/// the nodes before it.
 pub(super) type Contributions = SmallVec<[(u32, Option<u32>); 2]>;
 
 impl JointGraph {
-    /// Returns the graph of a formula, and the number in it of each of the formula's terms. A
-    /// written function is replaced by its body.
-    pub(super) fn of(formula: &Formula<'_>) -> (Self, Vec<u32>) {
+    /// Returns the joint graph of `graph`, and the number in it of each node of `graph`. A written
+    /// function is replaced by its body.
+    pub(super) fn of(graph: &ExpressionGraph<'_>) -> (Self, Vec<u32>) {
         let (mut joint, mut numbers) = (Self::default(), Vec::new());
         let mut operands = 0;
-        for term in formula.terms() {
-            let number = match term.of {
-                Of::Array(_) => {
+        for node in graph.nodes() {
+            let number = match node.kind {
+                NodeKind::Array(_) => {
                     operands += 1;
-                    joint.push(JointNodeKind::Operand(operands - 1), term.dtype)
+                    joint.push(JointNodeKind::Operand(operands - 1), node.dtype)
                 }
-                Of::Scalar(bits) => joint.push(JointNodeKind::Scalar(bits), term.dtype),
-                Of::Call(call, operands) => {
+                NodeKind::Scalar(bits) => joint.push(JointNodeKind::Scalar(bits), node.dtype),
+                NodeKind::Call(call, operands) => {
                     let operands = operands[..call.arity].iter();
                     let operands: SmallVec<[u32; 4]> =
                         operands.map(|&own| numbers[own as usize]).collect();
@@ -79,19 +79,19 @@ impl JointGraph {
         (joint, numbers)
     }
 
-    /// Adds a call, or the terms of its body.
+    /// Adds a call, or the nodes of its body.
     fn written(&mut self, call: &'static Call, arguments: &[u32]) -> u32 {
         let mut body = Terms::default();
-        let derives = call.body.filter(|_| call.partials.is_none());
-        let Some(result) = derives.and_then(|derives| derives(&mut body)) else {
+        let derive_body = call.body.filter(|_| call.partials.is_none());
+        let Some(result) = derive_body.and_then(|derive_body| derive_body(&mut body)) else {
             return self.call(call, arguments);
         };
         let mut numbers: Vec<u32> = Vec::new();
         for own in body.own {
-            let number = match own.of {
-                Part::Argument(argument) => arguments[argument],
-                Part::Scalar(bits) => self.push(JointNodeKind::Scalar(bits), own.dtype),
-                Part::Call(call, operands) => {
+            let number = match own.kind {
+                TermKind::Argument(argument) => arguments[argument],
+                TermKind::Scalar(bits) => self.push(JointNodeKind::Scalar(bits), own.dtype),
+                TermKind::Call(call, operands) => {
                     let operands = operands.iter().map(|&own| numbers[own as usize]);
                     let operands: SmallVec<[u32; 4]> = operands.collect();
                     self.written(call, &operands)
@@ -102,9 +102,9 @@ impl JointGraph {
         numbers[result as usize]
     }
 
-    pub(super) fn push(&mut self, of: JointNodeKind, dtype: DType) -> u32 {
-        self.terms.push(JointNode { of, dtype });
-        self.terms.len() as u32 - 1
+    pub(super) fn push(&mut self, kind: JointNodeKind, dtype: DType) -> u32 {
+        self.nodes.push(JointNode { kind, dtype });
+        self.nodes.len() as u32 - 1
     }
 
     pub(super) fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
@@ -114,33 +114,33 @@ impl JointGraph {
     }
 
     /// Converts a float or complex number to another type, at most once for each type.
-    pub(super) fn converted(&mut self, term: u32, to: DType) -> u32 {
-        let from = self.terms[term as usize].dtype;
+    pub(super) fn converted(&mut self, node: u32, to: DType) -> u32 {
+        let from = self.nodes[node as usize].dtype;
         if from == to {
-            return term;
+            return node;
         }
         let is_done = |&&(operand, result): &&(u32, u32)| {
-            operand == term && self.terms[result as usize].dtype == to
+            operand == node && self.nodes[result as usize].dtype == to
         };
         if let Some(&(_, result)) = self.conversions.iter().find(is_done) {
             return result;
         }
-        // A term that was widened from a type is converted back to it without loss.
+        // A node that was widened from a type is converted back to it without loss.
         let is_source = |&&(operand, result): &&(u32, u32)| {
-            result == term && self.terms[operand as usize].dtype == to && computed_in(to) == from
+            result == node && self.nodes[operand as usize].dtype == to && computed_in(to) == from
         };
         if let Some(&(operand, _)) = self.conversions.iter().find(is_source) {
             return operand;
         }
-        let result = self.call(cast(from, to).expect(DIFFERENTIABLE), &[term]);
-        self.conversions.push((term, result));
+        let result = self.call(cast(from, to).expect(DIFFERENTIABLE), &[node]);
+        self.conversions.push((node, result));
         result
     }
 
     /// Converts a number to the type that its gradient is computed in.
-    pub(super) fn widened(&mut self, term: u32) -> u32 {
-        let dtype = self.terms[term as usize].dtype;
-        self.converted(term, computed_in(dtype))
+    pub(super) fn widened(&mut self, node: u32) -> u32 {
+        let dtype = self.nodes[node as usize].dtype;
+        self.converted(node, computed_in(dtype))
     }
 
     /// Returns the sum of a gradient's contributions, with the truth value under which the sum is
@@ -196,15 +196,15 @@ impl JointGraph {
 
     /// Returns a number where the truth value holds, and zero elsewhere.
     fn only_where(&mut self, holds: u32, value: u32) -> u32 {
-        let dtype = self.terms[value as usize].dtype;
+        let dtype = self.nodes[value as usize].dtype;
         let (select, zero) = select_or_zero(dtype);
         let zero = self.push(JointNodeKind::Scalar(zero), dtype);
         self.call(select, &[holds, value, zero])
     }
 
-    /// Adds the sum of two terms of one type.
+    /// Adds the sum of two nodes of one type.
     fn add(&mut self, one: u32, other: u32) -> u32 {
-        let call = sum_of(self.terms[one as usize].dtype);
+        let call = sum_of(self.nodes[one as usize].dtype);
         self.call(call, &[one, other])
     }
 }

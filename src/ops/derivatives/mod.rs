@@ -1,10 +1,11 @@
 //! Derivatives of operations, and the tape that passes gradients back through them.
 //!
 //! An operation that reads tracked values records one step. For elementwise expressions, the step
-//! is derived from the formula, as terms: the chain rule gives another formula for each operand,
-//! which is evaluated in one pass, in which the terms of the forward pass are computed a second
-//! time in registers. So a step saves only arrays that these formulas read. Operations without a
-//! rule reject tracked values in `on_device!`, the single entry point to both devices.
+//! is derived from the expression graph, as nodes: the chain rule gives another expression graph
+//! for each operand, which is evaluated in one pass, in which the nodes of the forward pass are
+//! computed a second time in registers. So a step saves only arrays that these expression graphs
+//! read. Operations without a rule reject tracked values in `on_device!`, the single entry point to
+//! both devices.
 
 mod adding;
 mod checkpoint;
@@ -42,7 +43,7 @@ use joint_graph::is_differentiable;
 use tape::{PassingBack, Step};
 
 use super::eval::{device_for, evaluate};
-use super::formula::{Formula, Of};
+use super::expression_graph::{ExpressionGraph, NodeKind};
 use super::order::Operands;
 use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
@@ -94,17 +95,17 @@ pub(super) fn tracked_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Arr
     if !is_live() {
         return Ok(None);
     }
-    let formula = Formula::of(tree)?;
-    for operand in formula.operands() {
+    let graph = ExpressionGraph::of(tree)?;
+    for operand in graph.operands() {
         if tracked(operand.buffer)?.is_some() {
-            if let ([term], Of::Array(own)) = (formula.terms(), &formula.terms()[0].of) {
+            if let ([node], NodeKind::Array(own)) = (graph.nodes(), &graph.nodes()[0].kind) {
                 let array = Array::from_parts(own.buffer.share(), *own.layout);
-                debug_assert_eq!(term.dtype, T::DTYPE);
+                debug_assert_eq!(node.dtype, T::DTYPE);
                 return Ok(Some(array));
             }
-            let shape = formula.first().shape;
-            let device = device_for("eval", &formula)?;
-            let (buffer, layout) = evaluate(&formula, &device, &shape)?;
+            let shape = graph.first().shape;
+            let device = device_for("eval", &graph)?;
+            let (buffer, layout) = evaluate(&graph, &device, &shape)?;
             return Ok(Some(Array::from_parts(buffer, layout)));
         }
     }

@@ -37,7 +37,7 @@ use crate::ops::elementwise::select::Select;
 use crate::ops::node::call_of;
 use crate::ops::tree::Call;
 
-/// The gradients of a function's operands as terms; `None` for an operand whose derivative does not
+/// The gradients of a function's operands as nodes; `None` for an operand whose derivative does not
 /// exist, or is zero everywhere.
 pub(super) type Partials = SmallVec<[Option<u32>; 4]>;
 
@@ -51,14 +51,14 @@ macro_rules! rules {
             operands: &[u32],
             [result, gradient]: [u32; 2],
         ) -> Option<Partials> {
-            let value = |term| Value::<T>::new(joint, term);
+            let value = |node| Value::<T>::new(joint, node);
             $(
                 if id == TypeId::of::<$function>() {
                     let mut operands = operands.iter().copied().map(value);
                     $(let $x = operands.next()?;)+
                     let ($y, $g) = (value(result), value(gradient));
                     let _ = ($($x,)+ $y, $g);
-                    return Some(smallvec![$(Some($partial.term)),+]);
+                    return Some(smallvec![$(Some($partial.node)),+]);
                 }
             )+
             None
@@ -148,7 +148,7 @@ where
 {
     if id == TypeId::of::<OfParts>() {
         let g = Value::<Complex<T>>::new(joint, gradient);
-        return Some(smallvec![Some(g.re().term), Some(g.im().term)]);
+        return Some(smallvec![Some(g.re().node), Some(g.im().node)]);
     }
     let (z, g) = (
         Value::<Complex<T>>::new(joint, operands[0]),
@@ -168,7 +168,7 @@ where
     } else {
         return None;
     };
-    Some(smallvec![Some(Value::of_parts(re, im).term)])
+    Some(smallvec![Some(Value::of_parts(re, im).node)])
 }
 
 /// Returns the gradient of `x`, if the result is the larger of `x` and `y`; half of `g` if they are
@@ -190,7 +190,7 @@ fn of_exponent<'g, T: Float>(d: Value<'g, T>, x: Value<'g, T>, n: Value<'g, T>) 
 }
 
 pub(super) fn not_equal<'g, T: Float>(x: Value<'g, T>, value: f64) -> Value<'g, bool> {
-    x.apply::<bool, NotEqual, (T, T)>(&[x.constant(value).term])
+    x.apply::<bool, NotEqual, (T, T)>(&[x.constant(value).node])
 }
 
 /// Returns the cumulative distribution function of the standard normal distribution.
@@ -205,7 +205,7 @@ fn normal_at<T: Float>(x: Value<'_, T>) -> Value<'_, T> {
 
 /// Returns the gradient of x to the power of an integer.
 fn of_power<T: Float>(joint: &RefCell<JointGraph>, operands: &[u32], gradient: u32) -> Partials {
-    let value = |term| Value::<T>::new(joint, term);
+    let value = |node| Value::<T>::new(joint, node);
     let (x, n, g) = (value(operands[0]), operands[1], value(gradient));
     let (less, as_float) = {
         let mut joint = joint.borrow_mut();
@@ -219,7 +219,7 @@ fn of_power<T: Float>(joint: &RefCell<JointGraph>, operands: &[u32], gradient: u
         )
     };
     let power = x.apply::<T, Powi, (T, i32)>(&[less]);
-    smallvec![Some((g * value(as_float) * power).term), None]
+    smallvec![Some((g * value(as_float) * power).node), None]
 }
 
 /// Multiplies the gradient by the partial derivatives that functions compute. Returns `None` if one
@@ -230,7 +230,7 @@ fn by_hand(
     (operands, gradient): (&[u32], u32),
 ) -> Option<Partials> {
     let mut joint = joint.borrow_mut();
-    let dtype = joint.terms[gradient as usize].dtype;
+    let dtype = joint.nodes[gradient as usize].dtype;
     let times = by_float!(dtype, T => call_of::<Times, (T, T)>())?;
     let of_one = |partial: &Option<&'static Call>| match partial {
         None => Some(None),
@@ -259,7 +259,7 @@ pub(super) fn partials(
     [result, gradient]: [u32; 2],
 ) -> Result<Partials> {
     let id = (called.id)();
-    let dtype_of = |term: u32| joint.borrow().terms[term as usize].dtype;
+    let dtype_of = |node: u32| joint.borrow().nodes[node as usize].dtype;
     let first = computed_in(dtype_of(operands[0]));
     if is_flat(id) || (id == TypeId::of::<Im>() && !is_complex(first)) {
         return Ok(smallvec![None; operands.len()]);
@@ -281,7 +281,7 @@ pub(super) fn partials(
         return Ok(smallvec![None, Some(gradient), Some(gradient)]);
     }
     let dtype = dtype_of(gradient);
-    let wide = |&term: &u32| joint.borrow_mut().widened(term);
+    let wide = |&node: &u32| joint.borrow_mut().widened(node);
     let (operands, result): (SmallVec<[u32; 4]>, u32) =
         (operands.iter().map(wide).collect(), wide(&result));
     let operands = operands.as_slice();

@@ -1,4 +1,4 @@
-//! Terms of floats and complex numbers, with the operators and functions that rules are written in.
+//! Nodes of floats and complex numbers, with the operators and functions that rules are written in.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -15,11 +15,11 @@ use crate::ops::elementwise::select::Select;
 use crate::ops::host::Arguments;
 use crate::ops::node::{Function, call_of};
 
-/// A term whose elements are of `T`, with the operators and functions that rules are written in.
+/// A node whose elements are of `T`, with the operators and functions that rules are written in.
 #[derive(Debug)]
 pub(super) struct Value<'g, T> {
     joint: &'g RefCell<JointGraph>,
-    pub(super) term: u32,
+    pub(super) node: u32,
     element: PhantomData<T>,
 }
 
@@ -32,10 +32,10 @@ impl<T> Clone for Value<'_, T> {
 impl<T> Copy for Value<'_, T> {}
 
 impl<'g, T> Value<'g, T> {
-    pub(super) fn new(joint: &'g RefCell<JointGraph>, term: u32) -> Self {
+    pub(super) fn new(joint: &'g RefCell<JointGraph>, node: u32) -> Self {
         Self {
             joint,
-            term,
+            node,
             element: PhantomData,
         }
     }
@@ -45,26 +45,26 @@ impl<'g, T: AnyElement> Value<'g, T> {
     /// Appends one value.
     pub(super) fn constant(self, value: f64) -> Self {
         let bits = bits_of(<T as AnyElement>::from_f64(value));
-        let term = self
+        let node = self
             .joint
             .borrow_mut()
             .push(JointNodeKind::Scalar(bits), T::DTYPE);
-        Self::new(self.joint, term)
+        Self::new(self.joint, node)
     }
 
     pub(super) fn apply<U, F: Function<Args>, Args: Arguments>(
         self,
         others: &[u32],
     ) -> Value<'g, U> {
-        let mut operands = vec![self.term];
+        let mut operands = vec![self.node];
         operands.extend(others);
-        let term = self
+        let node = self
             .joint
             .borrow_mut()
             .call(call_of::<F, Args>(), &operands);
         Value {
             joint: self.joint,
-            term,
+            node,
             element: PhantomData,
         }
     }
@@ -72,11 +72,11 @@ impl<'g, T: AnyElement> Value<'g, T> {
     /// Returns this value where the comparison is true, and zero elsewhere.
     pub(super) fn only_where(self, mask: Value<'g, bool>) -> Self {
         let zero = self.constant(0.0);
-        let term = self.joint.borrow_mut().call(
+        let node = self.joint.borrow_mut().call(
             call_of::<Select, (bool, T, T)>(),
-            &[mask.term, self.term, zero.term],
+            &[mask.node, self.node, zero.node],
         );
-        Self::new(self.joint, term)
+        Self::new(self.joint, node)
     }
 }
 
@@ -87,7 +87,7 @@ macro_rules! operators {
                 type Output = Self;
 
                 fn $method(self, other: Self) -> Self {
-                    self.apply::<T, $function, (T, T)>(&[other.term])
+                    self.apply::<T, $function, (T, T)>(&[other.node])
                 }
             }
 
@@ -157,7 +157,7 @@ macro_rules! comparisons {
         impl<'g, T: Float> Value<'g, T> {
             $(
                 pub(super) fn $name(self, other: Self) -> Value<'g, bool> {
-                    self.apply::<bool, functions::$function, (T, T)>(&[other.term])
+                    self.apply::<bool, functions::$function, (T, T)>(&[other.node])
                 }
             )+
         }
@@ -174,7 +174,7 @@ comparisons! {
 }
 
 impl<'g, T: Number> Value<'g, T> {
-    /// Returns the complex conjugate; for real numbers, no term is added.
+    /// Returns the complex conjugate; for real numbers, no node is added.
     pub(super) fn conj(self) -> Self {
         match is_complex(T::DTYPE) {
             true => self.apply::<T, functions::Conj, (T,)>(&[]),
@@ -189,7 +189,7 @@ where
     Complex<T>: Number<Part = T>,
 {
     pub(super) fn of_parts(re: Value<'g, T>, im: Value<'g, T>) -> Self {
-        re.apply::<Complex<T>, OfParts, (T, T)>(&[im.term])
+        re.apply::<Complex<T>, OfParts, (T, T)>(&[im.node])
     }
 
     pub(super) fn re(self) -> Value<'g, T> {
@@ -203,6 +203,6 @@ where
 
 impl<'g, T: Float> Value<'g, T> {
     pub(super) fn powf(self, exponent: Self) -> Self {
-        self.apply::<T, functions::Powf, (T, T)>(&[exponent.term])
+        self.apply::<T, functions::Powf, (T, T)>(&[exponent.node])
     }
 }

@@ -11,26 +11,26 @@ use crate::context::{Device, Timed};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::order::{HostOrder, Reading};
 use crate::ops::tree::Tree;
 
 /// The results of a pass, each in its own allocation.
 pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 
-/// Computes the elements of each result of `formula` over the shape of `layout`, which is dense
+/// Computes the elements of each result of `graph` over the shape of `layout`, which is dense
 /// from index 0. It takes one pass, and one allocation for each result.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: HostOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     layout: &Layout,
 ) -> Result<Results> {
-    let program = Program::new(formula, &Frame::row_major(layout.shape()));
+    let program = Program::new(graph, &Frame::row_major(layout.shape()));
     let mut results = Results::new();
-    let mut bytes_each = formula.bytes_read();
-    for &result in formula.results() {
-        let element_bytes = formula.terms()[result].dtype.size_bytes();
+    let mut bytes_each = graph.bytes_read();
+    for &result in graph.results() {
+        let element_bytes = graph.nodes()[result].dtype.size_bytes();
         bytes_each += element_bytes;
         results.push(allocate_for(order.device, layout, element_bytes)?);
     }

@@ -16,7 +16,7 @@ use crate::array::scalar::pass::{Careful, Fast, Pass};
 use crate::array::{AnyElement, Array, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::node::{Apply, Function, Scalar};
 use crate::ops::tree::Tree;
 
@@ -222,10 +222,10 @@ impl Rest<'_> {
     fn program(&self) -> Program {
         match self {
             Self::Program(program) => Program::clone(program),
-            // Not over the formula's own shape: if all operands are single values, it has only one
-            // element.
-            Self::Tree(tree, shape) => match Formula::of(*tree) {
-                Ok(formula) => Program::new(&formula, &Frame::row_major(shape)),
+            // Not over the expression graph's own shape: if all operands are single values, it has
+            // only one element.
+            Self::Tree(tree, shape) => match ExpressionGraph::of(*tree) {
+                Ok(graph) => Program::new(&graph, &Frame::row_major(shape)),
                 Err(error) => unreachable!("operands of one shape: {error}"),
             },
         }

@@ -4,16 +4,16 @@ use std::ops::Range;
 
 use super::blocked::RUN;
 use super::launch::Work;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 
 /// A job is one lane where its elements are contiguous, and up to [`RUN`] adjacent lanes otherwise.
 impl Lanes {
     /// Returns the work of all jobs, which make an element of `bytes` from each element of
-    /// `formula`. It takes `effort` times as long as to read and write the elements.
+    /// `graph`. It takes `effort` times as long as to read and write the elements.
     pub(in crate::ops::host) fn work(
         &self,
-        formula: &Formula<'_>,
+        graph: &ExpressionGraph<'_>,
         bytes: usize,
         effort: usize,
     ) -> Work {
@@ -21,7 +21,7 @@ impl Lanes {
             return Work::on_one_thread(0);
         }
         let elements = self.length * self.inner.min(RUN);
-        let bytes_each = bytes + formula.bytes_read();
+        let bytes_each = bytes + graph.bytes_read();
         let job_bytes = elements.saturating_mul(bytes_each).saturating_mul(effort);
         Work::of_bytes(self.outer * self.inner.div_ceil(RUN), job_bytes)
     }

@@ -11,17 +11,17 @@ use super::vector::{Loop, vectorised};
 use crate::array::scalar::convert;
 use crate::array::{AnyElement, Array, Number, Shape};
 use crate::error::Result;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::Compensated;
 use crate::ops::scan::sums_round;
 
-/// Returns, for each element of `formula`, the sum of all elements up to it along `axis`.
+/// Returns, for each element of `graph`, the sum of all elements up to it along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_sums<T: AnyElement>(
     order: HostOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Total>> {
@@ -31,14 +31,14 @@ pub(in crate::ops) fn running_sums<T: AnyElement>(
     } else {
         sum_loop::<T>
     };
-    scan::<T>(order, formula, shape, axis, run)
+    scan::<T>(order, graph, shape, axis, run)
 }
 
-/// Returns, for each element of `formula`, the product of all elements up to it along `axis`.
+/// Returns, for each element of `graph`, the product of all elements up to it along `axis`.
 #[track_caller]
 pub(in crate::ops) fn running_products<T: AnyElement>(
     order: HostOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Total>> {
@@ -48,21 +48,21 @@ pub(in crate::ops) fn running_products<T: AnyElement>(
     } else {
         product_loop::<T>
     };
-    scan::<T>(order, formula, shape, axis, run)
+    scan::<T>(order, graph, shape, axis, run)
 }
 
-/// Scans the elements of `formula` along `axis` with the loop `run`.
+/// Scans the elements of `graph` along `axis` with the loop `run`.
 #[track_caller]
 fn scan<T: AnyElement>(
     order: HostOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
     run: ScanLoop,
 ) -> Result<Array<T::Total>> {
-    let program = Program::new(formula, &Frame::row_major(shape));
+    let program = Program::new(graph, &Frame::row_major(shape));
     let lanes = Lanes::along(axis, shape);
-    let work = lanes.work(formula, size_of::<T::Total>(), 1);
+    let work = lanes.work(graph, size_of::<T::Total>(), 1);
     let write = |output: Output<T::Total>| {
         let writes = (run, output.untyped(), lanes);
         launch(

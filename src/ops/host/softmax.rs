@@ -15,7 +15,7 @@ use crate::array::scalar::pass::Fast;
 use crate::array::scalar::{convert, math};
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::Result;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::{ACCUMULATORS, add_accumulators, largest};
@@ -31,11 +31,11 @@ const BLOCK_ROWS: usize = 32;
 #[track_caller]
 pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     order: HostOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T>> {
-    let program = Program::new(formula, &Frame::row_major(shape));
+    let program = Program::new(graph, &Frame::row_major(shape));
     let lanes = Lanes::along(axis, shape);
     // A constant, so that no loop is compiled if there is one in the table.
     let run: LaneLoop = if const { (T::DTYPE as usize) < LOOPS[0].len() } {
@@ -44,7 +44,7 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
         lane_loop::<T, LOG>
     };
     let write = |output: Output<T>| {
-        let work = lanes.work(formula, size_of::<T>(), 4);
+        let work = lanes.work(graph, size_of::<T>(), 4);
         let writes = (run, output.untyped(), lanes);
         launch(
             order,

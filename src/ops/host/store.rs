@@ -11,26 +11,26 @@ use super::source::{MOST_RESULTS, Source};
 use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::aliasing::{Aliasing, Overwritable, Target};
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::order::{HostOrder, Reading, Updating};
 use crate::ops::tree::{Fusing, Tree, operands};
 
-/// Overwrites the elements of each target with a result of `formula`. The targets have one shape,
+/// Overwrites the elements of each target with a result of `graph`. The targets have one shape,
 /// to which the results broadcast.
 #[track_caller]
 pub(in crate::ops) fn store(
     order: HostOrder<'_>,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     targets: Overwritable<'_>,
 ) -> Result<()> {
     let targets = targets.targets();
     let layout = targets[0].layout();
-    let program = Program::new(formula, &Frame::row_major(layout.shape()));
+    let program = Program::new(graph, &Frame::row_major(layout.shape()));
     let written: usize = targets
         .iter()
         .map(|target| target.dtype().size_bytes())
         .sum();
-    let work = Work::of_elements(layout.len(), written + formula.bytes_read());
+    let work = Work::of_elements(layout.len(), written + graph.bytes_read());
     // SAFETY: each target can be overwritten, by its type. The stream is ordered after other uses
     // of the memory.
     unsafe { write(&program, work, targets, order) };

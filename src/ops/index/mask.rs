@@ -8,7 +8,7 @@ use crate::ops::derivatives::{AnyArray, is_tracked};
 use crate::ops::elementwise::select;
 use crate::ops::eval::{device_mismatch, device_of, same_device};
 use crate::ops::expr::IntoExpr;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::precompiled::precompiled;
 
 impl<T: AnyElement> Array<T> {
@@ -114,13 +114,13 @@ impl<T: AnyElement> Array<T> {
         let value = value.into_lazy();
         let own = self.layout().shape();
         check_broadcast("mask", mask.layout().shape(), own)?;
-        let formula = Formula::of(&value.expr)?;
-        check_broadcast("value", &formula.first().shape, own)?;
-        if let Some(device) = device_of("masked_assign", &formula)?
+        let graph = ExpressionGraph::of(&value.expr)?;
+        check_broadcast("value", &graph.first().shape, own)?;
+        if let Some(device) = device_of("masked_assign", &graph)?
             && device != self.device()
         {
             let array = ("the array", self.device(), own);
-            let value = ("the value", device, &formula.first().shape);
+            let value = ("the value", device, &graph.first().shape);
             return Err(device_mismatch("masked_assign", array, value));
         }
         let chosen = select(mask, value, &*self);

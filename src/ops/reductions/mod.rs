@@ -30,7 +30,7 @@ pub(super) use sums::Compensated;
 use super::cuda::Reduction;
 use super::derivatives::{AnyArray, DIFFERENTIABLE, Folding, by_differentiable};
 use super::eval::device_for;
-use super::formula::Formula;
+use super::expression_graph::ExpressionGraph;
 use super::hoist::Hoisted;
 use super::host::{FoldLoop, FoldTable, Frame, fold_loop_of};
 use super::lanes::Lanes;
@@ -258,11 +258,11 @@ impl Plan {
     /// Returns the plan that folds all elements into one output, in memory order unless positions
     /// count.
     #[track_caller]
-    fn all(formula: &Formula<'_>, is_positional: bool) -> Result<Self> {
-        let shape = &formula.first().shape;
+    fn all(graph: &ExpressionGraph<'_>, is_positional: bool) -> Result<Self> {
+        let shape = &graph.first().shape;
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
         if !is_positional {
-            let reach = formula.reach_of_axes(shape);
+            let reach = graph.reach_of_axes(shape);
             axes[..shape.ndim()].sort_by_key(|&axis| Reverse(reach[axis]));
         }
         Ok(Self {
@@ -281,9 +281,14 @@ impl Plan {
     /// elements are closer together in memory than the elements along the last of the other axes,
     /// the folded axes vary fastest. Otherwise the fold takes the position of its last axis, or of
     /// its first axis if its last axis comes after all kept axes that are longer than 1.
-    fn along(formula: &Formula<'_>, folded: AxisSet, keeps: bool, is_positional: bool) -> Self {
-        let shape = &formula.first().shape;
-        let (dims, reach) = (shape.dims(), formula.reach_of_axes(shape));
+    fn along(
+        graph: &ExpressionGraph<'_>,
+        folded: AxisSet,
+        keeps: bool,
+        is_positional: bool,
+    ) -> Self {
+        let shape = &graph.first().shape;
+        let (dims, reach) = (shape.dims(), graph.reach_of_axes(shape));
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
         let order = &mut axes[..dims.len()];
         let kept = (0..dims.len()).filter(|&axis| !folded.contains(axis));
@@ -326,24 +331,24 @@ impl Plan {
         }
     }
 
-    /// Folds `formula` by `fold`, whose elements have the type of the formula.
+    /// Folds `graph` by `fold`, whose elements have the type of the expression graph.
     #[track_caller]
-    fn run(&self, fold: &Fold, formula: &Formula<'_>) -> Result<(Buffer, Layout)> {
-        let shape = &formula.first().shape;
+    fn run(&self, fold: &Fold, graph: &ExpressionGraph<'_>) -> Result<(Buffer, Layout)> {
+        let shape = &graph.first().shape;
         if self.lanes.length == 0 && (fold.nothing)().is_none() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("{}: nothing to choose from in the shape {shape}", fold.name),
             ));
         }
-        let device = &*device_for(fold.name, formula)?;
-        let hoisted = Hoisted::of(formula, device, shape)?;
-        let formula = &*hoisted.apply(formula);
+        let device = &*device_for(fold.name, graph)?;
+        let hoisted = Hoisted::of(graph, device, shape)?;
+        let graph = &*hoisted.apply(graph);
         let layout = Layout::contiguous(&self.outputs)?;
         let results = on_device!(
             device,
-            touching & Reading(formula),
-            fold(fold, formula, (self, &layout))
+            touching & Reading(graph),
+            fold(fold, graph, (self, &layout))
         )?;
         Ok((results, layout))
     }
@@ -383,24 +388,28 @@ fn all<F: Reducer<T>, T: AnyElement>(tree: &dyn Tree) -> Result<Array<F::Output>
 
 #[track_caller]
 fn fold_all(fold: &Fold, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
-    let formula = Formula::of(tree)?;
-    let axes = AxisSet::of_each(formula.first().shape.ndim(), |_| true);
-    let folding = Folding::begin(&formula, (fold.name, fold.output), axes)?;
-    let plan = Plan::all(&formula, fold.is_positional)?;
-    let (buffer, layout) = plan.run(fold, &formula)?;
+    let graph = ExpressionGraph::of(tree)?;
+    let axes = AxisSet::of_each(graph.first().shape.ndim(), |_| true);
+    let folding = Folding::begin(&graph, (fold.name, fold.output), axes)?;
+    let plan = Plan::all(&graph, fold.is_positional)?;
+    let (buffer, layout) = plan.run(fold, &graph)?;
     Ok((folding.finish(buffer, &layout), layout))
 }
 
-/// Returns the sums of `formula`, of floats or complex numbers, along `axes`, which the result
-/// keeps with a length of 1. The formula has the shape `shape`.
+/// Returns the sums of `graph`, of floats or complex numbers, along `axes`, which the result
+/// keeps with a length of 1. The expression graph has the shape `shape`.
 #[track_caller]
-pub(super) fn sum_of(formula: &Formula<'_>, shape: &Shape, axes: AxisSet) -> Result<AnyArray> {
-    let dtype = formula.first().dtype;
+pub(super) fn sum_of(
+    graph: &ExpressionGraph<'_>,
+    shape: &Shape,
+    axes: AxisSet,
+) -> Result<AnyArray> {
+    let dtype = graph.first().dtype;
     let fold = by_differentiable!(dtype, T => const { &Fold::of::<sums::Sum, T>() });
     let fold: &'static Fold = fold.expect(DIFFERENTIABLE);
-    debug_assert_eq!(formula.first().shape, *shape);
-    let folding = Folding::begin(formula, (fold.name, fold.output), axes)?;
-    let (buffer, layout) = Plan::along(formula, axes, true, false).run(fold, formula)?;
+    debug_assert_eq!(graph.first().shape, *shape);
+    let folding = Folding::begin(graph, (fold.name, fold.output), axes)?;
+    let (buffer, layout) = Plan::along(graph, axes, true, false).run(fold, graph)?;
     Ok(AnyArray {
         buffer: folding.finish(buffer, &layout),
         layout,
@@ -421,11 +430,11 @@ fn along<F: Reducer<T>, T: AnyElement>(
 
 #[track_caller]
 fn fold_along(fold: &Fold, tree: &dyn Tree, axes: &Axes, keeps: bool) -> Result<(Buffer, Layout)> {
-    let formula = Formula::of(tree)?;
-    let axes = axes.of(fold.name, &formula.first().shape)?;
-    let folding = Folding::begin(&formula, (fold.name, fold.output), axes)?;
-    let plan = Plan::along(&formula, axes, keeps, fold.is_positional);
-    let (buffer, layout) = plan.run(fold, &formula)?;
+    let graph = ExpressionGraph::of(tree)?;
+    let axes = axes.of(fold.name, &graph.first().shape)?;
+    let folding = Folding::begin(&graph, (fold.name, fold.output), axes)?;
+    let plan = Plan::along(&graph, axes, keeps, fold.is_positional);
+    let (buffer, layout) = plan.run(fold, &graph)?;
     Ok((folding.finish(buffer, &layout), layout))
 }
 

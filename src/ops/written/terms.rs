@@ -21,32 +21,32 @@ use crate::ops::tree::Call;
 macro_rules! by_dtype {
     ($dtype:expr, [$kind:ident], $T:ident => $value:expr) => { by_dtype!(@$kind $dtype, $T => $value) };
     (@float $dtype:expr, $T:ident => $value:expr) => {
-        by_dtype!(@of $dtype, $T => $value; F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16)
+        by_dtype!(@kind $dtype, $T => $value; F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16)
     };
     (@integer $dtype:expr, $T:ident => $value:expr) => {
-        by_dtype!(@of $dtype, $T => $value; I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64)
+        by_dtype!(@kind $dtype, $T => $value; I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64)
     };
     (@bits $dtype:expr, $T:ident => $value:expr) => {
         by_dtype!(
-            @of $dtype, $T => $value;
+            @kind $dtype, $T => $value;
             I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, Bool bool
         )
     };
     (@number $dtype:expr, $T:ident => $value:expr) => {
         by_dtype!(
-            @of $dtype, $T => $value;
+            @kind $dtype, $T => $value;
             F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16,
             I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64
         )
     };
     (@any $dtype:expr, $T:ident => $value:expr) => {
         by_dtype!(
-            @of $dtype, $T => $value;
+            @kind $dtype, $T => $value;
             F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16,
             I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, Bool bool
         )
     };
-    (@of $dtype:expr, $T:ident => $value:expr; $($name:ident $type:ty),+) => {
+    (@kind $dtype:expr, $T:ident => $value:expr; $($name:ident $type:ty),+) => {
         match $dtype {
             $(DType::$name => {
                 type $T = $type;
@@ -68,7 +68,7 @@ pub struct Term {
 
 /// The kind of a part.
 #[derive(Clone, Debug)]
-pub(crate) enum Part {
+pub(crate) enum TermKind {
     Argument(usize),
     Scalar(Bits),
     Call(&'static Call, SmallVec<[u32; 4]>),
@@ -76,15 +76,15 @@ pub(crate) enum Part {
 
 /// A part with its type.
 #[derive(Clone, Debug)]
-pub(crate) struct Own {
-    pub(crate) of: Part,
+pub(crate) struct BodyTerm {
+    pub(crate) kind: TermKind,
     pub(crate) dtype: DType,
 }
 
 /// The parts of a body, in the order in which they can be computed.
 #[derive(Debug, Default)]
 pub struct Terms {
-    pub(crate) own: Vec<Own>,
+    pub(crate) own: Vec<BodyTerm>,
     /// True if a part is no function of arrays.
     is_opaque: bool,
 }
@@ -94,8 +94,8 @@ pub struct Terms {
 pub type Body = fn(&mut Terms) -> Option<u32>;
 
 impl Terms {
-    fn push(&mut self, of: Part, dtype: DType) -> Term {
-        self.own.push(Own { of, dtype });
+    fn push(&mut self, kind: TermKind, dtype: DType) -> Term {
+        self.own.push(BodyTerm { kind, dtype });
         Term {
             number: self.own.len() as u32 - 1,
             is_literal: false,
@@ -104,7 +104,7 @@ impl Terms {
 
     /// Adds the argument of that number.
     pub fn argument<T: AnyElement>(&mut self, number: usize) -> Term {
-        self.push(Part::Argument(number), T::DTYPE)
+        self.push(TermKind::Argument(number), T::DTYPE)
     }
 
     /// Adds the function `F` of earlier parts, which have its types.
@@ -119,14 +119,14 @@ impl Terms {
         };
         let is_literal = operands.iter().all(|own| own.is_literal);
         let operands = operands.iter().map(|own| own.number);
-        let term = self.push(Part::Call(call, operands.collect()), call.output);
+        let term = self.push(TermKind::Call(call, operands.collect()), call.output);
         Term { is_literal, ..term }
     }
 
     /// Adds a part that is no function of arrays.
     fn opaque(&mut self) -> Term {
         self.is_opaque = true;
-        self.push(Part::Scalar(Bits::default()), DType::Bool)
+        self.push(TermKind::Scalar(Bits::default()), DType::Bool)
     }
 
     fn dtype(&self, term: Term) -> DType {
@@ -170,12 +170,12 @@ impl Terms {
 /// Adds a constant. The compiler reports once, in the GPU's text, if a name is no constant.
 pub fn constant(constant: &Constant, terms: &mut Terms) -> Term {
     let (dtype, bits) = constant.value;
-    terms.push(Part::Scalar(bits), dtype)
+    terms.push(TermKind::Scalar(bits), dtype)
 }
 
 /// Adds a literal with the name of its type.
 pub fn value<T: AnyElement>(value: T, terms: &mut Terms) -> Term {
-    terms.push(Part::Scalar(bits_of(value)), T::DTYPE)
+    terms.push(TermKind::Scalar(bits_of(value)), T::DTYPE)
 }
 
 /// Adds a literal with a point.
@@ -246,19 +246,19 @@ macro_rules! elements {
             $(elements! { @function $kind $name $op $arguments })+
         }
     };
-    (@function number $($rest:tt)+) => { elements! { @of number $($rest)+ } };
-    (@function part $($rest:tt)+) => { elements! { @of number $($rest)+ } };
-    (@function real $($rest:tt)+) => { elements! { @of number $($rest)+ } };
-    (@function float $($rest:tt)+) => { elements! { @of float $($rest)+ } };
-    (@function test $($rest:tt)+) => { elements! { @of float $($rest)+ } };
-    (@function ordered $($rest:tt)+) => { elements! { @of any $($rest)+ } };
-    (@function power $($rest:tt)+) => { elements! { @of number $($rest)+ } };
-    (@function integer $($rest:tt)+) => { elements! { @of integer $($rest)+ } };
-    (@function bits $($rest:tt)+) => { elements! { @of bits $($rest)+ } };
-    (@function compare $($rest:tt)+) => { elements! { @of any $($rest)+ } };
-    (@function equality $($rest:tt)+) => { elements! { @of any $($rest)+ } };
+    (@function number $($rest:tt)+) => { elements! { @kind number $($rest)+ } };
+    (@function part $($rest:tt)+) => { elements! { @kind number $($rest)+ } };
+    (@function real $($rest:tt)+) => { elements! { @kind number $($rest)+ } };
+    (@function float $($rest:tt)+) => { elements! { @kind float $($rest)+ } };
+    (@function test $($rest:tt)+) => { elements! { @kind float $($rest)+ } };
+    (@function ordered $($rest:tt)+) => { elements! { @kind any $($rest)+ } };
+    (@function power $($rest:tt)+) => { elements! { @kind number $($rest)+ } };
+    (@function integer $($rest:tt)+) => { elements! { @kind integer $($rest)+ } };
+    (@function bits $($rest:tt)+) => { elements! { @kind bits $($rest)+ } };
+    (@function compare $($rest:tt)+) => { elements! { @kind any $($rest)+ } };
+    (@function equality $($rest:tt)+) => { elements! { @kind any $($rest)+ } };
     // The one row whose arguments are of two types.
-    (@of $kind:ident $name:ident $op:ident ($x:ident, $y:ident: $type:ident)) => {
+    (@kind $kind:ident $name:ident $op:ident ($x:ident, $y:ident: $type:ident)) => {
         #[doc = concat!("What `", stringify!($name), "` computes.")]
         pub fn $name($x: Term, $y: Term, terms: &mut Terms) -> Term {
             let dtype = terms.dtype($x);
@@ -271,7 +271,7 @@ macro_rules! elements {
             }
         }
     };
-    (@of $kind:ident $name:ident $op:ident ($($x:ident),+)) => {
+    (@kind $kind:ident $name:ident $op:ident ($($x:ident),+)) => {
         #[doc = concat!("What `", stringify!($name), "` computes.")]
         pub fn $name($($x: Term,)+ terms: &mut Terms) -> Term {
             let operands = terms.unified([$($x),+]);

@@ -6,8 +6,8 @@ use crate::ops::expr::{Expr, Lazy};
 
 /// Returns the text of the kernel by tiles and its number of tiles, if there is such a kernel.
 fn by_tiles<E: Expr>(lazy: &Lazy<E>) -> Option<(String, usize)> {
-    let formula = Formula::of(&lazy.expr).unwrap();
-    let shape = formula.first().shape;
+    let graph = ExpressionGraph::of(&lazy.expr).unwrap();
+    let shape = graph.first().shape;
     by_tiles_onto(lazy, &Array::<E::Item>::zeros(shape).unwrap())
 }
 
@@ -16,13 +16,13 @@ fn by_tiles_onto<E: Expr, T: AnyElement>(
     lazy: &Lazy<E>,
     target: &Array<T>,
 ) -> Option<(String, usize)> {
-    let formula = Formula::of(&lazy.expr).unwrap();
+    let graph = ExpressionGraph::of(&lazy.expr).unwrap();
     let operand = Operand {
         buffer: target.buffer(),
         layout: target.layout(),
         dtype: T::DTYPE,
     };
-    let crossed = Program::onto(&formula, operand).crossed()?;
+    let crossed = Program::onto(&graph, operand).crossed()?;
     Some((crossed_source(&crossed).text, crossed.tiles()))
 }
 

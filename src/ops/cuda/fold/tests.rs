@@ -117,7 +117,7 @@ mod compiled {
     use crate::array::{Array, Element, Float, Shape};
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::{of_every_complex, of_every_float, of_every_ordered};
-    use crate::ops::formula::Formula;
+    use crate::ops::expression_graph::ExpressionGraph;
     use crate::ops::node::Leaf;
     use crate::ops::reductions::{Logsumexp, Visit, visit_reducers, visit_sums};
 
@@ -129,8 +129,8 @@ mod compiled {
         fn visit<F: Reducer<T>>(&mut self) {
             let shape = Shape::from([16, 64]);
             let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
-            let formula = Formula::of(&leaf).unwrap();
-            let program = Program::row_major(&formula, &shape);
+            let graph = ExpressionGraph::of(&leaf).unwrap();
+            let program = Program::row_major(&graph, &shape);
             assert!(program.width() > 1);
             let is_packed = F::NAME != "sum" && F::NAME != "argmax";
             let reduction = Reduction::of::<F, T>();

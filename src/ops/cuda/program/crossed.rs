@@ -104,7 +104,7 @@ impl Crossed<'_> {
     }
 
     pub(in crate::ops::cuda) fn key(&self, of: fn(u32) -> KernelKey) -> KernelKey {
-        of(self.program.form() | self.staged << 8).over(self.program.formula.fingerprint())
+        of(self.program.form() | self.staged << 8).over(self.program.graph.fingerprint())
     }
 
     /// Returns the number of tiles.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Program;
 use crate::ops::cuda::code::{Code, Value};
 use crate::ops::cuda::types::computed_in;
-use crate::ops::formula::Of;
+use crate::ops::expression_graph::NodeKind;
 
 impl Program<'_> {
     /// Returns the name of the expression in error messages.
@@ -18,14 +18,14 @@ impl Program<'_> {
     /// Returns the statements that compute an element, and the number of the result.
     pub(super) fn code(&self) -> (Code, Value) {
         let mut code = Code::default();
-        let mut values: Vec<Value> = Vec::with_capacity(self.formula.terms().len());
-        for term in self.formula.terms() {
-            let of = term.dtype.in_cuda();
-            let value = match term.of {
-                Of::Array(_) => code.array(of),
-                Of::Scalar(_) => code.scalar(of),
-                Of::Call(call, _) => {
-                    let operands = term.operands().iter();
+        let mut values: Vec<Value> = Vec::with_capacity(self.graph.nodes().len());
+        for node in self.graph.nodes() {
+            let of = node.dtype.in_cuda();
+            let value = match node.kind {
+                NodeKind::Array(_) => code.array(of),
+                NodeKind::Scalar(_) => code.scalar(of),
+                NodeKind::Call(call, _) => {
+                    let operands = node.operands().iter();
                     let operands: Vec<Value> =
                         operands.map(|&operand| values[operand as usize]).collect();
                     code.apply(call.name, call.cuda, of, &operands)
@@ -33,7 +33,7 @@ impl Program<'_> {
             };
             values.push(value);
         }
-        (code, values[self.formula.results()[0]])
+        (code, values[self.graph.results()[0]])
     }
 
     /// Adds the types `T`, `I` and `index_t`, `Operands`, and the function `element`; if several
@@ -51,7 +51,7 @@ impl Program<'_> {
 
     /// Adds the types `T`, `I`, `index_t` and `offset_t`.
     pub(super) fn write_types(&self, text: &mut String) {
-        let stored = self.formula.first().dtype.in_cuda();
+        let stored = self.graph.first().dtype.in_cuda();
         let name = self.name();
         let (index, offset) = if self.form.is_wide {
             ("u64", "i64")
@@ -89,7 +89,7 @@ impl Program<'_> {
         }
         text.push_str(code.statements());
         // After all reads, because a target may be an operand too.
-        for (number, result) in self.formula.results().iter().enumerate() {
+        for (number, result) in self.graph.results().iter().enumerate() {
             let place = arrays + number;
             let _ = writeln!(text, "    cs_store(o.p{place} + {}, v{result});", at(place));
         }
@@ -120,7 +120,7 @@ impl Program<'_> {
             let _ = writeln!(text, "    const {of}* p{number};");
         }
         for number in 0..self.targets {
-            let of = self.formula.terms()[self.formula.results()[number]].dtype;
+            let of = self.graph.nodes()[self.graph.results()[number]].dtype;
             let (of, place) = (of.in_cuda(), code.arrays().len() + number);
             let _ = writeln!(text, "    {of}* p{place};");
         }

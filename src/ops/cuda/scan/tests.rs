@@ -94,14 +94,14 @@ mod compiled {
     use super::*;
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::{of_every_complex, of_every_ordered};
-    use crate::ops::formula::Formula;
+    use crate::ops::expression_graph::ExpressionGraph;
     use crate::ops::node::Leaf;
 
     fn with_program<T: AnyElement, R>(see: impl FnOnce(&Program<'_>) -> R) -> R {
         let shape = Shape::from([16, 64]);
         let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
-        let formula = Formula::of(&leaf).unwrap();
-        see(&Program::row_major(&formula, &shape))
+        let graph = ExpressionGraph::of(&leaf).unwrap();
+        see(&Program::row_major(&graph, &shape))
     }
 
     fn ways<T: AnyElement>(sums: Sums) -> [KernelSource; 5] {

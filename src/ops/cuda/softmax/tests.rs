@@ -64,7 +64,7 @@ mod compiled {
     use super::*;
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::of_every_float;
-    use crate::ops::formula::Formula;
+    use crate::ops::expression_graph::ExpressionGraph;
     use crate::ops::node::Leaf;
 
     fn sources<T: Float>() -> Vec<KernelSource> {
@@ -75,8 +75,8 @@ mod compiled {
             let array = Array::<T>::zeros([16, 64]).unwrap();
             let array = array.slice(s![.., ..shape.dims()[1]]).unwrap();
             let leaf = Leaf(array);
-            let formula = Formula::of(&leaf).unwrap();
-            let program = Program::row_major(&formula, &shape);
+            let graph = ExpressionGraph::of(&leaf).unwrap();
+            let program = Program::row_major(&graph, &shape);
             assert_eq!(program.width() > 1, shape.dims()[1] == 64);
             for kind in [Kind::of::<T, false>(), Kind::of::<T, true>()] {
                 sources.push(lanes_text(&program, kind, program.width() > 1));

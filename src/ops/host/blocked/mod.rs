@@ -1,11 +1,11 @@
 //! The blocked evaluator: a program of precompiled loops, run over blocks of elements that stay in
 //! the first-level cache.
 //!
-//! A formula becomes a list of steps, one for each of its terms. If the elements of an operand are
-//! consecutive in memory, they are read in place. The elements of any other operand are gathered. A
-//! function reads the blocks of its operands and writes its own block to a register, which is a
-//! part of each thread's scratch memory. All of this is compiled with the library, and nothing for
-//! a single expression.
+//! An expression graph becomes a list of steps, one for each of its nodes. If the elements of an
+//! operand are consecutive in memory, they are read in place. The elements of any other operand are
+//! gathered. A function reads the blocks of its operands and writes its own block to a register,
+//! which is a part of each thread's scratch memory. All of this is compiled with the library, and
+//! nothing for a single expression.
 
 mod blocks;
 mod loops;
@@ -22,7 +22,7 @@ pub(crate) use loops::{Table, loop_of, table};
 pub(crate) use program::Program;
 pub(super) use view::coordinates;
 
-/// The number of elements of a block: 4 KiB of `f32`, so that the blocks of several terms fit the
+/// The number of elements of a block: 4 KiB of `f32`, so that the blocks of several nodes fit the
 /// first-level cache together, and enough that the overhead of a step beside its loop is small.
 pub(crate) const BLOCK: usize = 1024;
 

@@ -1,4 +1,4 @@
-//! A formula as a program: a list of steps, and the location of each step's block.
+//! An expression graph as a program: a list of steps, and the location of each step's block.
 
 use smallvec::SmallVec;
 
@@ -10,16 +10,16 @@ use super::view::View;
 use crate::array::Bits;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::ops::formula::{Formula, Of, Term};
+use crate::ops::expression_graph::{ExpressionGraph, GraphNode, NodeKind};
 use crate::ops::host::frame::Frame;
 use crate::ops::host::launch::Work;
 use crate::ops::tree::MOST_OPERANDS;
 
-/// A program that computes the elements of a formula over a frame.
+/// A program that computes the elements of an expression graph over a frame.
 ///
 /// Invariants: the operands of a step are earlier steps. The memory that a step writes to in the
 /// room overlaps no other step's block while that block is read. `Memory` and `View` point to
-/// memory of the formula's arrays, which reaches over the frame.
+/// memory of the expression graph's arrays, which reaches over the frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(super) steps: SmallVec<[Step; 3]>,
@@ -32,7 +32,7 @@ pub(crate) struct Program {
     pub(super) rows: Option<Rows>,
 }
 
-/// The computation of one term's block. Offsets are in bytes from the beginning of the room.
+/// The computation of one node's block. Offsets are in bytes from the beginning of the room.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// The block is in memory, from `base` on.
@@ -74,25 +74,25 @@ unsafe impl Send for Program {}
 unsafe impl Sync for Program {}
 
 impl Program {
-    /// Returns the program of `formula` over `frame`, to whose shape each of its terms broadcasts.
-    pub(in crate::ops::host) fn new(formula: &Formula<'_>, frame: &Frame) -> Self {
-        let terms = formula.terms();
-        let widest = terms
+    /// Returns the program of `graph` over `frame`, to whose shape each of its nodes broadcasts.
+    pub(in crate::ops::host) fn new(graph: &ExpressionGraph<'_>, frame: &Frame) -> Self {
+        let nodes = graph.nodes();
+        let widest = nodes
             .iter()
-            .fold(1, |widest, term| widest.max(term.dtype.size_bytes()));
-        let mut registers = Registers::new(terms.len(), BLOCK * widest);
-        let mut steps: SmallVec<[Step; 3]> = SmallVec::with_capacity(terms.len());
+            .fold(1, |widest, node| widest.max(node.dtype.size_bytes()));
+        let mut registers = Registers::new(nodes.len(), BLOCK * widest);
+        let mut steps: SmallVec<[Step; 3]> = SmallVec::with_capacity(nodes.len());
         let mut calls = 0;
         let mut is_flat = true;
-        for term in terms {
-            let step = Step::of(term, frame, &mut registers);
+        for node in nodes {
+            let step = Step::of(node, frame, &mut registers);
             match step {
                 Step::Call { .. } => {
                     calls += 1;
                     if calls == 1 {
-                        registers.uses = formula.uses();
+                        registers.uses = graph.uses();
                     }
-                    for &operand in term.operands() {
+                    for &operand in node.operands() {
                         if let Step::Call { at, .. } = steps[operand as usize] {
                             registers.was_read(operand as usize, at);
                         }
@@ -104,12 +104,12 @@ impl Program {
             steps.push(step);
         }
         let mut results: SmallVec<[Answer; 1]> = SmallVec::new();
-        for (number, &step) in formula.results().iter().enumerate() {
+        for (number, &step) in graph.results().iter().enumerate() {
             let is_call = matches!(steps[step], Step::Call { .. });
             results.push(Answer {
                 step,
-                element_bytes: terms[step].dtype.size_bytes(),
-                is_direct: is_call && !formula.results()[..number].contains(&step),
+                element_bytes: nodes[step].dtype.size_bytes(),
+                is_direct: is_call && !graph.results()[..number].contains(&step),
                 stage: (!is_call).then(|| registers.take()),
             });
         }
@@ -149,21 +149,21 @@ impl Program {
 }
 
 impl Step {
-    /// Returns the step that makes the block of `term`.
-    fn of(term: &Term<'_>, frame: &Frame, registers: &mut Registers) -> Self {
-        let element_bytes = term.dtype.size_bytes();
-        match term.of {
-            Of::Scalar(bits) => Self::Value {
+    /// Returns the step that makes the block of `node`.
+    fn of(node: &GraphNode<'_>, frame: &Frame, registers: &mut Registers) -> Self {
+        let element_bytes = node.dtype.size_bytes();
+        match node.kind {
+            NodeKind::Scalar(bits) => Self::Value {
                 bits,
                 element_bytes,
                 at: registers.reserve(BLOCK * element_bytes),
             },
-            Of::Call(call, operands) => Self::Call {
+            NodeKind::Call(call, operands) => Self::Call {
                 run: call.loops.get(),
                 operands,
                 at: registers.take(),
             },
-            Of::Array(operand) => {
+            NodeKind::Array(operand) => {
                 let base: *const u8 = host_pointer(DevicePtr(operand.buffer.address()));
                 let layout = operand.layout;
                 let memory = |offset: usize| Self::Memory {

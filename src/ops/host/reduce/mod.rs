@@ -16,7 +16,7 @@ use crate::array::{AnyElement, Buffer, Layout};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::formula::Formula;
+use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::{Fold, Plan, Reducer};
@@ -57,20 +57,20 @@ pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: AnyElement>() -> &'st
     }
 }
 
-/// Reduces `formula`, whose elements are of the type that `fold` is for, along the lanes of `plan`.
+/// Reduces `graph`, whose elements are of the type that `fold` is for, along the lanes of `plan`.
 /// The results have `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn fold(
     order: HostOrder<'_>,
     fold: &Fold,
-    formula: &Formula<'_>,
+    graph: &ExpressionGraph<'_>,
     (plan, layout): (&Plan, &Layout),
 ) -> Result<Buffer> {
-    let program = Program::new(formula, &plan.frame);
+    let program = Program::new(graph, &plan.frame);
     let output_bytes = fold.output.size_bytes();
     let buffer = allocate_for(order.device, layout, output_bytes)?;
     let folds = plan.lanes;
-    let work = Work::of_folds(formula.bytes_read(), layout.len(), folds.length);
+    let work = Work::of_folds(graph.bytes_read(), layout.len(), folds.length);
     let work = match folds.inner {
         0 | 1 => work,
         inner => work.in_units_of(columns::together(inner)),

@@ -1,7 +1,7 @@
-//! An expression as a list of terms without duplicates, each after its operands. The evaluators of
+//! An expression as a list of nodes without duplicates, each after its operands. The evaluators of
 //! both devices are built on it.
 //!
-//! Equal terms are stored once: an array that is read twice, or a subexpression that several
+//! Equal nodes are stored once: an array that is read twice, or a subexpression that several
 //! results share. Single values are stored separately, because otherwise the choice of the kernel
 //! would depend on whether two of them happen to be equal.
 
@@ -13,43 +13,43 @@ use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
 use crate::array::{Bits, DType, MAX_RANK, Shape, broadcast_shapes};
 use crate::error::{AtCaller, Result};
 
-/// Terms in an order in which they can be computed, and the numbers of the requested results.
+/// Nodes in an order in which they can be computed, and the numbers of the requested results.
 #[derive(Clone, Debug)]
-pub(super) struct Formula<'a> {
-    terms: Vec<Term<'a>>,
+pub(super) struct ExpressionGraph<'a> {
+    nodes: Vec<GraphNode<'a>>,
     results: SmallVec<[usize; 1]>,
 }
 
-/// One operation or operand of a formula.
+/// One operation or operand of an expression graph.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Term<'a> {
-    pub(super) of: Of<'a>,
+pub(super) struct GraphNode<'a> {
+    pub(super) kind: NodeKind<'a>,
     pub(super) dtype: DType,
     pub(super) shape: Shape,
 }
 
-/// The kind of a term.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Of<'a> {
+pub(super) enum NodeKind<'a> {
     /// The elements of an array.
     Array(Operand<'a>),
     /// One value.
     Scalar(Bits),
-    /// A function of terms before it, as many as it has operands.
+    /// A function of nodes before it, as many as it has operands.
     Call(&'static Call, [u32; MOST_OPERANDS]),
 }
 
-/// The terms of most formulas. They are short of 1 KiB, up to which `malloc` is fast.
-const TERMS: usize = 9;
+/// The nodes of most expression graphs. They are short of 1 KiB, up to which `malloc` is fast.
+const INLINE_NODES: usize = 9;
 
-const _: () = assert!(TERMS * size_of::<Term<'_>>() <= 1024);
+const _: () = assert!(INLINE_NODES * size_of::<GraphNode<'_>>() <= 1024);
 
-/// Window of the search for an equal term, in terms. Bounds the cost of each insertion in a long
-/// formula.
-const LOOKED_THROUGH: usize = 64;
+/// Window of the search for an equal node, in nodes. Bounds the cost of each insertion in a long
+/// expression graph.
+const SEARCH_WINDOW: usize = 64;
 
-impl<'a> Formula<'a> {
-    /// Returns the formula of `tree`.
+impl<'a> ExpressionGraph<'a> {
+    /// Returns the expression graph of `tree`.
     ///
     /// # Errors
     ///
@@ -59,65 +59,65 @@ impl<'a> Formula<'a> {
         Self::of_all(&[tree])
     }
 
-    /// Returns the formula with one result for each of `trees`, in order.
+    /// Returns the expression graph with one result for each of `trees`, in order.
     ///
     /// # Errors
     ///
-    /// As for [`of`](Self::of).
+    /// As for [`kind`](Self::of).
     #[track_caller]
     pub(super) fn of_all(trees: &[&'a dyn Tree]) -> Result<Self> {
-        let mut builder = Builder {
-            formula: Self {
-                terms: Vec::with_capacity(TERMS),
+        let mut builder = GraphBuilder {
+            graph: Self {
+                nodes: Vec::with_capacity(INLINE_NODES),
                 results: SmallVec::new(),
             },
             stack: SmallVec::new(),
             outcome: Ok(()),
         };
         for tree in trees {
-            tree.walk(&mut |node| builder.meet(node));
+            tree.walk(&mut |visited| builder.visit(visited));
             let result = builder.stack.pop();
             builder
-                .formula
+                .graph
                 .results
-                .extend(result.map(|term| term as usize));
+                .extend(result.map(|node| node as usize));
         }
         builder.outcome.at_caller()?;
-        Ok(builder.formula)
+        Ok(builder.graph)
     }
 }
 
-/// Formulas that are made term by term.
-impl<'a> Formula<'a> {
-    /// Returns a formula without terms.
+/// Expression graphs that are made node by node.
+impl<'a> ExpressionGraph<'a> {
+    /// Returns an expression graph without nodes.
     pub(super) fn empty() -> Self {
         Self {
-            terms: Vec::with_capacity(TERMS),
+            nodes: Vec::with_capacity(INLINE_NODES),
             results: SmallVec::new(),
         }
     }
 
-    /// Adds the elements of an array, and returns the number of the term.
+    /// Adds the elements of an array, and returns the number of the node.
     pub(super) fn append_array(&mut self, operand: Operand<'a>) -> u32 {
-        let term = Term {
-            of: Of::Array(operand),
+        let node = GraphNode {
+            kind: NodeKind::Array(operand),
             dtype: operand.dtype,
             shape: *operand.layout.shape(),
         };
-        self.add(term) as u32
+        self.add(node) as u32
     }
 
-    /// Adds one value, and returns the number of the term.
+    /// Adds one value, and returns the number of the node.
     pub(super) fn append_scalar(&mut self, dtype: DType, bits: Bits) -> u32 {
-        let term = Term {
-            of: Of::Scalar(bits),
+        let node = GraphNode {
+            kind: NodeKind::Scalar(bits),
             dtype,
             shape: Shape::SCALAR,
         };
-        self.add(term) as u32
+        self.add(node) as u32
     }
 
-    /// Adds a function of terms, and returns the number of the term.
+    /// Adds a function of nodes, and returns the number of the node.
     ///
     /// # Errors
     ///
@@ -126,42 +126,42 @@ impl<'a> Formula<'a> {
     pub(super) fn append_call(&mut self, call: &'static Call, operands: &[u32]) -> Result<u32> {
         let mut all = [0; MOST_OPERANDS];
         all[..operands.len()].copy_from_slice(operands);
-        let term = Term {
-            of: Of::Call(call, all),
+        let node = GraphNode {
+            kind: NodeKind::Call(call, all),
             dtype: call.output,
             shape: self.common_shape(call.name, operands)?,
         };
-        Ok(self.add(term) as u32)
+        Ok(self.add(node) as u32)
     }
 
     /// Sets the requested results.
-    pub(super) fn ask_for(&mut self, results: impl Iterator<Item = usize>) {
+    pub(super) fn set_results(&mut self, results: impl Iterator<Item = usize>) {
         self.results = results.collect();
     }
 }
 
-/// A formula that is being built.
-struct Builder<'a> {
-    formula: Formula<'a>,
-    // The terms that are no term's operands yet.
+/// An expression graph that is being built.
+struct GraphBuilder<'a> {
+    graph: ExpressionGraph<'a>,
+    // The nodes that are no node's operands yet.
     stack: SmallVec<[u32; 8]>,
     outcome: Result<()>,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> GraphBuilder<'a> {
     #[inline]
-    fn meet(&mut self, node: Node<'a>) {
+    fn visit(&mut self, visited: Node<'a>) {
         if self.outcome.is_err() {
             return;
         }
-        let term = match node {
-            Node::Array(operand) => Term {
-                of: Of::Array(operand),
+        let node = match visited {
+            Node::Array(operand) => GraphNode {
+                kind: NodeKind::Array(operand),
                 dtype: operand.dtype,
                 shape: *operand.layout.shape(),
             },
-            Node::Scalar(dtype, bits) => Term {
-                of: Of::Scalar(bits),
+            Node::Scalar(dtype, bits) => GraphNode {
+                kind: NodeKind::Scalar(bits),
                 dtype,
                 shape: Shape::SCALAR,
             },
@@ -170,12 +170,10 @@ impl<'a> Builder<'a> {
                 let mut operands = [0; MOST_OPERANDS];
                 operands[..call.arity].copy_from_slice(&self.stack[first..]);
                 self.stack.truncate(first);
-                let shape = self
-                    .formula
-                    .common_shape(call.name, &operands[..call.arity]);
+                let shape = self.graph.common_shape(call.name, &operands[..call.arity]);
                 match shape {
-                    Ok(shape) => Term {
-                        of: Of::Call(call, operands),
+                    Ok(shape) => GraphNode {
+                        kind: NodeKind::Call(call, operands),
                         dtype: call.output,
                         shape,
                     },
@@ -186,51 +184,51 @@ impl<'a> Builder<'a> {
                 }
             }
         };
-        let terms = self.formula.terms.len();
-        let number = self.formula.add(term);
-        if number < terms && matches!(node, Node::Call(_)) {
-            self.formula.drop_values_of(&term, number);
+        let nodes = self.graph.nodes.len();
+        let number = self.graph.add(node);
+        if number < nodes && matches!(visited, Node::Call(_)) {
+            self.graph.drop_values_of(&node, number);
         }
         self.stack.push(number as u32);
     }
 }
 
-impl<'a> Formula<'a> {
-    /// Returns the number of `term`, which is added unless there is an equal one.
-    fn add(&mut self, term: Term<'a>) -> usize {
-        let start = self.terms.len().saturating_sub(LOOKED_THROUGH);
-        let mut earlier = self.terms[start..].iter();
-        match earlier.position(|other| self.are_equal(other, &term)) {
+impl<'a> ExpressionGraph<'a> {
+    /// Returns the number of `node`, which is added unless there is an equal one.
+    fn add(&mut self, node: GraphNode<'a>) -> usize {
+        let start = self.nodes.len().saturating_sub(SEARCH_WINDOW);
+        let mut earlier = self.nodes[start..].iter();
+        match earlier.position(|other| self.are_equal(other, &node)) {
             Some(number) => start + number,
             None => {
-                self.terms.push(term);
-                self.terms.len() - 1
+                self.nodes.push(node);
+                self.nodes.len() - 1
             }
         }
     }
 
-    /// Drops the single values that were added for the call `term`, which the equal term `number`
-    /// replaces: they were added last, and no other term reads them.
-    fn drop_values_of(&mut self, term: &Term<'_>, number: usize) {
-        for &operand in term.operands().iter().rev() {
-            let is_last = operand as usize + 1 == self.terms.len();
-            if is_last && !self.terms[number].operands().contains(&operand) {
-                self.terms.pop();
+    /// Drops the single values that were added for the call `node`, which the equal node `number`
+    /// replaces: they were added last, and no other node reads them.
+    fn drop_values_of(&mut self, node: &GraphNode<'_>, number: usize) {
+        for &operand in node.operands().iter().rev() {
+            let is_last = operand as usize + 1 == self.nodes.len();
+            if is_last && !self.nodes[number].operands().contains(&operand) {
+                self.nodes.pop();
             }
         }
     }
 
-    /// Returns whether two terms have equal elements, whatever values their arrays hold.
+    /// Returns whether two nodes have equal elements, whatever values their arrays hold.
     #[inline]
-    fn are_equal(&self, one: &Term<'_>, other: &Term<'_>) -> bool {
-        match (&one.of, &other.of) {
-            (Of::Array(one), Of::Array(other)) => {
+    fn are_equal(&self, one: &GraphNode<'_>, other: &GraphNode<'_>) -> bool {
+        match (&one.kind, &other.kind) {
+            (NodeKind::Array(one), NodeKind::Array(other)) => {
                 one.buffer.is_same(other.buffer)
-                    && one.buffer.node() == other.buffer.node()
+                    && one.buffer.value_id() == other.buffer.value_id()
                     && one.dtype == other.dtype
                     && one.layout == other.layout
             }
-            (Of::Call(one_call, _), Of::Call(other_call, _)) => {
+            (NodeKind::Call(one_call, _), NodeKind::Call(other_call, _)) => {
                 let mut pairs = one.operands().iter().zip(other.operands());
                 one_call.arity == other_call.arity
                     && one.dtype == other.dtype
@@ -242,9 +240,11 @@ impl<'a> Formula<'a> {
     }
 
     fn are_equal_values(&self, one: u32, other: u32) -> bool {
-        let [one, other] = [one, other].map(|term| &self.terms[term as usize]);
-        match (&one.of, &other.of) {
-            (Of::Scalar(bits), Of::Scalar(others)) => bits == others && one.dtype == other.dtype,
+        let [one, other] = [one, other].map(|node| &self.nodes[node as usize]);
+        match (&one.kind, &other.kind) {
+            (NodeKind::Scalar(bits), NodeKind::Scalar(others)) => {
+                bits == others && one.dtype == other.dtype
+            }
             _ => false,
         }
     }
@@ -253,7 +253,7 @@ impl<'a> Formula<'a> {
     #[inline]
     #[track_caller]
     fn common_shape(&self, operation: &str, operands: &[u32]) -> Result<Shape> {
-        let shape_of = |&operand: &u32| &self.terms[operand as usize].shape;
+        let shape_of = |&operand: &u32| &self.nodes[operand as usize].shape;
         let Some((first, rest)) = operands.split_first() else {
             return Ok(Shape::SCALAR);
         };
@@ -275,31 +275,31 @@ impl<'a> Formula<'a> {
     fn not_broadcast(&self, operation: &str, operands: &[u32]) -> Result<Shape> {
         let shapes = operands
             .iter()
-            .map(|&operand| &self.terms[operand as usize].shape);
+            .map(|&operand| &self.nodes[operand as usize].shape);
         broadcast_shapes(
             operation,
             &shapes.collect::<SmallVec<[&Shape; MOST_OPERANDS]>>(),
         )
     }
 
-    pub(super) fn terms(&self) -> &[Term<'a>] {
-        &self.terms
+    pub(super) fn nodes(&self) -> &[GraphNode<'a>] {
+        &self.nodes
     }
 
-    /// Returns the numbers of the requested terms.
+    /// Returns the numbers of the requested nodes.
     pub(super) fn results(&self) -> &[usize] {
         &self.results
     }
 
     /// Returns the first result.
-    pub(super) fn first(&self) -> &Term<'a> {
-        &self.terms[self.results[0]]
+    pub(super) fn first(&self) -> &GraphNode<'a> {
+        &self.nodes[self.results[0]]
     }
 
-    /// Returns the arrays that the formula reads, each once.
+    /// Returns the arrays that the expression graph reads, each once.
     pub(super) fn operands(&self) -> impl Iterator<Item = &Operand<'a>> {
-        self.terms.iter().filter_map(|term| match &term.of {
-            Of::Array(operand) => Some(operand),
+        self.nodes.iter().filter_map(|node| match &node.kind {
+            NodeKind::Array(operand) => Some(operand),
             _ => None,
         })
     }
@@ -328,11 +328,11 @@ impl<'a> Formula<'a> {
         reach
     }
 
-    /// Returns how often each term is an operand or a result.
+    /// Returns how often each node is an operand or a result.
     pub(super) fn uses(&self) -> SmallVec<[u32; 8]> {
-        let mut uses: SmallVec<[u32; 8]> = SmallVec::from_elem(0, self.terms.len());
-        for term in &self.terms {
-            for &operand in term.operands() {
+        let mut uses: SmallVec<[u32; 8]> = SmallVec::from_elem(0, self.nodes.len());
+        for node in &self.nodes {
+            for &operand in node.operands() {
                 uses[operand as usize] += 1;
             }
         }
@@ -342,20 +342,20 @@ impl<'a> Formula<'a> {
         uses
     }
 
-    /// Returns a hash that distinguishes formulas by their functions and types. Which arrays and
-    /// single values they read does not count.
+    /// Returns a hash that distinguishes expression graphs by their functions and types. Which
+    /// arrays and single values they read does not count.
     pub(super) fn fingerprint(&self) -> u128 {
         let half = |salt: u64| {
             let mut hasher = DefaultHasher::new();
             salt.hash(&mut hasher);
-            for term in &self.terms {
-                term.dtype.hash(&mut hasher);
-                match &term.of {
-                    Of::Array(_) => 0.hash(&mut hasher),
-                    Of::Scalar(_) => 1.hash(&mut hasher),
-                    Of::Call(call, _) => {
+            for node in &self.nodes {
+                node.dtype.hash(&mut hasher);
+                match &node.kind {
+                    NodeKind::Array(_) => 0.hash(&mut hasher),
+                    NodeKind::Scalar(_) => 1.hash(&mut hasher),
+                    NodeKind::Call(call, _) => {
                         (2, (call.id)(), call.name).hash(&mut hasher);
-                        term.operands().hash(&mut hasher);
+                        node.operands().hash(&mut hasher);
                     }
                 }
             }
@@ -365,59 +365,59 @@ impl<'a> Formula<'a> {
         half(0) << 64 | half(1)
     }
 
-    /// Returns the formula whose results are the terms `results` of this one, and that reads the
-    /// terms `known` from memory.
+    /// Returns the expression graph whose results are the nodes `results` of this one, and that
+    /// reads the nodes `known` from memory.
     pub(super) fn rebuilt<'b>(
         &self,
         results: &[usize],
         known: &[(usize, Operand<'b>)],
-    ) -> Formula<'b>
+    ) -> ExpressionGraph<'b>
     where
         'a: 'b,
     {
-        let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.terms.len());
+        let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.nodes.len());
         for &result in results {
             wanted[result] = true;
         }
-        for number in (0..self.terms.len()).rev() {
-            let is_known = known.iter().any(|(term, _)| *term == number);
+        for number in (0..self.nodes.len()).rev() {
+            let is_known = known.iter().any(|(node, _)| *node == number);
             if wanted[number] && !is_known {
-                for &operand in self.terms[number].operands() {
+                for &operand in self.nodes[number].operands() {
                     wanted[operand as usize] = true;
                 }
             }
         }
-        let mut formula = Formula {
-            terms: Vec::with_capacity(self.terms.len()),
+        let mut graph = ExpressionGraph {
+            nodes: Vec::with_capacity(self.nodes.len()),
             results: SmallVec::new(),
         };
-        let mut numbers: SmallVec<[usize; 8]> = SmallVec::from_elem(0, self.terms.len());
-        for (number, term) in self.terms.iter().enumerate() {
+        let mut numbers: SmallVec<[usize; 8]> = SmallVec::from_elem(0, self.nodes.len());
+        for (number, node) in self.nodes.iter().enumerate() {
             if !wanted[number] {
                 continue;
             }
-            let mut term: Term<'b> = *term;
-            if let Some((_, operand)) = known.iter().find(|(term, _)| *term == number) {
-                term.of = Of::Array(*operand);
+            let mut node: GraphNode<'b> = *node;
+            if let Some((_, operand)) = known.iter().find(|(node, _)| *node == number) {
+                node.kind = NodeKind::Array(*operand);
             }
-            if let Of::Call(call, operands) = &mut term.of {
+            if let NodeKind::Call(call, operands) = &mut node.kind {
                 for operand in &mut operands[..call.arity] {
                     *operand = numbers[*operand as usize] as u32;
                 }
             }
-            numbers[number] = formula.add(term);
+            numbers[number] = graph.add(node);
         }
-        formula.results = results.iter().map(|&result| numbers[result]).collect();
-        formula
+        graph.results = results.iter().map(|&result| numbers[result]).collect();
+        graph
     }
 }
 
-impl Term<'_> {
-    /// Returns the numbers of the terms that this term is a function of.
+impl GraphNode<'_> {
+    /// Returns the numbers of the nodes that this node is a function of.
     #[inline]
     pub(super) fn operands(&self) -> &[u32] {
-        match &self.of {
-            Of::Call(call, operands) => &operands[..call.arity],
+        match &self.kind {
+            NodeKind::Call(call, operands) => &operands[..call.arity],
             _ => &[],
         }
     }
