@@ -4,7 +4,7 @@
 
 use crate::array::Shape;
 
-/// Lanes of equal length. A reduction folds each to one output.
+/// Lanes of equal length. A reduction reduces each to one output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lanes {
     /// The product of the lengths before the axis.

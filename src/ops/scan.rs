@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::derivatives::{
-    AnyArray, DIFFERENTIABLE, Folding, Ruled, by_differentiable, by_gradient, tracked_value,
+    AnyArray, DIFFERENTIABLE, Ruled, TrackedReduction, by_differentiable, by_gradient,
+    tracked_value,
 };
 use super::eval::device_for;
 use super::expr::{Expr, Lazy};
@@ -239,7 +240,7 @@ fn normalized<T: Float, const LOG: bool>(
     let axis = shape.axis(operation, axis)?;
     let name = if LOG { "log_softmax" } else { "softmax" };
     let axes = AxisSet::of_each(shape.ndim(), |own| own == axis);
-    let folding = Folding::begin(&graph, (name, T::DTYPE), axes)?;
+    let tracked_reduction = TrackedReduction::begin(&graph, (name, T::DTYPE), axes)?;
     let device = &*device_for(operation, &graph)?;
     let hoisted = Hoisted::of(&graph, device, &shape)?;
     let graph = &*hoisted.apply(&graph);
@@ -249,7 +250,7 @@ fn normalized<T: Float, const LOG: bool>(
         normalized::<T, LOG>(graph, &shape, axis)
     )?;
     let layout = *array.layout();
-    let buffer = folding.finish(array.into_buffer(), &layout);
+    let buffer = tracked_reduction.finish(array.into_buffer(), &layout);
     Ok(Array::from_parts(buffer, layout))
 }
 

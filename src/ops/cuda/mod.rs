@@ -14,7 +14,6 @@ mod copy;
 mod evaluate;
 #[cfg(feature = "fft")]
 mod fft;
-mod fold;
 mod generate;
 mod indexed;
 mod launch;
@@ -24,6 +23,7 @@ mod memory;
 mod prelude;
 mod products;
 mod program;
+mod reduce;
 mod regions;
 mod scan;
 mod search;
@@ -42,7 +42,6 @@ pub(super) use copy::{copied, joined};
 pub(super) use evaluate::evaluate;
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
-pub(super) use fold::{Reduction, fold};
 pub(super) use generate::generate;
 #[cfg(test)]
 pub(super) use generate::random_text;
@@ -52,6 +51,7 @@ pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
 };
 pub(super) use products::{multiply, multiply_into, multiply_stacks};
+pub(super) use reduce::{ReductionKernels, reduce};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::{running_products, running_sums};
 pub(super) use search::search;

@@ -9,11 +9,11 @@ mod tests;
 
 use std::fmt::Write;
 
-use super::fold::STATES;
 use super::launch::THREADS;
 use super::memory::computed;
 use super::prelude::source;
 use super::program::Program;
+use super::reduce::STATES;
 use super::workspace::Workspace;
 use crate::array::{AnyElement, Array, Buffer, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};

@@ -8,11 +8,11 @@ mod tests;
 
 use std::fmt::Write;
 
-use super::fold::{MERGE, Reduction, STATES, Target, fold_into};
 use super::launch::{THREADS, grid_of};
 use super::memory::{Output, computed};
 use super::prelude::source;
 use super::program::Program;
+use super::reduce::{MERGE, ReductionKernels, STATES, Target, reduce_into};
 use super::workspace::Workspace;
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
@@ -40,7 +40,7 @@ struct Fitting<const LOG: bool, const PACKED: bool>;
 struct Sums;
 struct Written<const LOG: bool>;
 
-/// The kernels of strided lanes, once their scales and sums are folded.
+/// The kernels of strided lanes, once their scales and sums are reduced.
 struct Normal<const LOG: bool>;
 
 /// Returns exp(x) / Σ exp(x) along `axis`, or its logarithm.
@@ -64,7 +64,7 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
         match Split::new(lanes, size_of::<T::Accumulator>(), width) {
             Some(split) => of_lanes(workspace, &program, kind, (lanes, split, width > 1), output),
             None if lanes.inner == 1 => of_parts(workspace, &program, kind, lanes, output),
-            None => of_folds(workspace, &program, kind, lanes, output),
+            None => of_reductions(workspace, &program, kind, lanes, output),
         }
     })
 }
@@ -75,7 +75,7 @@ struct Kind {
     is_log: bool,
     /// The accumulator type of exponentials.
     sums: &'static str,
-    logsumexp: Reduction,
+    logsumexp: ReductionKernels,
     /// The kernels of lanes that are read one by one, and in packs.
     lanes: [fn(u32) -> KernelKey; 2],
     written: fn(u32) -> KernelKey,
@@ -87,7 +87,7 @@ impl Kind {
         Self {
             is_log: LOG,
             sums: T::Accumulator::DTYPE.in_cuda(),
-            logsumexp: Reduction::of::<Logsumexp, T>(),
+            logsumexp: ReductionKernels::of::<Logsumexp, T>(),
             lanes: [
                 KernelKey::of::<Fitting<LOG, false>>,
                 KernelKey::of::<Fitting<LOG, true>>,
@@ -153,7 +153,7 @@ fn of_parts(
 
 /// Launches the kernels of strided lanes.
 #[track_caller]
-fn of_folds(
+fn of_reductions(
     workspace: Workspace<'_>,
     program: &Program<'_>,
     kind: Kind,
@@ -162,7 +162,7 @@ fn of_folds(
 ) -> Result<()> {
     let totals = workspace.allocate(lanes.count(), kind.logsumexp.total_bytes())?;
     let target = Target::Totals(totals.address());
-    fold_into(workspace, program, kind.logsumexp, lanes, target)?;
+    reduce_into(workspace, program, kind.logsumexp, lanes, target)?;
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
     arguments.push(output.count as u64);

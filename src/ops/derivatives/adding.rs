@@ -16,16 +16,16 @@ use crate::ops::tree::Operand;
 /// Returns the contribution summed over the axes along which `layout` has one element and the
 /// contribution has several, and over the axes along which `layout` repeats an element.
 #[track_caller]
-pub(super) fn folded(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
+pub(super) fn reduced(contribution: AnyArray, layout: &Layout) -> Result<AnyArray> {
     let lead = contribution.layout.ndim() - layout.ndim();
-    let is_folded = |axis: usize| {
+    let is_reduced = |axis: usize| {
         let Some(own) = axis.checked_sub(lead) else {
             return true;
         };
         let length = contribution.layout.dims()[axis];
         length != layout.dims()[own] || (length > 1 && layout.strides()[own] == 0)
     };
-    let axes = AxisSet::of_each(contribution.layout.ndim(), is_folded);
+    let axes = AxisSet::of_each(contribution.layout.ndim(), is_reduced);
     if (0..contribution.layout.ndim()).all(|axis| !axes.contains(axis)) {
         return Ok(contribution);
     }

@@ -108,7 +108,7 @@ impl Derivation {
             let layout = &own.tracked.layout;
             *layout.shape() == self.shape && !layout.repeats()
         };
-        let (whole, folded): (Vec<&Derived>, Vec<&Derived>) =
+        let (whole, reduced): (Vec<&Derived>, Vec<&Derived>) =
             self.derived.iter().partition(is_whole);
         let (passed, computed): (Vec<&Derived>, Vec<&Derived>) =
             (whole.into_iter()).partition(|own| self.passed(own, saved_value).is_some());
@@ -118,10 +118,10 @@ impl Derivation {
             own.wide == own.gradient && computed.iter().any(|of| of.gradient == own.gradient)
         };
         let (mut later, first): (Vec<&Derived>, Vec<&Derived>) =
-            folded.into_iter().partition(is_computed);
+            reduced.into_iter().partition(is_computed);
         for own in first {
             let graph = self.graph(saved_value, &[own.wide])?;
-            gradients.add(own.tracked, self.folded(&graph, own)?)?;
+            gradients.add(own.tracked, self.reduced(&graph, own)?)?;
         }
         for own in passed {
             let upstream = self.passed(own, saved_value).expect("just seen");
@@ -135,12 +135,12 @@ impl Derivation {
             let arrays = self.evaluated(&graph, device, spare)?;
             for (own, array) in some.iter().zip(arrays) {
                 // Computed once, though several operands may have one gradient.
-                let (own_folds, others): (Vec<&Derived>, Vec<&Derived>) =
+                let (own_reductions, others): (Vec<&Derived>, Vec<&Derived>) =
                     (later.into_iter()).partition(|of| of.gradient == own.gradient);
                 later = others;
-                for folded in own_folds {
-                    let sum = self.folded(&ExpressionGraph::of(&array.operand())?, folded)?;
-                    gradients.add(folded.tracked, sum)?;
+                for reduced in own_reductions {
+                    let sum = self.reduced(&ExpressionGraph::of(&array.operand())?, reduced)?;
+                    gradients.add(reduced.tracked, sum)?;
                 }
                 gradients.add(own.tracked, array)?;
             }
@@ -163,8 +163,8 @@ impl Derivation {
     /// Sums `graph` along the axes along which an operand is broadcast, and converts the sum to
     /// the operand's type.
     #[track_caller]
-    fn folded(&self, graph: &ExpressionGraph<'_>, own: &Derived) -> Result<AnyArray> {
-        let axes = folded_axes(&self.shape, &own.tracked.layout);
+    fn reduced(&self, graph: &ExpressionGraph<'_>, own: &Derived) -> Result<AnyArray> {
+        let axes = reduced_axes(&self.shape, &own.tracked.layout);
         let dtype = self.joint.nodes[own.gradient as usize].dtype;
         sum_of(graph, &self.shape, axes)?.converted(dtype)
     }
@@ -205,7 +205,7 @@ impl Derivation {
 }
 
 /// Returns the axes of `shape` along which `layout` repeats one element.
-pub(super) fn folded_axes(shape: &Shape, layout: &Layout) -> AxisSet {
+pub(super) fn reduced_axes(shape: &Shape, layout: &Layout) -> AxisSet {
     let lead = shape.ndim() - layout.ndim();
     AxisSet::of_each(shape.ndim(), |axis| {
         let Some(own) = axis.checked_sub(lead) else {

@@ -13,7 +13,7 @@ use crate::ops::eval::evaluate;
 use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::tree::{Operand, Value};
 
-use super::adding::{added, added_to_part, as_whole, copied, folded, own, summed, tracked_part};
+use super::adding::{added, added_to_part, as_whole, copied, own, reduced, summed, tracked_part};
 use super::joint_graph::{Converting, by_differentiable};
 use super::tape::Upstream;
 
@@ -294,7 +294,7 @@ impl Gradients {
             tape::note_constants();
             return Ok(());
         }
-        let contribution = folded(contribution, &to.layout)?;
+        let contribution = reduced(contribution, &to.layout)?;
         if let Some(touched) = &mut self.touched {
             touched.push(to.value);
         }

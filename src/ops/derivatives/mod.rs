@@ -10,11 +10,11 @@
 mod adding;
 mod checkpoint;
 mod evaluation;
-mod folds;
 mod forward;
 mod gradients;
 mod joint_graph;
 mod products;
+mod reduction;
 mod rule;
 mod rules;
 mod tape;
@@ -27,10 +27,10 @@ use smallvec::SmallVec;
 pub(super) use adding::{sum_of_windows, with_windows};
 pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
-pub(super) use folds::Folding;
 pub(crate) use gradients::{AnyArray, Gradients, Placer, Tracked, zeros_like};
 pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
 pub(super) use products::Multiplication;
+pub(super) use reduction::TrackedReduction;
 pub(crate) use rule::constant;
 pub(super) use rule::{Ruled, by_gradient};
 pub(crate) use tape::{

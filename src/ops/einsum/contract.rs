@@ -74,9 +74,9 @@ impl<T: Number> Product<T> {
         let (before, after): (Labels, Labels) =
             summed.partition(|&label| last.is_some_and(|last| self.reach(label) > last));
         let all = [&before[..], order, &after].concat();
-        let folded = |axis: &usize| !(before.len()..before.len() + order.len()).contains(axis);
+        let reduced = |axis: &usize| !(before.len()..before.len() + order.len()).contains(axis);
         let axes: Vec<isize> = (0..all.len())
-            .filter(folded)
+            .filter(reduced)
             .map(|axis| axis as isize)
             .collect();
         let sums = match &self.factors[..] {

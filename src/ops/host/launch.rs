@@ -51,9 +51,9 @@ impl Work {
         Self::of_bytes(count, bytes_each)
     }
 
-    /// Returns the work of `count` results, each folded from `length` elements, of which each reads
-    /// `bytes_each`.
-    pub(in crate::ops) fn of_folds(bytes_each: usize, count: usize, length: usize) -> Self {
+    /// Returns the work of `count` results, each reduced from `length` elements, of which each
+    /// reads `bytes_each`.
+    pub(in crate::ops) fn of_reductions(bytes_each: usize, count: usize, length: usize) -> Self {
         if count.saturating_mul(length) < ALWAYS_ALONE {
             return Self::on_one_thread(count);
         }

@@ -5,8 +5,8 @@
 //! compiled for the expression; it takes operands that are dense and of one shape, in builds
 //! without debug assertions. The [blocked](blocked) one evaluates everything else: it runs the
 //! library's loops, one for each function, over blocks that stay in the first-level cache. Both
-//! implement [`Source`](source) for the code that writes elements; folds, scans and softmax read
-//! blocks.
+//! implement [`Source`](source) for the code that writes elements; reductions, scans and softmax
+//! read blocks.
 //!
 //! Architecture invariant: every kernel is run by [`launch`], and only the modules here read or
 //! write the elements of arrays for an operation. Except for the fused loop, nothing is generic
@@ -73,7 +73,9 @@ pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
 };
 pub(super) use products::{multiply, multiply_into, multiply_stacks};
-pub(super) use reduce::{FoldLoop, FoldTable, fold, fold_loop, fold_loop_of, fold_table};
+pub(super) use reduce::{
+    ReductionLoop, ReductionTable, reduce, reduction_loop, reduction_loop_of, reduction_table,
+};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::{running_products, running_sums};
 pub(super) use search::search;

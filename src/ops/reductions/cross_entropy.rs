@@ -1,12 +1,12 @@
 //! The cross entropy of logits and classes.
 
 use super::exponents::{Exponents, Logsumexp};
-use super::{CudaFold, Reducer, along};
+use super::{CudaReducer, Reducer, along};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, Ruled, is_tracked};
 use crate::ops::eval::same_device;
-use crate::ops::host::{FoldTable, fold_table};
+use crate::ops::host::{ReductionTable, reduction_table};
 use crate::ops::index::of_classes;
 use crate::ops::precompiled::precompiled;
 
@@ -152,13 +152,13 @@ fn mismatch(logits: &Shape, classes: &Shape) -> Error {
 struct CrossEntropy;
 
 impl<T: Float> Reducer<T> for CrossEntropy {
-    const LOOPS: &'static FoldTable = {
-        static LOOPS: FoldTable = fold_table!(CrossEntropy);
+    const LOOPS: &'static ReductionTable = {
+        static LOOPS: ReductionTable = reduction_table!(CrossEntropy);
         &LOOPS
     };
     const NAME: &'static str = "cross_entropy";
-    const CUDA: CudaFold = <Logsumexp as Reducer<T>>::CUDA;
-    type Folded = Logsumexp;
+    const CUDA: CudaReducer = <Logsumexp as Reducer<T>>::CUDA;
+    type Inner = Logsumexp;
     type Output = f64;
     type Partial = Exponents<T::Accumulator>;
     type Total = Exponents<f64>;
@@ -178,8 +178,8 @@ impl<T: Float> Reducer<T> for CrossEntropy {
     }
 
     #[inline(always)]
-    fn fold<const FMA: bool>(values: &[T], first: usize) -> Self::Partial {
-        Logsumexp::fold::<FMA>(values, first)
+    fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial {
+        Logsumexp::reduce::<FMA>(values, first)
     }
 
     #[inline(always)]

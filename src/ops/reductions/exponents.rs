@@ -1,11 +1,11 @@
 //! Sums of exponentials that do not overflow.
 
 use super::declare::reductions;
-use super::{ACCUMULATORS, CudaFold, Reducer, add_accumulators, largest};
+use super::{ACCUMULATORS, CudaReducer, Reducer, add_accumulators, largest};
 use crate::array::scalar::pass::Fast;
 use crate::array::scalar::{Real, convert, math};
 use crate::array::{AnyElement, Element, Float};
-use crate::ops::host::{FoldTable, fold_table};
+use crate::ops::host::{ReductionTable, reduction_table};
 
 reductions! {
     /// Returns the logarithm of the sum of the exponentials, which does not overflow on the way.
@@ -86,12 +86,12 @@ impl<A: Real> Exponents<A> {
 pub(in crate::ops) struct Logsumexp;
 
 impl<T: Float> Reducer<T> for Logsumexp {
-    const LOOPS: &'static FoldTable = {
-        static LOOPS: FoldTable = fold_table!(Logsumexp);
+    const LOOPS: &'static ReductionTable = {
+        static LOOPS: ReductionTable = reduction_table!(Logsumexp);
         &LOOPS
     };
     const NAME: &'static str = "logsumexp";
-    const CUDA: CudaFold = CudaFold {
+    const CUDA: CudaReducer = CudaReducer {
         partial: "cs_exponents<A>",
         total: "cs_exponents<f64>",
         total_bytes: 16,
@@ -101,7 +101,7 @@ impl<T: Float> Reducer<T> for Logsumexp {
         join: "cs_merge(a, b)",
         finish: "cs_cast<R>(a.scale + log(a.sum))",
     };
-    type Folded = Self;
+    type Inner = Self;
     type Output = T;
     type Partial = Exponents<T::Accumulator>;
     // In `f64` for every type, because the partial results may be many.
@@ -125,7 +125,7 @@ impl<T: Float> Reducer<T> for Logsumexp {
     }
 
     #[inline(always)]
-    fn fold<const FMA: bool>(values: &[T], _first: usize) -> Self::Partial {
+    fn reduce<const FMA: bool>(values: &[T], _first: usize) -> Self::Partial {
         Exponents::of_all::<FMA, T>(values)
     }
 

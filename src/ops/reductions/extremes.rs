@@ -2,9 +2,9 @@
 
 use super::declare::reductions;
 use super::sums::is_nan;
-use super::{ACCUMULATORS, CudaFold, Reducer, Unordered, fold_unordered, join_accumulators};
+use super::{ACCUMULATORS, CudaReducer, Reducer, Unordered, join_accumulators, reduce_unordered};
 use crate::array::Element;
-use crate::ops::host::{FoldTable, fold_table};
+use crate::ops::host::{ReductionTable, reduction_table};
 
 reductions! {
     /// Returns the largest element, or NaN if an element is NaN. The gradient is divided equally
@@ -101,12 +101,12 @@ macro_rules! extreme {
             }
 
             impl<T: Element> Reducer<T> for $value {
-                const LOOPS: &'static FoldTable = {
-                    static LOOPS: FoldTable = fold_table!($value);
+                const LOOPS: &'static ReductionTable = {
+                    static LOOPS: ReductionTable = reduction_table!($value);
                     &LOOPS
                 };
                 const NAME: &'static str = $name;
-                const CUDA: CudaFold = CudaFold {
+                const CUDA: CudaReducer = CudaReducer {
                     partial: "T",
                     total: "T",
                     total_bytes: 8,
@@ -116,7 +116,7 @@ macro_rules! extreme {
                     join: $cuda,
                     finish: "cs_cast<R>(a)",
                 };
-                type Folded = Self;
+                type Inner = Self;
                 type Output = T;
                 type Partial = T;
                 type Total = T;
@@ -137,7 +137,7 @@ macro_rules! extreme {
 
                 /// Uses [`best_of`] where elements compare in one instruction.
                 #[inline(always)]
-                fn fold<const FMA: bool>(values: &[T], first: usize) -> T {
+                fn reduce<const FMA: bool>(values: &[T], first: usize) -> T {
                     let is_computed = size_of::<T>() == size_of::<T::Accumulator>();
                     let (blocks, rest) = if is_computed {
                         values.as_chunks::<BLOCK>()
@@ -146,10 +146,10 @@ macro_rules! extreme {
                     };
                     let best = |left, right| if right $better left { right } else { left };
                     match best_of(blocks, best) {
-                        None => fold_unordered::<Self, T, FMA>(rest, first),
+                        None => reduce_unordered::<Self, T, FMA>(rest, first),
                         Some(best) if rest.is_empty() => best,
                         Some(best) => {
-                            Self::of(best, fold_unordered::<Self, T, FMA>(rest, first))
+                            Self::of(best, reduce_unordered::<Self, T, FMA>(rest, first))
                         }
                     }
                 }
@@ -181,13 +181,13 @@ macro_rules! extreme {
             pub(super) struct $index;
 
             impl<T: Element> Reducer<T> for $index {
-                const LOOPS: &'static FoldTable = {
-                    static LOOPS: FoldTable = fold_table!($index);
+                const LOOPS: &'static ReductionTable = {
+                    static LOOPS: ReductionTable = reduction_table!($index);
                     &LOOPS
                 };
                 const NAME: &'static str = $index_name;
                 const POSITIONAL: bool = true;
-                const CUDA: CudaFold = CudaFold {
+                const CUDA: CudaReducer = CudaReducer {
                     partial: "cs_place<T>",
                     total: "cs_place<T>",
                     total_bytes: 16,
@@ -197,7 +197,7 @@ macro_rules! extreme {
                     join: concat!($cuda_place, "(a, b)"),
                     finish: "a.index",
                 };
-                type Folded = Self;
+                type Inner = Self;
                 type Output = i64;
                 type Partial = (T, i64);
                 type Total = (T, i64);
@@ -223,8 +223,8 @@ macro_rules! extreme {
 
                 /// Finds the value first, in vector code, and then its position.
                 #[inline(always)]
-                fn fold<const FMA: bool>(values: &[T], first: usize) -> (T, i64) {
-                    let best = $value::fold::<FMA>(values, first);
+                fn reduce<const FMA: bool>(values: &[T], first: usize) -> (T, i64) {
+                    let best = $value::reduce::<FMA>(values, first);
                     (best, (first + position(values, best)) as i64)
                 }
 

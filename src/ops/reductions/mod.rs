@@ -1,17 +1,18 @@
 //! Reductions of the elements of arrays and of expressions, over all elements or along axes.
 //!
-//! Each reduction is one type in one of the files here. The file has its fold on the host, its fold
-//! in CUDA C, and the row that declares its methods.
+//! Each reduction is one type in one of the files here. The file has its reduction on the host, its
+//! reduction in CUDA C, and the row that declares its methods.
 //!
-//! Elements are folded in blocks. Within a block they are folded into several partial results side
-//! by side, which the compiler turns into vector code; from block to block they are folded into a
-//! total. Totals of long chunks are merged in pairs. The order depends only on the shape and on the
-//! memory layout of the operands, so a result is equal on every run and for any number of threads.
+//! Elements are reduced in blocks. Within a block they are reduced into several partial results
+//! side by side, which the compiler turns into vector code; from block to block they are reduced
+//! into a total. Totals of long chunks are merged in pairs. The order depends only on the shape and
+//! on the memory layout of the operands, so a result is equal on every run and for any number of
+//! threads.
 //!
-//! CUDA devices fold in these two steps too, in an order that also depends only on shape and layout
-//! (`ops/cuda/fold.rs`), so a result is equal on every run and on every CUDA device. Results that
-//! are rounded are within a few units in the last place of the host's. Results that are not rounded
-//! are equal to the host's: integers, extremes, positions and truth.
+//! CUDA devices reduce in these two steps too, in an order that also depends only on shape and
+//! layout (`ops/cuda/reduce.rs`), so a result is equal on every run and on every CUDA device. Results
+//! that are rounded are within a few units in the last place of the host's. Results that are not
+//! rounded are equal to the host's: integers, extremes, positions and truth.
 
 mod cross_entropy;
 mod declare;
@@ -27,12 +28,12 @@ use std::cmp::Reverse;
 pub(super) use exponents::Logsumexp;
 pub(super) use sums::Compensated;
 
-use super::cuda::Reduction;
-use super::derivatives::{AnyArray, DIFFERENTIABLE, Folding, by_differentiable};
+use super::cuda::ReductionKernels;
+use super::derivatives::{AnyArray, DIFFERENTIABLE, TrackedReduction, by_differentiable};
 use super::eval::device_for;
 use super::expression_graph::ExpressionGraph;
 use super::hoist::Hoisted;
-use super::host::{FoldLoop, FoldTable, Frame, fold_loop_of};
+use super::host::{Frame, ReductionLoop, ReductionTable, reduction_loop_of};
 use super::lanes::Lanes;
 use super::order::Reading;
 use super::tree::Tree;
@@ -47,9 +48,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// busy.
 pub(super) const ACCUMULATORS: usize = 32;
 
-/// A way of folding elements of `T`, as a type without values.
+/// A way of reducing elements of `T`, as a type without values.
 ///
-/// `index` counts elements along the folded axis, or in row-major order of all elements. `FMA` is
+/// `index` counts elements along the reduced axis, or in row-major order of all elements. `FMA` is
 /// whether the processor multiplies and adds in one instruction. Every function must be inlined,
 /// see [`host`](super::host).
 pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
@@ -60,14 +61,14 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     const POSITIONAL: bool = false;
 
     /// The reducer in CUDA C.
-    const CUDA: CudaFold;
+    const CUDA: CudaReducer;
 
     /// The host's loops for some types, compiled with the library.
-    const LOOPS: &'static FoldTable;
+    const LOOPS: &'static ReductionTable;
 
-    /// The reducer whose loops fold the elements. Reducers that differ in [`finish`](Self::finish)
-    /// alone share one of them.
-    type Folded: Reducer<T, Partial = Self::Partial, Total = Self::Total>;
+    /// The reducer whose loops reduce the elements. Reducers that differ in
+    /// [`finish`](Self::finish) alone share one of them.
+    type Inner: Reducer<T, Partial = Self::Partial, Total = Self::Total>;
 
     /// The type of the result.
     type Output: AnyElement;
@@ -89,7 +90,7 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
 
     /// Returns the partial result for `values`, of which there is at least one; the first has index
     /// `first`.
-    fn fold<const FMA: bool>(values: &[T], first: usize) -> Self::Partial;
+    fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial;
 
     /// Returns the total of one block of `count` elements.
     fn total(partial: Self::Partial, count: usize) -> Self::Total;
@@ -105,7 +106,7 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
 /// `A` the type of their sums, `M` the type of their means, and `R` the stored type of the result.
 /// Names with `cs_` are defined in the prelude and in `ops/cuda/states.cuh`.
 #[derive(Clone, Copy)]
-pub(super) struct CudaFold {
+pub(super) struct CudaReducer {
     /// The type of a partial result, which takes in a few elements one by one.
     pub(super) partial: &'static str,
     /// The type of a total.
@@ -125,15 +126,15 @@ pub(super) struct CudaFold {
 }
 
 /// A reducer that takes elements in any order and grouping, so that several accumulators can each
-/// fold some of them.
+/// reduce some of them.
 pub(super) trait Unordered<T: AnyElement>: Reducer<T> {
     /// Merges two partial results of one block.
     fn join(left: Self::Partial, right: Self::Partial) -> Self::Partial;
 }
 
-/// Does [`Reducer::fold`] with several accumulators.
+/// Does [`Reducer::reduce`] with several accumulators.
 #[inline(always)]
-fn fold_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
+fn reduce_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
     values: &[T],
     first: usize,
 ) -> F::Partial {
@@ -172,7 +173,7 @@ fn fold_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
 /// Returns the largest of `values`, of which there is at least one, or NaN if one is NaN.
 #[inline(always)]
 pub(super) fn largest<T: Element, const FMA: bool>(values: &[T]) -> T {
-    <extremes::Max as Reducer<T>>::fold::<FMA>(values, 0)
+    <extremes::Max as Reducer<T>>::reduce::<FMA>(values, 0)
 }
 
 /// Returns the sum of all accumulators.
@@ -214,7 +215,7 @@ fn join_few<P: Copy>(mut accumulators: [P; FEW], join: impl Fn(P, P) -> P) -> P 
 /// A reducer of elements of one type as a value, so that only its loops are compiled for each
 /// reducer and type.
 #[derive(Clone, Copy)]
-pub(super) struct Fold {
+pub(super) struct Reduction {
     /// See [`Reducer::NAME`].
     name: &'static str,
     /// See [`Reducer::POSITIONAL`].
@@ -224,29 +225,29 @@ pub(super) struct Fold {
     /// The type of the results.
     pub(super) output: DType,
     /// The host's loop.
-    pub(super) host: &'static FoldLoop,
+    pub(super) host: &'static ReductionLoop,
     /// Returns the reduction for a CUDA device.
-    pub(super) cuda: fn() -> Reduction,
+    pub(super) cuda: fn() -> ReductionKernels,
 }
 
-impl Fold {
+impl Reduction {
     const fn of<F: Reducer<T>, T: AnyElement>() -> Self {
         Self {
             name: F::NAME,
             is_positional: F::POSITIONAL,
             nothing: || F::nothing().map(bits_of),
             output: <F::Output as AnyElement>::DTYPE,
-            host: fold_loop_of::<F, T>(),
-            cuda: Reduction::of::<F, T>,
+            host: reduction_loop_of::<F, T>(),
+            cuda: ReductionKernels::of::<F, T>,
         }
     }
 }
 
-/// The elements to fold, and their order.
+/// The elements to reduce, and their order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    /// The elements are numbered along the outputs' slower axes, then along the fold, then along
-    /// the outputs' faster axes.
+pub(super) struct ReductionPlan {
+    /// The elements are numbered along the outputs' slower axes, then along the reduction, then
+    /// along the outputs' faster axes.
     pub(super) frame: Frame,
     /// The elements of each output.
     pub(super) lanes: Lanes,
@@ -254,8 +255,8 @@ pub(super) struct Plan {
     pub(super) outputs: Shape,
 }
 
-impl Plan {
-    /// Returns the plan that folds all elements into one output, in memory order unless positions
+impl ReductionPlan {
+    /// Returns the plan that reduces all elements into one output, in memory order unless positions
     /// count.
     #[track_caller]
     fn all(graph: &ExpressionGraph<'_>, is_positional: bool) -> Result<Self> {
@@ -276,14 +277,14 @@ impl Plan {
         })
     }
 
-    /// Returns the plan with one output for each position on the axes that are not `folded`. The
-    /// result `keeps` the folded axes with a length of 1, or does not have them. If the folded
+    /// Returns the plan with one output for each position on the axes that are not `reduced`. The
+    /// result `keeps` the reduced axes with a length of 1, or does not have them. If the reduced
     /// elements are closer together in memory than the elements along the last of the other axes,
-    /// the folded axes vary fastest. Otherwise the fold takes the position of its last axis, or of
-    /// its first axis if its last axis comes after all kept axes that are longer than 1.
+    /// the reduced axes vary fastest. Otherwise the reduction takes the position of its last axis,
+    /// or of its first axis if its last axis comes after all kept axes that are longer than 1.
     fn along(
         graph: &ExpressionGraph<'_>,
-        folded: AxisSet,
+        reduced: AxisSet,
         keeps: bool,
         is_positional: bool,
     ) -> Self {
@@ -291,8 +292,8 @@ impl Plan {
         let (dims, reach) = (shape.dims(), graph.reach_of_axes(shape));
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
         let order = &mut axes[..dims.len()];
-        let kept = (0..dims.len()).filter(|&axis| !folded.contains(axis));
-        let own = (0..dims.len()).filter(|&axis| folded.contains(axis));
+        let kept = (0..dims.len()).filter(|&axis| !reduced.contains(axis));
+        let own = (0..dims.len()).filter(|&axis| reduced.contains(axis));
         let mut count = 0;
         for axis in kept {
             order[count] = axis;
@@ -316,9 +317,9 @@ impl Plan {
         if split < count {
             order[split..].rotate_left(count - split);
         }
-        let outputs = (0..dims.len()).filter(|&axis| keeps || !folded.contains(axis));
+        let outputs = (0..dims.len()).filter(|&axis| keeps || !reduced.contains(axis));
         let outputs = outputs.map(|axis| {
-            if folded.contains(axis) {
+            if reduced.contains(axis) {
                 &1
             } else {
                 &dims[axis]
@@ -331,69 +332,77 @@ impl Plan {
         }
     }
 
-    /// Folds `graph` by `fold`, whose elements have the type of the expression graph.
+    /// Reduces `graph` by `reduction`, whose elements have the type of the expression graph.
     #[track_caller]
-    fn run(&self, fold: &Fold, graph: &ExpressionGraph<'_>) -> Result<(Buffer, Layout)> {
+    fn run(&self, reduction: &Reduction, graph: &ExpressionGraph<'_>) -> Result<(Buffer, Layout)> {
         let shape = &graph.first().shape;
-        if self.lanes.length == 0 && (fold.nothing)().is_none() {
+        if self.lanes.length == 0 && (reduction.nothing)().is_none() {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("{}: nothing to choose from in the shape {shape}", fold.name),
+                format!(
+                    "{}: nothing to choose from in the shape {shape}",
+                    reduction.name
+                ),
             ));
         }
-        let device = &*device_for(fold.name, graph)?;
+        let device = &*device_for(reduction.name, graph)?;
         let hoisted = Hoisted::of(graph, device, shape)?;
         let graph = &*hoisted.apply(graph);
         let layout = Layout::contiguous(&self.outputs)?;
         let results = on_device!(
             device,
             touching & Reading(graph),
-            fold(fold, graph, (self, &layout))
+            reduce(reduction, graph, (self, &layout))
         )?;
         Ok((results, layout))
     }
 }
 
-/// Returns how many of the `kept` axes vary slower than the `folded` ones. Outputs are in the order
-/// of the kept axes, so nothing else is to be chosen.
+/// Returns how many of the `kept` axes vary slower than the `reduced` ones. Outputs are in the
+/// order of the kept axes, so nothing else is to be chosen.
 fn split_outputs(
     dims: &[usize],
     reach: &[usize; MAX_RANK],
     kept: &[usize],
-    folded: &[usize],
+    reduced: &[usize],
 ) -> usize {
     let is_long = |axis: &&usize| dims[**axis] > 1;
     let last_kept = kept.iter().rfind(is_long);
-    let fold_reach = folded.iter().filter(is_long).map(|&axis| reach[axis]).min();
-    match (last_kept, fold_reach, folded) {
-        (Some(&last_kept), Some(fold_reach), &[first, .., last])
-            if fold_reach >= reach[last_kept] =>
+    let reduced_reach = reduced
+        .iter()
+        .filter(is_long)
+        .map(|&axis| reach[axis])
+        .min();
+    match (last_kept, reduced_reach, reduced) {
+        (Some(&last_kept), Some(reduced_reach), &[first, .., last])
+            if reduced_reach >= reach[last_kept] =>
         {
             let place = if last_kept > last { last } else { first };
             kept.partition_point(|&axis| axis < place)
         }
-        (Some(&last_kept), Some(fold_reach), &[axis]) if fold_reach >= reach[last_kept] => {
+        (Some(&last_kept), Some(reduced_reach), &[axis]) if reduced_reach >= reach[last_kept] => {
             kept.partition_point(|&other| other < axis)
         }
         _ => kept.len(),
     }
 }
 
-/// Folds all elements of `tree`, which have type `T`, to an array of rank 0.
+/// Reduces all elements of `tree`, which have type `T`, to an array of rank 0.
 #[track_caller]
 fn all<F: Reducer<T>, T: AnyElement>(tree: &dyn Tree) -> Result<Array<F::Output>> {
-    let (buffer, layout) = fold_all(const { &Fold::of::<F, T>() }, tree)?;
+    let (buffer, layout) = reduce_all(const { &Reduction::of::<F, T>() }, tree)?;
     Ok(Array::from_parts(buffer, layout))
 }
 
 #[track_caller]
-fn fold_all(fold: &Fold, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
+fn reduce_all(reduction: &Reduction, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     let graph = ExpressionGraph::of(tree)?;
     let axes = AxisSet::of_each(graph.first().shape.ndim(), |_| true);
-    let folding = Folding::begin(&graph, (fold.name, fold.output), axes)?;
-    let plan = Plan::all(&graph, fold.is_positional)?;
-    let (buffer, layout) = plan.run(fold, &graph)?;
-    Ok((folding.finish(buffer, &layout), layout))
+    let tracked_reduction =
+        TrackedReduction::begin(&graph, (reduction.name, reduction.output), axes)?;
+    let plan = ReductionPlan::all(&graph, reduction.is_positional)?;
+    let (buffer, layout) = plan.run(reduction, &graph)?;
+    Ok((tracked_reduction.finish(buffer, &layout), layout))
 }
 
 /// Returns the sums of `graph`, of floats or complex numbers, along `axes`, which the result
@@ -405,37 +414,45 @@ pub(super) fn sum_of(
     axes: AxisSet,
 ) -> Result<AnyArray> {
     let dtype = graph.first().dtype;
-    let fold = by_differentiable!(dtype, T => const { &Fold::of::<sums::Sum, T>() });
-    let fold: &'static Fold = fold.expect(DIFFERENTIABLE);
+    let reduction = by_differentiable!(dtype, T => const { &Reduction::of::<sums::Sum, T>() });
+    let reduction: &'static Reduction = reduction.expect(DIFFERENTIABLE);
     debug_assert_eq!(graph.first().shape, *shape);
-    let folding = Folding::begin(graph, (fold.name, fold.output), axes)?;
-    let (buffer, layout) = Plan::along(graph, axes, true, false).run(fold, graph)?;
+    let tracked_reduction =
+        TrackedReduction::begin(graph, (reduction.name, reduction.output), axes)?;
+    let (buffer, layout) = ReductionPlan::along(graph, axes, true, false).run(reduction, graph)?;
     Ok(AnyArray {
-        buffer: folding.finish(buffer, &layout),
+        buffer: tracked_reduction.finish(buffer, &layout),
         layout,
         dtype,
     })
 }
 
-/// Folds the elements along `axes`, which the result `keeps` with a length of 1, or does not have.
+/// Reduces the elements along `axes`, which the result `keeps` with a length of 1, or does not
+/// have.
 #[track_caller]
 fn along<F: Reducer<T>, T: AnyElement>(
     tree: &dyn Tree,
     axes: &Axes,
     keeps: bool,
 ) -> Result<Array<F::Output>> {
-    let (buffer, layout) = fold_along(const { &Fold::of::<F, T>() }, tree, axes, keeps)?;
+    let (buffer, layout) = reduce_along(const { &Reduction::of::<F, T>() }, tree, axes, keeps)?;
     Ok(Array::from_parts(buffer, layout))
 }
 
 #[track_caller]
-fn fold_along(fold: &Fold, tree: &dyn Tree, axes: &Axes, keeps: bool) -> Result<(Buffer, Layout)> {
+fn reduce_along(
+    reduction: &Reduction,
+    tree: &dyn Tree,
+    axes: &Axes,
+    keeps: bool,
+) -> Result<(Buffer, Layout)> {
     let graph = ExpressionGraph::of(tree)?;
-    let axes = axes.of(fold.name, &graph.first().shape)?;
-    let folding = Folding::begin(&graph, (fold.name, fold.output), axes)?;
-    let plan = Plan::along(&graph, axes, keeps, fold.is_positional);
-    let (buffer, layout) = plan.run(fold, &graph)?;
-    Ok((folding.finish(buffer, &layout), layout))
+    let axes = axes.of(reduction.name, &graph.first().shape)?;
+    let tracked_reduction =
+        TrackedReduction::begin(&graph, (reduction.name, reduction.output), axes)?;
+    let plan = ReductionPlan::along(&graph, axes, keeps, reduction.is_positional);
+    let (buffer, layout) = plan.run(reduction, &graph)?;
+    Ok((tracked_reduction.finish(buffer, &layout), layout))
 }
 
 /// A visitor of the reducers of elements of `T`.

@@ -2,10 +2,10 @@
 
 use super::declare::reductions;
 use super::sums::{Mean, MeanOf};
-use super::{ACCUMULATORS, CudaFold, Reducer, add_accumulators};
+use super::{ACCUMULATORS, CudaReducer, Reducer, add_accumulators};
 use crate::array::scalar::{Arithmetic, convert};
 use crate::array::{AnyElement, Element};
-use crate::ops::host::{FoldTable, fold_table};
+use crate::ops::host::{ReductionTable, reduction_table};
 
 reductions! {
     /// Returns the variance of the elements, the mean of their squared distances from the mean. The
@@ -122,12 +122,12 @@ macro_rules! moments {
             pub(super) struct $reducer;
 
             impl<T: Element> Reducer<T> for $reducer {
-                const LOOPS: &'static FoldTable = {
-                    static LOOPS: FoldTable = fold_table!($reducer);
+                const LOOPS: &'static ReductionTable = {
+                    static LOOPS: ReductionTable = reduction_table!($reducer);
                     &LOOPS
                 };
                 const NAME: &'static str = $name;
-                const CUDA: CudaFold = CudaFold {
+                const CUDA: CudaReducer = CudaReducer {
                     partial: "cs_block<M>",
                     total: "cs_moments",
                     total_bytes: 32,
@@ -137,7 +137,7 @@ macro_rules! moments {
                     join: "cs_merge(a, b)",
                     finish: $cuda,
                 };
-                type Folded = Var;
+                type Inner = Var;
                 type Output = T::Average;
                 type Partial = Block<MeanOf<T>>;
                 type Total = Moments;
@@ -168,8 +168,8 @@ macro_rules! moments {
                 }
 
                 #[inline(always)]
-                fn fold<const FMA: bool>(values: &[T], first: usize) -> Self::Partial {
-                    let sum = <Mean as Reducer<T>>::fold::<FMA>(values, first);
+                fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial {
+                    let sum = <Mean as Reducer<T>>::reduce::<FMA>(values, first);
                     Block::around(sum.over(convert(values.len() as u64)), values)
                 }
 

@@ -3,9 +3,9 @@
 use std::any::TypeId;
 
 use super::declare::reductions;
-use super::{ACCUMULATORS, CudaFold, Reducer, Unordered, add_accumulators, fold_unordered};
+use super::{ACCUMULATORS, CudaReducer, Reducer, Unordered, add_accumulators, reduce_unordered};
 use crate::array::{AnyElement, Element};
-use crate::ops::host::{FoldTable, fold_table};
+use crate::ops::host::{ReductionTable, reduction_table};
 
 reductions! {
     /// Returns the Euclidean norm, the square root of the sum of squares. The sum is computed in
@@ -106,12 +106,12 @@ impl Squares {
 pub(super) struct Norm;
 
 impl<T: Element> Reducer<T> for Norm {
-    const LOOPS: &'static FoldTable = {
-        static LOOPS: FoldTable = fold_table!(Norm);
+    const LOOPS: &'static ReductionTable = {
+        static LOOPS: ReductionTable = reduction_table!(Norm);
         &LOOPS
     };
     const NAME: &'static str = "norm";
-    const CUDA: CudaFold = CudaFold {
+    const CUDA: CudaReducer = CudaReducer {
         partial: "cs_squares",
         total: "cs_squares",
         total_bytes: 24,
@@ -121,7 +121,7 @@ impl<T: Element> Reducer<T> for Norm {
         join: "cs_merge(a, b)",
         finish: "cs_cast<R>(cs_root(a))",
     };
-    type Folded = Self;
+    type Inner = Self;
     type Output = T::Average;
     type Partial = Squares;
     type Total = Squares;
@@ -142,7 +142,7 @@ impl<T: Element> Reducer<T> for Norm {
 
     /// Sums the squares without scaling, until an element must be scaled.
     #[inline(always)]
-    fn fold<const FMA: bool>(values: &[T], first: usize) -> Squares {
+    fn reduce<const FMA: bool>(values: &[T], first: usize) -> Squares {
         let (chunks, rest) = values.as_chunks::<ACCUMULATORS>();
         let mut accumulators = [0.0; ACCUMULATORS];
         for chunk in chunks {
@@ -153,7 +153,7 @@ impl<T: Element> Reducer<T> for Norm {
                 is_scaled |= Squares::is_scaled::<T>(x);
             }
             if is_scaled {
-                return fold_unordered::<Self, T, FMA>(values, first);
+                return reduce_unordered::<Self, T, FMA>(values, first);
             }
         }
         let middle = if chunks.is_empty() {

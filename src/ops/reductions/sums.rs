@@ -1,10 +1,10 @@
 //! Sums, means and products.
 
 use super::declare::reductions;
-use super::{CudaFold, Reducer, Unordered, fold_unordered};
+use super::{CudaReducer, Reducer, Unordered, reduce_unordered};
 use crate::array::AnyElement;
 use crate::array::scalar::{Arithmetic, convert};
-use crate::ops::host::{FoldTable, fold_table};
+use crate::ops::host::{ReductionTable, reduction_table};
 
 reductions! {
     /// Returns the sum of the elements. Signed integers and `bool` are summed in `i64` and unsigned
@@ -89,12 +89,12 @@ macro_rules! sums {
             pub(super) struct $reducer;
 
             impl<T: AnyElement> Reducer<T> for $reducer {
-                const LOOPS: &'static FoldTable = {
-                    static LOOPS: FoldTable = fold_table!($reducer);
+                const LOOPS: &'static ReductionTable = {
+                    static LOOPS: ReductionTable = reduction_table!($reducer);
                     &LOOPS
                 };
                 const NAME: &'static str = $name;
-                const CUDA: CudaFold = {
+                const CUDA: CudaReducer = {
                     const TOTAL: &str = concat!("cs_sum<", $sums, ">");
                     // A thread's elements are far apart in memory, so large elements of both signs
                     // may cancel in its sum; a GPU has the time to carry errors along. If the
@@ -115,7 +115,7 @@ macro_rules! sums {
                             "a",
                         ]
                     };
-                    CudaFold {
+                    CudaReducer {
                         partial,
                         total: TOTAL,
                         total_bytes: if size_of::<$accumulator>() > 8 { 32 } else { 16 },
@@ -126,7 +126,7 @@ macro_rules! sums {
                         finish: $cuda,
                     }
                 };
-                type Folded = Self;
+                type Inner = Self;
                 type Output = $output;
                 type Partial = $accumulator;
                 type Total = Compensated<$accumulator>;
@@ -150,8 +150,8 @@ macro_rules! sums {
                 }
 
                 #[inline(always)]
-                fn fold<const FMA: bool>(values: &[T], first: usize) -> $accumulator {
-                    fold_unordered::<Self, T, FMA>(values, first)
+                fn reduce<const FMA: bool>(values: &[T], first: usize) -> $accumulator {
+                    reduce_unordered::<Self, T, FMA>(values, first)
                 }
 
                 #[inline(always)]
@@ -194,12 +194,12 @@ sums! {
 pub(super) struct Prod;
 
 impl<T: AnyElement> Reducer<T> for Prod {
-    const LOOPS: &'static FoldTable = {
-        static LOOPS: FoldTable = fold_table!(Prod);
+    const LOOPS: &'static ReductionTable = {
+        static LOOPS: ReductionTable = reduction_table!(Prod);
         &LOOPS
     };
     const NAME: &'static str = "prod";
-    const CUDA: CudaFold = CudaFold {
+    const CUDA: CudaReducer = CudaReducer {
         partial: "A",
         total: "A",
         total_bytes: if size_of::<T::Accumulator>() > 8 {
@@ -213,7 +213,7 @@ impl<T: AnyElement> Reducer<T> for Prod {
         join: "cs_mul(a, b)",
         finish: "cs_cast<R>(a)",
     };
-    type Folded = Self;
+    type Inner = Self;
     type Output = T::Total;
     type Partial = T::Accumulator;
     type Total = T::Accumulator;
@@ -233,8 +233,8 @@ impl<T: AnyElement> Reducer<T> for Prod {
     }
 
     #[inline(always)]
-    fn fold<const FMA: bool>(values: &[T], first: usize) -> T::Accumulator {
-        fold_unordered::<Self, T, FMA>(values, first)
+    fn reduce<const FMA: bool>(values: &[T], first: usize) -> T::Accumulator {
+        reduce_unordered::<Self, T, FMA>(values, first)
     }
 
     #[inline(always)]

@@ -1,10 +1,10 @@
 //! Reductions by logical AND and OR.
 
 use super::declare::reductions;
-use super::{CudaFold, Reducer, Unordered, fold_unordered};
+use super::{CudaReducer, Reducer, Unordered, reduce_unordered};
 use crate::array::Element;
 use crate::array::scalar::convert;
-use crate::ops::host::{FoldTable, fold_table};
+use crate::ops::host::{ReductionTable, reduction_table};
 
 reductions! {
     /// Returns whether every element is true. A number is true unless it is 0, so NaN is true. The
@@ -23,12 +23,12 @@ macro_rules! truth {
             pub(super) struct $reducer;
 
             impl<T: Element> Reducer<T> for $reducer {
-                const LOOPS: &'static FoldTable = {
-                    static LOOPS: FoldTable = fold_table!($reducer);
+                const LOOPS: &'static ReductionTable = {
+                    static LOOPS: ReductionTable = reduction_table!($reducer);
                     &LOOPS
                 };
                 const NAME: &'static str = $name;
-                const CUDA: CudaFold = CudaFold {
+                const CUDA: CudaReducer = CudaReducer {
                     partial: "bool",
                     total: "bool",
                     total_bytes: 1,
@@ -38,7 +38,7 @@ macro_rules! truth {
                     join: $cuda,
                     finish: "a",
                 };
-                type Folded = Self;
+                type Inner = Self;
                 type Output = bool;
                 type Partial = bool;
                 type Total = bool;
@@ -59,8 +59,8 @@ macro_rules! truth {
                 }
 
                 #[inline(always)]
-                fn fold<const FMA: bool>(values: &[T], first: usize) -> bool {
-                    fold_unordered::<Self, T, FMA>(values, first)
+                fn reduce<const FMA: bool>(values: &[T], first: usize) -> bool {
+                    reduce_unordered::<Self, T, FMA>(values, first)
                 }
 
                 #[inline(always)]

@@ -6,16 +6,16 @@ fn lanes_fit_or_are_folded() {
     for length in bounds.into_iter().flat_map(|length| [length, length + 1]) {
         for outputs in [1, 2, 1000, 1024, 1 << 24] {
             for (element_bytes, width) in [(4, 1), (4, 4), (4, 8), (8, 4)] {
-                let folds = Lanes {
+                let lanes = Lanes {
                     length,
                     inner: 1,
                     outer: outputs,
                 };
-                let Some(split) = Split::new(folds, element_bytes, width) else {
+                let Some(split) = Split::new(lanes, element_bytes, width) else {
                     assert!(length * element_bytes > ROOM_BYTES);
                     continue;
                 };
-                let what = format!("{folds:?} of {element_bytes}: {split:?}");
+                let what = format!("{lanes:?} of {element_bytes}: {split:?}");
                 let (threads, block) = (split.threads, THREADS as usize);
                 assert!(threads.is_power_of_two(), "{what}");
                 assert!(threads <= 32 || threads == block, "{what}");

@@ -1,4 +1,4 @@
-//! The elements of a program as slices, for folds, scans and softmax.
+//! The elements of a program as slices, for reductions, scans and softmax.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;

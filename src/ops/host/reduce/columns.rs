@@ -11,7 +11,7 @@ use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::lanes::Lanes;
 use crate::ops::reductions::Reducer;
 
-/// Rows that are folded before their results are merged into the totals.
+/// Rows that are reduced before their results are merged into the totals.
 const BLOCK_ROWS: usize = 16;
 
 /// Rows that are added to the partial results in one pass.
@@ -32,31 +32,31 @@ pub(super) fn together(inner: usize) -> usize {
 /// number `first`.
 pub(super) fn columns<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
-    folds: Lanes,
+    lanes: Lanes,
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {
-    assert!(folds.length > 0, "no elements to reduce");
+    assert!(lanes.length > 0, "no elements to reduce");
     // The number of outputs that a thread computes must not matter, so this does not depend on it.
     // Many outputs are enough work for all threads.
-    let rows = (CHUNK / folds.inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
-    if folds.length <= rows || folds.inner >= WIDTH {
-        return short_columns::<F, T>(elements, folds, first, out);
+    let rows = (CHUNK / lanes.inner.min(RUN)).next_multiple_of(BLOCK_ROWS);
+    if lanes.length <= rows || lanes.inner >= WIDTH {
+        return short_columns::<F, T>(elements, lanes, first, out);
     }
-    for place in column_runs(folds, first, out.len(), RUN) {
+    for place in column_runs(lanes, first, out.len(), RUN) {
         let width = place.columns.len();
         let totals = merged(
-            folds.length,
+            lanes.length,
             rows,
             &|rows| {
                 let mut totals = [const { MaybeUninit::uninit() }; RUN];
                 elements.read(|elements| {
                     let columns = Columns {
                         elements,
-                        folds,
+                        lanes,
                         rows,
                         first: first + place.columns.start,
-                        reducer: PhantomData::<F::Folded>,
+                        reducer: PhantomData::<F::Inner>,
                     };
                     vectorised(columns, &mut totals[..width]);
                 });
@@ -72,36 +72,36 @@ pub(super) fn columns<F: Reducer<T>, T: AnyElement>(
             },
         );
         // SAFETY: as above.
-        unsafe { finish_all::<F, T>(&totals[..width], folds.length, &mut out[place.columns]) };
+        unsafe { finish_all::<F, T>(&totals[..width], lanes.length, &mut out[place.columns]) };
     }
 }
 
 /// Reduces all rows of each output at once.
 fn short_columns<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
-    folds: Lanes,
+    lanes: Lanes,
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {
     // Whole rows of outputs, if a row fits.
-    let at_once = WIDTH / folds.inner.min(WIDTH) * folds.inner.min(WIDTH);
+    let at_once = WIDTH / lanes.inner.min(WIDTH) * lanes.inner.min(WIDTH);
     elements.read(|elements| {
         let mut totals = [const { MaybeUninit::uninit() }; WIDTH];
         let mut done = 0;
         while done < out.len() {
             let number = first + done;
-            let count = (at_once - number % folds.inner.min(WIDTH)).min(out.len() - done);
+            let count = (at_once - number % lanes.inner.min(WIDTH)).min(out.len() - done);
             let columns = Columns {
                 elements,
-                folds,
-                rows: 0..folds.length,
+                lanes,
+                rows: 0..lanes.length,
                 first: number,
-                reducer: PhantomData::<F::Folded>,
+                reducer: PhantomData::<F::Inner>,
             };
             vectorised(columns, &mut totals[..count]);
             let out = &mut out[done..done + count];
             // SAFETY: the loop has written as many totals.
-            unsafe { finish_all::<F, T>(&totals[..count], folds.length, out) };
+            unsafe { finish_all::<F, T>(&totals[..count], lanes.length, out) };
             done += count;
         }
     });
@@ -118,9 +118,9 @@ struct ColumnRun {
 /// Returns the `count` outputs from number `first` on, in runs as long as possible, but at most
 /// `widest`.
 #[inline(always)]
-fn column_runs(folds: Lanes, first: usize, count: usize, widest: usize) -> ColumnRuns {
+fn column_runs(lanes: Lanes, first: usize, count: usize, widest: usize) -> ColumnRuns {
     ColumnRuns {
-        folds,
+        lanes,
         first,
         count,
         widest,
@@ -130,7 +130,7 @@ fn column_runs(folds: Lanes, first: usize, count: usize, widest: usize) -> Colum
 
 /// See [`column_runs`].
 struct ColumnRuns {
-    folds: Lanes,
+    lanes: Lanes,
     first: usize,
     count: usize,
     widest: usize,
@@ -145,7 +145,7 @@ impl Iterator for ColumnRuns {
         if self.done == self.count {
             return None;
         }
-        let Lanes { length, inner, .. } = self.folds;
+        let Lanes { length, inner, .. } = self.lanes;
         let number = self.first + self.done;
         let (outer, column) = (number / inner, number % inner);
         let width = (self.count - self.done)
@@ -164,7 +164,7 @@ impl Iterator for ColumnRuns {
 /// totals are computed.
 struct Columns<'a, 'b, 'c, F, T> {
     elements: &'a mut Blocks<'b, 'c, T>,
-    folds: Lanes,
+    lanes: Lanes,
     rows: Range<usize>,
     first: usize,
     reducer: PhantomData<F>,
@@ -176,19 +176,19 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Columns<'_,
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Total>]) {
         let Self {
-            elements, folds, ..
+            elements, lanes, ..
         } = self;
-        let widest = WIDTH.min(folds.inner).min(out.len());
+        let widest = WIDTH.min(lanes.inner).min(out.len());
         // Both arrays are local, so that the compiler sees that nothing else reaches them.
         let mut partials = [const { MaybeUninit::uninit() }; WIDTH];
         let mut totals = [const { MaybeUninit::uninit() }; WIDTH];
-        for place in column_runs(folds, self.first, out.len(), widest) {
+        for place in column_runs(lanes, self.first, out.len(), widest) {
             let out = &mut out[place.columns];
             let mut side = Side::<F, T> {
                 partials: &mut partials[..out.len()],
                 totals: &mut totals[..out.len()],
             };
-            side.fold::<FMA>(elements, folds, self.rows.clone(), place.start);
+            side.reduce::<FMA>(elements, lanes, self.rows.clone(), place.start);
             out.copy_from_slice(&totals[..out.len()]);
         }
     }
@@ -204,15 +204,15 @@ struct Side<'a, F: Reducer<T>, T: AnyElement> {
 impl<F: Reducer<T>, T: AnyElement> Side<'_, F, T> {
     /// Reduces the elements in `rows` of the outputs, whose first elements begin at number `start`.
     #[inline(always)]
-    fn fold<const FMA: bool>(
+    fn reduce<const FMA: bool>(
         &mut self,
         elements: &mut Blocks<'_, '_, T>,
-        folds: Lanes,
+        lanes: Lanes,
         rows: Range<usize>,
         start: usize,
     ) {
         let width = self.totals.len();
-        let inner = folds.inner;
+        let inner = lanes.inner;
         let stands = elements.stands();
         // Whole rows of outputs are contiguous, so that several short ones are read at once. If all
         // elements are in memory, parts of rows are read together with the elements between them.

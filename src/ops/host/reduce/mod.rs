@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
-use crate::ops::reductions::{Fold, Plan, Reducer};
+use crate::ops::reductions::{Reducer, Reduction, ReductionPlan};
 
 /// The most elements that are reduced one after another. Longer reductions are split into chunks,
 /// whose totals are merged two by two, by several threads if there are several.
@@ -28,81 +28,82 @@ const CHUNK: usize = 1 << 16;
 /// A loop that reduces the elements of a program, of one type, to a number of outputs. The
 /// arguments are the program, the lanes, the number of the first output, its address, and the
 /// count.
-pub(in crate::ops) type FoldLoop = unsafe fn(&Program, Lanes, usize, *mut u8, usize);
+pub(in crate::ops) type ReductionLoop = unsafe fn(&Program, Lanes, usize, *mut u8, usize);
 
 /// The loops of a reducer for the types that most programs reduce, by the number of `DType`. The
 /// others are compiled where they are used.
-pub(in crate::ops) type FoldTable = [FoldLoop; 2];
+pub(in crate::ops) type ReductionTable = [ReductionLoop; 2];
 
 /// The table of a reducer.
-macro_rules! fold_table {
+macro_rules! reduction_table {
     ($reducer:ty) => {
         [
-            $crate::ops::host::fold_loop::<$reducer, f32>,
-            $crate::ops::host::fold_loop::<$reducer, f64>,
+            $crate::ops::host::reduction_loop::<$reducer, f32>,
+            $crate::ops::host::reduction_loop::<$reducer, f64>,
         ]
     };
 }
 
-pub(in crate::ops) use fold_table;
+pub(in crate::ops) use reduction_table;
 
 /// Returns the loop of `F` for elements of `T`, as a reference, because a constant that has the
 /// address of a function makes the compiler compile the function where the constant is.
-pub(in crate::ops) const fn fold_loop_of<F: Reducer<T>, T: AnyElement>() -> &'static FoldLoop {
+pub(in crate::ops) const fn reduction_loop_of<F: Reducer<T>, T: AnyElement>()
+-> &'static ReductionLoop {
     // A constant, so that no loop is compiled where there is one in the table.
-    if const { (T::DTYPE as usize) < size_of::<FoldTable>() / size_of::<FoldLoop>() } {
+    if const { (T::DTYPE as usize) < size_of::<ReductionTable>() / size_of::<ReductionLoop>() } {
         &F::LOOPS[T::DTYPE as usize]
     } else {
-        const { &(fold_loop::<F, T> as FoldLoop) }
+        const { &(reduction_loop::<F, T> as ReductionLoop) }
     }
 }
 
-/// Reduces `graph`, whose elements are of the type that `fold` is for, along the lanes of `plan`.
+/// Reduces `graph`, whose elements are of the type that `reduction` is for, along the lanes of `plan`.
 /// The results have `layout`, which is dense from index 0.
 #[track_caller]
-pub(in crate::ops) fn fold(
+pub(in crate::ops) fn reduce(
     order: HostOrder<'_>,
-    fold: &Fold,
+    reduction: &Reduction,
     graph: &ExpressionGraph<'_>,
-    (plan, layout): (&Plan, &Layout),
+    (plan, layout): (&ReductionPlan, &Layout),
 ) -> Result<Buffer> {
     let program = Program::new(graph, &plan.frame);
-    let output_bytes = fold.output.size_bytes();
+    let output_bytes = reduction.output.size_bytes();
     let buffer = allocate_for(order.device, layout, output_bytes)?;
-    let folds = plan.lanes;
-    let work = Work::of_folds(graph.bytes_read(), layout.len(), folds.length);
-    let work = match folds.inner {
+    let lanes = plan.lanes;
+    let work = Work::of_reductions(graph.bytes_read(), layout.len(), lanes.length);
+    let work = match lanes.inner {
         0 | 1 => work,
         inner => work.in_units_of(columns::together(inner)),
     };
     let outs = Outs::new([host_pointer(DevicePtr(buffer.address()))]);
-    let writes = (*fold.host, outs, output_bytes, folds);
+    let writes = (*reduction.host, outs, output_bytes, lanes);
     launch(
         order,
         work,
         (&program, &writes),
-        |program, &(run, outs, output_bytes, folds), range| {
+        |program, &(run, outs, output_bytes, lanes), range| {
             let to = outs.all()[0].wrapping_add(range.start * output_bytes);
-            // SAFETY: the loop is for elements of the program's type, which `Fold` was made for.
-            // The memory is alive while a launch runs, and its ranges do not overlap. The stream is
-            // ordered after what other streams wrote, so a launch on it may read the operands; the
-            // output is no part of them, because it is new, and has room for the results of the
-            // layout.
-            unsafe { run(program, folds, range.start, to, range.len()) };
+            // SAFETY: the loop is for elements of the program's type, which `Reduction` was made
+            // for. The memory is alive while a launch runs, and its ranges do not overlap. The
+            // stream is ordered after what other streams wrote, so a launch on it may read the
+            // operands; the output is no part of them, because it is new, and has room for the
+            // results of the layout.
+            unsafe { run(program, lanes, range.start, to, range.len()) };
         },
     );
     Ok(buffer)
 }
 
-/// The [`FoldLoop`] of `F` for elements of `T`.
+/// The [`ReductionLoop`] of `F` for elements of `T`.
 ///
 /// # Safety
 ///
 /// The program's result must be of elements of `T`, and its operands alive and not written to;
 /// there must be room for `count` results from `to` on, which nobody else reads or writes.
-pub(in crate::ops) unsafe fn fold_loop<F: Reducer<T>, T: AnyElement>(
+pub(in crate::ops) unsafe fn reduction_loop<F: Reducer<T>, T: AnyElement>(
     program: &Program,
-    folds: Lanes,
+    lanes: Lanes,
     first: usize,
     to: *mut u8,
     count: usize,
@@ -112,20 +113,20 @@ pub(in crate::ops) unsafe fn fold_loop<F: Reducer<T>, T: AnyElement>(
         let out = std::slice::from_raw_parts_mut(to.cast(), count);
         (Readable::new(program), out)
     };
-    fold_range::<F, T>(elements, folds, first, out);
+    reduce_range::<F, T>(elements, lanes, first, out);
 }
 
 /// Writes all of `out`, the first of which has number `first`.
-fn fold_range<F: Reducer<T>, T: AnyElement>(
+fn reduce_range<F: Reducer<T>, T: AnyElement>(
     elements: Readable<'_, T>,
-    folds: Lanes,
+    lanes: Lanes,
     first: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {
     match F::nothing() {
-        Some(nothing) if folds.length == 0 => out.fill(MaybeUninit::new(nothing)),
-        _ if folds.inner > 1 => columns::columns::<F, T>(elements, folds, first, out),
-        _ => rows::rows::<F, T>(elements, folds.length, first, out),
+        Some(nothing) if lanes.length == 0 => out.fill(MaybeUninit::new(nothing)),
+        _ if lanes.inner > 1 => columns::columns::<F, T>(elements, lanes, first, out),
+        _ => rows::rows::<F, T>(elements, lanes.length, first, out),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn rows<F: Reducer<T>, T: AnyElement>(
         if length > BLOCK {
             for (index, slot) in out.iter_mut().enumerate() {
                 let start = (first + index) * length;
-                let total = total_of::<F::Folded, T>(elements, start..start + length, 0);
+                let total = total_of::<F::Inner, T>(elements, start..start + length, 0);
                 slot.write(F::finish(total, length));
             }
             return;
@@ -42,7 +42,7 @@ pub(super) fn rows<F: Reducer<T>, T: AnyElement>(
                 length,
                 first: 0,
                 before: None,
-                reducer: PhantomData::<F::Folded>,
+                reducer: PhantomData::<F::Inner>,
             };
             let totals = &mut totals[..part.len()];
             vectorised(rows, totals);
@@ -67,7 +67,7 @@ fn long_rows<F: Reducer<T>, T: AnyElement>(
             &|part| {
                 elements.read(|elements| {
                     let range = start + part.start..start + part.end;
-                    total_of::<F::Folded, T>(elements, range, part.start)
+                    total_of::<F::Inner, T>(elements, range, part.start)
                 })
             },
             &F::merge::<false>,
@@ -126,7 +126,7 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Rows<'_, T,
         if self.length <= BLOCK && self.before.is_none() {
             // A loop of its own, because rows may be as short as one element.
             for (slot, row) in out.iter_mut().zip(rows) {
-                slot.write(F::total(F::fold::<FMA>(row, self.first), self.length));
+                slot.write(F::total(F::reduce::<FMA>(row, self.first), self.length));
             }
             return;
         }
@@ -136,7 +136,7 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Rows<'_, T,
             // Blocks are long enough that joining their accumulators costs little, and short enough
             // that their sums lose little precision.
             for block in row.chunks(BLOCK) {
-                let own = F::total(F::fold::<FMA>(block, index), block.len());
+                let own = F::total(F::reduce::<FMA>(block, index), block.len());
                 total = Some(match total {
                     Some(before) => F::merge::<FMA>(before, own),
                     None => own,

@@ -1,11 +1,11 @@
 //! Reductions, scans, softmax, sorting and products with vectors by CUDA kernels, compared with the
 //! host's results.
 
-mod folds;
 mod gradients;
 mod lines;
 mod long_lines;
 mod order;
+mod reductions;
 mod tiles;
 mod vectors;
 

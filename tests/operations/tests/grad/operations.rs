@@ -357,7 +357,7 @@ const CONSTANT: &[&str] = &[
 const ONCE: &[&str] = &["lstsq"];
 
 /// Operations that compute nothing themselves, or are tested elsewhere: expressions (`elementwise`)
-/// and reductions (`folds`).
+/// and reductions (`reductions`).
 const ELSEWHERE: &[&str] = &[
     "add",
     "binary",

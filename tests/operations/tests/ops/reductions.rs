@@ -1,4 +1,4 @@
-//! Reductions, against naive folds and ndarray.
+//! Reductions, against naive reductions and ndarray.
 
 use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{AnyElement, Array, Device, ErrorKind, cache_scope, cache_stats};
@@ -23,13 +23,13 @@ fn extreme(values: &[f32], better: fn(f32, f32) -> bool) -> (f32, i64) {
     best
 }
 
-/// Returns `fold` of the elements of each lane along `axis`.
-fn lines<R>(array: &ArrayD<f32>, axis: usize, fold: impl Fn(&[f32]) -> R) -> Vec<R> {
+/// Returns `reduce` of the elements of each lane along `axis`.
+fn lines<R>(array: &ArrayD<f32>, axis: usize, reduce: impl Fn(&[f32]) -> R) -> Vec<R> {
     // ndarray iterates over lanes in row-major order of the other axes.
     array
         .lanes(Axis(axis))
         .into_iter()
-        .map(|lane| fold(&lane.to_vec()))
+        .map(|lane| reduce(&lane.to_vec()))
         .collect()
 }
 

@@ -1,4 +1,4 @@
-//! Cumulative sums, softmax and log-softmax, compared with naive folds in `f64`.
+//! Cumulative sums, softmax and log-softmax, compared with naive reductions in `f64`.
 
 use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{Array, DeviceConfig, ErrorKind};

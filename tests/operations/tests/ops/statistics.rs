@@ -1,4 +1,4 @@
-//! Products, variances, norms, truth and sums of exponentials, against naive folds in `f64`.
+//! Products, variances, norms, truth and sums of exponentials, against naive reductions in `f64`.
 
 use cachescope::ndarray::{ArrayD, Axis};
 use cachescope::{AnyElement, Array, DeviceConfig, Element, ErrorKind, Float, Result};
@@ -40,10 +40,13 @@ fn close(found: f64, expected: f64, tolerance: f64) -> bool {
         || (found.is_nan() && expected.is_nan())
 }
 
-/// `fold` of the elements along each line of `axis`, in row-major order of the others.
-fn lines(array: &ArrayD<f64>, axis: usize, fold: fn(&[f64]) -> f64) -> Vec<f64> {
+/// `reduce` of the elements along each line of `axis`, in row-major order of the others.
+fn lines(array: &ArrayD<f64>, axis: usize, reduce: fn(&[f64]) -> f64) -> Vec<f64> {
     let lanes = array.lanes(Axis(axis));
-    lanes.into_iter().map(|lane| fold(&lane.to_vec())).collect()
+    lanes
+        .into_iter()
+        .map(|lane| reduce(&lane.to_vec()))
+        .collect()
 }
 
 type Whole = fn(&Array<f32>) -> Result<Array<f32>>;
@@ -51,7 +54,7 @@ type Oracle = fn(&[f64]) -> f64;
 type Along = fn(&Array<f32>, isize) -> Result<Array<f32>>;
 
 /// The reductions of floats to floats, each with its oracle.
-const FOLDS: [(Whole, Along, Oracle); 4] = [
+const REDUCTIONS: [(Whole, Along, Oracle); 4] = [
     (|x| x.var(), |x, axis| x.lazy().var_axis(axis), var),
     (
         |x| x.lazy().std(),
@@ -72,7 +75,7 @@ proptest! {
         let array = placement.build(small);
         let values: Vec<f64> = array.to_vec().unwrap().into_iter().map(f64::from).collect();
         let oracle = ArrayD::from_shape_vec(array.shape(), values.clone()).unwrap();
-        for (whole, along, expected) in FOLDS {
+        for (whole, along, expected) in REDUCTIONS {
             let found = f64::from(whole(&array).unwrap().item().unwrap());
             prop_assert!(close(found, expected(&values), 1e-5), "{found}, not {}", expected(&values));
             if array.ndim() == 0 {
@@ -416,7 +419,7 @@ fn results_do_not_hang_on_what_their_memory_held() {
     let device = device_with(config).unwrap();
     let _guard = device.enter();
     let array = Array::from_vec((0..3000).map(small).collect(), [30, 100]).unwrap();
-    for (whole, along, _) in FOLDS {
+    for (whole, along, _) in REDUCTIONS {
         let _scope = device.scope("folds").enter();
         let first = (
             whole(&array).unwrap().item().unwrap(),

@@ -4,9 +4,9 @@
 //! The expected shapes are computed here in integers of twice the width.
 
 mod copies;
-mod folds;
 mod made;
 mod products;
+mod reductions;
 mod views;
 
 use std::fmt::Debug;

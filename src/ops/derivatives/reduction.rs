@@ -192,7 +192,7 @@ fn in_joint<T>((gradient, summand): ByRule<'_, T>) -> RuleNodes {
 /// A reduction of an expression graph. While it runs, nothing is tracked; then the step that passes
 /// gradients back is recorded.
 #[must_use]
-pub(in crate::ops) struct Folding(Option<Running>);
+pub(in crate::ops) struct TrackedReduction(Option<Running>);
 
 enum Running {
     /// A position, a count or a truth value: piecewise constant, so it has no gradient.
@@ -212,7 +212,7 @@ struct Derived {
     _pause: Pause,
 }
 
-impl Folding {
+impl TrackedReduction {
     /// Begins the reduction of that name along `axes`, whose results are of the type `output`.
     ///
     /// # Errors
@@ -258,8 +258,8 @@ impl Running {
         if !is_differentiable(dtype) || !is_differentiable(output) {
             return Ok(Some(Self::Constant(Pause::begin())));
         }
-        let folded = (0..shape.ndim()).filter(|&axis| axes.contains(axis));
-        let count: usize = folded.map(|axis| shape.dims()[axis]).product();
+        let reduced = (0..shape.ndim()).filter(|&axis| axes.contains(axis));
+        let count: usize = reduced.map(|axis| shape.dims()[axis]).product();
         let Some(rule) = Rule::of(name) else {
             return Err(unknown(name));
         };
@@ -384,10 +384,10 @@ fn others_multiplied<T: Number>(x: &Array<T>, axes: AxisSet) -> Result<Array<T>>
     if x.is_empty() {
         return Ok(x.clone());
     }
-    let (folded, mut order): (Vec<usize>, Vec<usize>) =
+    let (reduced, mut order): (Vec<usize>, Vec<usize>) =
         (0..x.ndim()).partition(|&axis| axes.contains(axis));
-    let length: usize = folded.iter().map(|&axis| x.shape()[axis]).product();
-    order.extend(folded);
+    let length: usize = reduced.iter().map(|&axis| x.shape()[axis]).product();
+    order.extend(reduced);
     let turned = x.permute(&order)?;
     let rows = turned.reshape([x.len() / length, length])?;
     let before = products_before(&rows)?;

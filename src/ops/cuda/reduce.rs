@@ -1,10 +1,10 @@
 //! Reductions of an expression without storing its elements.
 //!
-//! A kernel reduces an expression as the host does: it folds a few elements into a partial result,
-//! merges that into a total, and merges the totals. The shape and the number of elements that are
-//! read at once determine which thread folds what. The size and the load of the device do not, so a
-//! result is the same on every run and device. Sums are no less accurate than the host's: they
-//! carry the rounding error from element to element and from total to total.
+//! A kernel reduces an expression as the host does: it reduces a few elements into a partial
+//! result, merges that into a total, and merges the totals. The shape and the number of elements
+//! that are read at once determine which thread reduces what. The size and the load of the device
+//! do not, so a result is the same on every run and device. Sums are no less accurate than the
+//! host's: they carry the rounding error from element to element and from total to total.
 
 #[cfg(test)]
 mod tests;
@@ -26,13 +26,13 @@ use crate::error::Result;
 use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
-use crate::ops::reductions::{CudaFold, Fold, Plan, Reducer};
+use crate::ops::reductions::{CudaReducer, Reducer, Reduction, ReductionPlan};
 use crate::ops::tree::Value;
 
-/// The states of folds and scans, and how threads merge them.
+/// The states of reductions and scans, and how threads merge them.
 pub(super) const STATES: &str = include_str!("states.cuh");
 pub(super) const MERGE: &str = include_str!("merge.cuh");
-const FOLD: &str = include_str!("fold.cuh");
+const REDUCE: &str = include_str!("reduce.cuh");
 const PARTS: &str = include_str!("parts.cuh");
 
 /// The most blocks if outputs are divided into parts: about as many as the largest device runs at
@@ -43,28 +43,28 @@ const MOST_BLOCKS: usize = 1024;
 const MOST_TILES: usize = 1 << 20;
 
 /// The kernels that reduce by `F`; several elements at once if `PACKED`.
-struct FoldKernel<F, const PACKED: bool>(PhantomData<F>);
+struct ReductionKernel<F, const PACKED: bool>(PhantomData<F>);
 
 /// The kernels that merge the parts of outputs.
 struct Parts<F, T>(PhantomData<(F, T)>);
 
-/// The type-erased description of a reducer that a fold needs.
+/// The type-erased description of a reducer that a reduction needs.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Reduction {
+pub(in crate::ops) struct ReductionKernels {
     name: &'static str,
-    cuda: CudaFold,
+    cuda: CudaReducer,
     /// The stored types of the elements, of the accumulators of elements and of means, and of the
     /// results.
     item: &'static str,
     sums: &'static str,
     means: &'static str,
     result: &'static str,
-    /// The keys of the kernels that fold elements of a program one by one, and several at once.
+    /// The keys of the kernels that reduce elements of a program one by one, and several at once.
     kernels: [fn(u32) -> KernelKey; 2],
     parts: KernelKey,
 }
 
-impl Reduction {
+impl ReductionKernels {
     pub(in crate::ops) fn of<F: Reducer<T>, T: AnyElement>() -> Self {
         Self {
             name: F::NAME,
@@ -74,8 +74,8 @@ impl Reduction {
             means: <T::Average as AnyElement>::Accumulator::DTYPE.in_cuda(),
             result: F::Output::DTYPE.in_cuda(),
             kernels: [
-                KernelKey::of::<FoldKernel<F, false>>,
-                KernelKey::of::<FoldKernel<F, true>>,
+                KernelKey::of::<ReductionKernel<F, false>>,
+                KernelKey::of::<ReductionKernel<F, true>>,
             ],
             parts: KernelKey::of::<Parts<F, T>>(0),
         }
@@ -125,17 +125,17 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
     }
 }
 
-/// Returns the results of folding `graph` as `plan` describes. The elements of `graph` have the
-/// type that `fold` is for. The results have `layout`, which is dense from index 0.
+/// Returns the results of reducing `graph` as `plan` describes. The elements of `graph` have the
+/// type that `reduction` is for. The results have `layout`, which is dense from index 0.
 #[track_caller]
-pub(in crate::ops) fn fold(
+pub(in crate::ops) fn reduce(
     order: CudaOrder<'_>,
-    fold: &Fold,
+    reduction: &Reduction,
     graph: &ExpressionGraph<'_>,
-    (plan, layout): (&Plan, &Layout),
+    (plan, layout): (&ReductionPlan, &Layout),
 ) -> Result<Buffer> {
-    if let (Some(bits), 0) = ((fold.nothing)(), plan.lanes.length) {
-        let nothing = Value(fold.output, bits);
+    if let (Some(bits), 0) = ((reduction.nothing)(), plan.lanes.length) {
+        let nothing = Value(reduction.output, bits);
         let results = evaluate(order.touching(&()), &ExpressionGraph::of(&nothing)?, layout)?;
         return Ok(results.into_iter().next().expect("one result"));
     }
@@ -144,12 +144,12 @@ pub(in crate::ops) fn fold(
     let (buffer, output) = allocate_for(
         order.device,
         layout,
-        fold.output.size_bytes(),
+        reduction.output.size_bytes(),
         Location::caller(),
     )?;
     if output.count > 0 {
         let target = Target::Results(output.address.0);
-        fold_into(workspace, &program, (fold.cuda)(), plan.lanes, target)?;
+        reduce_into(workspace, &program, (reduction.cuda)(), plan.lanes, target)?;
     }
     Ok(buffer)
 }
@@ -175,13 +175,13 @@ impl Target {
     }
 }
 
-/// Enqueues folding the elements of `program`, one output for each of `lanes`. The program has the
+/// Enqueues reducing the elements of `program`, one output for each of `lanes`. The program has the
 /// elements of `lanes`; no lane is empty.
 #[track_caller]
-pub(super) fn fold_into(
+pub(super) fn reduce_into(
     workspace: Workspace<'_>,
     program: &Program<'_>,
-    reduction: Reduction,
+    reduction: ReductionKernels,
     lanes: Lanes,
     target: Target,
 ) -> Result<()> {
@@ -189,12 +189,12 @@ pub(super) fn fold_into(
     let width = if is_packed { program.width() } else { 1 };
     let split = Split::new(lanes, width);
     if split.parts == 1 {
-        return launch_fold(workspace, program, reduction, (lanes, split, width), target);
+        return launch_reduction(workspace, program, reduction, (lanes, split, width), target);
     }
     let count = split.parts.saturating_mul(lanes.count());
     let totals = workspace.allocate(count, reduction.total_bytes())?;
     let parts = Target::Totals(totals.address());
-    launch_fold(workspace, program, reduction, (lanes, split, width), parts)?;
+    launch_reduction(workspace, program, reduction, (lanes, split, width), parts)?;
     let mut arguments = Arguments::default();
     arguments.push(totals.address());
     arguments.push(split.parts as u64);
@@ -206,12 +206,12 @@ pub(super) fn fold_into(
     workspace.launch(reduction.parts, &source, grid, &arguments)
 }
 
-/// Launches the kernel that folds each output, or each part of one.
+/// Launches the kernel that reduces each output, or each part of one.
 #[track_caller]
-fn launch_fold(
+fn launch_reduction(
     workspace: Workspace<'_>,
     program: &Program<'_>,
-    reduction: Reduction,
+    reduction: ReductionKernels,
     (lanes, split, width): (Lanes, Split, usize),
     target: Target,
 ) -> Result<()> {
@@ -244,19 +244,23 @@ fn grid([along_x, along_y]: [usize; 2]) -> Grid {
     }
 }
 
-/// Returns the source of the kernel that folds the elements of `program`.
-fn lanes_source(program: &Program<'_>, reduction: Reduction, is_packed: bool) -> KernelSource {
+/// Returns the source of the kernel that reduces the elements of `program`.
+fn lanes_source(
+    program: &Program<'_>,
+    reduction: ReductionKernels,
+    is_packed: bool,
+) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
     let _ = writeln!(text, "#define CS_PACKED {}", u8::from(is_packed));
     reduction.write(&mut text);
-    text.push_str(FOLD);
+    text.push_str(REDUCE);
     source(format!("{} of {}", reduction.name, program.name()), &text)
 }
 
 /// Returns the source of the kernel that merges the parts of outputs.
-fn parts_source(reduction: Reduction) -> KernelSource {
-    let Reduction { name, item, .. } = reduction;
+fn parts_source(reduction: ReductionKernels) -> KernelSource {
+    let ReductionKernels { name, item, .. } = reduction;
     let wide = computed_in(item);
     let mut text = format!("typedef {wide} T;\ntypedef u64 index_t;\n");
     reduction.write(&mut text);
@@ -264,7 +268,7 @@ fn parts_source(reduction: Reduction) -> KernelSource {
     source(format!("{name} of parts of {item}"), &text)
 }
 
-/// The division of a fold among blocks and threads.
+/// The division of a reduction among blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
     /// The threads of an output, or of a part of one: a power of two.

@@ -22,8 +22,8 @@ fn lengths() -> impl Iterator<Item = usize> {
         .flat_map(|length| [length, length + 1, 2 * length - 1])
 }
 
-fn check(folds: Lanes, width: usize) {
-    let split = Split::new(folds, width);
+fn check(lanes: Lanes, width: usize) {
+    let split = Split::new(lanes, width);
     let Split {
         threads,
         is_beside,
@@ -31,7 +31,7 @@ fn check(folds: Lanes, width: usize) {
         parts,
         part_length,
     } = split;
-    let what = format!("{folds:?} by {width}: {split:?}");
+    let what = format!("{lanes:?} by {width}: {split:?}");
     assert!(
         threads.is_power_of_two() && threads <= THREADS as usize,
         "{what}"
@@ -41,19 +41,19 @@ fn check(folds: Lanes, width: usize) {
         !is_beside || threads <= 32 || threads == THREADS as usize,
         "{what}"
     );
-    assert_eq!(is_beside, folds.inner == 1, "{what}");
+    assert_eq!(is_beside, lanes.inner == 1, "{what}");
     let side = THREADS as usize / threads;
-    assert_eq!(tiles, folds.count().div_ceil(side), "{what}");
+    assert_eq!(tiles, lanes.count().div_ceil(side), "{what}");
     // The parts cover the output. No part is empty or begins inside a pack.
     assert!(
-        parts >= 1 && (parts - 1) * part_length < folds.length,
+        parts >= 1 && (parts - 1) * part_length < lanes.length,
         "{what}"
     );
-    assert!(parts * part_length >= folds.length, "{what}");
+    assert!(parts * part_length >= lanes.length, "{what}");
     assert!(parts == 1 || part_length.is_multiple_of(width), "{what}");
     // A grid has at most 65,535 blocks along y, and totals take little memory.
     assert!(
-        parts <= 65_535 && parts * folds.count() <= 1 << 21 || parts == 1,
+        parts <= 65_535 && parts * lanes.count() <= 1 << 21 || parts == 1,
         "{what}"
     );
     let grid = grid([tiles, parts]);
@@ -97,12 +97,12 @@ fn every_element_is_in_one_part() {
 #[test]
 fn a_long_fold_makes_many_blocks() {
     let split = |length, inner, outputs| {
-        let folds = Lanes {
+        let lanes = Lanes {
             length,
             inner,
             outer: outputs / inner,
         };
-        let split = Split::new(folds, 1);
+        let split = Split::new(lanes, 1);
         split.tiles * split.parts
     };
     assert!(split(1 << 20, 1, 1) >= 256);
@@ -133,7 +133,7 @@ mod compiled {
             let program = Program::row_major(&graph, &shape);
             assert!(program.width() > 1);
             let is_packed = F::NAME != "sum" && F::NAME != "argmax";
-            let reduction = Reduction::of::<F, T>();
+            let reduction = ReductionKernels::of::<F, T>();
             self.0.push(lanes_source(&program, reduction, is_packed));
             self.0.push(parts_source(reduction));
         }

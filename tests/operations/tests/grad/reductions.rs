@@ -39,8 +39,8 @@ fn edges_of_folds() -> Result<()> {
         value_and_grad(&x, f)?.1.to_vec()
     };
     // If the loss is NaN, the gradient is not zero.
-    for fold in [Array::max, Array::norm, Array::std] {
-        let of_nan = gradient(&[1.0, f64::NAN], fold)?;
+    for reduce in [Array::max, Array::norm, Array::std] {
+        let of_nan = gradient(&[1.0, f64::NAN], reduce)?;
         assert!(of_nan.iter().any(|own| own.is_nan()), "{of_nan:?}");
     }
     assert_eq!(gradient(&[0.0, 0.0], Array::norm)?, [0.0, 0.0]);
