@@ -60,7 +60,7 @@ impl<'a, T: Factorized> Matrices<'a, T> {
 
     /// Allocates memory for `length` elements of `T`, for all matrices together.
     #[track_caller]
-    fn room(&self, length: i32) -> Result<Buffer> {
+    fn scratch(&self, length: i32) -> Result<Buffer> {
         self.workspace.allocate(length as usize, size_of::<T>())
     }
 
@@ -262,7 +262,7 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
 ) -> Result<(Factors<T>, Option<Array<i32>>)> {
     let matrices = Matrices::as_they_are(order, "qr", a)?;
     let size = matrices.rows.min(matrices.columns);
-    let all = matrices.room(size.saturating_mul(matrices.count as i32))?;
+    let all = matrices.scratch(size.saturating_mul(matrices.count as i32))?;
     let factors = |number| part::<T>(DevicePtr(all.address()), number, size as usize);
     matrices.statuses(|info| {
         matrices.factorize(matrices.columns, info, |number| Factorization::Qr {

@@ -27,7 +27,7 @@ const PARTS: &str = include_str!("softmax_parts.cuh");
 const NORMAL: &str = include_str!("normal.cuh");
 
 /// The most shared memory of a block for lanes: little enough that several blocks run concurrently.
-const ROOM_BYTES: usize = 32 << 10;
+const SHARED_BYTES: usize = 32 << 10;
 
 /// The most blocks of lanes. If there are more lanes, each block processes several.
 const MOST_TILES: usize = 1 << 20;
@@ -116,7 +116,7 @@ fn of_lanes(
     let grid = Grid {
         blocks: [split.tiles.min(MOST_TILES) as u32, 1],
         threads: THREADS,
-        shared_bytes: split.room_bytes as u32,
+        shared_bytes: split.shared_bytes as u32,
     };
     workspace.launch(key, &source, grid, &arguments)
 }
@@ -252,7 +252,7 @@ struct Split {
     /// The threads of a lane: up to a warp, or a block.
     threads: usize,
     tiles: usize,
-    room_bytes: usize,
+    shared_bytes: usize,
 }
 
 impl Split {
@@ -264,17 +264,18 @@ impl Split {
         const FEW: usize = 1024;
         let (length, outputs) = (lanes.length, lanes.count());
         let lane_bytes = length.saturating_mul(element_bytes);
-        if lanes.inner > 1 || lane_bytes > ROOM_BYTES {
+        if lanes.inner > 1 || lane_bytes > SHARED_BYTES {
             return None;
         }
         let threads = length.div_ceil(width.max(4)).next_power_of_two().min(32);
-        let fits = BLOCK / threads * lane_bytes <= ROOM_BYTES && (length <= 256 || outputs >= FEW);
+        let fits =
+            BLOCK / threads * lane_bytes <= SHARED_BYTES && (length <= 256 || outputs >= FEW);
         let threads = if fits { threads } else { BLOCK };
         let side = BLOCK / threads;
         Some(Self {
             threads,
             tiles: outputs.div_ceil(side),
-            room_bytes: side * lane_bytes,
+            shared_bytes: side * lane_bytes,
         })
     }
 }

@@ -27,7 +27,7 @@ const WORD: usize = size_of::<u64>();
 
 /// Blocks of flags, and the number of true flags in each.
 #[derive(Clone)]
-struct Blocks {
+struct FlagBlocks {
     flags: ReadPtr<bool>,
     first: usize,
     length: usize,
@@ -35,7 +35,7 @@ struct Blocks {
     starts: Arc<[usize]>,
 }
 
-impl Blocks {
+impl FlagBlocks {
     /// Waits for the flags, and counts them.
     #[track_caller]
     fn of(flags: &Array<bool>) -> Result<Self> {
@@ -97,7 +97,7 @@ fn gather<V: Copy>(
     slots: &mut [MaybeUninit<V>; CHUNK],
     value: impl Fn(usize) -> V,
 ) -> usize {
-    let mut kept = 0;
+    let mut selected = 0;
     let (words, rest) = flags.as_chunks::<WORD>();
     for (word, flags) in words.iter().enumerate() {
         if u64::from_ne_bytes(flags.map(u8::from)) == 0 {
@@ -106,30 +106,30 @@ fn gather<V: Copy>(
         for (bit, &flag) in flags.iter().enumerate() {
             // No branch: an element that is not kept is overwritten by the next. The mask never
             // takes effect, because fewer elements are kept than there are slots.
-            slots[kept % CHUNK].write(value(word * WORD + bit));
-            kept += usize::from(flag);
+            slots[selected % CHUNK].write(value(word * WORD + bit));
+            selected += usize::from(flag);
         }
     }
     for (at, &flag) in rest.iter().enumerate() {
-        slots[kept % CHUNK].write(value(words.len() * WORD + at));
-        kept += usize::from(flag);
+        slots[selected % CHUNK].write(value(words.len() * WORD + at));
+        selected += usize::from(flag);
     }
-    kept
+    selected
 }
 
 /// Writes `value` of the positions of the true flags, which are as many as `out` has elements.
 #[inline(always)]
-fn write_kept<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl Fn(usize) -> V) {
+fn write_selected<V: Copy>(flags: &[bool], out: &mut [MaybeUninit<V>], value: impl Fn(usize) -> V) {
     let mut done = 0;
     for (chunk, flags) in flags.chunks(CHUNK).enumerate() {
         let value = |at| value(chunk * CHUNK + at);
         if let Some(slots) = out[done..].first_chunk_mut::<CHUNK>() {
             done += gather(flags, slots, value);
         } else {
-            let mut room = [const { MaybeUninit::uninit() }; CHUNK];
-            let kept = gather(flags, &mut room, value);
-            out[done..done + kept].copy_from_slice(&room[..kept]);
-            done += kept;
+            let mut buffer = [const { MaybeUninit::uninit() }; CHUNK];
+            let selected = gather(flags, &mut buffer, value);
+            out[done..done + selected].copy_from_slice(&buffer[..selected]);
+            done += selected;
         }
     }
     assert_eq!(done, out.len(), "other flags than were counted");
@@ -145,7 +145,7 @@ pub(in crate::ops) fn compacted<T: AnyElement>(
 ) -> Result<Array<T>> {
     let dense = array.layout().is_contiguous() && array.len() == flags.len();
     assert!(dense, "compacted what has other flags");
-    let blocks = Blocks::of(flags)?;
+    let blocks = FlagBlocks::of(flags)?;
     let shape = Shape::from(blocks.count());
     let write = |output: Output<T>| {
         let reads = (ReadPtr::of(array), array.layout().offset(), blocks.clone());
@@ -161,7 +161,7 @@ pub(in crate::ops) fn compacted<T: AnyElement>(
                     let values = from_raw_parts(from.at(offset + numbers.start), numbers.len());
                     (blocks.flags(numbers), values, output.part(places))
                 };
-                write_kept(flags, out, |at| values[at]);
+                write_selected(flags, out, |at| values[at]);
             }
         });
     };
@@ -179,7 +179,7 @@ pub(in crate::ops) fn positions(
     shape: &Shape,
 ) -> Result<Array<i64>> {
     assert_eq!(shape.checked_len()?, flags.len(), "flags of another shape");
-    let blocks = Blocks::of(flags)?;
+    let blocks = FlagBlocks::of(flags)?;
     let rank = shape.ndim();
     let rows = Shape::from([blocks.count(), rank]);
     let write = |output: Output<i64>| {
@@ -197,7 +197,7 @@ pub(in crate::ops) fn positions(
                 };
                 let first = numbers.start;
                 match rank {
-                    1 => write_kept(flags, out, |at| (first + at) as i64),
+                    1 => write_selected(flags, out, |at| (first + at) as i64),
                     _ => write_rows(flags, first, shape, out),
                 }
             }
@@ -210,12 +210,12 @@ pub(in crate::ops) fn positions(
 /// Writes the indices along the axes of `shape` of the elements whose flags are true. The first
 /// flag is of the element with number `first`.
 fn write_rows(flags: &[bool], first: usize, shape: &Shape, out: &mut [MaybeUninit<i64>]) {
-    let mut line = Line::of(first, shape);
+    let mut line = FlagLine::of(first, shape);
     let mut rows = out.chunks_exact_mut(shape.ndim());
     for (chunk, flags) in flags.chunks(CHUNK).enumerate() {
-        let mut room = [const { MaybeUninit::uninit() }; CHUNK];
-        let kept = gather(flags, &mut room, |at| at as u32);
-        for (at, row) in room[..kept].iter().zip(&mut rows) {
+        let mut buffer = [const { MaybeUninit::uninit() }; CHUNK];
+        let selected = gather(flags, &mut buffer, |at| at as u32);
+        for (at, row) in buffer[..selected].iter().zip(&mut rows) {
             // SAFETY: `gather` has written all that are kept.
             let at = unsafe { at.assume_init() } as usize;
             line.write(first + chunk * CHUNK + at, shape, row);
@@ -225,14 +225,14 @@ fn write_rows(flags: &[bool], first: usize, shape: &Shape, out: &mut [MaybeUnini
 }
 
 /// The elements along the last axis at one position on the other axes.
-struct Line {
+struct FlagLine {
     /// The indices along the other axes.
     index: [i64; MAX_RANK],
     /// The numbers of the elements.
     numbers: Range<usize>,
 }
 
-impl Line {
+impl FlagLine {
     /// Returns the line of the element with this number.
     fn of(number: usize, shape: &Shape) -> Self {
         let [others @ .., length] = shape.dims() else {

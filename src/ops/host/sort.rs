@@ -40,7 +40,7 @@ pub(in crate::ops) fn sorted<T: Element>(
         direction: Direction::Ascending,
         nth: 0,
         rows: 2,
-        room: shape.dims()[at],
+        slots: shape.dims()[at],
     };
     if is_narrow::<T>(shape.dims()[at]) {
         along::<T, T, u64>(order, array, at, shape, task, sort_lane)
@@ -61,20 +61,20 @@ pub(in crate::ops) fn ranked<T: Element>(
     shape: &Shape,
 ) -> Result<Array<i64>> {
     let (length, kept) = (array.layout().dims()[at], shape.dims()[at]);
-    let few = room_for_few(kept);
+    let few = slots_for_few(kept);
     let task = if few < length {
         Task {
             direction,
             nth: 0,
             rows: 1,
-            room: few,
+            slots: few,
         }
     } else {
         Task {
             direction,
             nth: 0,
             rows: 2,
-            room: length,
+            slots: length,
         }
     };
     if is_narrow::<T>(length) {
@@ -106,14 +106,14 @@ pub(in crate::ops) fn neighbours<T: Float>(
         nth,
         rows: 1,
         // In items; a key takes half of an item or all of it.
-        room: (length * size_of::<T::Key>()).div_ceil(size_of::<u64>()),
+        slots: (length * size_of::<T::Key>()).div_ceil(size_of::<u64>()),
     };
     along::<T, T, u64>(order, array, at, shape, task, choose_lane)
 }
 
 /// Returns the number of items that are held at once if only `kept` of many are wanted. It is well
 /// above `kept`, so that most elements are skipped before the held ones are reduced to `kept`.
-fn room_for_few(kept: usize) -> usize {
+fn slots_for_few(kept: usize) -> usize {
     kept.saturating_mul(4).max(SHORT)
 }
 
@@ -125,7 +125,7 @@ struct Task {
     nth: usize,
     /// The rows of items that the task needs, one or two, and their length.
     rows: usize,
-    room: usize,
+    slots: usize,
 }
 
 /// Returns whether a key and a position below `length` fit 64 bits.
@@ -159,17 +159,17 @@ unsafe impl<R: Send> Sync for Slots<R> {}
 impl<R: Rank> Space<R> {
     /// Allocates rows for as many of the `count` lanes as one launch sorts.
     #[track_caller]
-    fn new(device: &Device, count: usize, Task { rows, room, .. }: Task) -> Result<Self> {
-        if room <= SHORT || count == 0 {
+    fn new(device: &Device, count: usize, Task { rows, slots, .. }: Task) -> Result<Self> {
+        if slots <= SHORT || count == 0 {
             return Ok(Self {
                 lanes: count.max(1),
                 slots: Slots(None),
                 _memory: None,
             });
         }
-        let rows_bytes = room.saturating_mul(rows * size_of::<R>());
+        let rows_bytes = slots.saturating_mul(rows * size_of::<R>());
         let lanes = (SPACE_BYTES / rows_bytes).clamp(1, count);
-        let size_bytes = Shape::from([lanes, rows, room]).size_bytes::<R>()?;
+        let size_bytes = Shape::from([lanes, rows, slots]).size_bytes::<R>()?;
         let memory = Buffer::new(device, size_bytes)?;
         Ok(Self {
             lanes,
@@ -185,12 +185,12 @@ impl<R: Rank> Slots<R> {
     /// # Safety
     ///
     /// The space must have this lane, and its memory must be alive and nobody else's.
-    unsafe fn of<'a>(self, lane: usize, Task { rows, room, .. }: Task) -> Option<Rows<'a, R>> {
-        let first = self.0?.wrapping_add(rows * lane * room);
+    unsafe fn of<'a>(self, lane: usize, Task { rows, slots, .. }: Task) -> Option<Rows<'a, R>> {
+        let first = self.0?.wrapping_add(rows * lane * slots);
         // SAFETY: the rows of the lane, by this function's contract.
         unsafe {
-            let second = from_raw_parts_mut(first.wrapping_add(room), (rows - 1) * room);
-            Some((from_raw_parts_mut(first, room), second))
+            let second = from_raw_parts_mut(first.wrapping_add(slots), (rows - 1) * slots);
+            Some((from_raw_parts_mut(first, slots), second))
         }
     }
 }
@@ -252,7 +252,7 @@ fn along<T: Element, O: AnyElement, R: Rank>(
                     // before or after.
                     let (items, spare) = match unsafe { slots.of(range.start, lanes.task) } {
                         Some(rows) => rows,
-                        None => (&mut stack[..lanes.task.room], &mut [][..]),
+                        None => (&mut stack[..lanes.task.slots], &mut [][..]),
                     };
                     let (_, [step, to_step]) = lanes.firsts.row();
                     for ([at, target], count) in
@@ -340,7 +340,7 @@ unsafe fn ranks<'a, T: Element, O: AnyElement, R: Rank>(
         Direction::Ascending => 0,
         Direction::Descending => u64::MAX >> (64 - bits),
     };
-    if task.room < length {
+    if task.slots < length {
         // SAFETY: by this function's contract.
         return unsafe { first_ranks(lane, turned, items) };
     }

@@ -123,10 +123,10 @@ fn with_vectors<T: Number>(
 ) -> Result<Array<T>> {
     let (matrices, vectors) = (Words::of(left), Words::of(right));
     let products = Vectors::new(Kind::of::<T>(), pairs, [matrices, vectors]);
-    let room = products.room(order.device)?;
+    let scratch = products.scratch(order.device)?;
     let operands = [matrices.address, vectors.address];
     computed(order.device, shape, |output: Output| {
-        products.write(order, operands, room.as_ref(), output.address)
+        products.write(order, operands, scratch.as_ref(), output.address)
     })
 }
 

@@ -87,27 +87,27 @@ impl Vectors {
 
     /// Allocates memory for the sums of chunks, if there are several chunks.
     #[track_caller]
-    pub(super) fn room(&self, device: &Device) -> Result<Option<Buffer>> {
+    pub(super) fn scratch(&self, device: &Device) -> Result<Option<Buffer>> {
         let bytes = self.count() * self.chunks * self.kind.sum_bytes();
         let several = self.chunks > 1;
         several.then(|| scratch(device, bytes)).transpose()
     }
 
-    /// Computes the products into `target`, with `room` for the sums of chunks.
+    /// Computes the products into `target`, with `scratch` for the sums of chunks.
     #[track_caller]
     pub(super) fn write(
         &self,
         order: CudaOrder<'_>,
         operands: [DevicePtr; 2],
-        room: Option<&Buffer>,
+        scratch: Option<&Buffer>,
         target: DevicePtr,
     ) -> Result<()> {
-        let Some(room) = room else {
+        let Some(scratch) = scratch else {
             return self.sum_chunks(order, operands, target, false);
         };
-        let room = DevicePtr(room.address());
-        self.sum_chunks(order, operands, room, true)?;
-        self.sum_sums(order, room, target)
+        let scratch = DevicePtr(scratch.address());
+        self.sum_chunks(order, operands, scratch, true)?;
+        self.sum_sums(order, scratch, target)
     }
 
     /// Sums each chunk. If `partly`, the sums are stored for [`sum_sums`](Self::sum_sums).

@@ -13,7 +13,7 @@ const TILE: usize = 32;
 const SHORT: usize = 8;
 
 /// The most shared memory of a block for tiles: little enough that several blocks run concurrently.
-const ROOM_BYTES: usize = 32 << 10;
+const SHARED_BYTES: usize = 32 << 10;
 
 /// A program that is walked by tiles of two axes. Along the last axis its target has no gaps. Along
 /// the one before, the operands in the bit set `staged` have no gaps, and their steps along the
@@ -50,13 +50,13 @@ impl<'a> Program<'a> {
             .find(|&axis| is_long(axis) && is_dense(&target.strides, axis))?;
         // The operands that are contiguous along `axis`, as many as have space for their tiles.
         let staged_along = |axis: usize| {
-            let (mut staged, mut room) = (0u32, ROOM_BYTES);
+            let (mut staged, mut left_bytes) = (0u32, SHARED_BYTES);
             for (number, operand) in operands.iter().enumerate() {
                 let bytes = TILE * (TILE + padding(operand.element_bytes)) * operand.element_bytes;
                 let steps = operand.strides[along].unsigned_abs() > 1;
-                if steps && is_dense(&operand.strides, axis) && bytes <= room {
+                if steps && is_dense(&operand.strides, axis) && bytes <= left_bytes {
                     staged |= 1 << number;
-                    room -= bytes;
+                    left_bytes -= bytes;
                 }
             }
             staged

@@ -12,7 +12,7 @@ fn lanes_fit_or_are_folded() {
                     outer: outputs,
                 };
                 let Some(split) = Split::new(lanes, element_bytes, width) else {
-                    assert!(length * element_bytes > ROOM_BYTES);
+                    assert!(length * element_bytes > SHARED_BYTES);
                     continue;
                 };
                 let what = format!("{lanes:?} of {element_bytes}: {split:?}");
@@ -20,8 +20,8 @@ fn lanes_fit_or_are_folded() {
                 assert!(threads.is_power_of_two(), "{what}");
                 assert!(threads <= 32 || threads == block, "{what}");
                 let side = block / threads;
-                assert_eq!(split.room_bytes, side * length * element_bytes, "{what}");
-                assert!(split.room_bytes <= ROOM_BYTES, "{what}");
+                assert_eq!(split.shared_bytes, side * length * element_bytes, "{what}");
+                assert!(split.shared_bytes <= SHARED_BYTES, "{what}");
                 assert_eq!(split.tiles, outputs.div_ceil(side), "{what}");
             }
         }

@@ -11,7 +11,7 @@ mod blocks;
 mod loops;
 mod program;
 mod reader;
-mod room;
+mod scratch;
 mod tile;
 mod view;
 mod widened;

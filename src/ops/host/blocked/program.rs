@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::BLOCK;
 use super::loops::BlockLoop;
-use super::room::Registers;
+use super::scratch::Registers;
 use super::tile::{Rows, TILE};
 use super::view::View;
 use crate::array::Bits;
@@ -25,7 +25,7 @@ pub(crate) struct Program {
     pub(super) steps: SmallVec<[Step; 3]>,
     pub(super) results: SmallVec<[Answer; 1]>,
     pub(super) count: usize,
-    pub(super) room_bytes: usize,
+    pub(super) scratch_bytes: usize,
     // `true` if nothing is gathered, and at most one function is computed: then a block may have
     // any length.
     pub(super) is_flat: bool,
@@ -122,7 +122,7 @@ impl Program {
             steps,
             results,
             count: frame.count(),
-            room_bytes: registers.room_bytes(),
+            scratch_bytes: registers.scratch_bytes(),
             is_flat: is_flat && calls <= 1,
             rows,
         }
@@ -178,7 +178,7 @@ impl Step {
                     return memory(layout.offset());
                 }
                 let view = View::new(base, element_bytes, layout);
-                let at = registers.reserve(view.room_bytes());
+                let at = registers.reserve(view.scratch_bytes());
                 Self::View { view, at }
             }
         }

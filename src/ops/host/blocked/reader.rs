@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 
 use super::BLOCK;
 use super::program::{Program, Step};
-use super::room::Room;
+use super::scratch::ScratchMemory;
 use super::tile::{Part, Rows, TILE};
-use super::view::{Scratch, View};
+use super::view::{View, ViewScratch};
 use crate::array::Bits;
 use crate::ops::host::source::{Outs, Source};
 
@@ -20,10 +20,10 @@ impl Program {
     /// While the reader exists, the memory of the operands must be alive, and nothing may write to
     /// the elements that the reader reads.
     pub(super) unsafe fn with_reader(&self, read: &mut dyn FnMut(&mut Reader<'_>)) {
-        Room::with(self.room_bytes, &mut |room| {
+        ScratchMemory::with(self.scratch_bytes, &mut |scratch| {
             let mut reader = Reader {
                 program: self,
-                room,
+                scratch,
             };
             if self.count > 0 {
                 // SAFETY: the room is as large as the program needs, and the rest is this
@@ -55,7 +55,7 @@ impl Source for Program {
                 for answer in &self.results {
                     let mut from = reader.address(answer.step);
                     if let Some(stage) = answer.stage {
-                        let to = reader.room.wrapping_add(stage);
+                        let to = reader.scratch.wrapping_add(stage);
                         // SAFETY: the block has `count` elements, and the registers keep room for a
                         // block.
                         unsafe { to.copy_from_nonoverlapping(from, count * answer.element_bytes) };
@@ -80,7 +80,7 @@ impl Source for Program {
 pub(super) struct Reader<'a> {
     program: &'a Program,
     // As large as the program needs. It begins with the addresses of the steps' blocks.
-    room: *mut u8,
+    scratch: *mut u8,
 }
 
 impl Reader<'_> {
@@ -97,26 +97,26 @@ impl Reader<'_> {
                 Step::View { view, at } => {
                     // SAFETY: the registers keep the scratch's room; the caller keeps the rest.
                     unsafe { view.prepare(self.scratch(&view, at)) };
-                    self.room
+                    self.scratch
                 }
                 Step::Value {
                     bits,
                     element_bytes,
                     at,
                 } => {
-                    let to = self.room.wrapping_add(at);
+                    let to = self.scratch.wrapping_add(at);
                     // SAFETY: the registers keep the room of a block.
                     unsafe { repeat(bits, element_bytes, to, BLOCK.min(program.count)) };
                     to
                 }
-                Step::Call { at, .. } => self.room.wrapping_add(at),
+                Step::Call { at, .. } => self.scratch.wrapping_add(at),
             };
             self.set_address(number, block);
         }
     }
 
-    fn scratch(&self, view: &View, at: usize) -> Scratch {
-        view.scratch(self.room.wrapping_add(at))
+    fn scratch(&self, view: &View, at: usize) -> ViewScratch {
+        view.scratch(self.scratch.wrapping_add(at))
     }
 
     /// Returns the address of the block of the step `number`, or the address that it is to be
@@ -125,14 +125,14 @@ impl Reader<'_> {
     fn address(&self, number: usize) -> *const u8 {
         debug_assert!(number < self.program.steps.len());
         // SAFETY: the room begins with an address for each step, which `prepare` wrote.
-        unsafe { self.room.cast::<*const u8>().add(number).read() }
+        unsafe { self.scratch.cast::<*const u8>().add(number).read() }
     }
 
     #[inline]
     fn set_address(&mut self, number: usize, block: *const u8) {
         debug_assert!(number < self.program.steps.len());
         // SAFETY: the room begins with an address for each step.
-        unsafe { self.room.cast::<*const u8>().add(number).write(block) };
+        unsafe { self.scratch.cast::<*const u8>().add(number).write(block) };
     }
 
     /// Computes the blocks of the `count` elements from number `start` on. They are at their
@@ -181,7 +181,7 @@ impl Reader<'_> {
             return self.address(self.program.results[0].step);
         }
         // An aligned address, for no elements.
-        self.room
+        self.scratch
     }
 
     /// Writes the elements of `range` to each of `outs`.

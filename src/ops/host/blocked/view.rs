@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
 
 use super::BLOCK;
-use super::room::Room;
+use super::scratch::ScratchMemory;
 use super::tile::{Open, Part, Rows, TILE, gather_tile};
 use crate::array::{Layout, MAX_RANK};
 use crate::ops::host::by_bytes;
@@ -25,11 +25,11 @@ pub(super) struct View {
     period: Option<usize>,
 }
 
-/// The memory that a view's elements are gathered in, of [`View::room_bytes`]: the elements of one
-/// block, the elements that all blocks of a periodic view share, or the elements of a tile. Before
-/// them is the record of the tile's rows that are yet to be served.
+/// The memory that a view's elements are gathered in, of [`View::scratch_bytes`]: the elements of
+/// one block, the elements that all blocks of a periodic view share, or the elements of a tile.
+/// Before them is the record of the tile's rows that are yet to be served.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scratch {
+pub(super) struct ViewScratch {
     open: *mut Open,
     elements: *mut u8,
 }
@@ -49,17 +49,22 @@ impl View {
     }
 
     /// Returns the size of the view's scratch.
-    pub(super) fn room_bytes(&self) -> usize {
+    pub(super) fn scratch_bytes(&self) -> usize {
         let gathered = self.period.unwrap_or(0) + BLOCK.max(TILE.elements());
-        Room::ALIGNMENT + gathered * self.element_bytes
+        ScratchMemory::ALIGNMENT + gathered * self.element_bytes
     }
 
     /// Returns the scratch in the memory from `at` on.
-    pub(super) fn scratch(&self, at: *mut u8) -> Scratch {
-        const { assert!(size_of::<Open>() <= Room::ALIGNMENT && align_of::<Open>() <= Room::ALIGNMENT) };
-        Scratch {
+    pub(super) fn scratch(&self, at: *mut u8) -> ViewScratch {
+        const {
+            assert!(
+                size_of::<Open>() <= ScratchMemory::ALIGNMENT
+                    && align_of::<Open>() <= ScratchMemory::ALIGNMENT
+            )
+        };
+        ViewScratch {
             open: at.cast(),
-            elements: at.wrapping_add(Room::ALIGNMENT),
+            elements: at.wrapping_add(ScratchMemory::ALIGNMENT),
         }
     }
 
@@ -77,7 +82,7 @@ impl View {
     ///
     /// The scratch must be of this view, in memory that is the caller's to write to. The memory of
     /// the array must be alive, and nothing may write to it meanwhile.
-    pub(super) unsafe fn prepare(&self, scratch: Scratch) {
+    pub(super) unsafe fn prepare(&self, scratch: ViewScratch) {
         // SAFETY: by this function's contract there is room, aligned for it.
         unsafe { scratch.open.write(Open::NONE) };
         if let Some(period) = self.period {
@@ -106,7 +111,7 @@ impl View {
     /// # Safety
     ///
     /// As for [`block`](Self::block), for each row of the part.
-    pub(super) unsafe fn open(&self, start: usize, part: Part, scratch: Scratch) {
+    pub(super) unsafe fn open(&self, start: usize, part: Part, scratch: ViewScratch) {
         // The rows of the part may be another operand's.
         if self.transposed() != Some(part.rows) {
             return;
@@ -130,7 +135,12 @@ impl View {
     /// The scratch must have been [prepared](Self::prepare); the range must lie within the frame,
     /// of at most [`BLOCK`] elements; the memory of the array must be alive, and nothing may write
     /// to it meanwhile.
-    pub(super) unsafe fn block(&self, start: usize, count: usize, scratch: Scratch) -> *const u8 {
+    pub(super) unsafe fn block(
+        &self,
+        start: usize,
+        count: usize,
+        scratch: ViewScratch,
+    ) -> *const u8 {
         let bytes = self.element_bytes;
         if let Some(period) = self.period {
             return scratch.elements.wrapping_add(start % period * bytes);
@@ -155,7 +165,7 @@ impl View {
     /// # Safety
     ///
     /// As for [`block`](Self::block), except that `count` is limited by the room of the scratch.
-    unsafe fn gather(&self, start: usize, count: usize, scratch: Scratch) {
+    unsafe fn gather(&self, start: usize, count: usize, scratch: ViewScratch) {
         // SAFETY: by this function's contract.
         unsafe {
             by_bytes!(

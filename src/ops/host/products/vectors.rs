@@ -183,10 +183,10 @@ unsafe fn factor_and_values<'a, T: Number, A: Number>(
 /// As for [`matrix_vector`].
 #[inline(always)]
 unsafe fn by_rows<T: Number, A: Number>(matrix: &Matrix<T>, vector: &Matrix<T>, sums: &mut [A]) {
-    let mut room = [A::zero(); DEPTH];
+    let mut factors_memory = [A::zero(); DEPTH];
     for start in (0..matrix.columns).step_by(DEPTH) {
         let depth = DEPTH.min(matrix.columns - start);
-        let factors = &mut room[..depth];
+        let factors = &mut factors_memory[..depth];
         for (column, slot) in factors.iter_mut().enumerate() {
             // SAFETY: the column is within the vector, and the caller keeps the rest.
             *slot = convert(unsafe { vector.at(0, start + column) });

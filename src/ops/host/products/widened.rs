@@ -23,7 +23,7 @@ const DEPTH: usize = 256;
 
 /// The operands of one step as `f32`, and its sums.
 #[derive(Debug, Default)]
-struct Room {
+struct WideOperands {
     left: Vec<f32>,
     right: Vec<f32>,
     sums: Vec<f32>,
@@ -39,15 +39,15 @@ pub(super) unsafe fn multiply<T: AnyElement>(
     right: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
 ) {
-    let mut room = Room::default();
+    let mut scratch = WideOperands::default();
     for column in (0..right.columns).step_by(COLUMNS) {
         let width = COLUMNS.min(right.columns - column);
-        room.sums.clear();
-        room.sums.resize(left.rows * width, 0.0);
+        scratch.sums.clear();
+        scratch.sums.resize(left.rows * width, 0.0);
         for step in (0..left.columns).step_by(DEPTH) {
             let depth = DEPTH.min(left.columns - step);
             let sums = Block {
-                first: room.sums.as_mut_ptr(),
+                first: scratch.sums.as_mut_ptr(),
                 row_stride: width as isize,
                 column_stride: 1,
                 is_begun: step > 0,
@@ -56,33 +56,33 @@ pub(super) unsafe fn multiply<T: AnyElement>(
             // SAFETY: both parts lie within their matrices, whose memory is alive and not written
             // to by the caller's contract, and the sums have room for a product of the parts.
             unsafe {
-                let left = widen(&left.part(0, step, left.rows, depth), &mut room.left);
-                let right = widen(&right.part(step, column, depth, width), &mut room.right);
+                let left = widen(&left.part(0, step, left.rows, depth), &mut scratch.left);
+                let right = widen(&right.part(step, column, depth, width), &mut scratch.right);
                 gemm_to(&left, &right, sums, Parallelism::None);
             }
         }
         let lines = out.chunks_exact_mut(right.columns);
-        for (line, sums) in lines.zip(room.sums.chunks_exact(width)) {
+        for (line, sums) in lines.zip(scratch.sums.chunks_exact(width)) {
             vectorised(Narrow(sums), &mut line[column..column + width]);
         }
     }
 }
 
-/// Returns the elements of a matrix as `f32` in `room`, in the order of memory.
+/// Returns the elements of a matrix as `f32` in `scratch`, in the order of memory.
 ///
 /// # Safety
 ///
 /// The memory of the matrix must be alive and not written to.
-unsafe fn widen<T: AnyElement>(matrix: &Matrix<T>, room: &mut Vec<f32>) -> Matrix<f32> {
+unsafe fn widen<T: AnyElement>(matrix: &Matrix<T>, scratch: &mut Vec<f32>) -> Matrix<f32> {
     if matrix.row_stride.unsigned_abs() < matrix.column_stride.unsigned_abs() {
         // SAFETY: the caller keeps this contract.
-        return unsafe { widen(&matrix.transposed(), room) }.transposed();
+        return unsafe { widen(&matrix.transposed(), scratch) }.transposed();
     }
-    room.clear();
-    room.resize(matrix.rows * matrix.columns, 0.0);
-    vectorised(Widen(matrix), &mut room[..]);
+    scratch.clear();
+    scratch.resize(matrix.rows * matrix.columns, 0.0);
+    vectorised(Widen(matrix), &mut scratch[..]);
     Matrix {
-        first: room.as_ptr(),
+        first: scratch.as_ptr(),
         rows: matrix.rows,
         columns: matrix.columns,
         row_stride: matrix.columns as isize,

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use smallvec::SmallVec;
 
 /// The division of scratch memory among steps. Offsets are in bytes from its beginning, at
-/// multiples of [`Room::ALIGNMENT`].
+/// multiples of [`ScratchMemory::ALIGNMENT`].
 #[derive(Debug)]
 pub(super) struct Registers {
     end: usize,
@@ -34,7 +34,7 @@ impl Registers {
     /// Reserves a part for the whole run, and returns its offset.
     pub(super) fn reserve(&mut self, bytes: usize) -> usize {
         let at = self.end;
-        self.end += bytes.next_multiple_of(Room::ALIGNMENT);
+        self.end += bytes.next_multiple_of(ScratchMemory::ALIGNMENT);
         at
     }
 
@@ -54,24 +54,26 @@ impl Registers {
         }
     }
 
-    pub(super) fn room_bytes(&self) -> usize {
+    pub(super) fn scratch_bytes(&self) -> usize {
         self.end
     }
 }
 
 /// The scratch memory of one thread, never initialised as a whole.
 #[derive(Debug)]
-pub(super) struct Room;
+pub(super) struct ScratchMemory;
 
 /// A line of the cache.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line(#[expect(dead_code, reason = "it is room")] [MaybeUninit<u8>; Room::ALIGNMENT]);
+struct CacheLine(
+    #[expect(dead_code, reason = "it is room")] [MaybeUninit<u8>; ScratchMemory::ALIGNMENT],
+);
 
 /// The cache lines on the stack: enough for most programs.
 const LINES: usize = 384;
 
-impl Room {
+impl ScratchMemory {
     pub(super) const ALIGNMENT: usize = 64;
 
     /// Calls `work` with the address of `bytes` aligned bytes, which `work` may write to until it
@@ -81,8 +83,8 @@ impl Room {
         if lines <= LINES {
             on_stack(work);
         } else {
-            let mut room: Vec<Line> = Vec::with_capacity(lines);
-            work(room.as_mut_ptr().cast());
+            let mut scratch: Vec<CacheLine> = Vec::with_capacity(lines);
+            work(scratch.as_mut_ptr().cast());
         }
     }
 }
@@ -91,6 +93,6 @@ impl Room {
 /// large.
 #[inline(never)]
 fn on_stack(work: &mut dyn FnMut(*mut u8)) {
-    let mut room = [const { MaybeUninit::<Line>::uninit() }; LINES];
-    work(room.as_mut_ptr().cast());
+    let mut scratch = [const { MaybeUninit::<CacheLine>::uninit() }; LINES];
+    work(scratch.as_mut_ptr().cast());
 }
