@@ -5,14 +5,14 @@ use super::caches::{BlockHandle, Caches};
 use super::request::Request;
 use super::scope;
 use super::settings::CacheSettings;
-use crate::recorder::{EventKind, EventRecord, Mark, NO_SCOPE, NO_STACK, ScopeNumber};
+use crate::recorder::{EventKind, EventRecord, NO_SCOPE, NO_STACK, RecordingStart, ScopeNumber};
 use crate::sync::Arc;
 
 impl Caches {
     /// Begins a recording. Each thread gets a ring of at most `ring_bytes`. A scope that another
     /// thread is inside is recorded from its next entry on. With `backtraces`, allocations have a
     /// backtrace.
-    pub(crate) fn begin_recording(&self, ring_bytes: u64, backtraces: bool) -> Mark {
+    pub(crate) fn begin_recording(&self, ring_bytes: u64, backtraces: bool) -> RecordingStart {
         // If the device cannot measure times, its work is recorded without them.
         let _ = self.memory.backend().begin_timing();
         let mark = self.memory.recorder().begin(ring_bytes, backtraces);
@@ -21,7 +21,7 @@ impl Caches {
     }
 
     /// Ends a recording.
-    pub(crate) fn end_recording(&self, mark: &Mark) {
+    pub(crate) fn end_recording(&self, mark: &RecordingStart) {
         self.memory.recorder().end(mark);
         self.follow_recorder();
     }

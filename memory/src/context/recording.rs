@@ -9,7 +9,7 @@ use cachescope_reports::{CallSite, EventKind, Profile, Segment, SiteSummary, by_
 
 use super::Device;
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
-use crate::recorder::{HAS_BACKTRACES, Mark, write_report};
+use crate::recorder::{HAS_BACKTRACES, RecordingStart, write_report};
 
 /// The options of a recording; write them with `..Default::default()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Default for RecordOptions {
 #[derive(Debug)]
 pub struct Recording {
     device: Device,
-    mark: Mark,
+    mark: RecordingStart,
     segments: Vec<Segment>,
 }
 

@@ -251,14 +251,14 @@ mod tests {
     }
 
     /// A block's uses, checked against plain sets.
-    struct Model {
+    struct UsesModel {
         backend: HostBackend,
         uses: Uses,
         writer: u16,
         users: BTreeSet<u16>,
     }
 
-    impl Model {
+    impl UsesModel {
         fn new(own: u16) -> Self {
             Self {
                 backend: backend(),
@@ -304,7 +304,7 @@ mod tests {
             own in 0..STREAMS,
             steps in vec((0..STREAMS, prop::bool::weighted(0.2)), 1..100),
         ) {
-            let mut model = Model::new(own);
+            let mut model = UsesModel::new(own);
             for (stream, writes) in steps {
                 match writes {
                     true => model.write(stream),

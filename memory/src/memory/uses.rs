@@ -267,17 +267,17 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum MergeStep {
         Insert((u16, u64)),
         Merge(Vec<(u16, u64)>),
         Remove(u16),
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = MergeStep> {
         prop_oneof![
-            4 => a_use().prop_map(Step::Insert),
-            2 => vec(a_use(), 0..20).prop_map(Step::Merge),
-            1 => (0..200u16).prop_map(Step::Remove),
+            4 => a_use().prop_map(MergeStep::Insert),
+            2 => vec(a_use(), 0..20).prop_map(MergeStep::Merge),
+            1 => (0..200u16).prop_map(MergeStep::Remove),
         ]
     }
 
@@ -293,8 +293,8 @@ mod tests {
             let (mut set, mut oracle) = (StreamUses::default(), Oracle::new());
             for step in steps {
                 match step {
-                    Step::Insert(item) => insert_both(&mut set, &mut oracle, item),
-                    Step::Merge(items) => {
+                    MergeStep::Insert(item) => insert_both(&mut set, &mut oracle, item),
+                    MergeStep::Merge(items) => {
                         let (mut other, mut others) = (StreamUses::default(), Oracle::new());
                         for item in items {
                             insert_both(&mut other, &mut others, item);
@@ -306,7 +306,7 @@ mod tests {
                             *last = position.max(*last);
                         }
                     }
-                    Step::Remove(stream) => {
+                    MergeStep::Remove(stream) => {
                         set.remove(StreamId(stream));
                         oracle.remove(&stream);
                     }

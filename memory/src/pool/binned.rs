@@ -246,9 +246,9 @@ mod tests {
 
     /// A naive model: stacks whose entries store whether they were added in this window.
     #[derive(Default)]
-    struct Stacks(Vec<(usize, SegmentId, bool)>);
+    struct NaiveStacks(Vec<(usize, SegmentId, bool)>);
 
-    impl Stacks {
+    impl NaiveStacks {
         fn untouched(&self) -> Vec<SegmentId> {
             let old = self.0.iter().filter(|(_, _, is_new)| !is_new);
             let mut old: Vec<_> = old.map(|&(_, segment, _)| segment).collect();
@@ -269,7 +269,7 @@ mod tests {
             steps in prop::collection::vec((0u32..8, 0usize..3, any::<prop::sample::Index>()), 1..200)
         ) {
             let mut pool = with_free(5, &[1, 1, 1, 2, 2, 2, 4, 4, 4]);
-            let mut stacks = Stacks::default();
+            let mut stacks = NaiveStacks::default();
             stacks.0.extend((0..9).map(|number| (number as usize / 3, SegmentId(number), true)));
             let (mut taken, mut takes) = (Vec::new(), 0);
             for (action, bin, pick) in steps {

@@ -8,7 +8,7 @@ use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile, Segment};
 
 use super::backtraces::{NO_STACK, StackNumber, Stacks};
 use super::event::{EventRecord, NO_SCOPE, Recorded};
-use super::{Mark, Recorder};
+use super::{Recorder, RecordingStart};
 use crate::sync::plain::Ordering;
 
 /// Every event of a recording, in the order of their times.
@@ -69,7 +69,12 @@ impl StackTable {
 
 impl Recorder {
     /// Returns the events since `mark`, of a device that had reserved `segments` at that time.
-    pub(crate) fn profile(&self, mark: &Mark, device: String, segments: Vec<Segment>) -> Profile {
+    pub(crate) fn profile(
+        &self,
+        mark: &RecordingStart,
+        device: String,
+        segments: Vec<Segment>,
+    ) -> Profile {
         let Collected { events, lost } = self.collect(mark);
         let mut call_sites = CallSites::default();
         let mut stacks = StackTable::default();
@@ -118,7 +123,7 @@ impl Recorder {
     }
 
     /// Returns the events since `mark`.
-    pub(super) fn collect(&self, mark: &Mark) -> Collected {
+    pub(super) fn collect(&self, mark: &RecordingStart) -> Collected {
         // Events after this time are left out, because the rings are read one after another:
         // otherwise a free might be included without its allocation, which is in another ring.
         let until_ns = self.time_ns();
@@ -140,7 +145,7 @@ impl Recorder {
         scopes.names.iter().map(ToString::to_string).collect()
     }
 
-    fn unix_ns(&self, mark: &Mark) -> u64 {
+    fn unix_ns(&self, mark: &RecordingStart) -> u64 {
         let began = self.began_at.duration_since(SystemTime::UNIX_EPOCH);
         began.unwrap_or_default().as_nanos() as u64 + mark.time_ns
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cachescope_reports::{Format, Profile};
 
-use super::{HAS_BACKTRACES, Mark, Recorder};
+use super::{HAS_BACKTRACES, Recorder, RecordingStart};
 use crate::device::Backend;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::at_exit::at_exit;
@@ -46,7 +46,7 @@ struct Profiled {
     /// Shared, because it must outlive the device.
     recorder: Arc<Recorder>,
     backend: Weak<dyn Backend>,
-    mark: Mark,
+    mark: RecordingStart,
     device: String,
     path: PathBuf,
     /// Set if a request failed, and the report of the failure was written.

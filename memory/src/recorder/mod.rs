@@ -66,7 +66,7 @@ struct Scopes {
 
 /// The start of a recording.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub(crate) struct RecordingStart {
     time_ns: u64,
     /// The number of events without a ring until then.
     lost: u64,
@@ -107,7 +107,7 @@ impl Recorder {
 
     /// Begins a recording. Each thread gets a ring of `ring_bytes`, rounded down to a power of two
     /// of events, unless its ring is as long. With `backtraces`, each allocation has a backtrace.
-    pub(crate) fn begin(&self, ring_bytes: u64, backtraces: bool) -> Mark {
+    pub(crate) fn begin(&self, ring_bytes: u64, backtraces: bool) -> RecordingStart {
         let events = Ring::events_in(ring_bytes);
         let rings = self.rings.lock();
         if events > self.ring_events.load(Ordering::Relaxed) {
@@ -116,7 +116,7 @@ impl Recorder {
             // rings are still read.
             self.key.store(next_key(), Ordering::Relaxed);
         }
-        let mark = Mark {
+        let mark = RecordingStart {
             time_ns: self.time_ns(),
             lost: self.lost.load(Ordering::Relaxed),
             written: rings.iter().map(|ring| ring.written()).collect(),
@@ -128,7 +128,7 @@ impl Recorder {
     }
 
     /// Ends a recording.
-    pub(crate) fn end(&self, mark: &Mark) {
+    pub(crate) fn end(&self, mark: &RecordingStart) {
         self.tracing
             .fetch_sub(mark.backtraces.into(), Ordering::Relaxed);
         self.recordings.fetch_sub(1, Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl Recorder {
     }
 
     /// Returns the nanoseconds since the recording began.
-    pub(crate) fn elapsed_ns(&self, mark: &Mark) -> u64 {
+    pub(crate) fn elapsed_ns(&self, mark: &RecordingStart) -> u64 {
         self.time_ns() - mark.time_ns
     }
 

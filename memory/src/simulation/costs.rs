@@ -69,7 +69,7 @@ impl DriverCall {
 
 /// The cost of one call as a function of its bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Line {
+struct CostLine {
     /// Bytes and nanoseconds, by rising bytes.
     points: Vec<(f64, f64)>,
     /// Set if the line through the last two points continues. Otherwise the cost stays at the last
@@ -77,7 +77,7 @@ struct Line {
     is_linear: bool,
 }
 
-impl Line {
+impl CostLine {
     fn nanos(&self, bytes: u64) -> f64 {
         let bytes = bytes as f64;
         let beyond = self.points.partition_point(|&(at, _)| at <= bytes);
@@ -98,7 +98,7 @@ impl Line {
 pub struct DriverCosts {
     name: &'static str,
     memory_bytes: u64,
-    lines: Vec<(DriverCall, Line)>,
+    lines: Vec<(DriverCall, CostLine)>,
 }
 
 impl DriverCosts {
@@ -185,10 +185,10 @@ impl DriverCosts {
         Ok(costs)
     }
 
-    fn line_mut(&mut self, call: DriverCall) -> &mut Line {
+    fn line_mut(&mut self, call: DriverCall) -> &mut CostLine {
         let known = self.lines.iter().position(|&(of, _)| of == call);
         let index = known.unwrap_or_else(|| {
-            self.lines.push((call, Line::default()));
+            self.lines.push((call, CostLine::default()));
             self.lines.len() - 1
         });
         &mut self.lines[index].1

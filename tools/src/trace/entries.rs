@@ -7,7 +7,7 @@ use super::pickle::{Pickle, Value};
 
 type Parsed<T> = Result<T, String>;
 
-/// The memory of a [`Segment`], of its copy for its device and of its reserved ranges.
+/// The memory of a [`SnapshotSegment`], of its copy for its device and of its reserved ranges.
 const SEGMENT_BYTES: u64 = 256;
 
 /// The memory of the results for a device, without its entries.
@@ -20,7 +20,7 @@ const BLOCK_BYTES: u64 = 32;
 pub(super) struct DeviceEntries<'a> {
     pub(super) ordinal: usize,
     pub(super) trace: &'a [Value],
-    pub(super) segments: Vec<Segment<'a>>,
+    pub(super) segments: Vec<SnapshotSegment<'a>>,
 }
 
 impl<'a> DeviceEntries<'a> {
@@ -36,7 +36,7 @@ impl<'a> DeviceEntries<'a> {
         budget.charge(all, self.trace.len(), entry_bytes)?;
         let entries = self.trace.iter().enumerate();
         Ok(entries.map(move |(number, &value)| {
-            let place = Place::Entry { ordinal, number };
+            let place = EntryPath::Entry { ordinal, number };
             if !pickle.is_dict(value) {
                 return Err(format!("{place} is no dictionary"));
             }
@@ -90,11 +90,11 @@ fn sorted_segments<'a>(
     pickle: &'a Pickle<'a>,
     budget: &Budget,
     values: &[Value],
-) -> Parsed<Vec<Segment<'a>>> {
+) -> Parsed<Vec<SnapshotSegment<'a>>> {
     budget.charge("segments", values.len(), SEGMENT_BYTES)?;
     let mut segments = Vec::with_capacity(values.len());
     for (number, &value) in values.iter().enumerate() {
-        segments.push(Segment::of(pickle, number, value)?);
+        segments.push(SnapshotSegment::of(pickle, number, value)?);
     }
     segments.sort_by_key(|segment| segment.device);
     Ok(segments)
@@ -102,7 +102,7 @@ fn sorted_segments<'a>(
 
 /// A segment at the end of the recording.
 #[derive(Clone, Copy)]
-pub(super) struct Segment<'a> {
+pub(super) struct SnapshotSegment<'a> {
     device: usize,
     pub(super) address: u64,
     pub(super) total_bytes: u64,
@@ -110,9 +110,9 @@ pub(super) struct Segment<'a> {
     number: usize,
 }
 
-impl<'a> Segment<'a> {
+impl<'a> SnapshotSegment<'a> {
     fn of(pickle: &'a Pickle<'a>, number: usize, value: Value) -> Parsed<Self> {
-        let place = Place::Segment { number };
+        let place = EntryPath::Segment { number };
         let entry = Entry {
             pickle,
             value,
@@ -152,7 +152,7 @@ impl<'a> Segment<'a> {
         budget.charge(all, self.blocks.len(), BLOCK_BYTES)?;
         let mut address = self.address;
         for (number, &value) in self.blocks.iter().enumerate() {
-            let place = Place::Block { segment, number };
+            let place = EntryPath::Block { segment, number };
             let block = Entry {
                 pickle,
                 value,
@@ -171,13 +171,13 @@ impl<'a> Segment<'a> {
 
 /// The place of a dictionary in a snapshot.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum EntryPath {
     Entry { ordinal: usize, number: usize },
     Segment { number: usize },
     Block { segment: usize, number: usize },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for EntryPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entry { ordinal, number } => write!(out, "device_traces[{ordinal}][{number}]"),
@@ -191,7 +191,7 @@ impl fmt::Display for Place {
 pub(super) struct Entry<'a> {
     pickle: &'a Pickle<'a>,
     value: Value,
-    pub(super) place: Place,
+    pub(super) place: EntryPath,
 }
 
 impl<'a> Entry<'a> {

@@ -127,7 +127,7 @@ impl Snapshot {
 }
 
 /// A live allocation.
-struct Live {
+struct LiveBlock {
     /// Its index among the lifetimes.
     lifetime: usize,
     bytes: u64,
@@ -137,10 +137,10 @@ struct Live {
 
 /// A device's memory while its entries are read.
 #[derive(Default)]
-struct Reading {
+struct SnapshotReader {
     lifetimes: Vec<Lifetime>,
     /// By address.
-    live: BTreeMap<u64, Live>,
+    live: BTreeMap<u64, LiveBlock>,
     /// Every address that was ever live.
     known: HashSet<u64>,
     /// The sum of all sizes.
@@ -153,7 +153,7 @@ struct Reading {
 
 impl DeviceTrace {
     fn of<'a>(pickle: &'a Pickle<'a>, budget: &Budget, device: &DeviceEntries<'a>) -> Parsed<Self> {
-        let mut reading = Reading::default();
+        let mut reading = SnapshotReader::default();
         let entries = device.entries(pickle, budget, LIFETIME_BYTES)?;
         for (step, entry) in (1..).zip(entries) {
             reading.apply(&entry?, step)?;
@@ -172,7 +172,7 @@ impl DeviceTrace {
     }
 }
 
-impl Reading {
+impl SnapshotReader {
     fn apply(&mut self, entry: &Entry<'_>, step: u64) -> Parsed<()> {
         let place = || -> Parsed<(u64, u64)> { Ok((entry.number("addr")?, entry.number("size")?)) };
         match entry.text("action")? {
@@ -231,7 +231,7 @@ impl Reading {
 
     /// Returns the allocation that `entry` frees at `address`. If the address is not known, the
     /// allocation is from before the recording, and has `bytes` bytes.
-    fn freed(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<&mut Live> {
+    fn freed(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<&mut LiveBlock> {
         if !self.known.contains(&address) {
             self.begin(address, bytes, 0)?;
         }
@@ -264,7 +264,7 @@ impl Reading {
         });
         self.live.insert(
             address,
-            Live {
+            LiveBlock {
                 lifetime,
                 bytes,
                 freed_at: None,

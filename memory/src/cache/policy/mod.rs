@@ -15,7 +15,7 @@ use self::bump::Bump;
 use self::plan::Plan;
 use self::recycle::Recycle;
 use self::release::Release;
-use super::record::Recorded;
+use super::record::RecordedEntry;
 use super::request::Request;
 use super::stats::Counters;
 use super::store::Store;
@@ -168,7 +168,7 @@ pub(super) trait CachePolicy<H: Home> {
         store: &mut Store<H>,
         counters: &Counters,
         _escapes: bool,
-    ) -> Option<Vec<Recorded>> {
+    ) -> Option<Vec<RecordedEntry>> {
         let (recorded, _) = store.finish_recording(counters)?;
         Some(recorded)
     }

@@ -10,17 +10,17 @@ use crate::memory::CallbackId;
 const SIZES: [u64; 6] = [0, 600, 1000, 5000, 40_000, 90_000];
 
 #[derive(Clone, Debug)]
-enum Step {
+enum EntryStep {
     Allocate(usize),
     AllocateOnOther(usize),
     AllocateUncached(usize),
     Drop(usize),
     DropElsewhere(usize),
     /// Outlives the entry.
-    Keep(usize),
+    Escape(usize),
     /// Leaves the block to the callback, which may drop it.
     Spare(usize),
-    DropKept,
+    DropEscaped,
     EnterAgain,
     EnterOther,
     Leave,
@@ -41,46 +41,46 @@ fn policies() -> impl Strategy<Value = Policy> {
     prop::sample::select(policies.to_vec())
 }
 
-fn one_step() -> impl Strategy<Value = Step> {
+fn one_step() -> impl Strategy<Value = EntryStep> {
     let limit = prop::option::of(100_000u64..2_000_000);
     prop_oneof![
-        12 => (0..SIZES.len()).prop_map(Step::Allocate),
-        1 => (0..SIZES.len()).prop_map(Step::AllocateOnOther),
-        1 => (0..SIZES.len()).prop_map(Step::AllocateUncached),
-        8 => any::<usize>().prop_map(Step::Drop),
-        1 => any::<usize>().prop_map(Step::DropElsewhere),
-        1 => any::<usize>().prop_map(Step::Keep),
-        1 => any::<usize>().prop_map(Step::Spare),
-        1 => Just(Step::DropKept),
-        1 => Just(Step::EnterAgain),
-        1 => Just(Step::EnterOther),
-        2 => Just(Step::Leave),
-        2 => Just(Step::Invalidate),
-        1 => (1u64..1_000_000).prop_map(Step::Reclaim),
+        12 => (0..SIZES.len()).prop_map(EntryStep::Allocate),
+        1 => (0..SIZES.len()).prop_map(EntryStep::AllocateOnOther),
+        1 => (0..SIZES.len()).prop_map(EntryStep::AllocateUncached),
+        8 => any::<usize>().prop_map(EntryStep::Drop),
+        1 => any::<usize>().prop_map(EntryStep::DropElsewhere),
+        1 => any::<usize>().prop_map(EntryStep::Escape),
+        1 => any::<usize>().prop_map(EntryStep::Spare),
+        1 => Just(EntryStep::DropEscaped),
+        1 => Just(EntryStep::EnterAgain),
+        1 => Just(EntryStep::EnterOther),
+        2 => Just(EntryStep::Leave),
+        2 => Just(EntryStep::Invalidate),
+        1 => (1u64..1_000_000).prop_map(EntryStep::Reclaim),
         1 => (policies(), any::<bool>(), prop::option::of(10_000u64..400_000))
-            .prop_map(|(policy, record, max_bytes)| Step::Configure(policy, record, max_bytes)),
-        2 => limit.prop_map(Step::Limit),
+            .prop_map(|(policy, record, max_bytes)| EntryStep::Configure(policy, record, max_bytes)),
+        2 => limit.prop_map(EntryStep::Limit),
     ]
 }
 
 /// Returns steps that rarely change anything but blocks.
-fn base() -> impl Strategy<Value = Vec<Step>> {
+fn base() -> impl Strategy<Value = Vec<EntryStep>> {
     let step = prop_oneof![
-        24 => (1..SIZES.len()).prop_map(Step::Allocate),
-        1 => (1..SIZES.len()).prop_map(Step::AllocateOnOther),
-        18 => any::<usize>().prop_map(Step::Drop),
-        2 => any::<usize>().prop_map(Step::Keep),
-        2 => Just(Step::EnterAgain),
-        2 => Just(Step::Leave),
+        24 => (1..SIZES.len()).prop_map(EntryStep::Allocate),
+        1 => (1..SIZES.len()).prop_map(EntryStep::AllocateOnOther),
+        18 => any::<usize>().prop_map(EntryStep::Drop),
+        2 => any::<usize>().prop_map(EntryStep::Escape),
+        2 => Just(EntryStep::EnterAgain),
+        2 => Just(EntryStep::Leave),
     ];
     prop::collection::vec(step, 1..25)
 }
 
 /// Returns a first body, and others that begin as it does and continue differently.
-fn bodies() -> impl Strategy<Value = Vec<Vec<Step>>> {
+fn bodies() -> impl Strategy<Value = Vec<Vec<EntryStep>>> {
     let others = prop::collection::vec((any::<prop::sample::Index>(), base()), 0..5);
     (base(), others).prop_map(|(first, others)| {
-        let other = |(cut, rest): (prop::sample::Index, Vec<Step>)| {
+        let other = |(cut, rest): (prop::sample::Index, Vec<EntryStep>)| {
             [&first[..cut.index(first.len() + 1)], &rest].concat()
         };
         let others: Vec<_> = others.into_iter().map(other).collect();
@@ -89,11 +89,11 @@ fn bodies() -> impl Strategy<Value = Vec<Vec<Step>>> {
 }
 
 /// Returns the most bytes that the steps may allocate.
-fn sum_bytes(steps: &[Step]) -> u64 {
+fn sum_bytes(steps: &[EntryStep]) -> u64 {
     let bytes = steps.iter().map(|step| match step {
-        Step::Allocate(size) | Step::AllocateOnOther(size) | Step::AllocateUncached(size) => {
-            SIZES[*size].next_power_of_two().max(512)
-        }
+        EntryStep::Allocate(size)
+        | EntryStep::AllocateOnOther(size)
+        | EntryStep::AllocateUncached(size) => SIZES[*size].next_power_of_two().max(512),
         _ => 0,
     });
     bytes.sum()
@@ -105,7 +105,7 @@ type Held = Arc<Mutex<Vec<(BlockHandle, u8)>>>;
 #[derive(Default)]
 struct Entries {
     live: Vec<(BlockHandle, u8)>,
-    kept: Vec<(BlockHandle, u8)>,
+    escaped: Vec<(BlockHandle, u8)>,
     spare: Held,
     written: Arc<std::sync::atomic::AtomicU8>,
     /// A stream beside the device's own.
@@ -158,7 +158,7 @@ impl Entries {
         let spare = self.spare.lock();
         let mut ranges = Vec::new();
         let mut live_bytes = 0;
-        for (handle, byte) in self.live.iter().chain(&self.kept).chain(&*spare) {
+        for (handle, byte) in self.live.iter().chain(&self.escaped).chain(&*spare) {
             let held = shard::read(caches.memory.backend(), handle);
             assert!(held.iter().all(|other| other == byte), "two owners");
             live_bytes += handle.requested_bytes;
@@ -192,10 +192,10 @@ impl Entries {
         caches.check();
     }
 
-    fn step(&mut self, caches: &CachesRef, step: &Step, entered: &mut Vec<Entered>) {
+    fn step(&mut self, caches: &CachesRef, step: &EntryStep, entered: &mut Vec<Entered>) {
         let at = |index: usize, live: &Vec<_>| index.checked_rem(live.len());
         match *step {
-            Step::Allocate(size) => {
+            EntryStep::Allocate(size) => {
                 let one = fresh(
                     caches,
                     &self.written,
@@ -204,43 +204,47 @@ impl Entries {
                 );
                 self.live.extend(one);
             }
-            Step::AllocateOnOther(size) => {
+            EntryStep::AllocateOnOther(size) => {
                 let one = fresh(caches, &self.written, SIZES[size], Some(self.other));
                 self.live.extend(one);
             }
-            Step::AllocateUncached(size) => {
+            EntryStep::AllocateUncached(size) => {
                 let one = fresh(caches, &self.written, SIZES[size], None);
                 self.live.extend(one);
             }
-            Step::Drop(index) => {
+            EntryStep::Drop(index) => {
                 if let Some(index) = at(index, &self.live) {
                     self.live.remove(index);
                 }
             }
-            Step::DropElsewhere(index) => {
+            EntryStep::DropElsewhere(index) => {
                 if let Some(index) = at(index, &self.live) {
                     let one = self.live.remove(index);
                     std::thread::spawn(move || drop(one)).join().unwrap();
                 }
             }
-            Step::Keep(index) => {
+            EntryStep::Escape(index) => {
                 if let Some(index) = at(index, &self.live) {
-                    self.kept.push(self.live.remove(index));
+                    self.escaped.push(self.live.remove(index));
                 }
             }
-            Step::Spare(index) => {
+            EntryStep::Spare(index) => {
                 if let Some(index) = at(index, &self.live) {
                     self.spare.lock().push(self.live.remove(index));
                 }
             }
-            Step::DropKept => drop(self.kept.pop()),
-            Step::EnterAgain if entered.len() < 5 => entered.push(enter(caches, "entries", None)),
-            Step::EnterOther if entered.len() < 5 => entered.push(enter(caches, "other", None)),
-            Step::EnterAgain | Step::EnterOther => {}
-            Step::Leave => drop(entered.pop()),
-            Step::Invalidate => drop(caches.invalidate("entries")),
-            Step::Reclaim(bytes) => drop(caches.reclaim(bytes)),
-            Step::Configure(policy, record, max_bytes) => caches.configure(
+            EntryStep::DropEscaped => drop(self.escaped.pop()),
+            EntryStep::EnterAgain if entered.len() < 5 => {
+                entered.push(enter(caches, "entries", None))
+            }
+            EntryStep::EnterOther if entered.len() < 5 => {
+                entered.push(enter(caches, "other", None))
+            }
+            EntryStep::EnterAgain | EntryStep::EnterOther => {}
+            EntryStep::Leave => drop(entered.pop()),
+            EntryStep::Invalidate => drop(caches.invalidate("entries")),
+            EntryStep::Reclaim(bytes) => drop(caches.reclaim(bytes)),
+            EntryStep::Configure(policy, record, max_bytes) => caches.configure(
                 "entries",
                 CacheConfig {
                     policy,
@@ -250,15 +254,15 @@ impl Entries {
                     ..CacheConfig::default()
                 },
             ),
-            Step::Limit(limit_bytes) => caches.set_limit(limit_bytes),
+            EntryStep::Limit(limit_bytes) => caches.set_limit(limit_bytes),
         }
     }
 }
 
 /// The body of an entry, and the steps that differ in it.
-type Turn = (prop::sample::Index, Vec<(usize, Step)>);
+type Turn = (prop::sample::Index, Vec<(usize, EntryStep)>);
 
-fn run(pool: PoolKind, config: CacheConfig, bodies: &[Vec<Step>], turned: Vec<Turn>) {
+fn run(pool: PoolKind, config: CacheConfig, bodies: &[Vec<EntryStep>], turned: Vec<Turn>) {
     let caches = caches_over(pool, None, None);
     let mut entries = Entries {
         other: caches.memory.backend().new_stream().unwrap(),

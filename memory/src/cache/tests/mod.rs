@@ -75,7 +75,7 @@ fn enter(caches: &CachesRef, name: &str, policy: Option<Policy>) -> Entered {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum CacheStep {
     Enter(usize, Option<Policy>),
     EnterUncached,
     Leave,
@@ -90,7 +90,7 @@ enum Step {
     LookUp,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<CacheStep>> {
     let policy = prop::option::of(prop::sample::select(vec![
         Policy::Recycle,
         Policy::Release,
@@ -98,18 +98,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Policy::Plan,
     ]));
     let step = prop_oneof![
-        4 => (0..NAMES.len(), policy).prop_map(|(name, policy)| Step::Enter(name, policy)),
-        1 => Just(Step::EnterUncached),
-        4 => Just(Step::Leave),
-        1 => any::<usize>().prop_map(Step::LeaveOutOfOrder),
-        10 => (0u64..100_000).prop_map(Step::Allocate),
-        2 => any::<usize>().prop_map(Step::Share),
-        8 => any::<usize>().prop_map(Step::Drop),
-        2 => any::<usize>().prop_map(Step::DropElsewhere),
-        1 => (0..NAMES.len()).prop_map(Step::Invalidate),
-        1 => (0..NAMES.len()).prop_map(Step::Remove),
-        1 => Just(Step::Trim),
-        1 => Just(Step::LookUp),
+        4 => (0..NAMES.len(), policy).prop_map(|(name, policy)| CacheStep::Enter(name, policy)),
+        1 => Just(CacheStep::EnterUncached),
+        4 => Just(CacheStep::Leave),
+        1 => any::<usize>().prop_map(CacheStep::LeaveOutOfOrder),
+        10 => (0u64..100_000).prop_map(CacheStep::Allocate),
+        2 => any::<usize>().prop_map(CacheStep::Share),
+        8 => any::<usize>().prop_map(CacheStep::Drop),
+        2 => any::<usize>().prop_map(CacheStep::DropElsewhere),
+        1 => (0..NAMES.len()).prop_map(CacheStep::Invalidate),
+        1 => (0..NAMES.len()).prop_map(CacheStep::Remove),
+        1 => Just(CacheStep::Trim),
+        1 => Just(CacheStep::LookUp),
     ];
     prop::collection::vec(step, 1..150)
 }
@@ -164,35 +164,35 @@ impl Model {
     }
 }
 
-fn run(caches: &CachesRef, steps: Vec<Step>) {
+fn run(caches: &CachesRef, steps: Vec<CacheStep>) {
     let mut model = Model::default();
     let mut entered = Vec::new();
     for step in steps {
         match step {
-            Step::Enter(name, policy) if entered.len() < 6 => {
+            CacheStep::Enter(name, policy) if entered.len() < 6 => {
                 entered.push(enter(caches, NAMES[name], policy));
             }
-            Step::EnterUncached if entered.len() < 6 => entered.push(scope::enter_uncached()),
-            Step::Enter(..) | Step::EnterUncached => {}
-            Step::Leave => drop(entered.pop()),
-            Step::LeaveOutOfOrder(index) if !entered.is_empty() => {
+            CacheStep::EnterUncached if entered.len() < 6 => entered.push(scope::enter_uncached()),
+            CacheStep::Enter(..) | CacheStep::EnterUncached => {}
+            CacheStep::Leave => drop(entered.pop()),
+            CacheStep::LeaveOutOfOrder(index) if !entered.is_empty() => {
                 drop(entered.remove(index % entered.len()));
             }
-            Step::LeaveOutOfOrder(_) => {}
-            Step::Allocate(bytes) => model.allocate(caches, bytes),
-            Step::Share(index) if !model.live.is_empty() => {
+            CacheStep::LeaveOutOfOrder(_) => {}
+            CacheStep::Allocate(bytes) => model.allocate(caches, bytes),
+            CacheStep::Share(index) if !model.live.is_empty() => {
                 let (handle, written) = &model.live[index % model.live.len()];
                 let shared = (handle.clone(), *written);
                 model.live.push(shared);
             }
-            Step::Share(_) => {}
-            Step::Drop(index) => drop(model.remove(index)),
-            Step::DropElsewhere(index) => {
+            CacheStep::Share(_) => {}
+            CacheStep::Drop(index) => drop(model.remove(index)),
+            CacheStep::DropElsewhere(index) => {
                 if let Some(handle) = model.remove(index) {
                     std::thread::spawn(move || drop(handle)).join().unwrap();
                 }
             }
-            Step::Invalidate(name) => {
+            CacheStep::Invalidate(name) => {
                 let cached = caches
                     .cache_stats(NAMES[name])
                     .map_or(0, |stats| stats.cached_bytes);
@@ -200,9 +200,9 @@ fn run(caches: &CachesRef, steps: Vec<Step>) {
                 // The bytes that stay belong to arenas with live suballocations.
                 assert!(given <= cached && cached - given <= caches.check());
             }
-            Step::Remove(name) => drop(caches.remove(NAMES[name])),
-            Step::Trim => drop(caches.trim(0)),
-            Step::LookUp => drop(caches.memory_stats()),
+            CacheStep::Remove(name) => drop(caches.remove(NAMES[name])),
+            CacheStep::Trim => drop(caches.trim(0)),
+            CacheStep::LookUp => drop(caches.memory_stats()),
         }
         caches.check();
         model.check(caches);

@@ -9,7 +9,7 @@ use crate::device::Backend;
 const STREAMS: u16 = 4;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum StreamStep {
     Enter(usize, Policy),
     Leave,
     Allocate(u64, StreamId),
@@ -24,23 +24,23 @@ enum Step {
     LookUp,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<StreamStep>> {
     let stream = || (0..STREAMS).prop_map(StreamId);
     let policy =
         prop::sample::select(&[Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan][..]);
     let step = prop_oneof![
-        4 => (0..NAMES.len(), policy).prop_map(|(name, policy)| Step::Enter(name, policy)),
-        4 => Just(Step::Leave),
-        10 => (1u64..50_000, stream()).prop_map(|(bytes, stream)| Step::Allocate(bytes, stream)),
-        5 => (any::<usize>(), stream()).prop_map(|(index, stream)| Step::Write(index, stream)),
-        8 => (any::<usize>(), stream()).prop_map(|(index, stream)| Step::Read(index, stream)),
-        8 => any::<usize>().prop_map(Step::Drop),
-        2 => any::<usize>().prop_map(Step::DropElsewhere),
-        1 => (0..NAMES.len()).prop_map(Step::Invalidate),
-        1 => (0..NAMES.len()).prop_map(Step::Remove),
-        1 => Just(Step::Trim),
-        1 => stream().prop_map(Step::Synchronize),
-        1 => Just(Step::LookUp),
+        4 => (0..NAMES.len(), policy).prop_map(|(name, policy)| StreamStep::Enter(name, policy)),
+        4 => Just(StreamStep::Leave),
+        10 => (1u64..50_000, stream()).prop_map(|(bytes, stream)| StreamStep::Allocate(bytes, stream)),
+        5 => (any::<usize>(), stream()).prop_map(|(index, stream)| StreamStep::Write(index, stream)),
+        8 => (any::<usize>(), stream()).prop_map(|(index, stream)| StreamStep::Read(index, stream)),
+        8 => any::<usize>().prop_map(StreamStep::Drop),
+        2 => any::<usize>().prop_map(StreamStep::DropElsewhere),
+        1 => (0..NAMES.len()).prop_map(StreamStep::Invalidate),
+        1 => (0..NAMES.len()).prop_map(StreamStep::Remove),
+        1 => Just(StreamStep::Trim),
+        1 => stream().prop_map(StreamStep::Synchronize),
+        1 => Just(StreamStep::LookUp),
     ];
     prop::collection::vec(step, 1..150)
 }
@@ -61,10 +61,10 @@ impl Live {
     }
 }
 
-fn step(caches: &CachesRef, step: &Step, live: &mut Live, value: u8) -> Result<()> {
+fn step(caches: &CachesRef, step: &StreamStep, live: &mut Live, value: u8) -> Result<()> {
     let streams = caches.memory.streams();
     match *step {
-        Step::Allocate(bytes, stream) => {
+        StreamStep::Allocate(bytes, stream) => {
             let handle = match caches.allocate_on(bytes, stream) {
                 Ok(handle) => handle,
                 Err(error) if error.is_out_of_memory() => return Ok(()),
@@ -74,33 +74,33 @@ fn step(caches: &CachesRef, step: &Step, live: &mut Live, value: u8) -> Result<(
             shard::write_on(streams, &handle, stream, value)?;
             live.0.push((handle, value));
         }
-        Step::Write(index, stream) => {
+        StreamStep::Write(index, stream) => {
             if let Some((handle, holds)) = live.at(index) {
                 shard::write_on(streams, handle, stream, value)?;
                 *holds = value;
             }
         }
-        Step::Read(index, stream) => {
+        StreamStep::Read(index, stream) => {
             if let Some((handle, holds)) = live.at(index) {
                 shard::expect_on(streams, handle, stream, *holds)?;
             }
         }
-        Step::Drop(index) => drop(live.remove(index)),
-        Step::DropElsewhere(index) => {
+        StreamStep::Drop(index) => drop(live.remove(index)),
+        StreamStep::DropElsewhere(index) => {
             let handle = live.remove(index);
             std::thread::spawn(move || drop(handle)).join().unwrap();
         }
-        Step::Invalidate(name) => drop(caches.invalidate(NAMES[name])),
-        Step::Remove(name) => drop(caches.remove(NAMES[name])),
-        Step::Trim => drop(caches.trim(0)),
-        Step::Synchronize(stream) => streams.backend.synchronize(stream)?,
-        Step::LookUp => drop(caches.memory_stats()),
-        Step::Enter(..) | Step::Leave => {}
+        StreamStep::Invalidate(name) => drop(caches.invalidate(NAMES[name])),
+        StreamStep::Remove(name) => drop(caches.remove(NAMES[name])),
+        StreamStep::Trim => drop(caches.trim(0)),
+        StreamStep::Synchronize(stream) => streams.backend.synchronize(stream)?,
+        StreamStep::LookUp => drop(caches.memory_stats()),
+        StreamStep::Enter(..) | StreamStep::Leave => {}
     }
     Ok(())
 }
 
-fn run(pool: PoolKind, limit_bytes: Option<u64>, steps: &[Step]) -> Result<()> {
+fn run(pool: PoolKind, limit_bytes: Option<u64>, steps: &[StreamStep]) -> Result<()> {
     let backend = Arc::new(HostBackend::delaying());
     for _ in 1..STREAMS {
         backend.new_stream()?;
@@ -126,15 +126,15 @@ fn run(pool: PoolKind, limit_bytes: Option<u64>, steps: &[Step]) -> Result<()> {
     Ok(())
 }
 
-fn run_once(caches: &CachesRef, steps: &[Step]) -> Result<()> {
+fn run_once(caches: &CachesRef, steps: &[StreamStep]) -> Result<()> {
     let mut live = Live::default();
     let mut entered = Vec::new();
     for (number, next) in steps.iter().enumerate() {
         match next {
-            Step::Enter(name, policy) if entered.len() < 6 => {
+            StreamStep::Enter(name, policy) if entered.len() < 6 => {
                 entered.push(enter(caches, NAMES[*name], Some(*policy)));
             }
-            Step::Leave => drop(entered.pop()),
+            StreamStep::Leave => drop(entered.pop()),
             other => step(caches, other, &mut live, number as u8)?,
         }
         caches.check();

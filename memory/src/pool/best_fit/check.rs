@@ -7,7 +7,7 @@ use crate::size::UNIT_BYTES;
 
 /// Totals of a walk over the blocks.
 #[derive(Default)]
-struct Seen {
+struct Totals {
     blocks: usize,
     free: usize,
     free_bytes: u64,
@@ -16,7 +16,7 @@ struct Seen {
 
 impl BestFit {
     pub(super) fn assert_invariants(&self) {
-        let mut seen = Seen::default();
+        let mut seen = Totals::default();
         for (id, segment) in self.segments_by_id() {
             self.walk(id, segment, &mut seen);
         }
@@ -44,7 +44,7 @@ impl BestFit {
     }
 
     /// Walks over the blocks of one segment.
-    fn walk(&self, id: SegmentId, segment: SegmentEntry, seen: &mut Seen) {
+    fn walk(&self, id: SegmentId, segment: SegmentEntry, seen: &mut Totals) {
         let (mut end, mut before, mut before_joins) = (0, NONE, [false, false]);
         let partition = self.blocks.get(segment.first).partition;
         let mut node = segment.first;

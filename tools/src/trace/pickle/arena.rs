@@ -6,7 +6,7 @@ use super::Value;
 
 /// The kind of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ContainerKind {
     List,
     Tuple,
     Dict,
@@ -14,13 +14,13 @@ pub(super) enum Kind {
 
 /// A container that is complete.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) kind: Kind,
+pub(super) struct ContainerNode {
+    pub(super) kind: ContainerKind,
     start: u32,
     length: u32,
 }
 
-impl Node {
+impl ContainerNode {
     /// Returns the indices of its elements.
     pub(super) fn range(&self) -> Range<usize> {
         let start = self.start as usize;
@@ -30,8 +30,8 @@ impl Node {
 
 /// A container to which elements are added: a chain of runs.
 #[derive(Debug)]
-struct Growing {
-    kind: Kind,
+struct OpenContainer {
+    kind: ContainerKind,
     /// [`NO_RUN`] if the container is empty.
     first_run: u32,
     last_run: u32,
@@ -41,7 +41,7 @@ const NO_RUN: u32 = u32::MAX;
 
 /// Elements that were added together.
 #[derive(Debug)]
-struct Run {
+struct ElementRun {
     start: u32,
     length: u32,
     /// The next run of the container, or [`NO_RUN`].
@@ -55,16 +55,16 @@ struct Run {
 /// at most one element.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    growing: Vec<Growing>,
+    open: Vec<OpenContainer>,
     items: Vec<Value>,
-    runs: Vec<Run>,
+    runs: Vec<ElementRun>,
 }
 
 impl Arena {
     /// Adds a container with `items`. Returns its index.
-    pub(super) fn push(&mut self, kind: Kind, items: &[Value]) -> u32 {
-        let number = self.growing.len() as u32;
-        self.growing.push(Growing {
+    pub(super) fn push(&mut self, kind: ContainerKind, items: &[Value]) -> u32 {
+        let number = self.open.len() as u32;
+        self.open.push(OpenContainer {
             kind,
             first_run: NO_RUN,
             last_run: NO_RUN,
@@ -73,8 +73,8 @@ impl Arena {
         number
     }
 
-    pub(super) fn kind(&self, number: u32) -> Kind {
-        self.growing[number as usize].kind
+    pub(super) fn kind(&self, number: u32) -> ContainerKind {
+        self.open[number as usize].kind
     }
 
     /// Adds `items` at the end of a container.
@@ -85,7 +85,7 @@ impl Arena {
         let (start, length) = (self.items.len() as u32, items.len() as u32);
         let next = self.runs.len() as u32;
         self.items.extend_from_slice(items);
-        let container = &mut self.growing[number as usize];
+        let container = &mut self.open[number as usize];
         if let Some(last) = self.runs.get_mut(container.last_run as usize) {
             if last.start + last.length == start {
                 last.length += length;
@@ -96,7 +96,7 @@ impl Arena {
             container.first_run = next;
         }
         container.last_run = next;
-        self.runs.push(Run {
+        self.runs.push(ElementRun {
             start,
             length,
             next: NO_RUN,
@@ -104,16 +104,16 @@ impl Arena {
     }
 
     /// Copies the elements of each container to one contiguous range.
-    pub(super) fn finish(self) -> (Vec<Node>, Vec<Value>) {
+    pub(super) fn finish(self) -> (Vec<ContainerNode>, Vec<Value>) {
         let Self {
-            mut growing,
+            mut open,
             items,
             runs,
         } = self;
-        growing.shrink_to_fit();
+        open.shrink_to_fit();
         let mut sorted = Vec::with_capacity(items.len());
         // Both kinds have one size, so the vector is reused.
-        let nodes = growing.into_iter().map(|container| {
+        let nodes = open.into_iter().map(|container| {
             let start = sorted.len() as u32;
             let mut number = container.first_run;
             while let Some(run) = runs.get(number as usize) {
@@ -121,7 +121,7 @@ impl Arena {
                 sorted.extend_from_slice(&items[from..from + run.length as usize]);
                 number = run.next;
             }
-            Node {
+            ContainerNode {
                 kind: container.kind,
                 start,
                 length: sorted.len() as u32 - start,

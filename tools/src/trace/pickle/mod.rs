@@ -18,7 +18,7 @@ mod tests;
 
 use std::borrow::Cow;
 
-use arena::{Kind, Node};
+use arena::{ContainerKind, ContainerNode};
 use cursor::Cursor;
 use reader::Reader;
 
@@ -37,7 +37,7 @@ pub(super) enum Value {
     /// A text, a float or a wide integer, by the offset of its opcode in the file.
     At(u32),
     /// A list, a tuple or a dictionary, by its index.
-    Node(u32),
+    ContainerNode(u32),
 }
 
 const _: () = assert!(size_of::<Value>() == 8);
@@ -57,11 +57,11 @@ pub(super) enum Scalar<'a> {
 /// The content of a file.
 ///
 /// Invariant: each [`Value::At`] is the offset of an opcode whose operand was read, and each
-/// [`Value::Node`] an index of `nodes`.
+/// [`Value::ContainerNode`] an index of `nodes`.
 #[derive(Debug)]
 pub(super) struct Pickle<'a> {
     bytes: &'a [u8],
-    nodes: Vec<Node>,
+    nodes: Vec<ContainerNode>,
     /// The elements of every container. The keys and values of a dictionary alternate.
     items: Vec<Value>,
     root: Value,
@@ -103,7 +103,7 @@ impl<'a> Pickle<'a> {
     /// Returns the memory of the values, without the file.
     pub(super) fn memory_bytes(&self) -> u64 {
         let (nodes, items) = (self.nodes.capacity(), self.items.capacity());
-        (nodes * size_of::<Node>() + items * size_of::<Value>()) as u64
+        (nodes * size_of::<ContainerNode>() + items * size_of::<Value>()) as u64
     }
 
     /// Returns the content of a value; `None` for a container.
@@ -113,7 +113,7 @@ impl<'a> Pickle<'a> {
             Value::Bool(value) => Some(Scalar::Bool(value)),
             Value::Int(number) => Some(Scalar::Int(number.into())),
             Value::At(offset) => Cursor::new(self.bytes, offset as usize).scalar(),
-            Value::Node(_) => None,
+            Value::ContainerNode(_) => None,
         }
     }
 
@@ -139,14 +139,16 @@ impl<'a> Pickle<'a> {
     /// Returns the elements of a list or a tuple.
     pub(super) fn list(&self, value: Value) -> Option<&[Value]> {
         let node = self.node(value)?;
-        (node.kind != Kind::Dict).then(|| &self.items[node.range()])
+        (node.kind != ContainerKind::Dict).then(|| &self.items[node.range()])
     }
 
     /// Returns the value of a key of at most 32 bytes; the last, if the dictionary has the key
     /// several times.
     pub(super) fn get(&self, dict: Value, key: &str) -> Option<Value> {
         debug_assert!(key.len() <= MAX_KEY_BYTES, "{key}");
-        let node = self.node(dict).filter(|node| node.kind == Kind::Dict)?;
+        let node = self
+            .node(dict)
+            .filter(|node| node.kind == ContainerKind::Dict)?;
         let (entries, _) = self.items[node.range()].as_chunks::<2>();
         let wanted = Some(key.as_bytes());
         let entry = if entries.len() <= MAX_UNSORTED_ENTRIES {
@@ -161,12 +163,13 @@ impl<'a> Pickle<'a> {
     }
 
     pub(super) fn is_dict(&self, value: Value) -> bool {
-        self.node(value).is_some_and(|node| node.kind == Kind::Dict)
+        self.node(value)
+            .is_some_and(|node| node.kind == ContainerKind::Dict)
     }
 
-    fn node(&self, value: Value) -> Option<&Node> {
+    fn node(&self, value: Value) -> Option<&ContainerNode> {
         match value {
-            Value::Node(node) => Some(&self.nodes[node as usize]),
+            Value::ContainerNode(node) => Some(&self.nodes[node as usize]),
             _ => None,
         }
     }
@@ -181,7 +184,7 @@ impl<'a> Pickle<'a> {
         let mut items = std::mem::take(&mut self.items);
         for node in &self.nodes {
             let range = node.range();
-            if node.kind == Kind::Dict && range.len() / 2 > MAX_UNSORTED_ENTRIES {
+            if node.kind == ContainerKind::Dict && range.len() / 2 > MAX_UNSORTED_ENTRIES {
                 let (entries, _) = items[range].as_chunks_mut::<2>();
                 entries.sort_by(|[a, _], [b, _]| self.key(*a).cmp(&self.key(*b)));
             }

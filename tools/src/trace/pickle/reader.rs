@@ -1,6 +1,6 @@
 //! The machine that runs the opcodes of a file.
 
-use super::arena::{Arena, Kind};
+use super::arena::{Arena, ContainerKind};
 use super::cursor::Cursor;
 use super::memo::Memo;
 use super::opcodes::{Opcode, name_of};
@@ -91,25 +91,25 @@ impl<'a> Reader<'a> {
                 self.operand(|cursor| cursor.text(length_bytes))?;
                 self.push_in_place();
             }
-            Opcode::EmptyList => self.push_node(Kind::List, self.stack.len()),
-            Opcode::EmptyTuple => self.push_node(Kind::Tuple, self.stack.len()),
-            Opcode::EmptyDict => self.push_node(Kind::Dict, self.stack.len()),
+            Opcode::EmptyList => self.push_node(ContainerKind::List, self.stack.len()),
+            Opcode::EmptyTuple => self.push_node(ContainerKind::Tuple, self.stack.len()),
+            Opcode::EmptyDict => self.push_node(ContainerKind::Dict, self.stack.len()),
             Opcode::List => {
                 let mark = self.pop_mark()?;
-                self.push_node(Kind::List, mark);
+                self.push_node(ContainerKind::List, mark);
             }
             Opcode::Tuple => {
                 let mark = self.pop_mark()?;
-                self.push_node(Kind::Tuple, mark);
+                self.push_node(ContainerKind::Tuple, mark);
             }
             Opcode::TupleOf(count) => {
                 let from = self.last(count)?;
-                self.push_node(Kind::Tuple, from);
+                self.push_node(ContainerKind::Tuple, from);
             }
             Opcode::Dict => {
                 let mark = self.pop_mark()?;
                 self.check_pairs(mark)?;
-                self.push_node(Kind::Dict, mark);
+                self.push_node(ContainerKind::Dict, mark);
             }
             Opcode::Append => {
                 let from = self.last(1)?;
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
     /// Appends to a list. Lists grow in place: each reference to a list sees the new elements.
     fn append(&mut self, from: usize) -> Parsed<()> {
         let number = self.container(from)?;
-        if self.arena.kind(number) != Kind::List {
+        if self.arena.kind(number) != ContainerKind::List {
             return Err(self.refusal("an element is appended to a value that is no list".into()));
         }
         self.arena.extend(number, &self.stack[from..]);
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
     fn set(&mut self, from: usize) -> Parsed<()> {
         self.check_pairs(from)?;
         let number = self.container(from)?;
-        if self.arena.kind(number) != Kind::Dict {
+        if self.arena.kind(number) != ContainerKind::Dict {
             return Err(self.refusal("a key is set on a value that is no dictionary".into()));
         }
         self.arena.extend(number, &self.stack[from..]);
@@ -216,10 +216,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Moves the values from `from` on into a new container, and pushes the container.
-    fn push_node(&mut self, kind: Kind, from: usize) {
+    fn push_node(&mut self, kind: ContainerKind, from: usize) {
         let number = self.arena.push(kind, &self.stack[from..]);
         self.stack.truncate(from);
-        self.stack.push(Value::Node(number));
+        self.stack.push(Value::ContainerNode(number));
     }
 
     fn floor(&self) -> usize {
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
     fn container(&self, from: usize) -> Parsed<u32> {
         let below = from.checked_sub(1).filter(|&below| below >= self.floor());
         match below.map(|below| self.stack[below]) {
-            Some(Value::Node(number)) => Ok(number),
+            Some(Value::ContainerNode(number)) => Ok(number),
             Some(_) => Err(self.refusal("a number is used as a list or a dictionary".into())),
             None => Err(self.refusal("there is no value on the stack".into())),
         }

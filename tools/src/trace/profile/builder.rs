@@ -11,9 +11,9 @@ pub(super) struct ProfileBuilder {
     profile: Profile,
     /// Allocations from before the first event.
     before: Vec<Event>,
-    scopes: Numbers,
-    call_sites: Numbers,
-    stacks: Numbers,
+    scopes: ValueNumbers,
+    call_sites: ValueNumbers,
+    stacks: ValueNumbers,
 }
 
 impl ProfileBuilder {
@@ -95,12 +95,12 @@ pub(super) fn event(kind: EventKind, time_ns: u64) -> Event {
 /// The numbers of the values of a table, by hash. No value is stored twice, except after a
 /// collision.
 #[derive(Default)]
-struct Numbers {
+struct ValueNumbers {
     hasher: RandomState,
     by_hash: HashMap<u64, u32>,
 }
 
-impl Numbers {
+impl ValueNumbers {
     /// Returns the number of a value in `table`, and adds it if it is new. If two values have one
     /// hash, the second is added each time.
     fn number<T: Eq + Hash>(&mut self, table: &mut Vec<T>, value: T) -> u32 {

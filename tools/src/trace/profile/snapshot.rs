@@ -10,7 +10,7 @@ use super::builder::{ProfileBuilder, event};
 use super::spans::Spans;
 use crate::error::{Error, ErrorCode, Result};
 use crate::trace::budget::Budget;
-use crate::trace::entries::{DeviceEntries, Entry, Segment, devices};
+use crate::trace::entries::{DeviceEntries, Entry, SnapshotSegment, devices};
 use crate::trace::pickle::{Pickle, Refusal, Value};
 
 /// The categories that are no scope: PyTorch's, and the one that our own snapshots use.
@@ -34,12 +34,12 @@ pub(super) fn profiles(name: impl Display, bytes: &[u8]) -> Result<Vec<Profile>>
     let devices = devices(&pickle, &budget).map_err(fail)?;
     let profiles = devices
         .iter()
-        .map(|device| Reading::new(&pickle, &budget, device.ordinal).read(device));
+        .map(|device| ProfileReader::new(&pickle, &budget, device.ordinal).read(device));
     profiles.collect::<Parsed<_>>().map_err(fail)
 }
 
 /// A device's profile while its entries are read.
-struct Reading<'a> {
+struct ProfileReader<'a> {
     pickle: &'a Pickle<'a>,
     budget: &'a Budget,
     builder: ProfileBuilder,
@@ -66,7 +66,7 @@ struct Lines {
     scope: Option<u32>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ProfileReader<'a> {
     fn new(pickle: &'a Pickle<'a>, budget: &'a Budget, ordinal: usize) -> Self {
         Self {
             pickle,
@@ -210,7 +210,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Adds what exists at the end without an entry: it existed at the beginning.
-    fn add_segments(&mut self, segments: &[Segment<'_>]) -> Parsed<()> {
+    fn add_segments(&mut self, segments: &[SnapshotSegment<'_>]) -> Parsed<()> {
         let (pickle, budget) = (self.pickle, self.budget);
         for segment in segments {
             let end = segment.address.saturating_add(segment.total_bytes);

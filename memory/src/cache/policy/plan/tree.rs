@@ -38,7 +38,7 @@ impl PlannedRequest {
 
 /// The requests of a sequence behind the prefix that it shares with an earlier sequence.
 #[derive(Debug)]
-struct Run {
+struct RequestRun {
     sequence: usize,
     /// The last request of that prefix, if it has one.
     parent: Option<usize>,
@@ -61,7 +61,7 @@ struct Run {
 #[derive(Debug, Default)]
 pub(super) struct PlanTree {
     requests: Vec<PlannedRequest>,
-    runs: Vec<Run>,
+    runs: Vec<RequestRun>,
     slab_bytes: u64,
     before: Vec<u32>,
 }
@@ -82,7 +82,7 @@ impl PlanTree {
     /// Adds a sequence. Its requests on `stream` that end within the entry get offsets in the slab.
     fn add(&mut self, sequences: &[Sequence], index: usize, stream: StreamId) {
         let sequence = &sequences[index];
-        let common = |run: &Run| sequence.common(&sequences[run.sequence]);
+        let common = |run: &RequestRun| sequence.common(&sequences[run.sequence]);
         let nearest = self
             .runs
             .iter()
@@ -104,7 +104,7 @@ impl PlanTree {
         let offset = |number: &usize| self.requests[*number].offset.unwrap_or(0);
         let offsets = pack_around(&buffers, path.iter().map(offset).collect());
         let (depth, start) = (path.len(), self.requests.len());
-        self.runs.push(Run {
+        self.runs.push(RequestRun {
             sequence: index,
             parent: path.last().copied(),
             depth,
@@ -192,7 +192,7 @@ impl PlanTree {
         next.chain(beside.map(|run| run.start)).find(is_for)
     }
 
-    fn run_of(&self, number: usize) -> &Run {
+    fn run_of(&self, number: usize) -> &RequestRun {
         let after = self.runs.partition_point(|run| run.start <= number);
         &self.runs[after - 1]
     }
@@ -280,7 +280,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cache::record::{AllocationRecord, Recorded};
+    use crate::cache::record::{AllocationRecord, RecordedEntry};
 
     /// Requests: the size in units, and the lifetime in steps; `None` outlives the entry.
     type Requests = Vec<(u64, Option<usize>)>;
@@ -289,7 +289,7 @@ mod tests {
         let recorded = requests
             .iter()
             .enumerate()
-            .map(|(number, &(units, steps))| Recorded {
+            .map(|(number, &(units, steps))| RecordedEntry {
                 record: AllocationRecord {
                     freed_at: steps.map(|steps| (number + 1 + steps) as u64),
                     ..AllocationRecord::new(units * 512, Location::caller(), number as u64)
