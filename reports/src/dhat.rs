@@ -61,12 +61,12 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
 
 /// A sum of blocks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Blocks {
+struct HeapBlocks {
     bytes: u64,
     count: u64,
 }
 
-impl Blocks {
+impl HeapBlocks {
     fn add(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.count += 1;
@@ -83,14 +83,14 @@ impl Blocks {
 struct Point {
     /// The numbers of its frames, from the innermost out.
     stack: Vec<usize>,
-    total: Blocks,
+    total: HeapBlocks,
     /// The sum of the lifetimes.
     lived_ns: u64,
-    live: Blocks,
+    live: HeapBlocks,
     /// The live blocks when their bytes were at their highest.
-    most: Blocks,
+    most: HeapBlocks,
     /// The live blocks at the peak of the device.
-    peak: Blocks,
+    peak: HeapBlocks,
 }
 
 impl Point {

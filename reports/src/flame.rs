@@ -24,9 +24,9 @@ const NARROWEST: f64 = 0.1;
 
 /// A frame with the frames that it called.
 #[derive(Debug, Default)]
-struct Frame<'a> {
+struct FlameFrame<'a> {
     bytes: u64,
-    callees: BTreeMap<&'a str, Frame<'a>>,
+    callees: BTreeMap<&'a str, FlameFrame<'a>>,
 }
 
 /// The position of a frame: pixels from the left, and frames below it.
@@ -95,8 +95,8 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Returns the tree of the stacks, whose root stands for the whole device.
-fn tree(stacks: &BTreeMap<String, u64>) -> Frame<'_> {
-    let mut root = Frame::default();
+fn tree(stacks: &BTreeMap<String, u64>) -> FlameFrame<'_> {
+    let mut root = FlameFrame::default();
     for (stack, &bytes) in stacks {
         let mut frame = &mut root;
         frame.bytes += bytes;
@@ -109,7 +109,7 @@ fn tree(stacks: &BTreeMap<String, u64>) -> Frame<'_> {
 }
 
 /// Returns the height of the tree in frames. Does not recurse: a backtrace may be long.
-fn levels(root: &Frame<'_>) -> usize {
+fn levels(root: &FlameFrame<'_>) -> usize {
     let mut levels = 0;
     let mut level = vec![root];
     while !level.is_empty() {
@@ -125,7 +125,7 @@ fn levels(root: &Frame<'_>) -> usize {
 /// Writes the frame `name` and those above it. Does not recurse: a backtrace may be long.
 fn write_frame(
     name: &str,
-    frame: &Frame<'_>,
+    frame: &FlameFrame<'_>,
     corner: Corner,
     scale: Scale,
     out: &mut dyn Write,

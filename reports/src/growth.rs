@@ -53,7 +53,7 @@ pub struct SiteGrowth {
 pub fn growth(profile: &Profile) -> Vec<ScopeGrowth> {
     let nesting = Nesting::of(profile);
     let groups = groups(profile, &nesting);
-    let mut left = Left::of(&nesting, &groups);
+    let mut left = LeftMemory::of(&nesting, &groups);
     left.add_all(profile, &nesting);
     let mut growths: Vec<ScopeGrowth> = groups
         .iter()
@@ -65,13 +65,13 @@ pub fn growth(profile: &Profile) -> Vec<ScopeGrowth> {
 }
 
 /// The entries of a scope on a thread, as numbers of slices in their order.
-struct Group {
+struct EntryGroup {
     scope: Option<u32>,
     thread: u32,
     entries: Vec<usize>,
 }
 
-fn groups(profile: &Profile, nesting: &Nesting) -> Vec<Group> {
+fn groups(profile: &Profile, nesting: &Nesting) -> Vec<EntryGroup> {
     let mut groups: BTreeMap<(Option<u32>, u32), Vec<usize>> = BTreeMap::new();
     for (number, slice) in nesting.slices.iter().enumerate() {
         if let Activity::Scope(scope) = slice.activity
@@ -82,7 +82,7 @@ fn groups(profile: &Profile, nesting: &Nesting) -> Vec<Group> {
             entries.push(number);
         }
     }
-    let group = |((scope, thread), entries)| Group {
+    let group = |((scope, thread), entries)| EntryGroup {
         scope,
         thread,
         entries,
@@ -97,7 +97,7 @@ fn exit_bytes(profile: &Profile, slice: &Slice) -> Option<u64> {
     is_own.then_some(exit.bytes)
 }
 
-impl Group {
+impl EntryGroup {
     fn second_half(&self) -> &[usize] {
         &self.entries[self.entries.len() / 2..]
     }
@@ -137,15 +137,15 @@ impl Group {
 type LeftBytes = BTreeMap<Option<u32>, u64>;
 
 /// The memory that the second halves of the groups left.
-struct Left {
+struct LeftMemory {
     /// The group of each slice that counts.
     group_of: Vec<Option<usize>>,
     /// The bytes left, by group.
     bytes: Vec<LeftBytes>,
 }
 
-impl Left {
-    fn of(nesting: &Nesting, groups: &[Group]) -> Self {
+impl LeftMemory {
+    fn of(nesting: &Nesting, groups: &[EntryGroup]) -> Self {
         let mut group_of = vec![None; nesting.slices.len()];
         for (number, group) in groups.iter().enumerate() {
             for &entry in group.second_half() {

@@ -29,7 +29,7 @@ pub(crate) struct Slice {
 
 /// A slice that begins or ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct SliceMark {
     /// The event; `None` at the beginning or at the end of the recording.
     pub(crate) event: Option<usize>,
     pub(crate) slice: usize,
@@ -46,14 +46,14 @@ pub(crate) struct Nesting {
     pub(crate) slices: Vec<Slice>,
     /// Those that begin before the recording first, then by event; at one event inner slices end
     /// first.
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks: Vec<SliceMark>,
     /// For each event, the innermost entry of a scope that its thread was in.
     pub(crate) entries: Vec<Option<usize>>,
 }
 
 /// The open slices of a thread.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenSlices {
     /// Slices, the innermost last.
     slices: Vec<usize>,
     /// The innermost that is an entry of a scope.
@@ -63,7 +63,7 @@ struct Open {
 impl Nesting {
     pub(crate) fn of(profile: &Profile) -> Self {
         let mut nesting = Self::default();
-        let mut threads: BTreeMap<u32, Open> = BTreeMap::new();
+        let mut threads: BTreeMap<u32, OpenSlices> = BTreeMap::new();
         for (index, event) in profile.events.iter().enumerate() {
             let open = threads.entry(event.thread).or_default();
             match Step::of(event) {
@@ -108,7 +108,7 @@ impl Nesting {
         std::iter::successors(self.entries[event], |slice| self.slices[*slice].parent)
     }
 
-    fn begin(&mut self, index: usize, thread: u32, activity: Activity, open: &mut Open) {
+    fn begin(&mut self, index: usize, thread: u32, activity: Activity, open: &mut OpenSlices) {
         let number = self.slices.len();
         self.slices.push(Slice {
             thread,
@@ -117,7 +117,7 @@ impl Nesting {
             end: None,
             parent: open.entry,
         });
-        self.marks.push(Mark {
+        self.marks.push(SliceMark {
             event: Some(index),
             slice: number,
             begins: true,
@@ -128,7 +128,7 @@ impl Nesting {
         }
     }
 
-    fn end(&mut self, index: usize, thread: u32, ended: Activity, open: &mut Open) {
+    fn end(&mut self, index: usize, thread: u32, ended: Activity, open: &mut OpenSlices) {
         let matches = |&slice: &usize| match (self.slices[slice].activity, ended) {
             (Activity::Operation(_), Activity::Operation(_)) => true,
             (activity, ended) => activity == ended,
@@ -143,7 +143,7 @@ impl Nesting {
                 end: Some(index),
                 parent: None,
             });
-            self.marks.push(Mark {
+            self.marks.push(SliceMark {
                 event: Some(index),
                 slice: self.slices.len() - 1,
                 begins: false,
@@ -152,14 +152,14 @@ impl Nesting {
     }
 
     /// Ends all slices of a thread from a depth on.
-    fn close(&mut self, open: &mut Open, depth: usize, event: Option<usize>) {
+    fn close(&mut self, open: &mut OpenSlices, depth: usize, event: Option<usize>) {
         for number in open.slices.drain(depth..).rev() {
             let slice = &mut self.slices[number];
             slice.end = event;
             if matches!(slice.activity, Activity::Scope(_)) {
                 open.entry = slice.parent;
             }
-            self.marks.push(Mark {
+            self.marks.push(SliceMark {
                 event,
                 slice: number,
                 begins: false,
@@ -185,7 +185,7 @@ impl Nesting {
             let outer = around.get(&event.thread).copied();
             if let Some(number) = end_of_slice[index] {
                 self.slices[number].parent = outer;
-                begins.push(Mark {
+                begins.push(SliceMark {
                     event: None,
                     slice: number,
                     begins: true,

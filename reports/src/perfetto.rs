@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 
 use crate::json::Quoted;
 use crate::lifetimes::{AllocationLifetime, lifetimes};
-use crate::nesting::{Activity, Mark, Nesting};
+use crate::nesting::{Activity, Nesting, SliceMark};
 use crate::place::{Lines, scope_name};
 use crate::profile::{Event, EventKind, Profile};
 use crate::timeline::{changes, times_ns};
@@ -32,7 +32,7 @@ use crate::timeline::{changes, times_ns};
 /// ```
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let out = BufWriter::with_capacity(1 << 16, out);
-    let mut trace = Trace {
+    let mut trace = PerfettoTrace {
         profile,
         lines: Lines::of(profile),
         times_ns: times_ns(profile),
@@ -59,7 +59,7 @@ impl fmt::Display for Microseconds {
     }
 }
 
-struct Trace<'a, W> {
+struct PerfettoTrace<'a, W> {
     profile: &'a Profile,
     lines: Lines<'a>,
     times_ns: Vec<u64>,
@@ -67,7 +67,7 @@ struct Trace<'a, W> {
     out: W,
 }
 
-impl<W: Write> Trace<'_, W> {
+impl<W: Write> PerfettoTrace<'_, W> {
     fn begin(&mut self) -> io::Result<()> {
         let Profile {
             device,
@@ -258,7 +258,7 @@ impl<W: Write> Trace<'_, W> {
         write!(self.out, ",\n{{\"ph\":\"{phase}\",\"pid\":1,{fields}}}")
     }
 
-    fn time_ns(&self, mark: &Mark) -> u64 {
+    fn time_ns(&self, mark: &SliceMark) -> u64 {
         let at_border = if mark.begins {
             0
         } else {

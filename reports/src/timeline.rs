@@ -17,7 +17,7 @@ pub(crate) fn times_ns(profile: &Profile) -> Vec<u64> {
 
 /// A lifetime that begins or ends at an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Change {
+pub(crate) struct LifetimeChange {
     /// The event, as an index of [`Profile::events`]; `None` at the beginning of the recording.
     pub(crate) event: Option<usize>,
     /// True if the lifetime begins, false if it ends.
@@ -26,7 +26,7 @@ pub(crate) struct Change {
     pub(crate) lifetime: usize,
 }
 
-impl Change {
+impl LifetimeChange {
     /// Applies it to a sum that holds the live bytes before it.
     pub(crate) fn apply(self, live_bytes: &mut u64, bytes: u64) {
         *live_bytes = if self.begins {
@@ -39,10 +39,10 @@ impl Change {
 
 /// Returns the changes of all lifetimes in the order of their events, those at the beginning first.
 /// At one event, ends come first.
-pub(crate) fn changes(lifetimes: &[AllocationLifetime]) -> Vec<Change> {
+pub(crate) fn changes(lifetimes: &[AllocationLifetime]) -> Vec<LifetimeChange> {
     let mut changes = Vec::with_capacity(2 * lifetimes.len());
     for (lifetime, own) in lifetimes.iter().enumerate() {
-        let change = |event, begins| Change {
+        let change = |event, begins| LifetimeChange {
             event,
             begins,
             lifetime,

@@ -7,7 +7,7 @@ use std::io::{Result, Write};
 use super::columns::encode;
 use super::entries::{Entry, entries};
 use super::pending::pending_until;
-use super::reserved::{Change, changes, neighbourhoods};
+use super::reserved::{ReservedChange, changes, neighbourhoods};
 use crate::json::Quoted;
 use crate::lifetimes::{AllocationLifetime, lifetimes, peak};
 use crate::nesting::Nesting;
@@ -69,13 +69,13 @@ fn write_places(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     write!(out, ",\n\"frames\":{}", list(frames))
 }
 
-fn write_reserved(changes: &[Change], out: &mut dyn Write) -> Result<()> {
+fn write_reserved(changes: &[ReservedChange], out: &mut dyn Write) -> Result<()> {
     let spans = neighbourhoods(changes);
     write!(out, ",\n\"neighbourhoods\":{{\"count\":{}", spans.len())?;
     write_column("from", spans.iter().map(|span| span.0), out)?;
     write_column("to", spans.iter().map(|span| span.1), out)?;
     write!(out, "}},\n\"changes\":{{\"count\":{}", changes.len())?;
-    let column = |value: fn(&Change) -> u64| changes.iter().map(value);
+    let column = |value: fn(&ReservedChange) -> u64| changes.iter().map(value);
     write_column("moment", column(|own| own.moment), out)?;
     write_column("from", column(|own| own.from), out)?;
     write_column("to", column(|own| own.to), out)?;

@@ -9,7 +9,7 @@ const NEIGHBOURHOOD_BYTES: u64 = 32 << 20;
 
 /// Addresses that were reserved or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct ReservedChange {
     /// 0 for what was reserved as the recording began.
     pub(super) moment: u64,
     pub(super) from: u64,
@@ -18,7 +18,7 @@ pub(super) struct Change {
     pub(super) is_reserve: bool,
 }
 
-impl Change {
+impl ReservedChange {
     fn new(moment: u64, address: u64, bytes: u64, is_reserve: bool) -> Self {
         Self {
             moment,
@@ -30,13 +30,13 @@ impl Change {
 }
 
 /// Returns the changes of a profile, in their order.
-pub(super) fn changes(profile: &Profile) -> Vec<Change> {
+pub(super) fn changes(profile: &Profile) -> Vec<ReservedChange> {
     let before = (profile.segments.iter())
-        .map(|segment| Change::new(0, segment.address, segment.bytes, true));
+        .map(|segment| ReservedChange::new(0, segment.address, segment.bytes, true));
     let during = (1..).zip(&profile.events).filter_map(|(moment, event)| {
         let is_reserve = event.kind == EventKind::Reserve;
         let is_change = is_reserve || event.kind == EventKind::Release;
-        is_change.then(|| Change::new(moment, event.address, event.bytes, is_reserve))
+        is_change.then(|| ReservedChange::new(moment, event.address, event.bytes, is_reserve))
     });
     before
         .chain(during)
@@ -46,7 +46,7 @@ pub(super) fn changes(profile: &Profile) -> Vec<Change> {
 
 /// Returns the spans of addresses that were ever reserved, the longest first. The map shows a row
 /// for each.
-pub(super) fn neighbourhoods(changes: &[Change]) -> Vec<(u64, u64)> {
+pub(super) fn neighbourhoods(changes: &[ReservedChange]) -> Vec<(u64, u64)> {
     let mut reserves: Vec<(u64, u64)> = (changes.iter())
         .filter(|change| change.is_reserve)
         .map(|change| (change.from, change.to))

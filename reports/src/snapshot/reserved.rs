@@ -6,12 +6,12 @@ use super::pickle::GREATEST;
 
 /// Addresses from `start` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct AddressSpan {
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
-impl Span {
+impl AddressSpan {
     /// Returns the part of it that is within the addresses that the viewer can represent.
     pub(super) fn new(start: u64, bytes: u64) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Span {
 /// A range that one stream orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
-    pub(super) span: Span,
+    pub(super) span: AddressSpan,
     pub(super) stream: u32,
 }
 
@@ -58,20 +58,20 @@ impl Reserved {
     }
 
     /// Returns the parts of `span` that are not reserved.
-    pub(super) fn gaps(&self, span: Span) -> Vec<Span> {
+    pub(super) fn gaps(&self, span: AddressSpan) -> Vec<AddressSpan> {
         let mut gaps = Vec::new();
         if self.has_whole(span) {
             return gaps;
         }
         let mut at = span.start;
         for range in self.overlapping(span) {
-            gaps.push(Span {
+            gaps.push(AddressSpan {
                 start: at,
                 end: range.span.start.max(at),
             });
             at = at.max(range.span.end);
         }
-        gaps.push(Span {
+        gaps.push(AddressSpan {
             start: at,
             end: span.end.max(at),
         });
@@ -80,15 +80,15 @@ impl Reserved {
     }
 
     /// Returns whether one range contains all of `span`, which is true of nearly every block.
-    fn has_whole(&self, span: Span) -> bool {
+    fn has_whole(&self, span: AddressSpan) -> bool {
         let last = self.ranges.range(..=span.start).next_back();
         last.is_some_and(|(_, &(end, _))| span.end <= end)
     }
 
     /// Adds a gap, and returns its stream: the stream of an adjacent range if there is one, since a
     /// range grows in place whichever stream makes the request; else `stream`.
-    pub(super) fn add(&mut self, gap: Span, stream: u32) -> u32 {
-        let Span { mut start, mut end } = gap;
+    pub(super) fn add(&mut self, gap: AddressSpan, stream: u32) -> u32 {
+        let AddressSpan { mut start, mut end } = gap;
         let before = self.ranges.range(..start).next_back().map(range);
         let before = before.filter(|before| before.span.end == start);
         let after = self.ranges.get(&end).copied();
@@ -109,7 +109,7 @@ impl Reserved {
     }
 
     /// Removes `span`, and returns the parts of it that were reserved.
-    pub(super) fn remove(&mut self, span: Span) -> Vec<Range> {
+    pub(super) fn remove(&mut self, span: AddressSpan) -> Vec<Range> {
         let known: Vec<Range> = self.overlapping(span).collect();
         let mut removed = Vec::new();
         for Range { span: own, stream } in known {
@@ -128,7 +128,7 @@ impl Reserved {
         removed
     }
 
-    fn overlapping(&self, span: Span) -> impl Iterator<Item = Range> + '_ {
+    fn overlapping(&self, span: AddressSpan) -> impl Iterator<Item = Range> + '_ {
         let before = self.ranges.range(..span.start).next_back().map(range);
         let before = before.filter(move |range| range.span.end > span.start);
         before
@@ -139,7 +139,7 @@ impl Reserved {
 
 fn range((&start, &(end, stream)): (&u64, &(u64, u32))) -> Range {
     Range {
-        span: Span { start, end },
+        span: AddressSpan { start, end },
         stream,
     }
 }
@@ -148,8 +148,8 @@ fn range((&start, &(end, stream)): (&u64, &(u64, u32))) -> Range {
 mod tests {
     use super::*;
 
-    fn span(start: u64, end: u64) -> Span {
-        Span { start, end }
+    fn span(start: u64, end: u64) -> AddressSpan {
+        AddressSpan { start, end }
     }
 
     fn of(ranges: &[(u64, u64, u32)]) -> Reserved {

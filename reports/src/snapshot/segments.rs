@@ -5,8 +5,8 @@ use std::iter::Peekable;
 
 use super::names::{Key, Names};
 use super::pickle::{List, Pickle};
-use super::reserved::{Range, Span};
-use super::trace::{Block, Memory};
+use super::reserved::{AddressSpan, Range};
+use super::trace::{Memory, TracedBlock};
 use crate::place::Place;
 
 /// Writes the list of the segments of a device.
@@ -63,7 +63,7 @@ impl SegmentWriter<'_, '_, '_> {
         &mut self,
         device: u64,
         segment: Range,
-        blocks: &mut Peekable<impl Iterator<Item = &'m Block>>,
+        blocks: &mut Peekable<impl Iterator<Item = &'m TracedBlock>>,
     ) -> io::Result<()> {
         self.pickle.begin_dict();
         self.number(Key::Device, device);
@@ -84,26 +84,26 @@ impl SegmentWriter<'_, '_, '_> {
 
     fn blocks<'m>(
         &mut self,
-        segment: Span,
-        blocks: &mut Peekable<impl Iterator<Item = &'m Block>>,
+        segment: AddressSpan,
+        blocks: &mut Peekable<impl Iterator<Item = &'m TracedBlock>>,
     ) -> io::Result<()> {
         self.names.key(self.pickle, Key::Blocks);
         let mut list = self.pickle.begin_list();
         let mut at = segment.start;
         while let Some(block) = blocks.next_if(|block| block.span.start < segment.end) {
             let end = block.span.start;
-            self.idle(&mut list, Span { start: at, end });
+            self.idle(&mut list, AddressSpan { start: at, end });
             self.block(&mut list, block);
             at = block.span.end;
             self.pickle.drain()?;
         }
         let end = segment.end;
-        self.idle(&mut list, Span { start: at, end });
+        self.idle(&mut list, AddressSpan { start: at, end });
         self.pickle.end_list(list);
         Ok(())
     }
 
-    fn block(&mut self, list: &mut List, block: &Block) {
+    fn block(&mut self, list: &mut List, block: &TracedBlock) {
         let bytes = block.span.bytes();
         let state = if block.is_pending {
             self.pending_bytes += bytes;
@@ -122,13 +122,20 @@ impl SegmentWriter<'_, '_, '_> {
         );
     }
 
-    fn idle(&mut self, list: &mut List, span: Span) {
+    fn idle(&mut self, list: &mut List, span: AddressSpan) {
         if !span.is_empty() {
             self.tile(list, span, Key::Inactive, 0, Place::NOWHERE);
         }
     }
 
-    fn tile(&mut self, list: &mut List, span: Span, state: Key, requested: u64, place: Place) {
+    fn tile(
+        &mut self,
+        list: &mut List,
+        span: AddressSpan,
+        state: Key,
+        requested: u64,
+        place: Place,
+    ) {
         self.pickle.item(list);
         self.pickle.begin_dict();
         self.number(Key::Address, span.start);

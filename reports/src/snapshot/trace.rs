@@ -12,19 +12,19 @@ use std::io;
 
 use super::names::{Key, Names};
 use super::pickle::{List, Pickle};
-use super::reserved::{Range, Reserved, Span};
+use super::reserved::{AddressSpan, Range, Reserved};
 use crate::place::Place;
 use crate::profile::{Event, EventKind, Profile};
 
 /// The stream, scope and place of a request.
 #[derive(Clone, Copy, Debug)]
-struct Origin {
+struct BlockOrigin {
     stream: u32,
     scope: Option<u32>,
     place: Place,
 }
 
-impl Origin {
+impl BlockOrigin {
     fn of(event: &Event) -> Self {
         Self {
             stream: event.stream,
@@ -36,26 +36,26 @@ impl Origin {
 
 /// A block that is live, or pending.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
-    pub(super) span: Span,
+pub(super) struct TracedBlock {
+    pub(super) span: AddressSpan,
     pub(super) requested_bytes: u64,
     /// Freed, and not yet of use.
     pub(super) is_pending: bool,
     /// True if the memory is in no known segment. Then its segment is mapped and unmapped with the
     /// block.
     is_foreign: bool,
-    origin: Origin,
+    origin: BlockOrigin,
 }
 
-impl Block {
+impl TracedBlock {
     fn of(event: &Event) -> Self {
-        let span = Span::new(event.address, event.block_bytes.max(event.bytes));
+        let span = AddressSpan::new(event.address, event.block_bytes.max(event.bytes));
         Self {
             span,
             requested_bytes: event.bytes.min(span.bytes()),
             is_pending: false,
             is_foreign: false,
-            origin: Origin::of(event),
+            origin: BlockOrigin::of(event),
         }
     }
 
@@ -70,7 +70,7 @@ impl Block {
 pub(super) struct Memory {
     pub(super) reserved: Reserved,
     /// By their first address.
-    pub(super) blocks: BTreeMap<u64, Block>,
+    pub(super) blocks: BTreeMap<u64, TracedBlock>,
 }
 
 /// Writes the list of the entries, and returns the memory at the end.
@@ -80,7 +80,7 @@ pub(super) fn write(
     names: &mut Names<'_>,
 ) -> io::Result<Memory> {
     let list = pickle.begin_list();
-    let mut trace = Trace {
+    let mut trace = SnapshotTrace {
         began_unix_ns: profile.began_unix_ns,
         pickle,
         names,
@@ -89,19 +89,19 @@ pub(super) fn write(
         touched: Reserved::default(),
     };
     for segment in &profile.segments {
-        trace.assume(Span::new(segment.address, segment.bytes), 0);
+        trace.assume(AddressSpan::new(segment.address, segment.bytes), 0);
     }
     for event in &profile.events {
         trace.apply(event);
         trace.pickle.drain()?;
     }
     trace.end(profile.duration_ns);
-    let Trace { list, memory, .. } = trace;
+    let SnapshotTrace { list, memory, .. } = trace;
     pickle.end_list(list);
     Ok(memory)
 }
 
-struct Trace<'a, 'b, 'p> {
+struct SnapshotTrace<'a, 'b, 'p> {
     began_unix_ns: u64,
     pickle: &'a mut Pickle<'b>,
     names: &'a mut Names<'p>,
@@ -111,7 +111,7 @@ struct Trace<'a, 'b, 'p> {
     touched: Reserved,
 }
 
-impl Trace<'_, '_, '_> {
+impl SnapshotTrace<'_, '_, '_> {
     fn apply(&mut self, event: &Event) {
         match event.kind {
             kind if kind.is_allocation() => self.allocate(event),
@@ -125,7 +125,7 @@ impl Trace<'_, '_, '_> {
     }
 
     fn allocate(&mut self, event: &Event) {
-        let mut block = Block::of(event);
+        let mut block = TracedBlock::of(event);
         if block.span.is_empty() {
             return;
         }
@@ -148,7 +148,7 @@ impl Trace<'_, '_, '_> {
         };
         block.is_pending = true;
         let block = *block;
-        let origin = Origin::of(event);
+        let origin = BlockOrigin::of(event);
         self.entry(Key::FreeRequested, block.span, origin, event.time_ns);
         if event.kind == EventKind::Free {
             self.complete(&block, origin, event.time_ns);
@@ -157,10 +157,10 @@ impl Trace<'_, '_, '_> {
 
     /// Completes the frees of the blocks that are pending there; one may have served again already.
     fn free_completed(&mut self, event: &Event) {
-        let span = Span::new(event.address, event.bytes);
+        let span = AddressSpan::new(event.address, event.bytes);
         let blocks = self.memory.blocks.range(span.start..span.end);
         let pending = blocks.filter(|(_, block)| block.is_pending);
-        let pending: Vec<Block> = pending.map(|(_, block)| *block).collect();
+        let pending: Vec<TracedBlock> = pending.map(|(_, block)| *block).collect();
         for block in pending {
             self.complete(&block, block.origin, event.time_ns);
         }
@@ -169,7 +169,7 @@ impl Trace<'_, '_, '_> {
     /// Takes a block whose allocation is not known as one from before the recording, where that can
     /// be.
     fn allocated_before(&mut self, event: &Event) {
-        let mut block = Block::of(event);
+        let mut block = TracedBlock::of(event);
         if block.span.is_empty() {
             return;
         }
@@ -181,16 +181,16 @@ impl Trace<'_, '_, '_> {
     }
 
     fn reserve(&mut self, event: &Event) {
-        let span = Span::new(event.address, event.bytes);
+        let span = AddressSpan::new(event.address, event.bytes);
         for (_, block) in self.memory.blocks.range_mut(span.start..span.end) {
             block.is_foreign = false;
         }
         let gaps = self.memory.reserved.gaps(span);
-        self.map(&gaps, Origin::of(event), event.time_ns);
+        self.map(&gaps, BlockOrigin::of(event), event.time_ns);
     }
 
     fn release(&mut self, event: &Event) {
-        let span = Span::new(event.address, event.bytes);
+        let span = AddressSpan::new(event.address, event.bytes);
         if span.is_empty() {
             return;
         }
@@ -198,7 +198,7 @@ impl Trace<'_, '_, '_> {
         for untouched in self.touched.gaps(span) {
             self.assume(untouched, event.stream);
         }
-        self.unmap(span, Origin::of(event), event.time_ns);
+        self.unmap(span, BlockOrigin::of(event), event.time_ns);
     }
 
     fn out_of_memory(&mut self, event: &Event) {
@@ -208,7 +208,7 @@ impl Trace<'_, '_, '_> {
         self.number(Key::DeviceFree, 0);
         self.number(Key::Size, event.bytes);
         self.category(Key::Oom, event.scope);
-        self.end_entry(Origin::of(event), event.time_ns);
+        self.end_entry(BlockOrigin::of(event), event.time_ns);
     }
 
     /// Writes the last entry. It has the category `unknown`: without it, the viewer fails if any
@@ -219,7 +219,7 @@ impl Trace<'_, '_, '_> {
         self.number(Key::Size, 0);
         self.names.key(self.pickle, Key::Category);
         self.names.key(self.pickle, Key::Unknown);
-        let nobody = Origin {
+        let nobody = BlockOrigin {
             stream: 0,
             scope: None,
             place: Place::NOWHERE,
@@ -228,7 +228,7 @@ impl Trace<'_, '_, '_> {
     }
 
     /// Completes the free of every block in a span: those are pending, or their frees were lost.
-    fn end_overlapping(&mut self, span: Span, time_ns: u64) {
+    fn end_overlapping(&mut self, span: AddressSpan, time_ns: u64) {
         while let Some((_, &block)) = self.memory.blocks.range(..span.end).next_back()
             && block.span.end > span.start
         {
@@ -239,7 +239,7 @@ impl Trace<'_, '_, '_> {
         }
     }
 
-    fn complete(&mut self, block: &Block, origin: Origin, time_ns: u64) {
+    fn complete(&mut self, block: &TracedBlock, origin: BlockOrigin, time_ns: u64) {
         self.memory.blocks.remove(&block.span.start);
         self.entry(Key::FreeCompleted, block.span, origin, time_ns);
         if block.is_foreign {
@@ -249,7 +249,7 @@ impl Trace<'_, '_, '_> {
 
     /// Takes a span as reserved since before the recording, and returns what of it was not known to
     /// be.
-    fn assume(&mut self, span: Span, stream: u32) -> Vec<Span> {
+    fn assume(&mut self, span: AddressSpan, stream: u32) -> Vec<AddressSpan> {
         let gaps = self.memory.reserved.gaps(span);
         for &span in &gaps {
             self.memory.reserved.add(span, stream);
@@ -257,23 +257,23 @@ impl Trace<'_, '_, '_> {
         gaps
     }
 
-    fn map(&mut self, gaps: &[Span], origin: Origin, time_ns: u64) {
+    fn map(&mut self, gaps: &[AddressSpan], origin: BlockOrigin, time_ns: u64) {
         for &span in gaps {
             let stream = self.memory.reserved.add(span, origin.stream);
-            let origin = Origin { stream, ..origin };
+            let origin = BlockOrigin { stream, ..origin };
             self.entry(Key::SegmentMap, span, origin, time_ns);
         }
     }
 
     /// With the streams of the ranges, so that the viewer merges them again as it walks back.
-    fn unmap(&mut self, span: Span, origin: Origin, time_ns: u64) {
+    fn unmap(&mut self, span: AddressSpan, origin: BlockOrigin, time_ns: u64) {
         for Range { span, stream } in self.memory.reserved.remove(span) {
-            let origin = Origin { stream, ..origin };
+            let origin = BlockOrigin { stream, ..origin };
             self.entry(Key::SegmentUnmap, span, origin, time_ns);
         }
     }
 
-    fn entry(&mut self, action: Key, span: Span, origin: Origin, time_ns: u64) {
+    fn entry(&mut self, action: Key, span: AddressSpan, origin: BlockOrigin, time_ns: u64) {
         for untouched in self.touched.gaps(span) {
             self.touched.add(untouched, 0);
         }
@@ -299,7 +299,7 @@ impl Trace<'_, '_, '_> {
         self.names.key(self.pickle, action);
     }
 
-    fn end_entry(&mut self, origin: Origin, time_ns: u64) {
+    fn end_entry(&mut self, origin: BlockOrigin, time_ns: u64) {
         let unix_ns = self.began_unix_ns.saturating_add(time_ns);
         self.number(Key::Stream, origin.stream.into());
         self.number(Key::TimeUs, unix_ns / 1000);
