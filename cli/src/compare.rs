@@ -7,7 +7,7 @@ use cachescope_tools::record::{Profile, SiteSummary, by_call_site, lifetimes, pe
 use clap::Args;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::ExitFailure;
 use crate::output::{print, print_json};
 use crate::view::read;
 
@@ -17,7 +17,7 @@ use crate::view::read;
 /// Reads what `view` does. Lines that differ in no figure are left out; what grew most at the peak
 /// comes first.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct CompareArguments {
     /// The program before
     before: PathBuf,
 
@@ -35,12 +35,12 @@ pub(crate) struct Options {
 
 /// A figure of the program before, and of the program after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct Change {
+struct FigureChange {
     before: u64,
     after: u64,
 }
 
-impl Change {
+impl FigureChange {
     fn is_none(self) -> bool {
         self.before == self.after
     }
@@ -56,21 +56,21 @@ struct LineChange {
     line: String,
     scope: Option<String>,
     /// Bytes live at the peak of the device.
-    peak_bytes: Change,
+    peak_bytes: FigureChange,
     /// Bytes live at the end.
-    live_bytes: Change,
+    live_bytes: FigureChange,
     /// Allocations.
-    count: Change,
+    count: FigureChange,
 }
 
 #[derive(Debug, Serialize)]
 struct Comparison {
-    peak_bytes: Change,
-    count: Change,
+    peak_bytes: FigureChange,
+    count: FigureChange,
     lines: Vec<LineChange>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(options: &CompareArguments) -> Result<(), ExitFailure> {
     let before = read(&options.before, options.device)?;
     let after = read(&options.after, options.device)?;
     let comparison = compare(&before, &after);
@@ -119,11 +119,11 @@ fn compare(before: &Profile, after: &Profile) -> Comparison {
     };
     let peak_of = |profile: &Profile| peak(profile, &lifetimes(profile)).bytes;
     Comparison {
-        peak_bytes: Change {
+        peak_bytes: FigureChange {
             before: peak_of(before),
             after: peak_of(after),
         },
-        count: Change {
+        count: FigureChange {
             before: count(before),
             after: count(after),
         },
@@ -131,13 +131,13 @@ fn compare(before: &Profile, after: &Profile) -> Comparison {
     }
 }
 
-type Side = fn(&mut Change) -> &mut u64;
+type Side = fn(&mut FigureChange) -> &mut u64;
 
-fn before_of(change: &mut Change) -> &mut u64 {
+fn before_of(change: &mut FigureChange) -> &mut u64 {
     &mut change.before
 }
 
-fn after_of(change: &mut Change) -> &mut u64 {
+fn after_of(change: &mut FigureChange) -> &mut u64 {
     &mut change.after
 }
 

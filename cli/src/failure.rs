@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 /// Why the program ended early.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ExitFailure {
     /// An input cannot be read; the error names the file, and the line and column if known.
     Input(cachescope_tools::Error),
     /// A file cannot be opened or written; the text names it.
@@ -17,7 +17,7 @@ pub(crate) enum Failure {
     Output(io::Error),
 }
 
-impl Failure {
+impl ExitFailure {
     /// The failure to open or write the file at `path`.
     pub(crate) fn of_file(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |error| Self::File(format!("{}: {error}", path.display()))
@@ -40,7 +40,7 @@ impl Failure {
     }
 }
 
-impl From<cachescope_tools::Error> for Failure {
+impl From<cachescope_tools::Error> for ExitFailure {
     fn from(error: cachescope_tools::Error) -> Self {
         Self::Input(error)
     }

@@ -17,34 +17,34 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use failure::Failure;
+use failure::ExitFailure;
 
 /// Replays recorded allocations through cachescope's pools, shows and compares them, and plans
 /// memory for known lifetimes.
 #[derive(Debug, Parser)]
 #[command(version, args_override_self = true)]
-struct Options {
+struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Compare(compare::Options),
-    Plan(plan::Options),
-    Replay(replay::Options),
-    View(view::Options),
+    Compare(compare::CompareArguments),
+    Plan(plan::PlanArguments),
+    Replay(replay::ReplayArguments),
+    View(view::ViewArguments),
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    match run(&Arguments::parse()) {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
 }
 
 /// Runs the command; returns its exit code.
-fn run(options: &Options) -> Result<ExitCode, Failure> {
+fn run(options: &Arguments) -> Result<ExitCode, ExitFailure> {
     match &options.command {
         Command::Plan(options) => plan::run(options),
         Command::Replay(options) => replay::run(options).map(|()| ExitCode::SUCCESS),

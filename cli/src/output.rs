@@ -4,18 +4,18 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::ExitFailure;
 
 /// Prints a JSON object.
-pub(crate) fn print_json(object: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn print_json(object: &impl Serialize) -> Result<(), ExitFailure> {
     let text = serde_json::to_string_pretty(object).expect("plain numbers and names are JSON");
     print(&text)
 }
 
 /// Prints text and a line end.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), ExitFailure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")
         .and_then(|()| out.flush())
-        .map_err(Failure::Output)
+        .map_err(ExitFailure::Output)
 }

@@ -11,7 +11,7 @@ use cachescope_memory::plan::{BufferInterval, Options as Goal, Packing, pack, va
 use cachescope_tools::trace::{Lifetime, LifetimeWriter, Snapshot};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::ExitFailure;
 use crate::output::{print, print_json};
 use crate::snapshot;
 
@@ -21,7 +21,7 @@ use crate::snapshot;
 /// bound on the slab), the slab, their ratio, and the seconds taken. Exits with 1 if there is no
 /// plan within the capacity, or none was found in time.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct PlanArguments {
     /// Lifetimes in MiniMalloc's format (id,lower,upper,size) or a memory snapshot of PyTorch
     input: PathBuf,
 
@@ -61,7 +61,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 /// The printed results.
 #[derive(Debug, Serialize)]
-struct Report {
+struct PlanReport {
     buffers: usize,
     max_load_bytes: u64,
     slab_bytes: u64,
@@ -69,7 +69,7 @@ struct Report {
     seconds: f64,
 }
 
-pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &PlanArguments) -> Result<ExitCode, ExitFailure> {
     let lifetimes = lifetimes(options)?;
     let buffers: Vec<BufferInterval> = lifetimes.iter().map(buffer).collect();
     let goal = Goal {
@@ -92,9 +92,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(1));
     }
     if let Some(path) = &options.output {
-        write(path, &lifetimes, &plan).map_err(Failure::of_file(path))?;
+        write(path, &lifetimes, &plan).map_err(ExitFailure::of_file(path))?;
     }
-    let report = Report::new(&plan, seconds);
+    let report = PlanReport::new(&plan, seconds);
     if options.json {
         print_json(&report)?;
     } else {
@@ -103,16 +103,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn lifetimes(options: &Options) -> Result<Vec<Lifetime>, Failure> {
+fn lifetimes(options: &PlanArguments) -> Result<Vec<Lifetime>, ExitFailure> {
     let path = &options.input;
-    let failure = Failure::of_file(path);
+    let failure = ExitFailure::of_file(path);
     let mut input = BufReader::new(File::open(path).map_err(failure)?);
     if Snapshot::begins_like(input.fill_buf().map_err(failure)?) {
         return Ok(snapshot::device(path, input, options.device)?.lifetimes);
     }
     if options.device.is_some() {
         let text = "--device is for snapshots of PyTorch: this file has no devices";
-        return Err(Failure::Usage(text.into()));
+        return Err(ExitFailure::Usage(text.into()));
     }
     Ok(Lifetime::read(path.display(), input)?)
 }
@@ -155,7 +155,7 @@ fn write(path: &Path, lifetimes: &[Lifetime], plan: &Packing) -> io::Result<()> 
     writer.finish()
 }
 
-impl Report {
+impl PlanReport {
     fn new(plan: &Packing, seconds: f64) -> Self {
         Self {
             buffers: plan.offsets.len(),

@@ -13,7 +13,7 @@ use cachescope_tools::trace::{
 };
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::ExitFailure;
 use crate::modelled::{self, ModelRow, Models};
 use crate::output::{print, print_json};
 use crate::progress::{Progress, ProgressReader};
@@ -31,7 +31,7 @@ const INPUT_BYTES: usize = 1 << 16;
 /// failed below a limit, whose frees are skipped. A snapshot of PyTorch is replayed device by
 /// device, beside what PyTorch reserved, where that was recorded.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct ReplayArguments {
     /// A log of RMM (Thread,Time,Action,Pointer,Size,Stream), lifetimes in MiniMalloc's format
     /// (id,lower,upper,size) or a memory snapshot of PyTorch
     trace: PathBuf,
@@ -99,7 +99,7 @@ struct Report {
     unit_bytes: u64,
     memory_limit_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pools: Option<Vec<Row>>,
+    pools: Option<Vec<ReplayRow>>,
     /// Present with `--model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<Vec<ModelRow>>,
@@ -115,8 +115,8 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct DeviceReport {
     device: usize,
-    pytorch: Recorded,
-    pools: Vec<Row>,
+    pytorch: RecordedFigures,
+    pools: Vec<ReplayRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     models: Option<Vec<ModelRow>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ struct Simulated {
 
 /// The memory that PyTorch's own allocator needed.
 #[derive(Debug, Serialize)]
-struct Recorded {
+struct RecordedFigures {
     peak_live_bytes: u64,
     /// `None` if the snapshot has no segments.
     peak_reserved_bytes: Option<u64>,
@@ -142,7 +142,7 @@ struct Recorded {
 
 /// The results of one pool.
 #[derive(Debug, Serialize)]
-struct Row {
+struct ReplayRow {
     name: String,
     events: u64,
     ns_per_event: f64,
@@ -152,21 +152,21 @@ struct Row {
     failures: u64,
 }
 
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(options: &ReplayArguments) -> Result<(), ExitFailure> {
     if options.output.is_some() && options.pool.len() > 1 {
         let text = "--output needs a single --pool";
-        return Err(Failure::Usage(text.into()));
+        return Err(ExitFailure::Usage(text.into()));
     }
     let path = &options.trace;
-    let file = File::open(path).map_err(Failure::of_file(path))?;
+    let file = File::open(path).map_err(ExitFailure::of_file(path))?;
     let mut input = BufReader::with_capacity(INPUT_BYTES, ProgressReader::new(file));
-    let start = input.fill_buf().map_err(Failure::of_file(path))?;
+    let start = input.fill_buf().map_err(ExitFailure::of_file(path))?;
     if Snapshot::begins_like(start) {
         return run_devices(options, snapshot::devices(path, input, options.device)?);
     }
     if options.device.is_some() {
         let text = "--device is for snapshots of PyTorch: this trace has no devices";
-        return Err(Failure::Usage(text.into()));
+        return Err(ExitFailure::Usage(text.into()));
     }
     let outcomes = replay(options, &mut Trace::new(path.display(), input)?)?;
     if !options.json {
@@ -180,15 +180,15 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     })
 }
 
-fn run_devices(options: &Options, devices: Vec<DeviceTrace>) -> Result<(), Failure> {
+fn run_devices(options: &ReplayArguments, devices: Vec<DeviceTrace>) -> Result<(), ExitFailure> {
     if options.output.is_some() && devices.len() > 1 {
         let text = "--output needs a single --device of this snapshot";
-        return Err(Failure::Usage(text.into()));
+        return Err(ExitFailure::Usage(text.into()));
     }
     let mut reports = Vec::new();
     let mut texts = Vec::new();
     for device in devices {
-        let recorded = Recorded::of(&device);
+        let recorded = RecordedFigures::of(&device);
         let mut trace = Trace::<io::Empty>::of(device.lifetimes);
         let outcomes = replay(options, &mut trace)?;
         let ordinal = device.ordinal;
@@ -213,13 +213,16 @@ fn run_devices(options: &Options, devices: Vec<DeviceTrace>) -> Result<(), Failu
     })
 }
 
-fn replay<R: BufRead>(options: &Options, trace: &mut Trace<R>) -> Result<Outcomes, Failure> {
+fn replay<R: BufRead>(
+    options: &ReplayArguments,
+    trace: &mut Trace<R>,
+) -> Result<Outcomes, ExitFailure> {
     let mut runs = options.runs()?;
     let mut models = options.models();
     let mut devices = options.devices()?;
     let output = options.output.as_deref();
     let mut output = output
-        .map(|path| Output::create(path, options, trace))
+        .map(|path| OutputFile::create(path, options, trace))
         .transpose()?;
     run_all(trace, &mut runs, &mut models, &mut devices, output.as_mut())?;
     if let Some(output) = output {
@@ -243,8 +246,8 @@ fn run_all<R: BufRead>(
     runs: &mut [Replay],
     models: &mut [ModelReplay],
     devices: &mut DeviceRuns,
-    mut output: Option<&mut Output<'_>>,
-) -> Result<(), Failure> {
+    mut output: Option<&mut OutputFile<'_>>,
+) -> Result<(), ExitFailure> {
     // A log is read while it is replayed, so its reader shows the progress.
     let events = trace.lifetimes().map(|lifetimes| 2 * lifetimes.len());
     let mut progress = events.map(|events| Progress::of_events(events as u64));
@@ -275,8 +278,8 @@ fn run_all<R: BufRead>(
     }
 }
 
-impl Options {
-    fn runs(&self) -> Result<Vec<Replay>, Failure> {
+impl ReplayArguments {
+    fn runs(&self) -> Result<Vec<Replay>, ExitFailure> {
         let settings = self.pool.iter().map(|&pool| ReplayOptions {
             pool,
             unit_bytes: self.unit,
@@ -295,7 +298,7 @@ impl Options {
             .collect()
     }
 
-    fn devices(&self) -> Result<DeviceRuns, Failure> {
+    fn devices(&self) -> Result<DeviceRuns, ExitFailure> {
         DeviceRuns::new(self.pool, self.costs.as_ref(), self.memory_limit)
     }
 
@@ -310,19 +313,19 @@ impl Options {
 }
 
 /// The file of `--output`.
-struct Output<'a> {
+struct OutputFile<'a> {
     path: &'a Path,
     placements: Placements<BufWriter<File>>,
 }
 
-impl<'a> Output<'a> {
+impl<'a> OutputFile<'a> {
     /// Creates the file, after the beginning of the trace was read.
     fn create<R: BufRead>(
         path: &'a Path,
-        options: &Options,
+        options: &ReplayArguments,
         trace: &Trace<R>,
-    ) -> Result<Self, Failure> {
-        let failure = Failure::of_file(path);
+    ) -> Result<Self, ExitFailure> {
+        let failure = ExitFailure::of_file(path);
         if is_same_file(path, &options.trace) {
             return Err(failure(io::Error::other("this is the trace itself")));
         }
@@ -331,14 +334,14 @@ impl<'a> Output<'a> {
         Ok(Self { path, placements })
     }
 
-    fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) -> Result<(), Failure> {
+    fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) -> Result<(), ExitFailure> {
         let added = self.placements.add(batch, offsets);
-        added.map_err(Failure::of_file(self.path))
+        added.map_err(ExitFailure::of_file(self.path))
     }
 
-    fn finish<R: BufRead>(self, trace: &Trace<R>) -> Result<(), Failure> {
+    fn finish<R: BufRead>(self, trace: &Trace<R>) -> Result<(), ExitFailure> {
         let finished = self.placements.finish(trace);
-        finished.map_err(Failure::of_file(self.path))
+        finished.map_err(ExitFailure::of_file(self.path))
     }
 }
 
@@ -349,7 +352,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 
 impl Report {
     /// Without results.
-    fn new(options: &Options) -> Self {
+    fn new(options: &ReplayArguments) -> Self {
         Self {
             trace: options.trace.display().to_string(),
             unit_bytes: options.unit,
@@ -362,7 +365,7 @@ impl Report {
     }
 }
 
-impl Recorded {
+impl RecordedFigures {
     fn of(device: &DeviceTrace) -> Self {
         let (live, reserved) = (device.peak_live_bytes, device.peak_reserved_bytes);
         // A host's recording has no segments, and memory that was in use was reserved.
@@ -406,14 +409,14 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    fn rows(&self) -> Vec<Row> {
-        self.pools.iter().map(Row::from).collect()
+    fn rows(&self) -> Vec<ReplayRow> {
+        self.pools.iter().map(ReplayRow::from).collect()
     }
 
     /// A table of the pools, what PyTorch itself needed, and the models.
-    fn text(&self, options: &Options, recorded: Option<&Recorded>) -> String {
+    fn text(&self, options: &ReplayArguments, recorded: Option<&RecordedFigures>) -> String {
         let mut lines = vec![table(&self.pools)];
-        lines.extend(recorded.map(Recorded::row));
+        lines.extend(recorded.map(RecordedFigures::row));
         lines.extend(self.models.iter().flatten().map(ModelRow::text));
         let mut text = lines.join("\n");
         if let (Some(costs), Some(simulated)) = (&options.costs, &self.simulated) {
@@ -423,7 +426,7 @@ impl Outcomes {
     }
 }
 
-impl From<&ReplayOutcome> for Row {
+impl From<&ReplayOutcome> for ReplayRow {
     fn from(outcome: &ReplayOutcome) -> Self {
         Self {
             name: outcome.pool.to_string(),

@@ -6,7 +6,7 @@ use cachescope_tools::simulation::{DeviceOutcome, DeviceReplay, DriverCosts, Dri
 use cachescope_tools::trace::TraceEvent;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::ExitFailure;
 
 /// The costs that an option names.
 pub(crate) fn parse(name: &str) -> Result<DriverCosts, String> {
@@ -23,7 +23,7 @@ impl DeviceRuns {
         pools: &[PoolKind],
         costs: Option<&DriverCosts>,
         limit_bytes: Option<u64>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ExitFailure> {
         let runs = costs.into_iter().flat_map(|costs| {
             let run = |&pool| Ok((pool, DeviceReplay::new(pool, costs, limit_bytes)?));
             pools.iter().map(run)

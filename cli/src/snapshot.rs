@@ -5,14 +5,14 @@ use std::path::Path;
 
 use cachescope_tools::trace::{DeviceTrace, Snapshot};
 
-use crate::failure::Failure;
+use crate::failure::ExitFailure;
 
 /// The device `ordinal` of a snapshot, or each that it has something of.
 pub(crate) fn devices(
     path: &Path,
     input: impl Read,
     ordinal: Option<usize>,
-) -> Result<Vec<DeviceTrace>, Failure> {
+) -> Result<Vec<DeviceTrace>, ExitFailure> {
     let devices = Snapshot::read(path.display(), input)?.devices;
     let Some(ordinal) = ordinal else {
         return Ok(devices);
@@ -26,7 +26,7 @@ pub(crate) fn devices(
             "{}: nothing of device {ordinal}; there is {known}",
             path.display()
         );
-        return Err(Failure::Usage(text));
+        return Err(ExitFailure::Usage(text));
     }
     Ok(found)
 }
@@ -36,15 +36,15 @@ pub(crate) fn device(
     path: &Path,
     input: impl Read,
     ordinal: Option<usize>,
-) -> Result<DeviceTrace, Failure> {
+) -> Result<DeviceTrace, ExitFailure> {
     let mut devices = devices(path, input, ordinal)?;
     if devices.len() > 1 {
         let known = names(&devices);
         let text = format!("{}: {known}; name one by --device", path.display());
-        return Err(Failure::Usage(text));
+        return Err(ExitFailure::Usage(text));
     }
     devices.pop().ok_or_else(|| {
-        Failure::Usage(format!(
+        ExitFailure::Usage(format!(
             "{}: nothing of any device was recorded",
             path.display()
         ))

@@ -8,7 +8,7 @@ use cachescope_tools::record::{Format, Profile};
 use cachescope_tools::trace::profiles;
 use clap::Args;
 
-use crate::failure::Failure;
+use crate::failure::ExitFailure;
 use crate::output::print;
 
 /// Writes a page that shows a recorded program, for any browser, or another report of it.
@@ -16,7 +16,7 @@ use crate::output::print;
 /// Reads snapshots of PyTorch and those that cachescope records (.pickle), logs of RMM, and
 /// lifetimes or plans in MiniMalloc's format.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct ViewArguments {
     /// The recorded program
     input: PathBuf,
 
@@ -30,15 +30,15 @@ pub(crate) struct Options {
     device: Option<usize>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(options: &ViewArguments) -> Result<(), ExitFailure> {
     let default = || options.input.with_extension("html");
     let output = options.output.clone().unwrap_or_else(default);
     let format = Format::of(&output).ok_or_else(|| {
         let endings = Format::ENDINGS.join(", ");
-        Failure::Usage(format!("{}: no known ending: {endings}", output.display()))
+        ExitFailure::Usage(format!("{}: no known ending: {endings}", output.display()))
     })?;
     let profile = read(&options.input, options.device)?;
-    let failed = Failure::of_file(&output);
+    let failed = ExitFailure::of_file(&output);
     let mut file = BufWriter::new(File::create(&output).map_err(failed)?);
     format
         .write(&profile, &mut file)
@@ -48,15 +48,15 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 }
 
 /// The profile of the device `ordinal`, or of the one with the most events.
-pub(crate) fn read(path: &Path, ordinal: Option<usize>) -> Result<Profile, Failure> {
-    let file = File::open(path).map_err(Failure::of_file(path))?;
+pub(crate) fn read(path: &Path, ordinal: Option<usize>) -> Result<Profile, ExitFailure> {
+    let file = File::open(path).map_err(ExitFailure::of_file(path))?;
     let profiles = profiles(path.display(), BufReader::new(file))?;
     let Some(ordinal) = ordinal else {
         let most = profiles
             .into_iter()
             .max_by_key(|profile| profile.events.len());
         return most.ok_or_else(|| {
-            Failure::Usage(format!(
+            ExitFailure::Usage(format!(
                 "{}: nothing of any device was recorded",
                 path.display()
             ))
@@ -76,6 +76,6 @@ pub(crate) fn read(path: &Path, ordinal: Option<usize>) -> Result<Profile, Failu
             path.display(),
             names.join(", ")
         );
-        Failure::Usage(text)
+        ExitFailure::Usage(text)
     })
 }

@@ -15,7 +15,7 @@
 
 use super::driver::Driver;
 use super::parts::Parts;
-use super::{Block, Model, RANGE_BYTES, UNIT_BYTES};
+use super::{Model, ModelBlock, RANGE_BYTES, UNIT_BYTES};
 use crate::simulation::DriverCall;
 
 /// The step of growth.
@@ -123,17 +123,17 @@ impl CudaPool {
 }
 
 impl Model for CudaPool {
-    fn allocate(&mut self, bytes: u64) -> Option<Block> {
+    fn allocate(&mut self, bytes: u64) -> Option<ModelBlock> {
         self.driver.call(DriverCall::MemAllocAsync, bytes);
         let bytes = bytes.checked_next_multiple_of(UNIT_BYTES)?;
         let start = self.take(bytes).or_else(|| {
             let grown = self.grow(bytes);
             grown.then(|| self.take(bytes)).flatten()
         })?;
-        Some(Block { pool: 0, start })
+        Some(ModelBlock { pool: 0, start })
     }
 
-    fn free(&mut self, block: Block) {
+    fn free(&mut self, block: ModelBlock) {
         self.driver.call(DriverCall::MemFreeAsync, 0);
         self.parts.release(block.start);
     }

@@ -37,9 +37,9 @@ const RANGE_BYTES: u64 = 1 << 63;
 trait Model: Debug {
     /// Returns a block for a request of 1 byte or more, or `None` if the device has no memory for
     /// it.
-    fn allocate(&mut self, bytes: u64) -> Option<Block>;
+    fn allocate(&mut self, bytes: u64) -> Option<ModelBlock>;
     /// Takes a block back.
-    fn free(&mut self, block: Block);
+    fn free(&mut self, block: ModelBlock);
     /// Returns the bytes reserved from the device.
     fn reserved_bytes(&self) -> u64;
     /// Returns the driver that the model calls.
@@ -53,7 +53,7 @@ trait Model: Debug {
 
 /// A block that is in use.
 #[derive(Debug)]
-struct Block {
+struct ModelBlock {
     /// The number of the model's pool that the block is from.
     pool: usize,
     start: u64,
@@ -108,7 +108,7 @@ pub struct ModelReplay {
     kind: ModelKind,
     model: Box<dyn Model>,
     /// By slot; `None` for a slot that is free, failed, or is of 0 bytes.
-    live: Vec<Option<Live>>,
+    live: Vec<Option<LiveRequest>>,
     events: u64,
     live_bytes: u64,
     peak_live_bytes: u64,
@@ -118,8 +118,8 @@ pub struct ModelReplay {
 
 /// A request that was met.
 #[derive(Debug)]
-struct Live {
-    block: Block,
+struct LiveRequest {
+    block: ModelBlock,
     requested_bytes: u64,
 }
 
@@ -195,7 +195,7 @@ impl ModelReplay {
             self.failures += 1;
             return;
         };
-        self.live[slot] = Some(Live {
+        self.live[slot] = Some(LiveRequest {
             block,
             requested_bytes: bytes,
         });

@@ -16,7 +16,7 @@ fn calls(pool: &mut CudaPool, call: DriverCall) -> u64 {
     pool.driver().ledger.as_ref().unwrap().calls_of(call)
 }
 
-fn take(pool: &mut CudaPool, mib: u64) -> Block {
+fn take(pool: &mut CudaPool, mib: u64) -> ModelBlock {
     let block = pool.allocate(mib * MIB).unwrap();
     pool.check();
     block
@@ -81,7 +81,7 @@ fn random_programs_keep_the_invariants_and_the_limit() {
             state >> 33
         };
         let mut pool = pool(limit_bytes);
-        let mut live: Vec<(Block, u64)> = Vec::new();
+        let mut live: Vec<(ModelBlock, u64)> = Vec::new();
         for _ in 0..3000 {
             if live.len() < 20 && next() % 2 == 0 {
                 let bytes = 1 + next() % (1 << (next() % 25));

@@ -30,7 +30,7 @@ mod tests;
 use std::fmt::Debug;
 
 use super::driver::Driver;
-use super::{Block, Model, RANGE_BYTES, UNIT_BYTES};
+use super::{Model, ModelBlock, RANGE_BYTES, UNIT_BYTES};
 use expandable::ExpandablePool;
 use segmented::SegmentedPool;
 
@@ -133,7 +133,7 @@ impl PyTorch {
 }
 
 impl Model for PyTorch {
-    fn allocate(&mut self, bytes: u64) -> Option<Block> {
+    fn allocate(&mut self, bytes: u64) -> Option<ModelBlock> {
         let bytes = bytes.checked_next_multiple_of(UNIT_BYTES)?;
         let class = Class::of(bytes);
         let start = self.pool(class).take(bytes);
@@ -143,10 +143,10 @@ impl Model for PyTorch {
             self.grow_and_take(class, bytes)
         })?;
         let pool = class as usize;
-        Some(Block { pool, start })
+        Some(ModelBlock { pool, start })
     }
 
-    fn free(&mut self, block: Block) {
+    fn free(&mut self, block: ModelBlock) {
         let class = match block.pool {
             0 => Class::Small,
             _ => Class::Large,

@@ -1,7 +1,7 @@
 //! The model against its rules written anew, without order or merging done in place: every step
 //! scans everything.
 
-use super::{Block, Driver, MIB, Model, PyTorch};
+use super::{Driver, MIB, Model, ModelBlock, PyTorch};
 
 /// A stretch of a range: whether it is in use, free, or not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,7 +263,7 @@ fn some_bytes(state: &mut u64) -> u64 {
 struct Pair {
     model: PyTorch,
     naive: [Naive; 2],
-    live: Vec<(Block, u64)>,
+    live: Vec<(ModelBlock, u64)>,
     limit_bytes: u64,
 }
 
