@@ -96,7 +96,7 @@ pub use loss::{
     value_and_grad_aux,
 };
 pub use parameters::{MapArrays, Parameters, ZipArrays};
-pub(crate) use place::{Member, Place, members};
+pub(crate) use place::{Member, ParameterPath, members};
 pub use products::{hvp, jvp};
 pub(crate) use step::{NoElements, Order, value_and_step_in_order};
 pub use step::{Optimizer, value_and_step};

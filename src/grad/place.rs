@@ -12,13 +12,13 @@ const ALONE: &str = "array";
 /// The position of a traversal in a structure, as a name: the names of the entered parts, joined by
 /// dots.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct ParameterPath {
     name: String,
     /// The length of the name before each entered part.
     lengths: Vec<usize>,
 }
 
-impl Place {
+impl ParameterPath {
     pub(crate) fn enter(&mut self, part: &dyn Display) {
         let dot = if self.lengths.is_empty() { "" } else { "." };
         self.lengths.push(self.name.len());
@@ -72,7 +72,7 @@ pub(crate) fn members<P: Parameters>(parameters: &P) -> Result<Vec<Member>> {
 
 #[derive(Default)]
 struct Listing {
-    place: Place,
+    place: ParameterPath,
     members: Vec<Member>,
 }
 

@@ -104,7 +104,7 @@ fn check_walk(layout: &Layout) {
 
 /// One step from a view to a view, with numbers that `apply` fits to the view at hand.
 #[derive(Clone, Debug)]
-enum Step {
+enum ViewStep {
     Permute(Vec<u32>),
     Transpose,
     SwapAxes(usize, usize),
@@ -117,7 +117,7 @@ enum Step {
     Windows(usize, usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ViewStep> {
     let number = 0usize..64;
     let range = (
         any::<u32>(),
@@ -125,38 +125,38 @@ fn step() -> impl Strategy<Value = Step> {
         prop_oneof![-4isize..0, 1isize..5],
     );
     prop_oneof![
-        proptest::collection::vec(any::<u32>(), 8).prop_map(Step::Permute),
-        Just(Step::Transpose),
-        (number.clone(), number.clone()).prop_map(|(a, b)| Step::SwapAxes(a, b)),
-        number.clone().prop_map(Step::Unsqueeze),
-        number.clone().prop_map(Step::Squeeze),
-        number.clone().prop_map(Step::Flip),
-        proptest::collection::vec(range, 8).prop_map(Step::Slice),
-        (number.clone(), number.clone()).prop_map(|(a, b)| Step::Index(a, b)),
-        (number.clone(), number.clone()).prop_map(|(a, b)| Step::Broadcast(a, b)),
-        (number.clone(), number).prop_map(|(a, b)| Step::Windows(a, b)),
+        proptest::collection::vec(any::<u32>(), 8).prop_map(ViewStep::Permute),
+        Just(ViewStep::Transpose),
+        (number.clone(), number.clone()).prop_map(|(a, b)| ViewStep::SwapAxes(a, b)),
+        number.clone().prop_map(ViewStep::Unsqueeze),
+        number.clone().prop_map(ViewStep::Squeeze),
+        number.clone().prop_map(ViewStep::Flip),
+        proptest::collection::vec(range, 8).prop_map(ViewStep::Slice),
+        (number.clone(), number.clone()).prop_map(|(a, b)| ViewStep::Index(a, b)),
+        (number.clone(), number.clone()).prop_map(|(a, b)| ViewStep::Broadcast(a, b)),
+        (number.clone(), number).prop_map(|(a, b)| ViewStep::Windows(a, b)),
     ]
 }
 
 /// Takes `step` on both sides; steps that the view at hand does not allow are skipped.
-fn apply(step: &Step, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<usize>) {
+fn apply(step: &ViewStep, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<usize>) {
     let ndim = layout.ndim();
     let signed = |axis: usize| axis as isize - if axis % 2 == 1 { ndim as isize } else { 0 };
     match step {
-        Step::Permute(keys) => {
+        ViewStep::Permute(keys) => {
             let mut axes: Vec<usize> = (0..ndim).collect();
             axes.sort_by_key(|&axis| keys[axis]);
             (layout.permute(&axes).unwrap(), array.permuted_axes(axes))
         }
-        Step::Transpose => (layout.transpose(), array.reversed_axes()),
-        Step::SwapAxes(first, second) if ndim > 0 => {
+        ViewStep::Transpose => (layout.transpose(), array.reversed_axes()),
+        ViewStep::SwapAxes(first, second) if ndim > 0 => {
             let (first, second) = (first % ndim, second % ndim);
             let swapped = layout.swap_axes(signed(first), signed(second)).unwrap();
             let mut array = array;
             array.swap_axes(first, second);
             (swapped, array)
         }
-        Step::Unsqueeze(at) if ndim < MAX_RANK => {
+        ViewStep::Unsqueeze(at) if ndim < MAX_RANK => {
             let at = at % (ndim + 1);
             let axis = ndarray::Axis(at);
             (
@@ -164,18 +164,18 @@ fn apply(step: &Step, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<u
                 array.insert_axis(axis),
             )
         }
-        Step::Squeeze(at) if ndim > 0 && layout.dims()[at % ndim] == 1 => {
+        ViewStep::Squeeze(at) if ndim > 0 && layout.dims()[at % ndim] == 1 => {
             let at = at % ndim;
             let array = array.index_axis_move(ndarray::Axis(at), 0);
             (layout.squeeze(signed(at)).unwrap(), array)
         }
-        Step::Flip(at) if ndim > 0 => {
+        ViewStep::Flip(at) if ndim > 0 => {
             let at = at % ndim;
             let mut array = array;
             array.invert_axis(ndarray::Axis(at));
             (layout.flip(signed(at)).unwrap(), array)
         }
-        Step::Slice(ranges) => {
+        ViewStep::Slice(ranges) => {
             let parts: Vec<SliceInfoElem> = layout
                 .dims()
                 .iter()
@@ -198,7 +198,7 @@ fn apply(step: &Step, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<u
             let array = array.slice(parts.as_slice()).to_owned();
             (layout.slice("slice", &parts).unwrap(), array)
         }
-        Step::Index(at, index) if ndim > 0 && layout.dims()[at % ndim] > 0 => {
+        ViewStep::Index(at, index) if ndim > 0 && layout.dims()[at % ndim] > 0 => {
             let at = at % ndim;
             let index = index % layout.dims()[at];
             let mut parts = vec![SliceInfoElem::from(..); ndim];
@@ -206,7 +206,7 @@ fn apply(step: &Step, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<u
             let array = array.index_axis_move(ndarray::Axis(at), index);
             (layout.slice("slice", &parts).unwrap(), array)
         }
-        Step::Broadcast(at, length) if ndim > 0 && ndim < MAX_RANK => {
+        ViewStep::Broadcast(at, length) if ndim > 0 && ndim < MAX_RANK => {
             let (at, length) = (at % ndim, length % 3);
             let mut dims = layout.dims().to_vec();
             if dims[at] == 1 {
@@ -216,7 +216,7 @@ fn apply(step: &Step, layout: Layout, array: ArrayD<usize>) -> (Layout, ArrayD<u
             let wide = array.broadcast(IxDyn(&dims)).unwrap().to_owned();
             (layout.broadcast_to(&dims.into()).unwrap(), wide)
         }
-        Step::Windows(count, size) if ndim > 0 => {
+        ViewStep::Windows(count, size) if ndim > 0 => {
             let count = (count % 2 + 1).min(ndim).min(MAX_RANK - ndim);
             let lead = ndim - count;
             let sizes = layout.dims()[lead..].iter();

@@ -19,7 +19,7 @@ use narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 pub(crate) use convert::{Convert, convert};
 pub(crate) use math::{Powers, Real};
-pub(crate) use order::{Digits, SortKey};
+pub(crate) use order::{RadixDigits, SortKey};
 
 /// Arithmetic that never panics: integers wrap, and their division by zero gives 0.
 pub trait Arithmetic: Copy {

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 /// A total order, NumPy's for sorting: NaN comes last, and both zeros are equal.
 pub trait SortKey: Copy {
     /// An unsigned integer with as many bits as the value.
-    type Key: Digits + Into<u64>;
+    type Key: RadixDigits + Into<u64>;
 
     /// Returns the sort key, which is less if the value comes earlier.
     fn key(self) -> Self::Key;
@@ -19,7 +19,7 @@ pub trait SortKey: Copy {
 }
 
 /// An unsigned integer as digits.
-pub trait Digits: Copy + Ord + 'static {
+pub trait RadixDigits: Copy + Ord + 'static {
     /// Returns the number with the bits below `shift` cleared.
     fn without_below(self, shift: u32) -> Self;
 
@@ -34,7 +34,7 @@ pub trait Digits: Copy + Ord + 'static {
 macro_rules! digits {
     ($($type:ident)+) => {
         $(
-            impl Digits for $type {
+            impl RadixDigits for $type {
                 #[inline(always)]
                 fn without_below(self, shift: u32) -> Self {
                     self >> shift << shift

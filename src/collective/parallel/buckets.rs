@@ -73,7 +73,7 @@ pub(super) enum Exchange {
     /// Each rank gets the means of its part.
     AveragePart,
     /// No exchange, because more gradients will be added.
-    Keep,
+    Accumulate,
 }
 
 /// Buckets that a backward pass fills.
@@ -92,7 +92,7 @@ pub(super) struct Buckets {
     adds: bool,
     /// True if the buckets outlive the scope of the pass. They are then allocated outside of every
     /// cache.
-    is_kept: bool,
+    outlives_pass: bool,
 }
 
 impl Buckets {
@@ -105,7 +105,7 @@ impl Buckets {
             parts: (0..count).map(|_| None).collect(),
             exchanged: 0,
             adds: false,
-            is_kept: exchange == Exchange::Keep,
+            outlives_pass: exchange == Exchange::Accumulate,
             layout,
         }
     }
@@ -199,7 +199,7 @@ impl Buckets {
             }
         }
         self.missing[bucket] -= 1;
-        if exchange != Exchange::Keep {
+        if exchange != Exchange::Accumulate {
             self.exchange_full(group, exchange)?;
         }
         Ok(())
@@ -226,7 +226,7 @@ impl Buckets {
     fn array_of<T: Float>(&mut self, bucket: usize, device: &Device) -> Result<&mut Array<T>> {
         let own = &mut self.arrays[bucket];
         if own.is_none() {
-            let array = fresh::<T>(&self.layout.buckets[bucket], device, self.is_kept)?;
+            let array = fresh::<T>(&self.layout.buckets[bucket], device, self.outlives_pass)?;
             *own = Some(Box::new(array));
         }
         let own = own.as_mut().and_then(|own| own.as_any_mut().downcast_mut());
@@ -244,20 +244,20 @@ impl Buckets {
     /// Returns the gradients of `parameters`, as views of the buckets.
     #[track_caller]
     pub(super) fn gradients<P: Parameters>(&self, parameters: &P) -> Result<P> {
-        parameters.map_arrays(&mut Viewing {
+        parameters.map_arrays(&mut BucketViews {
             buckets: self,
             number: 0,
         })
     }
 }
 
-/// Allocates a bucket, outside of every cache if `is_kept`. Only the padding behind its gradients
-/// is zeroed, because the gradients are written before the bucket is read.
+/// Allocates a bucket, outside of every cache if `outlives_pass`. Only the padding behind its
+/// gradients is zeroed, because the gradients are written before the bucket is read.
 #[track_caller]
-fn fresh<T: Float>(shape: &BucketShape, device: &Device, is_kept: bool) -> Result<Array<T>> {
+fn fresh<T: Float>(shape: &BucketShape, device: &Device, outlives_pass: bool) -> Result<Array<T>> {
     let length = Shape::from(shape.length);
     let bytes = length.size_bytes::<T>()?;
-    let buffer = match is_kept {
+    let buffer = match outlives_pass {
         true => Buffer::new_detached(device, bytes)?,
         false => Buffer::new(device, bytes)?,
     };
@@ -269,12 +269,12 @@ fn fresh<T: Float>(shape: &BucketShape, device: &Device, is_kept: bool) -> Resul
     Ok(array)
 }
 
-struct Viewing<'a> {
+struct BucketViews<'a> {
     buckets: &'a Buckets,
     number: usize,
 }
 
-impl MapArrays for Viewing<'_> {
+impl MapArrays for BucketViews<'_> {
     fn map<T: Float>(&mut self, parameter: &Array<T>) -> Result<Array<T>> {
         let view = self.buckets.view::<T>(self.number)?;
         self.number += 1;
@@ -293,15 +293,15 @@ fn others() -> Error {
 /// Returns handles of the arrays of a structure, in its order.
 #[track_caller]
 pub(super) fn handles<P: Parameters>(arrays: &P) -> Result<Vec<AnyArray>> {
-    let mut handles = Handles::default();
+    let mut handles = CollectHandles::default();
     arrays.map_arrays(&mut handles)?;
     Ok(handles.0)
 }
 
 #[derive(Default)]
-struct Handles(Vec<AnyArray>);
+struct CollectHandles(Vec<AnyArray>);
 
-impl MapArrays for Handles {
+impl MapArrays for CollectHandles {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         self.0.push(AnyArray::of(array));
         Ok(array.clone())

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use crate::array::{Array, Float};
 use crate::collective::{Group, Reduce};
 use crate::error::{AtCaller, Result};
-use crate::grad::optim::{Shared, Stateful};
+use crate::grad::optim::{ShareArrays, Stateful};
 use crate::grad::{
     Loss, NoElements, Optimizer, Order, Parameters, ZipArrays, value_and_step_in_order,
 };
@@ -280,7 +280,7 @@ impl DataParallel {
         parameters: &P,
         function: impl FnOnce(&P) -> Result<L>,
     ) -> Result<Array<L::Item>> {
-        let (value, buckets) = self.fill(parameters, function, (Exchange::Keep, None))?;
+        let (value, buckets) = self.fill(parameters, function, (Exchange::Accumulate, None))?;
         self.kept = Some(buckets);
         Ok(value)
     }
@@ -340,7 +340,7 @@ impl DataParallel {
             roster.check("DataParallel", parameters)?;
         }
         let likes = handles(parameters)?;
-        let mut own = parameters.map_arrays(&mut Shared)?;
+        let mut own = parameters.map_arrays(&mut ShareArrays)?;
         let kept = self.kept.take();
         let kept = kept.map(|kept| kept.resumed(layout.as_ref())).transpose()?;
         let buckets = Rc::new(RefCell::new(kept));
@@ -357,7 +357,7 @@ impl DataParallel {
                 };
                 *filling.buckets.borrow_mut() = Some(Buckets::new(layout, exchange));
             }
-            let placer: Rc<dyn Placer> = Rc::new(Slots {
+            let placer: Rc<dyn Placer> = Rc::new(GradientSlots {
                 buckets: Rc::clone(&filling.buckets),
                 variables: order.variables.to_vec(),
                 likes,
@@ -403,7 +403,7 @@ impl fmt::Debug for DataParallel {
 
 const MADE: &str = "the buckets were made between the passes";
 
-/// The buckets of a pass, shared by its [`Filling`] and its [`Slots`].
+/// The buckets of a pass, shared by its [`Filling`] and its [`GradientSlots`].
 type SharedBuckets = Rc<RefCell<Option<Buckets>>>;
 
 /// Pseudo-optimizer that puts each complete gradient into its bucket. It moves no parameter.
@@ -428,7 +428,7 @@ impl Optimizer for Filling {
 }
 
 /// The slots that the backward pass writes gradients to.
-struct Slots {
+struct GradientSlots {
     buckets: SharedBuckets,
     /// The tape's variable of each parameter.
     variables: Vec<u32>,
@@ -436,7 +436,7 @@ struct Slots {
     likes: Vec<AnyArray>,
 }
 
-impl Placer for Slots {
+impl Placer for GradientSlots {
     fn place_of(&self, value: u32) -> Result<Option<AnyArray>> {
         let number = self.variables.iter().position(|own| *own == value);
         let Some(number) = number else {
@@ -448,7 +448,7 @@ impl Placer for Slots {
     }
 }
 
-impl fmt::Debug for Slots {
+impl fmt::Debug for GradientSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Slots of {} gradients", self.likes.len())
     }

@@ -252,7 +252,7 @@ impl<O: Stateful> Sharded<O> {
                 roster.check("Sharded::state", parameters)?;
             }
             for loaded in &loaded.arrays {
-                arrays.push(parameters.map_arrays(&mut Handles(loaded.iter()))?);
+                arrays.push(parameters.map_arrays(&mut TakeHandles(loaded.iter()))?);
             }
             let steps = Array::full([], loaded.steps as f64)?;
             return Ok(OptimizerState { steps, arrays });
@@ -260,7 +260,7 @@ impl<O: Stateful> Sharded<O> {
         let (roster, layout) = self.agreed.as_ref().ok_or_else(no_step)?;
         roster.check("Sharded::state", parameters)?;
         for which in 0..self.optimizer.states() {
-            let mut state = parameters.map_arrays(&mut Fresh)?;
+            let mut state = parameters.map_arrays(&mut ZeroArrays)?;
             for (bucket, shape) in layout.buckets.iter().enumerate() {
                 with_float!(shape.dtype, T => {
                     let like = part_of::<T>(&handles(&state)?, layout, bucket, &self.group)?;
@@ -332,7 +332,7 @@ impl<O: Stateful> Sharded<O> {
                 roster.check(OPERATION, own)?;
             }
             arrays.push(match is_in_scope {
-                true => handles(&own.map_arrays(&mut Copied)?)?,
+                true => handles(&own.map_arrays(&mut CopyArrays)?)?,
                 false => handles(own)?,
             });
         }
@@ -424,7 +424,7 @@ fn write<T: Float, P: Parameters>(
     let nothing = arrays.map_arrays(&mut NoElements)?;
     arrays.zip_arrays(
         &nothing,
-        &mut Writing {
+        &mut ShardWriter {
             layout,
             bucket,
             number: 0,
@@ -433,14 +433,14 @@ fn write<T: Float, P: Parameters>(
     )
 }
 
-struct Writing<'a, W: AnyElement> {
+struct ShardWriter<'a, W: AnyElement> {
     layout: &'a BucketLayout,
     bucket: usize,
     number: usize,
     whole: &'a Array<W>,
 }
 
-impl<W: Float> ZipArrays for Writing<'_, W> {
+impl<W: Float> ZipArrays for ShardWriter<'_, W> {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, _: &Array<T>) -> Result<()> {
         let Slot { bucket, elements } = self.layout.slots[self.number].clone();
         self.number += 1;
@@ -454,27 +454,27 @@ impl<W: Float> ZipArrays for Writing<'_, W> {
 }
 
 /// Makes arrays of zeros with the same shapes.
-struct Fresh;
+struct ZeroArrays;
 
-impl MapArrays for Fresh {
+impl MapArrays for ZeroArrays {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         zeros_like(array)
     }
 }
 
 /// Copies arrays.
-struct Copied;
+struct CopyArrays;
 
-impl MapArrays for Copied {
+impl MapArrays for CopyArrays {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         array.lazy().eval()
     }
 }
 
 /// Replaces arrays by handles, in the order of a structure of the same types.
-struct Handles<'a>(std::slice::Iter<'a, AnyArray>);
+struct TakeHandles<'a>(std::slice::Iter<'a, AnyArray>);
 
-impl MapArrays for Handles<'_> {
+impl MapArrays for TakeHandles<'_> {
     fn map<T: Float>(&mut self, _: &Array<T>) -> Result<Array<T>> {
         let next = self.0.next().expect("the structures were compared");
         Ok(next.share().into_array())

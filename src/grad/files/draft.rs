@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Context;
+use super::FileContext;
 use crate::error::{ErrorKind, Result};
 
 /// The maximum length of a chain of symbolic links, as in Linux.
@@ -25,7 +25,7 @@ pub(super) struct Draft {
 impl Draft {
     /// Creates an empty file with a unique name in the folder of the file to replace. In another
     /// folder, the rename might have to move it to another disk.
-    pub(super) fn begin(context: &Context<'_>) -> Result<Self> {
+    pub(super) fn begin(context: &FileContext<'_>) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let target = target_of(context.path).map_err(|error| context.io(error))?;
         let Some(own) = target.file_name() else {
@@ -62,7 +62,7 @@ impl Draft {
 
     /// Replaces the file, once the bytes are on the disk. After a crash, the disk has either the
     /// old file or the new one, complete.
-    pub(super) fn finish(mut self, context: &Context<'_>) -> Result<()> {
+    pub(super) fn finish(mut self, context: &FileContext<'_>) -> Result<()> {
         let file = File::options().write(true).open(&self.path);
         let synced = file.and_then(|file| {
             self.permit(&file)?;

@@ -55,7 +55,7 @@ use std::path::Path;
 use draft::Draft;
 
 use super::parameters::{MapArrays, Parameters};
-use super::place::{Member, Place, members};
+use super::place::{Member, ParameterPath, members};
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
@@ -135,7 +135,7 @@ pub fn load<P: Parameters>(like: &P, path: impl AsRef<Path>) -> Result<P> {
 }
 
 fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
-    let context = Context {
+    let context = FileContext {
         operation: "save",
         path,
     };
@@ -145,12 +145,12 @@ fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
     match format {
         #[cfg(feature = "npy")]
         Format::Npz => {
-            let writer = npz::Writer::create(draft.path(), &entries, &context)?;
+            let writer = npz::NpzTarget::create(draft.path(), &entries, &context)?;
             write_all(parameters, writer)?;
         }
         #[cfg(feature = "safetensors")]
         Format::Safetensors => {
-            let writer = safetensors::Writer::create(draft.path(), &entries, &context)?;
+            let writer = safetensors::SafetensorsTarget::create(draft.path(), &entries, &context)?;
             write_all(parameters, writer)?;
         }
     }
@@ -159,7 +159,7 @@ fn save_to<P: Parameters>(parameters: &P, path: &Path) -> Result<()> {
 
 /// Returns the arrays of a structure, in its order. If two have one name, returns an error.
 #[track_caller]
-fn entries<P: Parameters>(parameters: &P, context: &Context<'_>) -> Result<Vec<Member>> {
+fn entries<P: Parameters>(parameters: &P, context: &FileContext<'_>) -> Result<Vec<Member>> {
     let entries = members(parameters)?;
     let mut names = HashSet::new();
     for Member { name, .. } in &entries {
@@ -172,7 +172,7 @@ fn entries<P: Parameters>(parameters: &P, context: &Context<'_>) -> Result<Vec<M
 }
 
 fn load_from<P: Parameters>(like: &P, path: &Path) -> Result<P> {
-    let context = Context {
+    let context = FileContext {
         operation: "load",
         path,
     };
@@ -181,12 +181,12 @@ fn load_from<P: Parameters>(like: &P, path: &Path) -> Result<P> {
     match format {
         #[cfg(feature = "npy")]
         Format::Npz => {
-            let reader = npz::Reader::open(&entries, &context)?;
+            let reader = npz::NpzSource::open(&entries, &context)?;
             read_all(like, &entries, reader, &context)
         }
         #[cfg(feature = "safetensors")]
         Format::Safetensors => {
-            let reader = safetensors::Reader::open(&context)?;
+            let reader = safetensors::SafetensorsSource::open(&context)?;
             read_all(like, &entries, reader, &context)
         }
     }
@@ -202,7 +202,7 @@ enum Format {
 
 impl Format {
     /// Returns the format for the suffix of the file's name.
-    fn of(context: &Context<'_>) -> Result<Self> {
+    fn of(context: &FileContext<'_>) -> Result<Self> {
         let ending = context.path.extension().unwrap_or_default();
         match ending.to_ascii_lowercase().to_str() {
             #[cfg(feature = "npy")]
@@ -222,12 +222,12 @@ impl Format {
 }
 
 /// The call and the file that an error is about.
-struct Context<'p> {
+struct FileContext<'p> {
     operation: &'static str,
     path: &'p Path,
 }
 
-impl Context<'_> {
+impl FileContext<'_> {
     /// Returns an error about the file, or about one array in it.
     #[cold]
     fn error(
@@ -255,7 +255,7 @@ impl Context<'_> {
 }
 
 /// A file to write arrays to.
-trait Target {
+trait ArrayTarget {
     fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()>;
 
     /// Completes the file.
@@ -263,7 +263,7 @@ trait Target {
 }
 
 /// A file to read arrays from.
-trait Source {
+trait ArraySource {
     /// Returns the names of the arrays in the file. If two arrays have one name, it is listed
     /// twice.
     fn names(&self) -> Vec<String>;
@@ -273,21 +273,21 @@ trait Source {
     fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>>;
 }
 
-fn write_all<P: Parameters, T: Target>(parameters: &P, target: T) -> Result<()> {
-    let mut writing = Writing {
-        place: Place::default(),
+fn write_all<P: Parameters, T: ArrayTarget>(parameters: &P, target: T) -> Result<()> {
+    let mut writing = StructureWriter {
+        place: ParameterPath::default(),
         target,
     };
     parameters.map_arrays(&mut writing)?;
     writing.target.finish()
 }
 
-struct Writing<T> {
-    place: Place,
+struct StructureWriter<T> {
+    place: ParameterPath,
     target: T,
 }
 
-impl<W: Target> MapArrays for Writing<W> {
+impl<W: ArrayTarget> MapArrays for StructureWriter<W> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         self.target.write(self.place.name(), array)?;
         Ok(array.clone())
@@ -302,25 +302,25 @@ impl<W: Target> MapArrays for Writing<W> {
     }
 }
 
-fn read_all<P: Parameters, S: Source>(
+fn read_all<P: Parameters, S: ArraySource>(
     like: &P,
     entries: &[Member],
     source: S,
-    context: &Context<'_>,
+    context: &FileContext<'_>,
 ) -> Result<P> {
     check_names(entries, &source.names(), context)?;
-    like.map_arrays(&mut Reading {
-        place: Place::default(),
+    like.map_arrays(&mut StructureReader {
+        place: ParameterPath::default(),
         source,
     })
 }
 
-struct Reading<S> {
-    place: Place,
+struct StructureReader<S> {
+    place: ParameterPath,
     source: S,
 }
 
-impl<S: Source> MapArrays for Reading<S> {
+impl<S: ArraySource> MapArrays for StructureReader<S> {
     fn map<T: Float>(&mut self, like: &Array<T>) -> Result<Array<T>> {
         self.source.read(self.place.name(), like)
     }
@@ -335,7 +335,7 @@ impl<S: Source> MapArrays for Reading<S> {
 }
 
 /// Returns an error unless the file has each name of the structure once, and no other.
-fn check_names(entries: &[Member], found: &[String], context: &Context<'_>) -> Result<()> {
+fn check_names(entries: &[Member], found: &[String], context: &FileContext<'_>) -> Result<()> {
     let expected: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     let mut missing = expected.clone();
     let mut beyond = Vec::new();

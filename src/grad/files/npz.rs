@@ -2,21 +2,25 @@
 
 use std::path::Path;
 
-use super::{Context, Member, Source, Target};
+use super::{ArraySource, ArrayTarget, FileContext, Member};
 use crate::array::{Array, DType, Float};
 use crate::error::{ErrorKind, Result};
 use crate::interop::npy::{NpzReader, NpzWriter};
 
-pub(super) struct Writer(NpzWriter);
+pub(super) struct NpzTarget(NpzWriter);
 
-impl Writer {
-    pub(super) fn create(path: &Path, entries: &[Member], context: &Context<'_>) -> Result<Self> {
+impl NpzTarget {
+    pub(super) fn create(
+        path: &Path,
+        entries: &[Member],
+        context: &FileContext<'_>,
+    ) -> Result<Self> {
         refuse_bf16(entries, context)?;
         NpzWriter::create(path).map(Self)
     }
 }
 
-impl Target for Writer {
+impl ArrayTarget for NpzTarget {
     fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
         self.0.write(name, array)
     }
@@ -26,16 +30,16 @@ impl Target for Writer {
     }
 }
 
-pub(super) struct Reader(NpzReader);
+pub(super) struct NpzSource(NpzReader);
 
-impl Reader {
-    pub(super) fn open(entries: &[Member], context: &Context<'_>) -> Result<Self> {
+impl NpzSource {
+    pub(super) fn open(entries: &[Member], context: &FileContext<'_>) -> Result<Self> {
         refuse_bf16(entries, context)?;
         NpzReader::open(context.path).map(Self)
     }
 }
 
-impl Source for Reader {
+impl ArraySource for NpzSource {
     fn names(&self) -> Vec<String> {
         self.0.names()
     }
@@ -48,7 +52,7 @@ impl Source for Reader {
 
 /// Returns an error for `bf16`. [`NpzWriter`] would write two opaque bytes for each element, which
 /// NumPy cannot compute with.
-fn refuse_bf16(entries: &[Member], context: &Context<'_>) -> Result<()> {
+fn refuse_bf16(entries: &[Member], context: &FileContext<'_>) -> Result<()> {
     let Some(entry) = entries.iter().find(|entry| entry.dtype == DType::Bf16) else {
         return Ok(());
     };

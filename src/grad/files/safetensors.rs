@@ -15,7 +15,7 @@ use std::path::Path;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::{Context, Member, Source, Target};
+use super::{ArraySource, ArrayTarget, FileContext, Member};
 use crate::array::{self, Array, DType, Float};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
@@ -32,19 +32,19 @@ const RESERVED: &str = "__metadata__";
 /// Files are little-endian.
 const IS_SWAPPED: bool = cfg!(target_endian = "big");
 
-pub(super) struct Writer<'c> {
+pub(super) struct SafetensorsTarget<'c> {
     file: BufWriter<File>,
     metadata: Metadata,
     data_start: u64,
-    context: &'c Context<'c>,
+    context: &'c FileContext<'c>,
 }
 
-impl<'c> Writer<'c> {
+impl<'c> SafetensorsTarget<'c> {
     /// Writes the header of a file for these arrays.
     pub(super) fn create(
         path: &Path,
         entries: &[Member],
-        context: &'c Context<'c>,
+        context: &'c FileContext<'c>,
     ) -> Result<Self> {
         let metadata = metadata(entries, context)?;
         let mut header = serde_json::to_vec(&metadata)
@@ -66,7 +66,7 @@ impl<'c> Writer<'c> {
 
 /// Returns the header for these arrays, sorted by descending element size, so that each array is
 /// aligned for its type.
-fn metadata(entries: &[Member], context: &Context<'_>) -> Result<Metadata> {
+fn metadata(entries: &[Member], context: &FileContext<'_>) -> Result<Metadata> {
     let mut sorted: Vec<&Member> = entries.iter().collect();
     sorted.sort_by_key(|entry| Reverse(entry.dtype.size_bytes()));
     let mut end = 0_usize;
@@ -93,7 +93,7 @@ fn metadata(entries: &[Member], context: &Context<'_>) -> Result<Metadata> {
 }
 
 /// Returns the format's name of a float type.
-fn known(dtype: DType, name: &str, context: &Context<'_>) -> Result<Dtype> {
+fn known(dtype: DType, name: &str, context: &FileContext<'_>) -> Result<Dtype> {
     match dtype {
         DType::F16 => Ok(Dtype::F16),
         DType::Bf16 => Ok(Dtype::BF16),
@@ -109,7 +109,7 @@ fn known(dtype: DType, name: &str, context: &Context<'_>) -> Result<Dtype> {
     }
 }
 
-impl Target for Writer<'_> {
+impl ArrayTarget for SafetensorsTarget<'_> {
     fn write<T: Float>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
         let context = self.context;
         let info = info::<T>(&self.metadata, name, context)?;
@@ -124,16 +124,16 @@ impl Target for Writer<'_> {
     }
 }
 
-pub(super) struct Reader<'c> {
+pub(super) struct SafetensorsSource<'c> {
     file: File,
     metadata: Metadata,
     data_start: u64,
-    context: &'c Context<'c>,
+    context: &'c FileContext<'c>,
 }
 
-impl<'c> Reader<'c> {
+impl<'c> SafetensorsSource<'c> {
     /// Reads the header. The rest of the file must have exactly the length that it describes.
-    pub(super) fn open(context: &'c Context<'c>) -> Result<Self> {
+    pub(super) fn open(context: &'c FileContext<'c>) -> Result<Self> {
         let io = |error| context.io(error);
         let damaged = |problem: String| context.error(ErrorCode::Content, None, problem);
         let mut file = File::open(context.path).map_err(io)?;
@@ -170,7 +170,7 @@ impl<'c> Reader<'c> {
     }
 }
 
-impl Source for Reader<'_> {
+impl ArraySource for SafetensorsSource<'_> {
     fn names(&self) -> Vec<String> {
         self.metadata.offset_keys()
     }
@@ -200,7 +200,7 @@ impl Source for Reader<'_> {
 fn info<'m, T: Float>(
     metadata: &'m Metadata,
     name: &str,
-    context: &Context<'_>,
+    context: &FileContext<'_>,
 ) -> Result<&'m TensorInfo> {
     let info = metadata.info(name).ok_or_else(|| lacking(name, context))?;
     if info.dtype != known(T::DTYPE, name, context)? {
@@ -212,7 +212,7 @@ fn info<'m, T: Float>(
 
 /// Returns the error of a structure that changed: its names were compared before.
 #[cold]
-fn lacking(name: &str, context: &Context<'_>) -> Error {
+fn lacking(name: &str, context: &FileContext<'_>) -> Error {
     let problem = "the structure had no array of this name before";
     context.error(ErrorKind::InvalidArgument, Some(name), problem)
 }

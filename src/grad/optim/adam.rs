@@ -1,6 +1,6 @@
 //! Adam, with and without weight decay.
 
-use super::memory::{Memory, State};
+use super::memory::{Memory, ParameterState};
 use super::{Rule, Subject, optimizer};
 use crate::array::{AnyElement, Array, DType, Float};
 use crate::error::Result;
@@ -230,7 +230,7 @@ impl Step {
     #[track_caller]
     pub(super) fn apply<T: Float>(
         &self,
-        [means, squares]: [&mut State; 2],
+        [means, squares]: [&mut ParameterState; 2],
         subject: Subject<'_>,
         (own, gradient): (&mut Array<T>, &Array<T>),
     ) -> Result<()> {

@@ -7,7 +7,7 @@ use super::memory::unshare;
 use crate::array::{AnyElement, Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::grad::{MapArrays, Parameters, Place, ZipArrays};
+use crate::grad::{MapArrays, ParameterPath, Parameters, ZipArrays};
 
 /// An exponential moving average of parameters (Polyak and Juditsky 1992), which often generalizes
 /// better than the final parameters.
@@ -57,7 +57,7 @@ impl<P: Parameters> Average<P> {
     pub fn new(parameters: &P, decay: f64) -> Result<Self> {
         let _call_site = CallSiteOverride::at(Location::caller());
         let _outside = enter_uncached();
-        let average = parameters.map_arrays(&mut Copied);
+        let average = parameters.map_arrays(&mut CopyArrays);
         let average = average.map_err(|error| error.of("Average::new"));
         Ok(Self {
             decay,
@@ -90,8 +90,9 @@ impl<P: Parameters> Average<P> {
         let share = 1.0 - self.decay;
         let checked = self
             .average
-            .zip_arrays(parameters, &mut Comparing::default());
-        let updated = checked.and_then(|()| self.average.zip_arrays(parameters, &mut Mixed(share)));
+            .zip_arrays(parameters, &mut CheckShapes::default());
+        let updated =
+            checked.and_then(|()| self.average.zip_arrays(parameters, &mut MixArrays(share)));
         updated
             .map_err(|error| error.of("Average::update"))
             .at_caller()
@@ -114,9 +115,9 @@ impl<P: Parameters> Average<P> {
     }
 }
 
-struct Copied;
+struct CopyArrays;
 
-impl MapArrays for Copied {
+impl MapArrays for CopyArrays {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         array.lazy().eval()
     }
@@ -124,9 +125,9 @@ impl MapArrays for Copied {
 
 /// Returns an error for parameters of other shapes.
 #[derive(Default)]
-struct Comparing(Place);
+struct CheckShapes(ParameterPath);
 
-impl ZipArrays for Comparing {
+impl ZipArrays for CheckShapes {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
         let (own, other) = (own.shape(), other.shape());
         if own == other {
@@ -147,9 +148,9 @@ impl ZipArrays for Comparing {
 }
 
 /// Moves an average towards the parameters by a share.
-struct Mixed(f64);
+struct MixArrays(f64);
 
-impl ZipArrays for Mixed {
+impl ZipArrays for MixArrays {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, other: &Array<T>) -> Result<()> {
         let share = <T as AnyElement>::from_f64(self.0);
         unshare(own)?;

@@ -18,7 +18,7 @@ pub(super) struct Memory {
     /// The number of steps.
     pub(super) steps: u64,
     /// The states. An optimizer that has fewer leaves the last ones empty.
-    pub(super) states: [State; 3],
+    pub(super) states: [ParameterState; 3],
     /// The number of parameters of the last complete step.
     count: Option<usize>,
 }
@@ -48,7 +48,7 @@ impl Memory {
 
 /// One state of an optimizer: an array for each parameter, by the number of the parameter.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ParameterState {
     arrays: Vec<Option<Held>>,
 }
 
@@ -58,7 +58,7 @@ struct Held {
     array: Box<dyn Any + Send + Sync>,
 }
 
-impl State {
+impl ParameterState {
     /// Returns an error for a parameter that had another type or shape before.
     #[track_caller]
     fn check<T: Float>(&self, subject: Subject<'_>, parameter: &Array<T>) -> Result<()> {
@@ -108,7 +108,7 @@ impl State {
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for ParameterState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "State of {} arrays", self.arrays.len())
     }

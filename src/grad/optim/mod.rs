@@ -44,11 +44,11 @@ pub use muon::Muon;
 pub use schedule::{cosine, linear};
 pub use sgd::Sgd;
 pub use state::{OptimizerState, Stateful};
-pub(crate) use state::{Shared, check_count, steps_of};
+pub(crate) use state::{ShareArrays, check_count, steps_of};
 pub(crate) use subject::short_name;
 
 use super::parameters::{Parameters, ZipArrays};
-use super::place::{Place, name_of};
+use super::place::{ParameterPath, name_of};
 use super::step::Optimizer;
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, CallSiteOverride, Result};
@@ -194,7 +194,7 @@ fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients:
     let mut stepping = Stepping {
         optimizer,
         number: 0,
-        place: Place::default(),
+        place: ParameterPath::default(),
     };
     let stepped = parameters.zip_arrays(gradients, &mut stepping);
     match &stepped {
@@ -207,7 +207,7 @@ fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients:
 struct Stepping<'a, O> {
     optimizer: &'a mut O,
     number: usize,
-    place: Place,
+    place: ParameterPath,
 }
 
 impl<O: Rule> ZipArrays for Stepping<'_, O> {
@@ -243,7 +243,7 @@ fn check<O: Rule, P: Parameters>(
         name: O::NAME,
         memory,
         number: 0,
-        place: Place::default(),
+        place: ParameterPath::default(),
         is_refused: false,
     };
     let zipped = parameters.zip_arrays(gradients, &mut checking);
@@ -265,7 +265,7 @@ struct Checking<'a> {
     name: &'static str,
     memory: &'a Memory,
     number: usize,
-    place: Place,
+    place: ParameterPath,
     is_refused: bool,
 }
 

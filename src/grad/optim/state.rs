@@ -7,7 +7,7 @@ use super::short_name;
 use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
-use crate::grad::{MapArrays, Optimizer, Parameters, Place, ZipArrays};
+use crate::grad::{MapArrays, Optimizer, ParameterPath, Parameters, ZipArrays};
 use crate::ops::derivatives::zeros_like;
 
 /// The state of an optimizer: one structure of arrays for each of its states, like the parameters.
@@ -240,11 +240,11 @@ fn read<O: Stateful, P: Parameters>(
     let _outside = enter_uncached();
     let mut arrays = Vec::new();
     for which in 0..optimizer.states() {
-        arrays.push(parameters.map_arrays(&mut Reading {
+        arrays.push(parameters.map_arrays(&mut StateReader {
             optimizer: &mut *optimizer,
             which,
             number: 0,
-            place: Place::default(),
+            place: ParameterPath::default(),
         })?);
     }
     let steps = Array::full([], optimizer.steps() as f64)?;
@@ -260,14 +260,14 @@ fn write<O: Stateful, P: Parameters>(
     let _outside = enter_uncached();
     check_count(optimizer.states(), state.arrays.len())?;
     let steps = steps_of(&state.steps)?;
-    let mut own = parameters.map_arrays(&mut Shared)?;
+    let mut own = parameters.map_arrays(&mut ShareArrays)?;
     for is_checked in [false, true] {
         for (which, arrays) in state.arrays.iter().enumerate() {
-            let mut writing = Writing {
+            let mut writing = StateWriter {
                 optimizer: &mut *optimizer,
                 which,
                 number: 0,
-                place: Place::default(),
+                place: ParameterPath::default(),
                 is_checked,
             };
             own.zip_arrays(arrays, &mut writing)?;
@@ -300,14 +300,14 @@ pub(crate) fn steps_of(steps: &Array<f64>) -> Result<u64> {
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }
 
-struct Reading<'a, O> {
+struct StateReader<'a, O> {
     optimizer: &'a mut O,
     which: usize,
     number: usize,
-    place: Place,
+    place: ParameterPath,
 }
 
-impl<O: Stateful> MapArrays for Reading<'_, O> {
+impl<O: Stateful> MapArrays for StateReader<'_, O> {
     fn map<T: Float>(&mut self, parameter: &Array<T>) -> Result<Array<T>> {
         let number = self.number;
         self.number += 1;
@@ -331,15 +331,15 @@ impl<O: Stateful> MapArrays for Reading<'_, O> {
 }
 
 /// Compares states with parameters in a first pass, and writes them in a second.
-struct Writing<'a, O> {
+struct StateWriter<'a, O> {
     optimizer: &'a mut O,
     which: usize,
     number: usize,
-    place: Place,
+    place: ParameterPath,
     is_checked: bool,
 }
 
-impl<O: Stateful> Writing<'_, O> {
+impl<O: Stateful> StateWriter<'_, O> {
     /// Returns an error for a state of another shape than the parameter: a write would broadcast
     /// it.
     fn check_shape(&self, found: &[usize], expected: &[usize]) -> Result<()> {
@@ -354,7 +354,7 @@ impl<O: Stateful> Writing<'_, O> {
     }
 }
 
-impl<O: Stateful> ZipArrays for Writing<'_, O> {
+impl<O: Stateful> ZipArrays for StateWriter<'_, O> {
     fn zip<T: Float>(&mut self, parameter: &mut Array<T>, state: &Array<T>) -> Result<()> {
         let number = self.number;
         self.number += 1;
@@ -380,9 +380,9 @@ impl<O: Stateful> ZipArrays for Writing<'_, O> {
 }
 
 /// Makes handles that share the memory of the arrays.
-pub(crate) struct Shared;
+pub(crate) struct ShareArrays;
 
-impl MapArrays for Shared {
+impl MapArrays for ShareArrays {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         Ok(array.clone())
     }

@@ -12,7 +12,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use super::directory::{Directory, names_match};
-use super::{Context, Length};
+use super::{Length, NpyContext};
 use crate::array::{AnyElement, Array};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
@@ -85,7 +85,7 @@ impl NpzReader {
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let context = Context::new("NpzReader::open", path, None);
+        let context = NpyContext::new("NpzReader::open", path, None);
         let io = |error| context.io(error);
         let file = Arc::new(File::open(path).map_err(io)?);
         let size_bytes = file.metadata().map_err(io)?.len();
@@ -180,7 +180,7 @@ impl NpzReader {
         name: &str,
         shape: Option<&[usize]>,
     ) -> Result<Array<T>> {
-        let context = Context::new("NpzReader::read", &self.path, Some(name));
+        let context = NpyContext::new("NpzReader::read", &self.path, Some(name));
         let index = self.archive.index_for_name(&format!("{name}{SUFFIX}"));
         let Some(index) = index.or_else(|| self.archive.index_for_name(name)) else {
             let problem = format!(
@@ -294,7 +294,7 @@ impl NpzWriter {
 
     #[track_caller]
     fn with(path: &Path, method: CompressionMethod) -> Result<Self> {
-        let context = Context::new("NpzWriter::create", path, None);
+        let context = NpyContext::new("NpzWriter::create", path, None);
         let file = File::create(path).map_err(|error| context.io(error))?;
         Ok(Self {
             archive: ZipWriter::new(BufWriter::new(file)),
@@ -326,7 +326,7 @@ impl NpzWriter {
     /// [`Array::write_npy`].
     #[track_caller]
     pub fn write<T: AnyElement>(&mut self, name: &str, array: &Array<T>) -> Result<()> {
-        let context = Context::new("NpzWriter::write", &self.path, Some(name));
+        let context = NpyContext::new("NpzWriter::write", &self.path, Some(name));
         let options = self.options.large_file(array.size_bytes() >= LARGE_BYTES);
         let begun = self.archive.start_file(format!("{name}{SUFFIX}"), options);
         begun.map_err(|error| zip_error(&context, error))?;
@@ -355,7 +355,7 @@ impl NpzWriter {
     /// [`Io`](ErrorKind::Io), naming the file.
     #[track_caller]
     pub fn finish(self) -> Result<()> {
-        let context = Context::new("NpzWriter::finish", &self.path, None);
+        let context = NpyContext::new("NpzWriter::finish", &self.path, None);
         let finished = self.archive.finish();
         let writer = finished.map_err(|error| zip_error(&context, error))?;
         let flushed = writer.into_inner();
@@ -374,7 +374,7 @@ impl fmt::Debug for NpzWriter {
 
 /// Converts an error of the archive. A duplicate name is the caller's error, all others are the
 /// file's.
-fn zip_error(context: &Context<'_>, error: ZipError) -> Error {
+fn zip_error(context: &NpyContext<'_>, error: ZipError) -> Error {
     match error {
         ZipError::InvalidArchive(problem) if problem.contains("Duplicate") => {
             context.error(ErrorKind::InvalidArgument, "the name is taken")

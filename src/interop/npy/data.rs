@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind as IoKind, Read, Write};
 
 use super::header::{self, Header};
-use super::{Context, Length};
+use super::{Length, NpyContext};
 use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
@@ -14,7 +14,7 @@ use crate::interop::elements;
 ///
 /// If the header's type is not `T`.
 #[track_caller]
-fn is_swapped<T: AnyElement>(header: &Header, context: &Context<'_>) -> Result<bool> {
+fn is_swapped<T: AnyElement>(header: &Header, context: &NpyContext<'_>) -> Result<bool> {
     let descr = header.descr.as_str();
     let (order, kind) = match descr.split_at_checked(1) {
         Some((order @ ("<" | ">" | "|" | "="), kind)) => (order, kind),
@@ -42,7 +42,7 @@ fn is_swapped<T: AnyElement>(header: &Header, context: &Context<'_>) -> Result<b
 pub(super) fn check<T: AnyElement>(
     header: &Header,
     expected: Option<&[usize]>,
-    context: &Context<'_>,
+    context: &NpyContext<'_>,
 ) -> Result<()> {
     is_swapped::<T>(header, context)?;
     match expected {
@@ -63,7 +63,7 @@ pub(super) fn read<T: AnyElement>(
     reader: &mut dyn Read,
     header: &Header,
     length: Length,
-    context: &Context<'_>,
+    context: &NpyContext<'_>,
 ) -> Result<Array<T>> {
     let is_swapped = is_swapped::<T>(header, context)?;
     let mut shape = Shape::from(&header.shape);
@@ -123,7 +123,11 @@ pub(super) fn read<T: AnyElement>(
 
 /// Reads up to `expected` bytes into a vector that grows as they arrive.
 #[track_caller]
-fn read_to_memory(reader: &mut dyn Read, expected: u64, context: &Context<'_>) -> Result<Vec<u8>> {
+fn read_to_memory(
+    reader: &mut dyn Read,
+    expected: u64,
+    context: &NpyContext<'_>,
+) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = reader.take(expected).read_to_end(&mut bytes);
     read.map_err(|error| context.io(error))?;
@@ -133,7 +137,7 @@ fn read_to_memory(reader: &mut dyn Read, expected: u64, context: &Context<'_>) -
 /// Returns true if the reader is at its end. An archive compares an entry's checksum only when it
 /// is read to its end.
 #[track_caller]
-fn is_at_end(reader: &mut dyn Read, context: &Context<'_>) -> Result<bool> {
+fn is_at_end(reader: &mut dyn Read, context: &NpyContext<'_>) -> Result<bool> {
     // Not `read_exact`: its error at the end would equal the error of a truncated compressed
     // stream.
     loop {
@@ -150,7 +154,7 @@ fn is_at_end(reader: &mut dyn Read, context: &Context<'_>) -> Result<bool> {
 pub(super) fn write<T: AnyElement>(
     writer: &mut impl Write,
     array: &Array<T>,
-    context: &Context<'_>,
+    context: &NpyContext<'_>,
 ) -> Result<()> {
     elements::write(writer, array, false, |error| context.io(error))
 }

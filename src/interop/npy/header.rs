@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::Context;
+use super::NpyContext;
 use crate::array::{AnyElement, Array};
 use crate::error::{ErrorCode, Result};
 
@@ -31,7 +31,7 @@ pub(super) struct Header {
 
 impl Header {
     #[track_caller]
-    pub(super) fn read(reader: &mut dyn Read, context: &Context<'_>) -> Result<Self> {
+    pub(super) fn read(reader: &mut dyn Read, context: &NpyContext<'_>) -> Result<Self> {
         let malformed = |problem: &str| context.error(ErrorCode::Content, problem);
         // Grown while reading, because the file may be shorter than its header claims.
         let mut bytes = |count: usize| {

@@ -23,7 +23,7 @@ use crate::array::{AnyElement, Array};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 /// The call and the file that an error is about.
-struct Context<'a> {
+struct NpyContext<'a> {
     operation: &'static str,
     path: &'a Path,
     /// The name of the array, if the file holds several.
@@ -31,7 +31,7 @@ struct Context<'a> {
     call_site: &'static Location<'static>,
 }
 
-impl<'a> Context<'a> {
+impl<'a> NpyContext<'a> {
     #[track_caller]
     fn new(operation: &'static str, path: &'a Path, name: Option<&'a str>) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Length {
 fn read<T: AnyElement>(
     reader: &mut dyn Read,
     (length, expected): (Length, Option<&[usize]>),
-    context: &Context<'_>,
+    context: &NpyContext<'_>,
 ) -> Result<Array<T>> {
     let header = Header::read(reader, context)?;
     data::check::<T>(&header, expected, context)?;
@@ -99,7 +99,7 @@ fn read<T: AnyElement>(
 fn write<T: AnyElement>(
     mut writer: impl Write,
     array: &Array<T>,
-    context: &Context<'_>,
+    context: &NpyContext<'_>,
 ) -> Result<()> {
     let header = header::format(array);
     let written = writer.write_all(&header);
@@ -138,7 +138,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let context = Context::new("read_npy", path, None);
+        let context = NpyContext::new("read_npy", path, None);
         let file = File::open(path).map_err(|error| context.io(error))?;
         let length = match file.metadata() {
             Ok(metadata) if metadata.is_file() => Length::AtMost(metadata.len()),
@@ -169,7 +169,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let context = Context::new("write_npy", path, None);
+        let context = NpyContext::new("write_npy", path, None);
         let file = File::create(path).map_err(|error| context.io(error))?;
         write(BufWriter::new(file), self, &context)
     }

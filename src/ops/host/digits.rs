@@ -5,7 +5,7 @@
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts_mut;
 
-use crate::array::scalar::Digits;
+use crate::array::scalar::RadixDigits;
 
 /// The longest row that is sorted by comparisons, which are faster then and need no second row.
 pub(super) const SHORT: usize = 256;
@@ -33,7 +33,7 @@ const TOGETHER: usize = 4096;
 
 /// A key, and below it the position of its element. So no two ranks are equal, and every sort of
 /// ranks is stable.
-pub(super) trait Rank: Digits + Send + Sync {
+pub(super) trait Rank: RadixDigits + Send + Sync {
     /// The lowest bit of the key.
     const KEY: u32;
 
@@ -76,7 +76,7 @@ impl Rank for u128 {
 /// # Safety
 ///
 /// All of `items` must have been written. `spare` must be as long, unless the items are few.
-pub(super) unsafe fn by_digits<'a, D: Digits>(
+pub(super) unsafe fn by_digits<'a, D: RadixDigits>(
     items: &'a mut [MaybeUninit<D>],
     spare: &'a mut [MaybeUninit<D>],
     first: u32,
@@ -123,7 +123,7 @@ struct Keys<D> {
     bits: u32,
 }
 
-impl<D: Digits> Keys<D> {
+impl<D: RadixDigits> Keys<D> {
     /// Divides the items into parts by their highest bits, and sorts each part. The sorted items
     /// are in `items`.
     ///
@@ -242,7 +242,9 @@ pub(super) unsafe fn initialised<D>(items: &mut [MaybeUninit<D>]) -> &mut [D] {
 }
 
 /// Returns the memory of a row of ranks as a row of as many keys as fit.
-pub(super) fn as_keys<K: Digits, R: Rank>(row: &mut [MaybeUninit<R>]) -> &mut [MaybeUninit<K>] {
+pub(super) fn as_keys<K: RadixDigits, R: Rank>(
+    row: &mut [MaybeUninit<R>],
+) -> &mut [MaybeUninit<K>] {
     const { assert!(size_of::<K>() <= size_of::<R>() && align_of::<K>() <= align_of::<R>()) };
     let count = row.len() * (size_of::<R>() / size_of::<K>());
     // SAFETY: the keys take no more memory than the row, and the alignment of the row suits them

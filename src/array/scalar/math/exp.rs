@@ -27,7 +27,7 @@ const LIMIT_F64: f64 = 1100.0;
 
 /// e^x = `power` · `first` · `second`, of which the factors are powers of two that do not overflow
 /// where the product does.
-struct Parts<A> {
+struct ExpParts<A> {
     power: A,
     first: A,
     second: A,
@@ -74,10 +74,10 @@ fn reduced_f32<L: Pass>(x: f32) -> (f32, f32) {
 }
 
 #[inline(always)]
-fn parts_f32<L: Pass>(x: f32) -> Parts<f32> {
+fn parts_f32<L: Pass>(x: f32) -> ExpParts<f32> {
     let (power, rounded) = reduced_f32::<L>(clamp(x, -LIMIT_F32, LIMIT_F32));
     let (first, second) = powers_of_two_f32::<L>(rounded - MAGIC_F32);
-    Parts {
+    ExpParts {
         power,
         first,
         second,
