@@ -12,7 +12,7 @@ use super::expr::IntoExpr;
 use super::expression_graph::ExpressionGraph;
 use super::hoist::Hoisted;
 use super::host;
-use super::order::{Reading, Updating};
+use super::order::{ReadOperands, UpdateTargets};
 use super::tree::{Fusing, Operand, Tree, operands};
 use super::warn;
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape, broadcast_shapes};
@@ -299,9 +299,9 @@ fn move_to(
 #[track_caller]
 pub(super) fn store(graph: &ExpressionGraph<'_>, targets: Overwritable<'_>) -> Result<()> {
     let buffers: SmallVec<[&Buffer; 1]> = targets.targets().iter().map(Target::buffer).collect();
-    let updating = Updating {
+    let updating = UpdateTargets {
         targets: &buffers,
-        reading: Reading(graph),
+        reading: ReadOperands(graph),
     };
     let device = targets.targets()[0].device();
     on_device!(device, touching & updating, store(graph, targets))

@@ -7,7 +7,7 @@ use std::ops::Range;
 use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
-use super::derivatives::{AnyArray, Ruled};
+use super::derivatives::{AnyArray, RuledOperation};
 use super::elementwise::select;
 use super::eval::same_device;
 use super::index::check_size;
@@ -73,7 +73,7 @@ pub fn attention<T: Float>(
 
 #[track_caller]
 fn attend<T: Float>(q: &Array<T>, k: &Array<T>, v: &Array<T>, causal: bool) -> Result<Array<T>> {
-    let step = Ruled::begin("attention", &[q, k, v])?;
+    let step = RuledOperation::begin("attention", &[q, k, v])?;
     let result = attended([q, k, v], causal)?;
     Ok(step.finish(result, |saved| {
         let operands = [q, k, v].map(|operand| saved.save(operand));
@@ -104,7 +104,7 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
     if shape.checked_len()? == 0 {
         return Writer::new(device, &shape)?.finish();
     }
-    let blocks = Blocks::of::<A>(&sizes, causal, SCORES_BYTES);
+    let blocks = ScoreBlocks::of::<A>(&sizes, causal, SCORES_BYTES);
     let scale = A::from_f64(1.0 / (sizes.depth as f64).sqrt());
     let mut result = None;
     for first_query in (0..sizes.queries).step_by(blocks.queries) {
@@ -295,13 +295,13 @@ fn mismatch([q, k, v]: [&Shape; 3], why: &str) -> Error {
 
 /// The sizes of a block.
 #[derive(Debug, PartialEq)]
-struct Blocks {
+struct ScoreBlocks {
     queries: usize,
     /// The heads along each axis.
     heads: SmallVec<[usize; MAX_RANK]>,
 }
 
-impl Blocks {
+impl ScoreBlocks {
     fn of<A>(sizes: &Sizes, causal: bool, most_bytes: usize) -> Self {
         let row_bytes = sizes.keys.saturating_mul(size_of::<A>()).max(1);
         let fit = (most_bytes / row_bytes).max(1);
@@ -357,7 +357,7 @@ fn evenly(length: usize, most: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn blocks(heads: &[usize], queries: usize, keys: usize) -> Blocks {
+    fn blocks(heads: &[usize], queries: usize, keys: usize) -> ScoreBlocks {
         let sizes = Sizes {
             heads: heads.into(),
             queries,
@@ -365,7 +365,7 @@ mod tests {
             depth: 64,
             width: 64,
         };
-        Blocks::of::<f32>(&sizes, false, SCORES_BYTES)
+        ScoreBlocks::of::<f32>(&sizes, false, SCORES_BYTES)
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn blocks_cover_all_heads_once() {
-        let blocks = Blocks {
+        let blocks = ScoreBlocks {
             queries: 1,
             heads: SmallVec::from_slice(&[1, 2]),
         };

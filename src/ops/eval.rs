@@ -8,7 +8,7 @@ use super::expr::{Expr, Lazy};
 use super::expression_graph::{ExpressionGraph, NodeKind};
 use super::hoist::Hoisted;
 use super::host;
-use super::order::Reading;
+use super::order::ReadOperands;
 use super::tree::{MOST_OPERANDS, Node, Tree};
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
@@ -103,7 +103,7 @@ pub(super) fn evaluate_all(
     let graph = &hoisted.apply(graph);
     let results = on_device!(
         device,
-        touching & Reading(&**graph),
+        touching & ReadOperands(&**graph),
         evaluate(graph, &layout)
     )?;
     Ok((evaluation.finish(results, &layout), layout))

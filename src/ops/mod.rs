@@ -15,7 +15,7 @@ macro_rules! on_device {
         $device:expr, touching $operands:expr, $name:ident $(::<$($of:tt),+>)? ($($argument:expr),* $(,)?)
     ) => {{
         let device: &$crate::context::Device = $device;
-        let operands: &dyn $crate::ops::order::Operands = $operands;
+        let operands: &dyn $crate::ops::order::TouchedMemory = $operands;
         $crate::ops::derivatives::check(operands)?;
         let _timed = $crate::context::Timed::begin(device);
         match device.backend().cuda() {

@@ -1,7 +1,7 @@
 //! The normalizations of neural networks, along the last axis.
 
 use super::boxed::BoxedLazy;
-use super::derivatives::{AnyArray, Ruled, is_tracked};
+use super::derivatives::{AnyArray, RuledOperation, is_tracked};
 use super::eval::same_device;
 use super::precompiled::precompiled;
 use crate::array::{Array, DType, Float};
@@ -89,13 +89,13 @@ fn layer_norm_in<T: Float, A: Float>(
     bias: &Array<T>,
     epsilon: f64,
 ) -> Result<Array<T>> {
-    let step = Ruled::begin("layer_norm", &[x, weight, bias])?;
+    let step = RuledOperation::begin("layer_norm", &[x, weight, bias])?;
     let wide = widened::<T, A>(x);
     let (mean, scale) = centre_and_scale(&wide, epsilon)?;
     let normal = (wide - &mean) * &scale * widened::<T, A>(weight) + widened::<T, A>(bias);
     let result = narrowed(&normal.boxed())?;
     Ok(step.finish(result, |saved| {
-        let rows = Rows {
+        let rows = NormalizedRows {
             x: saved.save(x),
             weight: saved.save(weight),
             mean: Some(saved.save_recomputed(&mean)),
@@ -123,13 +123,13 @@ fn rms_norm_in<T: Float, A: Float>(
     weight: &Array<T>,
     epsilon: f64,
 ) -> Result<Array<T>> {
-    let step = Ruled::begin("rms_norm", &[x, weight])?;
+    let step = RuledOperation::begin("rms_norm", &[x, weight])?;
     let wide = widened::<T, A>(x);
     let scale = root_mean_square_scale(&wide, epsilon)?;
     let normal = wide * &scale * widened::<T, A>(weight);
     let result = narrowed(&normal.boxed())?;
     Ok(step.finish(result, |saved| {
-        let rows = Rows {
+        let rows = NormalizedRows {
             x: saved.save(x),
             weight: saved.save(weight),
             mean: None,
@@ -157,7 +157,7 @@ fn root_mean_square_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result
 
 /// The values that the gradients of a normalization are computed from.
 #[derive(Clone)]
-struct Rows<T: Float, A: Float> {
+struct NormalizedRows<T: Float, A: Float> {
     x: Array<T>,
     weight: Array<T>,
     /// The mean subtracted from each row; `None` for `rms_norm`.
@@ -167,7 +167,7 @@ struct Rows<T: Float, A: Float> {
     epsilon: f64,
 }
 
-impl<T: Float, A: Float> Rows<T, A> {
+impl<T: Float, A: Float> NormalizedRows<T, A> {
     /// Returns the means, for `layer_norm`, and the scales: the kept ones, or, if a tape tracks
     /// `x`, computed again.
     #[track_caller]

@@ -15,30 +15,30 @@ use crate::device::{Backend, StreamId, Use};
 use crate::error::{AtCaller, Result};
 
 /// The arrays' memory that a piece of work touches, without memory that was allocated for it.
-pub(super) trait Operands {
+pub(super) trait TouchedMemory {
     /// Visits each operand, with its use; operands that are written to are first.
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use));
 }
 
 /// Work on memory that nothing else uses.
-impl Operands for () {
+impl TouchedMemory for () {
     fn visit(&self, _see: &mut dyn FnMut(&Buffer, Use)) {}
 }
 
 /// Work that reads the memory.
-impl Operands for Buffer {
+impl TouchedMemory for Buffer {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
         see(self, Use::Read);
     }
 }
 
-impl<const N: usize> Operands for [&Buffer; N] {
+impl<const N: usize> TouchedMemory for [&Buffer; N] {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
         self.iter().for_each(|buffer| see(buffer, Use::Read));
     }
 }
 
-impl<T: AnyElement> Operands for &[&Array<T>] {
+impl<T: AnyElement> TouchedMemory for &[&Array<T>] {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
         self.iter().for_each(|array| see(array.buffer(), Use::Read));
     }
@@ -46,16 +46,16 @@ impl<T: AnyElement> Operands for &[&Array<T>] {
 
 /// Work that reads the operands of an expression.
 #[derive(Clone, Copy)]
-pub(super) struct Reading<'a, R: ?Sized>(pub(super) &'a R);
+pub(super) struct ReadOperands<'a, R: ?Sized>(pub(super) &'a R);
 
-impl Operands for Reading<'_, ExpressionGraph<'_>> {
+impl TouchedMemory for ReadOperands<'_, ExpressionGraph<'_>> {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
         let operands = self.0.operands();
         operands.for_each(|operand| see(operand.buffer, Use::Read));
     }
 }
 
-impl Operands for Reading<'_, dyn Tree + '_> {
+impl TouchedMemory for ReadOperands<'_, dyn Tree + '_> {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
         operands(self.0, &mut |operand| see(operand.buffer, Use::Read));
     }
@@ -63,12 +63,12 @@ impl Operands for Reading<'_, dyn Tree + '_> {
 
 /// Work that writes to `targets`, which nothing else may be about to use, and reads the rest.
 #[derive(Clone, Copy)]
-pub(super) struct Updating<'a, O> {
+pub(super) struct UpdateTargets<'a, O> {
     pub(super) targets: &'a [&'a Buffer],
     pub(super) reading: O,
 }
 
-impl<O: Operands> Operands for Updating<'_, O> {
+impl<O: TouchedMemory> TouchedMemory for UpdateTargets<'_, O> {
     fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
         self.targets
             .iter()
@@ -80,7 +80,7 @@ impl<O: Operands> Operands for Updating<'_, O> {
 /// Lets `stream` wait for other streams' work on the operands.
 #[cold]
 #[track_caller]
-fn order(operands: &dyn Operands, stream: StreamId) -> Result<()> {
+fn order(operands: &dyn TouchedMemory, stream: StreamId) -> Result<()> {
     let mut outcome = Ok(());
     operands.visit(&mut |buffer, used| {
         if outcome.is_ok() {
@@ -102,7 +102,7 @@ impl<'a> HostOrder<'a> {
     /// Returns the order for the thread's current stream of `device`.
     #[inline]
     #[track_caller]
-    pub(super) fn new(device: &'a Device, operands: &dyn Operands) -> Result<Self> {
+    pub(super) fn new(device: &'a Device, operands: &dyn TouchedMemory) -> Result<Self> {
         let stream = device.stream();
         if device.backend().uses_streams() {
             order(operands, stream)?;
@@ -118,12 +118,12 @@ pub(super) struct CudaOrder<'a> {
     pub(super) gpu: &'a Cuda,
     pub(super) device: &'a Device,
     stream: StreamId,
-    operands: &'a dyn Operands,
+    operands: &'a dyn TouchedMemory,
 }
 
 impl<'a> CudaOrder<'a> {
     /// Returns the order for work on the thread's current stream of `device`, whose GPU is `gpu`.
-    pub(super) fn new(gpu: &'a Cuda, device: &'a Device, operands: &'a dyn Operands) -> Self {
+    pub(super) fn new(gpu: &'a Cuda, device: &'a Device, operands: &'a dyn TouchedMemory) -> Self {
         Self {
             gpu,
             device,
@@ -133,7 +133,7 @@ impl<'a> CudaOrder<'a> {
     }
 
     /// Returns the order for other operands, on the same stream.
-    pub(super) fn touching<'b>(&self, operands: &'b dyn Operands) -> CudaOrder<'b>
+    pub(super) fn touching<'b>(&self, operands: &'b dyn TouchedMemory) -> CudaOrder<'b>
     where
         'a: 'b,
     {

@@ -3,7 +3,7 @@
 mod gradients;
 
 use super::boxed::BoxedLazy;
-use super::derivatives::{AnyArray, Ruled};
+use super::derivatives::{AnyArray, RuledOperation};
 use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, Float, Layout, Number, Numeric, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
@@ -195,7 +195,7 @@ impl Windows {
 
 #[track_caller]
 fn largest<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
-    let step = Ruled::begin("max_pool2d", &[x])?;
+    let step = RuledOperation::begin("max_pool2d", &[x])?;
     let largest = match windows.one_by_one() {
         Some([columns, rows]) => largest_each(&largest_each(x, columns)?, rows)?,
         None => largest_each(x, windows)?,
@@ -225,7 +225,7 @@ fn largest_each<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> 
 
 #[track_caller]
 fn mean<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
-    let step = Ruled::begin("avg_pool2d", &[x])?;
+    let step = RuledOperation::begin("avg_pool2d", &[x])?;
     let mean = means(x, windows)?;
     Ok(step.finish(mean, |_| gradients::of_mean(*x.layout().shape(), windows)))
 }

@@ -3,7 +3,7 @@
 use super::derivatives::Multiplication;
 use super::eval::same_device;
 use super::index::check_size;
-use super::order::Updating;
+use super::order::UpdateTargets;
 use super::precompiled::precompiled;
 use crate::array::{Array, Layout, Number, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorCode, Result};
@@ -126,7 +126,7 @@ pub(in crate::ops) fn matmul_into<T: Number>(
     if !fits || place.is_empty() || !place.layout().is_contiguous() {
         return Ok(false);
     }
-    let updating = Updating {
+    let updating = UpdateTargets {
         targets: &[place.buffer()],
         reading: [left.buffer(), right.buffer()],
     };

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::derivatives::{
-    AnyArray, DIFFERENTIABLE, Ruled, TrackedReduction, by_differentiable, by_gradient,
+    AnyArray, DIFFERENTIABLE, RuledOperation, TrackedReduction, by_differentiable, by_gradient,
     tracked_value,
 };
 use super::eval::device_for;
@@ -11,7 +11,7 @@ use super::expr::{Expr, Lazy};
 use super::expression_graph::ExpressionGraph;
 use super::hoist::Hoisted;
 use super::index::concat;
-use super::order::Reading;
+use super::order::ReadOperands;
 use super::precompiled::precompiled;
 use super::tree::Tree;
 use crate::array::{AnyElement, Array, AxisSet, DType, Float, Number};
@@ -123,7 +123,7 @@ fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>
     let graph = &*hoisted.apply(&graph);
     on_device!(
         device,
-        touching & Reading(graph),
+        touching & ReadOperands(graph),
         running_sums::<T>(graph, &shape, axis)
     )
 }
@@ -141,7 +141,7 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
     let graph = &*hoisted.apply(&graph);
     on_device!(
         device,
-        touching & Reading(graph),
+        touching & ReadOperands(graph),
         running_products::<T>(graph, &shape, axis)
     )
 }
@@ -151,7 +151,7 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
 #[cold]
 #[track_caller]
 fn summed_of_tracked<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
-    let step = Ruled::begin("cumsum", &[x])?;
+    let step = RuledOperation::begin("cumsum", &[x])?;
     let sums = cumsum::<T>(&x.lazy().expr, axis)?;
     Ok(step.finish(sums, |_| summed_back(axis)))
 }
@@ -165,7 +165,7 @@ fn summed_back(axis: isize) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + 
 #[cold]
 #[track_caller]
 fn multiplied_of_tracked<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
-    let step = Ruled::begin("cumprod", &[x])?;
+    let step = RuledOperation::begin("cumprod", &[x])?;
     let products = cumprod::<T>(&x.lazy().expr, axis)?;
     Ok(step.finish(products, |saved| {
         multiplied_back(AnyArray::of(&saved.save(x)), axis)
@@ -246,7 +246,7 @@ fn normalized<T: Float, const LOG: bool>(
     let graph = &*hoisted.apply(&graph);
     let array: Array<T> = on_device!(
         device,
-        touching & Reading(graph),
+        touching & ReadOperands(graph),
         normalized::<T, LOG>(graph, &shape, axis)
     )?;
     let layout = *array.layout();

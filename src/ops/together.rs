@@ -259,13 +259,13 @@ fn assign_all(targets: &[Target<'_>], trees: &[&dyn Tree]) -> Result<All<Fresh>>
     if derivatives::is_live() && any_tracked(targets, trees)? {
         // Gradients may be computed from the old elements.
         for group in &groups {
-            Group::of(group, targets, trees).compute_aside(&all, device, &mut fresh)?;
+            TargetGroup::of(group, targets, trees).compute_aside(&all, device, &mut fresh)?;
         }
         return Ok(fresh);
     }
     let is_alone = groups.len() == 1;
     let (in_place, aside): (All<_>, All<_>) = (groups.into_iter())
-        .map(|group| Group::of(&group, targets, trees))
+        .map(|group| TargetGroup::of(&group, targets, trees))
         .partition(|group| is_alone || group.allows_overwriting());
     for group in &aside {
         group.compute_aside(&all, device, &mut fresh)?;
@@ -320,7 +320,7 @@ fn checked<'a>(targets: &[Target<'_>], trees: &[&'a dyn Tree]) -> Result<Express
 }
 
 /// Targets of one shape, which are written in one pass.
-struct Group<'a> {
+struct TargetGroup<'a> {
     numbers: All<usize>,
     targets: All<Target<'a>>,
     /// The trees of these targets.
@@ -329,7 +329,7 @@ struct Group<'a> {
     held: All<&'a dyn Tree>,
 }
 
-impl<'a> Group<'a> {
+impl<'a> TargetGroup<'a> {
     fn of(numbers: &[usize], targets: &[Target<'a>], trees: &[&'a dyn Tree]) -> Self {
         let is_member = |number: &usize| numbers.contains(number);
         let (members, others): (All<usize>, All<usize>) = (0..trees.len()).partition(is_member);

@@ -1,6 +1,6 @@
 //! Arrays on other devices.
 
-use super::derivatives::{AnyArray, Ruled, by_gradient};
+use super::derivatives::{AnyArray, RuledOperation, by_gradient};
 use crate::array::{AnyElement, Array};
 use crate::context::Device;
 use crate::error::Result;
@@ -32,7 +32,7 @@ impl<T: AnyElement> Array<T> {
         if source == device {
             return Ok(self.clone());
         }
-        let step = Ruled::begin("to_device", &[self])?;
+        let step = RuledOperation::begin("to_device", &[self])?;
         let copy = self.copied_to(device)?;
         Ok(step.finish(copy, |_| moved_back(source.clone())))
     }

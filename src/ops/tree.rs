@@ -7,7 +7,7 @@ use std::any::TypeId;
 use std::fmt;
 
 use super::expr::Expr;
-use super::host::{Fused, Loops, Source};
+use super::host::{ElementSource, Fused, Loops};
 use super::written::terms::Body;
 use crate::array::{Bits, Buffer, DType, Layout, Shape};
 
@@ -71,7 +71,7 @@ impl fmt::Debug for dyn Tree + '_ {
 pub(crate) trait Fusing: Tree {
     /// Calls `see` with the one loop that the expression was compiled to, over operands that are
     /// dense and all of this `shape`; does nothing if there is no such loop.
-    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn Source));
+    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn ElementSource));
 }
 
 impl<E: Expr> Tree for E {
@@ -81,7 +81,7 @@ impl<E: Expr> Tree for E {
 }
 
 impl<E: Expr> Fusing for E {
-    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn Source)) {
+    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn ElementSource)) {
         if Self::FUSES
             && let Some(fused) = Fused::new(self.dense(), self, shape)
         {
@@ -91,9 +91,9 @@ impl<E: Expr> Fusing for E {
 }
 
 /// A value by itself.
-pub(crate) struct Value(pub(crate) DType, pub(crate) Bits);
+pub(crate) struct SingleValue(pub(crate) DType, pub(crate) Bits);
 
-impl Tree for Value {
+impl Tree for SingleValue {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
         see(Node::Scalar(self.0, self.1));
     }

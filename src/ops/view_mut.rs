@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 
 use super::aliasing::Target;
 use super::assign::{assign, is_tracked, note_copy_on_write, overwrite, replaced};
-use super::derivatives::{self, AnyArray, DIFFERENTIABLE, Ruled, by_differentiable, constant};
+use super::derivatives::{
+    self, AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable, constant,
+};
 use super::expr::IntoExpr;
 use super::index::{Copying, moves::copied};
 use super::tree::{Fusing, Tree};
@@ -178,7 +180,7 @@ impl<T: AnyElement> ArrayViewMut<'_, T> {
     fn write_tracked(&mut self, value: &dyn Tree) -> Result<()> {
         let (buffer, layout) = replaced(&self.target(), value)?;
         let part = Array::<T>::from_parts(buffer, layout);
-        let step = Ruled::begin("assign", &[&*self.array, &part])?;
+        let step = RuledOperation::begin("assign", &[&*self.array, &part])?;
         let mut written = constant(&*self.array).lazy().eval()?;
         written
             .slice_mut(&self.selection)?

@@ -1,7 +1,7 @@
 //! The gradients of attention: the scores are recomputed, block by block, and are never all in
 //! memory (Dao et al., "FlashAttention", 2022).
 
-use super::{Blocks, Sizes, mask, narrowed, part, selection, weights, zeros};
+use super::{ScoreBlocks, Sizes, mask, narrowed, part, selection, weights, zeros};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
@@ -39,14 +39,14 @@ fn in_blocks<T: Float, A: Float>(
         Some(_) => CUDA_SCORES_BYTES,
         None => SCORES_BYTES,
     };
-    let blocks = Blocks::of::<A>(&sizes, causal, most_bytes);
+    let blocks = ScoreBlocks::of::<A>(&sizes, causal, most_bytes);
     let scale = A::from_f64(1.0 / (sizes.depth as f64).sqrt());
     let shape = |rows: usize, width: usize| -> Shape {
         let heads = sizes.heads.dims().iter().copied();
         heads.chain([rows, width]).collect()
     };
     let (rows, keys) = (sizes.queries, sizes.keys);
-    let mut sums = Sums {
+    let mut sums = GradientSums {
         q: zeros::<A>(device, &shape(rows, sizes.depth))?,
         k: zeros::<A>(device, &shape(keys, sizes.depth))?,
         v: zeros::<A>(device, &shape(keys, sizes.width))?,
@@ -91,13 +91,13 @@ fn in_blocks<T: Float, A: Float>(
     sums.narrowed()
 }
 
-struct Sums<A: Float> {
+struct GradientSums<A: Float> {
     q: Array<A>,
     k: Array<A>,
     v: Array<A>,
 }
 
-impl<A: Float> Sums<A> {
+impl<A: Float> GradientSums<A> {
     #[track_caller]
     fn narrowed<T: Float>(&self) -> Result<[Array<T>; 3]> {
         Ok([narrowed(&self.q)?, narrowed(&self.k)?, narrowed(&self.v)?])

@@ -13,7 +13,7 @@ const CUDA_BLOCK_BYTES: usize = 1 << 26;
 
 /// The arguments of a convolution that error messages name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Operands<'a> {
+pub(super) struct ConvOperands<'a> {
     pub(super) operation: &'static str,
     pub(super) input: &'a Shape,
     pub(super) kernel: &'a Shape,
@@ -36,7 +36,7 @@ pub(super) struct Geometry {
 /// The outputs that are computed at once: rows of some images. If there are several images, all of
 /// their rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct OutputBlock {
     pub(super) images: usize,
     pub(super) rows: usize,
 }
@@ -54,7 +54,7 @@ pub(super) struct Spread {
     pub(super) length: usize,
 }
 
-impl Operands<'_> {
+impl ConvOperands<'_> {
     #[cold]
     #[track_caller]
     fn error(&self, code: impl Into<ErrorCode>, why: &str) -> Error {
@@ -97,7 +97,7 @@ impl Geometry {
     /// fit the shapes.
     #[track_caller]
     pub(super) fn of(
-        operands: &Operands<'_>,
+        operands: &ConvOperands<'_>,
         rank: usize,
         mut options: ConvOptions,
     ) -> Result<Self> {
@@ -242,7 +242,7 @@ impl Geometry {
     }
 
     /// Returns the outputs to compute at once, from elements of `element_bytes` each.
-    pub(super) fn block(&self, element_bytes: usize, is_cuda: bool) -> Block {
+    pub(super) fn block(&self, element_bytes: usize, is_cuda: bool) -> OutputBlock {
         let most = if is_cuda {
             CUDA_BLOCK_BYTES
         } else {
@@ -254,10 +254,10 @@ impl Geometry {
         let image_bytes = row_bytes.saturating_mul(rows).max(1);
         if image_bytes <= most {
             let images = (most / image_bytes).clamp(1, self.images().max(1));
-            return Block { images, rows };
+            return OutputBlock { images, rows };
         }
         let blocks = rows.div_ceil((most / row_bytes).max(1));
-        Block {
+        OutputBlock {
             images: 1,
             rows: rows.div_ceil(blocks),
         }

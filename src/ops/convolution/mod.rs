@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use ndarray::s;
 
-use self::geometry::{Geometry, Operands};
-use super::derivatives::{AnyArray, Ruled, by_float};
+use self::geometry::{ConvOperands, Geometry};
+use super::derivatives::{AnyArray, RuledOperation, by_float};
 use super::eval::same_device;
 use super::index::check_size;
 use super::precompiled::precompiled;
@@ -100,7 +100,7 @@ impl<T: Numeric> Array<T> {
     #[track_caller]
     pub fn conv2d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
         same_device("conv2d", ("the input", self), ("the kernel", kernel))?;
-        let operands = Operands {
+        let operands = ConvOperands {
             operation: "conv2d",
             input: self.layout().shape(),
             kernel: kernel.layout().shape(),
@@ -133,7 +133,7 @@ impl<T: Numeric> Array<T> {
     #[track_caller]
     pub fn conv1d(&self, kernel: &Self, options: ConvOptions) -> Result<Self> {
         same_device("conv1d", ("the input", self), ("the kernel", kernel))?;
-        let operands = Operands {
+        let operands = ConvOperands {
             operation: "conv1d",
             input: self.layout().shape(),
             kernel: kernel.layout().shape(),
@@ -153,7 +153,7 @@ fn convolved<T: Numeric>(
     kernel: &Array<T>,
     geometry: &Geometry,
 ) -> Result<Array<T>> {
-    let step = Ruled::begin("conv2d", &[input, kernel])?;
+    let step = RuledOperation::begin("conv2d", &[input, kernel])?;
     let wanted = [step.wants(0), step.wants(1)];
     let result = multiplied(input, kernel, geometry)?;
     Ok(step.finish(result, |saved| {

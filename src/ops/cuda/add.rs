@@ -7,7 +7,7 @@
 use std::any::TypeId;
 use std::marker::PhantomData;
 
-use super::copy::{Kernel, Words, source, word_of};
+use super::copy::{WordKernel, Words, source, word_of};
 use super::launch::{THREADS, grid_of, launch};
 use super::prelude;
 use super::walk::{Numbering, blocks_of};
@@ -209,7 +209,7 @@ impl Scattered {
         numbering.push(&mut arguments, walk);
         self.axis.push(order.gpu, &mut arguments);
         arguments.push(count as u64);
-        let kernel = Kernel::of::<InAnyOrder>(numbering, self.target.bytes, whole_source);
+        let kernel = WordKernel::of::<InAnyOrder>(numbering, self.target.bytes, whole_source);
         kernel.launch(order, grid_of(count), &arguments)
     }
 

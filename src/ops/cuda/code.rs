@@ -19,9 +19,9 @@ pub(super) struct Code {
 
 /// The number of a computed value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Value(usize);
+pub(super) struct CodeValue(usize);
 
-impl Value {
+impl CodeValue {
     pub(super) fn number(self) -> usize {
         self.0
     }
@@ -44,17 +44,17 @@ impl Code {
     }
 
     /// Returns the name of a value in error messages.
-    pub(super) fn name(&self, value: Value) -> &str {
+    pub(super) fn name(&self, value: CodeValue) -> &str {
         &self.names[value.0]
     }
 
-    fn value(&mut self, name: String) -> Value {
+    fn value(&mut self, name: String) -> CodeValue {
         self.names.push(name);
-        Value(self.names.len() - 1)
+        CodeValue(self.names.len() - 1)
     }
 
     /// Adds the element of the next array, whose type is `of`.
-    pub(crate) fn array(&mut self, of: &'static str) -> Value {
+    pub(crate) fn array(&mut self, of: &'static str) -> CodeValue {
         let value = self.value(of.into());
         let (number, name, wide) = (self.arrays.len(), value.0, computed_in(of));
         self.arrays.push(of);
@@ -63,7 +63,7 @@ impl Code {
     }
 
     /// Adds the next scalar, whose type is `of`.
-    pub(crate) fn scalar(&mut self, of: &'static str) -> Value {
+    pub(crate) fn scalar(&mut self, of: &'static str) -> CodeValue {
         let value = self.value(of.into());
         let (number, name, wide) = (self.scalars.len(), value.0, computed_in(of));
         self.scalars.push(of);
@@ -80,8 +80,8 @@ impl Code {
         name: &str,
         text: &str,
         of: &'static str,
-        operands: &[Value],
-    ) -> Value {
+        operands: &[CodeValue],
+    ) -> CodeValue {
         let names: Vec<&str> = operands.iter().map(|operand| self.name(*operand)).collect();
         let mut called = format!("{name}({})", names.join(", "));
         if called.len() > LONGEST_NAME {

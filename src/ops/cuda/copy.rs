@@ -172,7 +172,7 @@ fn copy_words(order: CudaOrder<'_>, from: Words, to: Words, walk: &Walk<2>) -> R
     arguments.push(to.address.0);
     numbering.push(&mut arguments, &walk);
     arguments.push(walk.count() as u64);
-    let kernel = Kernel::of::<CopyWords>(numbering, from.bytes, words_source);
+    let kernel = WordKernel::of::<CopyWords>(numbering, from.bytes, words_source);
     kernel.launch(order, grid(walk.count()), &arguments)
 }
 
@@ -212,14 +212,14 @@ pub(super) fn word_of(bytes: usize) -> &'static str {
 
 /// A kernel over words of a fixed size.
 #[derive(Debug)]
-pub(super) struct Kernel {
+pub(super) struct WordKernel {
     key: KernelKey,
     numbering: Numbering,
     bytes: usize,
     source: fn(Numbering, usize) -> KernelSource,
 }
 
-impl Kernel {
+impl WordKernel {
     /// Returns the kernel of `K` that `source` generates for this numbering and word size.
     pub(super) fn of<K: 'static>(
         numbering: Numbering,
@@ -327,7 +327,7 @@ fn copy_tiles(order: CudaOrder<'_>, from: Words, to: Words, tiles: &Tiles) -> Re
     let plane = plane.map(|(length, [read, write])| [length as u64, read as u64, write as u64]);
     numbering.push_numbers(&mut arguments, plane.as_flattened());
     arguments.push(tiles.count() as u64);
-    let kernel = Kernel::of::<Tiles>(numbering, from.bytes, tiles_source);
+    let kernel = WordKernel::of::<Tiles>(numbering, from.bytes, tiles_source);
     kernel.launch(order, blocks_of(tiles.count()), &arguments)
 }
 

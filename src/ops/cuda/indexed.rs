@@ -3,7 +3,7 @@
 //! Only the kernel checks the indices. It reports an index that is out of range, and the next call
 //! that synchronises returns the error. In its place, the result has zero.
 
-use super::copy::{Kernel, Words, source, widening};
+use super::copy::{WordKernel, Words, source, widening};
 use super::launch::grid_of;
 use super::memory::{Output, computed};
 use super::walk::{Numbering, grid};
@@ -57,7 +57,7 @@ pub(in crate::ops) fn picked<T: AnyElement>(
         axis.push(order.gpu, &mut arguments);
         arguments.push(walk.count() as u64);
         // The walk reaches index 0 of the axis; the kernel adds the steps of the indices.
-        let kernel = Kernel::of::<Picked>(numbering, from.bytes, pick_source);
+        let kernel = WordKernel::of::<Picked>(numbering, from.bytes, pick_source);
         kernel.launch(order, grid(walk.count()), &arguments)
     })
 }
@@ -132,7 +132,7 @@ pub(in crate::ops) fn marked<T: Integer, U: AnyElement>(
         };
         axis.push(order.gpu, &mut arguments);
         arguments.push(output.limit as u64);
-        let kernel = Kernel::of::<Marked<T>>(numbering, output.bytes, mark_source::<T>);
+        let kernel = WordKernel::of::<Marked<T>>(numbering, output.bytes, mark_source::<T>);
         kernel.launch(order, grid_of(output.limit), &arguments)
     };
     computed(order.device, shape, write)

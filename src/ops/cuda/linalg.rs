@@ -22,7 +22,7 @@ use crate::ops::order::CudaOrder;
 use crate::ops::select;
 
 /// Copies of matrices that cuSOLVER overwrites, with the rows and columns that it sees.
-struct Matrices<'a, T: AnyElement> {
+struct MatrixCopies<'a, T: AnyElement> {
     workspace: Workspace<'a>,
     array: Array<T>,
     count: usize,
@@ -30,7 +30,7 @@ struct Matrices<'a, T: AnyElement> {
     columns: i32,
 }
 
-impl<'a, T: Factorized> Matrices<'a, T> {
+impl<'a, T: Factorized> MatrixCopies<'a, T> {
     /// Copies `array`. cuSOLVER sees the transposed matrices in the copy.
     #[track_caller]
     fn transposed(order: CudaOrder<'a>, operation: &str, array: &Array<T>) -> Result<Self> {
@@ -166,8 +166,8 @@ pub(in crate::ops) fn solved<T: Factorized>(
     a: &Array<T>,
     right: &Array<T>,
 ) -> Result<(Array<T>, Array<i32>)> {
-    let mut matrices = Matrices::as_they_are(order, "solve", a)?;
-    let x = Matrices::as_they_are(order, "solve", right)?;
+    let mut matrices = MatrixCopies::as_they_are(order, "solve", a)?;
+    let x = MatrixCopies::as_they_are(order, "solve", right)?;
     let (pivots, status) = matrices.lu()?;
     let n = matrices.columns as usize;
     // The status of a solution has no information.
@@ -208,7 +208,7 @@ pub(in crate::ops) fn determinants<T: Factorized>(
     order: CudaOrder<'_>,
     a: &Array<T>,
 ) -> Result<(Array<T>, Option<Array<i32>>)> {
-    let mut matrices = Matrices::as_they_are(order, "det", a)?;
+    let mut matrices = MatrixCopies::as_they_are(order, "det", a)?;
     let n = matrices.columns as usize;
     let (pivots, _) = matrices.lu()?;
     let elements = matrices.array.reshape([matrices.count, n * n])?;
@@ -239,7 +239,7 @@ pub(in crate::ops) fn cholesky_factors<T: Factorized>(
     order: CudaOrder<'_>,
     a: &Array<T>,
 ) -> Result<(Array<T>, Array<i32>)> {
-    let matrices = Matrices::transposed(order, "cholesky", a)?;
+    let matrices = MatrixCopies::transposed(order, "cholesky", a)?;
     // cuSOLVER reports no NaN. A row with one makes the leading minor that ends there NaN.
     let rows = matrices.array.tril(0)?.is_nan().any_axis(-1)?;
     let rows = rows.reshape([matrices.count, matrices.columns as usize])?;
@@ -260,7 +260,7 @@ pub(in crate::ops) fn qr_factors<T: Factorized>(
     _of_q: &Shape,
     _of_r: &Shape,
 ) -> Result<(Factors<T>, Option<Array<i32>>)> {
-    let matrices = Matrices::as_they_are(order, "qr", a)?;
+    let matrices = MatrixCopies::as_they_are(order, "qr", a)?;
     let size = matrices.rows.min(matrices.columns);
     let all = matrices.scratch(size.saturating_mul(matrices.count as i32))?;
     let factors = |number| part::<T>(DevicePtr(all.address()), number, size as usize);
@@ -294,8 +294,8 @@ pub(in crate::ops) fn singular_values<T: Factorized>(
     let [m, n] = [a.shape()[a.ndim() - 2], a.shape()[a.ndim() - 1]];
     let is_wide = m <= n;
     let matrices = match is_wide {
-        true => Matrices::transposed(order, "svd", a)?,
-        false => Matrices::as_they_are(order, "svd", a)?,
+        true => MatrixCopies::transposed(order, "svd", a)?,
+        false => MatrixCopies::as_they_are(order, "svd", a)?,
     };
     let k = m.min(n);
     // The columns of the left vectors of a, or of the transposed a: the rows of vt.
@@ -336,7 +336,7 @@ fn swapped(shape: &Shape) -> Shape {
 /// left and of the transposed right vectors.
 #[track_caller]
 fn svd_into<T: Factorized>(
-    matrices: &Matrices<'_, T>,
+    matrices: &MatrixCopies<'_, T>,
     of_values: &Shape,
     of_vectors: Option<[Shape; 2]>,
     k: usize,
@@ -374,7 +374,7 @@ pub(in crate::ops) fn eigenvalues<T: Factorized>(
     of_values: &Shape,
     wanted: bool,
 ) -> Result<(Eigen<T>, Array<i32>)> {
-    let matrices = Matrices::transposed(order, "eigh", a)?;
+    let matrices = MatrixCopies::transposed(order, "eigh", a)?;
     let n = matrices.columns as usize;
     let mut status = None;
     let values: Array<T> = computed(order.device, of_values, |values: Output| {

@@ -27,7 +27,7 @@ use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
 use crate::ops::reductions::{CudaReducer, Reducer, Reduction, ReductionPlan};
-use crate::ops::tree::Value;
+use crate::ops::tree::SingleValue;
 
 /// The states of reductions and scans, and how threads merge them.
 pub(super) const STATES: &str = include_str!("states.cuh");
@@ -46,7 +46,7 @@ const MOST_TILES: usize = 1 << 20;
 struct ReductionKernel<F, const PACKED: bool>(PhantomData<F>);
 
 /// The kernels that merge the parts of outputs.
-struct Parts<F, T>(PhantomData<(F, T)>);
+struct PartKernels<F, T>(PhantomData<(F, T)>);
 
 /// The type-erased description of a reducer that a reduction needs.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ impl ReductionKernels {
                 KernelKey::of::<ReductionKernel<F, false>>,
                 KernelKey::of::<ReductionKernel<F, true>>,
             ],
-            parts: KernelKey::of::<Parts<F, T>>(0),
+            parts: KernelKey::of::<PartKernels<F, T>>(0),
         }
     }
 
@@ -135,12 +135,12 @@ pub(in crate::ops) fn reduce(
     (plan, layout): (&ReductionPlan, &Layout),
 ) -> Result<Buffer> {
     if let (Some(bits), 0) = ((reduction.nothing)(), plan.lanes.length) {
-        let nothing = Value(reduction.output, bits);
+        let nothing = SingleValue(reduction.output, bits);
         let results = evaluate(order.touching(&()), &ExpressionGraph::of(&nothing)?, layout)?;
         return Ok(results.into_iter().next().expect("one result"));
     }
     let workspace = Workspace::new(order);
-    let program = Program::new(graph, plan.frame.shape(), plan.frame.axes());
+    let program = Program::new(graph, plan.space.shape(), plan.space.axes());
     let (buffer, output) = allocate_for(
         order.device,
         layout,
@@ -148,7 +148,7 @@ pub(in crate::ops) fn reduce(
         Location::caller(),
     )?;
     if output.count > 0 {
-        let target = Target::Results(output.address.0);
+        let target = ReductionTarget::Results(output.address.0);
         reduce_into(workspace, &program, (reduction.cuda)(), plan.lanes, target)?;
     }
     Ok(buffer)
@@ -156,14 +156,14 @@ pub(in crate::ops) fn reduce(
 
 /// The address that one result for each output is written to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Target {
+pub(super) enum ReductionTarget {
     /// The result that the reducer computes from a total.
     Results(u64),
     /// The total itself, in the type that it has in CUDA C++.
     Totals(u64),
 }
 
-impl Target {
+impl ReductionTarget {
     /// Adds the addresses of results and of totals, one of which is 0.
     fn push(self, arguments: &mut Arguments) {
         let (results, totals) = match self {
@@ -183,17 +183,17 @@ pub(super) fn reduce_into(
     program: &Program<'_>,
     reduction: ReductionKernels,
     lanes: Lanes,
-    target: Target,
+    target: ReductionTarget,
 ) -> Result<()> {
     let is_packed = lanes.inner == 1 && lanes.length.is_multiple_of(program.width());
     let width = if is_packed { program.width() } else { 1 };
-    let split = Split::new(lanes, width);
+    let split = ReductionSplit::new(lanes, width);
     if split.parts == 1 {
         return launch_reduction(workspace, program, reduction, (lanes, split, width), target);
     }
     let count = split.parts.saturating_mul(lanes.count());
     let totals = workspace.allocate(count, reduction.total_bytes())?;
-    let parts = Target::Totals(totals.address());
+    let parts = ReductionTarget::Totals(totals.address());
     launch_reduction(workspace, program, reduction, (lanes, split, width), parts)?;
     let mut arguments = Arguments::default();
     arguments.push(totals.address());
@@ -212,8 +212,8 @@ fn launch_reduction(
     workspace: Workspace<'_>,
     program: &Program<'_>,
     reduction: ReductionKernels,
-    (lanes, split, width): (Lanes, Split, usize),
-    target: Target,
+    (lanes, split, width): (Lanes, ReductionSplit, usize),
+    target: ReductionTarget,
 ) -> Result<()> {
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
@@ -270,7 +270,7 @@ fn parts_source(reduction: ReductionKernels) -> KernelSource {
 
 /// The division of a reduction among blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Split {
+struct ReductionSplit {
     /// The threads of an output, or of a part of one: a power of two.
     threads: usize,
     /// The threads of an output are adjacent. If not, adjacent threads belong to different outputs.
@@ -282,7 +282,7 @@ struct Split {
     part_length: usize,
 }
 
-impl Split {
+impl ReductionSplit {
     /// Divides lanes whose elements are read `width` at once.
     fn new(lanes: Lanes, width: usize) -> Self {
         if lanes.inner == 1 {

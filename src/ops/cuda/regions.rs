@@ -1,6 +1,6 @@
 //! Arrays that are copies in some regions and one value elsewhere.
 
-use super::copy::{Kernel, Words, copy, source};
+use super::copy::{WordKernel, Words, copy, source};
 use super::memory::{Output, computed};
 use super::walk::{Numbering, grid};
 use crate::array::{AnyElement, Array, Layout, MAX_RANK, Shape, Walk, bits_of};
@@ -32,7 +32,7 @@ pub(in crate::ops) fn padded<T: AnyElement>(
         padding.push(numbering, &mut arguments);
         arguments.push_bytes(bits_of(value).bytes(output.bytes));
         arguments.push(output.limit as u64);
-        let kernel = Kernel::of::<Padding>(numbering, output.bytes, pad_source);
+        let kernel = WordKernel::of::<Padding>(numbering, output.bytes, pad_source);
         kernel.launch(order, grid(output.limit), &arguments)
     };
     computed(order.device, shape, write)
@@ -169,7 +169,7 @@ pub(in crate::ops) fn triangular<T: AnyElement>(
         arguments.push(k as u64);
         arguments.push(u64::from(triangle == Triangle::Lower));
         arguments.push(output.limit as u64);
-        let kernel = Kernel::of::<Triangle>(numbering, output.bytes, triangle_source);
+        let kernel = WordKernel::of::<Triangle>(numbering, output.bytes, triangle_source);
         kernel.launch(order, grid(output.limit), &arguments)
     };
     computed(order.device, layout.shape(), write)

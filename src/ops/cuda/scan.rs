@@ -48,7 +48,7 @@ pub(in crate::ops) fn running_sums<T: AnyElement>(
     let workspace = Workspace::new(order);
     let program = Program::row_major(graph, shape);
     computed(order.device, shape, |output| {
-        let sums = Sums::of::<T>();
+        let sums = ScanOperation::of::<T>();
         scan_into(workspace, &program, sums, shape, axis, output.address.0)
     })
 }
@@ -64,7 +64,7 @@ pub(in crate::ops) fn running_products<T: AnyElement>(
     let workspace = Workspace::new(order);
     let program = Program::row_major(graph, shape);
     computed(order.device, shape, |output| {
-        let products = Sums::products_of::<T>();
+        let products = ScanOperation::products_of::<T>();
         scan_into(workspace, &program, products, shape, axis, output.address.0)
     })
 }
@@ -75,7 +75,7 @@ pub(in crate::ops) fn running_products<T: AnyElement>(
 pub(super) fn scan_into(
     workspace: Workspace<'_>,
     program: &Program<'_>,
-    sums: Sums,
+    sums: ScanOperation,
     shape: &Shape,
     axis: usize,
     results: u64,
@@ -86,14 +86,14 @@ pub(super) fn scan_into(
         program,
         sums,
         lanes,
-        split: Split::new(lanes, sums.rows()),
+        split: ScanSplit::new(lanes, sums.rows()),
     };
     scan.run(results)
 }
 
 /// The types that elements are summed in, as on the host.
 #[derive(Clone, Copy)]
-pub(super) struct Sums {
+pub(super) struct ScanOperation {
     /// The type of intermediate sums, and its size.
     state: &'static str,
     state_bytes: usize,
@@ -105,7 +105,7 @@ pub(super) struct Sums {
     element_bytes: usize,
 }
 
-impl Sums {
+impl ScanOperation {
     pub(super) fn of<T: AnyElement>() -> Self {
         match sums_round::<T>() {
             true => Self::new::<T>("cs_compensated", 2, false),
@@ -164,9 +164,9 @@ static_assert(sizeof(S) == {state_bytes}, \"the room for sums\");
 struct Launch<'a> {
     workspace: Workspace<'a>,
     program: &'a Program<'a>,
-    sums: Sums,
+    sums: ScanOperation,
     lanes: Lanes,
-    split: Split,
+    split: ScanSplit,
 }
 
 impl Launch<'_> {
@@ -186,11 +186,11 @@ impl Launch<'_> {
         arguments.push_all(members.map(|member| member as u64));
         arguments.push(results);
         // Must live until the kernel is launched.
-        let _told = match split.way {
-            Way::Tiles | Way::TilesApart => Some(self.tiles(&mut arguments)?),
-            Way::Groups | Way::Block | Way::Apart => None,
+        let _told = match split.algorithm {
+            ScanAlgorithm::Tiles | ScanAlgorithm::TilesApart => Some(self.tiles(&mut arguments)?),
+            ScanAlgorithm::Groups | ScanAlgorithm::Block | ScanAlgorithm::Apart => None,
         };
-        let source = || scan_source(self.program, self.sums, split.way);
+        let source = || scan_source(self.program, self.sums, split.algorithm);
         let key = self.program.key(self.kernel());
         self.workspace
             .launch(key, &source, split.grid(), &arguments)
@@ -223,26 +223,30 @@ impl Launch<'_> {
                 true => KernelKey::of::<Scan<WAY, true>>,
             }
         }
-        let of = match self.split.way {
-            Way::Groups => of::<0>,
-            Way::Block => of::<1>,
-            Way::Apart => of::<2>,
-            Way::Tiles => of::<3>,
-            Way::TilesApart => of::<4>,
+        let of = match self.split.algorithm {
+            ScanAlgorithm::Groups => of::<0>,
+            ScanAlgorithm::Block => of::<1>,
+            ScanAlgorithm::Apart => of::<2>,
+            ScanAlgorithm::Tiles => of::<3>,
+            ScanAlgorithm::TilesApart => of::<4>,
         };
         of(self.sums.is_product)
     }
 }
 
 /// Returns the source of the kernel that scans along lanes of the elements of `program`.
-fn scan_source(program: &Program<'_>, sums: Sums, way: Way) -> KernelSource {
+fn scan_source(
+    program: &Program<'_>,
+    sums: ScanOperation,
+    algorithm: ScanAlgorithm,
+) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
     sums.write(&mut text);
-    let (way, rows) = (way as u8, sums.rows());
-    let _ = writeln!(text, "#define CS_WAY {way}\n#define CS_ROWS {rows}");
+    let (algorithm, rows) = (algorithm as u8, sums.rows());
+    let _ = writeln!(text, "#define CS_WAY {algorithm}\n#define CS_ROWS {rows}");
     text.push_str(SCAN);
-    if way >= Way::Tiles as u8 {
+    if algorithm >= ScanAlgorithm::Tiles as u8 {
         text.push_str(LOOK_BACK);
         text.push_str(TILES);
     }
@@ -252,7 +256,7 @@ fn scan_source(program: &Program<'_>, sums: Sums, way: Way) -> KernelSource {
 
 /// The threads that sum a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ScanAlgorithm {
     /// Threads of a warp.
     Groups,
     /// A block.
@@ -270,8 +274,8 @@ const MOST_ROWS: usize = 32;
 
 /// The division of the work among blocks and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Split {
-    way: Way,
+struct ScanSplit {
+    algorithm: ScanAlgorithm,
     /// The threads of a lane, a power of two.
     threads: usize,
     /// The tiles of a lane; 1 where it is summed at once.
@@ -280,7 +284,7 @@ struct Split {
     blocks: usize,
 }
 
-impl Split {
+impl ScanSplit {
     /// Divides lanes. If they are strided, a thread holds `rows` elements.
     fn new(lanes: Lanes, rows: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
@@ -293,7 +297,7 @@ impl Split {
         if length <= 256 || (length <= 2048 && count >= FEW) {
             let threads = length.next_power_of_two().min(32);
             return Self {
-                way: Way::Groups,
+                algorithm: ScanAlgorithm::Groups,
                 threads,
                 parts: 1,
                 blocks: count.div_ceil(BLOCK / threads),
@@ -301,7 +305,7 @@ impl Split {
         }
         if length < 4 * TILE || count >= FEW {
             return Self {
-                way: Way::Block,
+                algorithm: ScanAlgorithm::Block,
                 threads: BLOCK,
                 parts: 1,
                 blocks: count,
@@ -309,7 +313,7 @@ impl Split {
         }
         let parts = length.div_ceil(TILE);
         Self {
-            way: Way::Tiles,
+            algorithm: ScanAlgorithm::Tiles,
             threads: BLOCK,
             parts,
             blocks: count.saturating_mul(parts),
@@ -324,7 +328,7 @@ impl Split {
         let (length, count) = (lanes.length, lanes.count());
         if length < 2 * MOST_ROWS || count > MANY {
             return Self {
-                way: Way::Apart,
+                algorithm: ScanAlgorithm::Apart,
                 threads: 1,
                 parts: 1,
                 blocks: count.div_ceil(BLOCK),
@@ -336,7 +340,7 @@ impl Split {
         let threads = length.div_ceil(rows).next_power_of_two().min(most);
         let parts = length.div_ceil(threads * rows);
         Self {
-            way: Way::TilesApart,
+            algorithm: ScanAlgorithm::TilesApart,
             threads,
             parts,
             blocks: count.div_ceil(BLOCK / threads).saturating_mul(parts),

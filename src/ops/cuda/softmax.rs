@@ -12,7 +12,7 @@ use super::launch::{THREADS, grid_of};
 use super::memory::{Output, computed};
 use super::prelude::source;
 use super::program::Program;
-use super::reduce::{MERGE, ReductionKernels, STATES, Target, reduce_into};
+use super::reduce::{MERGE, ReductionKernels, ReductionTarget, STATES, reduce_into};
 use super::workspace::Workspace;
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
@@ -37,7 +37,7 @@ struct Fitting<const LOG: bool, const PACKED: bool>;
 
 /// The kernels that compute the scales and the sums of long lanes, and those that write the
 /// results.
-struct Sums;
+struct SumKernels;
 struct Written<const LOG: bool>;
 
 /// The kernels of strided lanes, once their scales and sums are reduced.
@@ -55,13 +55,13 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     let program = Program::row_major(graph, shape);
     let lanes = Lanes::along(axis, shape);
     computed(order.device, shape, |output| {
-        let kind = Kind::of::<T, LOG>();
+        let kind = SoftmaxKind::of::<T, LOG>();
         // Whole packs, each of one lane.
         let width = match lanes.length.is_multiple_of(program.width()) {
             true => program.width(),
             false => 1,
         };
-        match Split::new(lanes, size_of::<T::Accumulator>(), width) {
+        match SoftmaxSplit::new(lanes, size_of::<T::Accumulator>(), width) {
             Some(split) => of_lanes(workspace, &program, kind, (lanes, split, width > 1), output),
             None if lanes.inner == 1 => of_parts(workspace, &program, kind, lanes, output),
             None => of_reductions(workspace, &program, kind, lanes, output),
@@ -71,7 +71,7 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
 
 /// The type-erased kernels of an element type, and whether the logarithm is computed.
 #[derive(Clone, Copy)]
-struct Kind {
+struct SoftmaxKind {
     is_log: bool,
     /// The accumulator type of exponentials.
     sums: &'static str,
@@ -82,7 +82,7 @@ struct Kind {
     normal: fn(u32) -> KernelKey,
 }
 
-impl Kind {
+impl SoftmaxKind {
     fn of<T: Float, const LOG: bool>() -> Self {
         Self {
             is_log: LOG,
@@ -103,8 +103,8 @@ impl Kind {
 fn of_lanes(
     workspace: Workspace<'_>,
     program: &Program<'_>,
-    kind: Kind,
-    (lanes, split, is_packed): (Lanes, Split, bool),
+    kind: SoftmaxKind,
+    (lanes, split, is_packed): (Lanes, SoftmaxSplit, bool),
     output: Output,
 ) -> Result<()> {
     let mut arguments = Arguments::default();
@@ -126,11 +126,11 @@ fn of_lanes(
 fn of_parts(
     workspace: Workspace<'_>,
     program: &Program<'_>,
-    kind: Kind,
+    kind: SoftmaxKind,
     lanes: Lanes,
     output: Output,
 ) -> Result<()> {
-    let parts = Parts::new(lanes);
+    let parts = LaneParts::new(lanes);
     let count = parts.count.saturating_mul(lanes.count());
     let totals = workspace.allocate(count, TOTAL_BYTES)?;
     let mut arguments = Arguments::default();
@@ -144,7 +144,7 @@ fn of_parts(
         shared_bytes: 0,
     };
     let source = || parts_text(program, kind, false);
-    let key = program.key(KernelKey::of::<Sums>);
+    let key = program.key(KernelKey::of::<SumKernels>);
     workspace.launch(key, &source, grid, &arguments)?;
     arguments.push(output.address.0);
     let source = || parts_text(program, kind, true);
@@ -156,12 +156,12 @@ fn of_parts(
 fn of_reductions(
     workspace: Workspace<'_>,
     program: &Program<'_>,
-    kind: Kind,
+    kind: SoftmaxKind,
     lanes: Lanes,
     output: Output,
 ) -> Result<()> {
     let totals = workspace.allocate(lanes.count(), kind.logsumexp.total_bytes())?;
-    let target = Target::Totals(totals.address());
+    let target = ReductionTarget::Totals(totals.address());
     reduce_into(workspace, program, kind.logsumexp, lanes, target)?;
     let mut arguments = Arguments::default();
     program.arguments(&mut arguments);
@@ -177,14 +177,14 @@ fn of_reductions(
 }
 
 /// Returns the source of a kernel over lanes that fit.
-fn lanes_text(program: &Program<'_>, kind: Kind, is_packed: bool) -> KernelSource {
+fn lanes_text(program: &Program<'_>, kind: SoftmaxKind, is_packed: bool) -> KernelSource {
     let packed = format!("#define CS_PACKED {}\n", u8::from(is_packed));
     text(program, kind, &(packed + LANES))
 }
 
 /// Returns the source of a kernel over long lanes, which writes the results or else computes the
 /// sums.
-fn parts_text(program: &Program<'_>, kind: Kind, writes: bool) -> KernelSource {
+fn parts_text(program: &Program<'_>, kind: SoftmaxKind, writes: bool) -> KernelSource {
     let mut before = format!(
         "#define CS_WRITES {}
 typedef cs_exponents<f64> Total;
@@ -198,7 +198,7 @@ CS_FN Total cs_join(const Total a, const Total b) {{ return cs_merge(a, b); }}
 }
 
 /// Returns the source of a kernel over the elements of `program`.
-fn text(program: &Program<'_>, kind: Kind, kernel: &str) -> KernelSource {
+fn text(program: &Program<'_>, kind: SoftmaxKind, kernel: &str) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
     text.push_str(STATES);
@@ -222,13 +222,13 @@ const TOTAL_BYTES: usize = 16;
 
 /// The division of long lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Parts {
+struct LaneParts {
     count: usize,
     /// The elements of each part except the last.
     length: usize,
 }
 
-impl Parts {
+impl LaneParts {
     fn new(lanes: Lanes) -> Self {
         /// This many blocks fill a device for some rounds.
         const MANY: usize = 2048;
@@ -248,14 +248,14 @@ impl Parts {
 
 /// The division of lanes that fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Split {
+struct SoftmaxSplit {
     /// The threads of a lane: up to a warp, or a block.
     threads: usize,
     tiles: usize,
     shared_bytes: usize,
 }
 
-impl Split {
+impl SoftmaxSplit {
     /// Divides lanes of elements that take `element_bytes` of shared memory, of which `width` are
     /// read at once. Returns `None` if the lanes do not fit.
     fn new(lanes: Lanes, element_bytes: usize, width: usize) -> Option<Self> {

@@ -67,12 +67,12 @@ fn along<T: Element, O: AnyElement>(
     target: fn(u64) -> [u64; 2],
 ) -> Result<Array<O>> {
     let workspace = Workspace::new(order);
-    let lanes = Lanes::along(address_of(array).0, array.layout(), at);
+    let lanes = SortLanes::along(address_of(array).0, array.layout(), at);
     let kept = shape.dims()[at];
     assert!(kept <= lanes.length, "sorted to a longer axis");
     computed(order.device, shape, |output| {
         let [values, positions] = target(output.address.0);
-        let target = Target {
+        let target = SortTarget {
             kept,
             inner: shape.dims()[at + 1..].iter().product(),
             values,
@@ -96,7 +96,7 @@ fn along<T: Element, O: AnyElement>(
 
 /// The lanes of an array along an axis, in the layout of `cs_lines`.
 #[derive(Clone, Copy, Debug)]
-struct Lanes {
+struct SortLanes {
     address: u64,
     length: usize,
     step: isize,
@@ -104,7 +104,7 @@ struct Lanes {
     others: Walk<1>,
 }
 
-impl Lanes {
+impl SortLanes {
     fn along(address: u64, layout: &Layout, at: usize) -> Self {
         let (dims, strides) = (layout.dims(), layout.strides());
         let others = (0..dims.len()).filter(|&axis| axis != at);
@@ -148,7 +148,7 @@ impl Lanes {
 
 /// The destination of sorted lanes, in the layout of `cs_sorted`.
 #[derive(Clone, Copy, Debug)]
-struct Target {
+struct SortTarget {
     kept: usize,
     inner: usize,
     /// The addresses of values and of positions; 0 if they are not written.
@@ -156,7 +156,7 @@ struct Target {
     positions: u64,
 }
 
-impl Target {
+impl SortTarget {
     fn push(&self, arguments: &mut Arguments) {
         let [kept, inner] = [self.kept, self.inner].map(|member| member as u64);
         arguments.push_all([kept, inner, self.values, self.positions]);
@@ -174,7 +174,7 @@ struct Sort<'a, T> {
 impl<T: Element> Sort<'_, T> {
     /// Sorts lanes of up to [`ITEMS`].
     #[track_caller]
-    fn network(&self, lanes: &Lanes, target: Target) -> Result<()> {
+    fn network(&self, lanes: &SortLanes, target: SortTarget) -> Result<()> {
         let padded = lanes.length.next_power_of_two();
         // The lanes of one block: not so many that other blocks are idle.
         let together = (lanes.count() / 512).clamp(1, ITEMS / padded);

@@ -2,7 +2,7 @@
 
 use super::gradients::{AnyArray, Gradients, Tracked, filled};
 use super::joint_graph::Adding;
-use super::tape::{PassingBack, Upstream};
+use super::tape::{BackwardStep, Upstream};
 use super::{Pause, record};
 use crate::array::{AxisSet, Bits, Layout, Shape};
 use crate::error::Result;
@@ -130,7 +130,7 @@ pub(super) fn tracked_part(
             None => Ok(()),
         }
     };
-    let buffer = record((result.buffer, whole, dtype), |_| PassingBack {
+    let buffer = record((result.buffer, whole, dtype), |_| BackwardStep {
         backward: Box::new(backward),
         saved_bytes: 0,
         only_once: None,

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::rc::Rc;
 
-use super::tape::{PassingBack, Upstream};
+use super::tape::{BackwardStep, Upstream};
 use super::{Gradients, Pause, Tracked, constant, is_live, record};
 use crate::array::{Array, Buffer, Float, Layout, Shape};
 use crate::context::Device;
@@ -78,7 +78,7 @@ pub(crate) fn checkpointed<T: Float>(
     };
     let layout = *result.layout();
     let buffer = result.into_buffer().with_value_id(None);
-    let back = PassingBack {
+    let back = BackwardStep {
         backward,
         saved_bytes,
         // The steps of the second run would be on the tape after steps that read its result.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::forward::{Derived, Forward, tracked_nodes};
 use super::joint_graph::{JointGraph, JointNodeKind, SavedValue};
-use super::tape::{PassingBack, Upstream};
+use super::tape::{BackwardStep, Upstream};
 use super::{AnyArray, Gradients, Pause, is_live, record_all};
 use crate::array::{AxisSet, DType, Layout, Shape};
 use crate::context::Device;
@@ -263,9 +263,9 @@ fn saved_operands(
 /// An evaluation of an expression graph. While it runs, nothing is tracked; then the step that
 /// passes gradients back is recorded.
 #[must_use]
-pub(in crate::ops) struct Evaluation(Option<Running>);
+pub(in crate::ops) struct Evaluation(Option<RunningEvaluation>);
 
-struct Running {
+struct RunningEvaluation {
     forward: Forward,
     derivation: Derivation,
     dtypes: SmallVec<[DType; 1]>,
@@ -284,7 +284,7 @@ impl Evaluation {
         if !is_live() {
             return Ok(Self(None));
         }
-        Running::begin(graph, shape).map(Self)
+        RunningEvaluation::begin(graph, shape).map(Self)
     }
 
     /// Returns whether anything that the expression graph reads is tracked.
@@ -303,7 +303,7 @@ impl Evaluation {
     }
 }
 
-impl Running {
+impl RunningEvaluation {
     #[cold]
     #[track_caller]
     fn begin(graph: &ExpressionGraph<'_>, shape: &Shape) -> Result<Option<Self>> {
@@ -365,7 +365,7 @@ impl Running {
                 let last = upstream.iter().flatten().next_back();
                 derivation.pass_back((&device, last), &saved_value, gradients)
             };
-            PassingBack {
+            BackwardStep {
                 backward: Box::new(backward),
                 saved_bytes,
                 only_once: None,

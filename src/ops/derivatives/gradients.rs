@@ -11,7 +11,7 @@ use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::evaluate;
 use crate::ops::expression_graph::ExpressionGraph;
-use crate::ops::tree::{Operand, Value};
+use crate::ops::tree::{Operand, SingleValue};
 
 use super::adding::{added, added_to_part, as_whole, copied, own, reduced, summed, tracked_part};
 use super::joint_graph::{Converting, by_differentiable};
@@ -349,7 +349,7 @@ pub(super) fn filled(
     whole: &Layout,
     (dtype, bits): (DType, Bits),
 ) -> Result<AnyArray> {
-    let value = Value(dtype, bits);
+    let value = SingleValue(dtype, bits);
     let (buffer, layout) = evaluate(&ExpressionGraph::of(&value)?, device, whole.shape())?;
     Ok(AnyArray {
         buffer,

@@ -32,7 +32,7 @@ pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, comput
 pub(super) use products::Multiplication;
 pub(super) use reduction::TrackedReduction;
 pub(crate) use rule::constant;
-pub(super) use rule::{Ruled, by_gradient};
+pub(super) use rule::{RuledOperation, by_gradient};
 pub(crate) use tape::{
     BY_HAND, NEVER, Pause, TapeGuard, detect_anomalies, detects_anomalies, first_reader,
     has_constants, is_live, length, note_constants, steps, track, tracked, value,
@@ -40,11 +40,11 @@ pub(crate) use tape::{
 
 use gradients::filled;
 use joint_graph::is_differentiable;
-use tape::{PassingBack, Step};
+use tape::{BackwardStep, TapeStep};
 
 use super::eval::{device_for, evaluate};
 use super::expression_graph::{ExpressionGraph, NodeKind};
-use super::order::Operands;
+use super::order::TouchedMemory;
 use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
@@ -53,7 +53,7 @@ use crate::error::{AtCaller, CallSiteOverride, Error, ErrorCode, Result};
 /// Rejects tracked values, for work that records no step.
 #[inline]
 #[track_caller]
-pub(super) fn check(operands: &dyn Operands) -> Result<()> {
+pub(super) fn check(operands: &dyn TouchedMemory) -> Result<()> {
     if is_live() {
         return refuse(operands);
     }
@@ -62,7 +62,7 @@ pub(super) fn check(operands: &dyn Operands) -> Result<()> {
 
 #[cold]
 #[track_caller]
-fn refuse(operands: &dyn Operands) -> Result<()> {
+fn refuse(operands: &dyn TouchedMemory) -> Result<()> {
     let mut outcome = Ok(());
     operands.visit(&mut |buffer, used| {
         if outcome.is_ok() {
@@ -121,7 +121,7 @@ pub(super) fn is_tracked<T: AnyElement>(array: &Array<T>) -> Result<bool> {
 
 /// Records the step that computed the array `result`, and lets the tape track it.
 #[track_caller]
-fn record(result: StepResult, back: impl FnOnce(&Buffer) -> PassingBack) -> Buffer {
+fn record(result: StepResult, back: impl FnOnce(&Buffer) -> BackwardStep) -> Buffer {
     let mut buffers = record_all(SmallVec::from_iter([result]), |results| back(&results[0]));
     buffers.pop().expect("there is one")
 }
@@ -134,7 +134,7 @@ type StepResult = (Buffer, Layout, DType);
 #[track_caller]
 fn record_all(
     results: SmallVec<[StepResult; 1]>,
-    back: impl FnOnce(&[Buffer]) -> PassingBack,
+    back: impl FnOnce(&[Buffer]) -> BackwardStep,
 ) -> SmallVec<[Buffer; 1]> {
     let mut back = Some(back);
     record_results(results, &mut |results| {
@@ -147,7 +147,7 @@ fn record_all(
 #[track_caller]
 fn record_results(
     results: SmallVec<[StepResult; 1]>,
-    back: &mut dyn FnMut(&[Buffer]) -> PassingBack,
+    back: &mut dyn FnMut(&[Buffer]) -> BackwardStep,
 ) -> SmallVec<[Buffer; 1]> {
     let tracked = results.into_iter().map(|(buffer, layout, dtype)| {
         if is_differentiable(dtype) {
@@ -158,7 +158,7 @@ fn record_results(
     });
     let buffers: SmallVec<[Buffer; 1]> = tracked.collect();
     let value_id = |buffer: &Buffer| buffer.value_id().map(|value_id| value_id.index);
-    tape::push(Step {
+    tape::push(TapeStep {
         results: buffers.iter().map(value_id).collect(),
         back: back(&buffers),
         call_site: Location::caller(),
@@ -236,7 +236,7 @@ pub(crate) fn tracked_backward(seeds: Seeds) -> Result<Gradients> {
         if upstream.iter().all(Option::is_none) {
             continue;
         }
-        let again = |step: &Step| match step.back.only_once {
+        let again = |step: &TapeStep| match step.back.only_once {
             Some(operation) => Err(not_twice(operation).at(step.call_site)),
             None => Ok((step.back.backward.share(), step.call_site)),
         };

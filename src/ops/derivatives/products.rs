@@ -2,7 +2,7 @@
 
 use super::evaluation::bytes_of;
 use super::joint_graph::{is_complex, is_differentiable};
-use super::tape::{PassingBack, Upstream};
+use super::tape::{BackwardStep, Upstream};
 use super::{AnyArray, Gradients, Pause, Tracked, is_live, record};
 use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorCode, Result};
@@ -11,9 +11,9 @@ use crate::ops::products::matmul_into;
 /// A matrix product of two arrays. While it runs, nothing is tracked; then the step that passes
 /// gradients back is recorded.
 #[must_use]
-pub(in crate::ops) struct Multiplication(Option<Running>);
+pub(in crate::ops) struct Multiplication(Option<RunningProduct>);
 
-struct Running {
+struct RunningProduct {
     to: [Option<Tracked>; 2],
     /// The operands, each kept if the other one needs it for its gradient.
     kept: [Option<AnyArray>; 2],
@@ -33,7 +33,7 @@ impl Multiplication {
         if !is_live() {
             return Ok(Self(None));
         }
-        Running::begin(left, right).map(Self)
+        RunningProduct::begin(left, right).map(Self)
     }
 
     /// Ends the operation, with the product.
@@ -47,7 +47,7 @@ impl Multiplication {
     }
 }
 
-impl Running {
+impl RunningProduct {
     #[cold]
     #[track_caller]
     fn begin<T: Number>(left: &Array<T>, right: &Array<T>) -> Result<Option<Self>> {
@@ -107,7 +107,7 @@ impl Running {
             Ok(())
         });
         let layout = *product.layout();
-        let back = PassingBack {
+        let back = BackwardStep {
             backward,
             saved_bytes,
             only_once: None,

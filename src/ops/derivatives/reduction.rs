@@ -9,8 +9,8 @@ use super::joint_graph::{
     computed_in, is_differentiable,
 };
 use super::rules::not_equal;
-use super::tape::{PassingBack, Upstream};
-use super::values::Value;
+use super::tape::{BackwardStep, Upstream};
+use super::values::JointValue;
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
@@ -110,13 +110,13 @@ impl Rule {
 }
 
 /// The gradient of an element, and the summand of `s`.
-type ByRule<'g, T> = (Value<'g, T>, Option<Value<'g, T>>);
+type ByRule<'g, T> = (JointValue<'g, T>, Option<JointValue<'g, T>>);
 
 struct RuleOperands<'g, T> {
-    x: Value<'g, T>,
-    g: Value<'g, T>,
-    r: Value<'g, T>,
-    s: Value<'g, T>,
+    x: JointValue<'g, T>,
+    g: JointValue<'g, T>,
+    r: JointValue<'g, T>,
+    s: JointValue<'g, T>,
     /// The number of elements of one result.
     count: f64,
     /// True if the result was rounded to a narrower type than `T`.
@@ -129,7 +129,7 @@ impl<'g, T> RuleOperands<'g, T> {
         (x, [g, r, s]): (u32, [u32; 3]),
         (count, is_rounded): (f64, bool),
     ) -> Self {
-        let value = |node| Value::new(joint, node);
+        let value = |node| JointValue::new(joint, node);
         Self {
             x: value(x),
             g: value(g),
@@ -192,9 +192,9 @@ fn in_joint<T>((gradient, summand): ByRule<'_, T>) -> RuleNodes {
 /// A reduction of an expression graph. While it runs, nothing is tracked; then the step that passes
 /// gradients back is recorded.
 #[must_use]
-pub(in crate::ops) struct TrackedReduction(Option<Running>);
+pub(in crate::ops) struct TrackedReduction(Option<RunningReduction>);
 
-enum Running {
+enum RunningReduction {
     /// A position, a count or a truth value: piecewise constant, so it has no gradient.
     Constant(#[expect(dead_code, reason = "held for its drop")] Pause),
     Derived(Box<Derived>),
@@ -228,7 +228,7 @@ impl TrackedReduction {
         if !is_live() {
             return Ok(Self(None));
         }
-        Running::begin(graph, (name, output), axes).map(Self)
+        RunningReduction::begin(graph, (name, output), axes).map(Self)
     }
 
     /// Ends the reduction with its result, which is of that layout.
@@ -236,13 +236,13 @@ impl TrackedReduction {
     #[track_caller]
     pub(in crate::ops) fn finish(self, buffer: Buffer, layout: &Layout) -> Buffer {
         match self.0 {
-            Some(Running::Derived(running)) => running.finish(buffer, layout),
-            Some(Running::Constant(_)) | None => buffer,
+            Some(RunningReduction::Derived(running)) => running.finish(buffer, layout),
+            Some(RunningReduction::Constant(_)) | None => buffer,
         }
     }
 }
 
-impl Running {
+impl RunningReduction {
     #[cold]
     #[track_caller]
     fn begin(
@@ -357,7 +357,7 @@ impl Derived {
                 };
                 derivation.pass_back((&device, upstream.as_ref()), &saved_value, gradients)
             };
-            PassingBack {
+            BackwardStep {
                 backward: Box::new(backward),
                 saved_bytes,
                 only_once: None,

@@ -3,7 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::joint_graph::is_differentiable;
-use super::tape::{Backward, PassingBack, Upstream};
+use super::tape::{Backward, BackwardStep, Upstream};
 use super::{AnyArray, Gradients, Pause, StepResult, Tracked, is_live, record_results};
 use crate::array::{AnyElement, Array, Buffer, DType, Layout};
 use crate::error::{Error, ErrorCode, Result};
@@ -11,9 +11,9 @@ use crate::error::{Error, ErrorCode, Result};
 /// An operation with an explicit gradient rule. While it runs, nothing is tracked; then the step
 /// that passes gradients back is recorded.
 #[must_use]
-pub(in crate::ops) struct Ruled(Option<Running>);
+pub(in crate::ops) struct RuledOperation(Option<RunningRule>);
 
-struct Running {
+struct RunningRule {
     operation: &'static str,
     tracked: Vec<Option<Tracked>>,
     /// Handles on the operands.
@@ -71,7 +71,7 @@ pub(crate) fn constant<T: AnyElement>(array: &Array<T>) -> Array<T> {
     Array::from_parts(buffer, *array.layout())
 }
 
-impl Ruled {
+impl RuledOperation {
     /// Begins the operation of that name on `operands`.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl Ruled {
         let operands = operands
             .iter()
             .map(|array| (array.buffer(), array.layout()));
-        Running::begin(operation, T::DTYPE, &operands.collect::<Vec<_>>()).map(Self)
+        RunningRule::begin(operation, T::DTYPE, &operands.collect::<Vec<_>>()).map(Self)
     }
 
     /// Like [`begin`](Self::begin), for type-erased operands of one type.
@@ -104,7 +104,7 @@ impl Ruled {
         }
         let dtype = operands[0].dtype;
         let operands = operands.iter().map(|array| (&array.buffer, &array.layout));
-        Running::begin(operation, dtype, &operands.collect::<Vec<_>>()).map(Self)
+        RunningRule::begin(operation, dtype, &operands.collect::<Vec<_>>()).map(Self)
     }
 
     /// Returns whether the operand of that number is tracked, so that its gradient is needed.
@@ -188,7 +188,7 @@ impl Ruled {
     }
 }
 
-impl Running {
+impl RunningRule {
     #[cold]
     #[track_caller]
     fn begin(
@@ -264,7 +264,7 @@ impl Running {
                 rule: rule(&mut saved),
                 tracked: tracked.clone(),
             };
-            PassingBack {
+            BackwardStep {
                 backward: Box::new(step),
                 saved_bytes: saved.bytes,
                 only_once: (!saved.is_tracked).then_some(operation),

@@ -21,7 +21,7 @@ use super::joint_graph::{
     JointGraph, JointNodeKind, by_differentiable, by_float, computed_in, is_complex,
     is_differentiable,
 };
-use super::values::Value;
+use super::values::JointValue;
 use crate::array::{DType, Float, Number, bits_of};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
@@ -51,7 +51,7 @@ macro_rules! rules {
             operands: &[u32],
             [result, gradient]: [u32; 2],
         ) -> Option<Partials> {
-            let value = |node| Value::<T>::new(joint, node);
+            let value = |node| JointValue::<T>::new(joint, node);
             $(
                 if id == TypeId::of::<$function>() {
                     let mut operands = operands.iter().copied().map(value);
@@ -147,15 +147,15 @@ where
     Complex<T>: Number<Part = T>,
 {
     if id == TypeId::of::<OfParts>() {
-        let g = Value::<Complex<T>>::new(joint, gradient);
+        let g = JointValue::<Complex<T>>::new(joint, gradient);
         return Some(smallvec![Some(g.re().node), Some(g.im().node)]);
     }
     let (z, g) = (
-        Value::<Complex<T>>::new(joint, operands[0]),
-        Value::<T>::new(joint, gradient),
+        JointValue::<Complex<T>>::new(joint, operands[0]),
+        JointValue::<T>::new(joint, gradient),
     );
     let (re, im) = if id == TypeId::of::<Abs>() {
-        let r = Value::<T>::new(joint, result);
+        let r = JointValue::<T>::new(joint, result);
         let [re, im] = [z.re(), z.im()].map(|part| g * (part / r));
         (
             re.only_where(not_equal(r, 0.0)),
@@ -168,44 +168,52 @@ where
     } else {
         return None;
     };
-    Some(smallvec![Some(Value::of_parts(re, im).node)])
+    Some(smallvec![Some(JointValue::of_parts(re, im).node)])
 }
 
 /// Returns the gradient of `x`, if the result is the larger of `x` and `y`; half of `g` if they are
 /// equal.
-fn larger<'g, T: Float>(g: Value<'g, T>, x: Value<'g, T>, y: Value<'g, T>) -> Value<'g, T> {
+fn larger<'g, T: Float>(
+    g: JointValue<'g, T>,
+    x: JointValue<'g, T>,
+    y: JointValue<'g, T>,
+) -> JointValue<'g, T> {
     g.only_where(x.gt(y)) + (g * 0.5).only_where(x.eq(y))
 }
 
 /// Returns an exponent less one; for 0⁰ it stays 0, because 0 times an infinite power is NaN.
-fn one_less<'g, T: Float>(x: Value<'g, T>, n: Value<'g, T>) -> Value<'g, T> {
+fn one_less<'g, T: Float>(x: JointValue<'g, T>, n: JointValue<'g, T>) -> JointValue<'g, T> {
     let (less, zero) = (n - 1.0, n.constant(0.0));
     less.only_where(not_equal(n, 0.0)) + less.only_where(n.eq(zero)).only_where(not_equal(x, 0.0))
 }
 
 /// Returns the gradient of an exponent `n` of `x`, which is 0 for powers of 0 that are finite.
-fn of_exponent<'g, T: Float>(d: Value<'g, T>, x: Value<'g, T>, n: Value<'g, T>) -> Value<'g, T> {
+fn of_exponent<'g, T: Float>(
+    d: JointValue<'g, T>,
+    x: JointValue<'g, T>,
+    n: JointValue<'g, T>,
+) -> JointValue<'g, T> {
     let zero = x.constant(0.0);
     d.only_where(not_equal(x, 0.0)) + d.only_where(x.eq(zero)).only_where(n.lt(zero))
 }
 
-pub(super) fn not_equal<'g, T: Float>(x: Value<'g, T>, value: f64) -> Value<'g, bool> {
+pub(super) fn not_equal<'g, T: Float>(x: JointValue<'g, T>, value: f64) -> JointValue<'g, bool> {
     x.apply::<bool, NotEqual, (T, T)>(&[x.constant(value).node])
 }
 
 /// Returns the cumulative distribution function of the standard normal distribution.
-fn normal_below<T: Float>(x: Value<'_, T>) -> Value<'_, T> {
+fn normal_below<T: Float>(x: JointValue<'_, T>) -> JointValue<'_, T> {
     ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5
 }
 
 /// Returns the density of the standard normal distribution.
-fn normal_at<T: Float>(x: Value<'_, T>) -> Value<'_, T> {
+fn normal_at<T: Float>(x: JointValue<'_, T>) -> JointValue<'_, T> {
     (x.square() * -0.5).exp() * (1.0 / (2.0 * PI).sqrt())
 }
 
 /// Returns the gradient of x to the power of an integer.
 fn of_power<T: Float>(joint: &RefCell<JointGraph>, operands: &[u32], gradient: u32) -> Partials {
-    let value = |node| Value::<T>::new(joint, node);
+    let value = |node| JointValue::<T>::new(joint, node);
     let (x, n, g) = (value(operands[0]), operands[1], value(gradient));
     let (less, as_float) = {
         let mut joint = joint.borrow_mut();

@@ -71,7 +71,7 @@ where
 }
 
 /// The backward pass of a step.
-pub(crate) struct PassingBack {
+pub(crate) struct BackwardStep {
     pub(crate) backward: Box<dyn Backward>,
     /// The bytes of the arrays that it saves.
     pub(crate) saved_bytes: u64,
@@ -91,24 +91,24 @@ struct Tape {
     /// True if tracked values became constants on purpose: by `stop_gradient`, or by a function of
     /// slope zero.
     has_constants: bool,
-    values: Vec<Value>,
+    values: Vec<TrackedValue>,
     /// The first step that may have read a value, by the number of the value.
     first_readers: Vec<usize>,
-    steps: Vec<Step>,
+    steps: Vec<TapeStep>,
 }
 
 /// A tracked value: the elements of an array without gaps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Value {
+pub(crate) struct TrackedValue {
     pub(crate) layout: Layout,
     pub(crate) dtype: DType,
 }
 
 /// An operation.
-pub(crate) struct Step {
+pub(crate) struct TapeStep {
     /// The numbers of its results; `None` for results that are not tracked.
     pub(crate) results: SmallVec<[Option<u32>; 1]>,
-    pub(crate) back: PassingBack,
+    pub(crate) back: BackwardStep,
     pub(crate) call_site: &'static Location<'static>,
 }
 
@@ -296,7 +296,7 @@ pub(crate) fn track(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
     assert!(layout.is_contiguous(), "{layout:?} has gaps");
     let value_id = TAPE.with_borrow_mut(|tape| {
         let tape = tape.as_mut()?;
-        tape.values.push(Value { layout, dtype });
+        tape.values.push(TrackedValue { layout, dtype });
         tape.first_readers.push(NEVER);
         let index = tape.values.len() as u32 - 1;
         tape.number.map(|tape| ValueId { tape, index })
@@ -317,7 +317,7 @@ pub(crate) fn first_reader(index: u32) -> usize {
 }
 
 /// Returns the values with that number.
-pub(crate) fn value(index: u32) -> Value {
+pub(crate) fn value(index: u32) -> TrackedValue {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("a tape follows them");
         tape.values[index as usize]
@@ -325,7 +325,7 @@ pub(crate) fn value(index: u32) -> Value {
 }
 
 /// Appends a step.
-pub(crate) fn push(step: Step) {
+pub(crate) fn push(step: TapeStep) {
     TAPE.with_borrow_mut(|tape| {
         if let Some(tape) = tape {
             tape.steps.push(step);
@@ -339,7 +339,7 @@ pub(crate) fn length() -> usize {
 }
 
 /// Calls `see` with the step of that number.
-pub(crate) fn with_step<R>(number: usize, see: impl FnOnce(&Step) -> R) -> R {
+pub(crate) fn with_step<R>(number: usize, see: impl FnOnce(&TapeStep) -> R) -> R {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("it has steps");
         see(&tape.steps[number])
@@ -347,12 +347,12 @@ pub(crate) fn with_step<R>(number: usize, see: impl FnOnce(&Step) -> R) -> R {
 }
 
 /// Takes the last step.
-pub(crate) fn pop() -> Option<Step> {
+pub(crate) fn pop() -> Option<TapeStep> {
     TAPE.with_borrow_mut(|tape| tape.as_mut()?.steps.pop())
 }
 
 /// Visits the steps, the first one first.
-pub(crate) fn steps(see: &mut dyn FnMut(&Step)) {
+pub(crate) fn steps(see: &mut dyn FnMut(&TapeStep)) {
     TAPE.with_borrow(|tape| {
         let steps = tape.iter().flat_map(|tape| &tape.steps);
         steps.for_each(see);

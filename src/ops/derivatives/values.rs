@@ -17,21 +17,21 @@ use crate::ops::node::{Function, call_of};
 
 /// A node whose elements are of `T`, with the operators and functions that rules are written in.
 #[derive(Debug)]
-pub(super) struct Value<'g, T> {
+pub(super) struct JointValue<'g, T> {
     joint: &'g RefCell<JointGraph>,
     pub(super) node: u32,
     element: PhantomData<T>,
 }
 
-impl<T> Clone for Value<'_, T> {
+impl<T> Clone for JointValue<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Value<'_, T> {}
+impl<T> Copy for JointValue<'_, T> {}
 
-impl<'g, T> Value<'g, T> {
+impl<'g, T> JointValue<'g, T> {
     pub(super) fn new(joint: &'g RefCell<JointGraph>, node: u32) -> Self {
         Self {
             joint,
@@ -41,7 +41,7 @@ impl<'g, T> Value<'g, T> {
     }
 }
 
-impl<'g, T: AnyElement> Value<'g, T> {
+impl<'g, T: AnyElement> JointValue<'g, T> {
     /// Appends one value.
     pub(super) fn constant(self, value: f64) -> Self {
         let bits = bits_of(<T as AnyElement>::from_f64(value));
@@ -55,14 +55,14 @@ impl<'g, T: AnyElement> Value<'g, T> {
     pub(super) fn apply<U, F: Function<Args>, Args: Arguments>(
         self,
         others: &[u32],
-    ) -> Value<'g, U> {
+    ) -> JointValue<'g, U> {
         let mut operands = vec![self.node];
         operands.extend(others);
         let node = self
             .joint
             .borrow_mut()
             .call(call_of::<F, Args>(), &operands);
-        Value {
+        JointValue {
             joint: self.joint,
             node,
             element: PhantomData,
@@ -70,7 +70,7 @@ impl<'g, T: AnyElement> Value<'g, T> {
     }
 
     /// Returns this value where the comparison is true, and zero elsewhere.
-    pub(super) fn only_where(self, mask: Value<'g, bool>) -> Self {
+    pub(super) fn only_where(self, mask: JointValue<'g, bool>) -> Self {
         let zero = self.constant(0.0);
         let node = self.joint.borrow_mut().call(
             call_of::<Select, (bool, T, T)>(),
@@ -83,7 +83,7 @@ impl<'g, T: AnyElement> Value<'g, T> {
 macro_rules! operators {
     ($($trait:ident $method:ident $function:ident;)+) => {
         $(
-            impl<'g, T: Number> $trait for Value<'g, T> {
+            impl<'g, T: Number> $trait for JointValue<'g, T> {
                 type Output = Self;
 
                 fn $method(self, other: Self) -> Self {
@@ -91,7 +91,7 @@ macro_rules! operators {
                 }
             }
 
-            impl<'g, T: Number> $trait<f64> for Value<'g, T> {
+            impl<'g, T: Number> $trait<f64> for JointValue<'g, T> {
                 type Output = Self;
 
                 fn $method(self, other: f64) -> Self {
@@ -99,10 +99,10 @@ macro_rules! operators {
                 }
             }
 
-            impl<'g, T: Number> $trait<Value<'g, T>> for f64 {
-                type Output = Value<'g, T>;
+            impl<'g, T: Number> $trait<JointValue<'g, T>> for f64 {
+                type Output = JointValue<'g, T>;
 
-                fn $method(self, other: Value<'g, T>) -> Value<'g, T> {
+                fn $method(self, other: JointValue<'g, T>) -> JointValue<'g, T> {
                     other.constant(self).$method(other)
                 }
             }
@@ -117,7 +117,7 @@ operators! {
     Div div Over;
 }
 
-impl<T: Number> Neg for Value<'_, T> {
+impl<T: Number> Neg for JointValue<'_, T> {
     type Output = Self;
 
     fn neg(self) -> Self {
@@ -127,7 +127,7 @@ impl<T: Number> Neg for Value<'_, T> {
 
 macro_rules! unary {
     ($($name:ident $function:ident;)+) => {
-        impl<'g, T: Float> Value<'g, T> {
+        impl<'g, T: Float> JointValue<'g, T> {
             $(
                 pub(super) fn $name(self) -> Self {
                     self.apply::<T, functions::$function, (T,)>(&[])
@@ -154,9 +154,9 @@ unary! {
 
 macro_rules! comparisons {
     ($($name:ident $function:ident;)+) => {
-        impl<'g, T: Float> Value<'g, T> {
+        impl<'g, T: Float> JointValue<'g, T> {
             $(
-                pub(super) fn $name(self, other: Self) -> Value<'g, bool> {
+                pub(super) fn $name(self, other: Self) -> JointValue<'g, bool> {
                     self.apply::<bool, functions::$function, (T, T)>(&[other.node])
                 }
             )+
@@ -173,7 +173,7 @@ comparisons! {
     ne NotEqual;
 }
 
-impl<'g, T: Number> Value<'g, T> {
+impl<'g, T: Number> JointValue<'g, T> {
     /// Returns the complex conjugate; for real numbers, no node is added.
     pub(super) fn conj(self) -> Self {
         match is_complex(T::DTYPE) {
@@ -184,24 +184,24 @@ impl<'g, T: Number> Value<'g, T> {
 }
 
 /// Complex numbers, and their parts.
-impl<'g, T: Float> Value<'g, Complex<T>>
+impl<'g, T: Float> JointValue<'g, Complex<T>>
 where
     Complex<T>: Number<Part = T>,
 {
-    pub(super) fn of_parts(re: Value<'g, T>, im: Value<'g, T>) -> Self {
+    pub(super) fn of_parts(re: JointValue<'g, T>, im: JointValue<'g, T>) -> Self {
         re.apply::<Complex<T>, OfParts, (T, T)>(&[im.node])
     }
 
-    pub(super) fn re(self) -> Value<'g, T> {
+    pub(super) fn re(self) -> JointValue<'g, T> {
         self.apply::<T, functions::Re, (Complex<T>,)>(&[])
     }
 
-    pub(super) fn im(self) -> Value<'g, T> {
+    pub(super) fn im(self) -> JointValue<'g, T> {
         self.apply::<T, functions::Im, (Complex<T>,)>(&[])
     }
 }
 
-impl<'g, T: Float> Value<'g, T> {
+impl<'g, T: Float> JointValue<'g, T> {
     pub(super) fn powf(self, exponent: Self) -> Self {
         self.apply::<T, functions::Powf, (T, T)>(&[exponent.node])
     }

@@ -5,7 +5,7 @@ use num_complex::Complex;
 use super::{Direction, Sample, axis_of, invalid, resized};
 use crate::array::{AnyElement, Array, Number, Shape, Writer};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, Ruled};
+use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::index::concat;
 
 /// See [`fft`](crate::fft::fft) and [`ifft`](crate::fft::ifft).
@@ -45,7 +45,7 @@ where
     if x.is_empty() {
         return Writer::new(x.device(), x.layout().shape())?.finish();
     }
-    let step = Ruled::begin("fft", &[x])?;
+    let step = RuledOperation::begin("fft", &[x])?;
     let spectrum = on_device!(
         x.device(),
         touching x.buffer(),
@@ -79,7 +79,7 @@ where
     if x.is_empty() {
         return Writer::new(x.device(), &shape)?.finish();
     }
-    let step = Ruled::begin("rfft", &[x])?;
+    let step = RuledOperation::begin("rfft", &[x])?;
     let spectra = on_device!(x.device(), touching x.buffer(), spectra_of(x, at, &shape))?;
     Ok(step.finish(spectra, |_| {
         move |gradient: AnyArray| {
@@ -153,7 +153,7 @@ where
     let half = length / 2 + 1;
     let there = x.shape()[at].min(half);
     let x = x.viewed(x.layout().part(at, 0..there, 1)?);
-    let step = Ruled::begin("irfft", &[&x])?;
+    let step = RuledOperation::begin("irfft", &[&x])?;
     let reals = on_device!(
         x.device(),
         touching x.buffer(),
@@ -207,7 +207,7 @@ where
     if x.is_empty() {
         return Writer::new(x.device(), x.layout().shape())?.finish();
     }
-    let step = Ruled::begin("fft2", &[x])?;
+    let step = RuledOperation::begin("fft2", &[x])?;
     let spectrum = on_device!(
         x.device(),
         touching x.buffer(),

@@ -2,17 +2,17 @@
 
 use smallvec::SmallVec;
 
-use super::blocked::Program;
-use super::frame::Frame;
+use super::blocked::BlockProgram;
+use super::element_source::{ElementSource, Outputs};
+use super::index_space::IndexSpace;
 use super::launch::{Work, launch_source};
-use super::source::{Outs, Source};
 use crate::array::{Buffer, Layout};
 use crate::context::{Device, Timed};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::expression_graph::ExpressionGraph;
-use crate::ops::order::{HostOrder, Reading};
+use crate::ops::order::{HostOrder, ReadOperands};
 use crate::ops::tree::Tree;
 
 /// The results of a pass, each in its own allocation.
@@ -26,7 +26,7 @@ pub(in crate::ops) fn evaluate(
     graph: &ExpressionGraph<'_>,
     layout: &Layout,
 ) -> Result<Results> {
-    let program = Program::new(graph, &Frame::row_major(layout.shape()));
+    let program = BlockProgram::new(graph, &IndexSpace::row_major(layout.shape()));
     let mut results = Results::new();
     let mut bytes_each = graph.bytes_read();
     for &result in graph.results() {
@@ -46,14 +46,14 @@ pub(in crate::ops) fn evaluate(
 /// `element_bytes`, and reads `bytes_read`.
 #[track_caller]
 pub(in crate::ops) fn evaluate_fused(
-    fused: &dyn Source,
+    fused: &dyn ElementSource,
     tree: &dyn Tree,
     (element_bytes, bytes_read): (usize, usize),
     device: &Device,
     layout: &Layout,
 ) -> Result<Buffer> {
     let _timed = Timed::begin(device);
-    let order = HostOrder::new(device, &Reading(tree))?;
+    let order = HostOrder::new(device, &ReadOperands(tree))?;
     let buffer = allocate_for(device, layout, element_bytes)?;
     let work = Work::of_elements(layout.len(), element_bytes + bytes_read);
     let results = std::slice::from_ref(&buffer);
@@ -80,16 +80,16 @@ pub(super) fn allocate_for(
 /// There must be a buffer for each result of the source, with room for its elements, which nobody
 /// else has. The stream must be ordered after other uses of the operands.
 #[inline]
-unsafe fn write(source: &dyn Source, results: &[Buffer], work: Work, order: HostOrder<'_>) {
+unsafe fn write(source: &dyn ElementSource, results: &[Buffer], work: Work, order: HostOrder<'_>) {
     let bases = results
         .iter()
         .map(|buffer| host_pointer(DevicePtr(buffer.address())));
-    let outs = Outs::new(bases);
-    launch_source(order, work, (source, &outs), |source, outs, range| {
-        // SAFETY: the memory is alive while a launch runs, and its ranges lie in the frame and do
-        // not overlap. The stream is ordered after what other streams wrote, so a launch on it may
-        // read the operands. The results are no part of them, because they are new; they have room
-        // for all elements.
-        unsafe { source.write(range, outs) };
+    let outputs = Outputs::new(bases);
+    launch_source(order, work, (source, &outputs), |source, outputs, range| {
+        // SAFETY: the memory is alive while a launch runs, and its ranges lie in the index space
+        // and do not overlap. The stream is ordered after what other streams wrote, so a launch on
+        // it may read the operands. The results are no part of them, because they are new; they
+        // have room for all elements.
+        unsafe { source.write(range, outputs) };
     });
 }

@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::Program;
-use super::frame::Frame;
-use super::source::{Outs, Source};
+use super::blocked::BlockProgram;
+use super::element_source::{ElementSource, Outputs};
+use super::index_space::IndexSpace;
 use super::vector::{Loop, has_vectors, vectorised, vectorised_for_certain};
 use crate::array::scalar::pass::{Careful, Fast, Pass};
 use crate::array::{AnyElement, Array, Shape};
@@ -164,7 +164,7 @@ pub(crate) struct Fused<'a, R> {
 enum Rest<'a> {
     /// The expression, and the shape over which it is computed.
     Tree(&'a dyn Tree, &'a Shape),
-    Program(Box<Program>),
+    Program(Box<BlockProgram>),
 }
 
 impl<'a, R: Run> Fused<'a, R> {
@@ -212,29 +212,29 @@ impl Rest<'_> {
     ///
     /// # Safety
     ///
-    /// As for [`Source::write`].
+    /// As for [`ElementSource::write`].
     #[cold]
     unsafe fn write(&self, range: Range<usize>, base: *mut u8) {
         // SAFETY: by this function's contract.
-        unsafe { self.program().write(range, &Outs::new([base])) };
+        unsafe { self.program().write(range, &Outputs::new([base])) };
     }
 
-    fn program(&self) -> Program {
+    fn program(&self) -> BlockProgram {
         match self {
-            Self::Program(program) => Program::clone(program),
+            Self::Program(program) => BlockProgram::clone(program),
             // Not over the expression graph's own shape: if all operands are single values, it has
             // only one element.
             Self::Tree(tree, shape) => match ExpressionGraph::of(*tree) {
-                Ok(graph) => Program::new(&graph, &Frame::row_major(shape)),
+                Ok(graph) => BlockProgram::new(&graph, &IndexSpace::row_major(shape)),
                 Err(error) => unreachable!("operands of one shape: {error}"),
             },
         }
     }
 }
 
-impl<R: Run> Source for Fused<'_, R> {
-    unsafe fn write(&self, range: Range<usize>, outs: &Outs) {
-        let base: *mut MaybeUninit<R::Item> = outs.all()[0].cast();
+impl<R: Run> ElementSource for Fused<'_, R> {
+    unsafe fn write(&self, range: Range<usize>, outputs: &Outputs) {
+        let base: *mut MaybeUninit<R::Item> = outputs.all()[0].cast();
         // SAFETY: by this function's contract there is room for the elements of the range, which
         // nobody else reads or writes, and the operands are readable.
         let out = unsafe { std::slice::from_raw_parts_mut(base.add(range.start), range.len()) };
@@ -260,7 +260,7 @@ impl<R: Run> Source for Fused<'_, R> {
         }
     }
 
-    fn boxed(&self) -> Box<dyn Source> {
+    fn boxed(&self) -> Box<dyn ElementSource> {
         let rest = Rest::Program(Box::new(self.rest.program()));
         Box::new(Fused {
             run: self.run,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::source::Source;
+use super::element_source::ElementSource;
 use crate::device::StreamId;
 use crate::device::host::streams::DelayedStreams;
 use crate::ops::order::HostOrder;
@@ -122,8 +122,8 @@ pub(in crate::ops) fn launch<R, W>(
 pub(super) fn launch_source<W: Copy + Send + Sync + 'static>(
     HostOrder { device, stream }: HostOrder<'_>,
     work: Work,
-    (reads, writes): (&dyn Source, &W),
-    body: impl Fn(&dyn Source, &W, Range<usize>) + Send + Sync + 'static,
+    (reads, writes): (&dyn ElementSource, &W),
+    body: impl Fn(&dyn ElementSource, &W, Range<usize>) + Send + Sync + 'static,
 ) {
     if work.count == 0 {
         return;

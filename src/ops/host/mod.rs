@@ -1,12 +1,12 @@
 //! The host device's execution of expressions.
 //!
-//! The elements of an expression are numbered in row-major order of its [frame](frame). There are
-//! two evaluators with equal results, down to the bits. The [fused](fused) one is a loop that is
-//! compiled for the expression; it takes operands that are dense and of one shape, in builds
+//! The elements of an expression are numbered in row-major order of its [frame](index space). There
+//! are two evaluators with equal results, down to the bits. The [fused](fused) one is a loop that
+//! is compiled for the expression; it takes operands that are dense and of one shape, in builds
 //! without debug assertions. The [blocked](blocked) one evaluates everything else: it runs the
 //! library's loops, one for each function, over blocks that stay in the first-level cache. Both
-//! implement [`Source`](source) for the code that writes elements; reductions, scans and softmax
-//! read blocks.
+//! implement [`ElementSource`](source) for the code that writes elements; reductions, scans and
+//! softmax read blocks.
 //!
 //! Architecture invariant: every kernel is run by [`launch`], and only the modules here read or
 //! write the elements of arrays for an operation. Except for the fused loop, nothing is generic
@@ -16,12 +16,13 @@ mod blocked;
 mod compact;
 mod copy;
 mod digits;
+mod element_source;
 mod evaluate;
 #[cfg(feature = "fft")]
 mod fft;
-mod frame;
 mod fused;
 mod generate;
+mod index_space;
 mod indexed;
 mod lanes;
 mod launch;
@@ -35,7 +36,6 @@ mod scan;
 mod search;
 mod softmax;
 mod sort;
-mod source;
 mod store;
 mod vector;
 
@@ -60,13 +60,14 @@ pub use blocked::{Arguments, BlockLoop, Loops, block_loop};
 pub(super) use blocked::{RUN, Table, loop_of, table};
 pub(super) use compact::{compacted, positions};
 pub(super) use copy::{copied, joined};
+pub(super) use element_source::{ElementSource, MOST_RESULTS};
 pub(super) use evaluate::{Results, evaluate, evaluate_fused};
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
-pub(super) use frame::Frame;
 pub(super) use fused::Fused;
 pub(crate) use fused::{InMemory, Run, Runs, Unfused};
 pub(super) use generate::{Fill, generate};
+pub(super) use index_space::IndexSpace;
 pub(super) use indexed::{add_at, marked, picked, put_at};
 #[cfg(feature = "linalg")]
 pub(super) use linalg::{
@@ -81,6 +82,5 @@ pub(super) use scan::{running_products, running_sums};
 pub(super) use search::search;
 pub(super) use softmax::normalized;
 pub(super) use sort::{neighbours, ranked, sorted};
-pub(super) use source::{MOST_RESULTS, Source};
 pub(super) use store::{store, store_fused};
 pub(super) use vector::{Loop, vectorised};

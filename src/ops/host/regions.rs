@@ -88,7 +88,7 @@ pub(in crate::ops) fn triangular<T: AnyElement>(
 ) -> Result<Array<T>> {
     let layout = array.layout();
     let (outer, row) = layout.split_at(layout.ndim() - 1);
-    let rows = Rows {
+    let rows = RegionRows {
         from: ReadPtr::of(array),
         firsts: Walk::new([&outer]),
         height: layout.dims()[layout.ndim() - 2],
@@ -100,7 +100,7 @@ pub(in crate::ops) fn triangular<T: AnyElement>(
         assert_eq!(output.count(), count * rows.width);
         let reads = (rows, triangle, k);
         let body =
-            |&(rows, triangle, k): &(Rows<T>, Triangle, isize), output: &Output<T>, range| {
+            |&(rows, triangle, k): &(RegionRows<T>, Triangle, isize), output: &Output<T>, range| {
                 // SAFETY: the memory is alive while a launch runs, and its ranges do not overlap.
                 // The stream is ordered after the writes to the array.
                 unsafe { rows.write(triangle, k, range, output) };
@@ -108,13 +108,14 @@ pub(in crate::ops) fn triangular<T: AnyElement>(
         let work = Work::of_bytes(count, 2 * rows.width * size_of::<T>());
         launch(order, work, (&reads, &output), body);
     };
-    // SAFETY: the ranges of a launch cover all rows, and `Rows::write` writes the whole of each.
+    // SAFETY: the ranges of a launch cover all rows, and `RegionRows::write` writes the whole of
+    // each.
     unsafe { computed(order.device, layout.shape(), write) }
 }
 
 /// The rows of matrices.
 #[derive(Clone, Copy)]
-struct Rows<T> {
+struct RegionRows<T> {
     from: ReadPtr<T>,
     /// Goes over the first elements of all rows.
     firsts: Walk<1>,
@@ -125,7 +126,7 @@ struct Rows<T> {
     stride: isize,
 }
 
-impl<T: AnyElement> Rows<T> {
+impl<T: AnyElement> RegionRows<T> {
     /// Writes the rows of the numbers `range`, with zeros outside the triangle.
     ///
     /// # Safety

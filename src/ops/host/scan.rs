@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::blocked::{Blocks, Program, RUN, Readable};
-use super::frame::Frame;
+use super::blocked::{BlockProgram, Blocks, RUN, Readable};
+use super::index_space::IndexSpace;
 use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
 use super::vector::{Loop, vectorised};
@@ -60,7 +60,7 @@ fn scan<T: AnyElement>(
     axis: usize,
     run: ScanLoop,
 ) -> Result<Array<T::Total>> {
-    let program = Program::new(graph, &Frame::row_major(shape));
+    let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
     let lanes = Lanes::along(axis, shape);
     let work = lanes.work(graph, size_of::<T::Total>(), 1);
     let write = |output: Output<T::Total>| {
@@ -83,7 +83,7 @@ fn scan<T: AnyElement>(
 
 /// Sums or multiplies along the lanes of some jobs of a program's elements, to an output that is
 /// theirs.
-type ScanLoop = unsafe fn(&Program, Untyped, &Lanes, Range<usize>);
+type ScanLoop = unsafe fn(&BlockProgram, Untyped, &Lanes, Range<usize>);
 
 /// The loops for the types that most programs compute in, by the number of
 /// [`DType`](crate::array::DType); compiled with the library.
@@ -95,7 +95,7 @@ static PRODUCTS: [ScanLoop; 2] = [product_loop::<f32>, product_loop::<f64>];
 /// The program's result must be of elements of `T`, and the output of elements of its sums. The
 /// operands must be alive and not written to. The jobs' lanes of the output must be nobody else's.
 unsafe fn sum_loop<T: AnyElement>(
-    program: &Program,
+    program: &BlockProgram,
     output: Untyped,
     lanes: &Lanes,
     jobs: Range<usize>,
@@ -109,7 +109,7 @@ unsafe fn sum_loop<T: AnyElement>(
 ///
 /// As for [`sum_loop`], of products.
 unsafe fn product_loop<T: AnyElement>(
-    program: &Program,
+    program: &BlockProgram,
     output: Untyped,
     lanes: &Lanes,
     jobs: Range<usize>,
@@ -134,7 +134,7 @@ fn sum_jobs<T: AnyElement>(
 }
 
 /// A running sum or product.
-trait Running<T: AnyElement>: Copy {
+trait RunningTotal<T: AnyElement>: Copy {
     fn nothing() -> Self;
     fn and(self, value: T) -> Self;
     fn value(self) -> T::Total;
@@ -144,7 +144,7 @@ trait Running<T: AnyElement>: Copy {
 #[derive(Clone, Copy)]
 struct Plain<A>(A);
 
-impl<T: AnyElement, A: Number> Running<T> for Plain<A> {
+impl<T: AnyElement, A: Number> RunningTotal<T> for Plain<A> {
     #[inline(always)]
     fn nothing() -> Self {
         Self(A::zero())
@@ -165,7 +165,7 @@ impl<T: AnyElement, A: Number> Running<T> for Plain<A> {
 #[derive(Clone, Copy)]
 struct Product<A>(A);
 
-impl<T: AnyElement, A: Number> Running<T> for Product<A> {
+impl<T: AnyElement, A: Number> RunningTotal<T> for Product<A> {
     #[inline(always)]
     fn nothing() -> Self {
         Self(A::one())
@@ -182,7 +182,7 @@ impl<T: AnyElement, A: Number> Running<T> for Product<A> {
     }
 }
 
-impl<T: AnyElement, A: Number> Running<T> for Compensated<A> {
+impl<T: AnyElement, A: Number> RunningTotal<T> for Compensated<A> {
     #[inline(always)]
     fn nothing() -> Self {
         Self::new(A::zero())
@@ -200,14 +200,14 @@ impl<T: AnyElement, A: Number> Running<T> for Compensated<A> {
 }
 
 /// Scans the lanes of jobs with an `S`.
-fn run_jobs<T: AnyElement, S: Running<T>>(
+fn run_jobs<T: AnyElement, S: RunningTotal<T>>(
     elements: Readable<'_, T>,
     output: &Output<T::Total>,
     lanes: &Lanes,
     jobs: Range<usize>,
 ) {
     elements.read(|elements| {
-        let sums = Sums {
+        let sums = SumLoop {
             elements,
             output,
             lanes,
@@ -219,7 +219,7 @@ fn run_jobs<T: AnyElement, S: Running<T>>(
 }
 
 /// The loop of [`run_jobs`], which alone makes one.
-struct Sums<'a, 'b, 'c, T: AnyElement, S> {
+struct SumLoop<'a, 'b, 'c, T: AnyElement, S> {
     elements: &'a mut Blocks<'b, 'c, T>,
     output: &'a Output<T::Total>,
     lanes: &'a Lanes,
@@ -227,7 +227,7 @@ struct Sums<'a, 'b, 'c, T: AnyElement, S> {
     sum: PhantomData<S>,
 }
 
-impl<T: AnyElement, S: Running<T>> Loop<()> for Sums<'_, '_, '_, T, S> {
+impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, '_, '_, T, S> {
     type Result = ();
 
     #[inline(always)]

@@ -5,8 +5,8 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{Blocks, Program, RUN, Readable};
-use super::frame::Frame;
+use super::blocked::{BlockProgram, Blocks, RUN, Readable};
+use super::index_space::IndexSpace;
 use super::lanes::Job;
 use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
@@ -35,7 +35,7 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T>> {
-    let program = Program::new(graph, &Frame::row_major(shape));
+    let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
     let lanes = Lanes::along(axis, shape);
     // A constant, so that no loop is compiled if there is one in the table.
     let run: LaneLoop = if const { (T::DTYPE as usize) < LOOPS[0].len() } {
@@ -63,7 +63,7 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
 }
 
 /// Normalizes the lanes of some jobs of a program's elements, to an output that is theirs.
-type LaneLoop = unsafe fn(&Program, Untyped, &Lanes, Range<usize>);
+type LaneLoop = unsafe fn(&BlockProgram, Untyped, &Lanes, Range<usize>);
 
 /// The loops of softmax and of its logarithm for the types that most programs compute in, by the
 /// number of [`DType`](crate::array::DType); compiled with the library.
@@ -77,7 +77,7 @@ static LOOPS: [[LaneLoop; 2]; 2] = [
 /// The program's result and the output must be of elements of `T`. The operands must be alive and
 /// not written to. The jobs' lanes of the output must be nobody else's.
 unsafe fn lane_loop<T: Float, const LOG: bool>(
-    program: &Program,
+    program: &BlockProgram,
     output: Untyped,
     lanes: &Lanes,
     jobs: Range<usize>,

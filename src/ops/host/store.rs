@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::panic::Location;
 
-use super::blocked::Program;
-use super::frame::Frame;
+use super::blocked::BlockProgram;
+use super::element_source::{ElementSource, MOST_RESULTS};
+use super::index_space::IndexSpace;
 use super::launch::{Work, launch_source};
 use super::memory::Elements;
-use super::source::{MOST_RESULTS, Source};
 use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::aliasing::{Aliasing, Overwritable, Target};
 use crate::ops::expression_graph::ExpressionGraph;
-use crate::ops::order::{HostOrder, Reading, Updating};
+use crate::ops::order::{HostOrder, ReadOperands, UpdateTargets};
 use crate::ops::tree::{Fusing, Tree, operands};
 
 /// Overwrites the elements of each target with a result of `graph`. The targets have one shape,
@@ -25,7 +25,7 @@ pub(in crate::ops) fn store(
 ) -> Result<()> {
     let targets = targets.targets();
     let layout = targets[0].layout();
-    let program = Program::new(graph, &Frame::row_major(layout.shape()));
+    let program = BlockProgram::new(graph, &IndexSpace::row_major(layout.shape()));
     let written: usize = targets
         .iter()
         .map(|target| target.dtype().size_bytes())
@@ -53,9 +53,9 @@ pub(in crate::ops) fn store_fused(
     let call_site = Location::caller();
     tree.fused(target.layout().shape(), &mut |fused| {
         let _timed = Timed::begin_at(device, call_site);
-        let updating = Updating {
+        let updating = UpdateTargets {
             targets: &[target.buffer()],
-            reading: Reading(tree as &dyn Tree),
+            reading: ReadOperands(tree as &dyn Tree),
         };
         outcome = HostOrder::new(device, &updating).map(|order| {
             let mut bytes_each = target.dtype().size_bytes();
@@ -78,12 +78,17 @@ pub(in crate::ops) fn store_fused(
 ///
 /// Each target must be one that can be overwritten while the source is read, according to
 /// [`Aliasing`], and must stay so. The stream must be ordered after other uses of the memory.
-unsafe fn write(source: &dyn Source, work: Work, targets: &[Target<'_>], order: HostOrder<'_>) {
+unsafe fn write(
+    source: &dyn ElementSource,
+    work: Work,
+    targets: &[Target<'_>],
+    order: HostOrder<'_>,
+) {
     let mut writes = [None; MOST_RESULTS];
     for (write, target) in writes.iter_mut().zip(targets) {
         *write = Some(Elements::new(target));
     }
-    let body = |source: &dyn Source, writes: &[Option<Elements>; MOST_RESULTS], range| {
+    let body = |source: &dyn ElementSource, writes: &[Option<Elements>; MOST_RESULTS], range| {
         let mut see = |range: Range<usize>, values: &[*const u8]| {
             for (target, &values) in writes.iter().flatten().zip(values) {
                 // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not
@@ -93,8 +98,8 @@ unsafe fn write(source: &dyn Source, work: Work, targets: &[Target<'_>], order: 
                 unsafe { target.write(range.start, values, range.len()) };
             }
         };
-        // SAFETY: the range lies in the frame. The stream is ordered after what other streams do
-        // with the operands, and what is written here was read before, as shown above.
+        // SAFETY: the range lies in the index space. The stream is ordered after what other streams
+        // do with the operands, and what is written here was read before, as shown above.
         unsafe { source.each_block(range, &mut see) };
     };
     launch_source(order, work, (source, &writes), body);

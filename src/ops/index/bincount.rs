@@ -6,7 +6,7 @@ use crate::context::Device;
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
-use crate::ops::order::Updating;
+use crate::ops::order::UpdateTargets;
 
 impl<T: Integer> Array<T> {
     /// Returns the number of occurrences of each number from 0 to `length` − 1 among all elements:
@@ -153,7 +153,7 @@ pub(super) fn occurrences(numbers: &Array<i64>, length: usize) -> Result<Array<i
     }
     let (one, shape) = (Array::<i64>::ones([])?, *numbers.layout().shape());
     let target = Target::new(&mut counts);
-    let updating = Updating {
+    let updating = UpdateTargets {
         targets: &[target.buffer()],
         reading: [numbers.buffer(), one.buffer()],
     };

@@ -4,7 +4,7 @@ use super::moves::joined;
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, Ruled};
+use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::eval::same_device;
 
 /// Returns the arrays one after another along `axis`; their other axes must have equal lengths.
@@ -110,7 +110,7 @@ fn whole_of(
     at: usize,
     shape: &Shape,
 ) -> Result<AnyArray> {
-    let step = Ruled::begin_any(operation, &arrays.iter().collect::<Vec<_>>())?;
+    let step = RuledOperation::begin_any(operation, &arrays.iter().collect::<Vec<_>>())?;
     let whole = joined(arrays, at, shape)?;
     Ok(step.finish_any(whole, |_| parted_back(arrays, at)))
 }

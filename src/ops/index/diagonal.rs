@@ -5,7 +5,7 @@ use super::moves::{copied, on_diagonal, triangular};
 use super::{Copying, invalid};
 use crate::array::{AnyElement, Array, Layout, Shape};
 use crate::error::{Error, Result};
-use crate::ops::derivatives::{AnyArray, Ruled, is_tracked};
+use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked};
 
 /// The part of a matrix that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ fn diagonal_of(matrix: &Layout, k: isize) -> Result<Layout> {
 /// Returns `array` with zeros outside of a triangle of its last two axes.
 #[track_caller]
 fn triangle_of(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArray> {
-    let step = Ruled::begin_any(triangle.operation(), &[array])?;
+    let step = RuledOperation::begin_any(triangle.operation(), &[array])?;
     let kept = triangular(array, triangle, k)?;
     Ok(step.finish_any(kept, |_| {
         move |gradient| Ok(vec![triangle_of(&gradient, triangle, k)?])
@@ -65,7 +65,7 @@ fn triangle_of(array: &AnyArray, triangle: Triangle, k: isize) -> Result<AnyArra
 /// Returns the square matrix of `shape` with `vector` on its diagonal `k`.
 #[track_caller]
 fn matrix_of(vector: &AnyArray, k: isize, shape: &Shape) -> Result<AnyArray> {
-    let step = Ruled::begin_any("diag", &[vector])?;
+    let step = RuledOperation::begin_any("diag", &[vector])?;
     let matrix = on_diagonal(vector, k, shape)?;
     Ok(step.finish_any(matrix, |_| {
         move |gradient: AnyArray| {

@@ -4,7 +4,9 @@ use super::moves::picked;
 use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, Ruled, by_differentiable, computed_in};
+use crate::ops::derivatives::{
+    AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable, computed_in,
+};
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
@@ -54,7 +56,7 @@ impl<T: AnyElement> Array<T> {
 /// Returns the elements at `indices`, which have been checked, along the axis `at`.
 #[track_caller]
 fn gathered(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
-    let step = Ruled::begin_any("gather", &[array])?;
+    let step = RuledOperation::begin_any("gather", &[array])?;
     let picked = picked(array, indices, Picking::Elements, at, shape)?;
     let own = *array.layout.shape();
     Ok(step.finish_any(picked, |saved| scattered_back(own, saved.save(indices), at)))

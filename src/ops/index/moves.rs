@@ -7,7 +7,7 @@ use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
 use crate::ops::derivatives::AnyArray;
-use crate::ops::order::Updating;
+use crate::ops::order::UpdateTargets;
 
 /// Evaluates `$run` with `$Word` as the type of words of `$bytes` bytes.
 macro_rules! by_word {
@@ -99,7 +99,7 @@ pub(super) fn put(
 ) -> Result<()> {
     by_word!(values.dtype.size_bytes(), Word => {
         let values = values.words::<Word>();
-        let updating = Updating {
+        let updating = UpdateTargets {
             targets: &[target.buffer()],
             reading: [indices.buffer(), values.buffer()],
         };

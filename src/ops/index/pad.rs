@@ -4,7 +4,7 @@ use super::moves::padded;
 use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, Bits, Shape, bits_of};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, Ruled};
+use crate::ops::derivatives::{AnyArray, RuledOperation};
 
 impl<T: AnyElement> Array<T> {
     /// Returns the array with elements of `value` around it: for each axis, as many before and
@@ -65,7 +65,7 @@ impl<T: AnyElement> Array<T> {
 /// elsewhere.
 #[track_caller]
 fn framed(array: &AnyArray, before: Shape, value: Bits, shape: &Shape) -> Result<AnyArray> {
-    let step = Ruled::begin_any("pad", &[array])?;
+    let step = RuledOperation::begin_any("pad", &[array])?;
     let padded = padded(array, &before, value, shape)?;
     let own = *array.layout.shape();
     Ok(step.finish_any(padded, |_| {

@@ -4,7 +4,7 @@ use super::moves::copied;
 use super::{Copying, check_size};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, Ruled, by_gradient};
+use crate::ops::derivatives::{AnyArray, RuledOperation, by_gradient};
 
 impl<T: AnyElement> Array<T> {
     /// Returns every element along `axis` `count` times, one after another: NumPy's `repeat`.
@@ -39,7 +39,7 @@ impl<T: AnyElement> Array<T> {
 /// Returns each element repeated `times` times along the axis `at`, in a new array of `shape`.
 #[track_caller]
 fn repeated(array: &AnyArray, at: usize, times: usize, shape: &Shape) -> Result<AnyArray> {
-    let step = Ruled::begin_any("repeat", &[array])?;
+    let step = RuledOperation::begin_any("repeat", &[array])?;
     let repeated = copied(array, Copying::Repeated { at, times }, shape)?;
     let own = *array.layout.shape();
     let (before, after) = own.dims().split_at(at);

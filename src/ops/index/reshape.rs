@@ -4,7 +4,7 @@ use super::Copying;
 use super::moves::copied;
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, Ruled};
+use crate::ops::derivatives::{AnyArray, RuledOperation};
 
 impl<T: AnyElement> Array<T> {
     /// Returns the elements, in row-major order, in another shape; a view if strides can express
@@ -61,7 +61,7 @@ impl<T: AnyElement> Array<T> {
 /// Returns a copy of the elements in another shape.
 #[track_caller]
 fn reshaped(array: &AnyArray, shape: &Shape) -> Result<AnyArray> {
-    let step = Ruled::begin_any("reshape", &[array])?;
+    let step = RuledOperation::begin_any("reshape", &[array])?;
     let copy = copied(array, Copying::All, shape)?;
     let own = *array.layout.shape();
     Ok(step.finish_any(copy, |_| {

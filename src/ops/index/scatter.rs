@@ -7,10 +7,10 @@ use crate::array::{AnyElement, Array, Number, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::aliasing::Target;
-use crate::ops::derivatives::{AnyArray, Ruled, by_gradient, constant};
+use crate::ops::derivatives::{AnyArray, RuledOperation, by_gradient, constant};
 use crate::ops::elementwise::select;
 use crate::ops::eval::same_device;
-use crate::ops::order::Updating;
+use crate::ops::order::UpdateTargets;
 
 /// Returns the gradients of `scatter_add`: the whole gradient for the old elements, and, for each
 /// element of the source, the gradient of the element that it was added to.
@@ -65,7 +65,7 @@ impl<T: Number> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
     #[track_caller]
     pub fn scatter_add(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
-        let step = Ruled::begin("scatter_add", &[&*self, source])?;
+        let step = RuledOperation::begin("scatter_add", &[&*self, source])?;
         if step.wants(0) || step.wants(1) {
             let mut written = constant(self);
             written.scatter_add(indices, &constant(source), axis)?;
@@ -82,7 +82,7 @@ impl<T: Number> Array<T> {
             return Ok(());
         };
         let target = Target::new(self);
-        let updating = Updating {
+        let updating = UpdateTargets {
             targets: &[target.buffer()],
             reading: [indices.buffer(), source.buffer()],
         };
@@ -130,7 +130,7 @@ impl<T: AnyElement> Array<T> {
     /// [`OutOfMemory`](crate::ErrorKind::OutOfMemory). Nothing has been written then.
     #[track_caller]
     pub fn scatter(&mut self, indices: &Array<i64>, source: &Self, axis: isize) -> Result<()> {
-        let step = Ruled::begin("scatter", &[&*self, source])?;
+        let step = RuledOperation::begin("scatter", &[&*self, source])?;
         if step.wants(0) || step.wants(1) {
             let mut written = constant(self);
             written.scatter(indices, &constant(source), axis)?;

@@ -5,7 +5,7 @@ use super::moves::picked;
 use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, Ruled};
+use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::eval::same_device;
 
 impl<T: AnyElement> Array<T> {
@@ -54,7 +54,7 @@ impl<T: AnyElement> Array<T> {
 /// Returns the parts at `indices`, which have been checked, along the axis `at`.
 #[track_caller]
 fn taken(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
-    let step = Ruled::begin_any("take", &[array])?;
+    let step = RuledOperation::begin_any("take", &[array])?;
     let picked = picked(array, indices, Picking::Parts, at, shape)?;
     let own = *array.layout.shape();
     Ok(step.finish_any(picked, |saved| taken_back(own, saved.save(indices), at)))

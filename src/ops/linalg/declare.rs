@@ -16,7 +16,7 @@ macro_rules! precompiled {
             use crate::ops::linalg::MatrixNorm;
 
             /// The functions for a type.
-            pub trait Functions: Float {
+            pub trait MatrixFunctions: Float {
                 $(
                     #[doc(hidden)]
                     #[track_caller]
@@ -29,7 +29,7 @@ macro_rules! precompiled {
         }
     };
     (@for $of:ident, $($name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:path;)+) => {
-        impl Functions for $of {
+        impl MatrixFunctions for $of {
             $(
                 #[inline(never)]
                 #[track_caller]

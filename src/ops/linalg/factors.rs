@@ -5,7 +5,7 @@ use super::status::{Meaning, check};
 use super::{Factorized, batch_of, filled, matrices, matrix_of, square};
 use crate::array::{Array, Writer};
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, Ruled};
+use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::index::check_size;
 
 /// See [`cholesky`](crate::linalg::cholesky).
@@ -17,7 +17,7 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     if a.is_empty() {
         return Writer::new(a.device(), shape)?.finish();
     }
-    let step = Ruled::begin("cholesky", &[a])?;
+    let step = RuledOperation::begin("cholesky", &[a])?;
     let (lower, status) = on_device!(a.device(), touching a.buffer(), cholesky_factors(a))?;
     check("cholesky", &status, shape, Meaning::NotPositiveDefinite)?;
     Ok(step.finish(lower.clone(), |saved| {
@@ -42,7 +42,7 @@ pub(super) fn qr<T: Factorized>(a: &Array<T>) -> Result<(Array<T>, Array<T>)> {
         let zeros = |shape| filled("qr", a, shape, T::zero());
         return Ok((zeros(&of_q)?, zeros(&of_r)?));
     }
-    let step = Ruled::begin("qr", &[a])?;
+    let step = RuledOperation::begin("qr", &[a])?;
     let ((q, r), status) =
         on_device!(a.device(), touching a.buffer(), qr_factors(a, &of_q, &of_r))?;
     if let Some(status) = status {

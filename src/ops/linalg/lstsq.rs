@@ -6,7 +6,7 @@ use super::spectral::svd_for;
 use super::{Factorized, batch_of, filled, matrices, matrix_of};
 use crate::array::Array;
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, Ruled, constant};
+use crate::ops::derivatives::{AnyArray, RuledOperation, constant};
 use crate::ops::eval::same_device;
 use crate::ops::index::check_size;
 use crate::ops::select;
@@ -24,7 +24,7 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
         let x = filled("lstsq", a, &shape, T::zero())?;
         return if b.ndim() == 1 { x.squeeze(-1) } else { Ok(x) };
     }
-    let step = Ruled::begin("lstsq", &[a, b])?;
+    let step = RuledOperation::begin("lstsq", &[a, b])?;
     let (a, b) = (&constant(a), &constant(b));
     let right = constant(&right);
     let is_vector = b.ndim() == 1;

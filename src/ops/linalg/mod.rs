@@ -31,7 +31,7 @@ pub(super) use status::OUT_OF_MEMORY;
     label = "this is for `f32` and `f64`, and not for `{Self}`",
     note = "other elements are converted: call `.cast::<f32>().eval()?`"
 )]
-pub trait Factorizable: precompiled::Functions {}
+pub trait Factorizable: precompiled::MatrixFunctions {}
 
 impl Factorizable for f32 {}
 impl Factorizable for f64 {}

@@ -5,7 +5,7 @@ use super::status::{Meaning, check};
 use super::{Factorized, batch_of, filled, matrices, square};
 use crate::array::{Array, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, Ruled};
+use crate::ops::derivatives::{AnyArray, RuledOperation};
 use crate::ops::eval::same_device;
 use crate::ops::index::check_size;
 
@@ -17,7 +17,7 @@ pub(super) fn solve<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     let (right, shape) = right_sides("solve", a, b, n)?;
     check_size::<T>("solve", &shape)?;
     let batch = batch_of(&shape);
-    let step = Ruled::begin("solve", &[a, b])?;
+    let step = RuledOperation::begin("solve", &[a, b])?;
     let x = if shape.checked_is_empty()? {
         // The matrices, broadcast to an empty result, may be too long.
         Writer::new(a.device(), &shape)?.finish()?
@@ -92,7 +92,7 @@ pub(super) fn inv<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     if a.is_empty() {
         return Writer::new(a.device(), a.layout().shape())?.finish();
     }
-    let step = Ruled::begin("inv", &[a])?;
+    let step = RuledOperation::begin("inv", &[a])?;
     let (inverse, status) = on_device!(a.device(), touching a.buffer(), inverted(a))?;
     check("inv", &status, a.layout().shape(), Meaning::Singular)?;
     Ok(step.finish(inverse.clone(), |saved| {
@@ -109,7 +109,7 @@ pub(super) fn det<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     if a.is_empty() {
         return filled("det", a, &batch_of(shape).into(), T::one());
     }
-    let step = Ruled::begin("det", &[a])?;
+    let step = RuledOperation::begin("det", &[a])?;
     let (value, status) = on_device!(a.device(), touching a.buffer(), determinants(a))?;
     if let Some(status) = status {
         check("det", &status, shape, Meaning::Nothing)?;

@@ -5,7 +5,7 @@ use super::status::{Meaning, check};
 use super::{Factorized, batch_of, filled, matrices, matrix_of, square};
 use crate::array::{Array, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::{Ruled, is_tracked};
+use crate::ops::derivatives::{RuledOperation, is_tracked};
 use crate::ops::index::check_size;
 
 /// Singular values and, if requested, the matrices of both sides' vectors.
@@ -59,7 +59,7 @@ pub(super) fn singular<T: Factorized>(
         let vectors = wanted.then(|| Ok([zeros(u)?, zeros(vt)?]));
         return Ok((zeros(s)?, vectors.transpose()?));
     }
-    let step = Ruled::begin(operation, &[a])?;
+    let step = RuledOperation::begin(operation, &[a])?;
     check_finite(operation, a, a)?;
     let (found, status) =
         on_device!(a.device(), touching a.buffer(), singular_values(a, &shapes, wanted))?;
@@ -117,7 +117,7 @@ fn eigen<T: Factorized>(operation: &'static str, a: &Array<T>, wanted: bool) -> 
         let vectors = wanted.then(|| zeros(shape)).transpose()?;
         return Ok((zeros(&of_values)?, vectors));
     }
-    let step = Ruled::begin(operation, &[a])?;
+    let step = RuledOperation::begin(operation, &[a])?;
     if a.device().backend().cuda().is_some() {
         check_finite(operation, a, &a.tril(0)?)?;
     }

@@ -21,10 +21,10 @@ pub(super) fn cells<T: AnyElement>(elements: &[T], precision: Option<usize>) -> 
         let values: Vec<f64> = elements.iter().map(|&x| part(x)).collect();
         Columns::new(Digits::of::<T>(), &values, precision, is_signed).cells(&values)
     };
-    match Kind::of::<T>() {
-        Kind::Exact => {}
-        Kind::Float => return columns(T::to_f64, false),
-        Kind::Complex => {
+    match Notation::of::<T>() {
+        Notation::Exact => {}
+        Notation::Float => return columns(T::to_f64, false),
+        Notation::Complex => {
             let parts = columns(T::to_f64, false).into_iter();
             return parts
                 .zip(columns(imaginary, true))
@@ -44,10 +44,10 @@ pub(super) fn cells<T: AnyElement>(elements: &[T], precision: Option<usize>) -> 
 /// Returns the element of an array of rank 0, with all its digits.
 pub(super) fn scalar<T: AnyElement>(element: T) -> String {
     let digits = Digits::of::<T>();
-    match Kind::of::<T>() {
-        Kind::Exact => exact(element),
-        Kind::Float => float(digits, element.to_f64()),
-        Kind::Complex => {
+    match Notation::of::<T>() {
+        Notation::Exact => exact(element),
+        Notation::Float => float(digits, element.to_f64()),
+        Notation::Complex => {
             let part = |value| {
                 let text = float(digits, value);
                 text.strip_suffix(".0").map_or(text.clone(), String::from)
@@ -82,13 +82,13 @@ fn float(digits: Digits, value: f64) -> String {
 }
 
 /// The notation of a type's elements.
-enum Kind {
+enum Notation {
     Exact,
     Float,
     Complex,
 }
 
-impl Kind {
+impl Notation {
     fn of<T: AnyElement>() -> Self {
         match T::DTYPE {
             DType::F32 | DType::F64 | DType::F16 | DType::Bf16 => Self::Float,

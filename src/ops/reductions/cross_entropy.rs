@@ -4,7 +4,7 @@ use super::exponents::{Exponents, Logsumexp};
 use super::{CudaReducer, Reducer, along};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{AnyArray, Ruled, is_tracked};
+use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked};
 use crate::ops::eval::same_device;
 use crate::ops::host::{ReductionTable, reduction_table};
 use crate::ops::index::of_classes;
@@ -40,7 +40,7 @@ impl<T: Float> Array<T> {
     #[track_caller]
     pub fn cross_entropy(&self, classes: &Array<i64>) -> Result<Self> {
         let logits = self;
-        let step = Ruled::begin("cross_entropy", &[logits])?;
+        let step = RuledOperation::begin("cross_entropy", &[logits])?;
         let mut kept = None;
         let sums = &mut kept;
         let mean: Result<Self> = precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>, sums: &mut Option<Array<f64>>));

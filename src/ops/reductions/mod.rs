@@ -33,9 +33,9 @@ use super::derivatives::{AnyArray, DIFFERENTIABLE, TrackedReduction, by_differen
 use super::eval::device_for;
 use super::expression_graph::ExpressionGraph;
 use super::hoist::Hoisted;
-use super::host::{Frame, ReductionLoop, ReductionTable, reduction_loop_of};
+use super::host::{IndexSpace, ReductionLoop, ReductionTable, reduction_loop_of};
 use super::lanes::Lanes;
-use super::order::Reading;
+use super::order::ReadOperands;
 use super::tree::Tree;
 use crate::array::scalar::Arithmetic;
 use crate::array::{
@@ -248,7 +248,7 @@ impl Reduction {
 pub(super) struct ReductionPlan {
     /// The elements are numbered along the outputs' slower axes, then along the reduction, then
     /// along the outputs' faster axes.
-    pub(super) frame: Frame,
+    pub(super) space: IndexSpace,
     /// The elements of each output.
     pub(super) lanes: Lanes,
     /// The shape of all outputs.
@@ -267,7 +267,7 @@ impl ReductionPlan {
             axes[..shape.ndim()].sort_by_key(|&axis| Reverse(reach[axis]));
         }
         Ok(Self {
-            frame: Frame::reordered(shape, axes),
+            space: IndexSpace::reordered(shape, axes),
             lanes: Lanes {
                 outer: 1,
                 length: shape.checked_len()?,
@@ -326,7 +326,7 @@ impl ReductionPlan {
             }
         });
         Self {
-            frame: Frame::reordered(shape, axes),
+            space: IndexSpace::reordered(shape, axes),
             lanes,
             outputs: outputs.collect(),
         }
@@ -351,7 +351,7 @@ impl ReductionPlan {
         let layout = Layout::contiguous(&self.outputs)?;
         let results = on_device!(
             device,
-            touching & Reading(graph),
+            touching & ReadOperands(graph),
             reduce(reduction, graph, (self, &layout))
         )?;
         Ok((results, layout))

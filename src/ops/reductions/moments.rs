@@ -23,13 +23,13 @@ reductions! {
 /// The sums of the distances of a block's elements from `shift`, and of the squares of the
 /// distances. `shift` is one of the elements or near them, which keeps the squares small.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block<A> {
+pub(super) struct BlockMoments<A> {
     shift: A,
     sum: A,
     squares: A,
 }
 
-impl<A: AnyElement + Arithmetic> Block<A> {
+impl<A: AnyElement + Arithmetic> BlockMoments<A> {
     #[inline(always)]
     fn step<T: AnyElement>(self, value: T) -> Self {
         let distance = convert::<A, T>(value).minus(self.shift);
@@ -81,7 +81,7 @@ pub(super) struct Moments {
 
 impl Moments {
     #[inline(always)]
-    fn of<A: AnyElement>(block: Block<A>, count: usize) -> Self {
+    fn of<A: AnyElement>(block: BlockMoments<A>, count: usize) -> Self {
         let (count, sum) = (count as f64, block.sum.to_f64());
         let mean = sum / count;
         Self {
@@ -139,7 +139,7 @@ macro_rules! moments {
                 };
                 type Inner = Var;
                 type Output = T::Average;
-                type Partial = Block<MeanOf<T>>;
+                type Partial = BlockMoments<MeanOf<T>>;
                 type Total = Moments;
 
                 fn nothing() -> Option<T::Average> {
@@ -151,7 +151,7 @@ macro_rules! moments {
                     let shift: MeanOf<T> = convert(value);
                     // 0, or NaN if the element is infinite or NaN.
                     let distance = shift.minus(shift);
-                    Block {
+                    BlockMoments {
                         shift,
                         sum: distance,
                         squares: distance,
@@ -170,7 +170,7 @@ macro_rules! moments {
                 #[inline(always)]
                 fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial {
                     let sum = <Mean as Reducer<T>>::reduce::<FMA>(values, first);
-                    Block::around(sum.over(convert(values.len() as u64)), values)
+                    BlockMoments::around(sum.over(convert(values.len() as u64)), values)
                 }
 
                 #[inline(always)]

@@ -51,7 +51,7 @@ impl Matrix {
 
     /// Returns whether the matrix is read as its transpose, and the step between its rows or
     /// columns; `None` if neither rows nor columns are without gaps.
-    pub(super) fn standing(self) -> Option<(bool, usize)> {
+    pub(super) fn blas_layout(self) -> Option<(bool, usize)> {
         let rows = self.leading().map(|leading| (false, leading));
         rows.or_else(|| self.transposed().leading().map(|leading| (true, leading)))
     }
@@ -108,8 +108,8 @@ impl Pairs {
     /// Returns the number of calls that multiply all pairs; `None` if an operand must be copied
     /// first.
     pub(super) fn calls(&self) -> Option<usize> {
-        self.left.standing()?;
-        self.right.standing()?;
+        self.left.blas_layout()?;
+        self.right.blas_layout()?;
         let (_, count, _) = self.longest();
         Some(self.places.count() / count.max(1))
     }
@@ -135,7 +135,7 @@ impl Pairs {
     ) -> Option<impl Iterator<Item = Gemm>> {
         let bytes = element.bytes();
         let factor = |address: DevicePtr, matrix: Matrix, step: isize| {
-            let (transposed, leading) = matrix.standing()?;
+            let (transposed, leading) = matrix.blas_layout()?;
             Some(GemmOperand {
                 address,
                 transposed,

@@ -86,8 +86,8 @@ pub(in crate::ops) fn multiply_into<T: Number>(
     let Some(element) = GemmType::of(T::DTYPE.in_cuda()) else {
         return Ok(false);
     };
-    let stands = |array: &Array<T>| Matrix::of(array.layout()).standing().is_some();
-    if rows < 2 || columns < 2 || inner == 0 || !stands(left) || !stands(right) {
+    let fits_blas = |array: &Array<T>| Matrix::of(array.layout()).blas_layout().is_some();
+    if rows < 2 || columns < 2 || inner == 0 || !fits_blas(left) || !fits_blas(right) {
         return Ok(false);
     }
     let operands = [left, right].map(|array| Words::of(array).address);
@@ -122,7 +122,7 @@ fn with_vectors<T: Number>(
     shape: &Shape,
 ) -> Result<Array<T>> {
     let (matrices, vectors) = (Words::of(left), Words::of(right));
-    let products = Vectors::new(Kind::of::<T>(), pairs, [matrices, vectors]);
+    let products = Vectors::new(ProductKind::of::<T>(), pairs, [matrices, vectors]);
     let scratch = products.scratch(order.device)?;
     let operands = [matrices.address, vectors.address];
     computed(order.device, shape, |output: Output| {
@@ -178,7 +178,7 @@ const MANY_CALLS: usize = 64;
 /// Returns the array, or a copy if neither rows nor columns of its matrices are without gaps.
 #[track_caller]
 fn multipliable<T: Number>(order: CudaOrder<'_>, array: &Array<T>) -> Result<Array<T>> {
-    match Matrix::of(array.layout()).standing() {
+    match Matrix::of(array.layout()).blas_layout() {
         Some(_) => Ok(array.clone()),
         None => copied(
             order.touching(array.buffer()),
@@ -237,7 +237,7 @@ fn by_blocks<T: Number>(
 ) -> Result<Array<T>> {
     /// The rows and columns of a tile of the result.
     const SIDE: usize = 32;
-    let kind = Kind::of::<T>();
+    let kind = ProductKind::of::<T>();
     let operands = [Words::of(left), Words::of(right)];
     let limit = operands[0].limit.max(operands[1].limit);
     computed(order.device, shape, |output: Output| {
@@ -256,15 +256,15 @@ fn by_blocks<T: Number>(
         numbering.push_numbers(&mut arguments, &numbers);
         arguments.push(tiles as u64);
         let source = || blocks_source(kind, numbering);
-        let key = KernelKey::of::<Blocks>(numbering.form() | kind.form());
+        let key = KernelKey::of::<BlockKernels>(numbering.form() | kind.form());
         launch(order, key, &source, blocks_of(tiles), &arguments)
     })
 }
 
 /// The kernels of [`by_blocks`].
-struct Blocks;
+struct BlockKernels;
 
-fn blocks_source(kind: Kind, numbering: Numbering) -> KernelSource {
+fn blocks_source(kind: ProductKind, numbering: Numbering) -> KernelSource {
     let (item, sum) = (kind.item(), kind.sum());
     let types = format!("typedef {item} item_t;\ntypedef {sum} sum_t;\n");
     let text = [&numbering.text(), &types, include_str!("blocks.cuh")].concat();
@@ -273,7 +273,7 @@ fn blocks_source(kind: Kind, numbering: Numbering) -> KernelSource {
 
 /// The elements of products: floats by their types, integers by their sizes, because they wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ProductKind {
     F16,
     Bf16,
     F32,
@@ -286,7 +286,7 @@ enum Kind {
     Of64,
 }
 
-impl Kind {
+impl ProductKind {
     fn of<T: Number>() -> Self {
         match (GemmType::of(T::DTYPE.in_cuda()), size_of::<T>()) {
             (Some(GemmType::F16), _) => Self::F16,

@@ -6,24 +6,29 @@ use crate::array::AnyElement;
 use crate::device::DevicePtr;
 
 #[cfg(feature = "cuda")]
-pub(super) const KINDS: [Kind; 10] = [
-    Kind::F16,
-    Kind::Bf16,
-    Kind::F32,
-    Kind::F64,
-    Kind::C32,
-    Kind::C64,
-    Kind::Of8,
-    Kind::Of16,
-    Kind::Of32,
-    Kind::Of64,
+pub(super) const KINDS: [ProductKind; 10] = [
+    ProductKind::F16,
+    ProductKind::Bf16,
+    ProductKind::F32,
+    ProductKind::F64,
+    ProductKind::C32,
+    ProductKind::C64,
+    ProductKind::Of8,
+    ProductKind::Of16,
+    ProductKind::Of32,
+    ProductKind::Of64,
 ];
 
 #[cfg(feature = "cuda")]
 #[test]
 fn products_of_integers_compile() {
     for numbering in crate::ops::cuda::copy::tests::numberings() {
-        let sources = [Kind::Of8, Kind::Of16, Kind::Of32, Kind::Of64];
+        let sources = [
+            ProductKind::Of8,
+            ProductKind::Of16,
+            ProductKind::Of32,
+            ProductKind::Of64,
+        ];
         let sources = sources.map(|kind| blocks_source(kind, numbering));
         crate::device::cuda::compile_for_all(&sources);
     }
@@ -195,43 +200,43 @@ fn calls_are_as_few_as_the_steps_allow() {
 
 #[test]
 fn what_stands_neither_in_rows_nor_in_columns_is_known() {
-    let stands = |rows, columns, row_step, column_step| {
+    let fits_blas = |rows, columns, row_step, column_step| {
         let matrix = Matrix {
             rows,
             columns,
             row_step,
             column_step,
         };
-        matrix.standing()
+        matrix.blas_layout()
     };
-    assert_eq!(stands(3, 4, 4, 1), Some((false, 4)));
-    assert_eq!(stands(3, 4, 9, 1), Some((false, 9)));
-    assert_eq!(stands(3, 4, 1, 3), Some((true, 3)));
+    assert_eq!(fits_blas(3, 4, 4, 1), Some((false, 4)));
+    assert_eq!(fits_blas(3, 4, 9, 1), Some((false, 9)));
+    assert_eq!(fits_blas(3, 4, 1, 3), Some((true, 3)));
     // Rows or columns that overlap, backwards, or with gaps inside.
     for [row_step, column_step] in [[0, 1], [3, 1], [-4, 1], [1, 0], [1, -3], [8, 2], [0, 0]] {
-        assert_eq!(stands(3, 4, row_step, column_step), None);
+        assert_eq!(fits_blas(3, 4, row_step, column_step), None);
     }
     // A single row or column has no next one.
-    assert_eq!(stands(1, 4, 0, 1), Some((false, 4)));
-    assert_eq!(stands(1, 4, 0, 7), Some((true, 7)));
-    assert_eq!(stands(3, 1, 5, 0), Some((false, 5)));
-    assert_eq!(stands(1, 1, -3, 0), Some((false, 1)));
+    assert_eq!(fits_blas(1, 4, 0, 1), Some((false, 4)));
+    assert_eq!(fits_blas(1, 4, 0, 7), Some((true, 7)));
+    assert_eq!(fits_blas(3, 1, 5, 0), Some((false, 5)));
+    assert_eq!(fits_blas(1, 1, -3, 0), Some((false, 1)));
 }
 
 #[test]
 fn integers_are_summed_by_size_and_floats_by_type() {
-    fn check<T: Number>(kind: Kind, sum_bytes: usize) {
-        assert_eq!(Kind::of::<T>(), kind, "{}", <T as AnyElement>::NAME);
+    fn check<T: Number>(kind: ProductKind, sum_bytes: usize) {
+        assert_eq!(ProductKind::of::<T>(), kind, "{}", <T as AnyElement>::NAME);
         assert_eq!(kind.sum_bytes(), sum_bytes);
     }
-    check::<half::f16>(Kind::F16, 4);
-    check::<half::bf16>(Kind::Bf16, 4);
-    check::<f32>(Kind::F32, 4);
-    check::<f64>(Kind::F64, 8);
-    check::<num_complex::Complex<f32>>(Kind::C32, 8);
-    check::<num_complex::Complex<f64>>(Kind::C64, 16);
-    check::<i8>(Kind::Of8, 4);
-    check::<u16>(Kind::Of16, 4);
-    check::<i32>(Kind::Of32, 4);
-    check::<u64>(Kind::Of64, 8);
+    check::<half::f16>(ProductKind::F16, 4);
+    check::<half::bf16>(ProductKind::Bf16, 4);
+    check::<f32>(ProductKind::F32, 4);
+    check::<f64>(ProductKind::F64, 8);
+    check::<num_complex::Complex<f32>>(ProductKind::C32, 8);
+    check::<num_complex::Complex<f64>>(ProductKind::C64, 16);
+    check::<i8>(ProductKind::Of8, 4);
+    check::<u16>(ProductKind::Of16, 4);
+    check::<i32>(ProductKind::Of32, 4);
+    check::<u64>(ProductKind::Of64, 8);
 }

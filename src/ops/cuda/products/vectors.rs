@@ -5,7 +5,7 @@
 #[cfg(all(test, feature = "cuda"))]
 mod tests;
 
-use super::Kind;
+use super::ProductKind;
 use super::matrix::Pairs;
 use crate::array::{Buffer, Walk};
 use crate::context::Device;
@@ -23,7 +23,7 @@ use crate::ops::order::CudaOrder;
 /// Products whose right matrix has one column, and the division of their sums.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vectors {
-    kind: Kind,
+    kind: ProductKind,
     pairs: Pairs,
     /// Neighbouring threads process neighbouring rows, instead of parts of one row.
     by_columns: bool,
@@ -51,7 +51,7 @@ const SOME: usize = 1 << 10;
 impl Vectors {
     /// Plans the products of a matrix and a vector each. `operands` has the memory of the matrices
     /// and of the vectors.
-    pub(super) fn new(kind: Kind, pairs: &Pairs, operands: [Words; 2]) -> Self {
+    pub(super) fn new(kind: ProductKind, pairs: &Pairs, operands: [Words; 2]) -> Self {
         let matrix = pairs.left;
         let apart = matrix.row_step.unsigned_abs() < matrix.column_step.unsigned_abs();
         let by_columns = matrix.rows > 1 && matrix.columns > FEW && apart;
@@ -183,8 +183,13 @@ const PACK_BYTES: usize = 16;
 /// Returns the number of elements of a matrix that are read at once. For the short types, one
 /// element is a small part of what a thread can read, so it is several if all packs are aligned to
 /// their size. Otherwise it is 1.
-fn pack(kind: Kind, pairs: &Pairs, [matrices, vectors]: [Words; 2], by_columns: bool) -> usize {
-    let (Kind::F16 | Kind::Bf16) = kind else {
+fn pack(
+    kind: ProductKind,
+    pairs: &Pairs,
+    [matrices, vectors]: [Words; 2],
+    by_columns: bool,
+) -> usize {
+    let (ProductKind::F16 | ProductKind::Bf16) = kind else {
         return 1;
     };
     let (matrix, places) = (pairs.left, &pairs.places);
@@ -218,7 +223,7 @@ fn pack(kind: Kind, pairs: &Pairs, [matrices, vectors]: [Words; 2], by_columns: 
 /// Returns the source of the kernel of `text` for this group and pack size. If `partly`, it stores
 /// sums of chunks.
 fn source(
-    kind: Kind,
+    kind: ProductKind,
     numbering: Numbering,
     (group, pack): (usize, usize),
     partly: bool,

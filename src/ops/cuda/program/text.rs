@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use super::Program;
-use crate::ops::cuda::code::{Code, Value};
+use crate::ops::cuda::code::{Code, CodeValue};
 use crate::ops::cuda::types::computed_in;
 use crate::ops::expression_graph::NodeKind;
 
@@ -16,9 +16,9 @@ impl Program<'_> {
     }
 
     /// Returns the statements that compute an element, and the number of the result.
-    pub(super) fn code(&self) -> (Code, Value) {
+    pub(super) fn code(&self) -> (Code, CodeValue) {
         let mut code = Code::default();
-        let mut values: Vec<Value> = Vec::with_capacity(self.graph.nodes().len());
+        let mut values: Vec<CodeValue> = Vec::with_capacity(self.graph.nodes().len());
         for node in self.graph.nodes() {
             let of = node.dtype.in_cuda();
             let value = match node.kind {
@@ -26,7 +26,7 @@ impl Program<'_> {
                 NodeKind::Scalar(_) => code.scalar(of),
                 NodeKind::Call(call, _) => {
                     let operands = node.operands().iter();
-                    let operands: Vec<Value> =
+                    let operands: Vec<CodeValue> =
                         operands.map(|&operand| values[operand as usize]).collect();
                     code.apply(call.name, call.cuda, of, &operands)
                 }

@@ -23,8 +23,8 @@ fn lengths() -> impl Iterator<Item = usize> {
 }
 
 fn check(lanes: Lanes, width: usize) {
-    let split = Split::new(lanes, width);
-    let Split {
+    let split = ReductionSplit::new(lanes, width);
+    let ReductionSplit {
         threads,
         is_beside,
         tiles,
@@ -102,7 +102,7 @@ fn a_long_fold_makes_many_blocks() {
             inner,
             outer: outputs / inner,
         };
-        let split = Split::new(lanes, 1);
+        let split = ReductionSplit::new(lanes, 1);
         split.tiles * split.parts
     };
     assert!(split(1 << 20, 1, 1) >= 256);

@@ -1,26 +1,29 @@
 use super::*;
 
 fn check(lanes: Lanes, rows: usize) {
-    let split = Split::new(lanes, rows);
-    let Split {
-        way,
+    let split = ScanSplit::new(lanes, rows);
+    let ScanSplit {
+        algorithm,
         threads,
         parts,
         blocks,
     } = split;
     let what = format!("{lanes:?}: {split:?}");
-    let is_apart = matches!(way, Way::Apart | Way::TilesApart);
+    let is_apart = matches!(algorithm, ScanAlgorithm::Apart | ScanAlgorithm::TilesApart);
     assert_eq!(is_apart, lanes.inner > 1, "{what}");
     let block = THREADS as usize;
     assert!(threads.is_power_of_two() && threads <= block, "{what}");
-    let (side, tile) = match way {
-        Way::Groups => (block / threads, lanes.length),
-        Way::Block => (1, lanes.length),
-        Way::Apart => (block, lanes.length),
-        Way::Tiles => (1, TILE),
-        Way::TilesApart => (block / threads, threads * rows),
+    let (side, tile) = match algorithm {
+        ScanAlgorithm::Groups => (block / threads, lanes.length),
+        ScanAlgorithm::Block => (1, lanes.length),
+        ScanAlgorithm::Apart => (block, lanes.length),
+        ScanAlgorithm::Tiles => (1, TILE),
+        ScanAlgorithm::TilesApart => (block / threads, threads * rows),
     };
-    assert!(way != Way::Groups || threads <= 32, "{what}");
+    assert!(
+        algorithm != ScanAlgorithm::Groups || threads <= 32,
+        "{what}"
+    );
     assert_eq!(split.side(), side, "{what}");
     // The tiles cover the lane, and none is empty.
     assert!((parts - 1) * tile < lanes.length, "{what}");
@@ -31,7 +34,7 @@ fn check(lanes: Lanes, rows: usize) {
         "{what}"
     );
     // The published sums take less memory than the elements.
-    if matches!(way, Way::Tiles | Way::TilesApart) {
+    if matches!(algorithm, ScanAlgorithm::Tiles | ScanAlgorithm::TilesApart) {
         let told = split.side() * blocks;
         let elements = lanes.length * lanes.count();
         assert!(told <= elements.div_ceil(4) + block, "{what}");
@@ -71,22 +74,22 @@ fn every_element_is_in_one_tile() {
 
 #[test]
 fn long_lanes_are_tiles_where_they_are_few() {
-    let way = |length, inner, outer| {
+    let algorithm = |length, inner, outer| {
         let lanes = Lanes {
             length,
             inner,
             outer,
         };
-        Split::new(lanes, 32).way
+        ScanSplit::new(lanes, 32).algorithm
     };
-    assert_eq!(way(4 * TILE, 1, 1), Way::Tiles);
-    assert_eq!(way(4 * TILE - 1, 1, 1), Way::Block);
-    assert_eq!(way(1 << 20, 1, 1023), Way::Tiles);
-    assert_eq!(way(1 << 20, 1, 1024), Way::Block);
-    assert_eq!(way(64, 2, 1), Way::TilesApart);
-    assert_eq!(way(63, 2, 1), Way::Apart);
-    assert_eq!(way(1 << 20, 1 << 15, 1), Way::TilesApart);
-    assert_eq!(way(1 << 20, 1 << 15, 2), Way::Apart);
+    assert_eq!(algorithm(4 * TILE, 1, 1), ScanAlgorithm::Tiles);
+    assert_eq!(algorithm(4 * TILE - 1, 1, 1), ScanAlgorithm::Block);
+    assert_eq!(algorithm(1 << 20, 1, 1023), ScanAlgorithm::Tiles);
+    assert_eq!(algorithm(1 << 20, 1, 1024), ScanAlgorithm::Block);
+    assert_eq!(algorithm(64, 2, 1), ScanAlgorithm::TilesApart);
+    assert_eq!(algorithm(63, 2, 1), ScanAlgorithm::Apart);
+    assert_eq!(algorithm(1 << 20, 1 << 15, 1), ScanAlgorithm::TilesApart);
+    assert_eq!(algorithm(1 << 20, 1 << 15, 2), ScanAlgorithm::Apart);
 }
 
 #[cfg(feature = "cuda")]
@@ -104,23 +107,25 @@ mod compiled {
         see(&Program::row_major(&graph, &shape))
     }
 
-    fn ways<T: AnyElement>(sums: Sums) -> [KernelSource; 5] {
-        let ways = [
-            Way::Groups,
-            Way::Block,
-            Way::Apart,
-            Way::Tiles,
-            Way::TilesApart,
+    fn algorithms<T: AnyElement>(sums: ScanOperation) -> [KernelSource; 5] {
+        let algorithms = [
+            ScanAlgorithm::Groups,
+            ScanAlgorithm::Block,
+            ScanAlgorithm::Apart,
+            ScanAlgorithm::Tiles,
+            ScanAlgorithm::TilesApart,
         ];
-        with_program::<T, _>(|program| ways.map(|way| scan_source(program, sums, way)))
+        with_program::<T, _>(|program| {
+            algorithms.map(|algorithm| scan_source(program, sums, algorithm))
+        })
     }
 
     fn sums<T: AnyElement>() -> [KernelSource; 5] {
-        ways::<T>(Sums::of::<T>())
+        algorithms::<T>(ScanOperation::of::<T>())
     }
 
     fn products<T: AnyElement>() -> [KernelSource; 5] {
-        ways::<T>(Sums::products_of::<T>())
+        algorithms::<T>(ScanOperation::products_of::<T>())
     }
 
     #[test]

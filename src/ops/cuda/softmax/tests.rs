@@ -11,7 +11,7 @@ fn lanes_fit_or_are_folded() {
                     inner: 1,
                     outer: outputs,
                 };
-                let Some(split) = Split::new(lanes, element_bytes, width) else {
+                let Some(split) = SoftmaxSplit::new(lanes, element_bytes, width) else {
                     assert!(length * element_bytes > SHARED_BYTES);
                     continue;
                 };
@@ -31,7 +31,7 @@ fn lanes_fit_or_are_folded() {
         inner: 2,
         outer: 4,
     };
-    assert_eq!(Split::new(apart, 4, 1), None);
+    assert_eq!(SoftmaxSplit::new(apart, 4, 1), None);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn every_element_is_in_one_part() {
                 inner: 1,
                 outer,
             };
-            let parts = Parts::new(lanes);
+            let parts = LaneParts::new(lanes);
             let what = format!("{lanes:?}: {parts:?}");
             assert!(parts.count * parts.length >= length, "{what}");
             assert!((parts.count - 1) * parts.length < length, "{what}");
@@ -78,7 +78,7 @@ mod compiled {
             let graph = ExpressionGraph::of(&leaf).unwrap();
             let program = Program::row_major(&graph, &shape);
             assert_eq!(program.width() > 1, shape.dims()[1] == 64);
-            for kind in [Kind::of::<T, false>(), Kind::of::<T, true>()] {
+            for kind in [SoftmaxKind::of::<T, false>(), SoftmaxKind::of::<T, true>()] {
                 sources.push(lanes_text(&program, kind, program.width() > 1));
                 sources.push(text(&program, kind, NORMAL));
                 sources.extend([false, true].map(|writes| parts_text(&program, kind, writes)));

@@ -8,7 +8,7 @@ use super::*;
 use crate::array::Buffer;
 
 /// The kernels of a pass by a digit, and of the counts before the first.
-pub(super) struct Digits<T>(PhantomData<T>);
+pub(super) struct DigitKernels<T>(PhantomData<T>);
 
 /// The number of values of a digit of eight bits.
 const DIGITS: usize = 256;
@@ -25,7 +25,7 @@ pub(super) struct Widths {
     /// The bytes of a position in a lane.
     pub(super) place: usize,
     /// The bytes of a count with a flag, which tiles publish.
-    pub(super) told: usize,
+    pub(super) counts: usize,
 }
 
 impl Widths {
@@ -35,14 +35,14 @@ impl Widths {
         Self {
             place: bytes(u32::MAX as usize),
             // Two bits are the flag.
-            told: bytes((1 << 30) - 1),
+            counts: bytes((1 << 30) - 1),
         }
     }
 
     /// Returns the key of the kernel of a pass, or of the counts before the first.
     fn key<T: Element>(self, counts: bool) -> KernelKey {
-        let form = u32::from(self.place == 8) << 1 | u32::from(self.told == 8) << 2;
-        KernelKey::of::<Digits<T>>(form | u32::from(counts))
+        let form = u32::from(self.place == 8) << 1 | u32::from(self.counts == 8) << 2;
+        KernelKey::of::<DigitKernels<T>>(form | u32::from(counts))
     }
 }
 
@@ -73,13 +73,13 @@ struct Passes {
 }
 
 /// The destination of a pass: elements and final positions, and positions for the next pass.
-type PassTarget = (Target, u64);
+type PassTarget = (SortTarget, u64);
 
 impl<T: Element> Sort<'_, T> {
     /// Sorts longer lanes, from the least significant digit of keys to the most significant one.
     /// Each pass except the last writes to one of two rows in turn.
     #[track_caller]
-    pub(super) fn by_digits(&self, lanes: Lanes, target: Target) -> Result<()> {
+    pub(super) fn by_digits(&self, lanes: SortLanes, target: SortTarget) -> Result<()> {
         let last = size_of::<T>() - 1;
         let wants_positions = target.positions != 0;
         let passes = self.passes(&lanes)?;
@@ -96,7 +96,7 @@ impl<T: Element> Sort<'_, T> {
         let mut from = (lanes, 0);
         for pass in 0..last {
             let row = &rows[pass % 2];
-            let between = Target {
+            let between = SortTarget {
                 kept: from.0.length,
                 inner: 1,
                 values: row.values.address(),
@@ -109,7 +109,7 @@ impl<T: Element> Sort<'_, T> {
     }
 
     #[track_caller]
-    fn row(&self, lanes: &Lanes, widths: Widths, has_positions: bool) -> Result<Row> {
+    fn row(&self, lanes: &SortLanes, widths: Widths, has_positions: bool) -> Result<Row> {
         let count = lanes.count().saturating_mul(lanes.length);
         let positions = has_positions.then(|| self.workspace.allocate(count, widths.place));
         Ok(Row {
@@ -119,10 +119,10 @@ impl<T: Element> Sort<'_, T> {
     }
 
     #[track_caller]
-    fn passes(&self, lanes: &Lanes) -> Result<Passes> {
+    fn passes(&self, lanes: &SortLanes) -> Result<Passes> {
         let widths = Widths::of(lanes.length);
         let tiles = lanes.length.div_ceil(tile::<T>(widths));
-        let bytes_of = |digits: usize| digits.saturating_mul(DIGITS * widths.told);
+        let bytes_of = |digits: usize| digits.saturating_mul(DIGITS * widths.counts);
         let tickets = size_of::<T>() * size_of::<u64>();
         let counts = bytes_of(lanes.count().saturating_mul(size_of::<T>()));
         let words = bytes_of(lanes.count().saturating_mul(tiles));
@@ -142,7 +142,7 @@ impl<T: Element> Sort<'_, T> {
 
     /// Counts the digits of the keys of all lanes.
     #[track_caller]
-    fn count(&self, lanes: &Lanes, passes: &Passes) -> Result<()> {
+    fn count(&self, lanes: &SortLanes, passes: &Passes) -> Result<()> {
         let together = (lanes.count().saturating_mul(passes.tiles) / COUNTING).clamp(1, TOGETHER);
         let parts = passes.tiles.div_ceil(together);
         let mut arguments = Arguments::default();
@@ -163,7 +163,7 @@ impl<T: Element> Sort<'_, T> {
         &self,
         passes: &Passes,
         digit: usize,
-        (lanes, places): &(Lanes, u64),
+        (lanes, places): &(SortLanes, u64),
         (target, to_places): PassTarget,
     ) -> Result<()> {
         let between = passes.between.as_ref().map_or(0, Buffer::address);
@@ -195,7 +195,7 @@ pub(super) fn digits_source<T: Element>(widths: Widths, counts: bool) -> KernelS
     let sizes = format!(
         "typedef u{} place_t;\ntypedef u{} told_t;\n#define CS_EACH {}\n#define CS_COUNTS {}\n",
         8 * widths.place,
-        8 * widths.told,
+        8 * widths.counts,
         elements_each(size_of::<T>(), widths.place),
         u8::from(counts)
     );

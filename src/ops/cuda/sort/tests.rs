@@ -36,13 +36,13 @@ fn elements_are_ordered_by_their_kind() {
 #[test]
 fn axes_that_go_on_are_one() -> Result<()> {
     let whole = Layout::contiguous(&Shape::from([4, 5, 1, 6]))?;
-    let lanes = Lanes::along(512, &whole, 3);
+    let lanes = SortLanes::along(512, &whole, 3);
     assert_eq!((lanes.length, lanes.step, lanes.count()), (6, 1, 20));
     assert!(lanes.others.axes().eq([(20, [6])]));
-    let lanes = Lanes::along(512, &whole, 1);
+    let lanes = SortLanes::along(512, &whole, 1);
     assert_eq!((lanes.length, lanes.step, lanes.count()), (5, 6, 24));
     assert!(lanes.others.axes().eq([(4, [30]), (6, [1])]));
-    let lanes = Lanes::along(512, &Layout::contiguous(&Shape::from([7]))?, 0);
+    let lanes = SortLanes::along(512, &Layout::contiguous(&Shape::from([7]))?, 0);
     assert_eq!((lanes.length, lanes.count()), (7, 1));
     Ok(())
 }
@@ -64,8 +64,8 @@ fn the_rows_of_a_block_fit() {
 #[test]
 fn numbers_are_as_wide_as_a_lane_is_long() {
     let widths = |length: u64| {
-        let Widths { place, told } = Widths::of(length as usize);
-        (place, told)
+        let Widths { place, counts } = Widths::of(length as usize);
+        (place, counts)
     };
     assert_eq!(widths(3000), (4, 4));
     // The upper two of 32 bits are the flag.

@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::program::Program;
-use super::reader::Reader;
+use super::program::BlockProgram;
+use super::reader::BlockReader;
 use crate::array::AnyElement;
-use crate::ops::host::source::Outs;
+use crate::ops::host::element_source::Outputs;
 
 /// A program with one result, of elements of `T`, that may be read.
 ///
@@ -15,7 +15,7 @@ use crate::ops::host::source::Outs;
 /// writes to the elements that the program reads.
 #[derive(Clone, Copy)]
 pub(in crate::ops::host) struct Readable<'a, T> {
-    program: &'a Program,
+    program: &'a BlockProgram,
     element: PhantomData<fn() -> T>,
 }
 
@@ -24,7 +24,7 @@ impl<'a, T: AnyElement> Readable<'a, T> {
     ///
     /// The invariant must hold for as long as the returned value lives, and the program's result
     /// must have elements of `T`.
-    pub(in crate::ops::host) unsafe fn new(program: &'a Program) -> Self {
+    pub(in crate::ops::host) unsafe fn new(program: &'a BlockProgram) -> Self {
         assert_eq!(program.results[0].element_bytes, size_of::<T>());
         Self {
             program,
@@ -37,16 +37,16 @@ impl<'a, T: AnyElement> Readable<'a, T> {
         let program = self.program;
         let count = program.count;
         // Consecutive elements in memory need no scratch memory.
-        if let (Some(base), true) = (program.standing(), count > 0) {
-            let standing = Standing::InMemory(base.cast());
-            return read(&mut Blocks { count, standing });
+        if let (Some(base), true) = (program.in_memory(), count > 0) {
+            let location = Location::InMemory(base.cast());
+            return read(&mut Blocks { count, location });
         }
         let (mut read, mut result) = (Some(read), None);
-        let mut once = |reader: &mut Reader<'_>| {
-            let standing = Standing::Made(reader);
+        let mut once = |reader: &mut BlockReader<'_>| {
+            let location = Location::Computed(reader);
             result = read
                 .take()
-                .map(|read| read(&mut Blocks { count, standing }));
+                .map(|read| read(&mut Blocks { count, location }));
         };
         // SAFETY: by the invariant.
         unsafe { program.with_reader(&mut once) };
@@ -57,23 +57,23 @@ impl<'a, T: AnyElement> Readable<'a, T> {
 /// A reader of elements by their numbers.
 pub(in crate::ops::host) struct Blocks<'a, 'b, T> {
     count: usize,
-    standing: Standing<'a, 'b, T>,
+    location: Location<'a, 'b, T>,
 }
 
 /// The location of elements.
-enum Standing<'a, 'b, T> {
+enum Location<'a, 'b, T> {
     /// Consecutive elements from an address on.
     InMemory(*const T),
     /// Elements that are computed block by block when they are read.
-    Made(&'a mut Reader<'b>),
+    Computed(&'a mut BlockReader<'b>),
 }
 
 impl<T: AnyElement> Blocks<'_, '_, T> {
     /// Returns whether all elements are consecutive in memory, so that any number of them can be
     /// read at once.
     #[inline(always)]
-    pub(in crate::ops::host) fn stands(&self) -> bool {
-        matches!(self.standing, Standing::InMemory(_))
+    pub(in crate::ops::host) fn is_in_memory(&self) -> bool {
+        matches!(self.location, Location::InMemory(_))
     }
 
     /// Returns the elements of `range`, which has at most [`BLOCK`](super::BLOCK) elements unless
@@ -82,9 +82,9 @@ impl<T: AnyElement> Blocks<'_, '_, T> {
     pub(in crate::ops::host) fn values(&mut self, range: Range<usize>) -> &[T] {
         let (start, count) = (range.start, range.len());
         check_within(start, count, self.count);
-        let first = match &mut self.standing {
-            Standing::InMemory(base) => base.wrapping_add(start),
-            Standing::Made(reader) => reader.first_block(start, count).cast(),
+        let first = match &mut self.location {
+            Location::InMemory(base) => base.wrapping_add(start),
+            Location::Computed(reader) => reader.first_block(start, count).cast(),
         };
         // SAFETY: there are `count` elements from `first` on, of `T` by the contract of
         // `Readable::new`. They are in the reader's scratch memory, which is not written to while
@@ -99,19 +99,19 @@ impl<T: AnyElement> Blocks<'_, '_, T> {
     pub(in crate::ops::host) fn write(&mut self, start: usize, out: &mut [MaybeUninit<T>]) {
         let count = out.len();
         check_within(start, count, self.count);
-        match &mut self.standing {
+        match &mut self.location {
             // SAFETY: as in `values`; `out` is borrowed exclusively, so it is not the operand's.
-            Standing::InMemory(base) => unsafe {
+            Location::InMemory(base) => unsafe {
                 let from = base.wrapping_add(start).cast();
                 out.as_mut_ptr().copy_from_nonoverlapping(from, count);
             },
-            Standing::Made(reader) => {
+            Location::Computed(reader) => {
                 let base = out.as_mut_ptr().wrapping_sub(start).cast();
                 // SAFETY: the range lies in the index space, as just checked, and the operands may
                 // be read, by the invariant of `Readable`. `out` is borrowed exclusively, so it is
                 // not part of an operand. `base` is the address of element 0, and `out`, which
                 // begins at element `start`, is as long as the range.
-                unsafe { reader.write(start..start + count, &Outs::new([base])) };
+                unsafe { reader.write(start..start + count, &Outputs::new([base])) };
             }
         }
     }

@@ -19,7 +19,7 @@ mod widened;
 pub(super) use blocks::{Blocks, Readable};
 pub use loops::{Arguments, BlockLoop, Loops, block_loop};
 pub(crate) use loops::{Table, loop_of, table};
-pub(crate) use program::Program;
+pub(crate) use program::BlockProgram;
 pub(super) use view::coordinates;
 
 /// The number of elements of a block: 4 KiB of `f32`, so that the blocks of several nodes fit the

@@ -5,36 +5,36 @@ use smallvec::SmallVec;
 use super::BLOCK;
 use super::loops::BlockLoop;
 use super::scratch::Registers;
-use super::tile::{Rows, TILE};
+use super::tile::{TILE, TileRows};
 use super::view::View;
 use crate::array::Bits;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::ops::expression_graph::{ExpressionGraph, GraphNode, NodeKind};
-use crate::ops::host::frame::Frame;
+use crate::ops::host::index_space::IndexSpace;
 use crate::ops::host::launch::Work;
 use crate::ops::tree::MOST_OPERANDS;
 
-/// A program that computes the elements of an expression graph over a frame.
+/// A program that computes the elements of an expression graph over an index space.
 ///
 /// Invariants: the operands of a step are earlier steps. The memory that a step writes to in the
 /// room overlaps no other step's block while that block is read. `Memory` and `View` point to
-/// memory of the expression graph's arrays, which reaches over the frame.
+/// memory of the expression graph's arrays, which reaches over the index space.
 #[derive(Clone, Debug)]
-pub(crate) struct Program {
-    pub(super) steps: SmallVec<[Step; 3]>,
-    pub(super) results: SmallVec<[Answer; 1]>,
+pub(crate) struct BlockProgram {
+    pub(super) steps: SmallVec<[ProgramStep; 3]>,
+    pub(super) results: SmallVec<[ProgramResult; 1]>,
     pub(super) count: usize,
     pub(super) scratch_bytes: usize,
     // `true` if nothing is gathered, and at most one function is computed: then a block may have
     // any length.
     pub(super) is_flat: bool,
-    pub(super) rows: Option<Rows>,
+    pub(super) rows: Option<TileRows>,
 }
 
 /// The computation of one node's block. Offsets are in bytes from the beginning of the room.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum ProgramStep {
     /// The block is in memory, from `base` on.
     Memory {
         base: *const u8,
@@ -58,7 +58,7 @@ pub(super) enum Step {
 
 /// A result.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
+pub(super) struct ProgramResult {
     pub(super) step: usize,
     pub(super) element_bytes: usize,
     // `true` if the step can write directly to the result's memory.
@@ -69,44 +69,44 @@ pub(super) struct Answer {
 
 // SAFETY: a program has addresses, which only unsafe functions dereference. These read plain data
 // that nothing writes to meanwhile, by their contracts.
-unsafe impl Send for Program {}
+unsafe impl Send for BlockProgram {}
 // SAFETY: as above.
-unsafe impl Sync for Program {}
+unsafe impl Sync for BlockProgram {}
 
-impl Program {
-    /// Returns the program of `graph` over `frame`, to whose shape each of its nodes broadcasts.
-    pub(in crate::ops::host) fn new(graph: &ExpressionGraph<'_>, frame: &Frame) -> Self {
+impl BlockProgram {
+    /// Returns the program of `graph` over `space`, to whose shape each of its nodes broadcasts.
+    pub(in crate::ops::host) fn new(graph: &ExpressionGraph<'_>, space: &IndexSpace) -> Self {
         let nodes = graph.nodes();
         let widest = nodes
             .iter()
             .fold(1, |widest, node| widest.max(node.dtype.size_bytes()));
         let mut registers = Registers::new(nodes.len(), BLOCK * widest);
-        let mut steps: SmallVec<[Step; 3]> = SmallVec::with_capacity(nodes.len());
+        let mut steps: SmallVec<[ProgramStep; 3]> = SmallVec::with_capacity(nodes.len());
         let mut calls = 0;
         let mut is_flat = true;
         for node in nodes {
-            let step = Step::of(node, frame, &mut registers);
+            let step = ProgramStep::of(node, space, &mut registers);
             match step {
-                Step::Call { .. } => {
+                ProgramStep::Call { .. } => {
                     calls += 1;
                     if calls == 1 {
                         registers.uses = graph.uses();
                     }
                     for &operand in node.operands() {
-                        if let Step::Call { at, .. } = steps[operand as usize] {
+                        if let ProgramStep::Call { at, .. } = steps[operand as usize] {
                             registers.was_read(operand as usize, at);
                         }
                     }
                 }
-                Step::Memory { .. } => {}
-                Step::View { .. } | Step::Value { .. } => is_flat = false,
+                ProgramStep::Memory { .. } => {}
+                ProgramStep::View { .. } | ProgramStep::Value { .. } => is_flat = false,
             }
             steps.push(step);
         }
-        let mut results: SmallVec<[Answer; 1]> = SmallVec::new();
+        let mut results: SmallVec<[ProgramResult; 1]> = SmallVec::new();
         for (number, &step) in graph.results().iter().enumerate() {
-            let is_call = matches!(steps[step], Step::Call { .. });
-            results.push(Answer {
+            let is_call = matches!(steps[step], ProgramStep::Call { .. });
+            results.push(ProgramResult {
                 step,
                 element_bytes: nodes[step].dtype.size_bytes(),
                 is_direct: is_call && !graph.results()[..number].contains(&step),
@@ -116,12 +116,12 @@ impl Program {
         let rows = if is_flat {
             None
         } else {
-            steps.iter().find_map(Step::transposed)
+            steps.iter().find_map(ProgramStep::transposed)
         };
         Self {
             steps,
             results,
-            count: frame.count(),
+            count: space.count(),
             scratch_bytes: registers.scratch_bytes(),
             is_flat: is_flat && calls <= 1,
             rows,
@@ -140,17 +140,17 @@ impl Program {
     /// Returns the address of the first result's first element, if all its elements are consecutive
     /// in memory.
     #[inline]
-    pub(super) fn standing(&self) -> Option<*const u8> {
+    pub(super) fn in_memory(&self) -> Option<*const u8> {
         match self.steps[self.results[0].step] {
-            Step::Memory { base, .. } => Some(base),
+            ProgramStep::Memory { base, .. } => Some(base),
             _ => None,
         }
     }
 }
 
-impl Step {
+impl ProgramStep {
     /// Returns the step that makes the block of `node`.
-    fn of(node: &GraphNode<'_>, frame: &Frame, registers: &mut Registers) -> Self {
+    fn of(node: &GraphNode<'_>, space: &IndexSpace, registers: &mut Registers) -> Self {
         let element_bytes = node.dtype.size_bytes();
         match node.kind {
             NodeKind::Scalar(bits) => Self::Value {
@@ -170,10 +170,10 @@ impl Step {
                     base: base.wrapping_add(offset * element_bytes),
                     element_bytes,
                 };
-                if frame.is_order_of(layout) {
+                if space.is_order_of(layout) {
                     return memory(layout.offset());
                 }
-                let layout = frame.place(layout);
+                let layout = space.place(layout);
                 if layout.ndim() == 0 || (layout.ndim() == 1 && layout.strides()[0] == 1) {
                     return memory(layout.offset());
                 }
@@ -184,7 +184,7 @@ impl Step {
         }
     }
 
-    fn transposed(&self) -> Option<Rows> {
+    fn transposed(&self) -> Option<TileRows> {
         match self {
             Self::View { view, .. } => view.transposed(),
             _ => None,

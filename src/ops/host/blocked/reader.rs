@@ -5,23 +5,23 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::BLOCK;
-use super::program::{Program, Step};
+use super::program::{BlockProgram, ProgramStep};
 use super::scratch::ScratchMemory;
-use super::tile::{Part, Rows, TILE};
+use super::tile::{TILE, TilePart, TileRows};
 use super::view::{View, ViewScratch};
 use crate::array::Bits;
-use crate::ops::host::source::{Outs, Source};
+use crate::ops::host::element_source::{ElementSource, Outputs};
 
-impl Program {
+impl BlockProgram {
     /// Calls `read` with a reader of the elements, which has its own scratch memory.
     ///
     /// # Safety
     ///
     /// While the reader exists, the memory of the operands must be alive, and nothing may write to
     /// the elements that the reader reads.
-    pub(super) unsafe fn with_reader(&self, read: &mut dyn FnMut(&mut Reader<'_>)) {
+    pub(super) unsafe fn with_reader(&self, read: &mut dyn FnMut(&mut BlockReader<'_>)) {
         ScratchMemory::with(self.scratch_bytes, &mut |scratch| {
-            let mut reader = Reader {
+            let mut reader = BlockReader {
                 program: self,
                 scratch,
             };
@@ -35,10 +35,10 @@ impl Program {
     }
 }
 
-impl Source for Program {
-    unsafe fn write(&self, range: Range<usize>, outs: &Outs) {
+impl ElementSource for BlockProgram {
+    unsafe fn write(&self, range: Range<usize>, outputs: &Outputs) {
         // SAFETY: by this function's contract.
-        unsafe { self.with_reader(&mut |reader| reader.write(range.clone(), outs)) };
+        unsafe { self.with_reader(&mut |reader| reader.write(range.clone(), outputs)) };
     }
 
     unsafe fn each_block(
@@ -46,19 +46,19 @@ impl Source for Program {
         range: Range<usize>,
         see: &mut dyn FnMut(Range<usize>, &[*const u8]),
     ) {
-        let mut each = |reader: &mut Reader<'_>| {
+        let mut each = |reader: &mut BlockReader<'_>| {
             for start in range.clone().step_by(BLOCK) {
                 let count = BLOCK.min(range.end - start);
                 // SAFETY: by this function's contract.
                 unsafe { reader.block(start, count) };
                 let mut blocks: SmallVec<[*const u8; 1]> = SmallVec::new();
-                for answer in &self.results {
-                    let mut from = reader.address(answer.step);
-                    if let Some(stage) = answer.stage {
+                for result in &self.results {
+                    let mut from = reader.address(result.step);
+                    if let Some(stage) = result.stage {
                         let to = reader.scratch.wrapping_add(stage);
                         // SAFETY: the block has `count` elements, and the registers keep room for a
                         // block.
-                        unsafe { to.copy_from_nonoverlapping(from, count * answer.element_bytes) };
+                        unsafe { to.copy_from_nonoverlapping(from, count * result.element_bytes) };
                         from = to;
                     }
                     blocks.push(from);
@@ -70,36 +70,36 @@ impl Source for Program {
         unsafe { self.with_reader(&mut each) };
     }
 
-    fn boxed(&self) -> Box<dyn Source> {
+    fn boxed(&self) -> Box<dyn ElementSource> {
         Box::new(self.clone())
     }
 }
 
 /// A reader of a program's elements. The operands are alive and not written to, by the contract of
-/// [`Program::with_reader`], which alone makes a reader.
-pub(super) struct Reader<'a> {
-    program: &'a Program,
+/// [`BlockProgram::with_reader`], which alone makes a reader.
+pub(super) struct BlockReader<'a> {
+    program: &'a BlockProgram,
     // As large as the program needs. It begins with the addresses of the steps' blocks.
     scratch: *mut u8,
 }
 
-impl Reader<'_> {
+impl BlockReader<'_> {
     /// Computes the elements that all blocks share.
     ///
     /// # Safety
     ///
-    /// As for [`Program::with_reader`].
+    /// As for [`BlockProgram::with_reader`].
     unsafe fn prepare(&mut self) {
         let program = self.program;
         for (number, step) in program.steps.iter().enumerate() {
             let block = match *step {
-                Step::Memory { base, .. } => base,
-                Step::View { view, at } => {
+                ProgramStep::Memory { base, .. } => base,
+                ProgramStep::View { view, at } => {
                     // SAFETY: the registers keep the scratch's room; the caller keeps the rest.
                     unsafe { view.prepare(self.scratch(&view, at)) };
                     self.scratch
                 }
-                Step::Value {
+                ProgramStep::Value {
                     bits,
                     element_bytes,
                     at,
@@ -109,7 +109,7 @@ impl Reader<'_> {
                     unsafe { repeat(bits, element_bytes, to, BLOCK.min(program.count)) };
                     to
                 }
-                Step::Call { at, .. } => self.scratch.wrapping_add(at),
+                ProgramStep::Call { at, .. } => self.scratch.wrapping_add(at),
             };
             self.set_address(number, block);
         }
@@ -140,26 +140,26 @@ impl Reader<'_> {
     ///
     /// # Safety
     ///
-    /// The range must lie within the frame. It must have at most [`BLOCK`] elements, unless the
-    /// program is flat and its results are written elsewhere than to the room.
+    /// The range must lie within the index space. It must have at most [`BLOCK`] elements, unless
+    /// the program is flat and its results are written elsewhere than to the room.
     #[inline]
     unsafe fn block(&mut self, start: usize, count: usize) {
         let program = self.program;
         for (number, step) in program.steps.iter().enumerate() {
             match step {
-                Step::Memory {
+                ProgramStep::Memory {
                     base,
                     element_bytes,
                 } => self.set_address(number, base.wrapping_add(start * element_bytes)),
-                Step::View { view, at } => {
+                ProgramStep::View { view, at } => {
                     let scratch = self.scratch(view, *at);
-                    // SAFETY: the range lies within the frame, and by the contract of `with_reader`
-                    // the memory may be read; `prepare` prepared the scratch.
+                    // SAFETY: the range lies within the index space, and by the contract of
+                    // `with_reader` the memory may be read; `prepare` prepared the scratch.
                     let block = unsafe { view.block(start, count, scratch) };
                     self.set_address(number, block);
                 }
-                Step::Value { .. } => {}
-                Step::Call { run, operands, .. } => {
+                ProgramStep::Value { .. } => {}
+                ProgramStep::Call { run, operands, .. } => {
                     let from = operands.map(|operand| self.address(operand as usize));
                     // SAFETY: each operand's block has `count` elements, aligned as blocks and
                     // arrays are. The step's own block overlaps none of them, by the invariant, and
@@ -171,12 +171,12 @@ impl Reader<'_> {
     }
 
     /// Returns the address of the first result's block for the `count` elements from number `start`
-    /// on, which lie in the frame.
+    /// on, which lie in the index space.
     pub(super) fn first_block(&mut self, start: usize, count: usize) -> *const u8 {
         assert!(count <= BLOCK, "read {count} elements at once");
         if count > 0 {
-            // SAFETY: the range lies in the frame, and by the contract of `with_reader` it may be
-            // read.
+            // SAFETY: the range lies in the index space, and by the contract of `with_reader` it
+            // may be read.
             unsafe { self.block(start, count) };
             return self.address(self.program.results[0].step);
         }
@@ -184,27 +184,27 @@ impl Reader<'_> {
         self.scratch
     }
 
-    /// Writes the elements of `range` to each of `outs`.
+    /// Writes the elements of `range` to each of `outputs`.
     ///
     /// # Safety
     ///
-    /// As for [`Source::write`].
-    pub(super) unsafe fn write(&mut self, range: Range<usize>, outs: &Outs) {
+    /// As for [`ElementSource::write`].
+    pub(super) unsafe fn write(&mut self, range: Range<usize>, outputs: &Outputs) {
         // SAFETY: by this function's contract.
         unsafe {
             match self.program.rows {
-                Some(rows) => self.write_by_tiles(rows, range, outs),
-                None => self.write_blocks(range, outs),
+                Some(rows) => self.write_by_tiles(rows, range, outputs),
+                None => self.write_blocks(range, outputs),
             }
         }
     }
 
-    /// Writes the elements of `range` to each of `outs`, block by block.
+    /// Writes the elements of `range` to each of `outputs`, block by block.
     ///
     /// # Safety
     ///
-    /// As for [`Source::write`].
-    unsafe fn write_blocks(&mut self, range: Range<usize>, outs: &Outs) {
+    /// As for [`ElementSource::write`].
+    unsafe fn write_blocks(&mut self, range: Range<usize>, outputs: &Outputs) {
         let most = if self.program.is_flat {
             range.len().max(1)
         } else {
@@ -212,49 +212,49 @@ impl Reader<'_> {
         };
         for start in range.clone().step_by(most) {
             let count = most.min(range.end - start);
-            // SAFETY: by this function's contract; the results go to `outs`.
-            unsafe { self.write_block(start, count, outs) };
+            // SAFETY: by this function's contract; the results go to `outputs`.
+            unsafe { self.write_block(start, count, outputs) };
         }
     }
 
-    /// Writes one block to each of `outs`.
+    /// Writes one block to each of `outputs`.
     ///
     /// # Safety
     ///
-    /// As for [`Source::write`] and for [`block`](Self::block).
+    /// As for [`ElementSource::write`] and for [`block`](Self::block).
     #[inline]
-    unsafe fn write_block(&mut self, start: usize, count: usize, outs: &Outs) {
+    unsafe fn write_block(&mut self, start: usize, count: usize, outputs: &Outputs) {
         let program = self.program;
-        let places = program.results.iter().zip(outs.all());
-        for (answer, &out) in places.clone() {
-            if answer.is_direct {
-                let to = out.wrapping_add(start * answer.element_bytes);
-                self.set_address(answer.step, to);
+        let places = program.results.iter().zip(outputs.all());
+        for (result, &out) in places.clone() {
+            if result.is_direct {
+                let to = out.wrapping_add(start * result.element_bytes);
+                self.set_address(result.step, to);
             }
         }
         // SAFETY: by this function's contract.
         unsafe { self.block(start, count) };
-        for (answer, &out) in places {
-            if !answer.is_direct {
-                let to = out.wrapping_add(start * answer.element_bytes);
-                let from = self.address(answer.step);
+        for (result, &out) in places {
+            if !result.is_direct {
+                let to = out.wrapping_add(start * result.element_bytes);
+                let from = self.address(result.step);
                 // SAFETY: the block has `count` elements, and there is room for them in memory that
                 // nobody reads.
-                unsafe { to.copy_from_nonoverlapping(from, count * answer.element_bytes) };
+                unsafe { to.copy_from_nonoverlapping(from, count * result.element_bytes) };
             }
         }
     }
 
-    /// Writes the elements of `range` to each of `outs`, by tiles where whole rows lie in the
+    /// Writes the elements of `range` to each of `outputs`, by tiles where whole rows lie in the
     /// range.
     ///
     /// # Safety
     ///
-    /// As for [`Source::write`].
-    unsafe fn write_by_tiles(&mut self, rows: Rows, range: Range<usize>, outs: &Outs) {
+    /// As for [`ElementSource::write`].
+    unsafe fn write_by_tiles(&mut self, rows: TileRows, range: Range<usize>, outputs: &Outputs) {
         let first = range.start.next_multiple_of(rows.length).min(range.end);
         // SAFETY: by this function's contract, of parts of the range.
-        unsafe { self.write_blocks(range.start..first, outs) };
+        unsafe { self.write_blocks(range.start..first, outputs) };
         let mut first = first;
         while range.end - first >= rows.length {
             let row = first / rows.length % rows.count;
@@ -263,30 +263,36 @@ impl Reader<'_> {
                 .min(rows.count - row)
                 .min((range.end - first) / rows.length);
             // SAFETY: as above.
-            unsafe { self.write_band(rows, first, height, outs) };
+            unsafe { self.write_band(rows, first, height, outputs) };
             first += height * rows.length;
         }
         // SAFETY: as above.
-        unsafe { self.write_blocks(first..range.end, outs) };
+        unsafe { self.write_blocks(first..range.end, outputs) };
     }
 
-    /// Writes `height` whole rows to each of `outs`, by tiles. The rows fit one tile; their first
-    /// element has number `first`.
+    /// Writes `height` whole rows to each of `outputs`, by tiles. The rows fit one tile; their
+    /// first element has number `first`.
     ///
     /// # Safety
     ///
-    /// As for [`Source::write`].
-    unsafe fn write_band(&mut self, rows: Rows, first: usize, height: usize, outs: &Outs) {
+    /// As for [`ElementSource::write`].
+    unsafe fn write_band(
+        &mut self,
+        rows: TileRows,
+        first: usize,
+        height: usize,
+        outputs: &Outputs,
+    ) {
         const { assert!(TILE.columns <= BLOCK) };
         for column in (0..rows.length).step_by(TILE.columns) {
             let width = TILE.columns.min(rows.length - column);
-            let part = Part {
+            let part = TilePart {
                 rows,
                 height,
                 width,
             };
             for step in &self.program.steps {
-                if let Step::View { view, at } = step {
+                if let ProgramStep::View { view, at } = step {
                     // SAFETY: the rows lie in the range, and the caller keeps this contract.
                     unsafe { view.open(first + column, part, self.scratch(view, *at)) };
                 }
@@ -294,7 +300,7 @@ impl Reader<'_> {
             for row in 0..height {
                 let start = first + row * rows.length + column;
                 // SAFETY: as above; a row of a tile is shorter than a block.
-                unsafe { self.write_block(start, width, outs) };
+                unsafe { self.write_block(start, width, outputs) };
             }
         }
     }

@@ -34,12 +34,12 @@ impl Tile {
 
 /// The rows of a matrix, or of each of many consecutive matrices: their length and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rows {
+pub(super) struct TileRows {
     pub(super) length: usize,
     pub(super) count: usize,
 }
 
-impl Rows {
+impl TileRows {
     /// Returns the rows of `layout` if tiles pay: elements are closer together across rows than
     /// along them, there are enough rows and columns for a tile, and the lines of a row do not stay
     /// in the cache anyway.
@@ -60,16 +60,16 @@ impl Rows {
 
 /// Some columns of some consecutive rows: at most a tile.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct TilePart {
     /// The rows that the part belongs to.
-    pub(super) rows: Rows,
+    pub(super) rows: TileRows,
     pub(super) height: usize,
     pub(super) width: usize,
 }
 
 /// The part of a tile that is yet to be served.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Open {
+pub(super) struct OpenTile {
     // The number of the next row's first element.
     next: usize,
     step: usize,
@@ -78,7 +78,7 @@ pub(super) struct Open {
     width: usize,
 }
 
-impl Open {
+impl OpenTile {
     pub(super) const NONE: Self = Self {
         next: 0,
         step: 0,
@@ -87,7 +87,7 @@ impl Open {
         width: 0,
     };
 
-    pub(super) fn new(start: usize, part: Part) -> Self {
+    pub(super) fn new(start: usize, part: TilePart) -> Self {
         Self {
             next: start,
             step: part.rows.length,
@@ -121,7 +121,7 @@ impl Open {
 pub(super) unsafe fn gather_tile<T: Copy>(
     first: *const T,
     layout: &Layout,
-    part: Part,
+    part: TilePart,
     tile: &mut [MaybeUninit<T>; TILE.elements()],
 ) {
     let [.., across, along] = *layout.strides() else {

@@ -1,16 +1,16 @@
-//! The leaves of a program whose elements are not consecutive in memory in the frame's order. Their
-//! elements are gathered, block by block.
+//! The leaves of a program whose elements are not consecutive in memory in the index space's order.
+//! Their elements are gathered, block by block.
 
 use std::mem::MaybeUninit;
 use std::ptr::copy_nonoverlapping;
 
 use super::BLOCK;
 use super::scratch::ScratchMemory;
-use super::tile::{Open, Part, Rows, TILE, gather_tile};
+use super::tile::{OpenTile, TILE, TilePart, TileRows, gather_tile};
 use crate::array::{Layout, MAX_RANK};
 use crate::ops::host::by_bytes;
 
-/// The elements of an array in the host's memory, in the order of a frame.
+/// The elements of an array in the host's memory, in the order of an index space.
 ///
 /// Invariant: the elements that `layout` reaches from `base` lie in the array's buffer and have
 /// been written, by the invariants of [`Array`](crate::Array).
@@ -30,7 +30,7 @@ pub(super) struct View {
 /// Before them is the record of the tile's rows that are yet to be served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ViewScratch {
-    open: *mut Open,
+    open: *mut OpenTile,
     elements: *mut u8,
 }
 
@@ -58,8 +58,8 @@ impl View {
     pub(super) fn scratch(&self, at: *mut u8) -> ViewScratch {
         const {
             assert!(
-                size_of::<Open>() <= ScratchMemory::ALIGNMENT
-                    && align_of::<Open>() <= ScratchMemory::ALIGNMENT
+                size_of::<OpenTile>() <= ScratchMemory::ALIGNMENT
+                    && align_of::<OpenTile>() <= ScratchMemory::ALIGNMENT
             )
         };
         ViewScratch {
@@ -69,9 +69,9 @@ impl View {
     }
 
     /// Returns the rows that are best read in tiles, if there are any.
-    pub(super) fn transposed(&self) -> Option<Rows> {
+    pub(super) fn transposed(&self) -> Option<TileRows> {
         match self.period {
-            None => Rows::transposed(&self.layout),
+            None => TileRows::transposed(&self.layout),
             Some(_) => None,
         }
     }
@@ -84,7 +84,7 @@ impl View {
     /// the array must be alive, and nothing may write to it meanwhile.
     pub(super) unsafe fn prepare(&self, scratch: ViewScratch) {
         // SAFETY: by this function's contract there is room, aligned for it.
-        unsafe { scratch.open.write(Open::NONE) };
+        unsafe { scratch.open.write(OpenTile::NONE) };
         if let Some(period) = self.period {
             // A block begins within the first period and has at most `BLOCK` elements.
             let shared = self.layout.len().min(period + BLOCK);
@@ -111,19 +111,20 @@ impl View {
     /// # Safety
     ///
     /// As for [`block`](Self::block), for each row of the part.
-    pub(super) unsafe fn open(&self, start: usize, part: Part, scratch: ViewScratch) {
+    pub(super) unsafe fn open(&self, start: usize, part: TilePart, scratch: ViewScratch) {
         // The rows of the part may be another operand's.
         if self.transposed() != Some(part.rows) {
             return;
         }
         let (_, at) = coordinates(&self.layout, start);
-        // SAFETY: by the invariant the part lies in the frame, and the caller keeps this contract.
+        // SAFETY: by the invariant the part lies in the index space, and the caller keeps this
+        // contract.
         unsafe {
             by_bytes!(
                 self.element_bytes,
                 open_tile::<Bits>(self.base, at, &self.layout, part, scratch.elements)
             );
-            scratch.open.write(Open::new(start, part));
+            scratch.open.write(OpenTile::new(start, part));
         }
     }
 
@@ -132,9 +133,9 @@ impl View {
     ///
     /// # Safety
     ///
-    /// The scratch must have been [prepared](Self::prepare); the range must lie within the frame,
-    /// of at most [`BLOCK`] elements; the memory of the array must be alive, and nothing may write
-    /// to it meanwhile.
+    /// The scratch must have been [prepared](Self::prepare); the range must lie within the index
+    /// space, of at most [`BLOCK`] elements; the memory of the array must be alive, and nothing may
+    /// write to it meanwhile.
     pub(super) unsafe fn block(
         &self,
         start: usize,
@@ -156,7 +157,7 @@ impl View {
         if let Some(row) = open.row_at(start, count) {
             return scratch.elements.wrapping_add(row * bytes);
         }
-        *open = Open::NONE;
+        *open = OpenTile::NONE;
         // SAFETY: by this function's contract.
         unsafe { self.gather(start, count, scratch) };
         scratch.elements
@@ -196,7 +197,13 @@ unsafe fn gather_to<T: Copy>(
 /// # Safety
 ///
 /// As for [`gather_tile`], to a tile from `to` on.
-unsafe fn open_tile<T: Copy>(base: *const u8, at: usize, layout: &Layout, part: Part, to: *mut u8) {
+unsafe fn open_tile<T: Copy>(
+    base: *const u8,
+    at: usize,
+    layout: &Layout,
+    part: TilePart,
+    to: *mut u8,
+) {
     // SAFETY: by this function's contract.
     unsafe {
         let first = base.cast::<T>().wrapping_add(at);

@@ -19,8 +19,8 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 use cachescope_transforms::{Direction, OutOfMemory};
 use num_complex::Complex;
 
-use self::rows::{ComplexRows, ForwardRows, InverseRows, PIECE, Rows};
-use self::space::{Space, Tiles};
+use self::rows::{ComplexRows, ForwardRows, InverseRows, PIECE, RowTransform};
+use self::space::{RowTiles, Space};
 use super::copy::{ReadPtr, WritePtr, copy_here};
 use super::launch::{Work, launch};
 use super::memory::begun;
@@ -65,7 +65,7 @@ where
     let rows = transformed(order, x, last, direction, factor)?;
     // The array is new, and its columns are read before they are written to.
     let columns = ComplexRows { plan, factor: None };
-    let lanes = Lanes::new(rows.layout(), rows.layout(), last - 1);
+    let lanes = FftLanes::new(rows.layout(), rows.layout(), last - 1);
     let to = WritePtr::over(host_pointer(DevicePtr(rows.buffer().address())).cast());
     // SAFETY: the lanes are all lanes of one new array, whose first writes are launched on this
     // stream.
@@ -122,7 +122,7 @@ fn planned<P>(operation: &str, plan: std::result::Result<P, OutOfMemory>) -> Res
 
 /// Returns a new array of `shape` with the transforms of the rows along the axis `at` of `x`.
 #[track_caller]
-fn along<R: Rows>(
+fn along<R: RowTransform>(
     order: HostOrder<'_>,
     x: &Array<R::From>,
     at: usize,
@@ -130,7 +130,7 @@ fn along<R: Rows>(
     rows: &R,
 ) -> Result<Array<R::To>> {
     assert_eq!([x.shape()[at], shape.dims()[at]], rows.lengths());
-    let lanes = Lanes::new(x.layout(), &Layout::contiguous(shape)?, at);
+    let lanes = FftLanes::new(x.layout(), &Layout::contiguous(shape)?, at);
     // SAFETY: the lanes are all of the array.
     let (array, output) = unsafe { begun(order.device, shape) }?;
     // SAFETY: the lanes are within both arrays, and the one that is written is new.
@@ -143,14 +143,14 @@ fn along<R: Rows>(
 
 /// The rows along an axis of two arrays, whose shapes are equal except for the length of this axis.
 #[derive(Clone, Copy)]
-struct Lanes {
+struct FftLanes {
     /// Goes over the first elements of the rows of both arrays.
     firsts: Walk<2>,
     /// The steps from one element of a row to the next, in both arrays.
     steps: [isize; 2],
 }
 
-impl Lanes {
+impl FftLanes {
     fn new(from: &Layout, to: &Layout, at: usize) -> Self {
         let others = pairs(from, to).enumerate();
         let others = others.filter(|&(axis, _)| axis != at).map(|(_, pair)| pair);
@@ -175,10 +175,10 @@ impl Lanes {
 /// arrays are one, its elements are read before they are written. Nobody else may be about to write
 /// there.
 #[track_caller]
-unsafe fn transform<R: Rows>(
+unsafe fn transform<R: RowTransform>(
     order: HostOrder<'_>,
     rows: &R,
-    lanes: &Lanes,
+    lanes: &FftLanes,
     from: ReadPtr<R::From>,
     to: WritePtr<R::To>,
     is_apart: bool,
@@ -221,9 +221,9 @@ unsafe fn transform<R: Rows>(
 /// # Safety
 ///
 /// The rows must be alive, and the rows that are written must be the caller's alone.
-unsafe fn transform_direct<R: Rows>(
+unsafe fn transform_direct<R: RowTransform>(
     rows: &R,
-    lanes: &Lanes,
+    lanes: &FftLanes,
     range: Range<usize>,
     (from, to): (ReadPtr<R::From>, WritePtr<R::To>),
     scratch: &mut [Complex<R::Sample>],
@@ -254,13 +254,13 @@ unsafe fn transform_direct<R: Rows>(
 /// # Safety
 ///
 /// As for [`transform_direct`]; nobody else may have the tiles.
-unsafe fn transform_by_tiles<R: Rows>(
+unsafe fn transform_by_tiles<R: RowTransform>(
     rows: &R,
-    lanes: &Lanes,
+    lanes: &FftLanes,
     range: Range<usize>,
     (from, to): (ReadPtr<R::From>, WritePtr<R::To>),
     scratch: &mut [Complex<R::Sample>],
-    tiles: Tiles<R>,
+    tiles: RowTiles<R>,
 ) {
     let lengths @ [read, written] = rows.lengths();
     let [step, to_step] = lanes.steps;

@@ -11,7 +11,7 @@ use crate::ops::host::copy::copy_run;
 use crate::ops::host::digits::initialised;
 
 /// A transform of rows.
-pub(super) trait Rows: Clone + Send + Sync + 'static {
+pub(super) trait RowTransform: Clone + Send + Sync + 'static {
     type From: AnyElement;
     type To: AnyElement;
     type Sample: Sample;
@@ -42,7 +42,7 @@ pub(super) struct ComplexRows<T> {
 /// The numbers that are copied and scaled at once; they fit the first-level cache.
 pub(super) const PIECE: usize = 1 << 10;
 
-impl<T: Sample> Rows for ComplexRows<T>
+impl<T: Sample> RowTransform for ComplexRows<T>
 where
     Complex<T>: Number<Part = T>,
 {
@@ -87,7 +87,7 @@ pub(super) struct ForwardRows<T> {
     pub(super) plan: ForwardPlan<T>,
 }
 
-impl<T: Sample> Rows for ForwardRows<T>
+impl<T: Sample> RowTransform for ForwardRows<T>
 where
     Complex<T>: Number<Part = T>,
 {
@@ -121,7 +121,7 @@ pub(super) struct InverseRows<T> {
     pub(super) factor: T,
 }
 
-impl<T: Sample> Rows for InverseRows<T>
+impl<T: Sample> RowTransform for InverseRows<T>
 where
     Complex<T>: Number<Part = T>,
 {

@@ -7,7 +7,7 @@ use std::slice::from_raw_parts_mut;
 
 use num_complex::Complex;
 
-use super::rows::{Rows, zeroed};
+use super::rows::{RowTransform, zeroed};
 use crate::array::{Buffer, Shape};
 use crate::context::Device;
 use crate::device::DevicePtr;
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::ops::host::launch::threads;
 
 /// Memory for some rows that are read, and for as many that are written.
-pub(super) struct Tiles<R: Rows> {
+pub(super) struct RowTiles<R: RowTransform> {
     pub(super) from: *mut R::From,
     pub(super) to: *mut R::To,
     pub(super) rows: usize,
@@ -39,7 +39,7 @@ const SPACE_BYTES: usize = 16 << 20;
 const LINE_BYTES: usize = 64;
 
 /// The memory of one launch of transforms.
-pub(super) struct Space<R: Rows> {
+pub(super) struct Space<R: RowTransform> {
     /// The number of rows of a part of the work.
     pub(super) each: usize,
     pub(super) slots: Slots<R>,
@@ -48,7 +48,7 @@ pub(super) struct Space<R: Rows> {
 }
 
 /// A slot for each part of the work: scratch memory, and two tiles if there are any.
-pub(super) struct Slots<R: Rows> {
+pub(super) struct Slots<R: RowTransform> {
     base: *mut u8,
     slot_bytes: usize,
     scratch_length: usize,
@@ -58,21 +58,21 @@ pub(super) struct Slots<R: Rows> {
     rows: PhantomData<fn() -> R>,
 }
 
-impl<R: Rows> Clone for Slots<R> {
+impl<R: RowTransform> Clone for Slots<R> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<R: Rows> Copy for Slots<R> {}
+impl<R: RowTransform> Copy for Slots<R> {}
 
 // SAFETY: an address of plain data; each slot is lent to one thread at a time, by the contracts of
 // the functions that lend it.
-unsafe impl<R: Rows> Send for Slots<R> {}
+unsafe impl<R: RowTransform> Send for Slots<R> {}
 // SAFETY: as above.
-unsafe impl<R: Rows> Sync for Slots<R> {}
+unsafe impl<R: RowTransform> Sync for Slots<R> {}
 
-impl<R: Rows> Space<R> {
+impl<R: RowTransform> Space<R> {
     /// Allocates the slots for `count` rows.
     #[track_caller]
     pub(super) fn new(device: &Device, rows: &R, count: usize, is_direct: bool) -> Result<Self> {
@@ -124,7 +124,7 @@ impl<R: Rows> Space<R> {
     }
 }
 
-impl<R: Rows> Slots<R> {
+impl<R: RowTransform> Slots<R> {
     /// Returns the scratch memory of a slot.
     ///
     /// # Safety
@@ -146,9 +146,12 @@ impl<R: Rows> Slots<R> {
     /// # Safety
     ///
     /// As for [`scratch`](Self::scratch).
-    pub(super) unsafe fn both<'a>(self, number: usize) -> (&'a mut [Complex<R::Sample>], Tiles<R>) {
+    pub(super) unsafe fn both<'a>(
+        self,
+        number: usize,
+    ) -> (&'a mut [Complex<R::Sample>], RowTiles<R>) {
         let base = self.base.wrapping_add(number * self.slot_bytes);
-        let tiles = Tiles {
+        let tiles = RowTiles {
             from: base.wrapping_add(self.tiles[0]).cast(),
             to: base.wrapping_add(self.tiles[1]).cast(),
             rows: self.tile_rows,

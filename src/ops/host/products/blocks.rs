@@ -13,7 +13,7 @@ use crate::ops::host::vector::{Loop, vectorised};
 pub(super) const BLOCK: usize = 32;
 
 /// One block of a product, or of an operand.
-type Block<T> = [[T; BLOCK]; BLOCK];
+type PackedResult<T> = [[T; BLOCK]; BLOCK];
 
 /// Writes the product to all of `out`.
 ///
@@ -25,18 +25,18 @@ pub(super) unsafe fn multiply<T: Number>(
     right: &Matrix<T>,
     out: &mut [MaybeUninit<T>],
 ) {
-    vectorised(Blocks { left, right }, out);
+    vectorised(BlockProduct { left, right }, out);
 }
 
 /// The arguments of [`multiply`].
 ///
 /// Invariant: the contract of [`multiply`] holds.
-struct Blocks<'a, T> {
+struct BlockProduct<'a, T> {
     left: &'a Matrix<T>,
     right: &'a Matrix<T>,
 }
 
-impl<T: Number> Loop<[MaybeUninit<T>]> for Blocks<'_, T> {
+impl<T: Number> Loop<[MaybeUninit<T>]> for BlockProduct<'_, T> {
     type Result = ();
 
     #[inline(always)]
@@ -73,7 +73,7 @@ unsafe fn sum_block<T: Number>(
     right: &Matrix<T>,
     rows: Range<usize>,
     columns: Range<usize>,
-    sums: &mut Block<T>,
+    sums: &mut PackedResult<T>,
 ) {
     let mut packed = [[T::zero(); BLOCK]; BLOCK];
     for start in (0..left.columns).step_by(BLOCK) {

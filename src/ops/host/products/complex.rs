@@ -4,7 +4,7 @@
 use std::mem::MaybeUninit;
 
 use super::matrix::Matrix;
-use super::packed::{Block, Packed, gemm_to, threads_for};
+use super::packed::{Packed, PackedResult, gemm_to, threads_for};
 
 /// Products of fewer multiplications are summed block by block: four calls would cost more.
 pub(super) const LEAST: usize = 1000;
@@ -26,7 +26,7 @@ pub(super) unsafe fn multiply<T: Copy, U: Packed>(
     let ([left_re, left_im], [right_re, right_im]) = (left.parts::<U>(), right.parts::<U>());
     let [out_re, out_im] = [0, 1].map(|part| out.as_mut_ptr().cast::<U>().wrapping_add(part));
     let add = |left: &Matrix<U>, right: &Matrix<U>, first, is_begun, factor| {
-        let result = Block {
+        let result = PackedResult {
             first,
             row_stride: 2 * right.columns as isize,
             column_stride: 2,

@@ -108,12 +108,12 @@ fn launch_products<T: Number>(order: HostOrder<'_>, products: &Products<T>, outp
 #[derive(Clone, Copy, Debug)]
 struct Products<T> {
     pairs: Pairs<T>,
-    way: Way,
+    algorithm: Algorithm,
 }
 
 /// The algorithm of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Algorithm {
     /// All zeros, because there is nothing to sum.
     Zeros,
     /// Many small products one after another.
@@ -139,22 +139,22 @@ impl<T: Number> Products<T> {
         let (rows, inner, columns) = pairs.lengths();
         // Operands that are broadcast may be longer than any memory.
         let steps = (rows * columns).saturating_mul(inner);
-        let way = if inner == 0 {
-            Way::Zeros
+        let algorithm = if inner == 0 {
+            Algorithm::Zeros
         } else if pairs.count() > 1 && steps <= tiny::MOST {
-            Way::Tiny
+            Algorithm::Tiny
         } else if columns == 1 {
-            Way::Vector
+            Algorithm::Vector
         } else if is::<T, f32>() || is::<T, f64>() {
-            Way::Packed
+            Algorithm::Packed
         } else if is_complex::<T>() && steps >= complex::LEAST {
-            Way::Complex
+            Algorithm::Complex
         } else if is_float::<T>() && !is_complex::<T>() {
-            Way::Widened
+            Algorithm::Widened
         } else {
-            Way::Blocks
+            Algorithm::Blocks
         };
-        Self { pairs, way }
+        Self { pairs, algorithm }
     }
 
     /// Returns the number of elements of all products.
@@ -167,11 +167,13 @@ impl<T: Number> Products<T> {
     /// are jobs for many threads. It does not depend on the number of threads, so results do not
     /// either.
     fn job_rows(&self) -> usize {
-        match self.way {
-            Way::Vector => vectors::HEIGHT,
-            Way::Widened => widened::ROWS,
-            Way::Blocks => blocks::BLOCK,
-            Way::Zeros | Way::Tiny | Way::Packed | Way::Complex => self.pairs.lengths().0,
+        match self.algorithm {
+            Algorithm::Vector => vectors::HEIGHT,
+            Algorithm::Widened => widened::ROWS,
+            Algorithm::Blocks => blocks::BLOCK,
+            Algorithm::Zeros | Algorithm::Tiny | Algorithm::Packed | Algorithm::Complex => {
+                self.pairs.lengths().0
+            }
         }
     }
 
@@ -187,14 +189,18 @@ impl<T: Number> Products<T> {
         let jobs = self.pairs.count() * self.jobs_each();
         let elements = rows.min(self.job_rows()) * columns;
         let steps = elements.saturating_mul(inner);
-        match self.way {
-            Way::Zeros => Work::of_bytes(jobs, elements * size_of::<T>()),
-            Way::Tiny | Way::Vector => Work::of_bytes(jobs, steps.saturating_mul(size_of::<T>())),
+        match self.algorithm {
+            Algorithm::Zeros => Work::of_bytes(jobs, elements * size_of::<T>()),
+            Algorithm::Tiny | Algorithm::Vector => {
+                Work::of_bytes(jobs, steps.saturating_mul(size_of::<T>()))
+            }
             // The crate `gemm` uses several threads for one such product.
-            Way::Packed | Way::Complex if steps >= packed::SHARED => Work::on_one_thread(jobs),
-            Way::Packed | Way::Widened => Work::of_bytes(jobs, steps / 8),
-            Way::Complex => Work::of_bytes(jobs, steps / 2),
-            Way::Blocks => Work::of_bytes(jobs, steps.saturating_mul(2)),
+            Algorithm::Packed | Algorithm::Complex if steps >= packed::SHARED => {
+                Work::on_one_thread(jobs)
+            }
+            Algorithm::Packed | Algorithm::Widened => Work::of_bytes(jobs, steps / 8),
+            Algorithm::Complex => Work::of_bytes(jobs, steps / 2),
+            Algorithm::Blocks => Work::of_bytes(jobs, steps.saturating_mul(2)),
         }
     }
 
@@ -207,7 +213,7 @@ impl<T: Number> Products<T> {
     unsafe fn write(&self, range: Range<usize>, output: &Output<T>) {
         let (all_rows, _, columns) = self.pairs.lengths();
         let (jobs_each, job_rows) = (self.jobs_each(), self.job_rows());
-        if self.way == Way::Tiny {
+        if self.algorithm == Algorithm::Tiny {
             let each = all_rows * columns;
             // SAFETY: a job is a product, and the caller keeps this contract.
             return unsafe {
@@ -238,18 +244,18 @@ impl<T: Number> Products<T> {
         assert_eq!(out.len(), left.rows * right.columns);
         // SAFETY: the types have been checked, and the caller keeps the rest.
         unsafe {
-            match self.way {
-                Way::Tiny => unreachable!("these are not written by rows"),
-                Way::Zeros => out.fill(MaybeUninit::new(T::zero())),
-                Way::Vector => vectors::matrix_vector(left, &right.transposed(), out),
-                Way::Packed if is::<T, f32>() => packed::multiply::<T, f32>(left, right, out),
-                Way::Packed => packed::multiply::<T, f64>(left, right, out),
-                Way::Complex if T::DTYPE == DType::C32 => {
+            match self.algorithm {
+                Algorithm::Tiny => unreachable!("these are not written by rows"),
+                Algorithm::Zeros => out.fill(MaybeUninit::new(T::zero())),
+                Algorithm::Vector => vectors::matrix_vector(left, &right.transposed(), out),
+                Algorithm::Packed if is::<T, f32>() => packed::multiply::<T, f32>(left, right, out),
+                Algorithm::Packed => packed::multiply::<T, f64>(left, right, out),
+                Algorithm::Complex if T::DTYPE == DType::C32 => {
                     complex::multiply::<T, f32>(left, right, out);
                 }
-                Way::Complex => complex::multiply::<T, f64>(left, right, out),
-                Way::Widened => widened::multiply(left, right, out),
-                Way::Blocks => blocks::multiply(left, right, out),
+                Algorithm::Complex => complex::multiply::<T, f64>(left, right, out),
+                Algorithm::Widened => widened::multiply(left, right, out),
+                Algorithm::Blocks => blocks::multiply(left, right, out),
             }
         }
     }

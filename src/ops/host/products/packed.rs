@@ -25,7 +25,7 @@ pub(super) trait Packed: num_traits::Float + 'static {
     unsafe fn gemm(
         left: &Matrix<Self>,
         right: &Matrix<Self>,
-        result: Block<Self>,
+        result: PackedResult<Self>,
         threads: Parallelism,
     );
 }
@@ -37,7 +37,7 @@ macro_rules! packed {
                 unsafe fn gemm(
                     left: &Matrix<Self>,
                     right: &Matrix<Self>,
-                    result: Block<Self>,
+                    result: PackedResult<Self>,
                     threads: Parallelism,
                 ) {
                     // The kernels require contiguous columns of the result, but its rows are
@@ -97,7 +97,7 @@ pub(super) unsafe fn multiply<T: Copy, U: Packed>(
             return multiply_tiny::<T, U>(left, right, out);
         }
         let threads = threads_for(left, right);
-        let result = Block {
+        let result = PackedResult {
             first: out.as_mut_ptr().cast(),
             row_stride: right.columns as isize,
             column_stride: 1,
@@ -125,7 +125,7 @@ pub(super) fn threads_for<T: Copy>(left: &Matrix<T>, right: &Matrix<T>) -> Paral
 
 /// The memory that a product is written to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block<U> {
+pub(super) struct PackedResult<U> {
     pub(super) first: *mut U,
     pub(super) row_stride: isize,
     pub(super) column_stride: isize,
@@ -144,7 +144,7 @@ pub(super) struct Block<U> {
 pub(super) unsafe fn gemm_to<U: Packed>(
     left: &Matrix<U>,
     right: &Matrix<U>,
-    result: Block<U>,
+    result: PackedResult<U>,
     threads: Parallelism,
 ) {
     debug_assert_eq!(left.columns, right.rows);

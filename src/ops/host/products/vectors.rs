@@ -88,7 +88,7 @@ unsafe fn multiply<T: Number, A: Number>(
                 by_columns(&matrix, vector, &mut sums[..out.len()]);
                 write_all(&sums, out);
             }
-        } else if stands_as::<T, A>(vector) {
+        } else if is_stored_as::<T, A>(vector) {
             let factors = std::slice::from_raw_parts(vector.first.cast(), vector.columns);
             for (row, slot) in out.iter_mut().enumerate() {
                 let sum: A = sum_row(&matrix.part(row, 0, 1, matrix.columns), factors);
@@ -107,7 +107,7 @@ unsafe fn multiply<T: Number, A: Number>(
 
 /// Returns whether the elements of a row are contiguous and of type `A`.
 #[inline(always)]
-fn stands_as<T: Number, A: Number>(row: &Matrix<T>) -> bool {
+fn is_stored_as<T: Number, A: Number>(row: &Matrix<T>) -> bool {
     is::<T, A>() && row.column_stride == 1
 }
 

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use gemm_common::Parallelism;
 
 use super::matrix::Matrix;
-use super::packed::{Block, gemm_to};
+use super::packed::{PackedResult, gemm_to};
 use crate::array::AnyElement;
 use crate::array::scalar::convert;
 use crate::ops::host::vector::{Loop, vectorised};
@@ -46,7 +46,7 @@ pub(super) unsafe fn multiply<T: AnyElement>(
         scratch.sums.resize(left.rows * width, 0.0);
         for step in (0..left.columns).step_by(DEPTH) {
             let depth = DEPTH.min(left.columns - step);
-            let sums = Block {
+            let sums = PackedResult {
                 first: scratch.sums.as_mut_ptr(),
                 row_stride: width as isize,
                 column_stride: 1,

@@ -213,10 +213,10 @@ impl<F: Reducer<T>, T: AnyElement> Side<'_, F, T> {
     ) {
         let width = self.totals.len();
         let inner = lanes.inner;
-        let stands = elements.stands();
+        let is_in_memory = elements.is_in_memory();
         // Whole rows of outputs are contiguous, so that several short ones are read at once. If all
         // elements are in memory, parts of rows are read together with the elements between them.
-        let together = match (width == inner, stands) {
+        let together = match (width == inner, is_in_memory) {
             (_, true) => BLOCK_ROWS,
             (true, false) => (BLOCK / width).max(1),
             (false, false) => 1,
@@ -232,7 +232,11 @@ impl<F: Reducer<T>, T: AnyElement> Side<'_, F, T> {
                 let from = start + row * inner;
                 let values = elements.values(from..from + (count - 1) * inner + width);
                 let of_row = |index: usize| &values[index * inner..][..width];
-                let grouped = if stands { count - count % GROUP } else { 0 };
+                let grouped = if is_in_memory {
+                    count - count % GROUP
+                } else {
+                    0
+                };
                 for index in (0..grouped).step_by(GROUP) {
                     let group = std::array::from_fn(|within| of_row(index + within));
                     let opens = row + index == opened;

@@ -7,10 +7,10 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{Program, Readable};
+use super::blocked::{BlockProgram, Readable};
+use super::element_source::Outputs;
 use super::evaluate::allocate_for;
 use super::launch::{Work, both, launch};
-use super::source::Outs;
 use super::vector::{Loop, vectorised};
 use crate::array::{AnyElement, Buffer, Layout};
 use crate::device::DevicePtr;
@@ -28,7 +28,7 @@ const CHUNK: usize = 1 << 16;
 /// A loop that reduces the elements of a program, of one type, to a number of outputs. The
 /// arguments are the program, the lanes, the number of the first output, its address, and the
 /// count.
-pub(in crate::ops) type ReductionLoop = unsafe fn(&Program, Lanes, usize, *mut u8, usize);
+pub(in crate::ops) type ReductionLoop = unsafe fn(&BlockProgram, Lanes, usize, *mut u8, usize);
 
 /// The loops of a reducer for the types that most programs reduce, by the number of `DType`. The
 /// others are compiled where they are used.
@@ -67,7 +67,7 @@ pub(in crate::ops) fn reduce(
     graph: &ExpressionGraph<'_>,
     (plan, layout): (&ReductionPlan, &Layout),
 ) -> Result<Buffer> {
-    let program = Program::new(graph, &plan.frame);
+    let program = BlockProgram::new(graph, &plan.space);
     let output_bytes = reduction.output.size_bytes();
     let buffer = allocate_for(order.device, layout, output_bytes)?;
     let lanes = plan.lanes;
@@ -76,14 +76,14 @@ pub(in crate::ops) fn reduce(
         0 | 1 => work,
         inner => work.in_units_of(columns::together(inner)),
     };
-    let outs = Outs::new([host_pointer(DevicePtr(buffer.address()))]);
-    let writes = (*reduction.host, outs, output_bytes, lanes);
+    let outputs = Outputs::new([host_pointer(DevicePtr(buffer.address()))]);
+    let writes = (*reduction.host, outputs, output_bytes, lanes);
     launch(
         order,
         work,
         (&program, &writes),
-        |program, &(run, outs, output_bytes, lanes), range| {
-            let to = outs.all()[0].wrapping_add(range.start * output_bytes);
+        |program, &(run, outputs, output_bytes, lanes), range| {
+            let to = outputs.all()[0].wrapping_add(range.start * output_bytes);
             // SAFETY: the loop is for elements of the program's type, which `Reduction` was made
             // for. The memory is alive while a launch runs, and its ranges do not overlap. The
             // stream is ordered after what other streams wrote, so a launch on it may read the
@@ -102,7 +102,7 @@ pub(in crate::ops) fn reduce(
 /// The program's result must be of elements of `T`, and its operands alive and not written to;
 /// there must be room for `count` results from `to` on, which nobody else reads or writes.
 pub(in crate::ops) unsafe fn reduction_loop<F: Reducer<T>, T: AnyElement>(
-    program: &Program,
+    program: &BlockProgram,
     lanes: Lanes,
     first: usize,
     to: *mut u8,

@@ -29,7 +29,7 @@ pub(super) fn rows<F: Reducer<T>, T: AnyElement>(
             }
             return;
         }
-        let together = if elements.stands() {
+        let together = if elements.is_in_memory() {
             BLOCK
         } else {
             BLOCK / length
@@ -37,7 +37,7 @@ pub(super) fn rows<F: Reducer<T>, T: AnyElement>(
         let mut totals = [const { MaybeUninit::uninit() }; BLOCK];
         for (index, part) in out.chunks_mut(together).enumerate() {
             let start = (first + index * together) * length;
-            let rows = Rows {
+            let rows = RowTotals {
                 values: elements.values(start..start + part.len() * length),
                 length,
                 first: 0,
@@ -83,7 +83,7 @@ fn total_of<F: Reducer<T>, T: AnyElement>(
     range: Range<usize>,
     index: usize,
 ) -> F::Total {
-    let at_once = if elements.stands() {
+    let at_once = if elements.is_in_memory() {
         range.len()
     } else {
         BLOCK
@@ -91,7 +91,7 @@ fn total_of<F: Reducer<T>, T: AnyElement>(
     let mut total = None;
     for start in range.clone().step_by(at_once) {
         let end = range.end.min(start + at_once);
-        let row = Rows {
+        let row = RowTotals {
             values: elements.values(start..end),
             length: end - start,
             first: index + (start - range.start),
@@ -107,7 +107,7 @@ fn total_of<F: Reducer<T>, T: AnyElement>(
 }
 
 /// Contiguous rows of `length` elements, whose totals are computed block by block.
-struct Rows<'a, T: AnyElement, F: Reducer<T>> {
+struct RowTotals<'a, T: AnyElement, F: Reducer<T>> {
     values: &'a [T],
     length: usize,
     /// The number of each row's first element.
@@ -117,7 +117,7 @@ struct Rows<'a, T: AnyElement, F: Reducer<T>> {
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for Rows<'_, T, F> {
+impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for RowTotals<'_, T, F> {
     type Result = ();
 
     #[inline(always)]

@@ -20,7 +20,7 @@ const FORMS: [(&str, usize, bool); 7] = [
 #[test]
 fn products_with_vectors_compile() {
     let [narrow, wide] = numberings();
-    for (numbering, kinds) in [(narrow, &KINDS[..]), (wide, &[Kind::F32])] {
+    for (numbering, kinds) in [(narrow, &KINDS[..]), (wide, &[ProductKind::F32])] {
         for (text, group, partly) in FORMS {
             let kinds = kinds.iter();
             let sources = kinds.map(|&kind| source(kind, numbering, (group, 1), partly, text));
@@ -33,7 +33,7 @@ fn products_with_vectors_compile() {
 fn products_in_packs_compile_and_read_sixteen_bytes_at_once() {
     for numbering in numberings() {
         for (text, group, partly) in &FORMS[..5] {
-            let kinds = [Kind::F16, Kind::Bf16];
+            let kinds = [ProductKind::F16, ProductKind::Bf16];
             let sources = kinds.map(|kind| source(kind, numbering, (*group, 8), *partly, text));
             compile_for_all(&sources);
             for source in sources {
@@ -48,7 +48,7 @@ fn products_in_packs_compile_and_read_sixteen_bytes_at_once() {
 }
 
 /// Returns the pack size for a matrix and a vector at these addresses.
-fn packed(kind: Kind, left: &Layout, right: &Layout, addresses: [u64; 2]) -> usize {
+fn packed(kind: ProductKind, left: &Layout, right: &Layout, addresses: [u64; 2]) -> usize {
     let words = |address, layout| Words {
         address: DevicePtr(address),
         bytes: 2,
@@ -67,7 +67,7 @@ fn what_begins_at_sixteen_bytes_is_read_in_packs() {
     let [rows, columns] = [dense(&[30, 40]), dense(&[40, 30]).transpose()];
     let even = dense(&[40, 32]).transpose();
     let vector = |length| dense(&[length, 1]);
-    let of = |left: &Layout, right: &Layout| packed(Kind::F16, left, right, [512, 1024]);
+    let of = |left: &Layout, right: &Layout| packed(ProductKind::F16, left, right, [512, 1024]);
     assert_eq!(of(&rows, &vector(40)), 8);
     assert_eq!(of(&even, &vector(40)), 8);
     assert_eq!(of(&columns, &vector(40)), 1, "30 elements apart");
@@ -96,12 +96,12 @@ fn what_begins_at_sixteen_bytes_is_read_in_packs() {
     assert_eq!(of(&even, &steps), 8);
     // Addresses aligned to 8 bytes only, as foreign memory may be.
     for (addresses, by_rows, by_columns) in [([520, 1024], 1, 1), ([512, 1032], 1, 8)] {
-        let of = |left| packed(Kind::Bf16, left, &vector(40), addresses);
+        let of = |left| packed(ProductKind::Bf16, left, &vector(40), addresses);
         assert_eq!([of(&rows), of(&even)], [by_rows, by_columns]);
     }
     for kind in KINDS {
         let pack = packed(kind, &rows, &vector(40), [512, 1024]);
-        let is_short = matches!(kind, Kind::F16 | Kind::Bf16);
+        let is_short = matches!(kind, ProductKind::F16 | ProductKind::Bf16);
         assert_eq!(pack, if is_short { 8 } else { 1 }, "{kind:?}");
     }
 }

@@ -4,14 +4,14 @@ use crate::array::{Layout, MAX_RANK, Shape};
 
 /// The order in which a kernel numbers the elements of an expression.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct IndexSpace {
     shape: Shape,
     // The axes of `shape`, slowest first; the first `shape.ndim()` of these.
     axes: [usize; MAX_RANK],
     is_row_major: bool,
 }
 
-impl Frame {
+impl IndexSpace {
     /// Returns the row-major order of `shape`.
     pub(crate) fn row_major(shape: &Shape) -> Self {
         Self {
@@ -46,11 +46,11 @@ impl Frame {
         self.shape.dims().iter().product()
     }
 
-    /// Returns the layout of an operand in the order of this frame, over the fewest axes.
+    /// Returns the layout of an operand in the order of this index space, over the fewest axes.
     ///
     /// # Panics
     ///
-    /// If the operand does not broadcast to the frame, which the expression's shape excludes.
+    /// If the operand does not broadcast to the index space, which the expression's shape excludes.
     pub(super) fn place(&self, operand: &Layout) -> Layout {
         let placed = operand.broadcast_to(&self.shape);
         let ordered = placed.and_then(|layout| layout.permute(&self.axes[..self.shape.ndim()]));
@@ -60,7 +60,8 @@ impl Frame {
         }
     }
 
-    /// Returns whether an operand's elements are consecutive in memory in the order of this frame.
+    /// Returns whether an operand's elements are consecutive in memory in the order of this index
+    /// space.
     pub(super) fn is_order_of(&self, operand: &Layout) -> bool {
         self.is_row_major && operand.is_contiguous() && operand.shape() == &self.shape
     }

@@ -7,30 +7,30 @@ pub(crate) const MOST_RESULTS: usize = 8;
 
 /// The address of each result's first element.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outs {
+pub(crate) struct Outputs {
     bases: [*mut u8; MOST_RESULTS],
     count: usize,
 }
 
 // SAFETY: addresses, which only unsafe functions follow.
-unsafe impl Send for Outs {}
+unsafe impl Send for Outputs {}
 // SAFETY: as above.
-unsafe impl Sync for Outs {}
+unsafe impl Sync for Outputs {}
 
-impl Outs {
+impl Outputs {
     /// # Panics
     ///
     /// If there are more than [`MOST_RESULTS`].
     pub(super) fn new(bases: impl IntoIterator<Item = *mut u8>) -> Self {
-        let mut outs = Self {
+        let mut outputs = Self {
             bases: [std::ptr::null_mut(); MOST_RESULTS],
             count: 0,
         };
         for base in bases {
-            outs.bases[outs.count] = base;
-            outs.count += 1;
+            outputs.bases[outputs.count] = base;
+            outputs.count += 1;
         }
-        outs
+        outputs
     }
 
     pub(super) fn all(&self) -> &[*mut u8] {
@@ -38,18 +38,18 @@ impl Outs {
     }
 }
 
-/// The elements of one or several expressions over a frame, by their numbers. A source is plain
-/// data, as everything that a launch reads must be.
-pub(crate) trait Source: Send + Sync {
+/// The elements of one or several expressions over an index space, by their numbers. A source is
+/// plain data, as everything that a launch reads must be.
+pub(crate) trait ElementSource: Send + Sync {
     /// Writes the elements of `range` to their positions in each result.
     ///
     /// # Safety
     ///
-    /// The range must lie within the frame. The memory of the operands must be alive, and nothing
-    /// may write meanwhile to the elements that are read. `outs` must have an address for each
-    /// result, with room for all elements of the frame. Nobody else may read or write the elements
-    /// of `range` there.
-    unsafe fn write(&self, range: Range<usize>, outs: &Outs);
+    /// The range must lie within the index space. The memory of the operands must be alive, and
+    /// nothing may write meanwhile to the elements that are read. `outputs` must have an address
+    /// for each result, with room for all elements of the index space. Nobody else may read or
+    /// write the elements of `range` there.
+    unsafe fn write(&self, range: Range<usize>, outputs: &Outputs);
 
     /// Calls `see` with each block of `range`: the numbers of its elements, and their address for
     /// each result. The operands of the block have been read by then, and are not read again.
@@ -64,5 +64,5 @@ pub(crate) trait Source: Send + Sync {
     );
 
     /// Returns a copy for a launch that runs later.
-    fn boxed(&self) -> Box<dyn Source>;
+    fn boxed(&self) -> Box<dyn ElementSource>;
 }
