@@ -106,7 +106,7 @@ fn frames_of_this_crate_are_left_out() -> Result<()> {
 }
 
 #[test]
-fn nothing_is_captured_that_nobody_asked_for() -> Result<()> {
+fn captures_no_backtrace_unless_requested() -> Result<()> {
     let profile = record(false, steps)?.0.profile();
     assert!(profile.stacks.is_empty());
     assert!(profile.events.iter().all(|event| event.stack.is_none()));

@@ -83,7 +83,7 @@ fn child_times_phases() {
 }
 
 #[test]
-fn phases_are_timed_where_the_environment_says_so() {
+fn the_environment_switches_the_timing_of_phases() {
     for (value, timed) in [("on", "true"), ("off", "false"), ("", "false")] {
         let variables = [("CACHESCOPE_TIME_PHASES", value)];
         assert_eq!(told("child_times_phases", &variables), timed);
@@ -123,7 +123,7 @@ fn a_value_that_does_not_parse_is_an_error_that_names_its_variable() {
 }
 
 #[test]
-fn child_asks_for_three_units() {
+fn child_allocates_three_units() {
     if is_child() {
         let device = Device::host();
         let live = Buffer::new(&device, 3 * 512).unwrap();
@@ -140,7 +140,7 @@ fn the_pool_is_chosen_by_name() {
         ("binned", "2048 1"),
         ("direct", "1536 0"),
     ] {
-        let told = told("child_asks_for_three_units", &[("CACHESCOPE_POOL", value)]);
+        let told = told("child_allocates_three_units", &[("CACHESCOPE_POOL", value)]);
         assert_eq!(
             told, expected,
             "allocated bytes and idle segments of {value}"
@@ -193,16 +193,16 @@ fn a_trace_records_the_requests_of_a_program_to_its_end() {
         ("CACHESCOPE_POOL", "direct"),
         ("CACHESCOPE_TRACE", log.path()),
     ];
-    told("child_asks_for_three_units", &variables);
+    told("child_allocates_three_units", &variables);
     let row = |action: &str| (action.to_owned(), 1536);
     assert_eq!(log.rows(), [row("allocate"), row("free")]);
 }
 
 #[test]
-fn a_trace_shows_the_pages_that_a_pool_asks_for() {
+fn a_trace_has_the_pages_that_a_pool_reserves() {
     let log = Scratch::new("best-fit");
     told(
-        "child_asks_for_three_units",
+        "child_allocates_three_units",
         &[("CACHESCOPE_TRACE", log.path())],
     );
     // The process-wide device keeps its segments to the end.
@@ -301,7 +301,7 @@ fn the_limit_is_taken_in_any_unit() {
 }
 
 #[test]
-fn the_policy_is_that_of_caches_nobody_configured() {
+fn the_policy_is_the_default_of_unconfigured_caches() {
     for told_of in ["recycle 1", "release 0", "bump 1", "plan 0"] {
         let policy = told_of.split(' ').next().unwrap();
         let variables = [("CACHESCOPE_POLICY", policy)];

@@ -212,7 +212,7 @@ fn no_module_names_one_above_it() {
 }
 
 #[test]
-fn unsafe_stands_only_where_it_may() {
+fn unsafe_is_only_in_the_allowed_files() {
     let mut elsewhere = Vec::new();
     for own in &CRATES {
         for (file, text) in own.sources() {

@@ -110,7 +110,7 @@ fn a_run_with_defaults_learns_to_read_and_gives_its_memory_back() {
 }
 
 #[test]
-fn the_table_tells_what_each_policy_keeps_from_the_pool() {
+fn the_table_shows_the_savings_of_each_policy() {
     let text = succeeded(&quickly_with(&[]));
     // name, median step, µs, requests, to the pool, to the device, peak reserved, KiB
     let [none, recycle, release, plan] =
@@ -429,7 +429,7 @@ fn several_ranks_learn_what_one_does() {
 }
 
 #[test]
-fn ranks_that_cannot_be_are_told() {
+fn impossible_ranks_are_errors() {
     for ranks in ["threads:0", "threads", "mpl"] {
         let output = quickly_with(&["--parallel", ranks]);
         assert_eq!(output.status.code(), Some(2), "{ranks}");

@@ -218,7 +218,7 @@ fn matrices_without_elements_have_factors() {
 }
 
 #[test]
-fn what_has_no_factors_says_why() {
+fn a_matrix_without_factors_is_an_error_with_the_reason() {
     let mut right = [1.0, 1.0];
     let singular = f64::solve(&mut [1.0, 2.0, 2.0, 4.0], &mut right, 2, 1);
     assert_eq!(singular, Err(Failure::Singular(1)));
@@ -245,7 +245,7 @@ fn what_has_no_factors_says_why() {
 
 /// `cachescope` relies on it, because it always passes one number of threads.
 #[test]
-fn results_for_so_many_threads_do_not_depend_on_the_pool() {
+fn results_for_a_number_of_threads_do_not_depend_on_the_pool() {
     let a = random::<f64>(300, 300);
     let found = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_literal_names_from_computed_ones() {
+    fn distinguishes_literal_names_from_computed_ones() {
         for literal in ["\"loop\"", "r#\"loop\"#"] {
             let name = scope(&format!("{literal}, {{}}")).name;
             assert!(matches!(name, Name::Literal(name) if name.value() == "loop"));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_missing() {
+    fn reports_the_missing_argument() {
         for (call, message) in [
             ("", "needs a name and a block"),
             ("{ run() }", "name of the scope is missing"),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_with_an_option() {
+    fn reports_the_fault_of_an_option() {
         for (call, message) in [
             ("n, polcy = P, {}", "unknown option `polcy`"),
             ("n, polcy, {}", "unknown option `polcy`"),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_with_the_block() {
+    fn reports_the_fault_of_the_block() {
         for (call, message) in [
             ("n, {}, policy = P", "nothing may follow"),
             ("n, {}.len()", "nothing may follow"),

@@ -88,7 +88,7 @@ mod tests {
     names!(Sample { First => "first", TheOther => "the-other" });
 
     #[test]
-    fn every_variant_reads_back_what_it_prints() {
+    fn every_variant_parses_its_own_text() {
         for variant in [Sample::First, Sample::TheOther] {
             assert_eq!(variant.to_string().parse::<Sample>().unwrap(), variant);
         }

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_done_in_order_whoever_does_them() {
+    fn jobs_are_executed_in_order_by_any_thread() {
         let queue = queue();
         let done = Arc::new(Mutex::new(Vec::new()));
         let stream = stream();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_was_heard_is_told_no_more() {
+    fn a_reported_failure_is_not_reported_again() {
         let stream = stream();
         let (queue, failing) = (queue(), Arc::clone(&stream));
         stream.begin();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_does_only_what_by_any_thread_and_nobody_is_at() {
+    fn a_waiting_thread_steals_only_stealable_idle_jobs() {
         let queue = queue();
         assert!(!queue.steal(&|| false), "there is nothing to do");
         let (begins, begun) = channel();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_panic_nothing_is_done_and_all_who_wait_hear_it() {
+    fn a_panic_drops_all_jobs_and_ends_all_waits() {
         let queue = queue();
         let (tells, told) = channel::<()>();
         queue

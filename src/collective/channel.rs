@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_pushed_is_popped_in_order_and_then_the_end() {
+    fn values_are_popped_in_order_and_then_the_end() {
         let queue = Queue::new();
         let reader = queue.share();
         std::thread::scope(|threads| {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_or_does_not() {
+    fn the_receiver_gets_the_value_or_none() {
         let (sender, receiver) = one_shot();
         assert!(sender.send(3));
         assert_eq!(receiver.wait(), Some(3));

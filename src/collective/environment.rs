@@ -231,7 +231,7 @@ mod tests {
     ];
 
     #[test]
-    fn launchers_are_told_apart() {
+    fn launchers_are_distinguished() {
         let mpi = |size| Launch::Mpi { size };
         let table: [(&[(&str, &str)], Launch); 9] = [
             (&[], Launch::Alone),

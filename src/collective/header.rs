@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_read_as_they_were_written() {
+    fn headers_are_decoded_as_they_were_encoded() {
         let operations = REDUCTIONS
             .into_iter()
             .flat_map(|reduce| {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_head_is_refused() {
+    fn refuses_words_that_are_no_header() {
         for words in [vec![], vec![0; HEADER_WORDS - 1], vec![9; HEADER_WORDS]] {
             let error = MessageHeader::of(&words).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Communication);

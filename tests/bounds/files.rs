@@ -156,7 +156,7 @@ fn an_archive_with_one_bit_flipped_is_whole_or_an_error() -> Result<()> {
 }
 
 #[test]
-fn an_archive_that_is_cut_or_goes_on_is_an_error() -> Result<()> {
+fn an_archive_that_is_cut_or_too_long_is_an_error() -> Result<()> {
     for is_compressed in [false, true] {
         let (whole, reads) = written("cut.npz", is_compressed)?;
         let scratch = Scratch::new("cuts.npz");
@@ -368,7 +368,7 @@ fn a_stream_that_breaks_off_behind_the_array_is_an_error() {
 }
 
 #[test]
-fn names_are_unique_and_stand_by_their_data() -> Result<()> {
+fn names_are_unique_and_stored_with_their_data() -> Result<()> {
     let [ones, twos] = [1, 2].map(|byte| archives::npy_of_bytes(&[byte; 3]));
     let of = |name, data: &[u8]| Entry::new(name, data, false);
     let both = [of("a.npy", &ones), of("a.npy", &twos)];
@@ -435,7 +435,7 @@ fn an_archive_within_an_archive_is_data() -> Result<()> {
 /// A pipe, whose length is unknown, is read to its end.
 #[cfg(unix)]
 #[test]
-fn a_pipe_takes_memory_as_it_comes() -> Result<()> {
+fn a_pipe_takes_memory_as_it_is_read() -> Result<()> {
     use std::os::fd::AsRawFd;
 
     let read = |bytes: &[u8]| {

@@ -164,7 +164,7 @@ fn drops_are_noted_after_the_record_is_full() -> Result<()> {
 }
 
 #[test]
-fn what_a_dropped_record_knew_of_comes_back_as_ever() -> Result<()> {
+fn blocks_of_a_dropped_record_return_as_usual() -> Result<()> {
     let (device, scope) = scope(planned())?;
     let mut held = Vec::new();
     {

@@ -154,7 +154,7 @@ pub(crate) fn one_rank_gives_and_one_gets(group: &Group) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn parts_go_where_they_belong(group: &Group) -> Result<()> {
+pub(crate) fn parts_are_sent_to_their_ranks(group: &Group) -> Result<()> {
     let (own, size) = (group.rank(), group.size());
     for width in [0, 1, 2, 1000, 60_000] {
         let part = 2 * width;
@@ -204,7 +204,7 @@ pub(crate) fn arrays_are_sent_and_received_in_order(group: &Group) -> Result<()>
 }
 
 /// Groups that share ranks have separate messages.
-pub(crate) fn letters_of_groups_are_apart(group: &Group) -> Result<()> {
+pub(crate) fn messages_of_groups_are_separate(group: &Group) -> Result<()> {
     let (own, size) = (group.rank(), group.size());
     let other = group.split(0, 0)?;
     let (next, before) = ((own + 1) % size, (own + size - 1) % size);

@@ -36,8 +36,8 @@ fn one_rank_gives_and_one_gets() -> Result<()> {
 }
 
 #[test]
-fn parts_go_where_they_belong() -> Result<()> {
-    on_threads(&[3], bodies::parts_go_where_they_belong)
+fn parts_are_sent_to_their_ranks() -> Result<()> {
+    on_threads(&[3], bodies::parts_are_sent_to_their_ranks)
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn arrays_are_sent_and_received_in_order() -> Result<()> {
 }
 
 #[test]
-fn letters_of_groups_are_apart() -> Result<()> {
-    on_threads(&[2], bodies::letters_of_groups_are_apart)
+fn messages_of_groups_are_separate() -> Result<()> {
+    on_threads(&[2], bodies::messages_of_groups_are_separate)
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn assert_all(outcomes: Vec<Result<()>>, kind: ErrorKind, texts: &[&str]) {
 }
 
 #[test]
-fn another_shape_is_told_on_all_ranks() {
+fn another_shape_is_an_error_on_all_ranks() {
     let all = outcomes(3, |group| {
         let mut x = Array::<f32>::zeros(if group.rank() == 1 { 4 } else { 3 })?;
         let group = group.clone().checks(true);
@@ -66,7 +66,7 @@ fn another_shape_is_told_on_all_ranks() {
 }
 
 #[test]
-fn another_type_or_operation_is_told_on_all_ranks() {
+fn another_type_or_operation_is_an_error_on_all_ranks() {
     let all = outcomes(2, |group| {
         let group = group.clone().checks(true);
         match group.rank() {
@@ -119,7 +119,7 @@ fn a_disagreement_leaves_the_group_as_it_was() -> Result<()> {
 /// Without checks a call does not wait: the error is returned by a read, by synchronisation, and by
 /// the call that waits for the end of the ranks.
 #[test]
-fn without_checks_the_reader_hears_of_it() {
+fn without_checks_the_reader_gets_the_error() {
     let all = outcomes(2, |group| {
         let device = Device::host_with(DeviceConfig::default())?;
         let _current = device.enter();
@@ -262,7 +262,7 @@ fn a_rank_that_hangs_is_named_in_time() {
 }
 
 #[test]
-fn groups_in_two_orders_are_told() {
+fn groups_in_two_orders_are_an_error() {
     for checks in [true, false] {
         let began = Instant::now();
         let all = outcomes(2, |group| {
@@ -290,7 +290,7 @@ fn groups_in_two_orders_are_told() {
 
 /// A deadlock of three ranks: no two of them wait for each other.
 #[test]
-fn a_circle_of_groups_is_told() {
+fn a_deadlock_of_groups_is_an_error() {
     let all = outcomes(3, |group| {
         let own = group.rank();
         let pairs: Vec<Group> = (0..3)
@@ -328,7 +328,7 @@ fn a_group_is_not_used_after_its_end() -> Result<()> {
 
 /// One rank drops a group that the other one still uses.
 #[test]
-fn a_group_that_a_rank_dropped_is_told() -> Result<()> {
+fn a_group_that_a_rank_dropped_is_an_error() -> Result<()> {
     Group::threads(2, |group| {
         let part = group.split(0, 0)?;
         part.barrier()?;
@@ -385,7 +385,7 @@ fn arguments_that_no_group_takes() -> Result<()> {
 
 /// No gradient passes through a collective call.
 #[test]
-fn what_a_tape_follows_is_refused() -> Result<()> {
+fn refuses_tracked_values() -> Result<()> {
     Group::threads(2, |group| {
         let x = Array::<f32>::ones(3)?;
         let outcome = cachescope::grad::value_and_grad(&x, |x| {

@@ -34,7 +34,7 @@ fn average_over_and_over(group: &Group, device: &Device) -> Result<()> {
 }
 
 #[test]
-fn sixty_six_ranks_exchange_and_compute_in_turn() -> Result<()> {
+fn sixty_six_ranks_alternate_exchanges_and_computation() -> Result<()> {
     for device in [Device::host_with(DeviceConfig::default())?, delaying()] {
         Group::threads(66, |group| {
             average_over_and_over(&group.timeout(TIMEOUT), &device)

@@ -101,7 +101,7 @@ fn exchanges_are_recorded() -> Result<()> {
 /// Ranks share a device. A rank may wait for the device before it makes a call that another rank
 /// has begun.
 #[test]
-fn who_waits_for_the_device_does_not_wait_for_others() -> Result<()> {
+fn a_wait_for_the_device_does_not_wait_for_other_ranks() -> Result<()> {
     let device = device()?;
     let _current = device.enter();
     let began = std::time::Instant::now();
@@ -123,7 +123,7 @@ fn who_waits_for_the_device_does_not_wait_for_others() -> Result<()> {
 
 /// A failure ends with its group: the shared device remains usable.
 #[test]
-fn a_device_goes_on_after_a_group_that_failed() -> Result<()> {
+fn a_device_works_after_a_failed_group() -> Result<()> {
     let device = device()?;
     let _current = device.enter();
     let failed = Group::threads(2, |group| {

@@ -281,7 +281,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn divided_states_follow_their_parameters(
+    fn divided_states_belong_to_their_parameters(
         size in 1..5_usize,
         shapes in blocks(),
         turns in prop::collection::vec(before(), 1..6),

@@ -319,7 +319,7 @@ fn divided_states_take_their_part_of_the_memory() -> Result<()> {
 
 /// In a scope, a warm step reserves nothing, and a gradient has one offset on all ranks.
 #[test]
-fn a_warm_step_asks_for_nothing() -> Result<()> {
+fn a_warm_step_allocates_nothing() -> Result<()> {
     for policy in [Policy::Recycle, Policy::Plan] {
         let places = Group::threads(2, |group| {
             let device = Device::host_with(DeviceConfig::default())?;
@@ -394,7 +394,7 @@ fn narrow_gradients_are_averaged_in_f32() -> Result<()> {
 }
 
 #[test]
-fn what_cannot_be_is_told() -> Result<()> {
+fn impossible_arguments_are_errors() -> Result<()> {
     Group::threads(2, |group| {
         let kind = Sharded::new(&group, Muon::new(0.1)).map(drop).unwrap_err();
         assert_eq!(kind.kind(), ErrorKind::Unsupported);

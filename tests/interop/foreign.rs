@@ -111,7 +111,7 @@ fn what_is_refused_stays_the_callers() {
 }
 
 #[test]
-fn no_elements_are_given_back_too() -> Result<()> {
+fn empty_imports_are_released_too() -> Result<()> {
     let (device, calls) = (device(), Calls::default());
     for address in [0, 64] {
         let counted = calls.clone();
@@ -128,7 +128,7 @@ fn no_elements_are_given_back_too() -> Result<()> {
 }
 
 #[test]
-fn the_next_allocation_below_the_caches_gives_it_back() -> Result<()> {
+fn the_next_allocation_below_the_caches_releases_it() -> Result<()> {
     let (device, calls) = (device(), Calls::default());
     let kept = Buffer::new(&device, 64)?;
     drop(calls.taken_in(&device, 1)?);
@@ -139,7 +139,7 @@ fn the_next_allocation_below_the_caches_gives_it_back() -> Result<()> {
 }
 
 #[test]
-fn the_next_one_taken_in_gives_it_back() -> Result<()> {
+fn the_next_import_releases_it() -> Result<()> {
     let (device, calls) = (device(), Calls::default());
     for round in 0..10 {
         drop(calls.taken_in(&device, 1)?);
@@ -188,7 +188,7 @@ fn another_thread_may_drop_it() -> Result<()> {
 }
 
 #[test]
-fn the_devices_end_gives_it_back() -> Result<()> {
+fn the_devices_end_releases_it() -> Result<()> {
     let calls = Calls::default();
     let device = device();
     let (first, second) = (calls.taken_in(&device, 1)?, calls.taken_in(&device, 2)?);
@@ -202,7 +202,7 @@ fn the_devices_end_gives_it_back() -> Result<()> {
 }
 
 #[test]
-fn a_destructor_that_panics_is_told_of_later() -> Result<()> {
+fn a_panic_of_a_destructor_is_reported_later() -> Result<()> {
     let (device, calls) = (device(), Calls::default());
     let mut value = Box::new(1u8);
     let address = (&raw mut *value).expose_provenance() as u64;

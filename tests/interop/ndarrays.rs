@@ -42,7 +42,7 @@ fn arrays_become_host_arrays_of_their_rank() -> Result<()> {
 }
 
 #[test]
-fn a_conversion_is_recorded_where_it_stands() -> Result<()> {
+fn a_conversion_is_recorded_at_its_line() -> Result<()> {
     cache_scope!("conversions", {
         Array::try_from(array![1, 2, 3])?;
         Array::try_from(&array![1, 2, 3])?;

@@ -150,7 +150,7 @@ fn views_of_many_parts_are_written_in_order() -> Result<()> {
 }
 
 #[test]
-fn another_type_is_named_beside_the_one_asked_for() -> Result<()> {
+fn another_type_is_named_beside_the_requested_one() -> Result<()> {
     let scratch = Scratch::new("types.npy");
     Array::<f64>::ones(2)?.write_npy(&scratch)?;
     let names = ["read_npy", "types.npy", "f64 ('<f8')", "f32 ('<f4')"];

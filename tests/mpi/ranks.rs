@@ -96,9 +96,9 @@ fn calls() -> Result<()> {
         bodies::means_and_complex_numbers(&group)?;
         bodies::sums_are_in_the_order_of_the_ranks(&group)?;
         bodies::one_rank_gives_and_one_gets(&group)?;
-        bodies::parts_go_where_they_belong(&group)?;
+        bodies::parts_are_sent_to_their_ranks(&group)?;
         bodies::arrays_are_sent_and_received_in_order(&group)?;
-        bodies::letters_of_groups_are_apart(&group)?;
+        bodies::messages_of_groups_are_separate(&group)?;
         bodies::views_are_read_and_written(&group)?;
         bodies::groups_divide(&group)?;
     }
@@ -133,7 +133,7 @@ fn alone() -> Result<()> {
     let group = Group::mpi()?;
     assert_eq!((group.rank(), group.size()), (0, 1));
     bodies::numbers_are_reduced(&group)?;
-    bodies::letters_of_groups_are_apart(&group)?;
+    bodies::messages_of_groups_are_separate(&group)?;
     bodies::a_world_of_one(&group)
 }
 

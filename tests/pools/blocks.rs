@@ -51,7 +51,7 @@ fn lengths_round_up_to_units_or_powers_of_two() -> Result<()> {
 }
 
 #[test]
-fn what_was_split_is_whole_again_whichever_part_comes_back_first() -> Result<()> {
+fn split_blocks_coalesce_in_any_order_of_frees() -> Result<()> {
     for expandable in [true, false] {
         let setup = Setup {
             pool: PoolKind::BestFit,
@@ -127,7 +127,7 @@ fn used_and_free_are_the_total_at_all_times() -> Result<()> {
 }
 
 #[test]
-fn live_blocks_keep_their_contents_whatever_comes_and_goes() -> Result<()> {
+fn live_blocks_keep_their_contents_beside_other_requests() -> Result<()> {
     for pool in POOLS {
         let device = device(pool);
         let _guard = device.enter();
@@ -154,7 +154,7 @@ fn live_blocks_keep_their_contents_whatever_comes_and_goes() -> Result<()> {
 }
 
 #[test]
-fn blocks_come_back_from_other_threads() -> Result<()> {
+fn blocks_are_freed_on_other_threads() -> Result<()> {
     for pool in POOLS {
         let device = device(pool);
         for round in 0..5 {

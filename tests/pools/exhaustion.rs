@@ -10,7 +10,7 @@ use crate::pools::{MIB, limited};
 
 /// Every other block of a full pool is free, none of the gaps is long enough, and no page is idle.
 #[test]
-fn a_fragmented_pool_says_so_and_serves_what_joins() -> Result<()> {
+fn a_fragmented_pool_reports_it_and_serves_coalesced_blocks() -> Result<()> {
     let device = limited(PoolKind::BestFit, 64 * MIB);
     let blocks: Result<Vec<_>> = (0..64)
         .map(|_| Buffer::new(&device, MIB).map(Some))
@@ -86,7 +86,7 @@ fn idle_blocks_of_the_scopes_around_a_request_make_room() -> Result<()> {
 }
 
 #[test]
-fn a_callback_is_asked_once_and_none_within_another() -> Result<()> {
+fn a_callback_is_called_once_and_none_within_another() -> Result<()> {
     let device = limited(PoolKind::BestFit, 32 * MIB);
     let spare = Arc::new(Mutex::new(vec![Buffer::new(&device, 16 * MIB)?]));
     let calls = Arc::new(AtomicUsize::new(0));
@@ -120,7 +120,7 @@ fn a_callback_is_asked_once_and_none_within_another() -> Result<()> {
 /// A value that a callback owns may panic on drop: with the callback's guard, or with the device,
 /// which may drop with its last array.
 #[test]
-fn a_callback_that_panics_as_it_drops_harms_nobody() -> Result<()> {
+fn a_callback_that_panics_as_it_drops_is_harmless() -> Result<()> {
     struct Grenade(Arc<AtomicUsize>);
     impl Drop for Grenade {
         fn drop(&mut self) {
@@ -153,7 +153,7 @@ fn report(outcome: Result<Buffer>) -> String {
 }
 
 #[test]
-fn a_leak_is_told_with_the_lines_that_hold_it() -> Result<()> {
+fn a_leak_is_reported_with_the_lines_that_hold_it() -> Result<()> {
     for is_recorded in [false, true] {
         let device = limited(PoolKind::BestFit, 16 * MIB);
         let config = CacheConfig {
@@ -202,7 +202,7 @@ fn a_leak_is_told_with_the_lines_that_hold_it() -> Result<()> {
 }
 
 #[test]
-fn bump_that_reuses_nothing_is_told_to_change_its_policy() -> Result<()> {
+fn the_report_advises_another_policy_for_bump_without_reuse() -> Result<()> {
     let device = limited(PoolKind::BestFit, 16 * MIB);
     let step = || {
         cache_scope!("step", policy = Policy::Bump, device = &device, {
@@ -226,7 +226,7 @@ fn bump_that_reuses_nothing_is_told_to_change_its_policy() -> Result<()> {
 }
 
 #[test]
-fn the_limit_that_is_asked_for_is_enough_for_the_whole_entry() -> Result<()> {
+fn the_advised_limit_suffices_for_the_whole_entry() -> Result<()> {
     let device = limited(PoolKind::BestFit, 64 * MIB);
     let entry = || {
         cache_scope!("step", device = &device, {

@@ -47,7 +47,7 @@ fn a_binned_pool_rounds_to_powers_of_two() -> Result<()> {
 }
 
 #[test]
-fn a_binned_pool_gives_the_memory_of_a_burst_back() -> Result<()> {
+fn a_binned_pool_releases_the_memory_of_a_burst() -> Result<()> {
     let device = device(PoolKind::Binned);
     let burst: Result<Vec<_>> = (0..32)
         .map(|turn| Buffer::new(&device, MIB << (turn % 3)))
@@ -119,7 +119,7 @@ fn a_stream_ordered_pool_is_the_drivers_own() {
 }
 
 #[test]
-fn every_pool_is_read_back_by_its_name() {
+fn every_pool_is_parsed_from_its_name() {
     let names = ["best-fit", "binned", "direct", "stream-ordered"];
     let kinds = [
         PoolKind::BestFit,

@@ -28,7 +28,7 @@ fn grows(device: &Device) -> bool {
 /// Five units are allocated and freed before all six are allocated: four and eight units where
 /// lengths are powers of two.
 #[test]
-fn idle_memory_of_another_length_gives_way_under_a_limit() -> Result<()> {
+fn idle_memory_of_another_length_is_released_under_a_limit() -> Result<()> {
     for pool in POOLS {
         let (less, limit) = match pool.pool {
             PoolKind::Binned => (4, 8),
@@ -120,7 +120,7 @@ fn a_device_serves_on_after_it_was_exhausted() -> Result<()> {
 }
 
 #[test]
-fn trim_keeps_what_it_is_told_to_keep() -> Result<()> {
+fn trim_keeps_the_requested_bytes() -> Result<()> {
     for pool in POOLS {
         let device = device(pool);
         let live = Buffer::new(&device, 3 * MIB)?;

@@ -57,7 +57,7 @@ fn a_hundred_temporaries_take_one_block() -> Result<()> {
 }
 
 #[test]
-fn what_escapes_keeps_its_contents_and_goes_home() -> Result<()> {
+fn an_escaped_array_keeps_its_contents_and_returns_home() -> Result<()> {
     for pool in POOLS {
         let device = device(pool);
         let _guard = device.enter();
@@ -85,7 +85,7 @@ fn what_escapes_keeps_its_contents_and_goes_home() -> Result<()> {
 }
 
 #[test]
-fn invalidation_gives_memory_back_to_the_device() -> Result<()> {
+fn invalidation_releases_memory_to_the_device() -> Result<()> {
     for pool in POOLS {
         let device = device(pool);
         let live = cache_scope!("loop", device = &device, {

@@ -75,7 +75,7 @@ fn what_belongs_to_no_cache_has_no_scope() {
 }
 
 #[test]
-fn every_request_and_every_free_is_told_under_each_policy() {
+fn every_request_and_every_free_is_recorded_under_each_policy() {
     for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
         let device = device();
         let kept = cache_scope!("step", policy = policy, device = &device, {
@@ -106,7 +106,7 @@ fn every_request_and_every_free_is_told_under_each_policy() {
 }
 
 #[test]
-fn a_recording_that_begins_inside_of_an_entry_hears_of_it_at_once() {
+fn a_recording_that_begins_inside_of_an_entry_records_it_at_once() {
     let device = device();
     cache_scope!("step", device = &device, {
         let before = Buffer::new(&device, 1000).unwrap();
@@ -122,7 +122,7 @@ fn a_recording_that_begins_inside_of_an_entry_hears_of_it_at_once() {
 }
 
 #[test]
-fn drops_on_other_threads_are_told_once_with_their_thread() {
+fn drops_on_other_threads_are_recorded_once_with_their_thread() {
     let device = device();
     let recording = record(&device);
     let scope = device.scope("step");
@@ -174,7 +174,7 @@ fn threads_write_side_by_side() {
 }
 
 #[test]
-fn recordings_that_begin_and_end_on_several_threads_hear_their_own() {
+fn recordings_of_several_threads_have_their_own_events() {
     let device = device();
     std::thread::scope(|threads| {
         for number in 0..4 {
@@ -301,7 +301,7 @@ fn a_copy_that_a_write_forces_is_marked() {
 }
 
 #[test]
-fn memory_that_comes_and_goes_is_told() {
+fn reservations_and_releases_are_recorded() {
     let device = device();
     let recording = record(&device);
     let large = Buffer::new(&device, 8 << 20).unwrap();
@@ -332,7 +332,7 @@ fn what_was_reserved_before_is_known() {
 }
 
 #[test]
-fn failures_and_invalidations_are_told() {
+fn failures_and_invalidations_are_recorded() {
     let config = DeviceConfig {
         memory_limit: Some(4 << 20),
         ..DeviceConfig::default()
@@ -384,7 +384,7 @@ fn failures_and_invalidations_are_told() {
 }
 
 #[test]
-fn streams_that_wait_and_pending_blocks_that_come_home_are_told() {
+fn stream_waits_and_the_return_of_pending_blocks_are_recorded() {
     let device = Device::host_with(DeviceConfig {
         delay_streams: true,
         ..DeviceConfig::default()
@@ -468,7 +468,7 @@ fn backtraces_need_their_feature() {
 }
 
 #[test]
-fn options_without_room_are_refused() {
+fn options_without_bytes_are_refused() {
     let refused = device()
         .record(RecordOptions {
             max_bytes: 95,

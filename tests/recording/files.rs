@@ -31,7 +31,7 @@ fn program(device: &Device) {
 }
 
 #[test]
-fn each_report_is_what_its_ending_says() {
+fn the_extension_selects_the_report() {
     let device = device();
     let recording = record(&device);
     program(&device);
@@ -84,7 +84,7 @@ fn blocks(profile: &Profile) -> Vec<Told> {
 }
 
 #[test]
-fn a_snapshot_is_read_back_as_it_was_recorded() {
+fn a_snapshot_is_read_as_it_was_recorded() {
     let device = device();
     let before = Buffer::new(&device, 3000).unwrap();
     let recording = record(&device);
@@ -240,7 +240,7 @@ fn a_failed_request_writes_its_own_report() {
 }
 
 #[test]
-fn a_profile_that_cannot_be_written_is_told_and_the_program_goes_on() {
+fn a_profile_that_cannot_be_written_is_reported_and_the_program_continues() {
     let run = profiled(
         "no/such/folder/run.html",
         "recording::files::a_profiled_program",

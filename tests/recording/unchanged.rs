@@ -64,7 +64,7 @@ fn a_recorded_program_gets_the_same_memory() {
 }
 
 #[test]
-fn a_program_that_was_recorded_goes_on_as_before() {
+fn a_program_continues_as_before_after_a_recording() {
     for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
         let (never, once) = (device(), device());
         let run = |device| program(device, policy);

@@ -162,7 +162,7 @@ fn a_cache_does_not_grow_with_every_size_it_sees() -> Result<()> {
 }
 
 #[test]
-fn what_many_entries_do_not_use_is_given_back() -> Result<()> {
+fn blocks_that_many_entries_do_not_use_are_released() -> Result<()> {
     for (keep_entries, kept) in [(Some(8), false), (None, true)] {
         let device = device_with(DeviceConfig::default())?;
         let config = CacheConfig {
@@ -191,7 +191,7 @@ fn what_many_entries_do_not_use_is_given_back() -> Result<()> {
 
 /// The chunk or slab of a long first iteration shrinks to the size that later ones need.
 #[test]
-fn a_first_turn_does_not_pin_its_chunk_or_slab() -> Result<()> {
+fn a_first_entry_does_not_retain_its_arena() -> Result<()> {
     let idle = Some(std::time::Duration::from_millis(20));
     let bounds = [(Some(8), None, 5), (None, idle, 1), (None, None, 0)];
     for policy in [Policy::Bump, Policy::Plan] {
@@ -237,7 +237,7 @@ fn a_first_turn_does_not_pin_its_chunk_or_slab() -> Result<()> {
 }
 
 #[test]
-fn what_was_idle_for_long_is_given_back() -> Result<()> {
+fn blocks_that_were_idle_for_long_are_released() -> Result<()> {
     let device = device_with(DeviceConfig::default())?;
     let idle = Some(std::time::Duration::from_millis(20));
     device.configure_cache(

@@ -31,7 +31,7 @@ fn an_escaped_array_keeps_its_contents_and_is_never_aliased() -> Result<()> {
 }
 
 #[test]
-fn an_escaped_array_goes_home_when_it_drops() -> Result<()> {
+fn an_escaped_array_returns_home_when_it_drops() -> Result<()> {
     let device = device();
     let escaped = cache_scope!("loop", device = &device, { Buffer::new(&device, 3000)? });
     let address = escaped.address();
@@ -45,7 +45,7 @@ fn an_escaped_array_goes_home_when_it_drops() -> Result<()> {
 }
 
 #[test]
-fn an_escaped_array_goes_to_the_pool_once_its_cache_is_invalidated_or_removed() -> Result<()> {
+fn an_escaped_array_returns_to_the_pool_after_invalidation_or_removal() -> Result<()> {
     let device = device();
     for forget in [Device::invalidate_cache, Device::remove_cache] {
         let escaped = cache_scope!("loop", device = &device, { Buffer::new(&device, 3000)? });
@@ -74,7 +74,7 @@ fn an_array_outlives_the_thread_whose_scope_made_it() -> Result<()> {
 }
 
 #[test]
-fn release_gives_everything_idle_back_at_the_exit() -> Result<()> {
+fn release_frees_everything_idle_at_the_exit() -> Result<()> {
     let device = device();
     let escaped = cache_scope!("loop", policy = Policy::Release, device = &device, {
         drop([Buffer::new(&device, 1000)?, Buffer::new(&device, MIB)?]);

@@ -12,7 +12,7 @@ use cachescope::{
 use crate::scopes::{MIB, device, stats};
 
 #[test]
-fn invalidation_gives_every_idle_block_back_to_the_device() -> Result<()> {
+fn invalidation_releases_every_idle_block_to_the_device() -> Result<()> {
     let device = device();
     let live = cache_scope!("loop", device = &device, {
         drop([Buffer::new(&device, 30 * MIB)?, Buffer::new(&device, 700)?]);
@@ -90,7 +90,7 @@ fn a_shard_in_use_by_another_thread_drains_at_its_exit() -> Result<()> {
 }
 
 #[test]
-fn a_removed_cache_is_forgotten_and_may_come_again() -> Result<()> {
+fn a_removed_cache_is_forgotten_and_may_be_created_again() -> Result<()> {
     let device = device();
     device.configure_cache(
         "loop",

@@ -183,6 +183,6 @@ fn recycled_blocks_of_any_lengths_stay_near_the_largest_working_set() {
 }
 
 #[test]
-fn planned_turns_of_any_lengths_stay_near_the_largest_working_set() {
+fn planned_entries_of_any_lengths_stay_near_the_largest_working_set() {
     hold(Policy::Plan);
 }

@@ -59,7 +59,7 @@ fn two_threads_short_of_memory_never_fail_over_what_is_idle() -> Result<()> {
 }
 
 #[test]
-fn callbacks_are_asked_last_and_may_give_arrays_back() -> Result<()> {
+fn callbacks_are_called_last_and_may_drop_arrays() -> Result<()> {
     let config = DeviceConfig {
         memory_limit: Some(16 * MIB as u64),
         ..Default::default()
@@ -156,7 +156,7 @@ fn idle_blocks_of_other_scopes_make_room_under_a_limit() -> Result<()> {
 }
 
 #[test]
-fn the_least_recently_used_cache_gives_first() -> Result<()> {
+fn the_least_recently_used_cache_is_reclaimed_first() -> Result<()> {
     let config = DeviceConfig {
         memory_limit: Some(64 * MIB as u64),
         ..Default::default()
@@ -206,7 +206,7 @@ fn caches_that_are_entered_meanwhile_do_not_disturb_the_order() -> Result<()> {
 }
 
 #[test]
-fn the_report_says_who_asked_and_who_holds_what() -> Result<()> {
+fn the_report_names_the_request_and_the_holders() -> Result<()> {
     let config = DeviceConfig {
         memory_limit: Some(8 * MIB as u64),
         ..Default::default()
@@ -271,7 +271,7 @@ fn max_bytes_bounds_what_a_cache_owns() -> Result<()> {
 }
 
 #[test]
-fn recycled_blocks_are_overwritten_where_a_test_asks_for_it() -> Result<()> {
+fn recycled_blocks_are_overwritten_if_configured() -> Result<()> {
     let config = DeviceConfig {
         fill_recycled: Some(0xAB),
         ..Default::default()
@@ -288,7 +288,7 @@ fn recycled_blocks_are_overwritten_where_a_test_asks_for_it() -> Result<()> {
 }
 
 #[test]
-fn peaks_follow_what_is_live_over_several_scopes() -> Result<()> {
+fn peaks_count_live_bytes_of_several_scopes() -> Result<()> {
     let device = device();
     let kept = Buffer::new(&device, 10 * MIB)?;
     for name in ["a", "b"] {

@@ -350,7 +350,7 @@ fn a_limit_just_above_the_working_set_is_enough() -> Result<()> {
 }
 
 #[test]
-fn a_nested_entry_goes_on_with_the_plan() -> Result<()> {
+fn a_nested_entry_continues_the_plan() -> Result<()> {
     let device = device();
     let _current = device.enter();
     let turn = || {
@@ -436,7 +436,7 @@ proptest! {
     /// Entries of a few bodies in any order, some of them cut short, some with an invalidation in
     /// between. Every array keeps its contents, and nothing is left at the end.
     #[test]
-    fn turns_of_several_bodies_never_share_memory(
+    fn entries_of_several_bodies_never_share_memory(
         bodies in prop::collection::vec(steps(20), 1..6),
         turns in prop::collection::vec((any::<prop::sample::Index>(), 0usize..40, 0u8..20), 1..60),
     ) {

@@ -209,7 +209,7 @@ fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
 /// Idle memory is counted in the pool's blocks, however they are divided: an invalidation releases
 /// exactly what the statistics say.
 #[test]
-fn idle_blocks_are_counted_as_they_are_given_back() -> Result<()> {
+fn idle_blocks_are_counted_as_they_are_released() -> Result<()> {
     for policy in POLICIES {
         let device = device();
         let turn = |count: usize| -> Result<()> {

@@ -92,7 +92,7 @@ const OPERATIONS: &[Operation] = &[
 ];
 
 #[test]
-fn the_call_site_is_the_line_of_whoever_asks_for_the_operation() -> Result<()> {
+fn the_call_site_is_the_line_that_calls_the_operation() -> Result<()> {
     let device = device();
     let _device = device.enter();
     let operands = Operands {

@@ -67,7 +67,7 @@ fn every_cache_of_the_current_device_has_a_row() -> Result<()> {
 }
 
 #[test]
-fn the_columns_stand_below_each_other_however_long_a_name_is() -> Result<()> {
+fn the_columns_are_aligned_for_names_of_any_length() -> Result<()> {
     let device = device();
     let _device = device.enter();
     for name in ["a", "a name of many characters, ünïcode too"] {

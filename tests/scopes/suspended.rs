@@ -62,7 +62,7 @@ fn innermost() -> Option<String> {
 }
 
 #[test]
-fn scopes_of_two_futures_share_nothing_and_the_wrong_order_is_told() {
+fn scopes_of_two_futures_share_nothing_and_the_wrong_order_is_reported() {
     for policy in POLICIES {
         let device = device();
         for round in 1..=4 {
@@ -115,7 +115,7 @@ fn a_future_that_is_dropped_inside_of_its_scope_leaves_it() {
 }
 
 #[test]
-fn what_is_told_is_the_scope_that_is_left_too_early() -> Result<()> {
+fn the_report_names_the_scope_that_is_left_too_early() -> Result<()> {
     let device = device();
     let outer = device.scope("outer").enter();
     cache_scope!("inner", device = &device, {

@@ -42,7 +42,7 @@ fn two_threads_in_one_name_have_their_own_blocks_and_common_statistics() -> Resu
 }
 
 #[test]
-fn an_array_dropped_on_another_thread_goes_home() -> Result<()> {
+fn an_array_dropped_on_another_thread_returns_home() -> Result<()> {
     let device = device();
     cache_scope!("loop", device = &device, {
         let buffer = Buffer::new(&device, 4000)?;
@@ -82,7 +82,7 @@ fn a_thread_that_ends_leaves_nothing_stranded() -> Result<()> {
 }
 
 #[test]
-fn an_array_kept_by_a_thread_local_goes_home_in_the_last_moments_of_its_thread() -> Result<()> {
+fn an_array_in_a_thread_local_returns_home_as_its_thread_ends() -> Result<()> {
     thread_local!(static KEPT: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) });
     let device = device();
     let in_thread = device.clone();

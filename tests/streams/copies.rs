@@ -100,7 +100,7 @@ fn overwritten(operation: Operation, name: &str, which: fn(&mut Array<i32>, &mut
 }
 
 #[test]
-fn who_overwrites_an_operand_waits_for_each() {
+fn an_overwrite_of_an_operand_waits_for_each_reader() {
     for (name, operation) in OPERATIONS {
         overwritten(*operation, name, |a, _| a.fill(100).unwrap());
         overwritten(*operation, name, |_, indices| indices.fill(-1).unwrap());
@@ -108,7 +108,7 @@ fn who_overwrites_an_operand_waits_for_each() {
 }
 
 #[test]
-fn nobody_gets_the_operands_memory_before_each_is_done() -> Result<()> {
+fn the_operands_memory_is_not_reused_before_each_reader_is_done() -> Result<()> {
     for (name, operation) in OPERATIONS {
         let expected = expected(*operation)?;
         let device = device();
@@ -135,7 +135,7 @@ fn nobody_gets_the_operands_memory_before_each_is_done() -> Result<()> {
 }
 
 #[test]
-fn adding_waits_for_who_reads_the_target() -> Result<()> {
+fn adding_waits_for_readers_of_the_target() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let stream = device.new_stream()?;

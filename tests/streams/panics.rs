@@ -22,7 +22,7 @@ impl Function<(i32,)> for Reciprocal {
 }
 
 #[test]
-fn nobody_reads_what_was_not_written() -> Result<()> {
+fn unwritten_results_are_not_read() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let early = Array::full(100, 1)?;

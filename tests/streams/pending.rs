@@ -5,7 +5,7 @@ use cachescope::{Array, Policy, Result, cache_scope};
 use crate::streams::{MIB, assert_all, bytes, device, large, length, room_for, written};
 
 #[test]
-fn a_stream_that_takes_anothers_block_comes_after_it() -> Result<()> {
+fn a_stream_that_takes_anothers_block_is_ordered_after_it() -> Result<()> {
     let device = room_for(2);
     let _guard = device.enter();
     let stream = device.new_stream()?;

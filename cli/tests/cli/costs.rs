@@ -36,7 +36,7 @@ fn row<'a>(rows: &'a [Value], name: &str) -> &'a Value {
 }
 
 #[test]
-fn every_allocator_is_charged_for_what_it_asks() {
+fn every_allocator_is_charged_for_its_driver_calls() {
     // 500 repetitions of two blocks: the second half is warm.
     let log = log("repeated", &[30, 50], 1000);
     let rows = simulated(&[&log]);
@@ -94,7 +94,7 @@ fn a_device_has_an_end_and_a_limit_is_kept() {
 }
 
 #[test]
-fn the_table_says_that_it_is_simulated() {
+fn the_table_is_marked_as_simulated() {
     let log = log("table", &[3], 1);
     let printed = succeeded(&run(&["replay", &log, "--costs", "h100"]));
     assert!(printed.contains("no GPU was run"), "{printed}");

@@ -38,7 +38,7 @@ fn a_header_alone_is_a_program_that_did_nothing() {
 }
 
 #[test]
-fn columns_stand_in_any_order_and_more_may_follow() {
+fn columns_are_in_any_order_and_more_are_ignored() {
     let content = "size,alignment,id,upper,lower,name\n100,64,a,5,0,x\n513,64,b,7,1,\n";
     assert_eq!(figures("order.csv", content), [4, 613, 1536]);
     let content = "Size,Pointer,Stream,Action,Note,Time,Thread\n\
@@ -114,7 +114,7 @@ fn null_pointers_of_nothing_are_passed_over() {
 }
 
 #[test]
-fn a_free_ends_what_its_pointer_stands_for_whatever_its_size_says() {
+fn a_free_ends_the_block_of_its_pointer_whatever_its_size() {
     let content =
         format!("{LOG}1,x,allocate,0x10,4096,0\n1,x,free,0x10,1,0\n1,x,allocate,0x10,4096,0\n");
     assert_eq!(figures("mismatch.csv", content), [3, 4096, 4096]);

@@ -168,7 +168,7 @@ fn the_end_of_an_expandable_segment_is_kept_for_what_fits_nowhere_else() {
 }
 
 #[test]
-fn nothing_goes_back_before_memory_is_short() {
+fn releases_nothing_before_memory_is_short() {
     // One after the other, none fits what was before.
     let lifetimes = [(0, 1, 12 * MIB), (2, 3, 14 * MIB), (4, 5, 16 * MIB)];
     let trace = trace("pressure", &lifetimes);
@@ -235,7 +235,7 @@ fn no_less_is_reserved_than_is_live() {
 }
 
 #[test]
-fn without_the_option_nothing_changes_and_with_it_rows_and_a_key_come_below() {
+fn only_the_option_adds_rows_and_a_key_below() {
     let trace = trace("rows", &[(0, 1, KIB)]);
     let pools = |text: &str| -> Vec<String> {
         let lines = text.lines().skip(1);
@@ -277,7 +277,7 @@ fn without_the_option_nothing_changes_and_with_it_rows_and_a_key_come_below() {
 }
 
 #[test]
-fn a_model_stands_beside_what_was_recorded() {
+fn a_model_is_shown_beside_the_recorded_figures() {
     let snapshot = file("models-recorded.pickle", FILES[0].1);
     let report = json(&["replay", &snapshot, "--model", "pytorch"]);
     assert!(report.get("models").is_none());
@@ -293,7 +293,7 @@ fn a_model_stands_beside_what_was_recorded() {
 }
 
 #[test]
-fn what_was_not_recorded_is_not_told() {
+fn omits_figures_that_were_not_recorded() {
     let snapshot = file("models-tiny.pickle", TINY);
     let device = &json(&["replay", &snapshot, "--pool", "all", "--model", "all"])["devices"][0];
     let pytorch = &device["pytorch"];

@@ -106,7 +106,7 @@ fn what_takes_no_place_is_planned_too() {
 }
 
 #[test]
-fn columns_may_stand_in_any_order() {
+fn columns_may_be_in_any_order() {
     let content = "size,note,upper,id,lower\n512,x,2,a,0\n512,y,4,b,2\n";
     let report = plan(&[&file("plan_columns.csv", content)]);
     assert_eq!(number(&report, "slab_bytes"), 512);

@@ -216,7 +216,7 @@ fn a_log_must_be_possible() {
 }
 
 #[test]
-fn what_is_no_text_is_refused_where_it_stands() {
+fn refuses_bytes_that_are_no_text_with_their_position() {
     refuses(
         "utf8",
         b"id,lower,upper,size\na,1,2,3\nb,1,\xff,3\n",

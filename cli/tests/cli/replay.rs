@@ -83,7 +83,7 @@ fn the_table_has_a_row_a_pool_with_the_figures_of_the_json() {
 }
 
 #[test]
-fn the_json_tells_what_was_run() {
+fn the_json_records_the_options() {
     let trace = file("report.csv", FIVE);
     let report = json(&["replay", &trace, "--unit", "1KiB", "--memory-limit", "1MiB"]);
     assert_eq!(report["trace"], trace);
@@ -92,7 +92,7 @@ fn the_json_tells_what_was_run() {
 }
 
 #[test]
-fn at_equal_times_frees_come_first_then_allocations_each_in_the_order_of_the_file() {
+fn at_equal_times_frees_precede_allocations_each_in_file_order() {
     // At step 1 the free parts of 512 and 1024 bytes are coalesced before the next allocation.
     let trace = file(
         "equal-times.csv",
@@ -176,7 +176,7 @@ fn a_limit_below_a_unit_leaves_room_for_nothing() {
 }
 
 #[test]
-fn idle_segments_are_given_back_before_an_allocation_fails() {
+fn idle_segments_are_released_before_an_allocation_fails() {
     // The binned pool keeps the large block where the small ones must be placed.
     let lines = "id,lower,upper,size\nlarge,0,1,1MiB\nsmall,2,9,half\nother,3,9,half\n"
         .replace("1MiB", "1048576")
@@ -323,7 +323,7 @@ fn an_output_is_for_one_pool_and_never_the_trace() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told_and_ends_with_2() {
+fn a_full_disk_is_reported_and_ends_with_2() {
     let trace = file("full.csv", FIVE);
     let errors = refused(&run(&["replay", &trace, "--output", "/dev/full"]));
     assert!(errors.starts_with("error: /dev/full: "), "{errors}");

@@ -28,7 +28,7 @@ fn every_kind_of_recording_becomes_a_page() {
 }
 
 #[test]
-fn the_output_s_ending_says_which_report() {
+fn the_output_s_extension_selects_the_report() {
     let input = file("view-endings.csv", LOG);
     for (ending, has) in [
         ("txt", "1.5 KiB"),

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_functions_that_call_each_other_in_turn() {
+    fn finds_functions_that_call_each_other() {
         let functions = "fn f(x: f32) -> f32 { g(x) } fn g(x: f32) -> f32 { h(x) } \
                          fn h(x: f32) -> f32 { x + self::f(x) }";
         let errors = refusals(functions);

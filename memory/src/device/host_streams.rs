@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_hears_of_what_failed_before() {
+    fn a_wait_returns_the_failure_before_it() {
         let host_stream = open(&HostStreams::default());
         host_stream.begin();
         let before = host_stream.event();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_does_what_nobody_is_at() {
+    fn a_waiting_thread_steals_work_that_no_thread_executes() {
         /// Work that only waiting threads execute.
         struct ForWaiters {
             host_stream: Mutex<Weak<HostStream>>,

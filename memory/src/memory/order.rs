@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_waits_for_those_who_used_a_suballocation() {
+    fn a_launch_waits_for_the_users_of_a_suballocation() {
         let (backend, slab) = (backend(), SlabOrder::new(OWN));
         let use_on = |stream: u16| {
             let user = StreamUse::on(StreamId(stream));

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn phases_stand_at_their_own_place() {
+    fn phases_have_the_index_of_their_name() {
         for (index, (phase, _)) in Phase::ALL.iter().enumerate() {
             assert_eq!(*phase as usize, index);
         }

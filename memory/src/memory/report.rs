@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn without_timing_it_says_how_to_switch_it_on() {
+    fn without_timing_the_report_names_the_switch() {
         let text = report(Vec::new()).to_string();
         assert!(text.ends_with("CACHESCOPE_TIME_PHASES=on"), "{text}");
         assert!(!text.contains("share"));

@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn sections_tell_what_meets(buffers in some_buffers(12, 30)) {
+    fn sections_overlap_exactly_where_buffers_do(buffers in some_buffers(12, 30)) {
         let living = (0..buffers.len() as u32).filter(|&i| buffers[i as usize].occupies());
         let problem = Problem::new(&buffers, living.collect());
         prop_assert_eq!(problem.max_load(), load(&buffers));
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn descents_keep_to_what_they_say(buffers in some_buffers(30, 60), more in 0..20u64) {
+    fn descents_hold_their_contracts(buffers in some_buffers(30, 60), more in 0..20u64) {
         for component in components::decompose(&buffers).0 {
             let problem = &component.problem;
             let target = problem.max_load() + more;

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_last_is_taken_first() {
+    fn the_block_given_last_is_taken_first() {
         let mut pool = with_free(100, &[4, 4, 4]);
         let spans = [(); 3].map(|()| take(&mut pool, 4).unwrap());
         for index in [1, 0, 2] {

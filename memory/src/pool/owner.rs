@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_ready_for_all_one_for_itself_and_several_for_none() {
+    fn readiness_of_no_owner_one_owner_and_several() {
         let [first, second] = [StreamId(0), StreamId(7)];
         let ready = |owner: StreamOwner| [first, second].map(|stream| owner.is_ready_for(stream));
         assert_eq!(ready(StreamOwner::NONE), [true, true]);

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn every_class_begins_where_it_says() {
+    fn every_class_begins_at_its_bytes() {
         for class in 0..CLASSES {
             let least = class_bytes(class);
             assert_eq!(least % UNIT_BYTES, 0);

@@ -83,7 +83,7 @@ fn a_ring_takes_no_more_than_it_may() {
 }
 
 #[test]
-fn a_later_recording_may_ask_for_longer_rings() {
+fn a_later_recording_may_request_longer_rings() {
     let recorder = Recorder::new();
     let write = |count: u64| {
         for bytes in 0..count {

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_exact_and_follows_every_release() {
+    fn the_limit_is_exact_after_every_release() {
         let source = Limit::new(TestSource::new(u64::MAX), Some(1000));
         let first = reserve(&source, 600);
         reserve_none(&source, 401);

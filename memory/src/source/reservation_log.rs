@@ -223,7 +223,7 @@ mod tests {
     /// The device that is always full; Linux only.
     #[cfg(target_os = "linux")]
     #[test]
-    fn an_error_of_the_log_is_told_once() {
+    fn an_error_of_the_log_is_reported_once() {
         let log = ReservationLog::open(Path::new("/dev/full")).unwrap();
         log.log_failure(512, StreamId(0));
         log.take_error().unwrap();

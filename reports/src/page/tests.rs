@@ -117,7 +117,7 @@ fn blocks_are_pending_until_they_serve_or_the_host_waits() {
 }
 
 #[test]
-fn blocks_are_pending_until_the_recording_says_so() {
+fn blocks_are_pending_until_the_recorded_event() {
     use EventKind::{FreeCompleted, FreePending, Hit, Wait};
     let profile = profile([
         event(Hit, 16, 8),

@@ -203,7 +203,7 @@ fn an_enter_without_its_exit_ends_with_what_is_around_it() {
 }
 
 #[test]
-fn counters_tell_live_and_reserved_bytes() {
+fn counters_have_live_and_reserved_bytes() {
     for seed in 0..10 {
         let recorded = record(seed, 60, 400);
         let profile = recorded.profile;
@@ -244,7 +244,7 @@ fn counters_tell_live_and_reserved_bytes() {
 }
 
 #[test]
-fn lifetimes_and_instants_tell_what_they_are_of() {
+fn lifetimes_and_instants_name_their_subject() {
     let allocated = Event {
         address: 4096,
         bytes: 700,

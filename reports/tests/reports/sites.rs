@@ -64,7 +64,7 @@ fn small() -> Profile {
 }
 
 #[test]
-fn lines_tell_their_peaks_and_counts() {
+fn lines_have_their_peaks_and_counts() {
     let profile = small();
     let of = |call_site: usize, scope: Option<usize>| {
         let mut summary = SiteSummary::default();
@@ -197,7 +197,7 @@ fn operations_count_for_their_lines_with_what_they_call() {
 }
 
 #[test]
-fn a_device_behind_the_host_tells_its_own_time() {
+fn a_device_behind_the_host_has_its_own_time() {
     let mut program = Program::default();
     program.push(EventKind::OperationBegin, 1, 0, 0);
     program.push(EventKind::OperationEnd, 0, 0, 0);

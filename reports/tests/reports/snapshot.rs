@@ -143,7 +143,7 @@ fn a_block_across_two_streams_makes_them_one_segment() {
 }
 
 #[test]
-fn entries_tell_the_scope_and_the_line() {
+fn entries_name_the_scope_and_the_line() {
     let mut allocated = block_event(EventKind::Uncached, 0x1000, 700);
     allocated.scope = None;
     let mut freed = block_event(EventKind::Free, 0x1000, 700);
@@ -232,7 +232,7 @@ fn a_pending_block_is_free_once_other_streams_are_done() {
 }
 
 #[test]
-fn lost_events_are_told_anew() {
+fn lost_events_are_reconstructed() {
     let allocated = block_event(EventKind::Hit, 0x1000, 1024);
     // The free of the first was lost, and so was the allocation of what is freed at last.
     let events = vec![
@@ -251,7 +251,7 @@ fn lost_events_are_told_anew() {
 }
 
 #[test]
-fn memory_of_no_segment_comes_and_goes_with_its_block() {
+fn memory_of_no_segment_lives_as_long_as_its_block() {
     let address = 0x70_0000;
     let allocated = block_event(EventKind::Uncached, address, 512);
     let snapshot = read(&of_events(vec![allocated]));

@@ -41,7 +41,7 @@ fn with_stacks() -> Profile {
 }
 
 #[test]
-fn dhat_tells_totals_peaks_and_lifetimes() {
+fn dhat_has_totals_peaks_and_lifetimes() {
     let told = json(&text(dhat::write, &profile()));
     let expected = json(
         r##"{"dhatFileVersion":2,"mode":"cachescope","verb":"Allocated","bklt":true,"bkacc":false,
@@ -55,7 +55,7 @@ fn dhat_tells_totals_peaks_and_lifetimes() {
 }
 
 #[test]
-fn dhat_tells_the_first_of_equal_peaks() {
+fn dhat_has_the_first_of_equal_peaks() {
     let mut profile = profile();
     profile.events.extend([
         block(EventKind::Free, 600, 0x2000, 300),
@@ -68,7 +68,7 @@ fn dhat_tells_the_first_of_equal_peaks() {
 }
 
 #[test]
-fn dhat_tells_backtraces_from_the_innermost_out() {
+fn dhat_lists_backtraces_from_the_innermost_out() {
     let told = json(&text(dhat::write, &with_stacks()));
     assert_eq!(told["pps"].as_array().map(Vec::len), Some(1));
     assert_eq!(told["pps"][0]["fs"], json("[1,2]"));
@@ -77,7 +77,7 @@ fn dhat_tells_backtraces_from_the_innermost_out() {
 }
 
 #[test]
-fn dhat_tells_every_stack_once() {
+fn dhat_has_every_stack_once() {
     let mut profile = profile();
     // Another call on the first line, and a backtrace without frames.
     profile.call_sites[2] = CallSite {
@@ -114,7 +114,7 @@ fn folded_stacks_are_those_of_the_peak() {
 }
 
 #[test]
-fn a_flame_graph_tells_the_device_and_the_peak() {
+fn a_flame_graph_names_the_device_and_the_peak() {
     let mut profile = profile();
     // A line that begins with it is a comment to readers.
     profile

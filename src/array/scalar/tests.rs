@@ -6,7 +6,7 @@ use super::narrow::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use super::{Arithmetic, Signed, convert};
 
 #[test]
-fn every_half_widens_as_the_half_crate_says() {
+fn every_half_widens_as_in_the_half_crate() {
     for bits in 0..=u16::MAX {
         let (x, y) = (f16::from_bits(bits), bf16::from_bits(bits));
         assert_eq!(
@@ -43,7 +43,7 @@ fn narrow_all(stride: usize) {
 }
 
 #[test]
-fn halves_narrow_as_the_half_crate_says() {
+fn halves_narrow_as_in_the_half_crate() {
     narrow_all(499);
     // All last digits around ties.
     for high in (0..=u16::MAX).step_by(61) {
@@ -67,7 +67,7 @@ fn halves_narrow_as_the_half_crate_says() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn every_float_narrows_as_the_half_crate_says() {
+fn every_float_narrows_as_in_the_half_crate() {
     narrow_all(1);
 }
 

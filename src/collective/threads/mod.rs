@@ -277,7 +277,7 @@ mod tests {
     use crate::collective::call::Reduce;
 
     #[test]
-    fn who_panics_in_its_part_is_named_by_the_others() {
+    fn the_other_ranks_name_a_rank_that_panicked() {
         let outcomes: Vec<_> = std::thread::scope(|threads| {
             let engines = ThreadEngine::world(2);
             let ranks: Vec<_> = engines

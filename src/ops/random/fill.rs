@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_draw_is_drawn_anew_where_it_stands() {
+    fn a_refused_draw_is_repeated_at_its_position() {
         // Almost half of all draws are refused.
         let bound = (1 << 63) + 1;
         let filled = Below {

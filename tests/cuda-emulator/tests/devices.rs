@@ -12,7 +12,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 #[test]
-fn arrays_go_there_and_come_back() -> Result<()> {
+fn arrays_are_copied_there_and_back() -> Result<()> {
     let _alone = alone();
     let device = Device::current();
     assert_eq!(device.to_string(), "cuda:0");

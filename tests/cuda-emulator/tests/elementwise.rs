@@ -210,7 +210,7 @@ fn constants_have_the_bits_that_they_have_on_the_host() -> Result<()> {
 }
 
 #[test]
-fn arrays_are_written_where_they_stand() -> Result<()> {
+fn arrays_are_written_in_place() -> Result<()> {
     same("dense", &|| {
         let mut target = table()?;
         target.update(|t| t * 2.0 + &row().unwrap())?;
@@ -330,7 +330,7 @@ fn large_arrays_are_compared_where_they_are() -> Result<()> {
 }
 
 #[test]
-fn several_results_come_of_one_kernel() -> Result<()> {
+fn one_kernel_writes_several_results() -> Result<()> {
     let parts = |number: usize| -> Result<Array<f64>> {
         let (table, row) = (table()?, row()?);
         let common = (&table - &row) * 0.5;

@@ -366,7 +366,7 @@ fn floats_are_added_in_the_order_of_their_indices() -> Result<()> {
 }
 
 #[test]
-fn a_bad_index_is_told_by_what_synchronises_and_touches_nothing() -> Result<()> {
+fn a_bad_index_is_returned_by_the_next_synchronisation_and_writes_nothing() -> Result<()> {
     let device = Device::cuda_with(0, Default::default())?;
     let _guard = device.enter();
     let array = numbers::<f32>(&[4, 4])?;
@@ -480,7 +480,7 @@ fn products<T: Numeric>() -> Result<()> {
 }
 
 #[test]
-fn products_follow_the_stream_that_they_are_asked_for_on() -> Result<()> {
+fn products_run_on_the_current_stream() -> Result<()> {
     let device = Device::cuda_with(0, Default::default())?;
     let _guard = device.enter();
     let left = Array::<f32>::ones([40, 30])?;

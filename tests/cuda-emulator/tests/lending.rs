@@ -269,7 +269,7 @@ fn a_kernel_is_captured_with_the_operations_around_it() -> Result<()> {
 }
 
 #[test]
-fn a_view_that_is_held_over_a_graphs_launch_comes_after_it() -> Result<()> {
+fn a_view_held_over_a_graphs_launch_is_ordered_after_it() -> Result<()> {
     let place = Place::new()?;
     let device = &place.device;
     let _guard = device.enter();
@@ -369,7 +369,7 @@ fn slices_of_cudarcs_keep_their_order_across_streams_of_ours() -> Result<()> {
 }
 
 #[test]
-fn memory_of_others_is_given_back_after_the_last_kernel() -> Result<()> {
+fn imported_memory_is_released_after_the_last_kernel() -> Result<()> {
     let place = Place::new()?;
     let device = Device::cuda_with(0, DeviceConfig::default())?;
     let _guard = device.enter();

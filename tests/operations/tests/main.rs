@@ -45,7 +45,7 @@ static SUITES: [Suite; 4] = [
             GUARDED.without(&[
                 ("index::a_bad_index_is_named", LATER),
                 ("picking::a_bad_index_is_named", LATER),
-                ("picking::what_does_not_go_together_is_named", LATER),
+                ("picking::mismatched_shapes_are_named", LATER),
                 ("networks::a_bad_class_is_named", LATER),
             ]),
         ],

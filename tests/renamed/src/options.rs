@@ -119,7 +119,7 @@ fn one_literal_at_two_places_and_a_computed_name_are_one_cache() {
 }
 
 #[test]
-fn the_policy_says_what_becomes_of_idle_blocks() {
+fn the_policy_determines_the_fate_of_idle_blocks() {
     let allocate = || drop(Buffer::new(&Device::current(), 1 << 12).unwrap());
     cache_scope!("recycling", policy = Policy::Recycle, { allocate() });
     cache_scope!("releasing", policy = Policy::Release, { allocate() });

@@ -58,7 +58,7 @@ fn growth_costs_less_than_twice_the_driver_s_own_allocations() {
 }
 
 #[test]
-fn a_warm_repetition_asks_for_nothing() {
+fn a_warm_repetition_calls_no_driver() {
     for pool in [PoolKind::BestFit, PoolKind::Binned] {
         for most_bytes in [MIB, 64 * MIB, GIB] {
             let events = random_allocations(2000, most_bytes, 8 * GIB);
@@ -77,7 +77,7 @@ fn a_warm_repetition_asks_for_nothing() {
 
 /// Every turn has a length of its own, from few that come again and again.
 #[test]
-fn lengths_that_come_again_ask_for_nothing_after_a_hundred_turns() {
+fn recurring_lengths_call_no_driver_after_a_hundred_iterations() {
     let mut device = replay(None);
     let mut random = 5;
     let mut calls = Vec::new();

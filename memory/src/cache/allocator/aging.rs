@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_so_many_entries_did_not_use_is_too_old() {
+    fn a_block_that_many_entries_did_not_use_is_too_old() {
         let mut aging = aging(Some(4), None);
         for epoch in 1..4 {
             assert!(epoch < aging.due_epoch());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_goes_between_the_time_set_and_an_eighth_more() {
+    fn a_block_is_released_between_the_time_set_and_an_eighth_more() {
         let idle = Duration::from_secs(8);
         let mut aging = aging(None, Some(idle));
         assert_eq!(aging.due_epoch(), 0, "the epoch is to be read at each exit");

@@ -63,7 +63,7 @@ fn the_last_block_of_a_closed_device_ends_it() {
 }
 
 #[test]
-fn a_device_that_is_asked_for_as_it_closes_closes_again() {
+fn a_device_that_is_requested_as_it_closes_closes_again() {
     check(|| {
         let bench = Bench::new();
         let block = escaped(&bench);

@@ -5,7 +5,7 @@ use loom::thread;
 use super::*;
 
 #[test]
-fn a_block_comes_home_while_its_shard_is_left() {
+fn a_block_returns_home_while_its_shard_is_left() {
     check(|| {
         let bench = Bench::new();
         let scope = bench.enter();
@@ -22,7 +22,7 @@ fn a_block_comes_home_while_its_shard_is_left() {
 }
 
 #[test]
-fn a_block_comes_home_while_another_thread_takes_its_shard_over() {
+fn a_block_returns_home_while_another_thread_adopts_its_shard() {
     check(|| {
         let bench = Bench::new();
         let scope = bench.enter();
@@ -49,7 +49,7 @@ fn a_block_comes_home_while_another_thread_takes_its_shard_over() {
 }
 
 #[test]
-fn what_came_home_is_handed_out_again_only_when_it_was_let_go() {
+fn a_block_that_returned_home_is_reused_only_after_its_release() {
     check(|| {
         let bench = Bench::new();
         let scope = bench.enter();

@@ -39,7 +39,7 @@ fn what_two_threads_push_is_drained_once() {
 }
 
 #[test]
-fn a_header_that_leaves_and_comes_back_does_no_harm() {
+fn a_header_that_is_removed_and_pushed_again_is_safe() {
     check(|| {
         let list = Arc::new(RemoteFreeList::new());
         assert!(list.push(header(1)).is_ok());
@@ -55,7 +55,7 @@ fn a_header_that_leaves_and_comes_back_does_no_harm() {
 }
 
 #[test]
-fn a_closed_list_has_what_came_before_and_refuses_what_comes_after() {
+fn a_closed_list_has_earlier_headers_and_refuses_later_ones() {
     check(|| {
         let list = Arc::new(RemoteFreeList::new());
         let threads = [1, 10].map(|bytes| {

@@ -66,7 +66,7 @@ fn a_removal_is_not_lost() {
 }
 
 #[test]
-fn an_invalidation_is_not_lost_by_who_enters_again() {
+fn an_invalidation_is_not_lost_by_the_next_entry() {
     let model = || {
         let bench = Bench::new();
         let scope = bench.enter();
@@ -87,7 +87,7 @@ fn an_invalidation_is_not_lost_by_who_enters_again() {
 }
 
 #[test]
-fn what_is_live_at_an_invalidation_goes_to_the_pool_as_it_drops() {
+fn a_block_that_is_live_at_an_invalidation_returns_to_the_pool() {
     check(|| {
         let bench = Bench::new();
         let scope = bench.enter();
@@ -107,7 +107,7 @@ fn what_is_live_at_an_invalidation_goes_to_the_pool_as_it_drops() {
 }
 
 #[test]
-fn a_removal_is_seen_by_who_enters_for_the_first_time() {
+fn a_removal_is_seen_by_a_thread_that_enters_for_the_first_time() {
     check(|| {
         let bench = Bench::new();
         bench.caches.configure("a", CacheConfig::default());

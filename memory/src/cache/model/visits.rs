@@ -5,7 +5,7 @@ use loom::thread;
 use super::*;
 
 #[test]
-fn a_visitor_and_who_enters_take_turns() {
+fn a_visitor_and_an_entering_thread_exclude_each_other() {
     check(|| {
         let bench = Bench::new();
         drop(bench.enter());
@@ -25,7 +25,7 @@ fn a_visitor_and_who_enters_take_turns() {
 }
 
 #[test]
-fn two_visitors_and_who_enters_take_turns() {
+fn two_visitors_and_an_entering_thread_exclude_each_other() {
     // With more preemptions, two threads that wait for the third may wait forever.
     check_within(2, || {
         let bench = Bench::new();

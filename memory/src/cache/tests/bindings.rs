@@ -91,7 +91,7 @@ fn a_thread_that_was_there_before_takes_over_what_an_ended_one_left() {
 }
 
 #[test]
-fn nobody_takes_the_shard_of_a_living_thread() {
+fn no_thread_adopts_the_shard_of_a_living_thread() {
     let caches = caches(None, None);
     let (first, second) = (Worker::new(), Worker::new());
     let own = first.allocate_in_scope(&caches);
@@ -152,7 +152,7 @@ fn a_thousand_short_threads_need_no_more_than_four_at_once_do() {
 }
 
 #[test]
-fn a_thread_lets_go_of_the_shards_of_removed_caches() {
+fn a_thread_unbinds_the_shards_of_removed_caches() {
     let caches = caches(None, None);
     drop(enter(&caches, "a", None));
     let first = Arc::downgrade(&caches.all()[0].shards()[0]);

@@ -307,7 +307,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
-    fn turns_that_differ_a_little_never_share_a_block(
+    fn entries_that_differ_a_little_never_share_a_block(
         pool in pools(),
         policy in policies(),
         keep_entries in prop::sample::select(vec![Some(3), Some(64), None]),

@@ -319,7 +319,7 @@ fn headers_of_nothing_do_not_pile_up() {
 }
 
 #[test]
-fn a_shard_drains_though_it_was_asked_on_its_way_out() {
+fn a_shard_drains_after_a_signal_during_its_exit() {
     const ROUNDS: usize = 2000;
     let caches = caches(None, None);
     let barrier = std::sync::Barrier::new(2);

@@ -48,7 +48,7 @@ fn step(caches: &CachesRef, keep: bool) -> Result<(Vec<u64>, Option<BlockHandle>
 }
 
 #[test]
-fn a_slab_that_is_lent_serves_nobody_else() -> Result<()> {
+fn a_slab_that_is_lent_serves_no_other_request() -> Result<()> {
     let caches = caches(None, None);
     step(&caches, false)?;
     let (addresses, _) = step(&caches, false)?;

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn many_products_go_in_several_calls() {
+    fn many_products_take_several_calls() {
         let many = Gemm {
             count: 70_000,
             ..gemm()
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cublas_cannot_count_is_an_error_that_says_so() {
+    fn a_size_beyond_cublas_is_an_error() {
         let long = 1 << 31;
         let cases = [
             Gemm {

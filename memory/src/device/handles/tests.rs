@@ -226,7 +226,7 @@ fn a_commit_takes_as_few_handles_as_it_may() {
 }
 
 #[test]
-fn only_whole_handles_can_be_given_back() {
+fn only_whole_handles_can_be_released() {
     let mut pair = Pair::new(PAGES);
     assert!(pair.commit(4, 8, 4).unwrap());
     assert!(pair.ranges.separable(at(5), 3 * PAGE).is_empty());
@@ -406,7 +406,7 @@ fn a_commit_lets_kernels_at_what_stayed_mapped() {
 }
 
 #[test]
-fn a_range_that_cannot_be_emptied_gives_back_the_rest() {
+fn a_range_that_cannot_be_emptied_releases_the_rest() {
     let mut pair = Pair::new(PAGES);
     assert!(pair.commit(0, 12, 4).unwrap());
     // The first unmap, and its second try.

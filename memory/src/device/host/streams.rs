@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_runs_before_somebody_waits_and_then_only_what_must() {
+    fn runs_nothing_before_a_wait_and_then_only_the_dependencies() {
         let journal = Journal::default();
         journal.push(A, "a1");
         let first = journal.streams.record(A);

@@ -39,7 +39,7 @@ fn what_is_attached_ends_before_its_segment() {
 }
 
 #[test]
-fn what_cannot_be_attached_is_told() {
+fn a_failed_attachment_is_an_error() {
     let memory = memory(None, None);
     let block = memory.take_of(MIB);
     let never = |_, _| -> Result<_> { unreachable!("pages come and go") };

@@ -110,7 +110,7 @@ fn a_full_limit_mixes_sizes_before_it_fails() {
 }
 
 #[test]
-fn what_the_layer_above_holds_idle_is_taken_back() {
+fn idle_blocks_of_the_layer_above_are_reclaimed() {
     let memory = Arc::new(memory(Some(8 * MIB), None));
     let blocks = (0..4)
         .map(|_| memory.allocate(&request(2 * MIB)).unwrap())
@@ -183,7 +183,7 @@ fn what_a_callback_frees_serves_the_request() {
 }
 
 #[test]
-fn what_fits_as_it_came_back_is_not_given_to_the_device_first() {
+fn a_reclaimed_block_that_fits_is_not_released_first() {
     for memory in [memory(None, None), without_ranges(None, None)] {
         let memory = Arc::new(memory);
         let [live, idle] = [4, 4].map(|mib| memory.allocate(&request(mib * MIB)).unwrap());
@@ -208,7 +208,7 @@ fn what_fits_as_it_came_back_is_not_given_to_the_device_first() {
 }
 
 #[test]
-fn every_pool_gives_way_to_what_the_layer_above_holds() {
+fn every_pool_reclaims_from_the_layer_above() {
     for pool in PoolKind::ON_HOST {
         let memory = Arc::new(memory_of(pool, Some(8 * MIB), None));
         let blocks = [1, 4, 2, 1].map(|mib| memory.allocate(&request(mib * MIB)).unwrap());
@@ -233,7 +233,7 @@ fn every_pool_gives_way_to_what_the_layer_above_holds() {
 }
 
 #[test]
-fn a_longer_block_that_came_back_makes_room_and_is_not_spent() {
+fn a_longer_reclaimed_block_is_released_and_not_used_up() {
     // The limit has no room beside the four, so they are released for the one.
     let memory = Arc::new(memory_of(PoolKind::Binned, Some(4 * MIB), None));
     let four = memory.allocate(&request(4 * MIB)).unwrap();

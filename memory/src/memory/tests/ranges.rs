@@ -41,7 +41,7 @@ fn a_segment_grows_in_place_by_the_pages_it_lacks() {
 }
 
 #[test]
-fn trim_gives_back_the_idle_pages_between_live_blocks() {
+fn trim_releases_the_idle_pages_between_live_blocks() {
     let Some(memory) = expanding(None) else {
         return;
     };
@@ -63,7 +63,7 @@ fn trim_gives_back_the_idle_pages_between_live_blocks() {
 }
 
 #[test]
-fn trim_keeps_what_it_is_told_to_keep_to_the_page() {
+fn trim_keeps_the_requested_bytes_to_the_page() {
     let Some(memory) = expanding(None) else {
         return;
     };
@@ -103,7 +103,7 @@ fn scattered_idle_pages_make_room_for_one_large_request() {
 }
 
 #[test]
-fn under_a_limit_no_more_is_given_back_than_the_request_lacks() {
+fn under_a_limit_releases_only_what_the_request_lacks() {
     let Some(memory) = expanding(Some(32 * MIB)) else {
         return;
     };
@@ -125,7 +125,7 @@ fn under_a_limit_no_more_is_given_back_than_the_request_lacks() {
 }
 
 #[test]
-fn a_limit_below_a_page_has_segments_of_what_is_asked() {
+fn a_limit_below_a_page_has_segments_of_the_requested_size() {
     for limit_bytes in [6 * UNIT, MIB, PAGE - UNIT] {
         let memory = memory(Some(limit_bytes), None);
         let block = memory.take_of(5 * UNIT);
@@ -155,7 +155,7 @@ fn the_rest_of_a_limit_below_a_page_is_used_too() {
 }
 
 #[test]
-fn what_falls_idle_goes_to_the_device_and_what_was_idle_stays() {
+fn newly_idle_pages_are_released_and_older_ones_stay() {
     let Some(memory) = expanding(None) else {
         return;
     };

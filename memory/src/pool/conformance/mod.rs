@@ -32,11 +32,11 @@ macro_rules! conformance {
             #[test]
             fn used_and_free_add_up() { sums(tested()); }
             #[test]
-            fn idle_segments_are_told_and_removed() { idle_segments(tested()); }
+            fn idle_segments_are_listed_and_removed() { idle_segments(tested()); }
             #[test]
             fn numbers_and_offsets_are_used_again() { numbers_reused(tested()); }
             #[test]
-            fn a_ready_block_comes_first_and_another_before_a_refusal() { owners(tested()); }
+            fn prefers_a_ready_block_and_refuses_only_without_any() { owners(tested()); }
 
             conformance!(@$cut);
 
@@ -64,7 +64,7 @@ macro_rules! conformance {
         #[test]
         fn groups_are_kept_apart() { groups(tested()); }
         #[test]
-        fn joined_blocks_follow_all_their_streams() { joined_owners(tested()); }
+        fn joined_blocks_are_owned_by_all_their_streams() { joined_owners(tested()); }
         #[test]
         fn a_range_grows_by_what_is_missing_and_shrinks() { ranges::grow_and_shrink(tested()); }
         #[test]

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found() {
+    fn a_cycle_is_found() {
         let (mut ranks, mut probe) = waiting(&[]);
         for rank in [1, 2] {
             let (next, to) = ranks[rank].receive(rank, probe).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_come_is_not_waited_for() {
+    fn a_rank_that_has_arrived_ends_the_search() {
         // Rank 2 has reached the call of rank 1, which does not know it yet.
         let (mut ranks, probe) = waiting(&[(2, 1)]);
         let (probe, _) = ranks[1].receive(1, probe).unwrap();

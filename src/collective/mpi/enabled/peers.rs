@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_are_read_as_they_were_written() {
+    fn control_messages_are_decoded_as_they_were_encoded() {
         let all = [
             ControlMessage::Failed("it failed".to_owned()),
             ControlMessage::Ends,

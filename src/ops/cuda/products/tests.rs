@@ -150,7 +150,7 @@ fn layouts(rows: usize, columns: usize) -> Vec<Layout> {
 }
 
 #[test]
-fn calls_multiply_what_stands_in_rows_or_columns() {
+fn calls_multiply_matrices_stored_by_rows_or_columns() {
     for [rows, inner, columns] in [
         [2, 3, 4],
         [4, 3, 2],
@@ -199,7 +199,7 @@ fn calls_are_as_few_as_the_steps_allow() {
 }
 
 #[test]
-fn what_stands_neither_in_rows_nor_in_columns_is_known() {
+fn recognises_matrices_stored_neither_by_rows_nor_by_columns() {
     let fits_blas = |rows, columns, row_step, column_step| {
         let matrix = Matrix {
             rows,

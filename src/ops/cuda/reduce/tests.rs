@@ -95,7 +95,7 @@ fn every_element_is_in_one_part() {
 }
 
 #[test]
-fn a_long_fold_makes_many_blocks() {
+fn a_long_reduction_has_many_blocks() {
     let split = |length, inner, outputs| {
         let lanes = Lanes {
             length,

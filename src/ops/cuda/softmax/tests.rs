@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn lanes_fit_or_are_folded() {
+fn lanes_fit_or_are_reduced() {
     let bounds = [1, 2, 4, 64, 256, 1024, 4096, 8192, 1 << 16];
     for length in bounds.into_iter().flat_map(|length| [length, length + 1]) {
         for outputs in [1, 2, 1000, 1024, 1 << 24] {

@@ -34,7 +34,7 @@ fn elements_are_ordered_by_their_kind() {
 }
 
 #[test]
-fn axes_that_go_on_are_one() -> Result<()> {
+fn contiguous_axes_are_merged() -> Result<()> {
     let whole = Layout::contiguous(&Shape::from([4, 5, 1, 6]))?;
     let lanes = SortLanes::along(512, &whole, 3);
     assert_eq!((lanes.length, lanes.step, lanes.count()), (6, 1, 20));

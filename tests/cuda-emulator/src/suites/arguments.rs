@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_help_are_told_apart() {
+    fn lists_and_help_are_distinguished() {
         assert!(arguments("--list --format terse").wants_list);
         assert!(arguments("-h").wants_help);
         assert!(arguments("").select("anything"));

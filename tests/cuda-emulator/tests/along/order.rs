@@ -123,7 +123,7 @@ fn long_lines_of_every_type_are_sorted_by_all_digits() -> Result<()> {
 }
 
 #[test]
-fn lines_may_stand_anyhow() -> Result<()> {
+fn lines_may_have_any_layout() -> Result<()> {
     let values: Vec<i32> = numbers(6 * 2500 * 3).map(|number| number as i32).collect();
     let [host, cuda] = both(&values, &[6, 2500, 3])?;
     let view = |array: &Array<i32>| {

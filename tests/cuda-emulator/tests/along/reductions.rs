@@ -64,7 +64,7 @@ fn positions_are_those_of_the_first() -> Result<()> {
 
 /// Finds the last element of each column, and the largest.
 #[test]
-fn operands_may_stand_anyhow() -> Result<()> {
+fn operands_may_have_any_layout() -> Result<()> {
     let values: Vec<i64> = numbers(24 * 50).map(|number| number as i64).collect();
     let [host, cuda] = both(&values, &[24, 50])?;
     let columns = |array: &Array<i64>| {
@@ -209,7 +209,7 @@ fn all_reductions_have_every_kind_of_element() -> Result<()> {
 }
 
 #[test]
-fn special_values_go_their_way() -> Result<()> {
+fn special_values_propagate() -> Result<()> {
     let (inf, nan) = (f32::INFINITY, f32::NAN);
     let rows: [[f32; 4]; 7] = [
         [inf, 1.0, 2.0, 3.0],
@@ -247,7 +247,7 @@ fn special_values_go_their_way() -> Result<()> {
 }
 
 #[test]
-fn folds_of_nothing_are_as_on_the_host() -> Result<()> {
+fn empty_reductions_are_as_on_the_host() -> Result<()> {
     let [_, cuda] = both::<f32>(&[], &[0, 3])?;
     assert_eq!(cuda.sum()?.item()?, 0.0);
     assert_eq!(cuda.prod_axis(0)?.to_vec()?, [1.0; 3]);

@@ -15,7 +15,7 @@ fn lengths() -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn sums_go_on_from_tile_to_tile() -> Result<()> {
+fn sums_continue_from_tile_to_tile() -> Result<()> {
     for length in lengths() {
         let values: Vec<i32> = numbers(length).map(|n| n as i32).collect();
         let [host, cuda] = both(&values, &[length])?;
@@ -38,7 +38,7 @@ fn each_lane_has_tiles_of_its_own() -> Result<()> {
 
 /// A tile of 32-bit elements has 32 elements for each thread. A lane has 1 to 128 threads.
 #[test]
-fn tiles_of_elements_that_stand_apart_go_on_too() -> Result<()> {
+fn sums_of_strided_tiles_continue_too() -> Result<()> {
     let shapes: [&[usize]; 17] = [
         &[64, 2],
         &[65, 2],

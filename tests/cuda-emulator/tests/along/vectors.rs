@@ -72,7 +72,7 @@ fn products<T: Float>() -> Result<()> {
 }
 
 #[test]
-fn short_floats_are_multiplied_wherever_they_stand() -> Result<()> {
+fn short_floats_are_multiplied_at_any_alignment() -> Result<()> {
     products::<f16>()?;
     products::<bf16>()
 }

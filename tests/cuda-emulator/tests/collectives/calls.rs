@@ -40,7 +40,7 @@ fn elements_become_one() -> Result<()> {
 }
 
 #[test]
-fn parts_go_where_they_belong() -> Result<()> {
+fn parts_are_sent_to_their_ranks() -> Result<()> {
     let _alone = alone();
     let all = on_ranks(3, Default::default(), |group, _| {
         let (own, size) = (group.rank(), group.size());

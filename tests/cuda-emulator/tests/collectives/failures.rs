@@ -10,7 +10,7 @@ use cuda_emulator::Control;
 use crate::collectives::{DEVICES, all_of, alone, on_ranks};
 
 #[test]
-fn a_disagreement_is_told_on_all_ranks() -> Result<()> {
+fn a_disagreement_is_an_error_on_all_ranks() -> Result<()> {
     let _alone = alone();
     let all = on_ranks(3, Default::default(), |group, _| {
         let group = group.clone().checks(true);
@@ -33,7 +33,7 @@ fn a_disagreement_is_told_on_all_ranks() -> Result<()> {
 
 /// Without a timeout, NCCL and the device would wait for ever.
 #[test]
-fn a_rank_that_does_not_come_is_an_error_in_time() -> Result<()> {
+fn a_missing_rank_is_an_error_in_time() -> Result<()> {
     let _alone = alone();
     let began = Instant::now();
     let all = on_ranks(2, Default::default(), |group, device| {

@@ -17,14 +17,14 @@ fn is_near(one: f64, other: f64) -> bool {
 }
 
 #[test]
-fn costs_that_there_are_not_are_told_with_the_line() {
+fn an_invalid_cost_is_an_error_with_its_line() {
     let (error, line) = (DriverCosts::named("h1000").unwrap_err(), line!());
     let location = error.location().expect("a line of ours");
     assert_eq!((location.file(), location.line()), (file!(), line));
 }
 
 #[test]
-fn calls_for_memory_take_what_the_table_says() -> Result<()> {
+fn memory_calls_take_the_time_of_the_table() -> Result<()> {
     let turn = Turn::take();
     let device = device();
     let costs = DriverCosts::named("h100")?;

@@ -36,7 +36,7 @@ fn run(device: &Device, live: &mut Vec<Option<Buffer>>, events: &[TraceEvent]) -
 }
 
 #[test]
-fn random_allocations_ask_for_nothing_after_their_first_repetition() -> Result<()> {
+fn random_allocations_call_no_driver_after_their_first_repetition() -> Result<()> {
     let turn = Turn::take();
     for pool in [PoolKind::BestFit, PoolKind::Binned] {
         for most_bytes in [MIB, 64 * MIB, 1024 * MIB] {

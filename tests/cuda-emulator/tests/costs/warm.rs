@@ -79,7 +79,7 @@ fn assert_quiet(turn: &Turn, what: &str, steps: impl FnOnce() -> Result<()>) -> 
 }
 
 #[test]
-fn a_warm_step_of_the_digits_asks_for_nothing() -> Result<()> {
+fn a_warm_step_of_the_digits_calls_no_driver() -> Result<()> {
     everywhere(|turn, device, way| {
         let mut model = Model::new(16, &mut Generator::new(1))?;
         let batch = batch(BATCH)?;
@@ -104,7 +104,7 @@ struct Network {
 }
 
 #[test]
-fn a_warm_step_with_gradients_asks_for_nothing() -> Result<()> {
+fn a_warm_step_with_gradients_calls_no_driver() -> Result<()> {
     everywhere(|turn, _, way| {
         let mut generator = Generator::new(5);
         let mut random = |shape: [usize; 2]| Array::<f32>::randn_with(&mut generator, shape);
@@ -136,7 +136,7 @@ fn a_warm_step_with_gradients_asks_for_nothing() -> Result<()> {
 
 /// Lengths recur in an order without a pattern, as in batches of texts.
 #[test]
-fn drifting_lengths_ask_for_nothing_after_a_hundred_turns() -> Result<()> {
+fn drifting_lengths_call_no_driver_after_a_hundred_iterations() -> Result<()> {
     everywhere(|turn, _, way| {
         if way == NEVER_QUIET {
             return Ok(());
@@ -175,7 +175,7 @@ const LAYERS: [usize; 30] = [
 /// Blocks of a few to hundreds of megabytes with drifting lengths, of which some are live at a
 /// time.
 #[test]
-fn drifting_lengths_of_large_blocks_ask_for_nothing_after_a_hundred_turns() -> Result<()> {
+fn drifting_lengths_of_large_blocks_call_no_driver_after_a_hundred_iterations() -> Result<()> {
     for (alive, share) in [(3, 1), (8, 1), (30, 1), (3, 4), (8, 4), (30, 4), (8, 16)] {
         everywhere(|turn, device, way| {
             // While few pages are reserved, they are released until the bound has risen; under Plan

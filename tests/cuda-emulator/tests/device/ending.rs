@@ -28,7 +28,7 @@ fn arrays_outlive_their_device_s_handles() {
 /// The device's end destroys the handle of each stream that multiplied, its workspace, and what was
 /// captured.
 #[test]
-fn what_products_and_graphs_took_is_given_back() {
+fn memory_of_products_and_graphs_is_released() {
     let turn = Turn::take();
     {
         let device = device(PoolKind::BestFit);

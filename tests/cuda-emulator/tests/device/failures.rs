@@ -65,7 +65,7 @@ fn leaking_device() -> Device {
 }
 
 #[test]
-fn each_call_that_fails_is_an_error_or_is_made_good() {
+fn each_failed_call_is_an_error_or_is_recovered() {
     for pool in POOLS {
         let turn = Turn::take();
         program(pool).unwrap();
@@ -133,7 +133,7 @@ fn fail_to_free(turn: &Turn, array: Array<u8>) {
 }
 
 #[test]
-fn a_release_that_fails_is_told_by_the_next_call_and_others_are_counted() {
+fn a_failed_release_is_returned_by_the_next_call_and_others_are_counted() {
     let turn = Turn::take();
     {
         let device = leaking_device();
@@ -159,7 +159,7 @@ fn a_release_that_fails_is_told_by_the_next_call_and_others_are_counted() {
 }
 
 #[test]
-fn transfers_tell_what_was_deferred() {
+fn transfers_return_deferred_errors() {
     let turn = Turn::take();
     {
         let device = leaking_device();
@@ -185,7 +185,7 @@ fn transfers_tell_what_was_deferred() {
 
 /// The driver runs out of memory after some of the requested pages are mapped.
 #[test]
-fn pages_that_cannot_all_be_had_are_given_back() {
+fn pages_of_a_failed_commit_are_released() {
     let turn = Turn::take();
     {
         let device = device(PoolKind::BestFit);

@@ -40,7 +40,7 @@ fn child_fails_to_load() {
 }
 
 #[test]
-fn a_compiler_beyond_the_driver_is_told_with_both_versions() {
+fn a_compiler_newer_than_the_driver_is_an_error_with_both_versions() {
     let _turn = Turn::take();
     let cache = nowhere("kernels-of-a-later-compiler");
     let settings = [

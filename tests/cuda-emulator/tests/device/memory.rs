@@ -43,7 +43,7 @@ fn every_pool_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_device_that_is_full_serves_again_what_it_gets_back() {
+fn a_full_device_reuses_freed_memory() {
     for pool in POOLS {
         let turn = Turn::take();
         {
@@ -79,7 +79,7 @@ fn a_device_that_is_full_serves_again_what_it_gets_back() {
 }
 
 #[test]
-fn pages_between_live_blocks_go_back_to_the_device() {
+fn pages_between_live_blocks_are_released() {
     let turn = Turn::take();
     {
         let device = device(PoolKind::BestFit);
@@ -105,7 +105,7 @@ fn pages_between_live_blocks_go_back_to_the_device() {
 }
 
 #[test]
-fn the_driver_s_pool_keeps_what_it_got_back_until_it_is_trimmed() {
+fn the_driver_s_pool_keeps_freed_memory_until_a_trim() {
     let turn = Turn::take();
     {
         let device = device(PoolKind::StreamOrdered);
@@ -166,7 +166,7 @@ fn memory_that_changes_streams_is_ordered() {
 
 /// A block changes streams while the first stream's write is pending.
 #[test]
-fn a_stream_waits_for_who_had_its_memory_before() {
+fn a_stream_waits_for_the_previous_user_of_its_memory() {
     for pool in POOLS {
         let turn = Turn::take();
         {
@@ -258,7 +258,7 @@ fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
 
 /// A block without pending work on any stream is released without a wait.
 #[test]
-fn idle_streams_are_asked_nothing() {
+fn idle_streams_are_not_queried() {
     let turn = Turn::take();
     {
         let device = device(PoolKind::Direct);

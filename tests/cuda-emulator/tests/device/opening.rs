@@ -29,7 +29,7 @@ fn there_is_one_device_for_each_ordinal_and_more_on_request() {
 }
 
 #[test]
-fn an_ordinal_out_of_range_is_told_how_many_there_are() {
+fn an_ordinal_out_of_range_is_an_error_with_the_count() {
     let _turn = Turn::take();
     for ordinal in [DEVICES, 63, usize::MAX] {
         let error = Device::cuda(ordinal).unwrap_err();
@@ -61,7 +61,7 @@ fn the_limit_in_percent_is_of_the_device() {
 }
 
 #[test]
-fn each_obstacle_says_what_to_do() {
+fn each_obstacle_is_an_error_with_advice() {
     let _turn = Turn::take();
     let obstacles = [
         ("CACHESCOPE_TEST_WITHOUT", "1", "install NVIDIA's driver"),
@@ -89,7 +89,7 @@ fn each_obstacle_says_what_to_do() {
 }
 
 #[test]
-fn a_device_without_pools_of_the_driver_says_so() {
+fn a_device_without_driver_pools_is_an_error() {
     let _turn = Turn::take();
     let told = child(
         "child_opens_a_device",

@@ -136,7 +136,7 @@ fn without_a_recording_no_time_is_marked() -> Result<()> {
 }
 
 #[test]
-fn operations_go_on_where_their_time_cannot_be_marked() -> Result<()> {
+fn operations_run_even_if_their_time_cannot_be_marked() -> Result<()> {
     let turn = Turn::take();
     {
         let device = device(PoolKind::BestFit);

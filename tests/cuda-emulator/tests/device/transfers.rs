@@ -142,7 +142,7 @@ fn staging_memory_is_kept_for_every_stream_that_reads_it() {
 }
 
 #[test]
-fn where_nothing_can_be_pinned_transfers_go_without() {
+fn transfers_work_without_page_locked_memory() {
     let turn = Turn::take();
     {
         let device = device(PoolKind::BestFit);

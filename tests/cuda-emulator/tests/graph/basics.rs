@@ -129,7 +129,7 @@ fn other_streams_are_ordered_around_a_launch() -> Result<()> {
 /// A stream's position before a launch does not order work after the launch, even if the stream got
 /// no other work since.
 #[test]
-fn a_launch_is_waited_for_by_who_looked_before() -> Result<()> {
+fn a_launch_is_awaited_by_an_earlier_reader() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let other = device.new_stream()?;

@@ -130,7 +130,7 @@ fn a_launch_on_another_stream_keeps_the_slab_from_others() -> Result<()> {
 
 /// A launch is ordered after earlier reads and writes.
 #[test]
-fn who_uses_a_part_comes_after_a_launch() -> Result<()> {
+fn a_use_of_a_suballocation_is_ordered_after_a_launch() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let other = device.new_stream()?;
@@ -282,7 +282,7 @@ fn a_launch_reads_what_another_stream_wrote() -> Result<()> {
 }
 
 #[test]
-fn a_launch_waits_for_who_reads() -> Result<()> {
+fn a_launch_waits_for_readers() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let [own, other] = [device.new_stream()?, device.new_stream()?];
@@ -305,7 +305,7 @@ fn a_launch_waits_for_who_reads() -> Result<()> {
 }
 
 #[test]
-fn who_writes_waits_for_a_launch() -> Result<()> {
+fn a_write_waits_for_a_launch() -> Result<()> {
     let device = device();
     let _guard = device.enter();
     let [own, other] = [device.new_stream()?, device.new_stream()?];

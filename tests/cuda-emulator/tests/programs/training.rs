@@ -63,7 +63,7 @@ fn a_model_learns_what_it_does_on_the_host() -> Result<()> {
 /// Whichever call fails with whichever code, the run ends with its result or with an error that
 /// names the failure. It leaves almost nothing: only what the driver refuses to release.
 #[test]
-fn each_call_that_fails_is_told_or_made_good() -> Result<()> {
+fn each_failed_call_is_an_error_or_recovered() -> Result<()> {
     let Some(control) = Control::of_process() else {
         return Ok(());
     };
@@ -114,7 +114,7 @@ fn each_call_that_fails_is_told_or_made_good() -> Result<()> {
 
 /// The device is full from the n-th reservation on.
 #[test]
-fn a_full_device_is_told_at_each_allocation() -> Result<()> {
+fn a_full_device_is_an_error_at_each_allocation() -> Result<()> {
     let Some(control) = Control::of_process() else {
         return Ok(());
     };

@@ -82,7 +82,7 @@ fn check(told: &str, bits: u32) {
 }
 
 #[test]
-fn a_tile_adds_what_those_before_it_tell() {
+fn a_tile_adds_the_counts_of_earlier_tiles() {
     check("u32", 32);
     check("u64", 64);
 }

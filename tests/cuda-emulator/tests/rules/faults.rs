@@ -60,7 +60,7 @@ fn a_barrier_that_not_all_threads_reach_is_an_error() {
 }
 
 #[test]
-fn faults_of_kernels_are_told_with_the_thread() {
+fn faults_of_kernels_are_reported_with_the_thread() {
     let thread = "thread (3, 0, 0)";
     fails(
         "if (i == 3) a[1 << 20] = 1;",

@@ -75,7 +75,7 @@ fn blocks_run_backwards_in_every_other_launch() {
 }
 
 #[test]
-fn the_compiler_says_what_is_wrong() {
+fn compiler_errors_are_reported() {
     let device = Device::new();
     let log =
         compile("extern \"C\" __global__ void kernel(float* a) { a[0] = nothing; }").unwrap_err();

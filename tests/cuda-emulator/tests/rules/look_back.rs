@@ -161,7 +161,7 @@ fn sums_begin_at_the_nearest_tile_that_knows_all() {
 }
 
 #[test]
-fn a_tile_waits_for_what_is_told_late() {
+fn a_tile_waits_for_a_late_predecessor() {
     let looking = Looking::new();
     let before = looking.device.control.complaints();
     let mut state = 7u64;

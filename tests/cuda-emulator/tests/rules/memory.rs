@@ -136,7 +136,7 @@ fn mapped_pages_can_be_used_while_they_are_mapped_and_accessible() {
 }
 
 #[test]
-fn a_pool_gives_back_in_the_order_of_streams() {
+fn a_pool_frees_in_stream_order() {
     let device = Device::new();
     let (a, b) = (device.stream(), device.stream());
     // SAFETY: plain data, for which zeros are valid; the pointers are to variables for the results.

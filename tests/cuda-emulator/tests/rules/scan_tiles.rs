@@ -168,7 +168,7 @@ const STATES: [[usize; 2]; 8] = [
 ];
 
 #[test]
-fn tiles_go_on_from_what_others_told() {
+fn tiles_continue_from_the_sums_of_others() {
     let device = Device::new();
     let before = device.control.complaints();
     let whole = device.kernel(&kernel(3));

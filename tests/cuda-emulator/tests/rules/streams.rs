@@ -9,7 +9,7 @@ use crate::rules::device::{Code, Device, ok};
 const N: usize = 1000;
 
 #[test]
-fn nothing_runs_before_somebody_waits() {
+fn runs_nothing_before_a_wait() {
     let device = Device::new();
     let (a, b) = (device.stream(), device.stream());
     let (source, target) = (device.memory(4 * N), device.memory(4 * N));
@@ -49,7 +49,7 @@ fn a_wait_for_an_event_orders_streams() {
 }
 
 #[test]
-fn who_polls_comes_to_an_end() {
+fn polling_ends() {
     let device = Device::new();
     let (stream, event) = (device.stream(), device.event());
     let memory = device.memory(4 * N);

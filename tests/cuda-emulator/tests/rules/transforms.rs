@@ -218,7 +218,7 @@ fn matrices_are_transformed_along_both_axes() {
 }
 
 #[test]
-fn real_rows_come_back_from_their_spectra_which_are_gone_then() {
+fn inverse_transforms_restore_real_rows_and_overwrite_spectra() {
     let device = Device::new();
     let stream = device.stream();
     for n in [1_usize, 2, 9, 10, 59] {

@@ -18,7 +18,7 @@ fn groups(x: &ArrayD<i32>, axes: &[usize]) -> Vec<Vec<i32>> {
 
 proptest! {
     #[test]
-    fn any_set_of_axes_is_folded_at_once(
+    fn any_set_of_axes_is_reduced_at_once(
         dims in prop::collection::vec(1usize..5, 1..5),
         order in Just(vec![0usize, 1, 2, 3]).prop_shuffle(),
         chosen in prop::collection::vec(any::<bool>(), 4),

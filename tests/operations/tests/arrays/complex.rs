@@ -114,7 +114,7 @@ fn arithmetic_is_that_of_single_numbers() -> Result<()> {
 }
 
 #[test]
-fn numbers_are_made_of_parts_and_give_them_back() -> Result<()> {
+fn numbers_are_made_of_their_parts_and_return_them() -> Result<()> {
     fn check<T: Float>(error: f64) -> Result<()>
     where
         Complex<T>: Number<Part = T>,

@@ -25,7 +25,7 @@ macro_rules! for_every_element {
 }
 
 #[test]
-fn every_element_type_goes_to_the_device_and_back() -> Result<()> {
+fn every_element_type_is_copied_to_the_device_and_back() -> Result<()> {
     fn round_trip<T: Element>() -> Result<()> {
         let values: Vec<T> = (0..6).map(|n| T::from_f64(f64::from(n % 3))).collect();
         let array = Array::from_vec(values.clone(), [2, 3])?;
@@ -122,7 +122,7 @@ fn recycled_memory_never_shows_through() -> Result<()> {
     clippy::needless_borrows_for_generic_args,
     reason = "borrowed lists are the point"
 )]
-fn a_shape_comes_from_every_list_of_lengths() -> Result<()> {
+fn a_shape_is_made_from_every_list_of_lengths() -> Result<()> {
     let dims = vec![2, 3];
     let shape = Shape::from(&dims);
     let arrays = [
@@ -257,7 +257,7 @@ fn elements_that_do_not_fill_the_shape_are_named_with_it() {
 }
 
 #[test]
-fn a_device_without_room_says_so() -> Result<()> {
+fn an_exhausted_device_is_an_error() -> Result<()> {
     let device = device_with(DeviceConfig {
         memory_limit: Some(1 << 20),
         ..Default::default()

@@ -4,7 +4,7 @@ use cachescope::{Array, ErrorKind, Result, concat};
 use crate::arrays::{dirty_device, fails};
 
 #[test]
-fn take_puts_the_axes_of_the_indices_where_the_axis_stood() -> Result<()> {
+fn take_replaces_the_axis_by_the_axes_of_the_indices() -> Result<()> {
     let array = Array::arange(0, 24, 1)?.reshape([2, 3, 4])?;
     let indices = Array::from_vec(vec![2, 0, -1, 1], [2, 2])?;
     let taken = array.take(&indices, 1)?;

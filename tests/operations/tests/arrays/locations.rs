@@ -13,7 +13,7 @@ use cachescope::{
 
 /// Checks that an error has the line of this call.
 #[track_caller]
-fn told_here<T>(result: Result<T>) {
+fn assert_location<T>(result: Result<T>) {
     let error = result.err().expect("it fails");
     let here = Location::caller();
     let told = error.location().map(|told| (told.file(), told.line()));
@@ -30,49 +30,49 @@ fn told_here<T>(result: Result<T>) {
 
 #[test]
 #[rustfmt::skip]
-fn errors_tell_the_line_that_called() -> Result<()> {
+fn errors_have_the_line_of_the_caller() -> Result<()> {
     let config = DeviceConfig { memory_limit: Some(1 << 20), ..DeviceConfig::default() };
     let device = Device::host_with(config)?;
     let _guard = device.enter();
     let mut x = Array::<f32>::ones([400, 400])?;
     // The device is exhausted: each call allocates.
-    told_here(Array::<f32>::zeros(1 << 20));
-    told_here(Buffer::new(&device, 1 << 30));
-    told_here((&x + 1.0).eval());
-    told_here(x.lazy().boxed().sqrt().eval());
-    told_here(x.matmul(&x));
-    told_here(x.sort(0));
-    told_here(x.softmax(-1));
-    told_here(x.cumsum(0));
-    told_here(x.detach());
-    told_here(Array::<f32>::randn([400, 400]));
-    told_here(eval((&x + 1.0, &x * 2.0)));
-    cache_scope!("here", { told_here(x.exp().eval()); });
+    assert_location(Array::<f32>::zeros(1 << 20));
+    assert_location(Buffer::new(&device, 1 << 30));
+    assert_location((&x + 1.0).eval());
+    assert_location(x.lazy().boxed().sqrt().eval());
+    assert_location(x.matmul(&x));
+    assert_location(x.sort(0));
+    assert_location(x.softmax(-1));
+    assert_location(x.cumsum(0));
+    assert_location(x.detach());
+    assert_location(Array::<f32>::randn([400, 400]));
+    assert_location(eval((&x + 1.0, &x * 2.0)));
+    cache_scope!("here", { assert_location(x.exp().eval()); });
     let kept = x.clone();
-    told_here(x.assign(1.0));
-    told_here(x.slice_mut(s![0, ..])?.fill(1.0));
-    told_here(x.update(|x| x + 1.0));
-    told_here(update((&mut x,), |(x,)| (x + 1.0,)));
+    assert_location(x.assign(1.0));
+    assert_location(x.slice_mut(s![0, ..])?.fill(1.0));
+    assert_location(x.update(|x| x + 1.0));
+    assert_location(update((&mut x,), |(x,)| (x + 1.0,)));
     drop(kept);
     // Shapes and axes, through any number of internal calls.
     let y = Array::<f32>::ones(3)?;
-    told_here((&x + &y).eval());
-    told_here((&x + &y).sum());
-    told_here((&x + &y).mean_axis(0));
-    told_here((&x + &y).boxed().log_softmax(-1));
-    told_here(x.assign(&y));
-    told_here(x.add_assign(&y));
-    told_here(x.slice_mut(s![0, ..])?.assign(&y));
-    told_here(update((&mut x,), |(x,)| (x + &y,)));
-    told_here(x.slice(s![500, ..]));
-    told_here(x.reshape([3, 3]));
-    told_here(y.sum_axis(1));
-    told_here(y.topk(4, 0));
-    told_here(y.item());
+    assert_location((&x + &y).eval());
+    assert_location((&x + &y).sum());
+    assert_location((&x + &y).mean_axis(0));
+    assert_location((&x + &y).boxed().log_softmax(-1));
+    assert_location(x.assign(&y));
+    assert_location(x.add_assign(&y));
+    assert_location(x.slice_mut(s![0, ..])?.assign(&y));
+    assert_location(update((&mut x,), |(x,)| (x + &y,)));
+    assert_location(x.slice(s![500, ..]));
+    assert_location(x.reshape([3, 3]));
+    assert_location(y.sum_axis(1));
+    assert_location(y.topk(4, 0));
+    assert_location(y.item());
     let pool = DeviceConfig { pool: PoolKind::StreamOrdered, ..DeviceConfig::default() };
-    told_here(Device::host_with(pool));
-    told_here(Device::cuda(9999));
-    told_here(<Device as FromStr>::from_str("nowhere"));
+    assert_location(Device::host_with(pool));
+    assert_location(Device::cuda(9999));
+    assert_location(<Device as FromStr>::from_str("nowhere"));
     // No line of this program called `from_str`.
     assert!("nowhere".parse::<Device>().is_err_and(|error| error.location().is_none()));
     Ok(())
@@ -111,27 +111,27 @@ fn errors_of_closures_and_derives_have_the_line_that_called() -> Result<()> {
     let config = DeviceConfig { memory_limit: Some(1 << 20), ..DeviceConfig::default() };
     let device = Device::host_with(config)?;
     let _guard = device.enter();
-    told_here(Array::from_fn([usize::MAX, 2], |_| 0.0));
-    told_here(Array::from_fn(1 << 20, |_| 0.0));
+    assert_location(Array::from_fn([usize::MAX, 2], |_| 0.0));
+    assert_location(Array::from_fn(1 << 20, |_| 0.0));
     // Structures that differ, at the top and inside of a list.
     let (mut own, other) = (layers(1)?, layers(2)?);
     let empty = Layers { rest: vec![None], ..layers(0)? };
-    told_here(own.zip_arrays(&other, &mut Nothing));
-    told_here(own.zip_arrays(&empty, &mut Nothing));
-    told_here(Sgd::new(0.1).step(&mut own, &other));
-    told_here(Sgd::new(0.1).step(&mut own, &empty));
+    assert_location(own.zip_arrays(&other, &mut Nothing));
+    assert_location(own.zip_arrays(&empty, &mut Nothing));
+    assert_location(Sgd::new(0.1).step(&mut own, &other));
+    assert_location(Sgd::new(0.1).step(&mut own, &empty));
     // Written functions.
     let (x, y) = (Array::<f32>::ones(3)?, Array::<f32>::ones(2)?);
-    told_here(product(&x, &y).eval());
-    told_here(product(&x, &y).sum());
-    told_here(product(product(&x, 2.0), &y).boxed().max_axis(0));
-    told_here(own.first.update(|x| product(x, &y)));
+    assert_location(product(&x, &y).eval());
+    assert_location(product(&x, &y).sum());
+    assert_location(product(product(&x, 2.0), &y).boxed().max_axis(0));
+    assert_location(own.first.update(|x| product(x, &y)));
     // Functions of parameters.
-    told_here(value_and_grad(&own, |own| own.first.exp().eval()));
-    told_here(value_and_grad(&own, |_| x.sum()));
-    told_here(value_and_grad(&own, |own| own.first.detach()?.sum()));
-    told_here(value_and_grad(&own, |own| product(&own.first, &y).sum()));
-    told_here(value_and_step(&mut own, &mut Sgd::new(0.1), |_| x.sum()));
+    assert_location(value_and_grad(&own, |own| own.first.exp().eval()));
+    assert_location(value_and_grad(&own, |_| x.sum()));
+    assert_location(value_and_grad(&own, |own| own.first.detach()?.sum()));
+    assert_location(value_and_grad(&own, |own| product(&own.first, &y).sum()));
+    assert_location(value_and_step(&mut own, &mut Sgd::new(0.1), |_| x.sum()));
     Ok(())
 }
 

@@ -167,7 +167,7 @@ fn a_bad_class_is_named() -> Result<()> {
 }
 
 #[test]
-fn classes_that_do_not_go_with_the_logits_are_named() -> Result<()> {
+fn classes_that_do_not_match_the_logits_are_named() -> Result<()> {
     const KIND: ErrorKind = ErrorKind::ShapeMismatch;
     let classes = Array::<i64>::zeros(2)?;
     for shape in [&[3, 3][..], &[2], &[2, 3, 1], &[]] {
@@ -237,7 +237,7 @@ fn weights_of_another_length_are_named() {
 }
 
 #[test]
-fn queries_keys_and_values_that_do_not_go_together_are_named() {
+fn mismatched_queries_keys_and_values_are_named() {
     const KIND: ErrorKind = ErrorKind::ShapeMismatch;
     let (q, k, v) = (ones(&[2, 4, 3]), ones(&[2, 5, 3]), ones(&[2, 5, 6]));
     fails(

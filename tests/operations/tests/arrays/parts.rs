@@ -162,7 +162,7 @@ proptest! {
 }
 
 #[test]
-fn a_part_is_written_where_it_stands() -> Result<()> {
+fn a_part_is_written_in_place() -> Result<()> {
     let device = dirty_device()?;
     let _guard = device.enter();
     let mut x = Array::<f32>::ones([4, 5])?;
@@ -314,7 +314,7 @@ fn copies() {
 
 /// Runs this program again, to read what it writes to standard error.
 #[test]
-fn copies_are_told_once_a_line() {
+fn copies_are_reported_once_a_line() {
     const CHILD: &str = "CACHESCOPE_TEST_COPIES";
     if std::env::var_os(CHILD).is_some() {
         return copies();
@@ -322,7 +322,7 @@ fn copies_are_told_once_a_line() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
         "--exact",
-        "arrays::parts::copies_are_told_once_a_line",
+        "arrays::parts::copies_are_reported_once_a_line",
         "--nocapture",
     ]);
     let output = command.env(CHILD, "1").output().unwrap();

@@ -154,7 +154,7 @@ fn check_one_hot<T: Integer>(array: &Placement, classes: usize) {
 
 proptest! {
     #[test]
-    fn take_is_as_its_coordinates_say(
+    fn take_equals_its_definition_by_coordinates(
         (array, axis) in with_axis(),
         picks in prop::collection::vec(0..5usize, 0..=2).prop_flat_map(placement),
     ) {
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn gather_is_as_its_coordinates_say((array, picks, axis) in with_indices()) {
+    fn gather_equals_its_definition_by_coordinates((array, picks, axis) in with_indices()) {
         let _scope = dirty_scope();
         for_types!(check_gather(&array, &picks, axis));
     }
@@ -280,7 +280,7 @@ fn a_bad_index_is_named_and_nothing_is_written() -> Result<()> {
 }
 
 #[test]
-fn what_does_not_go_together_is_named() -> Result<()> {
+fn mismatched_shapes_are_named() -> Result<()> {
     let (argument, mismatch) = (ErrorKind::InvalidArgument, ErrorKind::ShapeMismatch);
     let mut array = Array::<f32>::ones([3, 4])?;
     let flat = Array::<i64>::zeros(4)?;

@@ -58,7 +58,7 @@ fn all() -> Result<Vec<String>> {
 }
 
 #[test]
-fn results_do_not_depend_on_what_memory_held() -> Result<()> {
+fn results_do_not_depend_on_the_memorys_contents() -> Result<()> {
     let expected = all()?;
     for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
         let device = device_with(DeviceConfig {

@@ -56,7 +56,7 @@ fn brackets_nest_and_cells_align() -> Result<()> {
 }
 
 #[test]
-fn a_single_value_stands_as_precisely_as_it_is() -> Result<()> {
+fn a_single_value_is_printed_in_full() -> Result<()> {
     prints(&[true], &[], "True")?;
     prints(&[-7], &[], "-7")?;
     for (value, expected) in [

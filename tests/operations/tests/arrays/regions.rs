@@ -122,13 +122,13 @@ fn check_joined<T: Element>(parts: &[Placement], axis: isize) {
 
 proptest! {
     #[test]
-    fn repeat_is_as_its_coordinates_say((array, axis) in with_axis(), count in 0..4usize) {
+    fn repeat_equals_its_definition_by_coordinates((array, axis) in with_axis(), count in 0..4usize) {
         let _scope = dirty_scope();
         for_types!(check_repeat(&array, count, axis));
     }
 
     #[test]
-    fn pad_is_as_its_coordinates_say(
+    fn pad_equals_its_definition_by_coordinates(
         (array, margins) in dims().prop_flat_map(|dims| {
             let margins = prop::collection::vec((0..3usize, 0..3usize), dims.len());
             (placement(dims), margins)
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn triangles_are_as_their_coordinates_say(
+    fn triangles_equal_their_definition_by_coordinates(
         array in prop::collection::vec(0..6usize, 2..=4).prop_flat_map(placement),
         k in prop_oneof![8 => -6..7isize, 1 => Just(isize::MIN), 1 => Just(isize::MAX)],
     ) {
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn diag_is_as_its_coordinates_say(
+    fn diag_equals_its_definition_by_coordinates(
         vector in (0..9usize).prop_flat_map(|length| placement(vec![length])),
         matrix in prop::collection::vec(0..6usize, 2).prop_flat_map(placement),
         k in -7..8isize,
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn concat_and_stack_are_as_their_coordinates_say(
+    fn concat_and_stack_equal_their_definition_by_coordinates(
         (parts, axis) in dims().prop_flat_map(|dims| {
             let parts = prop::collection::vec(placement(dims), 1..5);
             (parts, any::<isize>())

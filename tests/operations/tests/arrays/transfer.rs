@@ -5,7 +5,7 @@ use crate::arrays::{dirty_device, fails};
 use crate::under_test::device_with;
 
 #[test]
-fn ndarray_goes_in_and_out_whatever_its_strides() -> Result<()> {
+fn converts_ndarrays_of_any_strides_both_ways() -> Result<()> {
     let host = ndarray::Array3::from_shape_fn((3, 4, 5), |(a, b, c)| (100 * a + 10 * b + c) as i32);
     assert_eq!(
         Array::from_ndarray(&host)?.to_ndarray()?,

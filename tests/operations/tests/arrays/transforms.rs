@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn long_rows_come_back_and_keep_their_energy(
+    fn the_inverse_restores_long_rows_and_keeps_their_energy(
         n in prop_oneof![2..5000usize, Just(1 << 14), Just(4999), Just(3 * 5 * 7 * 11 * 13)],
         columns in 1..4usize,
         axis in 0..2isize,

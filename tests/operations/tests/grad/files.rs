@@ -185,7 +185,7 @@ fn names_are_those_of_pytorch() -> Result<()> {
 }
 
 #[test]
-fn endings_say_the_format() -> Result<()> {
+fn the_extension_selects_the_format() -> Result<()> {
     let (scratch, array) = (Scratch::new("endings"), Array::<f32>::zeros(2)?);
     for name in ["model.pt", "model", ".npz", "npz", "model.npz.old"] {
         let path = scratch.path(name);

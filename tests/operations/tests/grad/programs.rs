@@ -24,7 +24,7 @@ fn branches_loops_and_scopes() {
 }
 
 #[test]
-fn assignments_are_followed() {
+fn assignments_are_tracked() {
     check(&numbers(&[4], 1.0), |x| {
         let mut y = (x * 2.0).eval()?;
         let before = y.clone();

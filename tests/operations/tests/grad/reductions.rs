@@ -33,7 +33,7 @@ reductions! {
 }
 
 #[test]
-fn edges_of_folds() -> Result<()> {
+fn edges_of_reductions() -> Result<()> {
     let gradient = |x: &[f64], f: fn(&Array<f64>) -> Result<Array<f64>>| {
         let x = Array::from_slice(x, x.len())?;
         value_and_grad(&x, f)?.1.to_vec()

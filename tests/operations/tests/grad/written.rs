@@ -114,7 +114,7 @@ fn bodies_are_derived() {
 }
 
 #[test]
-fn arrays_beside_bodies_are_told_from_each_other() {
+fn arrays_beside_bodies_are_distinguished() {
     let [a, b, c] = [0.7, 1.1, 1.6].map(|scale| numbers(&[2, 3], scale));
     check(&a, |a| (mish(a) * &b * &c).sum());
     check(&a, |a| (mish(&b) * a * &c).sum());

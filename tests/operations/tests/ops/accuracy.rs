@@ -183,7 +183,7 @@ fn gelu(x: f64) -> f64 {
 }
 
 #[test]
-fn an_element_has_one_result_wherever_it_stands() {
+fn an_element_has_one_result_at_any_position() {
     // A rare element changes how its block is computed; the ends of arrays are computed separately.
     let usual: Vec<f32> = (0_u16..5000)
         .map(|index| f32::from(index) * 0.37 - 900.0)

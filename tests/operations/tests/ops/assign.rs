@@ -57,7 +57,7 @@ fn another_expression_with_the_array_counts_as_sharing() {
 }
 
 #[test]
-fn a_view_that_is_alone_is_written_where_it_stands() {
+fn an_unshared_view_is_written_in_place() {
     let mut odd = Array::from_slice(&[0.0_f32, 1.0, 2.0, 3.0, 4.0, 5.0], 6).unwrap();
     odd = odd.slice(s![1..;2]).unwrap();
     let address = odd.address();

@@ -16,7 +16,7 @@ fn small(position: usize) -> f32 {
 }
 
 #[test]
-fn operators_stand_between_everything() {
+fn operators_take_all_combinations() {
     macro_rules! check {
         ($($type:ident $two:expr;)+) => {
             $(
@@ -226,7 +226,7 @@ fn operands_of_two_devices_are_reported() {
 }
 
 #[test]
-fn results_do_not_depend_on_what_memory_held() {
+fn results_do_not_depend_on_the_memorys_contents() {
     let device = device_with(DeviceConfig {
         fill_recycled: Some(0xff),
         ..DeviceConfig::default()

@@ -228,7 +228,7 @@ fn results_have_the_same_bits_for_any_number_of_threads() {
 }
 
 #[test]
-fn results_do_not_hang_on_what_their_memory_held() {
+fn results_do_not_depend_on_the_memorys_contents() {
     let config = DeviceConfig {
         fill_recycled: Some(0xff),
         ..DeviceConfig::default()

@@ -126,7 +126,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_gives_what_it_stands_for() {
+fn empty_arrays_have_the_neutral_element() {
     let none = Array::<f32>::zeros([2, 0]).unwrap();
     let whole = Array::<i16>::zeros([2, 0]).unwrap();
     assert_eq!(none.prod().unwrap().item().unwrap(), 1.0);
@@ -411,7 +411,7 @@ fn positions_are_right_beyond_one_chunk() {
 }
 
 #[test]
-fn results_do_not_hang_on_what_their_memory_held() {
+fn results_do_not_depend_on_the_memorys_contents() {
     let config = DeviceConfig {
         fill_recycled: Some(0xff),
         ..DeviceConfig::default()

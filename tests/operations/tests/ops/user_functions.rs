@@ -297,7 +297,7 @@ elementwise! {
 }
 
 #[test]
-fn integers_follow_the_rules_of_arrays() -> Result<()> {
+fn integers_obey_the_rules_of_arrays() -> Result<()> {
     let x = Array::from_slice(&[i8::MIN, -1, 100, 7], 4)?;
     let y = Array::from_slice(&[-1, i8::MIN, 3, 2], 4)?;
     let expected = (&x * &y + &x - &y).eval()?;
@@ -359,7 +359,7 @@ elementwise! {
 }
 
 #[test]
-fn constants_stand_for_their_values() -> Result<()> {
+fn constants_have_their_values() -> Result<()> {
     let values = values();
     let x = Array::from_slice(&values, values.len())?;
     let expected = (&x * 180.0 / std::f32::consts::PI).eval()?;

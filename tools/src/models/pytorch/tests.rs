@@ -333,7 +333,7 @@ impl Pair {
 }
 
 #[test]
-fn every_block_stands_where_the_rules_put_it_at_every_step() {
+fn every_block_is_at_the_offset_of_the_rules_at_every_step() {
     for is_expandable in [false, true] {
         for limit_bytes in [None, Some(64 * MIB), Some(129 * MIB)] {
             let (mut failures, mut most_reserved_bytes) = (0, 0);

@@ -199,7 +199,7 @@ fn the_last_value_of_a_key_is_found_in_dictionaries_of_any_size() {
 }
 
 #[test]
-fn numbers_of_the_memo_may_come_in_any_order() {
+fn numbers_of_the_memo_may_be_in_any_order() {
     // PUT of 1, 0, 1 again and 70000; MEMOIZE takes the number of values, 3.
     let bytes = b"\x80\x04(K\x0aq\x01K\x0bq\0K\x0cq\x01K\x0dr\x70\x11\x01\0K\x0e\x94\
         h\0h\x01h\x03j\x70\x11\x01\0l.";

@@ -70,7 +70,7 @@ fn times_that_run_backwards_or_are_none_stay_in_the_order_of_the_file() {
 }
 
 #[test]
-fn a_plan_stands_at_its_offsets() {
+fn a_plan_is_placed_at_its_offsets() {
     let plan = profile("id,lower,upper,size,offset\nb,5,9,300,0\na,3,5,200,0\nc,4,4,50,\n");
     assert_eq!(
         told(&plan),
@@ -89,7 +89,7 @@ fn a_plan_stands_at_its_offsets() {
 }
 
 #[test]
-fn lifetimes_without_offsets_stand_side_by_side() {
+fn lifetimes_without_offsets_are_placed_side_by_side() {
     for text in [
         "id,lower,upper,size\na,0,4,200\nb,2,6,300\n",
         "id,lower,upper,size,offset\na,0,4,200,7\nb,2,6,300,\n",

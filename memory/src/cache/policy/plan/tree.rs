@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_told_apart_by_their_requests() {
+    fn sequences_are_distinguished_by_their_requests() {
         let long = sequence(&[(1, Some(0)), (2, Some(0)), (3, None)]);
         let other = sequence(&[(1, Some(1)), (2, Some(5)), (4, None)]);
         let short = sequence(&[(1, Some(0)), (2, Some(0))]);

@@ -193,7 +193,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn an_ordinal_out_of_range_is_told_how_many_there_are() {
+    fn an_ordinal_out_of_range_is_an_error_with_the_count() {
         for (count, says) in [(0, "no device"), (1, "one device"), (4, "cuda:0 to cuda:3")] {
             let error = out_of_range(count);
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);

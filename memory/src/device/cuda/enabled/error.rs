@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_tells_what_was_attempted_and_by_which_call() {
+    fn an_error_names_the_attempt_and_the_call() {
         let error = failure(CUresult::CUDA_ERROR_LAUNCH_FAILED).error("reserving 512 B");
         assert_eq!(error.kind(), ErrorKind::Driver);
         let text = error.to_string();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_context_does_not_survive_says_to_start_anew_and_nothing_else_does() {
+    fn only_errors_that_end_the_context_advise_a_restart() {
         // By number, as in logs and in the driver's documentation.
         let fatal = [
             214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_nobody_knows_is_told_by_its_number() {
+    fn an_unknown_code_is_reported_by_its_number() {
         let unknown = DriverError::check("cuInit", 4_000_000_000).unwrap_err();
         assert!(unknown.to_string().contains("4000000000") || Driver::loaded().is_some());
     }

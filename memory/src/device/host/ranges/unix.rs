@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_come_and_go_in_place_and_leave_their_neighbours_alone() {
+    fn pages_are_committed_and_decommitted_without_their_neighbours() {
         let (ranges, budget) = ranges(1 << 40);
         let range = ranges.reserve_range(64 * PAGE).unwrap().unwrap();
         assert!(range.0.is_multiple_of(PAGE));

@@ -94,7 +94,7 @@ fn half_precision_is_summed_in_floats_and_rounded_once() {
 }
 
 #[test]
-fn the_other_collectives_move_what_they_say() {
+fn the_other_collectives_move_their_elements() {
     let device = Device::new();
     let ranks = ranks(&device, 3);
     let (word, sum) = (Type::ncclInt32, Reduction::ncclSum);
@@ -146,7 +146,7 @@ fn the_other_collectives_move_what_they_say() {
 }
 
 #[test]
-fn in_place_a_rank_s_share_stands_where_it_goes() {
+fn an_in_place_share_is_at_its_destination() {
     let device = Device::new();
     let ranks = ranks(&device, 2);
     let rows = [[1, -1], [-1, 2]];
@@ -172,7 +172,7 @@ fn in_place_a_rank_s_share_stands_where_it_goes() {
 }
 
 #[test]
-fn messages_of_a_group_go_both_ways_and_to_oneself() {
+fn messages_of_a_group_are_sent_both_ways_and_to_oneself() {
     let device = Device::new();
     let ranks = ranks(&device, 3);
     let memory: Vec<[u64; 2]> = (0..3)

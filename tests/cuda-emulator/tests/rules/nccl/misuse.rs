@@ -15,7 +15,7 @@ const MIB: usize = 1 << 20;
 
 /// Checks that one misuse was reported since `before`, in these words.
 #[track_caller]
-fn assert_told(device: &Device, before: u64, words: &str) {
+fn assert_reported(device: &Device, before: u64, words: &str) {
     assert_eq!(device.control.complaints(), before + 1);
     let text = device.control.last_complaint();
     assert!(text.contains(words), "{text}");
@@ -38,12 +38,12 @@ fn a_communicator_that_is_gone_is_none() {
     // SAFETY: the emulator checks the handle.
     let status = unsafe { nccl::ncclCommCount(ranks[0].comm.0, &raw mut count) };
     assert_eq!(status, Status::ncclInvalidArgument);
-    assert_told(&device, before, "does not exist, or no longer");
+    assert_reported(&device, before, "does not exist, or no longer");
     assert!(last_error().starts_with("ncclCommCount"));
 }
 
 #[test]
-fn ranks_must_ask_for_the_same_in_one_order() {
+fn ranks_must_make_equal_calls_in_one_order() {
     for case in 0..4 {
         let device = Device::new();
         let ranks = ranks(&device, 2);
@@ -68,7 +68,7 @@ fn ranks_must_ask_for_the_same_in_one_order() {
             }
         };
         assert_eq!(status, Status::ncclInvalidUsage, "case {case}");
-        assert_told(&device, before, "all ranks call the same, in one order");
+        assert_reported(&device, before, "all ranks call the same, in one order");
         // No rank hangs.
         ranks.iter().for_each(Rank::synchronize);
         assert_eq!(async_error(ranks[0].comm), Status::ncclInvalidUsage);
@@ -108,7 +108,7 @@ fn two_communicators_in_opposite_orders_wait_for_each_other() {
         }
     }
     ranks.iter().for_each(Rank::synchronize);
-    assert_told(&device, before, "each waits for the other");
+    assert_reported(&device, before, "each waits for the other");
     destroy(&ranks);
 }
 
@@ -123,7 +123,7 @@ fn messages_that_both_send_first_wait_for_each_other() {
         done(rank.receive(address, 4, peer));
     }
     ranks[0].synchronize();
-    assert_told(&device, before, "each waits for the other");
+    assert_reported(&device, before, "each waits for the other");
     destroy(&ranks);
 }
 
@@ -136,7 +136,7 @@ fn buffers_are_memory_of_the_rank_s_own_device() {
         let before = device.control.complaints();
         let status = ranks[0].all_reduce(address, count);
         assert_eq!(status, Status::ncclInvalidArgument);
-        assert_told(&device, before, "all memory of device");
+        assert_reported(&device, before, "all memory of device");
     }
     // Source and target overlap, but are not equal.
     let before = device.control.complaints();
@@ -147,7 +147,7 @@ fn buffers_are_memory_of_the_rank_s_own_device() {
     // SAFETY: the emulator checks handles and addresses.
     let status = unsafe { nccl::ncclAllReduce(from, to, 3, word, sum, comm, stream) };
     assert_eq!(status, Status::ncclInvalidArgument);
-    assert_told(&device, before, "overlap");
+    assert_reported(&device, before, "overlap");
     // The stream must belong to the communicator's device.
     let before = device.control.complaints();
     let mixed = Rank {
@@ -155,7 +155,7 @@ fn buffers_are_memory_of_the_rank_s_own_device() {
         ..ranks[0]
     };
     assert_eq!(mixed.all_reduce(own, 4), Status::ncclUnhandledCudaError);
-    assert_told(&device, before, "is given a part of device");
+    assert_reported(&device, before, "is given a part of device");
     destroy(&ranks);
 }
 
@@ -171,7 +171,7 @@ fn two_ranks_on_one_device_are_refused() {
         // SAFETY: the emulator checks the handle.
         done(unsafe { nccl::ncclCommAbort(comm.0) });
     }
-    assert_told(&device, before, "both on device");
+    assert_reported(&device, before, "both on device");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_configuration_is_initialized_and_an_id_is_one() {
             "`blocking` is 2",
             "an id that nobody made",
         ];
-        assert_told(&device, before, words[case]);
+        assert_reported(&device, before, words[case]);
     }
 }
 
@@ -213,7 +213,7 @@ fn a_call_waits_until_the_last_one_is_no_longer_in_progress() {
     let before = device.control.complaints();
     let status = rank.all_reduce(address, 4);
     assert_eq!(status, Status::ncclInvalidArgument);
-    assert_told(&device, before, "still in progress");
+    assert_reported(&device, before, "still in progress");
     done(settle(comm));
     rank.destroy();
 }
@@ -241,22 +241,22 @@ fn memory_is_registered_as_long_as_it_is_there() {
     // SAFETY: the emulator reports the misuse in these calls.
     unsafe {
         ok(sys::cuMemFree_v2(address));
-        assert_told(&device, before, "registered with a communicator");
+        assert_reported(&device, before, "registered with a communicator");
         done(nccl::ncclCommDeregister(ranks[0].comm.0, handle));
         let again = nccl::ncclCommDeregister(ranks[0].comm.0, handle);
         assert_eq!(again, Status::ncclInvalidArgument);
-        assert_told(&device, before, "nothing is registered");
+        assert_reported(&device, before, "nothing is registered");
     }
     let gone = register(&ranks[0], address, 4096);
     assert_eq!(gone, Err(Status::ncclInvalidArgument));
-    assert_told(&device, before, "not all memory of device");
+    assert_reported(&device, before, "not all memory of device");
     // Memory of another rank.
     let address = device.memory(4096);
     assert_eq!(
         register(&ranks[1], address, 4096),
         Err(Status::ncclInvalidArgument)
     );
-    assert_told(&device, before, "not all memory of device");
+    assert_reported(&device, before, "not all memory of device");
     // A communicator's registrations end with it.
     register(&ranks[0], address, 4096).unwrap();
     destroy(&ranks);
@@ -294,12 +294,12 @@ fn a_range_of_several_handles_is_not_registered() {
         let before = device.control.complaints();
         let both = register(&ranks[0], range + 512, page);
         assert_eq!(both, Err(Status::ncclInvalidUsage));
-        assert_told(&device, before, "of 2 handles");
+        assert_reported(&device, before, "of 2 handles");
         register(&ranks[0], range, page).unwrap();
         ok(sys::cuMemUnmap(range + page as u64, page));
         assert_eq!(device.control.complaints(), before);
         ok(sys::cuMemUnmap(range, page));
-        assert_told(&device, before, "registered with a communicator");
+        assert_reported(&device, before, "registered with a communicator");
     }
     destroy(&ranks);
 }
@@ -326,6 +326,6 @@ fn a_graph_outlives_no_communicator() {
         destroy(&ranks);
         ok(sys::cuGraphLaunch(executable, ranks[0].stream));
     }
-    assert_told(&device, before, "a communicator that is gone");
+    assert_reported(&device, before, "a communicator that is gone");
     ranks[0].synchronize();
 }

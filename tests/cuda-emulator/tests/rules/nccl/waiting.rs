@@ -37,7 +37,7 @@ fn a_collective_runs_as_late_as_other_work() {
 }
 
 #[test]
-fn who_waits_for_a_rank_waits_until_its_peers_have_submitted() {
+fn a_wait_for_a_rank_lasts_until_its_peers_have_submitted() {
     let device = Device::new();
     let ranks = ranks(&device, 2);
     let memory = upload_all(&device, &ranks);
@@ -71,7 +71,7 @@ fn a_question_does_not_wait_for_peers() {
 }
 
 #[test]
-fn calls_that_do_not_block_are_in_progress_until_they_are_asked_for() {
+fn nonblocking_calls_are_in_progress_until_polled() {
     let device = Device::new();
     let alive = device.control.report().communicators;
     let (id, other) = (new_id(), enter_another());
@@ -153,7 +153,7 @@ fn a_finalization_waits_for_the_work_of_all_ranks() {
 }
 
 #[test]
-fn an_abort_lets_everybody_go_on_with_an_error() {
+fn an_abort_ends_all_waits_with_an_error() {
     let device = Device::new();
     let ranks = ranks(&device, 3);
     let memory = upload_all(&device, &ranks);
@@ -180,7 +180,7 @@ fn an_abort_lets_everybody_go_on_with_an_error() {
 }
 
 #[test]
-fn an_abort_ends_the_wait_for_ranks_that_never_come() {
+fn an_abort_ends_the_wait_for_missing_ranks() {
     let device = Device::new();
     let alive = device.control.report().communicators;
     let id = new_id();
@@ -199,7 +199,7 @@ fn an_abort_ends_the_wait_for_ranks_that_never_come() {
 }
 
 #[test]
-fn a_device_that_has_failed_lets_its_peers_go_on() {
+fn a_failed_device_does_not_block_its_peers() {
     let device = Device::new();
     let ranks = ranks(&device, 2);
     let memory = upload_all(&device, &ranks);

@@ -6,7 +6,7 @@ use super::{ARGUMENT, COUNTS, Expected, each_array, wide, with, without};
 use Expected::Shape;
 
 #[test]
-fn folds_of_all() -> Result<()> {
+fn reductions_of_all() -> Result<()> {
     each_array::<f32>(|failures, array| {
         let shape = array.shape();
         let one = || Shape(vec![]);
@@ -27,7 +27,7 @@ fn folds_of_all() -> Result<()> {
 }
 
 #[test]
-fn folds_along_an_axis() -> Result<()> {
+fn reductions_along_an_axis() -> Result<()> {
     each_array::<f32>(|failures, array| {
         let shape = array.shape();
         for axis in 0..shape.len() {

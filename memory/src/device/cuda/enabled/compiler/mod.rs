@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_in_the_compiler_s_words() {
+    fn errors_contain_the_compiler_s_log() {
         if !has_compiler() {
             return;
         }

@@ -110,7 +110,7 @@ fn the_numbers_are_those_of_the_header() {
 }
 
 #[test]
-fn every_operation_moves_what_it_says() {
+fn every_operation_moves_its_elements() {
     on_ranks(2, |cuda, communicator| {
         let rank = communicator.rank() as i32;
         let own = upload(cuda, &[10 * rank, 10 * rank + 1])?;
@@ -156,7 +156,7 @@ fn a_split_has_the_ranks_of_its_color() {
 }
 
 #[test]
-fn a_peer_that_never_comes_is_an_error_that_tells_the_deadline() {
+fn a_missing_peer_is_an_error_with_the_deadline() {
     if Cuda::count() == 0 || Functions::get().is_err() {
         println!("skipped: there is no CUDA device, or no NCCL");
         return;
@@ -171,7 +171,7 @@ fn a_peer_that_never_comes_is_an_error_that_tells_the_deadline() {
 }
 
 #[test]
-fn an_abort_lets_a_peer_that_waits_go_on_and_tells_it() {
+fn an_abort_ends_the_wait_of_a_peer_with_an_error() {
     on_ranks(2, |cuda, communicator| {
         let memory = upload(cuda, &[1, 2])?;
         if communicator.rank() == 0 {
