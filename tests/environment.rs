@@ -21,7 +21,7 @@ fn run(child: &str, variables: &[(&str, &str)]) -> Output {
 }
 
 /// Returns the text that the child printed between brackets.
-fn told(child: &str, variables: &[(&str, &str)]) -> String {
+fn output_of(child: &str, variables: &[(&str, &str)]) -> String {
     let output = run(child, variables);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
@@ -86,14 +86,17 @@ fn child_times_phases() {
 fn the_environment_switches_the_timing_of_phases() {
     for (value, timed) in [("on", "true"), ("off", "false"), ("", "false")] {
         let variables = [("CACHESCOPE_TIME_PHASES", value)];
-        assert_eq!(told("child_times_phases", &variables), timed);
+        assert_eq!(output_of("child_times_phases", &variables), timed);
     }
 }
 
 #[test]
 fn without_variables_everything_works() {
-    assert_eq!(told("child_allocates", &[]), "Ok(\"host\") | Ok(\"host\")");
-    assert_eq!(told("child_uses_a_scope", &[]), "recycle 1");
+    assert_eq!(
+        output_of("child_allocates", &[]),
+        "Ok(\"host\") | Ok(\"host\")"
+    );
+    assert_eq!(output_of("child_uses_a_scope", &[]), "recycle 1");
 }
 
 #[test]
@@ -107,8 +110,8 @@ fn a_value_that_does_not_parse_is_an_error_that_names_its_variable() {
         ("CACHESCOPE_POLICY", "hoard"),
         ("CACHESCOPE_TIME_PHASES", "1"),
     ] {
-        let told = told("child_allocates", &[(variable, value)]);
-        let (array, own) = told.split_once(" | ").unwrap();
+        let output_of = output_of("child_allocates", &[(variable, value)]);
+        let (array, own) = output_of.split_once(" | ").unwrap();
         for outcome in [array, own] {
             assert!(
                 outcome.starts_with("Err(InvalidArgument"),
@@ -140,14 +143,14 @@ fn the_pool_is_chosen_by_name() {
         ("binned", "2048 1"),
         ("direct", "1536 0"),
     ] {
-        let told = told("child_allocates_three_units", &[("CACHESCOPE_POOL", value)]);
+        let output_of = output_of("child_allocates_three_units", &[("CACHESCOPE_POOL", value)]);
         assert_eq!(
-            told, expected,
+            output_of, expected,
             "allocated bytes and idle segments of {value}"
         );
     }
-    let told = told("child_allocates", &[("CACHESCOPE_POOL", "stream-ordered")]);
-    let (array, own) = told.split_once(" | ").unwrap();
+    let output_of = output_of("child_allocates", &[("CACHESCOPE_POOL", "stream-ordered")]);
+    let (array, own) = output_of.split_once(" | ").unwrap();
     let by_variable = "Err(Unsupported: CACHESCOPE_POOL=stream-ordered: ";
     assert!(array.starts_with(by_variable), "{array}");
     let by_program = "Err(Unsupported: pool stream-ordered: ";
@@ -193,7 +196,7 @@ fn a_trace_records_the_requests_of_a_program_to_its_end() {
         ("CACHESCOPE_POOL", "direct"),
         ("CACHESCOPE_TRACE", log.path()),
     ];
-    told("child_allocates_three_units", &variables);
+    output_of("child_allocates_three_units", &variables);
     let row = |action: &str| (action.to_owned(), 1536);
     assert_eq!(log.rows(), [row("allocate"), row("free")]);
 }
@@ -201,7 +204,7 @@ fn a_trace_records_the_requests_of_a_program_to_its_end() {
 #[test]
 fn a_trace_has_the_pages_that_a_pool_reserves() {
     let log = Scratch::new("best-fit");
-    told(
+    output_of(
         "child_allocates_three_units",
         &[("CACHESCOPE_TRACE", log.path())],
     );
@@ -211,11 +214,11 @@ fn a_trace_has_the_pages_that_a_pool_reserves() {
 
 #[test]
 fn a_trace_that_cannot_be_written_is_an_error() {
-    let told = told(
+    let output_of = output_of(
         "child_allocates",
         &[("CACHESCOPE_TRACE", "no such folder/log.csv")],
     );
-    let (array, own) = told.split_once(" | ").unwrap();
+    let (array, own) = output_of.split_once(" | ").unwrap();
     for outcome in [array, own] {
         assert!(outcome.starts_with("Err(Io"), "{outcome}");
         assert!(outcome.contains("no such folder"), "{outcome}");
@@ -225,24 +228,24 @@ fn a_trace_that_cannot_be_written_is_an_error() {
 #[test]
 fn the_device_is_chosen_by_name() {
     assert_eq!(
-        told("child_allocates", &[("CACHESCOPE_DEVICE", "host")]),
+        output_of("child_allocates", &[("CACHESCOPE_DEVICE", "host")]),
         "Ok(\"host\") | Ok(\"host\")"
     );
     for value in ["gpu", "cuda", "cuda:x", "HOST"] {
-        let told = told("child_allocates", &[("CACHESCOPE_DEVICE", value)]);
+        let output_of = output_of("child_allocates", &[("CACHESCOPE_DEVICE", value)]);
         assert!(
-            told.starts_with("Err(InvalidArgument: CACHESCOPE_DEVICE"),
-            "{told}"
+            output_of.starts_with("Err(InvalidArgument: CACHESCOPE_DEVICE"),
+            "{output_of}"
         );
         assert!(
-            told.ends_with("Ok(\"host\")"),
-            "only the current device is concerned: {told}"
+            output_of.ends_with("Ok(\"host\")"),
+            "only the current device is concerned: {output_of}"
         );
     }
-    let told = told("child_allocates", &[("CACHESCOPE_DEVICE", "cuda:63")]);
+    let output_of = output_of("child_allocates", &[("CACHESCOPE_DEVICE", "cuda:63")]);
     assert!(
-        told.starts_with("Err(") && told.contains("CACHESCOPE_DEVICE=cuda:63"),
-        "{told}"
+        output_of.starts_with("Err(") && output_of.contains("CACHESCOPE_DEVICE=cuda:63"),
+        "{output_of}"
     );
 }
 
@@ -273,29 +276,29 @@ fn the_environment_does_not_change_what_a_program_configures() {
         ("CACHESCOPE_TIME_PHASES", "on"),
         ("CACHESCOPE_TRACE", log.path()),
     ];
-    let configured = told("child_configures_a_device", &variables);
-    assert_eq!(configured, told("child_configures_a_device", &[]));
+    let configured = output_of("child_configures_a_device", &variables);
+    assert_eq!(configured, output_of("child_configures_a_device", &[]));
     assert_eq!(configured, "3 recycle 0 true");
     assert!(!log.0.exists(), "the trace is of no device");
     let wrong = [("CACHESCOPE_POOL", "bogus"), ("CACHESCOPE_POLICY", "hoard")];
-    assert_eq!(told("child_configures_a_device", &wrong), configured);
+    assert_eq!(output_of("child_configures_a_device", &wrong), configured);
 }
 
 #[test]
 fn the_limit_is_taken_in_any_unit() {
     assert_eq!(
-        told(
+        output_of(
             "child_fills_a_limit",
             &[("CACHESCOPE_MEMORY_LIMIT", "8MiB")]
         ),
         "8"
     );
     assert_eq!(
-        told("child_fills_a_limit", &[("CACHESCOPE_MEMORY_LIMIT", "9MB")]),
+        output_of("child_fills_a_limit", &[("CACHESCOPE_MEMORY_LIMIT", "9MB")]),
         "8"
     );
     assert_eq!(
-        told("child_fills_a_limit", &[("CACHESCOPE_MEMORY_LIMIT", "50%")]),
+        output_of("child_fills_a_limit", &[("CACHESCOPE_MEMORY_LIMIT", "50%")]),
         "64"
     );
 }
@@ -305,7 +308,7 @@ fn the_policy_is_the_default_of_unconfigured_caches() {
     for told_of in ["recycle 1", "release 0", "bump 1", "plan 0"] {
         let policy = told_of.split(' ').next().unwrap();
         let variables = [("CACHESCOPE_POLICY", policy)];
-        assert_eq!(told("child_uses_a_scope", &variables), told_of);
+        assert_eq!(output_of("child_uses_a_scope", &variables), told_of);
     }
 }
 

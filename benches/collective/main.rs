@@ -54,7 +54,7 @@ fn lengths() -> impl Iterator<Item = usize> {
 }
 
 /// Returns how often a length is measured.
-fn turns(bytes: usize) -> usize {
+fn iterations(bytes: usize) -> usize {
     ((256 << 20) / bytes).clamp(15, 300)
 }
 
@@ -102,7 +102,7 @@ fn take_part() -> Result<()> {
         let count = bytes / size_of::<f32>();
         let mut x = Array::<f32>::zeros(count)?;
         let (mut plain, mut own) = (Vec::new(), Vec::new());
-        for turn in 0..turns(bytes) + 3 {
+        for iteration in 0..iterations(bytes) + 3 {
             let took = [
                 slowest(|| sum_plainly(&mut x))?,
                 slowest(|| {
@@ -111,7 +111,7 @@ fn take_part() -> Result<()> {
                 })?,
             ];
             // The first ones reserve memory.
-            if turn >= 3 {
+            if iteration >= 3 {
                 plain.push(took[0]);
                 own.push(took[1]);
             }
@@ -184,7 +184,7 @@ fn on_threads(size: usize) -> Result<Vec<f64>> {
         for bytes in lengths() {
             let mut x = Array::<f32>::zeros(bytes / size_of::<f32>())?;
             let mut times = Vec::new();
-            for _ in 0..turns(bytes) {
+            for _ in 0..iterations(bytes) {
                 group.barrier()?;
                 let began = Instant::now();
                 group.all_reduce(&mut x, Reduce::Sum)?;

@@ -98,7 +98,7 @@ fn overlap(ranks: usize, first: usize, others: usize) -> Result<Vec<Step>> {
         let mut parallel = DataParallel::new(&group).bucket_bytes(first, others);
         parallel.broadcast(&mut weights)?;
         let mut steps = Vec::new();
-        for turn in 0..WARM + STEPS {
+        for iteration in 0..WARM + STEPS {
             group.barrier()?;
             let began = Instant::now();
             let recording = device.record(RecordOptions::default())?;
@@ -112,7 +112,7 @@ fn overlap(ranks: usize, first: usize, others: usize) -> Result<Vec<Step>> {
                 passed
             });
             let step = began.elapsed();
-            if turn >= WARM {
+            if iteration >= WARM {
                 let (exchanges, hidden) = exchanges(&recording.events(), passed);
                 steps.push(Step {
                     step,

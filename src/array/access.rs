@@ -95,7 +95,7 @@ impl<'a, T: AnyElement> Elements<'a, T> {
         let backend = buffer.device().backend();
         // Until the bytes are there, no launch of a graph writes over them.
         let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
-        let _kept_off = gpu.map(Cuda::lock_launches_shared);
+        let _no_launches = gpu.map(Cuda::lock_launches_shared);
         // Each write waited for the one before it, so the last write completes after all others.
         let writer = buffer.wait_for_last_write()?;
         let values = if backend.id() == DeviceId::Host {

@@ -11,12 +11,12 @@ use crate::sync::plain::Mutex;
 /// Writes a warning about the line `location` to standard error, unless one was written already.
 #[cold]
 pub(super) fn once(location: &'static Location<'static>, warning: fmt::Arguments<'_>) {
-    static TOLD: Mutex<Option<HashSet<&'static Location<'static>>>> = Mutex::new(None);
+    static REPORTED: Mutex<Option<HashSet<&'static Location<'static>>>> = Mutex::new(None);
     if !cfg!(debug_assertions) {
         return;
     }
-    let mut told = TOLD.lock();
-    if told.get_or_insert_default().insert(location) {
+    let mut reported = REPORTED.lock();
+    if reported.get_or_insert_default().insert(location) {
         // `eprintln!` panics if standard error is closed.
         let note = "shown once per line, in builds with debug assertions";
         let _ = writeln!(io::stderr(), "warning: {location}: {warning} ({note})");

@@ -22,14 +22,18 @@ fn refused<T>(result: Result<T>, kind: ErrorKind, words: &[&str]) {
     let error = result.err().expect("that is no input for it");
     let text = error.to_string();
     assert_eq!(error.kind(), kind, "{text}");
-    let (here, told) = (Location::caller(), error.location());
-    let is_here =
-        |told: &Location<'_>| told.file() == here.file() && told.line().abs_diff(here.line()) < 12;
+    let (here, location) = (Location::caller(), error.location());
+    let is_here = |location: &Location<'_>| {
+        location.file() == here.file() && location.line().abs_diff(here.line()) < 12
+    };
     assert!(
-        told.is_some_and(is_here),
-        "not {here}, but {told:?}: {text}"
+        location.is_some_and(is_here),
+        "not {here}, but {location:?}: {text}"
     );
-    assert!(text.contains(&format!(" at {}", told.unwrap())), "{text}");
+    assert!(
+        text.contains(&format!(" at {}", location.unwrap())),
+        "{text}"
+    );
     for word in words {
         assert!(text.contains(word), "\"{word}\" is missing in: {text}");
     }

@@ -78,11 +78,11 @@ fn bounded<R>(scratch: &Scratch, bytes: &[u8], read: impl FnOnce(&Path) -> Resul
     );
     if let Err(error) = &outcome {
         let kind = error.kind();
-        let is_told = matches!(
+        let is_reported = matches!(
             kind,
             ErrorKind::Io | ErrorKind::InvalidArgument | ErrorKind::InvalidShape
         );
-        assert!(is_told, "{error}");
+        assert!(is_reported, "{error}");
     }
     outcome
 }

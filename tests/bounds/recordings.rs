@@ -220,8 +220,8 @@ fn the_longest_entry_that_is_planned() -> Result<()> {
             short(&device, &scope, 3000)?;
             let stats = stats(&device);
             assert_eq!(stats.divergences, u64::from(is_planned), "{count}");
-            let is_told = !is_planned && !record;
-            assert_eq!(stats.unrecorded, if is_told { 2 } else { 0 });
+            let is_reported = !is_planned && !record;
+            assert_eq!(stats.unrecorded, if is_reported { 2 } else { 0 });
         }
     }
     Ok(())

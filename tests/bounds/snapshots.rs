@@ -46,8 +46,9 @@ fn refused(bytes: &[u8], place: &str) {
     let (snapshot, profiles) = read(bytes);
     for error in [snapshot.unwrap_err(), profiles.unwrap_err()] {
         let text = error.to_string();
-        let is_told = text.contains(place) && text.contains("refers to the same values so often");
-        assert!(is_told, "{text}");
+        let is_reported =
+            text.contains(place) && text.contains("refers to the same values so often");
+        assert!(is_reported, "{text}");
     }
 }
 

@@ -20,9 +20,9 @@ fn a_checkpoint_of_some_ranks_loads_under_others() -> Result<()> {
         let error = optimizer.state(&network).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         let x = whole(&[8, 5], 1)?;
-        for turn in 0..4 {
+        for iteration in 0..4 {
             parallel.value_and_step(&mut network, &mut optimizer, |network| network.loss(&x))?;
-            if turn == 1 {
+            if iteration == 1 {
                 let own = optimizer.state(&network)?;
                 if group.rank() == 0 {
                     files::save(&network, &weights)?;

@@ -9,25 +9,25 @@ use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, Result};
 
 /// Runs `body` on each rank and returns each rank's result, which may be an error.
 fn outcomes(size: usize, body: impl Fn(&Group) -> Result<()> + Sync) -> Vec<Result<()>> {
-    let told = Told::new(size);
+    let recorded = Outcomes::new(size);
     // `Group::threads` may fail, too, with an error that no rank waited for.
     let _whole = Group::threads(size, |group| {
-        told.tell(group.rank(), body(&group));
+        recorded.record(group.rank(), body(&group));
         Ok(())
     });
-    told.all()
+    recorded.all()
 }
 
 /// The results of the ranks, each in its own slot. There is no mutex, because ThreadSanitizer does
 /// not see the order that the standard library's locks bring when threads wait for them.
-struct Told(Vec<OnceLock<Result<()>>>);
+struct Outcomes(Vec<OnceLock<Result<()>>>);
 
-impl Told {
+impl Outcomes {
     fn new(size: usize) -> Self {
         Self(vec![OnceLock::new(); size])
     }
 
-    fn tell(&self, rank: usize, outcome: Result<()>) {
+    fn record(&self, rank: usize, outcome: Result<()>) {
         self.0[rank].set(outcome).expect("it tells once");
     }
 
@@ -167,7 +167,7 @@ fn a_failure_that_the_body_has_handled_is_no_failure_of_the_rank() {
 fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
     for checks in [true, false] {
         let began = Instant::now();
-        let told = Told::new(3);
+        let recorded = Outcomes::new(3);
         let ended = Group::threads(3, |group| {
             let device = Device::host_with(DeviceConfig::default())?;
             let _current = device.enter();
@@ -178,11 +178,11 @@ fn ending(body: impl Fn(&Group) -> Result<()> + Sync, text: &str) {
             let mut x = Array::full(1000, 1.0f32)?;
             let exchanged = group.all_reduce(&mut x, Reduce::Sum);
             let read = exchanged.and_then(|()| x.to_vec().map(drop));
-            told.tell(group.rank(), read);
+            recorded.record(group.rank(), read);
             Ok(())
         });
         drop(ended);
-        let outcomes = told.all();
+        let outcomes = recorded.all();
         assert_eq!(outcomes.len(), 2);
         for outcome in outcomes {
             let error = outcome.expect_err("the third never came");

@@ -17,7 +17,7 @@ fn buffers_are_those_of_the_step_before() -> Result<()> {
             let device = device()?;
             let _current = device.enter();
             let mut places = Vec::new();
-            for turn in 0..6 {
+            for iteration in 0..6 {
                 let before = device.memory_stats().reserves;
                 cache_scope!("step", policy = policy, {
                     let first = Array::full(10_000, 1.0f32)?;
@@ -27,7 +27,7 @@ fn buffers_are_those_of_the_step_before() -> Result<()> {
                     places = vec![first.address(), gathered.address(), sum.address()];
                     assert_eq!(sum.to_vec()?[7], 6.0);
                 });
-                assert!(turn < 3 || device.memory_stats().reserves == before);
+                assert!(iteration < 3 || device.memory_stats().reserves == before);
             }
             let first = places[0];
             let places = places.into_iter().map(|own| own.wrapping_sub(first));

@@ -188,8 +188,8 @@ impl<O: Steps> Both<O> {
         })
     }
 
-    fn weight(&self, turn: usize) -> f64 {
-        (1 + self.group.rank() + 2 * turn) as f64
+    fn weight(&self, iteration: usize) -> f64 {
+        (1 + self.group.rank() + 2 * iteration) as f64
     }
 
     fn buckets(&mut self, (first, other): (usize, usize)) {
@@ -237,8 +237,8 @@ impl<O: Steps> Both<O> {
         Ok(())
     }
 
-    fn step(&mut self, turn: usize) -> Result<()> {
-        let weight = self.weight(turn);
+    fn step(&mut self, iteration: usize) -> Result<()> {
+        let weight = self.weight(iteration);
         let (own, parallel, optimizer) = &mut self.divided;
         let value = parallel.value_and_step(own, optimizer, |own| loss(own, weight))?;
         let (own, parallel, optimizer) = &mut self.whole;
@@ -263,14 +263,14 @@ impl<O: Steps> Both<O> {
 fn compare<O: Steps>(
     size: usize,
     make: fn() -> O,
-    (shapes, turns): (&[Shapes], &[Before]),
+    (shapes, iterations): (&[Shapes], &[Before]),
 ) -> Result<()> {
     Group::threads(size, |group| {
         let mut both = Both::new(group, make, shapes)?;
         both.step(0)?;
-        for (turn, before) in turns.iter().enumerate() {
+        for (iteration, before) in iterations.iter().enumerate() {
             both.prepare(*before)?;
-            both.step(turn + 1)?;
+            both.step(iteration + 1)?;
         }
         both.checked_state().map(drop)
     })
@@ -284,10 +284,10 @@ proptest! {
     fn divided_states_belong_to_their_parameters(
         size in 1..5_usize,
         shapes in blocks(),
-        turns in prop::collection::vec(before(), 1..6),
+        iterations in prop::collection::vec(before(), 1..6),
         optimizer in 0..3,
     ) {
-        let given = (&shapes[..], &turns[..]);
+        let given = (&shapes[..], &iterations[..]);
         let compared = match optimizer {
             0 => compare(size, || Sgd::new(0.125).momentum(0.75), given),
             1 => compare(size, || Adam::new(0.01), given),
@@ -477,14 +477,14 @@ fn what_outlives_a_scope_is_outside_of_its_cache() -> Result<()> {
             let mut parallel = DataParallel::new(&group);
             let mut optimizer = Sharded::new(&group, Adam::new(0.1))?;
             let escaped = || device.cache_stats("step").unwrap().escaped_blocks;
-            for turn in 0..6 {
+            for iteration in 0..6 {
                 cache_scope!("step", policy = policy, {
                     parallel.accumulate(&x, |x| x.square().sum())?;
                 });
                 assert_eq!(escaped(), 0, "{policy:?}");
                 cache_scope!("step", policy = policy, {
                     parallel.value_and_step(&mut x, &mut optimizer, |x| x.square().sum())?;
-                    if turn == 3 {
+                    if iteration == 3 {
                         let state = optimizer.state(&x)?;
                         optimizer = Sharded::new(&group, Adam::new(0.1))?;
                         optimizer.set_state(&state)?;

@@ -329,7 +329,7 @@ fn a_warm_step_allocates_nothing() -> Result<()> {
             let mut parallel = DataParallel::new(&group).bucket_bytes(400, 400);
             let x = whole(&[8, 5], 1)?;
             let (mut place, mut reserves) = (0, 0);
-            for turn in 0..8 {
+            for iteration in 0..8 {
                 cache_scope!("step", policy = policy, {
                     let (value, gradients) =
                         parallel.value_and_grad(&network, |network| network.loss(&x))?;
@@ -337,7 +337,7 @@ fn a_warm_step_allocates_nothing() -> Result<()> {
                     assert!(value.item()?.is_finite());
                     place = gradients.layers[0].address() - gradients.narrow.address();
                 });
-                if turn == 3 {
+                if iteration == 3 {
                     reserves = device.memory_stats().reserves;
                 }
             }

@@ -21,7 +21,9 @@ fn fails<T>(outcome: Result<T>, kind: ErrorKind, texts: &[&str]) {
             }
             let here = std::panic::Location::caller().file();
             assert!(
-                error.location().is_some_and(|told| told.file() == here),
+                error
+                    .location()
+                    .is_some_and(|location| location.file() == here),
                 "{error:?}"
             );
         }

@@ -159,7 +159,7 @@ fn blocks_are_freed_on_other_threads() -> Result<()> {
         let device = device(pool);
         for round in 0..5 {
             let buffers: Result<Vec<_>> = (0..20)
-                .map(|turn| Buffer::new(&device, length(20 * round + turn, MIB)))
+                .map(|iteration| Buffer::new(&device, length(20 * round + iteration, MIB)))
                 .collect();
             let buffers = buffers?;
             thread::spawn(move || drop(buffers)).join().unwrap();

@@ -50,21 +50,21 @@ fn a_binned_pool_rounds_to_powers_of_two() -> Result<()> {
 fn a_binned_pool_releases_the_memory_of_a_burst() -> Result<()> {
     let device = device(PoolKind::Binned);
     let burst: Result<Vec<_>> = (0..32)
-        .map(|turn| Buffer::new(&device, MIB << (turn % 3)))
+        .map(|iteration| Buffer::new(&device, MIB << (iteration % 3)))
         .collect();
     drop(burst?);
     let of_burst = device.memory_stats().reserved_bytes;
     assert!(of_burst >= 64 * MIB as u64);
 
     // From here on two blocks are enough.
-    let turns = (0..100_000).take_while(|_| {
+    let iterations = (0..100_000).take_while(|_| {
         let pair = [5000, 9000].map(|len| Buffer::new(&device, len).unwrap());
         drop(pair);
         device.memory_stats().reserved_bytes > 8192 + 16_384
     });
-    let turns = turns.count();
-    assert!(turns > 1000, "kept for a while: {turns}");
-    assert!(turns < 100_000, "given back at last");
+    let iterations = iterations.count();
+    assert!(iterations > 1000, "kept for a while: {iterations}");
+    assert!(iterations < 100_000, "given back at last");
     let stats = device.memory_stats();
     assert_eq!((stats.segments, stats.reserved_bytes), (2, 8192 + 16_384));
     Ok(())

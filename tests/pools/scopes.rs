@@ -123,8 +123,8 @@ fn a_limit_holds_at_every_moment_and_idle_blocks_make_room() -> Result<()> {
         });
         // Sizes of every kind, until the limit refuses.
         let mut live = Vec::new();
-        for turn in 0..2000usize {
-            let Ok(buffer) = Buffer::new(&device, 1 + turn * 7919 % (3 * MIB)) else {
+        for iteration in 0..2000usize {
+            let Ok(buffer) = Buffer::new(&device, 1 + iteration * 7919 % (3 * MIB)) else {
                 break;
             };
             live.push(buffer);

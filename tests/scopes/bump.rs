@@ -56,7 +56,7 @@ fn one_chunk_of_the_high_water_mark_serves_every_entry_after_the_first() -> Resu
 fn a_chunk_with_an_escaped_array_is_set_aside_until_that_drops() -> Result<()> {
     let device = device();
     let _current = device.enter();
-    let turn = |value: f32| {
+    let iteration = |value: f32| {
         cache_scope!("bump", policy = Policy::Bump, {
             let kept = Array::full([1000], value)?;
             let dropped = Array::full([1000], -value)?;
@@ -66,7 +66,7 @@ fn a_chunk_with_an_escaped_array_is_set_aside_until_that_drops() -> Result<()> {
     };
     let mut kept = Vec::new();
     for value in 0..20 {
-        kept.push(turn(value as f32)?);
+        kept.push(iteration(value as f32)?);
         for (expected, array) in kept.iter().enumerate() {
             assert!(
                 array

@@ -90,20 +90,24 @@ fn arrays_of_an_entry_live_through_every_change_of_policy() -> Result<()> {
             let device = device();
             let _device = device.enter();
             set(&device, before);
-            for turn in 0..4u32 {
+            for iteration in 0..4u32 {
                 let escaped = cache_scope!("loop", {
-                    let first = Array::full([3000], turn)?;
+                    let first = Array::full([3000], iteration)?;
                     set(&device, after);
                     cache_scope!("loop", { drop(Array::full([3000], 99u32)?) });
-                    let second = Array::full([3000], turn + 10)?;
-                    assert_eq!(first.to_vec()?, [turn; 3000]);
+                    let second = Array::full([3000], iteration + 10)?;
+                    assert_eq!(first.to_vec()?, [iteration; 3000]);
                     second
                 });
                 set(&device, before);
                 cache_scope!("loop", { drop(Array::full([3000], 98u32)?) });
                 set(&device, after);
                 cache_scope!("loop", { drop(Array::full([3000], 97u32)?) });
-                assert_eq!(escaped.to_vec()?, [turn + 10; 3000], "{before}, {after}");
+                assert_eq!(
+                    escaped.to_vec()?,
+                    [iteration + 10; 3000],
+                    "{before}, {after}"
+                );
             }
             device.invalidate_cache("loop");
             assert_eq!(
@@ -130,7 +134,7 @@ fn under_max_bytes_of_0_nothing_is_cached() -> Result<()> {
             if !by_option {
                 device.configure_cache("none", config);
             }
-            let turn = || -> Result<Array<u32>> {
+            let iteration = || -> Result<Array<u32>> {
                 let body = || -> Result<_> {
                     let first = Array::full([3000], 1u32)?;
                     let second = (&first + 1).eval()?;
@@ -146,16 +150,16 @@ fn under_max_bytes_of_0_nothing_is_cached() -> Result<()> {
                 }
             };
             let mut escaped = Vec::new();
-            for turns in 1..=4 {
-                escaped.push(turn()?);
+            for iterations in 1..=4 {
+                escaped.push(iteration()?);
                 let stats = stats(&device, "none");
-                assert_eq!((stats.hits, stats.misses), (0, 2 * turns), "{policy}");
+                assert_eq!((stats.hits, stats.misses), (0, 2 * iterations), "{policy}");
                 assert_eq!(
                     (stats.cached_bytes, stats.escaped_blocks),
                     (0, 0),
                     "{policy}"
                 );
-                assert_eq!(device.memory_stats().live_blocks, turns, "{policy}");
+                assert_eq!(device.memory_stats().live_blocks, iterations, "{policy}");
             }
             assert!(
                 escaped
@@ -197,9 +201,9 @@ fn a_destructor_inside_a_scope_may_take_its_cache() -> Result<()> {
         for give in WAYS {
             let device = device();
             let _device = device.enter();
-            for turn in 0..6u32 {
+            for iteration in 0..6u32 {
                 let kept = cache_scope!("loop", policy = policy, {
-                    let kept = Array::full([3000], turn)?;
+                    let kept = Array::full([3000], iteration)?;
                     {
                         let _gives = Gives(&device, give);
                         drop(Array::full([2000], 98u32)?);
@@ -207,14 +211,14 @@ fn a_destructor_inside_a_scope_may_take_its_cache() -> Result<()> {
                     drop(Array::full([3000], 97u32)?);
                     let _at_the_end = Gives(&device, give);
                     let dropped_before_that = Array::full([3000], 96u32)?;
-                    assert_eq!(kept.to_vec()?, [turn; 3000], "{policy}");
+                    assert_eq!(kept.to_vec()?, [iteration; 3000], "{policy}");
                     assert_eq!(dropped_before_that.to_vec()?, [96; 3000], "{policy}");
                     kept
                 });
                 cache_scope!("loop", policy = policy, {
                     drop(Array::full([3000], 95u32)?)
                 });
-                assert_eq!(kept.to_vec()?, [turn; 3000], "{policy}");
+                assert_eq!(kept.to_vec()?, [iteration; 3000], "{policy}");
             }
             give(&device, "loop");
             assert_eq!(device.memory_stats().allocated_bytes, 0, "{policy}");
@@ -284,18 +288,18 @@ fn another_thread_may_take_a_cache_that_is_entered() -> Result<()> {
                     given.send(give(&in_thread, "loop").blocks).unwrap();
                 }
             });
-            for turn in 0..5u32 {
+            for iteration in 0..5u32 {
                 let kept = cache_scope!("loop", policy = policy, {
-                    let kept = Array::full([3000], turn)?;
+                    let kept = Array::full([3000], iteration)?;
                     let idle = [Array::full([2000], 99u32)?, Array::full([3000], 98u32)?];
                     drop(idle);
                     ask.send(()).unwrap();
                     assert_eq!(wait.recv().unwrap(), 0, "somebody is inside");
-                    assert_eq!(kept.to_vec()?, [turn; 3000], "{policy}");
+                    assert_eq!(kept.to_vec()?, [iteration; 3000], "{policy}");
                     kept
                 });
                 assert_eq!(device.memory_stats().live_blocks, 1, "{policy}");
-                assert_eq!(kept.to_vec()?, [turn; 3000], "{policy}");
+                assert_eq!(kept.to_vec()?, [iteration; 3000], "{policy}");
                 drop(kept);
                 let left = device.memory_stats().allocated_bytes;
                 assert_eq!(left, 0, "all was given back: {policy}");

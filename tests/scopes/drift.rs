@@ -36,7 +36,7 @@ struct Outcome {
 }
 
 /// Runs 10,000 iterations of random lengths. The hit rate excludes the first hundred.
-fn walk(plan: Plan, turns: u64) -> Result<Outcome> {
+fn walk(plan: Plan, iterations: u64) -> Result<Outcome> {
     let device = device_with(DeviceConfig {
         pool: PoolKind::BestFit,
         ..Default::default()
@@ -45,8 +45,8 @@ fn walk(plan: Plan, turns: u64) -> Result<Outcome> {
     let scope = device.scope("text");
     let mut random = Random(7);
     let (mut working_set, mut early) = (0, None);
-    for turn in 0..turns {
-        if turn == 100 {
+    for iteration in 0..iterations {
+        if iteration == 100 {
             early = device.cache_stats("text");
         }
         let _guard = scope.enter();
@@ -172,15 +172,15 @@ fn blocks_that_many_entries_do_not_use_are_released() -> Result<()> {
         device.configure_cache("loop", config);
         let scope = device.scope("loop");
         let workspace = || Buffer::new(&device, 3 << 20).map(drop);
-        let turn = || Buffer::new(&device, 1 << 20).map(drop);
+        let iteration = || Buffer::new(&device, 1 << 20).map(drop);
         {
             let _guard = scope.enter();
             workspace()?;
-            turn()?;
+            iteration()?;
         }
         for _ in 0..20 {
             let _guard = scope.enter();
-            turn()?;
+            iteration()?;
         }
         let stats = device.cache_stats("loop").unwrap();
         assert_eq!(stats.cached_blocks, if kept { 2 } else { 1 });
@@ -248,7 +248,7 @@ fn blocks_that_were_idle_for_long_are_released() -> Result<()> {
         },
     );
     let scope = device.scope("loop");
-    let turn = || {
+    let iteration = || {
         let _guard = scope.enter();
         Buffer::new(&device, 1 << 20).map(drop)
     };
@@ -262,7 +262,7 @@ fn blocks_that_were_idle_for_long_are_released() -> Result<()> {
     assert_eq!(device.cache_stats("loop").unwrap().cached_blocks, 2);
     for _ in 0..40 {
         std::thread::sleep(std::time::Duration::from_millis(1));
-        turn()?;
+        iteration()?;
     }
     assert_eq!(device.cache_stats("loop").unwrap().cached_blocks, 1);
     Ok(())
@@ -296,13 +296,13 @@ fn layers(device: &Device, length: usize) -> Result<usize> {
 fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
     let mut random = Random(3);
     let mut lengths = |of: fn(usize, usize) -> usize| -> Vec<usize> {
-        let draws = (0..10_000).map(|turn| of(turn, random.below(512) as usize));
+        let draws = (0..10_000).map(|iteration| of(iteration, random.below(512) as usize));
         draws.collect()
     };
     let programs = [
         ("random", lengths(|_, draw| 1 + draw)),
-        ("growing", lengths(|turn, _| 1 + turn / 20)),
-        ("shrinking", lengths(|turn, _| 512 - turn / 20)),
+        ("growing", lengths(|iteration, _| 1 + iteration / 20)),
+        ("shrinking", lengths(|iteration, _| 512 - iteration / 20)),
         (
             "seldom long",
             lengths(|_, draw| if draw < 10 { 512 } else { 64 + draw % 64 }),
@@ -312,8 +312,8 @@ fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
         for policy in [Policy::Plan, Policy::Recycle] {
             let device = device_with(DeviceConfig::default())?;
             let (mut most, mut early) = (0, None);
-            for (turn, &length) in lengths.iter().enumerate() {
-                if turn == 100 {
+            for (iteration, &length) in lengths.iter().enumerate() {
+                if iteration == 100 {
                     early = device.cache_stats("text");
                 }
                 most = cache_scope!("text", policy = policy, device = &device, {

@@ -170,12 +170,12 @@ fn scopes_and_arrays_in_the_last_moments_of_a_thread() -> Result<()> {
     for policy in POLICIES {
         for before in [true, false] {
             let device = device();
-            for turn in 1..=3 {
+            for iteration in 1..=3 {
                 end_with(&device, policy, before)?;
                 let stats = device.memory_stats();
                 assert_eq!((stats.live_blocks, stats.live_bytes), (0, 0), "{policy}");
                 let entries = device.cache_stats("last").map_or(0, |last| last.entries);
-                assert_eq!(entries, if before { 3 * turn } else { 0 }, "{policy}");
+                assert_eq!(entries, if before { 3 * iteration } else { 0 }, "{policy}");
             }
             device.invalidate_all_caches();
             assert_eq!(device.memory_stats().allocated_bytes, 0, "{policy}");

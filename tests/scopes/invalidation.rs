@@ -99,9 +99,9 @@ fn a_removed_cache_is_forgotten_and_may_be_created_again() -> Result<()> {
             ..Default::default()
         },
     );
-    for turn in 0..3 {
+    for iteration in 0..3 {
         cache_scope!("loop", device = &device, { Buffer::new(&device, 100)? });
-        assert_eq!(stats(&device, "loop").entries, 1, "turn {turn}");
+        assert_eq!(stats(&device, "loop").entries, 1, "turn {iteration}");
         device.remove_cache("loop");
         assert!(device.cache_stats("loop").is_none());
     }

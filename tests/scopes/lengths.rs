@@ -37,12 +37,12 @@ impl Lengths {
         Self::Peak,
     ];
 
-    fn batch(self, turn: u64, random: &mut Random) -> Batch {
+    fn batch(self, iteration: u64, random: &mut Random) -> Batch {
         let tokens = match self {
             Self::Uniform | Self::Fixed => 1 + random.below(512),
             Self::Texts => (0..4).map(|_| 1 + random.below(512)).max().unwrap_or(1),
             Self::Recurring => 32 * (1 + random.below(16)),
-            Self::Peak if turn == 3 => 512,
+            Self::Peak if iteration == 3 => 512,
             Self::Peak => 64 + random.below(64),
         };
         let texts = match self {
@@ -60,7 +60,7 @@ impl Lengths {
 
 /// Returns the allocations and drops of one iteration in order: the array's number, and its bytes
 /// or `None` for a drop.
-fn turn(batch: Batch, scale: f64) -> Vec<(usize, Option<u64>)> {
+fn iteration(batch: Batch, scale: f64) -> Vec<(usize, Option<u64>)> {
     let hidden = (batch.texts * batch.tokens) as f64 * scale;
     let square = (batch.texts * batch.tokens * batch.tokens) as f64 * scale / 512.0;
     let bytes = |units: f64| Some(units.max(1.0) as u64);
@@ -111,23 +111,28 @@ fn working_set(steps: &[(usize, Option<u64>)]) -> u64 {
     most
 }
 
-/// Runs `turns` iterations, of which the longest possible one needs `most_bytes`. Returns the hit
-/// rate after the first hundred, the peak of the reserved bytes, and the working set of the largest
-/// iteration.
-fn walk(policy: Policy, lengths: Lengths, most_bytes: u64, turns: u64) -> Result<(f64, u64, u64)> {
+/// Runs `iterations` iterations, of which the longest possible one needs `most_bytes`. Returns the
+/// hit rate after the first hundred, the peak of the reserved bytes, and the working set of the
+/// largest iteration.
+fn walk(
+    policy: Policy,
+    lengths: Lengths,
+    most_bytes: u64,
+    iterations: u64,
+) -> Result<(f64, u64, u64)> {
     let device = device_with(DeviceConfig {
         pool: PoolKind::BestFit,
         ..Default::default()
     })?;
-    let scale = most_bytes as f64 / working_set(&turn(Lengths::LONGEST, 1.0)) as f64;
-    let fixed_bytes = turn(Lengths::LONGEST, scale)[0].1;
+    let scale = most_bytes as f64 / working_set(&iteration(Lengths::LONGEST, 1.0)) as f64;
+    let fixed_bytes = iteration(Lengths::LONGEST, scale)[0].1;
     let mut random = Random(7);
     let (mut largest, mut early) = (0, None);
-    for number in 0..turns {
+    for number in 0..iterations {
         if number == 100 {
             early = device.cache_stats("text");
         }
-        let mut steps = turn(lengths.batch(number, &mut random), scale);
+        let mut steps = iteration(lengths.batch(number, &mut random), scale);
         if lengths == Lengths::Fixed {
             steps[0].1 = fixed_bytes;
         }
@@ -164,8 +169,8 @@ fn hold(policy: Policy) {
         (1024 * MIB, 2000),
     ];
     for lengths in Lengths::ALL {
-        for (most_bytes, turns) in walks.into_iter().chain(larger) {
-            let walked = walk(policy, lengths, most_bytes as u64, turns);
+        for (most_bytes, iterations) in walks.into_iter().chain(larger) {
+            let walked = walk(policy, lengths, most_bytes as u64, iterations);
             let (hit_rate, reserved, largest) = walked.unwrap();
             let case = format!("{policy}, {lengths:?}, {} MiB", most_bytes / MIB);
             let ratio = reserved as f64 / largest as f64;

@@ -45,9 +45,9 @@ fn ten_thousand_names_are_as_fast_as_a_few() -> Result<()> {
             };
             enter(&name(index))
         };
-        for turn in ["first", "second"] {
+        for iteration in ["first", "second"] {
             let each = time_each(enter)?;
-            assert!(each < ENOUGH, "{policy}, {turn}: {each:?}");
+            assert!(each < ENOUGH, "{policy}, {iteration}: {each:?}");
         }
         let grown = resident_bytes()
             .zip(before)

@@ -75,14 +75,14 @@ fn uncached_allocations_belong_to_no_cache() -> Result<()> {
 }
 
 fn leave(device: &Device, how: u32) -> Result<u32> {
-    for turn in 0.. {
+    for iteration in 0.. {
         cache_scope!("exits", device = device, {
             Buffer::new(device, 100)?;
             match how {
-                0 => return Ok(turn),
+                0 => return Ok(iteration),
                 1 => break,
-                2 if turn == 0 => continue,
-                2 => return Ok(turn),
+                2 if iteration == 0 => continue,
+                2 => return Ok(iteration),
                 3 => {
                     Buffer::new(device, usize::MAX)?;
                 }

@@ -19,7 +19,7 @@ pub(crate) enum Step {
 use Step::{Drop as D, New as N};
 
 /// Runs the steps in a scope, checks the contents of every array, and returns the addresses.
-pub(crate) fn turn(device: &Device, steps: &[Step]) -> Result<Vec<u64>> {
+pub(crate) fn iteration(device: &Device, steps: &[Step]) -> Result<Vec<u64>> {
     cache_scope!("plan", policy = Policy::Plan, device = device, {
         body(steps)
     })
@@ -74,11 +74,11 @@ pub(crate) const FORWARD: [Step; 12] = [
 #[test]
 fn addresses_are_the_same_on_every_entry() -> Result<()> {
     let device = device();
-    turn(&device, &FORWARD)?;
-    let first = turn(&device, &FORWARD)?;
+    iteration(&device, &FORWARD)?;
+    let first = iteration(&device, &FORWARD)?;
     let planned = stats(&device, "plan");
     for _ in 0..1000 {
-        assert_eq!(turn(&device, &FORWARD)?, first);
+        assert_eq!(iteration(&device, &FORWARD)?, first);
     }
     let after = stats(&device, "plan");
     assert_eq!((after.misses, after.divergences), (planned.misses, 0));
@@ -101,7 +101,7 @@ fn the_slab_is_the_working_set() -> Result<()> {
         D(3),
     ];
     for _ in 0..3 {
-        turn(&device, &steps)?;
+        iteration(&device, &steps)?;
     }
     assert_eq!(stats(&device, "plan").cached_bytes, 51_200);
     Ok(())
@@ -111,18 +111,18 @@ fn the_slab_is_the_working_set() -> Result<()> {
 fn an_entry_that_differs_is_served_counted_and_planned_anew() -> Result<()> {
     let device = device();
     for _ in 0..3 {
-        turn(&device, &FORWARD)?;
+        iteration(&device, &FORWARD)?;
     }
     let mut other = FORWARD;
     other[4] = N(41_000);
-    turn(&device, &other)?;
+    iteration(&device, &other)?;
     assert_eq!(stats(&device, "plan").divergences, 1);
-    turn(&device, &other)?;
-    let addresses = turn(&device, &other)?;
+    iteration(&device, &other)?;
+    let addresses = iteration(&device, &other)?;
     let planned = stats(&device, "plan");
     assert_eq!(planned.divergences, 1, "planned anew");
     for _ in 0..10 {
-        assert_eq!(turn(&device, &other)?, addresses);
+        assert_eq!(iteration(&device, &other)?, addresses);
     }
     assert_eq!(stats(&device, "plan").misses, planned.misses);
     Ok(())
@@ -134,13 +134,13 @@ fn what_lives_longer_than_planned_is_not_overwritten() -> Result<()> {
     let early = [N(5000), D(0), N(5000), D(1), N(5000), D(2)];
     let late = [N(5000), N(5000), D(0), N(5000), D(1), D(2)];
     for _ in 0..4 {
-        turn(&device, &early)?;
+        iteration(&device, &early)?;
     }
-    turn(&device, &late)?;
+    iteration(&device, &late)?;
     assert_eq!(stats(&device, "plan").divergences, 1);
     for _ in 0..4 {
-        turn(&device, &late)?;
-        turn(&device, &early)?;
+        iteration(&device, &late)?;
+        iteration(&device, &early)?;
     }
     assert_eq!(
         stats(&device, "plan").divergences,
@@ -154,7 +154,7 @@ fn what_lives_longer_than_planned_is_not_overwritten() -> Result<()> {
 fn an_escaped_array_does_not_block_the_plan() -> Result<()> {
     let device = device();
     let _current = device.enter();
-    let turn = |value: u8| {
+    let iteration = |value: u8| {
         cache_scope!("plan", policy = Policy::Plan, {
             let first = Array::full([60_000], 1u8)?;
             let loss = Array::full([1000], value)?;
@@ -166,7 +166,7 @@ fn an_escaped_array_does_not_block_the_plan() -> Result<()> {
     let mut losses = Vec::new();
     let mut planned = None;
     for value in 0..50 {
-        let (loss, addresses) = turn(value)?;
+        let (loss, addresses) = iteration(value)?;
         losses.push(loss);
         if value >= 1 {
             assert_eq!(*planned.get_or_insert(addresses), addresses);
@@ -184,7 +184,7 @@ fn an_escaped_array_does_not_block_the_plan() -> Result<()> {
 fn one_that_escapes_for_once_sets_the_slab_aside() -> Result<()> {
     let device = device();
     let _current = device.enter();
-    let turn = |keep: bool| {
+    let iteration = |keep: bool| {
         cache_scope!("plan", policy = Policy::Plan, {
             let first = Array::full([60_000], 7u8)?;
             drop(Array::full([1000], 8u8)?);
@@ -192,11 +192,11 @@ fn one_that_escapes_for_once_sets_the_slab_aside() -> Result<()> {
         })
     };
     for _ in 0..3 {
-        turn(false)?;
+        iteration(false)?;
     }
-    let kept = turn(true)?.expect("it was kept");
+    let kept = iteration(true)?.expect("it was kept");
     for _ in 0..5 {
-        turn(false)?;
+        iteration(false)?;
         check(&kept, 7)?;
     }
     drop(kept);
@@ -213,11 +213,11 @@ fn invalidation_and_pressure_take_the_slab_and_the_plan_lives_on() -> Result<()>
     };
     let device = device_with(config)?;
     for _ in 0..3 {
-        turn(&device, &FORWARD)?;
+        iteration(&device, &FORWARD)?;
     }
     assert!(device.invalidate_cache("plan").bytes > 0);
     assert_eq!(device.memory_stats().allocated_bytes, 0);
-    turn(&device, &FORWARD)?;
+    iteration(&device, &FORWARD)?;
     assert!(stats(&device, "plan").cached_bytes > 0);
     drop(Buffer::new(&device, 2 * MIB)?);
     assert_eq!(
@@ -226,7 +226,7 @@ fn invalidation_and_pressure_take_the_slab_and_the_plan_lives_on() -> Result<()>
         "taken back under pressure"
     );
     let misses = stats(&device, "plan").misses;
-    turn(&device, &FORWARD)?;
+    iteration(&device, &FORWARD)?;
     let after = stats(&device, "plan");
     assert_eq!((after.misses, after.divergences), (misses + 1, 0));
     Ok(())
@@ -335,7 +335,7 @@ fn a_limit_just_above_the_working_set_is_enough() -> Result<()> {
         .collect();
     let free = device();
     for _ in 0..3 {
-        turn(&free, &steps)?;
+        iteration(&free, &steps)?;
     }
     let working_set = stats(&free, "plan").peak_live_bytes;
     let config = DeviceConfig {
@@ -344,7 +344,7 @@ fn a_limit_just_above_the_working_set_is_enough() -> Result<()> {
     };
     let device = device_with(config)?;
     for _ in 0..10 {
-        turn(&device, &steps)?;
+        iteration(&device, &steps)?;
     }
     Ok(())
 }
@@ -353,7 +353,7 @@ fn a_limit_just_above_the_working_set_is_enough() -> Result<()> {
 fn a_nested_entry_continues_the_plan() -> Result<()> {
     let device = device();
     let _current = device.enter();
-    let turn = || {
+    let iteration = || {
         cache_scope!("plan", policy = Policy::Plan, {
             let first = Array::full([5000], 1u8)?;
             let inner = cache_scope!("plan", { Array::full([7000], 2u8)? });
@@ -362,10 +362,10 @@ fn a_nested_entry_continues_the_plan() -> Result<()> {
             Ok::<_, cachescope::Error>((first.address(), inner.address()))
         })
     };
-    turn()?;
-    let planned = turn()?;
+    iteration()?;
+    let planned = iteration()?;
     for _ in 0..5 {
-        assert_eq!(turn()?, planned);
+        assert_eq!(iteration()?, planned);
     }
     Ok(())
 }
@@ -438,11 +438,11 @@ proptest! {
     #[test]
     fn entries_of_several_bodies_never_share_memory(
         bodies in prop::collection::vec(steps(20), 1..6),
-        turns in prop::collection::vec((any::<prop::sample::Index>(), 0usize..40, 0u8..20), 1..60),
+        iterations in prop::collection::vec((any::<prop::sample::Index>(), 0usize..40, 0u8..20), 1..60),
     ) {
         let device = device();
         let mut escaped = Vec::new();
-        for (number, (which, cut, action)) in turns.into_iter().enumerate() {
+        for (number, (which, cut, action)) in iterations.into_iter().enumerate() {
             let steps = which.get(&bodies);
             let steps = &steps[..steps.len().saturating_sub(if cut < 5 { cut } else { 0 }).max(1)];
             let kept = cache_scope!("plan", policy = Policy::Plan, device = &device, {

@@ -18,12 +18,12 @@ fn what_escapes_outlives_invalidation_and_removal() -> Result<()> {
         })?;
         let _device = device.enter();
         let mut kept = Vec::new();
-        for turn in 0..10 {
+        for iteration in 0..10 {
             cache_scope!("loop", policy = policy, {
-                let a = Array::full([1000], turn)?;
+                let a = Array::full([1000], iteration)?;
                 let b = (&a * 10).eval()?;
-                if turn % 3 == 0 {
-                    kept.push((turn * 10, b));
+                if iteration % 3 == 0 {
+                    kept.push((iteration * 10, b));
                 }
             });
             let escaped = stats(&device, "loop").escaped_blocks as usize;
@@ -79,8 +79,8 @@ fn threads_add_up_and_leave_nothing() -> Result<()> {
         let device = device();
         let work = |worker: u32| -> Result<()> {
             let _device = device.enter();
-            for turn in 0..200 {
-                let value = worker * 1000 + turn;
+            for iteration in 0..200 {
+                let value = worker * 1000 + iteration;
                 cache_scope!("loop", policy = policy, {
                     let a = Array::full([300], value)?;
                     let b = (&a + 1).eval()?;
@@ -153,7 +153,7 @@ fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
             })?;
             let mut random = 88_172_645_463_325_252u64;
             let mut live: Vec<Buffer> = Vec::new();
-            for turn in 0..40 {
+            for iteration in 0..40 {
                 cache_scope!("loop", policy = policy, device = &device, {
                     for _ in 0..20 {
                         random ^= random << 13;
@@ -184,10 +184,10 @@ fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
                     );
                     assert!((0.0..=1.0).contains(&stats.fragmentation()));
                 });
-                if turn % 9 == 0 {
+                if iteration % 9 == 0 {
                     device.invalidate_cache("loop");
                 }
-                if turn % 5 == 0 {
+                if iteration % 5 == 0 {
                     live.clear();
                 }
             }
@@ -212,7 +212,7 @@ fn the_figures_of_memory_agree_at_every_moment() -> Result<()> {
 fn idle_blocks_are_counted_as_they_are_released() -> Result<()> {
     for policy in POLICIES {
         let device = device();
-        let turn = |count: usize| -> Result<()> {
+        let iteration = |count: usize| -> Result<()> {
             cache_scope!("loop", policy = policy, device = &device, {
                 let _all: Vec<Buffer> = (0..count)
                     .map(|index| Buffer::new(&device, (index + 1) * MIB))
@@ -220,9 +220,9 @@ fn idle_blocks_are_counted_as_they_are_released() -> Result<()> {
             });
             Ok(())
         };
-        for turns in 1..5 {
-            for _ in 0..turns {
-                turn(3)?;
+        for iterations in 1..5 {
+            for _ in 0..iterations {
+                iteration(3)?;
                 let stats = stats(&device, "loop");
                 assert_eq!(
                     stats.cached_blocks == 0,
@@ -235,11 +235,11 @@ fn idle_blocks_are_counted_as_they_are_released() -> Result<()> {
             assert_eq!(
                 (given.blocks as u64, given.bytes),
                 (before.cached_blocks, before.cached_bytes),
-                "{policy}, after {turns} turns"
+                "{policy}, after {iterations} turns"
             );
         }
         for _ in 0..3 {
-            turn(3)?;
+            iteration(3)?;
         }
         let expected = match policy {
             Policy::Release => 0,

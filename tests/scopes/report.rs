@@ -7,20 +7,20 @@ use crate::scopes::{device, stats};
 #[test]
 fn every_cache_of_the_current_device_has_a_row() -> Result<()> {
     let (device, other) = (device(), crate::scopes::device());
-    let turn = |name: &str, policy, sizes: &[usize]| {
+    let iteration = |name: &str, policy, sizes: &[usize]| {
         cache_scope!(name, policy = policy, device = &device, {
             let buffers = sizes.iter().map(|&bytes| Buffer::new(&device, bytes));
             buffers.collect::<Result<Vec<_>>>()
         })
     };
     for _ in 0..4 {
-        turn("train", Policy::Recycle, &[1 << 20, 1 << 20])?;
+        iteration("train", Policy::Recycle, &[1 << 20, 1 << 20])?;
     }
     // Two recorded entries, and then one of another size.
     for sizes in [[4096], [4096], [4096], [8192]] {
-        turn("plan", Policy::Plan, &sizes)?;
+        iteration("plan", Policy::Plan, &sizes)?;
     }
-    let escaped = turn("kept", Policy::Release, &[512, 512])?;
+    let escaped = iteration("kept", Policy::Release, &[512, 512])?;
     cache_scope!("elsewhere", device = &other, { Buffer::new(&other, 512) })?;
     device.configure_cache("unused", cachescope::CacheConfig::default());
 

@@ -4,7 +4,7 @@ use cachescope::Result;
 
 use crate::scopes::plan::FORWARD;
 use crate::scopes::plan::Step::{self, Drop as D, New as N};
-use crate::scopes::plan::turn;
+use crate::scopes::plan::iteration;
 use crate::scopes::{device, stats};
 
 /// Has the same prefix as [`FORWARD`], but another end.
@@ -17,14 +17,18 @@ fn each_of_several_sequences_has_its_addresses() -> Result<()> {
     let device = device();
     for _ in 0..3 {
         ALL.iter()
-            .try_for_each(|steps| turn(&device, steps).map(drop))?;
+            .try_for_each(|steps| iteration(&device, steps).map(drop))?;
     }
     let planned = stats(&device, "plan");
-    let expected = ALL.map(|steps| turn(&device, steps).unwrap());
+    let expected = ALL.map(|steps| iteration(&device, steps).unwrap());
     // Now one of them for a while, now each in turn, in every order.
     for number in 0..1000usize {
         let which = (number ^ (number / 10)) % 3;
-        assert_eq!(turn(&device, ALL[which])?, expected[which], "turn {number}");
+        assert_eq!(
+            iteration(&device, ALL[which])?,
+            expected[which],
+            "turn {number}"
+        );
     }
     let after = stats(&device, "plan");
     assert_eq!(
@@ -38,12 +42,12 @@ fn each_of_several_sequences_has_its_addresses() -> Result<()> {
 fn all_sequences_share_one_slab() -> Result<()> {
     let alone = device();
     for _ in 0..3 {
-        turn(&alone, &FORWARD)?;
+        iteration(&alone, &FORWARD)?;
     }
     let device = device();
     for _ in 0..5 {
         ALL.iter()
-            .try_for_each(|steps| turn(&device, steps).map(drop))?;
+            .try_for_each(|steps| iteration(&device, steps).map(drop))?;
     }
     let longest = stats(&alone, "plan").cached_bytes;
     assert_eq!(stats(&device, "plan").cached_bytes, longest);
@@ -82,16 +86,16 @@ fn sequences_that_begin_alike_may_drop_at_other_times() -> Result<()> {
         D(4),
     ];
     for _ in 0..4 {
-        turn(&device, &train)?;
-        turn(&device, &evaluate)?;
+        iteration(&device, &train)?;
+        iteration(&device, &evaluate)?;
     }
     let planned = stats(&device, "plan");
     assert_eq!(planned.cached_bytes, 43_008, "what training needs");
-    let expected = (turn(&device, &train)?, turn(&device, &evaluate)?);
+    let expected = (iteration(&device, &train)?, iteration(&device, &evaluate)?);
     for _ in 0..20 {
-        assert_eq!(turn(&device, &train)?, expected.0);
-        assert_eq!(turn(&device, &evaluate)?, expected.1);
-        assert_eq!(turn(&device, &evaluate)?, expected.1);
+        assert_eq!(iteration(&device, &train)?, expected.0);
+        assert_eq!(iteration(&device, &evaluate)?, expected.1);
+        assert_eq!(iteration(&device, &evaluate)?, expected.1);
     }
     let after = stats(&device, "plan");
     assert_eq!(
@@ -122,7 +126,7 @@ fn what_one_sequence_left_alive_is_not_overwritten_by_another() -> Result<()> {
     }
     for round in 0..40usize {
         for number in 0..bodies.len() {
-            turn(&device, &bodies[(number * (round + 1)) % bodies.len()])?;
+            iteration(&device, &bodies[(number * (round + 1)) % bodies.len()])?;
         }
     }
     Ok(())

@@ -510,8 +510,8 @@ impl Worker {
             return;
         };
         let sizes = [64, 5000, 64, 700].map(|bytes| bytes + self.random.below(3) * 1000);
-        for turn in 0..self.random.below(200) {
-            let _pair = [turn, turn + 1].map(|at| {
+        for iteration in 0..self.random.below(200) {
+            let _pair = [iteration, iteration + 1].map(|at| {
                 let buffer = room_for(Buffer::new(&device, sizes[at % sizes.len()]))?;
                 self.bindings.served(index);
                 Some(buffer)

@@ -198,9 +198,9 @@ mod tests {
         taken.map(|(span, _)| span)
     }
 
-    /// Takes a block of `units` and returns it, `turns` times.
-    fn use_one(pool: &mut Binned, units: u64, turns: u32) {
-        for _ in 0..turns {
+    /// Takes a block of `units` and returns it, `iterations` times.
+    fn use_one(pool: &mut Binned, units: u64, iterations: u32) {
+        for _ in 0..iterations {
             let span = take(pool, units).unwrap();
             pool.give(span, StreamOwner::NONE);
         }

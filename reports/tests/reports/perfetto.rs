@@ -99,7 +99,7 @@ fn slice(phase: &str, name: &str, time: f64) -> (String, String, f64) {
 #[test]
 fn scopes_and_operations_nest() {
     let hash = "# hash";
-    let told = slices(vec![
+    let written = slices(vec![
         scope_event(EventKind::Enter, 0, 1_001),
         scope_event(EventKind::OperationBegin, 0, 2_000),
         scope_event(EventKind::Enter, 2, 2_500),
@@ -108,7 +108,7 @@ fn scopes_and_operations_nest() {
         scope_event(EventKind::Exit, 0, 4_000),
     ]);
     assert_eq!(
-        told,
+        written,
         [
             slice("B", "loop", 1.001),
             slice("B", "src/main.rs:1", 2.0),
@@ -161,7 +161,7 @@ fn kernels_of_a_stream_may_overlap() {
 
 #[test]
 fn an_exit_without_its_enter_began_before() {
-    let told = slices(vec![
+    let written = slices(vec![
         scope_event(EventKind::Enter, 0, 1_000),
         scope_event(EventKind::Exit, 0, 2_000),
         scope_event(EventKind::Exit, 1, 3_000),
@@ -169,7 +169,7 @@ fn an_exit_without_its_enter_began_before() {
     ]);
     let outer = "a \"quoted\\\" näme; with all\n";
     assert_eq!(
-        told,
+        written,
         [
             slice("B", "<unknown>", 0.0),
             slice("B", outer, 0.0),
@@ -183,7 +183,7 @@ fn an_exit_without_its_enter_began_before() {
 
 #[test]
 fn an_enter_without_its_exit_ends_with_what_is_around_it() {
-    let told = slices(vec![
+    let written = slices(vec![
         scope_event(EventKind::Enter, 0, 1_000),
         scope_event(EventKind::Enter, 2, 2_000),
         scope_event(EventKind::Exit, 0, 3_000),
@@ -192,7 +192,7 @@ fn an_enter_without_its_exit_ends_with_what_is_around_it() {
         scope_event(EventKind::Exit, 2, 5_000),
     ]);
     assert_eq!(
-        told[2..],
+        written[2..],
         [
             slice("E", "# hash", 3.0),
             slice("E", "loop", 3.0),

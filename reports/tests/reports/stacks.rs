@@ -42,7 +42,7 @@ fn with_stacks() -> Profile {
 
 #[test]
 fn dhat_has_totals_peaks_and_lifetimes() {
-    let told = json(&text(dhat::write, &profile()));
+    let written = json(&text(dhat::write, &profile()));
     let expected = json(
         r##"{"dhatFileVersion":2,"mode":"cachescope","verb":"Allocated","bklt":true,"bkacc":false,
         "tu":"ns","Mtu":"ms","tuth":10000,"cmd":"cuda:0","pid":0,"tg":300,"te":900,"pps":[
@@ -51,7 +51,7 @@ fn dhat_has_totals_peaks_and_lifetimes() {
         {"tb":600,"tbk":1,"tl":600,"mb":600,"mbk":1,"gb":600,"gbk":1,"eb":600,"ebk":1,"fs":[5,2]}],
         "ftbl":["[root]","<unknown>","<uncached>","src/main.rs:1","loop","src/attention.rs:3"]}"##,
     );
-    assert_eq!(told, expected);
+    assert_eq!(written, expected);
 }
 
 #[test]
@@ -62,18 +62,18 @@ fn dhat_has_the_first_of_equal_peaks() {
         block(EventKind::Free, 650, 0x1000, 50),
         block(EventKind::Hit, 700, 0x4000, 1000),
     ]);
-    let told = json(&text(dhat::write, &profile));
-    let point = &told["pps"][1];
+    let written = json(&text(dhat::write, &profile));
+    let point = &written["pps"][1];
     assert_eq!([&point["mb"], &point["mbk"], &point["eb"]], [1000, 2, 1000]);
 }
 
 #[test]
 fn dhat_lists_backtraces_from_the_innermost_out() {
-    let told = json(&text(dhat::write, &with_stacks()));
-    assert_eq!(told["pps"].as_array().map(Vec::len), Some(1));
-    assert_eq!(told["pps"][0]["fs"], json("[1,2]"));
-    assert_eq!(told["ftbl"][1], "step<[u8; 4]>");
-    assert_eq!(told["ftbl"][2], "step<[u8; 51]> (src/step.rs:3)");
+    let written = json(&text(dhat::write, &with_stacks()));
+    assert_eq!(written["pps"].as_array().map(Vec::len), Some(1));
+    assert_eq!(written["pps"][0]["fs"], json("[1,2]"));
+    assert_eq!(written["ftbl"][1], "step<[u8; 4]>");
+    assert_eq!(written["ftbl"][2], "step<[u8; 51]> (src/step.rs:3)");
 }
 
 #[test]
@@ -87,12 +87,12 @@ fn dhat_has_every_stack_once() {
     profile.stacks.push(Vec::new());
     profile.events[2].stack = Some(40);
     profile.events[3].scope = Some(0);
-    let told = json(&text(dhat::write, &profile));
-    let points = told["pps"].as_array().expect("points");
+    let written = json(&text(dhat::write, &profile));
+    let points = written["pps"].as_array().expect("points");
     let stacks: Vec<_> = points.iter().map(|point| &point["fs"]).collect();
     assert_eq!(stacks, [&json("[1]"), &json("[2,3]")]);
     assert_eq!(
-        told["ftbl"],
+        written["ftbl"],
         json(r#"["[root]","<unknown>","src/main.rs:1","loop"]"#)
     );
     assert_eq!(
@@ -103,14 +103,17 @@ fn dhat_has_every_stack_once() {
 
 #[test]
 fn folded_stacks_are_those_of_the_peak() {
-    let told = text(folded::write, &profile());
+    let written = text(folded::write, &profile());
     assert_eq!(
-        told,
+        written,
         "<uncached>;src/attention.rs:3 600\nloop;src/main.rs:1 1000\n"
     );
     // From the outermost in, and no more divided than they are frames.
-    let told = text(folded::write, &with_stacks());
-    assert_eq!(told, "step<[u8, 51]> (src/step.rs:3);step<[u8, 4]> 1600\n");
+    let written = text(folded::write, &with_stacks());
+    assert_eq!(
+        written,
+        "step<[u8, 51]> (src/step.rs:3);step<[u8, 4]> 1600\n"
+    );
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl Group {
     #[track_caller]
     pub fn mpi() -> Result<Self> {
         let takes_device_memory = setting("CACHESCOPE_MPI_CUDA")?;
-        let world = world(takes_device_memory.map(|said: Switch| said == Switch::On))?;
+        let world = world(takes_device_memory.map(|switch: Switch| switch == Switch::On))?;
         Ok(Self::over(Carrier::Host(world)))
     }
 }

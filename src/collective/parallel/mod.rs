@@ -108,7 +108,7 @@ pub struct DataParallel {
     /// The parameters of the first step, and their buckets; equal on all ranks.
     agreed: Option<(Roster, BucketLayout)>,
     /// The buckets of [`accumulate`](Self::accumulate).
-    kept: Option<Buckets>,
+    accumulated: Option<Buckets>,
 }
 
 impl DataParallel {
@@ -140,7 +140,7 @@ impl DataParallel {
                 unit: 64 * group.size(),
             },
             agreed: None,
-            kept: None,
+            accumulated: None,
         }
     }
 
@@ -281,7 +281,7 @@ impl DataParallel {
         function: impl FnOnce(&P) -> Result<L>,
     ) -> Result<Array<L::Item>> {
         let (value, buckets) = self.fill(parameters, function, (Exchange::Accumulate, None))?;
-        self.kept = Some(buckets);
+        self.accumulated = Some(buckets);
         Ok(value)
     }
 
@@ -341,9 +341,11 @@ impl DataParallel {
         }
         let likes = handles(parameters)?;
         let mut own = parameters.map_arrays(&mut ShareArrays)?;
-        let kept = self.kept.take();
-        let kept = kept.map(|kept| kept.resumed(layout.as_ref())).transpose()?;
-        let buckets = Rc::new(RefCell::new(kept));
+        let accumulated = self.accumulated.take();
+        let accumulated = accumulated
+            .map(|accumulated| accumulated.resumed(layout.as_ref()))
+            .transpose()?;
+        let buckets = Rc::new(RefCell::new(accumulated));
         let mut filling = Filling {
             group: self.group.clone(),
             exchange,

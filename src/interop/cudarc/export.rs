@@ -162,7 +162,7 @@ impl Export {
     fn order<T: AnyElement>(&self, array: &Array<T>, used: Use) -> Result<()> {
         // No graph may be launched meanwhile, because a launch that has begun was checked before
         // this use.
-        let _kept_off = gpu_of(&self.device).map(Cuda::lock_launches_shared);
+        let _no_launches = gpu_of(&self.device).map(Cuda::lock_launches_shared);
         if !self.device.backend().uses_streams() {
             return Ok(());
         }

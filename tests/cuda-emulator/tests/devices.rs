@@ -41,14 +41,14 @@ fn a_hit_makes_no_call() -> Result<()> {
     };
     let device = Device::cuda_with(0, Default::default())?;
     let _guard = device.enter();
-    for turn in 0..3 {
+    for iteration in 0..3 {
         cache_scope!("hit", {
             drop(cachescope::Buffer::new(&device, 1000)?);
             let before = control.calls();
             let again = cachescope::Buffer::new(&device, 1000)?;
-            assert_eq!(control.calls(), before, "turn {turn}");
+            assert_eq!(control.calls(), before, "turn {iteration}");
             drop(again);
-            assert_eq!(control.calls(), before, "turn {turn}");
+            assert_eq!(control.calls(), before, "turn {iteration}");
         });
     }
     Ok(())

@@ -5,22 +5,22 @@ use loom::thread;
 use super::*;
 use crate::sync::barrier;
 
-/// Runs `ask` on another thread while this one leaves a scope that has an idle block, with a heavy
-/// barrier and without.
+/// Runs `signal` on another thread while this one leaves a scope that has an idle block, with a
+/// heavy barrier and without.
 fn leave_while(
-    ask: impl Fn(&Bench) + Copy + Send + Sync + 'static,
+    signal: impl Fn(&Bench) + Copy + Send + Sync + 'static,
     verify: impl Fn(&Bench) + Copy + Send + Sync + 'static,
 ) {
     let model = move || {
         let bench = Bench::new();
         let scope = bench.enter();
         bench.warm();
-        let asker = {
+        let sender = {
             let bench = Arc::clone(&bench);
-            thread::spawn(move || ask(&bench))
+            thread::spawn(move || signal(&bench))
         };
         drop(scope);
-        asker.join().unwrap();
+        sender.join().unwrap();
         bench.check();
         verify(&bench);
         bench.end();
@@ -71,13 +71,13 @@ fn an_invalidation_is_not_lost_by_the_next_entry() {
         let bench = Bench::new();
         let scope = bench.enter();
         bench.warm();
-        let asker = {
+        let sender = {
             let bench = Arc::clone(&bench);
             thread::spawn(move || bench.caches.invalidate("a"))
         };
         drop(scope);
         drop(bench.enter());
-        asker.join().unwrap();
+        sender.join().unwrap();
         bench.check();
         holds_nothing_idle(&bench);
         bench.end();
@@ -92,12 +92,12 @@ fn a_block_that_is_live_at_an_invalidation_returns_to_the_pool() {
         let bench = Bench::new();
         let scope = bench.enter();
         let block = bench.allocate();
-        let asker = {
+        let sender = {
             let bench = Arc::clone(&bench);
             thread::spawn(move || bench.caches.invalidate("a"))
         };
         drop(scope);
-        asker.join().unwrap();
+        sender.join().unwrap();
         read_and_drop(block);
         bench.check();
         bench.caches.cache_stats("a");

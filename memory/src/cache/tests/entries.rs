@@ -235,10 +235,10 @@ impl Entries {
             }
             EntryStep::DropEscaped => drop(self.escaped.pop()),
             EntryStep::EnterAgain if entered.len() < 5 => {
-                entered.push(enter(caches, "entries", None))
+                entered.push(enter(caches, "entries", None));
             }
             EntryStep::EnterOther if entered.len() < 5 => {
-                entered.push(enter(caches, "other", None))
+                entered.push(enter(caches, "other", None));
             }
             EntryStep::EnterAgain | EntryStep::EnterOther => {}
             EntryStep::Leave => drop(entered.pop()),

@@ -60,7 +60,7 @@ impl View {
             assert!(
                 size_of::<OpenTile>() <= ScratchMemory::ALIGNMENT
                     && align_of::<OpenTile>() <= ScratchMemory::ALIGNMENT
-            )
+            );
         };
         ViewScratch {
             open: at.cast(),

@@ -42,7 +42,7 @@ fn positions_are_those_of_the_first() -> Result<()> {
         let count = shape.iter().product();
         // Few different values, so that there are ties in every part.
         let mut values: Vec<f32> = numbers(count).map(|number| (number % 5) as f32).collect();
-        for turn in 0..2 {
+        for iteration in 0..2 {
             let [host, cuda] = both(&values, shape)?;
             same(
                 &format!("argmax of {shape:?}"),
@@ -50,7 +50,7 @@ fn positions_are_those_of_the_first() -> Result<()> {
                 &cuda.argmax()?,
             )?;
             for axis in 0..shape.len() as isize {
-                let what = format!("argmin of {shape:?} along {axis}, {turn}");
+                let what = format!("argmin of {shape:?} along {axis}, {iteration}");
                 same(&what, &host.argmin_axis(axis)?, &cuda.argmin_axis(axis)?)?;
             }
             // The result is the first of several NaN.
@@ -155,12 +155,12 @@ fn the_error_of_a_sum_does_not_grow() -> Result<()> {
 #[test]
 fn terms_that_cancel_cost_no_digits() -> Result<()> {
     for count in [3, 255, 1024, 30_000] {
-        for turns in [1, count] {
-            let terms = [1.0_f32, 1e8, -1e8].map(|term| vec![term; count / turns]);
-            let values = terms.concat().repeat(turns);
+        for iterations in [1, count] {
+            let terms = [1.0_f32, 1e8, -1e8].map(|term| vec![term; count / iterations]);
+            let values = terms.concat().repeat(iterations);
             let length = values.len();
             let [_, cuda] = both(&values, &[length])?;
-            assert_eq!(cuda.sum()?.item()?, count as f32, "{count}, {turns}");
+            assert_eq!(cuda.sum()?.item()?, count as f32, "{count}, {iterations}");
             let columns = cuda.unsqueeze(1)?.broadcast_to([length, 3])?;
             assert_eq!(columns.sum_axis(0)?.to_vec()?, [count as f32; 3]);
         }

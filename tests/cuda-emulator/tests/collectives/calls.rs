@@ -108,9 +108,9 @@ fn calls_are_ordered_like_any_operation() -> Result<()> {
         let all = on_ranks(2, Default::default(), |group, device| {
             let group = group.clone().checks(checks);
             let other = device.new_stream()?;
-            for turn in 0..6 {
+            for iteration in 0..6 {
                 cache_scope!("turn", {
-                    let x = Array::full(3000, (group.rank() + turn) as f32)?;
+                    let x = Array::full(3000, (group.rank() + iteration) as f32)?;
                     let mut doubled = (&x * 2.0).eval()?;
                     group.all_reduce(&mut doubled, Reduce::Sum)?;
                     drop(x);
@@ -122,7 +122,7 @@ fn calls_are_ordered_like_any_operation() -> Result<()> {
                     let noise = Array::full(3000, -1.0f32)?;
                     let gathered = group.all_gather(&half)?;
                     drop((half, noise));
-                    assert_eq!(gathered.to_vec()?, vec![(2 * turn + 1) as f32; 6000]);
+                    assert_eq!(gathered.to_vec()?, vec![(2 * iteration + 1) as f32; 6000]);
                 });
             }
             Ok(())
@@ -216,9 +216,9 @@ fn threads_carry_arrays_of_a_device() -> Result<()> {
     for checks in [false, true] {
         Group::threads(3, |group| {
             let group = group.checks(checks);
-            for turn in 0..4 {
+            for iteration in 0..4 {
                 cache_scope!("turn", {
-                    let x = Array::full(700, (group.rank() + turn) as f32)?;
+                    let x = Array::full(700, (group.rank() + iteration) as f32)?;
                     let mut doubled = (&x * 2.0).eval()?;
                     drop(x);
                     group.all_reduce(&mut doubled, Reduce::Mean)?;
@@ -230,7 +230,7 @@ fn threads_carry_arrays_of_a_device() -> Result<()> {
                     group.broadcast(&mut part, 1)?;
                     group.send(&part, (group.rank() + 1) % 3)?;
                     group.recv(&mut part, (group.rank() + 2) % 3)?;
-                    assert_eq!(part.to_vec()?, vec![3.0 * (turn + 1) as f32; 700]);
+                    assert_eq!(part.to_vec()?, vec![3.0 * (iteration + 1) as f32; 700]);
                 });
             }
             Ok(())

@@ -4,7 +4,7 @@
 use cachescope::simulation::{DriverCall, DriverCosts};
 use cachescope::{Array, Buffer, Device, DeviceConfig, Result};
 
-use crate::costs::Turn;
+use crate::costs::EmulatorLock;
 
 const GIB: usize = 1 << 30;
 
@@ -25,10 +25,10 @@ fn an_invalid_cost_is_an_error_with_its_line() {
 
 #[test]
 fn memory_calls_take_the_time_of_the_table() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     let device = device();
     let costs = DriverCosts::named("h100")?;
-    let before = turn.clock();
+    let before = lock.clock();
     let buffer = Buffer::new(&device, 3 * GIB)?;
     let us = |call, bytes| costs.nanos(call, bytes) / 1e3;
     // Three handles, and one call that makes them accessible to kernels.
@@ -36,16 +36,16 @@ fn memory_calls_take_the_time_of_the_table() -> Result<()> {
     let handle = us(DriverCall::MemCreate, gib) + us(DriverCall::MemMap, gib);
     let expected =
         us(DriverCall::MemAddressReserve, 0) + 3.0 * (handle + us(DriverCall::MemSetAccess, gib));
-    let took = turn.clock() - before;
+    let took = lock.clock() - before;
     assert!(is_near(took, expected), "{took} {expected}");
     drop(buffer);
     assert!(
-        is_near(turn.clock() - before, expected),
+        is_near(lock.clock() - before, expected),
         "a drop calls nothing"
     );
     device.trim(0);
     let gone = 3.0 * (us(DriverCall::MemUnmap, gib) + us(DriverCall::MemRelease, gib));
-    let took = turn.clock() - before - expected;
+    let took = lock.clock() - before - expected;
     assert!(took > gone - 1e-6 && took < gone + 10.0, "{took} {gone}");
     Ok(())
 }
@@ -54,7 +54,7 @@ fn memory_calls_take_the_time_of_the_table() -> Result<()> {
 /// time.
 #[test]
 fn a_kernel_takes_the_time_of_what_it_moves() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     let device = device();
     let _guard = device.enter();
     let n = 1 << 20;
@@ -62,20 +62,20 @@ fn a_kernel_takes_the_time_of_what_it_moves() -> Result<()> {
     let add = || (&x + 1.5).eval();
     drop(add()?); // compiled and allocated
     device.synchronize()?;
-    let launch = turn.control.spent("cuLaunchKernel");
-    let before = turn.clock();
+    let launch = lock.control.spent("cuLaunchKernel");
+    let before = lock.clock();
     let y = add()?;
-    let launched = turn.clock() - before;
+    let launched = lock.clock() - before;
     assert!(launched < 20.0, "{launched}: nobody waits");
     device.synchronize()?;
-    let took = turn.clock() - before;
+    let took = lock.clock() - before;
     let moved = 8.0 * n as f64;
     let kernel = 2.0 + (358.0 - 2.0) * moved / GIB as f64;
     assert!(
         took > kernel && took < kernel + launched + 10.0,
         "{took} {kernel}"
     );
-    assert!(is_near(turn.control.spent("cuLaunchKernel") - launch, 5.0));
+    assert!(is_near(lock.control.spent("cuLaunchKernel") - launch, 5.0));
     drop(y);
     Ok(())
 }
@@ -83,7 +83,7 @@ fn a_kernel_takes_the_time_of_what_it_moves() -> Result<()> {
 /// Work on two streams is concurrent; work on one stream is in order.
 #[test]
 fn streams_run_beside_each_other() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     let device = device();
     let n = 64 << 20;
     let (first, second) = (device.new_stream()?, device.new_stream()?);
@@ -91,13 +91,13 @@ fn streams_run_beside_each_other() -> Result<()> {
     let mut arrays = [Array::<f32>::zeros(n)?, Array::<f32>::zeros(n)?];
     let mut time = |streams: [&cachescope::Stream; 2]| -> Result<f64> {
         device.synchronize()?;
-        let before = turn.clock();
+        let before = lock.clock();
         for (stream, array) in streams.into_iter().zip(&mut arrays) {
             let _guard = stream.enter();
             array.assign(1.5)?;
         }
         device.synchronize()?;
-        Ok(turn.clock() - before)
+        Ok(lock.clock() - before)
     };
     time([&first, &second])?; // compiled
     let beside = time([&first, &second])?;

@@ -7,7 +7,7 @@ use cachescope::simulation::{DeviceReplay, DriverCall, DriverCosts};
 use cachescope::trace::TraceEvent;
 use cachescope::{Buffer, Device, DeviceConfig, PoolKind, Result};
 
-use crate::costs::{MEMORY, Turn, WAITING};
+use crate::costs::{EmulatorLock, MEMORY, WAITING};
 use random_allocations::random_allocations;
 
 const MIB: u64 = 1 << 20;
@@ -37,19 +37,19 @@ fn run(device: &Device, live: &mut Vec<Option<Buffer>>, events: &[TraceEvent]) -
 
 #[test]
 fn random_allocations_call_no_driver_after_their_first_repetition() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     for pool in [PoolKind::BestFit, PoolKind::Binned] {
         for most_bytes in [MIB, 64 * MIB, 1024 * MIB] {
             let events = random_allocations(3000, most_bytes, 16_000 * MIB);
             let device = device(pool);
             let mut live = Vec::new();
             run(&device, &mut live, &events)?;
-            let calls = [turn.calls(&MEMORY), turn.calls(&WAITING)];
+            let calls = [lock.calls(&MEMORY), lock.calls(&WAITING)];
             for _ in 0..2 {
                 run(&device, &mut live, &events)?;
             }
             assert_eq!(
-                [turn.calls(&MEMORY), turn.calls(&WAITING)],
+                [lock.calls(&MEMORY), lock.calls(&WAITING)],
                 calls,
                 "{pool}, {most_bytes}"
             );
@@ -61,18 +61,18 @@ fn random_allocations_call_no_driver_after_their_first_repetition() -> Result<()
 /// The library over the emulated driver makes the calls that it makes over the simulated one.
 #[test]
 fn the_simulated_driver_counts_what_the_emulated_one_counts() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     let costs = DriverCosts::named("h100")?;
     for pool in [PoolKind::BestFit, PoolKind::Binned, PoolKind::Direct] {
         let events = random_allocations(1000, 200 * MIB, 8000 * MIB);
         let device = device(pool);
-        let before = turn.control.clock().unwrap();
+        let before = lock.control.clock().unwrap();
         let counts = |name: &str| {
             let name = match name {
                 "MemAlloc" | "MemFree" => format!("cu{name}_v2"),
                 name => format!("cu{name}"),
             };
-            turn.control.calls_of(&name)
+            lock.control.calls_of(&name)
         };
         let calls = [
             DriverCall::MemAlloc,
@@ -88,7 +88,7 @@ fn the_simulated_driver_counts_what_the_emulated_one_counts() -> Result<()> {
         let mut live = Vec::new();
         run(&device, &mut live, &events)?;
         device.synchronize()?; // A free that waited for its stream is done too.
-        let spent = turn.clock() - before;
+        let spent = lock.clock() - before;
 
         let mut replay = DeviceReplay::new(pool, &costs, None)?;
         replay.apply(&events);

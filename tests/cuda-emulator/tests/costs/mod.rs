@@ -48,18 +48,18 @@ const WAITING: [&str; 4] = [
 ];
 
 /// One test's turn. The emulator counts for the whole process, so tests run one at a time.
-struct Turn {
+struct EmulatorLock {
     control: Control,
-    _turn: MutexGuard<'static, ()>,
+    _lock: MutexGuard<'static, ()>,
 }
 
-impl Turn {
+impl EmulatorLock {
     fn take() -> Self {
-        static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        static LOCK: Mutex<()> = Mutex::new(());
+        let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         Self {
             control: Control::of_process().expect("the emulator is loaded"),
-            _turn: turn,
+            _lock: lock,
         }
     }
 

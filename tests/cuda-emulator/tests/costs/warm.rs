@@ -9,7 +9,7 @@ use cachescope::{
     Array, Buffer, Device, DeviceConfig, Generator, Policy, PoolKind, Result, cache_scope,
 };
 
-use crate::costs::{MEMORY, Turn, WAITING};
+use crate::costs::{EmulatorLock, MEMORY, WAITING};
 use shared::dataset::Dataset;
 use shared::digits::{CLASSES, PIXELS};
 use shared::model::Model;
@@ -49,8 +49,8 @@ fn scoped<T>((_, policy): Way, step: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Runs the check for every policy with every pool that caches memory.
-fn everywhere(mut check: impl FnMut(&Turn, &Device, Way) -> Result<()>) -> Result<()> {
-    let turn = Turn::take();
+fn everywhere(mut check: impl FnMut(&EmulatorLock, &Device, Way) -> Result<()>) -> Result<()> {
+    let lock = EmulatorLock::take();
     for pool in [PoolKind::BestFit, PoolKind::Binned] {
         for policy in POLICIES {
             let config = DeviceConfig {
@@ -59,7 +59,7 @@ fn everywhere(mut check: impl FnMut(&Turn, &Device, Way) -> Result<()>) -> Resul
             };
             let device = Device::cuda_with(0, config)?;
             let _current = device.enter();
-            check(&turn, &device, (pool, policy))?;
+            check(&lock, &device, (pool, policy))?;
         }
     }
     Ok(())
@@ -67,11 +67,11 @@ fn everywhere(mut check: impl FnMut(&Turn, &Device, Way) -> Result<()>) -> Resul
 
 /// Checks that `steps` make no call for memory and do not wait.
 #[track_caller]
-fn assert_quiet(turn: &Turn, what: &str, steps: impl FnOnce() -> Result<()>) -> Result<()> {
-    let before = [turn.calls(&MEMORY), turn.calls(&WAITING)];
+fn assert_quiet(lock: &EmulatorLock, what: &str, steps: impl FnOnce() -> Result<()>) -> Result<()> {
+    let before = [lock.calls(&MEMORY), lock.calls(&WAITING)];
     steps()?;
     assert_eq!(
-        [turn.calls(&MEMORY), turn.calls(&WAITING)],
+        [lock.calls(&MEMORY), lock.calls(&WAITING)],
         before,
         "{what}"
     );
@@ -80,18 +80,18 @@ fn assert_quiet(turn: &Turn, what: &str, steps: impl FnOnce() -> Result<()>) -> 
 
 #[test]
 fn a_warm_step_of_the_digits_calls_no_driver() -> Result<()> {
-    everywhere(|turn, device, way| {
+    everywhere(|lock, device, way| {
         let mut model = Model::new(16, &mut Generator::new(1))?;
         let batch = batch(BATCH)?;
         let mut step = || scoped(way, || model.step(&batch).map(drop));
         for _ in 0..6 {
             step()?;
         }
-        let before = turn.clock();
+        let before = lock.clock();
         let what = format!("{way:?}");
-        assert_quiet(turn, &what, || (0..20).try_for_each(|_| step()))?;
+        assert_quiet(lock, &what, || (0..20).try_for_each(|_| step()))?;
         device.synchronize()?;
-        println!("{way:?}: {:.0} us a step", (turn.clock() - before) / 20.0);
+        println!("{way:?}: {:.0} us a step", (lock.clock() - before) / 20.0);
         Ok(())
     })
 }
@@ -105,7 +105,7 @@ struct Network {
 
 #[test]
 fn a_warm_step_with_gradients_calls_no_driver() -> Result<()> {
-    everywhere(|turn, _, way| {
+    everywhere(|lock, _, way| {
         let mut generator = Generator::new(5);
         let mut random = |shape: [usize; 2]| Array::<f32>::randn_with(&mut generator, shape);
         let mut network = Network {
@@ -128,7 +128,7 @@ fn a_warm_step_with_gradients_calls_no_driver() -> Result<()> {
         for _ in 0..6 {
             step()?;
         }
-        assert_quiet(turn, &format!("{way:?}"), || {
+        assert_quiet(lock, &format!("{way:?}"), || {
             (0..20).try_for_each(|_| step())
         })
     })
@@ -137,7 +137,7 @@ fn a_warm_step_with_gradients_calls_no_driver() -> Result<()> {
 /// Lengths recur in an order without a pattern, as in batches of texts.
 #[test]
 fn drifting_lengths_call_no_driver_after_a_hundred_iterations() -> Result<()> {
-    everywhere(|turn, _, way| {
+    everywhere(|lock, _, way| {
         if way == NEVER_QUIET {
             return Ok(());
         }
@@ -159,7 +159,7 @@ fn drifting_lengths_call_no_driver_after_a_hundred_iterations() -> Result<()> {
         for _ in 0..100 {
             turn_of()?;
         }
-        assert_quiet(turn, &format!("{way:?}"), || {
+        assert_quiet(lock, &format!("{way:?}"), || {
             (0..200).try_for_each(|_| turn_of())
         })
     })
@@ -177,7 +177,7 @@ const LAYERS: [usize; 30] = [
 #[test]
 fn drifting_lengths_of_large_blocks_call_no_driver_after_a_hundred_iterations() -> Result<()> {
     for (alive, share) in [(3, 1), (8, 1), (30, 1), (3, 4), (8, 4), (30, 4), (8, 16)] {
-        everywhere(|turn, device, way| {
+        everywhere(|lock, device, way| {
             // While few pages are reserved, they are released until the bound has risen; under Plan
             // that takes longer.
             let learns_long = share > 1 && way.1 == Some(Policy::Plan);
@@ -207,7 +207,7 @@ fn drifting_lengths_of_large_blocks_call_no_driver_after_a_hundred_iterations() 
                 turn_of()?;
             }
             let what = format!("{way:?}, {alive} alive, 1/{share}");
-            assert_quiet(turn, &what, || (0..400).try_for_each(|_| turn_of()))?;
+            assert_quiet(lock, &what, || (0..400).try_for_each(|_| turn_of()))?;
             if way == (PoolKind::BestFit, Some(Policy::Recycle)) {
                 let peak_bytes = device.memory_stats().peak_reserved_bytes as f64;
                 // The bound includes two pages, for small and for large blocks.
@@ -223,7 +223,7 @@ fn drifting_lengths_of_large_blocks_call_no_driver_after_a_hundred_iterations() 
 /// A warm step in a scope does not use the driver's own pool.
 #[test]
 fn a_warm_step_in_a_scope_leaves_the_driver_s_pool_alone() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     for policy in [Policy::Recycle, Policy::Bump, Policy::Plan] {
         let config = DeviceConfig {
             pool: PoolKind::StreamOrdered,
@@ -241,7 +241,7 @@ fn a_warm_step_in_a_scope_leaves_the_driver_s_pool_alone() -> Result<()> {
         for _ in 0..6 {
             step()?;
         }
-        assert_quiet(&turn, &format!("{policy}"), || {
+        assert_quiet(&lock, &format!("{policy}"), || {
             (0..20).try_for_each(|_| step())
         })?;
     }

@@ -6,12 +6,12 @@ use std::sync::Mutex;
 use cachescope::{Array, Device, DeviceConfig, PoolKind, graph};
 
 use crate::device::opening::{is_child, run_child};
-use crate::device::{POOLS, Turn, device, numbers};
+use crate::device::{EmulatorLock, POOLS, device, numbers};
 
 #[test]
 fn arrays_outlive_their_device_s_handles() {
     for pool in POOLS {
-        let turn = Turn::take();
+        let lock = EmulatorLock::take();
         {
             let array = {
                 let device = device(pool);
@@ -21,7 +21,7 @@ fn arrays_outlive_their_device_s_handles() {
             assert_eq!(array.to_vec().unwrap(), numbers(5, 9000));
             std::thread::spawn(move || drop(array)).join().unwrap();
         }
-        turn.end();
+        lock.end();
     }
 }
 
@@ -29,7 +29,7 @@ fn arrays_outlive_their_device_s_handles() {
 /// captured.
 #[test]
 fn memory_of_products_and_graphs_is_released() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
@@ -44,12 +44,12 @@ fn memory_of_products_and_graphs_is_released() {
         let graph = graph::capture(&device, || filled.fill(3)).unwrap();
         graph.launch().unwrap();
         assert_eq!(filled.to_vec().unwrap(), [3; 1000]);
-        let alive = turn.control.report();
-        assert_eq!(alive.executables, turn.before.executables + 1);
+        let alive = lock.control.report();
+        assert_eq!(alive.executables, lock.before.executables + 1);
         drop(graph);
-        assert_eq!(turn.control.report().executables, turn.before.executables);
+        assert_eq!(lock.control.report().executables, lock.before.executables);
     }
-    turn.end();
+    lock.end();
 }
 
 thread_local! {
@@ -58,7 +58,7 @@ thread_local! {
 
 #[test]
 fn arrays_in_thread_locals_drop_with_their_thread() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     std::thread::spawn(|| {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
@@ -67,12 +67,12 @@ fn arrays_in_thread_locals_drop_with_their_thread() {
     })
     .join()
     .unwrap();
-    turn.end();
+    lock.end();
 }
 
 #[test]
 fn the_end_of_the_process_is_quiet() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     for pool in POOLS {
         let pool = pool.to_string();
         let text = run_child(

@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Device, DeviceConfig, Error, ErrorKind, PoolKind, Result, cache_scope};
 
-use crate::device::{POOLS, Turn, device, numbers};
+use crate::device::{EmulatorLock, POOLS, device, numbers};
 
 /// Uses every function of a device, except kernels.
 fn program(pool: PoolKind) -> Result<()> {
@@ -67,11 +67,11 @@ fn leaking_device() -> Device {
 #[test]
 fn each_failed_call_is_an_error_or_is_recovered() {
     for pool in POOLS {
-        let turn = Turn::take();
+        let lock = EmulatorLock::take();
         program(pool).unwrap();
-        let before = turn.control.calls();
+        let before = lock.control.calls();
         program(pool).unwrap();
-        let calls = turn.control.calls() - before;
+        let calls = lock.control.calls() - before;
         let (mut errors, mut kept) = (0, 0);
         for call in 1..=calls {
             // If the device is exhausted, that is not an error of the driver.
@@ -80,18 +80,18 @@ fn each_failed_call_is_an_error_or_is_recovered() {
                 _ => &[999],
             };
             for &code in codes {
-                let alive = turn.control.report();
-                turn.control.fail_call(call, code);
+                let alive = lock.control.report();
+                lock.control.fail_call(call, code);
                 let outcome = program(pool);
-                turn.control.fail_call(0, 0);
+                lock.control.fail_call(0, 0);
                 if let Err(error) = outcome {
                     errors += 1;
                     assert_honest(&error);
                 }
-                let after = turn.control.report();
+                let after = lock.control.report();
                 // A free that fails leaves its memory in the pool, which the driver reports when
                 // the pool is destroyed.
-                turn.forgive_pools(after.pool_allocations - alive.pool_allocations);
+                lock.forgive_pools(after.pool_allocations - alive.pool_allocations);
                 let left = leaks(after, alive);
                 kept += left;
                 assert!(
@@ -103,7 +103,7 @@ fn each_failed_call_is_an_error_or_is_recovered() {
         println!("{pool}: {calls} calls, {errors} errors, {kept} things kept");
         assert!(errors > calls / 4, "{errors} errors of {calls} calls");
         program(pool).unwrap();
-        turn.assert_no_misuse();
+        lock.assert_no_misuse();
     }
 }
 
@@ -122,25 +122,25 @@ fn assert_honest(error: &Error) {
 
 /// Drops an array whose memory the driver does not free. The drop leaves the error to the next call
 /// that checks.
-fn fail_to_free(turn: &Turn, array: Array<u8>) {
+fn fail_to_free(lock: &EmulatorLock, array: Array<u8>) {
     let device = array.device().clone();
-    turn.control.fail_named("cuMemFreeAsync", 1, 1);
+    lock.control.fail_named("cuMemFreeAsync", 1, 1);
     drop(array);
     assert_eq!(
-        turn.calls_of("cuMemFreeAsync", || _ = device.memory_stats()),
+        lock.calls_of("cuMemFreeAsync", || _ = device.memory_stats()),
         1
     );
 }
 
 #[test]
 fn a_failed_release_is_returned_by_the_next_call_and_others_are_counted() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = leaking_device();
         let _guard = device.enter();
         let arrays = [1, 2, 3].map(|_| Array::<u8>::zeros(1 << 20).unwrap());
         for array in arrays {
-            fail_to_free(&turn, array);
+            fail_to_free(&lock, array);
         }
         let error = Array::<u8>::zeros(1000).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Driver);
@@ -155,12 +155,12 @@ fn a_failed_release_is_returned_by_the_next_call_and_others_are_counted() {
         Array::<u8>::zeros(1000).unwrap();
         device.synchronize().unwrap();
     }
-    turn.forgive_pools(1);
+    lock.forgive_pools(1);
 }
 
 #[test]
 fn transfers_return_deferred_errors() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = leaking_device();
         let _guard = device.enter();
@@ -170,61 +170,61 @@ fn transfers_return_deferred_errors() {
             || Device::current().synchronize(),
         ] {
             let array = Array::<u8>::zeros(1 << 20).unwrap();
-            fail_to_free(&turn, array);
+            fail_to_free(&lock, array);
             let error = kept.to_vec().unwrap_err();
             assert!(error.to_string().contains("cuMemFreeAsync"), "{error}");
             assert_eq!(kept.to_vec().unwrap(), [0; 1000]);
             let array = Array::<u8>::zeros(1 << 20).unwrap();
-            fail_to_free(&turn, array);
+            fail_to_free(&lock, array);
             assert!(tell().unwrap_err().to_string().contains("cuMemFreeAsync"));
             tell().unwrap();
         }
     }
-    turn.forgive_pools(1);
+    lock.forgive_pools(1);
 }
 
 /// The driver runs out of memory after some of the requested pages are mapped.
 #[test]
 fn pages_of_a_failed_commit_are_released() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
         let first = Array::<u8>::zeros(1 << 20).unwrap();
-        let before = turn.control.report();
-        turn.control.fail_named("cuMemCreate", 4, 2);
+        let before = lock.control.report();
+        lock.control.fail_named("cuMemCreate", 4, 2);
         // As a separate segment, which needs no pages.
         let second = Array::<u8>::full(12 << 20, 3).unwrap();
-        assert_eq!(turn.control.report().mappings, before.mappings);
+        assert_eq!(lock.control.report().mappings, before.mappings);
         assert!(second.to_vec().unwrap().iter().all(|&byte| byte == 3));
         for call in ["cuMemMap", "cuMemSetAccess", "cuMemCreate"] {
-            turn.control.fail_named(call, 1, 999);
+            lock.control.fail_named(call, 1, 999);
             let error = Array::<u8>::zeros(12 << 20).unwrap_err();
             assert!(error.to_string().contains(call), "{error}");
-            assert_eq!(turn.control.report().mappings, before.mappings, "{call}");
-            assert_eq!(turn.control.report().physical, before.physical, "{call}");
+            assert_eq!(lock.control.report().mappings, before.mappings, "{call}");
+            assert_eq!(lock.control.report().physical, before.physical, "{call}");
         }
         drop((first, second));
     }
-    turn.end();
+    lock.end();
 }
 
 /// A page that the driver does not unmap stays mapped and is used again.
 #[test]
 fn a_page_that_stays_is_used_again() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
         drop(Array::<u8>::zeros(8 << 20).unwrap());
         device.synchronize().unwrap();
-        turn.control.fail_named("cuMemUnmap", 2, 999);
+        lock.control.fail_named("cuMemUnmap", 2, 999);
         device.trim(0);
-        assert_eq!(turn.control.report().mappings, turn.before.mappings + 1);
+        assert_eq!(lock.control.report().mappings, lock.before.mappings + 1);
         assert!(device.synchronize().is_err());
         let array = Array::<u8>::full(8 << 20, 6).unwrap();
-        assert_eq!(turn.control.report().mappings, turn.before.mappings + 4);
+        assert_eq!(lock.control.report().mappings, lock.before.mappings + 4);
         assert!(array.to_vec().unwrap().iter().all(|&byte| byte == 6));
     }
-    turn.end();
+    lock.end();
 }

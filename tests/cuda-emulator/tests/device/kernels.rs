@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cachescope::{Array, Device};
 
-use crate::device::Turn;
+use crate::device::EmulatorLock;
 use crate::device::opening::{is_child, run_child};
 
 /// Returns the number of kernels that a process with this cache and these settings compiles, and
@@ -20,12 +20,12 @@ fn told(cache: &Path, settings: &[(&str, &str)]) -> String {
 #[test]
 fn child_adds() {
     if is_child() {
-        let turn = Turn::take();
+        let lock = EmulatorLock::take();
         let sum = (Array::from_slice(&[1, 2, 3], 3).unwrap() + 1).eval();
         let sum = sum.and_then(|sum| sum.to_vec()).unwrap();
         println!(
             "<<{}: {sum:?}>>",
-            turn.control.calls_of("nvrtcCompileProgram")
+            lock.control.calls_of("nvrtcCompileProgram")
         );
     }
 }
@@ -33,7 +33,7 @@ fn child_adds() {
 #[test]
 fn child_fails_to_load() {
     if is_child() {
-        let _turn = Turn::take();
+        let _lock = EmulatorLock::take();
         let error = (Array::from_slice(&[1, 2, 3], 3).unwrap() + 1).eval();
         println!("<<{}>>", error.unwrap_err());
     }
@@ -41,7 +41,7 @@ fn child_fails_to_load() {
 
 #[test]
 fn a_compiler_newer_than_the_driver_is_an_error_with_both_versions() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     let cache = nowhere("kernels-of-a-later-compiler");
     let settings = [
         ("CACHESCOPE_TEST_KERNELS", cache.to_str().unwrap()),
@@ -64,7 +64,7 @@ fn child_compiles_by_threads() {
     if !is_child() {
         return;
     }
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     let device = Device::current();
     let evaluated = |number: usize| {
         let _guard = device.enter();
@@ -88,11 +88,11 @@ fn child_compiles_by_threads() {
         })
     };
     let mut results = Vec::new();
-    let compiled = turn.calls_of("nvrtcCompileProgram", || {
-        turn.control.meet_compilations(2);
+    let compiled = lock.calls_of("nvrtcCompileProgram", || {
+        lock.control.meet_compilations(2);
         results.extend(by_threads(&[0, 1]));
     });
-    let again = turn.calls_of("nvrtcCompileProgram", || {
+    let again = lock.calls_of("nvrtcCompileProgram", || {
         results.extend(by_threads(&[2; 4]));
     });
     println!("<<{compiled} and {again}: {results:?}>>");
@@ -100,7 +100,7 @@ fn child_compiles_by_threads() {
 
 #[test]
 fn different_kernels_are_compiled_at_the_same_time_and_each_once() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     let cache = nowhere("kernels-of-threads");
     let cache_name = [("CACHESCOPE_TEST_KERNELS", cache.to_str().unwrap())];
     let output = run_child("kernels", "child_compiles_by_threads", &cache_name);
@@ -117,14 +117,14 @@ fn child_compiles_for_an_operation() {
     if !is_child() {
         return;
     }
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     let values: Vec<u64> = (0..70_000).map(|at| (at * 7919) >> 3).collect();
     let x = Array::from_slice(&values, values.len()).unwrap();
     let mut counts = Vec::new();
-    turn.control.meet_compilations(2);
+    lock.control.meet_compilations(2);
     let mut results = Vec::new();
     for _ in 0..2 {
-        counts.push(turn.calls_of("nvrtcCompileProgram", || {
+        counts.push(lock.calls_of("nvrtcCompileProgram", || {
             results.push(x.sort(0).unwrap().to_vec().unwrap());
         }));
     }
@@ -136,7 +136,7 @@ fn child_compiles_for_an_operation() {
 
 #[test]
 fn the_kernels_of_an_operation_are_compiled_at_the_same_time() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     let cache = nowhere("kernels-of-operations");
     let cache_name = [("CACHESCOPE_TEST_KERNELS", cache.to_str().unwrap())];
     let output = run_child("kernels", "child_compiles_for_an_operation", &cache_name);
@@ -154,7 +154,7 @@ fn nowhere(name: &str) -> PathBuf {
 
 #[test]
 fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     let cache = nowhere("kernels-to-damage");
     assert_eq!(told(&cache, &[]), "1: [2, 3, 4]");
     assert_eq!(told(&cache, &[]), "0: [2, 3, 4]");
@@ -178,7 +178,7 @@ fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
 /// Another compiler, or another device, compiles a text to other code.
 #[test]
 fn a_kernel_is_of_its_compiler_and_its_device() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     let cache = nowhere("kernels-of-others");
     assert_eq!(told(&cache, &[]), "1: [2, 3, 4]");
     for setting in [
@@ -194,7 +194,7 @@ fn a_kernel_is_of_its_compiler_and_its_device() {
 
 #[test]
 fn a_cache_that_cannot_be_written_costs_time_and_nothing_else() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     let file = nowhere("kernels-in-the-way");
     fs::write(&file, "a file").unwrap();
     for cache in [file.as_path(), &file.join("below"), Path::new("")] {

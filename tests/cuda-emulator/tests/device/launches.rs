@@ -2,14 +2,14 @@
 
 use cachescope::{Array, PoolKind, Result};
 
-use crate::device::{Turn, device};
+use crate::device::{EmulatorLock, device};
 
 /// Returns the numbers of kernels and of fills of memory.
-fn launches(turn: &Turn, body: impl FnOnce() -> Result<()>) -> Result<[u64; 2]> {
+fn launches(lock: &EmulatorLock, body: impl FnOnce() -> Result<()>) -> Result<[u64; 2]> {
     let count = || {
         let fills = ["cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async"];
-        let fills = fills.map(|name| turn.control.calls_of(name));
-        [turn.control.calls_of("cuLaunchKernel"), fills.iter().sum()]
+        let fills = fills.map(|name| lock.control.calls_of(name));
+        [lock.control.calls_of("cuLaunchKernel"), fills.iter().sum()]
     };
     let before = count();
     body()?;
@@ -18,14 +18,14 @@ fn launches(turn: &Turn, body: impl FnOnce() -> Result<()>) -> Result<[u64; 2]> 
 }
 
 fn each(shape: &[usize], of: impl Fn(&Array<f32>) -> Result<Array<f32>>) -> Result<[u64; 2]> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     let counts = {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
         let x = Array::<f32>::zeros(shape)?;
-        launches(&turn, || of(&x).map(drop))?
+        launches(&lock, || of(&x).map(drop))?
     };
-    turn.end();
+    lock.end();
     Ok(counts)
 }
 
@@ -71,14 +71,14 @@ fn softmax_of_long_lanes_reads_them_twice() -> Result<()> {
 #[test]
 fn transposed_operands_are_read_by_tiles() -> Result<()> {
     let loaded = |shape: [usize; 2]| {
-        let turn = Turn::take();
+        let lock = EmulatorLock::take();
         let mut loaded = 0;
         {
             let device = device(PoolKind::BestFit);
             let _guard = device.enter();
             let x = Array::<f32>::zeros(shape)?;
-            let launched = launches(&turn, || {
-                loaded = turn.calls_of("cuModuleLoadData", || {
+            let launched = launches(&lock, || {
+                loaded = lock.calls_of("cuModuleLoadData", || {
                     let turned = x.transpose().unwrap();
                     // An expression that no other test of the process computes.
                     (x.atan2(&turned) - &x).atan2(0.5).eval().unwrap();
@@ -87,7 +87,7 @@ fn transposed_operands_are_read_by_tiles() -> Result<()> {
             })?;
             assert_eq!(launched, [1, 0], "{shape:?}");
         }
-        turn.end();
+        lock.end();
         Result::Ok(loaded)
     };
     assert_eq!(loaded([7, 7])?, 1);

@@ -3,14 +3,14 @@
 use cachescope::{Array, Buffer, Device, DeviceConfig, PoolKind, cache_scope, graph};
 
 use crate::device::opening::{is_child, run_child};
-use crate::device::{DEVICE_BYTES, POOLS, Turn, device, numbers};
+use crate::device::{DEVICE_BYTES, EmulatorLock, POOLS, device, numbers};
 
 const MIB: usize = 1 << 20;
 
 #[test]
 fn every_pool_leaves_nothing_behind() {
     for pool in POOLS {
-        let turn = Turn::take();
+        let lock = EmulatorLock::take();
         {
             let device = device(pool);
             let _guard = device.enter();
@@ -38,14 +38,14 @@ fn every_pool_leaves_nothing_behind() {
             });
             device.synchronize().unwrap();
         }
-        turn.end();
+        lock.end();
     }
 }
 
 #[test]
 fn a_full_device_reuses_freed_memory() {
     for pool in POOLS {
-        let turn = Turn::take();
+        let lock = EmulatorLock::take();
         {
             let device = device(pool);
             let _guard = device.enter();
@@ -74,13 +74,13 @@ fn a_full_device_reuses_freed_memory() {
                     .is_out_of_memory()
             );
         }
-        turn.end();
+        lock.end();
     }
 }
 
 #[test]
 fn pages_between_live_blocks_are_released() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
@@ -88,12 +88,12 @@ fn pages_between_live_blocks_are_released() {
         let mut arrays: Vec<_> = (0..12)
             .map(|seed| (seed, Array::from_vec(numbers(seed, count), count).unwrap()))
             .collect();
-        let mapped = || turn.control.report().mappings - turn.before.mappings;
+        let mapped = || lock.control.report().mappings - lock.before.mappings;
         assert_eq!(mapped(), 12);
         arrays.retain(|(seed, _)| seed % 2 == 0);
         assert_eq!(device.trim(0), 12 * MIB as u64);
         assert_eq!(mapped(), 6);
-        assert_eq!(turn.control.report().physical - turn.before.physical, 6);
+        assert_eq!(lock.control.report().physical - lock.before.physical, 6);
         for (seed, array) in &arrays {
             assert_eq!(array.to_vec().unwrap(), numbers(*seed, count));
         }
@@ -101,27 +101,27 @@ fn pages_between_live_blocks_are_released() {
         let large = Array::<u8>::full(9 * MIB, 5).unwrap();
         assert!(large.to_vec().unwrap().iter().all(|&byte| byte == 5));
     }
-    turn.end();
+    lock.end();
 }
 
 #[test]
 fn the_driver_s_pool_keeps_freed_memory_until_a_trim() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::StreamOrdered);
         let _guard = device.enter();
         let array = Array::<u8>::zeros(3 * MIB).unwrap();
         let address = array.address();
-        let waits = turn.calls_of("cuEventRecord", || drop(array));
+        let waits = lock.calls_of("cuEventRecord", || drop(array));
         assert_eq!(waits, 0, "dropping asks nothing");
         assert_eq!(device.memory_stats().reserved_bytes, 0);
         device.synchronize().unwrap();
-        assert!(turn.control.report().used_bytes >= 3 * MIB as u64);
+        assert!(lock.control.report().used_bytes >= 3 * MIB as u64);
         assert_eq!(Array::<u8>::zeros(3 * MIB).unwrap().address(), address);
         assert_eq!(device.trim(0), 3 * MIB as u64);
-        assert_eq!(turn.control.report().used_bytes, turn.before.used_bytes);
+        assert_eq!(lock.control.report().used_bytes, lock.before.used_bytes);
     }
-    turn.end();
+    lock.end();
 }
 
 /// Blocks change streams: the next stream must not see the writes of the one before too early or
@@ -129,7 +129,7 @@ fn the_driver_s_pool_keeps_freed_memory_until_a_trim() {
 #[test]
 fn memory_that_changes_streams_is_ordered() {
     for pool in POOLS {
-        let turn = Turn::take();
+        let lock = EmulatorLock::take();
         {
             let device = device(pool);
             let streams = [device.new_stream().unwrap(), device.new_stream().unwrap()];
@@ -160,7 +160,7 @@ fn memory_that_changes_streams_is_ordered() {
                 );
             }
         }
-        turn.end();
+        lock.end();
     }
 }
 
@@ -168,7 +168,7 @@ fn memory_that_changes_streams_is_ordered() {
 #[test]
 fn a_stream_waits_for_the_previous_user_of_its_memory() {
     for pool in POOLS {
-        let turn = Turn::take();
+        let lock = EmulatorLock::take();
         {
             let config = DeviceConfig {
                 pool,
@@ -195,15 +195,15 @@ fn a_stream_waits_for_the_previous_user_of_its_memory() {
                 assert_eq!(array.to_vec().unwrap(), sent, "{pool}");
             }
         }
-        turn.end();
+        lock.end();
     }
 }
 
 /// A release in the order of a stream would be recorded if the stream is captured.
 #[test]
 fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
-    let turn = Turn::take();
-    let taken = || turn.control.report().pool_allocations - turn.before.pool_allocations;
+    let lock = EmulatorLock::take();
+    let taken = || lock.control.report().pool_allocations - lock.before.pool_allocations;
     {
         let device = device(PoolKind::StreamOrdered);
         let stream = device.new_stream().unwrap();
@@ -253,18 +253,18 @@ fn what_is_dropped_while_its_stream_is_captured_is_released_afterwards() {
             assert_eq!(taken(), 0);
         }
     }
-    turn.end();
+    lock.end();
 }
 
 /// A block without pending work on any stream is released without a wait.
 #[test]
 fn idle_streams_are_not_queried() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::Direct);
         let _guard = device.enter();
         let _stream = device.new_stream().unwrap();
-        let events = turn.calls_of("cuEventRecord", || {
+        let events = lock.calls_of("cuEventRecord", || {
             drop(Buffer::new(&device, MIB).unwrap());
             assert_eq!(device.memory_stats().reserved_bytes, 0);
             let array = Array::<u8>::zeros(MIB).unwrap();
@@ -275,18 +275,18 @@ fn idle_streams_are_not_queried() {
         assert_eq!(events, 0);
         // One event is enough for all blocks that wait for the same work.
         let arrays = [1, 2, 3].map(|_| Array::<u8>::zeros(MIB).unwrap());
-        let events = turn.calls_of("cuEventRecord", || {
+        let events = lock.calls_of("cuEventRecord", || {
             drop(arrays);
             device.memory_stats();
         });
         assert_eq!(events, 1);
     }
-    turn.end();
+    lock.end();
 }
 
 #[test]
 fn a_limit_bounds_what_is_taken_from_the_device() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let config = DeviceConfig {
             memory_limit: Some(10 * MIB as u64),
@@ -296,15 +296,15 @@ fn a_limit_bounds_what_is_taken_from_the_device() {
         let _guard = device.enter();
         let held: Vec<Array<u8>> = (0..).map_while(|_| Array::zeros(MIB).ok()).collect();
         assert_eq!(held.len(), 10);
-        assert!(turn.control.report().used_bytes - turn.before.used_bytes <= 10 * MIB as u64);
+        assert!(lock.control.report().used_bytes - lock.before.used_bytes <= 10 * MIB as u64);
     }
-    turn.end();
+    lock.end();
 }
 
 /// Small arrays share a window of the memory that a kernel touches; large arrays span many.
 #[test]
 fn what_only_the_device_touches_is_hidden_from_the_host() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     for pool in ["best-fit", "direct", "stream-ordered"] {
         let settings = [
             ("CACHESCOPE_EMULATOR_GUARD", "1"),

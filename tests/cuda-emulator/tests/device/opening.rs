@@ -4,11 +4,11 @@ use std::process::Command;
 
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, PoolKind};
 
-use crate::device::{DEVICE_BYTES, DEVICES, Turn};
+use crate::device::{DEVICE_BYTES, DEVICES, EmulatorLock};
 
 #[test]
 fn there_is_one_device_for_each_ordinal_and_more_on_request() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let own = Device::cuda_with(0, DeviceConfig::default()).unwrap();
         let other = Device::cuda_with(0, DeviceConfig::default()).unwrap();
@@ -17,7 +17,7 @@ fn there_is_one_device_for_each_ordinal_and_more_on_request() {
         let _guard = own.enter();
         assert_eq!(Array::<f32>::zeros(3).unwrap().device(), &own);
     }
-    turn.end();
+    lock.end();
     assert_eq!(Device::cuda(1).unwrap(), Device::cuda(1).unwrap());
     assert_ne!(Device::cuda(1).unwrap(), Device::cuda(2).unwrap());
     let all = Device::available();
@@ -25,12 +25,12 @@ fn there_is_one_device_for_each_ordinal_and_more_on_request() {
     assert_eq!(all[DEVICES], Device::host());
     assert_eq!(all[1], Device::cuda(1).unwrap());
     assert_eq!("cuda:1".parse::<Device>().unwrap(), all[1]);
-    turn.assert_no_misuse();
+    lock.assert_no_misuse();
 }
 
 #[test]
 fn an_ordinal_out_of_range_is_an_error_with_the_count() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     for ordinal in [DEVICES, 63, usize::MAX] {
         let error = Device::cuda(ordinal).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
@@ -44,7 +44,7 @@ fn an_ordinal_out_of_range_is_an_error_with_the_count() {
 
 #[test]
 fn the_limit_in_percent_is_of_the_device() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     let told = child(
         "child_fills_its_device",
         &[("CACHESCOPE_MEMORY_LIMIT", "50%")],
@@ -62,7 +62,7 @@ fn the_limit_in_percent_is_of_the_device() {
 
 #[test]
 fn each_obstacle_is_an_error_with_advice() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     let obstacles = [
         ("CACHESCOPE_TEST_WITHOUT", "1", "install NVIDIA's driver"),
         (
@@ -90,7 +90,7 @@ fn each_obstacle_is_an_error_with_advice() {
 
 #[test]
 fn a_device_without_driver_pools_is_an_error() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     let told = child(
         "child_opens_a_device",
         &[
@@ -106,7 +106,7 @@ fn a_device_without_driver_pools_is_an_error() {
 
 #[test]
 fn a_device_without_ranges_has_segments() {
-    let _turn = Turn::take();
+    let _lock = EmulatorLock::take();
     let settings = [("CACHESCOPE_EMULATOR_VIRTUAL_MEMORY", "0")];
     let told = child("child_fills_its_device", &settings);
     assert!(
@@ -175,7 +175,7 @@ pub(crate) fn run_child(module: &str, name: &str, variables: &[(&str, &str)]) ->
 
 #[test]
 fn the_pool_is_as_configured() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     for pool in crate::device::POOLS {
         let device = crate::device::device(pool);
         let _guard = device.enter();
@@ -184,5 +184,5 @@ fn the_pool_is_as_configured() {
         assert_eq!(device.memory_stats().allocated_bytes, expected, "{pool}");
         drop(array);
     }
-    turn.end();
+    lock.end();
 }

@@ -3,21 +3,21 @@
 use cachescope::record::{EventKind, RecordOptions, RecordedEvent, Recording};
 use cachescope::{Array, PoolKind, Result, graph};
 
-use crate::device::{Turn, device};
+use crate::device::{EmulatorLock, device};
 
 /// Calls that wait for the device.
 const WAITS: [&str; 2] = ["cuStreamSynchronize", "cuEventSynchronize"];
 
 #[test]
 fn kernels_are_timed_by_the_device_with_their_lines() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
         let x = Array::<f32>::ones([1000])?;
         let recording = device.record(RecordOptions::default())?;
         let mut y = (&x + 1.0).eval()?;
-        let waits = || WAITS.map(|name| turn.control.calls_of(name));
+        let waits = || WAITS.map(|name| lock.control.calls_of(name));
         let before = waits();
         let line = line!() + 2;
         for _ in 0..10 {
@@ -52,13 +52,13 @@ fn kernels_are_timed_by_the_device_with_their_lines() -> Result<()> {
             end <= pair[1].time.as_nanos() + 1_000
         }));
     }
-    turn.end();
+    lock.end();
     Ok(())
 }
 
 #[test]
 fn what_was_submitted_before_a_recording_is_not_its() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
@@ -80,13 +80,13 @@ fn what_was_submitted_before_a_recording_is_not_its() -> Result<()> {
         };
         assert_eq!((count(&earlier), count(&later)), (6, 1));
     }
-    turn.end();
+    lock.end();
     Ok(())
 }
 
 #[test]
 fn a_launch_of_a_graph_is_one_kernel_and_its_capture_none() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
@@ -112,32 +112,32 @@ fn a_launch_of_a_graph_is_one_kernel_and_its_capture_none() -> Result<()> {
         assert_eq!(count(), 2);
         assert_eq!(x.to_vec()?, [4.0; 1000]);
     }
-    turn.end();
+    lock.end();
     Ok(())
 }
 
 #[test]
 fn without_a_recording_no_time_is_marked() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
         let mut x = Array::<f32>::ones([1000])?;
         drop(device.record(RecordOptions::default())?);
-        let marked = turn.calls_of("cuEventRecord", || {
+        let marked = lock.calls_of("cuEventRecord", || {
             for _ in 0..10 {
                 x.update(|x| x + 1.0).unwrap();
             }
         });
         assert_eq!(marked, 0);
     }
-    turn.end();
+    lock.end();
     Ok(())
 }
 
 #[test]
 fn operations_run_even_if_their_time_cannot_be_marked() -> Result<()> {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
@@ -150,22 +150,22 @@ fn operations_run_even_if_their_time_cannot_be_marked() -> Result<()> {
             "cuEventQuery",
             "cuEventElapsedTime",
         ] {
-            let failed = turn.control.failed();
+            let failed = lock.control.failed();
             for nth in 1..=4 {
-                turn.control.fail_named(call, nth, 999);
+                lock.control.fail_named(call, nth, 999);
                 for _ in 0..3 {
                     x.update(|x| x + 1.0)?;
                 }
                 // This call collects the times.
                 device.synchronize()?;
-                turn.control.fail_named(call, 0, 0);
+                lock.control.fail_named(call, 0, 0);
             }
-            assert!(turn.control.failed() > failed, "{call} was made to fail");
+            assert!(lock.control.failed() > failed, "{call} was made to fail");
         }
         let events = recording.events();
         assert!(events.iter().any(|event| event.kind == EventKind::Kernel));
         assert_eq!(x.to_vec()?, [2.0 + 48.0; 1000]);
     }
-    turn.end();
+    lock.end();
     Ok(())
 }

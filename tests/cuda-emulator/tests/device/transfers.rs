@@ -2,7 +2,7 @@
 
 use cachescope::{Array, Device, Element, PoolKind, Stream};
 
-use crate::device::{Turn, device, numbers};
+use crate::device::{EmulatorLock, device, numbers};
 
 /// Counts near the length of a staging buffer, and counts of several buffers.
 const COUNTS: [usize; 9] = [
@@ -19,7 +19,7 @@ const COUNTS: [usize; 9] = [
 
 #[test]
 fn what_was_uploaded_is_downloaded() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
@@ -39,12 +39,12 @@ fn what_was_uploaded_is_downloaded() {
         assert_eq!(host.to_device(&device).unwrap().to_vec().unwrap(), sent[4]);
         assert_eq!(arrays[5].detach().unwrap().to_vec().unwrap(), sent[5]);
     }
-    turn.end();
+    lock.end();
 }
 
 #[test]
 fn operands_on_the_host_and_a_device_are_named() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
@@ -69,36 +69,36 @@ fn operands_on_the_host_and_a_device_are_named() {
             "concat: array 0 [2, 2] is on host, array 1 [2, 2] on cuda:0; move one",
         );
     }
-    turn.end();
+    lock.end();
 }
 
 #[test]
 fn an_upload_waits_for_nothing_and_one_stream_needs_no_event() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
         let sent = numbers(1, 1000);
         let waits = ["cuStreamSynchronize", "cuEventRecord", "cuEventSynchronize"];
-        let before = waits.map(|name| turn.control.calls_of(name));
+        let before = waits.map(|name| lock.control.calls_of(name));
         let arrays: Vec<_> = (0..50)
             .map(|_| Array::from_slice(&sent, 1000).unwrap())
             .collect();
         drop(arrays);
-        assert_eq!(waits.map(|name| turn.control.calls_of(name)), before);
+        assert_eq!(waits.map(|name| lock.control.calls_of(name)), before);
         let array = Array::from_slice(&sent, 1000).unwrap();
-        let events = turn.calls_of("cuEventRecord", || {
+        let events = lock.calls_of("cuEventRecord", || {
             assert_eq!(array.to_vec().unwrap(), sent);
         });
         assert_eq!(events, 0);
     }
-    turn.end();
+    lock.end();
 }
 
 /// More bytes than the staging buffers hold, before the device has copied any.
 #[test]
 fn staging_memory_is_bounded_and_used_again() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
@@ -113,16 +113,16 @@ fn staging_memory_is_bounded_and_used_again() {
             }
         }
         // One allocation is for bad-index reports.
-        let pinned = turn.control.report().host_allocations - turn.before.host_allocations;
+        let pinned = lock.control.report().host_allocations - lock.before.host_allocations;
         assert!(pinned <= 9, "{pinned}");
     }
-    turn.end();
+    lock.end();
 }
 
 /// A staging buffer serves two streams, of which one is done long before the other.
 #[test]
 fn staging_memory_is_kept_for_every_stream_that_reads_it() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let [first, second] = [device.new_stream().unwrap(), device.new_stream().unwrap()];
@@ -138,28 +138,28 @@ fn staging_memory_is_kept_for_every_stream_that_reads_it() {
             assert_eq!(array.to_vec().unwrap(), numbers(seed, 1000), "{seed}");
         }
     }
-    turn.end();
+    lock.end();
 }
 
 #[test]
 fn transfers_work_without_page_locked_memory() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
         let sent = numbers(4, 300_000);
-        turn.control.fail_named("cuMemHostAlloc", 1, 2);
+        lock.control.fail_named("cuMemHostAlloc", 1, 2);
         let array = Array::from_slice(&sent, 300_000).unwrap();
-        turn.control.fail_named("cuMemHostAlloc", 1, 2);
+        lock.control.fail_named("cuMemHostAlloc", 1, 2);
         assert_eq!(array.to_vec().unwrap(), sent);
-        turn.control.fail_named("cuMemHostAlloc", 0, 0);
+        lock.control.fail_named("cuMemHostAlloc", 0, 0);
     }
-    turn.end();
+    lock.end();
 }
 
 #[test]
 fn threads_and_streams_do_not_mix_their_bytes() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let shared: Vec<_> = {
@@ -187,7 +187,7 @@ fn threads_and_streams_do_not_mix_their_bytes() {
             }
         });
     }
-    turn.end();
+    lock.end();
 }
 
 fn assert_full<T: Element>(value: T) {
@@ -204,11 +204,11 @@ fn assert_full<T: Element>(value: T) {
 
 #[test]
 fn arrays_of_one_value_are_filled_on_the_device() {
-    let turn = Turn::take();
+    let lock = EmulatorLock::take();
     {
         let device = device(PoolKind::BestFit);
         let _guard = device.enter();
-        let uploads = turn.calls_of("cuMemcpyHtoDAsync_v2", || {
+        let uploads = lock.calls_of("cuMemcpyHtoDAsync_v2", || {
             assert_full(7u8);
             assert_full(true);
             assert_full(-2i16);
@@ -222,5 +222,5 @@ fn arrays_of_one_value_are_filled_on_the_device() {
         });
         assert_eq!(uploads, 0);
     }
-    turn.end();
+    lock.end();
 }

@@ -112,11 +112,11 @@ fn other_streams_are_ordered_around_a_launch() -> Result<()> {
     step(&mut x)?;
     step(&mut x)?;
     let graph = graph::capture(&device, || step(&mut x))?;
-    for turn in 0..4 {
+    for iteration in 0..4 {
         let expected = {
             let _inside = other.enter();
-            x.assign(turn)?;
-            2 * (turn + 1)
+            x.assign(iteration)?;
+            2 * (iteration + 1)
         };
         graph.launch()?;
         let _inside = other.enter();

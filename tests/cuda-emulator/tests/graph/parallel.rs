@@ -32,18 +32,18 @@ impl Beside<'_> {
     fn together<T>(&self, own: impl FnOnce() -> T) -> T {
         let round = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let own = own();
-        let mut turns = 0;
+        let mut iterations = 0;
         while self.done.load(Ordering::Acquire) < round {
-            wait(&mut turns);
+            wait(&mut iterations);
         }
         own
     }
 }
 
 /// Waits a little. The first waits only spin, so that both threads begin together.
-fn wait(turns: &mut u32) {
-    *turns += 1;
-    if *turns < 2000 {
+fn wait(iterations: &mut u32) {
+    *iterations += 1;
+    if *iterations < 2000 {
         hint::spin_loop();
     } else {
         thread::yield_now();
@@ -55,15 +55,15 @@ fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> 
     let (begun, done, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut round, mut turns) = (0, 0);
+            let (mut round, mut iterations) = (0, 0);
             while !is_over.load(Ordering::Acquire) {
                 if begun.load(Ordering::Acquire) > round {
                     round += 1;
                     other();
                     done.store(round, Ordering::Release);
-                    turns = 0;
+                    iterations = 0;
                 }
-                wait(&mut turns);
+                wait(&mut iterations);
             }
         });
         // Ends the other thread on every way out, also on a panic; otherwise the scope would wait

@@ -13,13 +13,13 @@ fn device() -> Device {
 /// Returns an array of zeros in a scope's slab, which it outlives.
 fn escaped() -> Result<Array<i32>> {
     let mut last = None;
-    let addresses = (0..4).map(|turn| {
+    let addresses = (0..4).map(|iteration| {
         cache_scope!("planned", policy = Policy::Plan, {
             let before = Array::<i32>::ones(LENGTH)?;
             let after = (&before - 1).eval()?;
             let addresses = (before.address(), after.address());
             // Every iteration except the last drops it at once, so the plan has no escaping array.
-            last = Some(after).filter(|_| turn == 3);
+            last = Some(after).filter(|_| iteration == 3);
             Ok(addresses)
         })
     });

@@ -16,8 +16,10 @@ use cachescope::{
 fn assert_location<T>(result: Result<T>) {
     let error = result.err().expect("it fails");
     let here = Location::caller();
-    let told = error.location().map(|told| (told.file(), told.line()));
-    assert_eq!(told, Some((here.file(), here.line())), "{error}");
+    let location = error
+        .location()
+        .map(|location| (location.file(), location.line()));
+    assert_eq!(location, Some((here.file(), here.line())), "{error}");
     assert_eq!(
         error
             .to_string()
@@ -140,8 +142,10 @@ fn errors_inside_of_a_body_have_its_own_line() -> Result<()> {
     #[track_caller]
     fn told_at<T>(line: u32, result: Result<T>) {
         let error = result.err().expect("it fails");
-        let told = error.location().map(|told| (told.file(), told.line()));
-        assert_eq!(told, Some((file!(), line)), "{error}");
+        let location = error
+            .location()
+            .map(|location| (location.file(), location.line()));
+        assert_eq!(location, Some((file!(), line)), "{error}");
     }
 
     let (own, y) = (layers(1)?, Array::<f32>::ones(2)?);

@@ -38,7 +38,9 @@ fn fails<T>(outcome: Result<T>, kind: ErrorKind, text: &str) {
             assert!(error.to_string().contains(text), "{error}");
             let here = std::panic::Location::caller().file();
             assert!(
-                error.location().is_some_and(|told| told.file() == here),
+                error
+                    .location()
+                    .is_some_and(|location| location.file() == here),
                 "{error:?}"
             );
         }

@@ -91,7 +91,11 @@ fn subscripts_that_mean_nothing_are_named() {
         let error = of_two(text).expect_err(text);
         assert_eq!(error.kind(), KIND, "{error}");
         assert!(error.to_string().contains(why), "{error}");
-        assert!(error.location().is_some_and(|told| told.file() == file!()));
+        assert!(
+            error
+                .location()
+                .is_some_and(|location| location.file() == file!())
+        );
     }
     let nine = [&a; 9];
     fails(

@@ -428,9 +428,9 @@ fn states_outlive_the_scope_of_their_first_step() -> Result<()> {
             let mut optimizer = make();
             let mut average = None;
             let mut snapshot = None;
-            for turn in 0..8 {
+            for iteration in 0..8 {
                 cache_scope!("step", policy = policy, {
-                    if turn % 2 == 0 {
+                    if iteration % 2 == 0 {
                         let (_, gradient) = value_and_grad(&x, |x| x.square().sum())?;
                         step(&mut optimizer, &mut x, &gradient)?;
                     } else {
@@ -441,18 +441,21 @@ fn states_outlive_the_scope_of_their_first_step() -> Result<()> {
                         Some(average) => average,
                     };
                     average.update(&x)?;
-                    if turn == 2 {
+                    if iteration == 2 {
                         // The next step writes to memory that these handles share.
                         snapshot = Some((optimizer.state(&x)?, average.parameters().clone()));
                     }
-                    if turn == 5 {
+                    if iteration == 5 {
                         let state = optimizer.state(&x)?;
                         optimizer = make();
                         optimizer.set_state(&x, &state)?;
                     }
                 });
                 let stats = device.cache_stats("step").unwrap();
-                assert_eq!(stats.escaped_blocks, 0, "{name}, {policy:?}, turn {turn}");
+                assert_eq!(
+                    stats.escaped_blocks, 0,
+                    "{name}, {policy:?}, turn {iteration}"
+                );
             }
             let reserved = device.memory_stats().reserved_bytes;
             assert!(reserved <= 32 << 20, "{name}, {policy:?}: {reserved}");

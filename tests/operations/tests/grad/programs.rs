@@ -10,9 +10,9 @@ use crate::grad::differences::{check, numbers};
 fn branches_loops_and_scopes() {
     check(&numbers(&[4], 1.0), |x| {
         let mut y = x.clone();
-        for turn in 0..5 {
+        for iteration in 0..5 {
             y = cache_scope!("grad-programs", policy = Policy::Plan, {
-                if turn % 2 == 0 {
+                if iteration % 2 == 0 {
                     (&y * x).eval()?
                 } else {
                     uncached!({ (y.sin() + x).eval()? })

@@ -365,8 +365,8 @@ fn giants_end_in_a_failure_and_in_no_overflow() {
         for bytes in [u64::MAX, u64::MAX - 511, (1 << 63) + 1] {
             assert!(model.allocate(bytes).is_none());
         }
-        for turn in 0..20 {
-            let bytes = (1 << 62) + turn * 4 * MIB;
+        for iteration in 0..20 {
+            let bytes = (1 << 62) + iteration * 4 * MIB;
             if let Some(block) = model.allocate(bytes) {
                 model.free(block);
             }

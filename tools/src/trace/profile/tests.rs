@@ -12,10 +12,10 @@ fn profile(text: &str) -> Profile {
 }
 
 /// Kind, time, address and bytes of each event.
-fn told(profile: &Profile) -> Vec<(EventKind, u64, u64, u64)> {
+fn figures(profile: &Profile) -> Vec<(EventKind, u64, u64, u64)> {
     let events = profile.events.iter();
-    let told = events.map(|event| (event.kind, event.time_ns, event.address, event.bytes));
-    told.collect()
+    let figures = events.map(|event| (event.kind, event.time_ns, event.address, event.bytes));
+    figures.collect()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_log_has_its_times_threads_and_streams() {
          7,10:00:01:000001,free,0x1000,100,0\n",
     );
     assert_eq!(
-        told(&log),
+        figures(&log),
         [
             (Allocate, 0, 0x1000, 100),
             (Allocate, 2000, 0x2000, 200),
@@ -73,7 +73,7 @@ fn times_that_run_backwards_or_are_none_stay_in_the_order_of_the_file() {
 fn a_plan_is_placed_at_its_offsets() {
     let plan = profile("id,lower,upper,size,offset\nb,5,9,300,0\na,3,5,200,0\nc,4,4,50,\n");
     assert_eq!(
-        told(&plan),
+        figures(&plan),
         [
             (Reserve, 0, 0, 300),
             (Allocate, 0, 0, 200),

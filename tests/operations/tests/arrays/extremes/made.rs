@@ -68,8 +68,9 @@ fn sizes_within_scopes() -> Result<()> {
                     ] {
                         let error = Buffer::new(&device, bytes).expect_err("nobody has so much");
                         let kind = error.kind();
-                        let is_told = kind == ErrorKind::InvalidShape || error.is_out_of_memory();
-                        assert!(is_told, "{policy}: {error}");
+                        let is_reported =
+                            kind == ErrorKind::InvalidShape || error.is_out_of_memory();
+                        assert!(is_reported, "{policy}: {error}");
                         assert_eq!(Array::<u8>::ones(bytes % 7)?.len(), bytes % 7);
                     }
                 }
