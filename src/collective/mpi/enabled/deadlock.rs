@@ -39,7 +39,7 @@ pub(super) struct DeadlockDetector {
 
 impl DeadlockDetector {
     /// Counts the next call of a group, and returns its number.
-    pub(super) fn arrivals(&mut self, group: u64) -> u64 {
+    pub(super) fn count_call(&mut self, group: u64) -> u64 {
         let number = self.numbers.entry(group).or_default();
         *number += 1;
         *number
@@ -123,13 +123,13 @@ mod tests {
         let mut ranks: Vec<DeadlockDetector> =
             (0..3).map(|_| DeadlockDetector::default()).collect();
         for (rank, group) in arrivals {
-            ranks[*rank].arrivals(*group);
+            ranks[*rank].count_call(*group);
         }
         let probes: Vec<DeadlockProbe> = ranks
             .iter_mut()
             .enumerate()
             .map(|(rank, deadlocks)| {
-                deadlocks.arrivals(rank as u64);
+                deadlocks.count_call(rank as u64);
                 deadlocks.start(rank, rank as u64, GRACE, &[(rank + 1) % 3])
             })
             .collect();

@@ -78,7 +78,7 @@ impl MpiEngine {
     pub(super) unsafe fn open(&mut self, work: &Work, memory: Memory) -> Result<Result<()>> {
         let header = MessageHeader {
             group: work.members.group,
-            number: self.peers.deadlocks.arrive(work.members.group),
+            number: self.peers.deadlocks.count_call(work.members.group),
             call: work.call,
         };
         let mut buffers = std::mem::take(&mut self.buffers);

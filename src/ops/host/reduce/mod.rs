@@ -58,8 +58,8 @@ pub(in crate::ops) const fn reduction_loop_of<F: Reducer<T>, T: AnyElement>()
     }
 }
 
-/// Reduces `graph`, whose elements are of the type that `reduction` is for, along the lanes of `plan`.
-/// The results have `layout`, which is dense from index 0.
+/// Reduces `graph`, whose elements are of the type that `reduction` is for, along the lanes of
+/// `plan`. The results have `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn reduce(
     order: HostOrder<'_>,
