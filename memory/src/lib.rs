@@ -42,7 +42,8 @@ mod buffer;
 pub use buffer::Buffer;
 pub use cache::{AllocationRecord, CacheConfig, CacheStats, Invalidation, Policy};
 pub use context::{
-    Device, DeviceConfig, DeviceGuard, PressureGuard, RecordOptions, Recording, Stream, StreamGuard,
+    Device, DeviceConfig, DeviceGuard, MetaKind, MetaOptions, PressureGuard, RecordOptions,
+    Recording, Stream, StreamGuard,
 };
 pub use error::{Error, ErrorKind, OutOfMemoryReport, Result};
 pub use memory::{MemoryReport, MemoryStats, PhaseReport};
@@ -224,7 +225,9 @@ pub mod internal {
             };
         }
 
-        pub use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
+        pub use crate::device::{
+            Backend, DeviceId, DevicePtr, Event, HostExecution, StreamId, Use,
+        };
     }
 
     pub mod error {

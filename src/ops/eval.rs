@@ -275,7 +275,7 @@ pub(super) fn device_mismatch(
     (one, device, shape): Located<'_>,
     (other, there, others): Located<'_>,
 ) -> Error {
-    let place = match device.backend().id() == there.backend().id() {
+    let place = match device.backend().name() == there.backend().name() {
         true => format!("another {there} device"),
         false => there.to_string(),
     };

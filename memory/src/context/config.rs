@@ -239,7 +239,11 @@ impl Device {
     /// Builds a separate device on `backend`. `pool_source` names the origin of the choice of pool
     /// in errors.
     #[track_caller]
-    fn build(backend: Arc<dyn Backend>, config: DeviceConfig, pool_source: &str) -> Result<Self> {
+    pub(super) fn build(
+        backend: Arc<dyn Backend>,
+        config: DeviceConfig,
+        pool_source: &str,
+    ) -> Result<Self> {
         if config.pool == PoolKind::StreamOrdered && backend.id() == DeviceId::Host {
             let pool = config.pool;
             return Err(Error::new(

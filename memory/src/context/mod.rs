@@ -8,6 +8,7 @@ mod config;
 pub(crate) mod cudarc;
 mod current;
 mod environment;
+mod meta;
 mod pressure;
 mod recording;
 pub mod scope;
@@ -29,6 +30,7 @@ use crate::memory::{DeviceMemory, MemoryReport, MemoryStats};
 pub use config::DeviceConfig;
 pub use current::DeviceGuard;
 pub use environment::{Switch, setting};
+pub use meta::{MetaKind, MetaOptions};
 pub use pressure::PressureGuard;
 pub use recording::{RecordOptions, RecordedEvent, Recording};
 use scope::ScopeHandle;
@@ -395,8 +397,8 @@ impl fmt::Debug for Device {
 }
 
 impl fmt::Display for Device {
-    /// Writes "host" or "cuda:0", the format of `CACHESCOPE_DEVICE`.
+    /// Writes "host" or "cuda:0", the format of `CACHESCOPE_DEVICE`, or "meta".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.backend().id().fmt(f)
+        f.pad(&self.backend().name())
     }
 }

@@ -104,6 +104,17 @@ pub struct TimeSpan {
     pub duration: Duration,
 }
 
+/// The time at which a device runs the kernels of the host.
+#[derive(Clone, Copy, Debug)]
+pub enum HostExecution<'a> {
+    /// At once, on the calling thread and others.
+    AtOnce,
+    /// In a test mode: as late as stream order allows.
+    Delayed(&'a DelayedStreams),
+    /// Never: the device has no data.
+    Never,
+}
+
 /// The interface of a device: large reservations, and copies in stream order.
 pub trait Backend: fmt::Debug + Send + Sync {
     /// Returns the identity of the device.
@@ -212,10 +223,34 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// Ends an unused mark.
     fn discard_mark(&self, _mark: TimeMark) {}
 
-    /// Returns the delayed streams of a host device in that test mode. Returns `None` if the host
-    /// runs kernels at once, and for other devices.
+    /// Returns how the device runs the kernels of the host.
+    fn host_execution(&self) -> HostExecution<'_> {
+        HostExecution::AtOnce
+    }
+
+    /// Returns the delayed streams of a host device in that test mode. Returns `None` for all
+    /// others.
     fn delayed(&self) -> Option<&DelayedStreams> {
+        match self.host_execution() {
+            HostExecution::Delayed(streams) => Some(streams),
+            HostExecution::AtOnce | HostExecution::Never => None,
+        }
+    }
+
+    /// Returns whether the device has no data: reads give zeros.
+    fn is_meta(&self) -> bool {
+        matches!(self.host_execution(), HostExecution::Never)
+    }
+
+    /// Returns how many of `most` elements an operation finds whose result's length depends on
+    /// data, if the device has no data.
+    fn assumed_count(&self, _most: usize) -> Option<usize> {
         None
+    }
+
+    /// Returns the name of the device for messages.
+    fn name(&self) -> String {
+        self.id().to_string()
     }
 
     /// Returns whether the calling thread captures its submissions to a stream. During a capture it

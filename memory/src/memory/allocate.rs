@@ -185,7 +185,7 @@ impl DeviceMemory {
     fn exhausted(&self, request: &Request<'_>) -> Error {
         self.record_request(EventKind::OutOfMemory, request);
         let mut report = OutOfMemoryReport {
-            device: self.backend.id().to_string(),
+            device: self.backend.name(),
             scope: request.scope.map(str::to_owned),
             requested_bytes: request.bytes,
             limit_bytes: self.limit(),

@@ -71,7 +71,7 @@ pub(crate) fn profile_process(
     ring_bytes: u64,
 ) -> Result<()> {
     format_of(path)?;
-    let device = backend.id().to_string();
+    let device = backend.name();
     // If the device cannot measure times, its operations are recorded without.
     let _ = backend.begin_timing();
     let mut profiled = PROFILED.lock();

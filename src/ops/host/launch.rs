@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::element_source::ElementSource;
-use crate::device::StreamId;
 use crate::device::host::streams::DelayedStreams;
+use crate::device::{HostExecution, StreamId};
 use crate::ops::order::HostOrder;
 
 /// The number of items that a kernel computes, and the number of items that is worth another
@@ -106,10 +106,11 @@ pub(in crate::ops) fn launch<R, W>(
     if work.count == 0 {
         return;
     }
-    match device.backend().delayed() {
-        None if work.count <= work.grain => body(reads, writes, 0..work.count),
-        None => share(0..work.count, work, &|range| body(reads, writes, range)),
-        Some(delayed) => {
+    match device.backend().host_execution() {
+        HostExecution::AtOnce if work.count <= work.grain => body(reads, writes, 0..work.count),
+        HostExecution::AtOnce => share(0..work.count, work, &|range| body(reads, writes, range)),
+        HostExecution::Never => {}
+        HostExecution::Delayed(delayed) => {
             let (reads, writes) = (reads.clone(), *writes);
             let later = move || body(&reads, &writes, 0..work.count);
             push(delayed, stream, Box::new(later));
@@ -128,10 +129,11 @@ pub(super) fn launch_source<W: Copy + Send + Sync + 'static>(
     if work.count == 0 {
         return;
     }
-    match device.backend().delayed() {
-        None if work.count <= work.grain => body(reads, writes, 0..work.count),
-        None => share(0..work.count, work, &|range| body(reads, writes, range)),
-        Some(delayed) => {
+    match device.backend().host_execution() {
+        HostExecution::AtOnce if work.count <= work.grain => body(reads, writes, 0..work.count),
+        HostExecution::AtOnce => share(0..work.count, work, &|range| body(reads, writes, range)),
+        HostExecution::Never => {}
+        HostExecution::Delayed(delayed) => {
             let (reads, writes) = (reads.boxed(), *writes);
             let later = move || body(&*reads, &writes, 0..work.count);
             push(delayed, stream, Box::new(later));

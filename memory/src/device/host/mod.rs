@@ -1,18 +1,23 @@
 //! The host device: the reference backend on the process's memory. Its streams run work at once on
-//! the calling thread or, in a test mode, as late as possible.
+//! the calling thread or, in a test mode, as late as possible. A device without data is a host
+//! device that runs no work, on addresses that can only be read.
 
 mod budget;
+mod meta;
 mod ranges;
 pub(crate) mod streams;
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::mem::MaybeUninit;
 
+use super::handles::Handles;
 use super::host_streams::{HostStream, HostStreams, StealWork};
-use super::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
+use super::{Backend, DeviceId, DevicePtr, Event, HostExecution, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};
 use budget::Budget;
+use meta::GpuAddresses;
+pub(crate) use meta::Imitated;
 use ranges::Ranges;
 use streams::{DelayedStreams, StreamIds};
 
@@ -26,8 +31,20 @@ pub(crate) struct HostBackend {
     /// `None` if the platform has no virtual memory.
     ranges: Option<Ranges>,
     ids: StreamIds,
-    delayed: Option<DelayedStreams>,
+    mode: Mode,
     host_streams: HostStreams,
+}
+
+/// The time at which the device runs work.
+#[derive(Debug)]
+enum Mode {
+    AtOnce,
+    Delayed(DelayedStreams),
+    /// The device has no data. A GPU's addresses are mapped in handles.
+    Meta {
+        assumed_count: Option<usize>,
+        gpu: Option<Handles<GpuAddresses>>,
+    },
 }
 
 impl HostBackend {
@@ -42,15 +59,36 @@ impl HostBackend {
             ranges: Ranges::new(&budget),
             budget,
             ids: StreamIds::default(),
-            delayed: None,
+            mode: Mode::AtOnce,
             host_streams: HostStreams::default(),
         }
+    }
+
+    /// Creates a device without data. Returns `None` on a platform without virtual memory.
+    pub(crate) fn meta(
+        imitated: Imitated,
+        total_bytes: u64,
+        assumed_count: Option<usize>,
+    ) -> Option<Self> {
+        let budget = Arc::new(Budget::new(total_bytes));
+        let ranges = Ranges::without_data(&budget)?;
+        let gpu = match imitated {
+            Imitated::Host => None,
+            Imitated::Gpu => Some(Handles::new(GpuAddresses::new(&budget)?)),
+        };
+        Some(Self {
+            budget,
+            ranges: Some(ranges),
+            ids: StreamIds::default(),
+            mode: Mode::Meta { assumed_count, gpu },
+            host_streams: HostStreams::default(),
+        })
     }
 
     /// Creates a host device whose streams delay their work as long as stream order allows.
     pub(crate) fn delaying() -> Self {
         Self {
-            delayed: Some(DelayedStreams::default()),
+            mode: Mode::Delayed(DelayedStreams::default()),
             ..Self::new()
         }
     }
@@ -64,6 +102,13 @@ impl HostBackend {
             self.budget.unclaim(everything);
         }
         is_there
+    }
+}
+
+impl HostBackend {
+    /// Returns the ranges of a device without data.
+    fn without_data(&self) -> Option<&Ranges> {
+        self.ranges.as_ref().filter(|_| self.is_meta())
     }
 }
 
@@ -82,6 +127,9 @@ impl Backend for HostBackend {
     }
 
     fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
+        if let Some(ranges) = self.without_data() {
+            return meta::reserve(ranges, bytes);
+        }
         let Some(layout) = layout(bytes).filter(|layout| layout.size() > 0) else {
             return Ok(None);
         };
@@ -97,6 +145,9 @@ impl Backend for HostBackend {
     }
 
     fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        if let Some(ranges) = self.without_data() {
+            return meta::release(ranges, address, bytes);
+        }
         let layout = layout(bytes).ok_or_else(|| {
             Error::new(
                 ErrorKind::Driver,
@@ -111,12 +162,40 @@ impl Backend for HostBackend {
     }
 
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        if let Mode::Meta { gpu: Some(gpu), .. } = &self.mode {
+            return Some(gpu);
+        }
         let ranges = self.ranges.as_ref()?;
         Some(ranges)
     }
 
+    fn name(&self) -> String {
+        match self.mode {
+            Mode::Meta { .. } => "meta".to_owned(),
+            Mode::AtOnce | Mode::Delayed(_) => self.id().to_string(),
+        }
+    }
+
+    fn host_execution(&self) -> HostExecution<'_> {
+        match &self.mode {
+            Mode::AtOnce => HostExecution::AtOnce,
+            Mode::Delayed(streams) => HostExecution::Delayed(streams),
+            Mode::Meta { .. } => HostExecution::Never,
+        }
+    }
+
+    fn assumed_count(&self, most: usize) -> Option<usize> {
+        match self.mode {
+            Mode::Meta { assumed_count, .. } => Some(assumed_count.map_or(most, |n| n.min(most))),
+            Mode::AtOnce | Mode::Delayed(_) => None,
+        }
+    }
+
     unsafe fn upload(&self, stream: StreamId, target: DevicePtr, source: &[u8]) -> Result<()> {
-        if let Some(delayed) = &self.delayed {
+        if self.is_meta() {
+            return Ok(());
+        }
+        if let Some(delayed) = self.delayed() {
             let copy: Box<[u8]> = source.into();
             // SAFETY: `target` points to as many bytes by this function's contract, which the
             // stream's order extends to the time when this runs. Nothing else refers to the copy.
@@ -153,9 +232,12 @@ impl Backend for HostBackend {
         bytes: u64,
         pattern: &[u8],
     ) -> Result<()> {
+        if self.is_meta() {
+            return Ok(());
+        }
         // A reserved size fits `usize`.
         let bytes = bytes as usize;
-        if let Some(delayed) = &self.delayed {
+        if let Some(delayed) = self.delayed() {
             let pattern: Box<[u8]> = pattern.into();
             // SAFETY: by this function's contract, which the stream's order extends to the time
             // when this runs.
@@ -173,7 +255,7 @@ impl Backend for HostBackend {
         if let Some(host_stream) = self.host_streams.of(stream) {
             return host_stream.synchronize();
         }
-        if let Some(delayed) = &self.delayed {
+        if let Some(delayed) = self.delayed() {
             delayed.wait_for(delayed.record(stream))?;
         }
         Ok(())
@@ -201,14 +283,14 @@ impl Backend for HostBackend {
     }
 
     fn uses_streams(&self) -> bool {
-        self.delayed.is_some() && self.streams() > 1 || self.host_streams.are_any()
+        self.delayed().is_some() && self.streams() > 1 || self.host_streams.are_any()
     }
 
     fn record_event(&self, stream: StreamId) -> Result<Event> {
         if let Some(host_stream) = self.host_streams.of(stream) {
             return Ok(host_stream.event());
         }
-        Ok(match &self.delayed {
+        Ok(match self.delayed() {
             Some(delayed) => delayed.record(stream),
             None => Event {
                 stream,
@@ -221,7 +303,7 @@ impl Backend for HostBackend {
         if let Some(host_stream) = self.host_streams.of(event.stream) {
             return host_stream.wait_for(event);
         }
-        match &self.delayed {
+        match self.delayed() {
             // The next work of a host stream may run at once, so the wait is here.
             Some(delayed) if self.host_streams.of(stream).is_some() => delayed.wait_for(*event),
             Some(delayed) => {
@@ -237,21 +319,17 @@ impl Backend for HostBackend {
             return Ok(host_stream.is_done(event));
         }
         let is_done = |delayed: &DelayedStreams| delayed.is_done(*event);
-        Ok(self.delayed.as_ref().is_none_or(is_done))
+        Ok(self.delayed().is_none_or(is_done))
     }
 
     fn synchronize_event(&self, event: &Event) -> Result<()> {
         if let Some(host_stream) = self.host_streams.of(event.stream) {
             return host_stream.wait_for(event);
         }
-        if let Some(delayed) = &self.delayed {
+        if let Some(delayed) = self.delayed() {
             delayed.wait_for(*event)?;
         }
         Ok(())
-    }
-
-    fn delayed(&self) -> Option<&DelayedStreams> {
-        self.delayed.as_ref()
     }
 }
 

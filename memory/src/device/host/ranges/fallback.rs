@@ -14,6 +14,19 @@ impl Ranges {
     pub(in crate::device::host) fn new(_budget: &Arc<Budget>) -> Option<Self> {
         None
     }
+
+    /// Returns `None` on this platform.
+    pub(in crate::device::host) fn without_data(_budget: &Arc<Budget>) -> Option<Self> {
+        None
+    }
+
+    pub(in crate::device::host) fn make_readable(
+        &self,
+        _address: DevicePtr,
+        _bytes: u64,
+    ) -> Result<bool> {
+        match *self {}
+    }
 }
 
 impl VirtualMemory for Ranges {

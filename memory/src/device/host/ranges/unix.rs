@@ -23,6 +23,7 @@ const ADDRESSES_ONLY: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
 #[derive(Debug)]
 pub(in crate::device::host) struct Ranges {
     budget: Arc<Budget>,
+    access: MprotectFlags,
 }
 
 impl Ranges {
@@ -30,7 +31,29 @@ impl Ranges {
     pub(in crate::device::host) fn new(budget: &Arc<Budget>) -> Option<Self> {
         Some(Self {
             budget: Arc::clone(budget),
+            access: MprotectFlags::READ | MprotectFlags::WRITE,
         })
+    }
+
+    /// Creates ranges whose pages can be read, as zeros, and not written. They have no memory of
+    /// their own: the kernel maps its page of zeros.
+    pub(in crate::device::host) fn without_data(budget: &Arc<Budget>) -> Option<Self> {
+        Some(Self {
+            budget: Arc::clone(budget),
+            access: MprotectFlags::READ,
+        })
+    }
+
+    /// Lifts the protection of a part of a range. Returns false if the kernel is out of memory.
+    pub(in crate::device::host) fn make_readable(
+        &self,
+        address: DevicePtr,
+        bytes: u64,
+    ) -> Result<bool> {
+        let pages = host_pointer(address).cast();
+        // SAFETY: a part of a mapping of ours, which becomes accessible.
+        let changed = unsafe { mprotect(pages, bytes as usize, self.access) };
+        Ok(unless_exhausted(changed)?.is_some())
     }
 }
 
@@ -89,19 +112,13 @@ impl VirtualMemory for Ranges {
         if !self.budget.claim(bytes) {
             return Ok(false);
         }
-        let pages = host_pointer(address).cast();
-        let access = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: the part lies in a mapping of ours and is not committed, hence not in use, by
-        // this function's contract.
-        let committed = unless_exhausted(unsafe { mprotect(pages, bytes as usize, access) });
-        if !matches!(committed, Ok(Some(()))) {
+        let committed = self.make_readable(address, bytes);
+        if !matches!(committed, Ok(true)) {
             self.budget.unclaim(bytes);
+            return committed;
         }
-        if committed?.is_none() {
-            return Ok(false);
-        }
-        if bytes >= PAGE_BYTES {
-            prefer_huge_pages(pages, bytes as usize);
+        if bytes >= PAGE_BYTES && self.access.contains(MprotectFlags::WRITE) {
+            prefer_huge_pages(host_pointer(address).cast(), bytes as usize);
         }
         Ok(true)
     }

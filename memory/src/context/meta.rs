@@ -1,0 +1,104 @@
+//! Devices without data.
+
+use super::{Device, DeviceConfig};
+use crate::device::host::{HostBackend, Imitated};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::sync::Arc;
+
+/// The device whose memory a [`Device::meta`] imitates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetaKind {
+    /// A host: memory grows by pages as it is needed.
+    #[default]
+    Host,
+    /// A CUDA device: memory grows by handles of at least 2 MiB, which rarely move.
+    Cuda,
+}
+
+/// The options of a [`Device::meta`]; write them with `..Default::default()`.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_memory as cachescope;
+/// use cachescope::{Device, MetaKind, MetaOptions};
+///
+/// let options = MetaOptions { like: MetaKind::Cuda, capacity_bytes: 80 << 30, ..Default::default() };
+/// assert_eq!(Device::meta(options)?.to_string(), "meta");
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetaOptions {
+    /// The device whose memory is imitated; a host by default.
+    pub like: MetaKind,
+    /// The memory of the device in bytes; 16 GiB by default.
+    pub capacity_bytes: u64,
+    /// The configuration of the device. `delay_streams` has no effect.
+    pub config: DeviceConfig,
+    /// The number of elements that an operation finds whose result's length depends on data, such
+    /// as `nonzero`; as many as there can be by default.
+    pub assumed_count: Option<usize>,
+}
+
+impl Default for MetaOptions {
+    fn default() -> Self {
+        Self {
+            like: MetaKind::default(),
+            capacity_bytes: 16 << 30,
+            config: DeviceConfig::default(),
+            assumed_count: None,
+        }
+    }
+}
+
+impl Device {
+    /// Creates a device without data, to find how much memory a program needs.
+    ///
+    /// Scopes, caches, pools, limits, plans and recordings work as on the device that it imitates.
+    /// Operations compute nothing, and reads give zeros. Addresses are reserved, and no memory is
+    /// used for them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # extern crate cachescope_memory as cachescope;
+    /// use cachescope::{Buffer, Device, MetaOptions};
+    ///
+    /// let device = Device::meta(MetaOptions { capacity_bytes: 80 << 30, ..Default::default() })?;
+    /// let buffer = Buffer::new(&device, 60 << 30)?;
+    /// assert_eq!(device.memory_stats().live_bytes, 60 << 30);
+    /// assert!(Buffer::new(&device, 30 << 30).unwrap_err().is_out_of_memory());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for a capacity of 0.
+    /// [`Unsupported`](ErrorKind::Unsupported) on a platform where addresses cannot be reserved
+    /// apart from memory, and for the pool [`StreamOrdered`](crate::PoolKind::StreamOrdered).
+    /// [`Io`](ErrorKind::Io) if the trace cannot be written.
+    #[track_caller]
+    pub fn meta(options: MetaOptions) -> Result<Self> {
+        let MetaOptions {
+            like,
+            capacity_bytes,
+            config,
+            assumed_count,
+        } = options;
+        if capacity_bytes == 0 {
+            let text = "meta: capacity_bytes is 0, expected at least 1";
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let imitated = match like {
+            MetaKind::Host => Imitated::Host,
+            MetaKind::Cuda => Imitated::Gpu,
+        };
+        let backend = HostBackend::meta(imitated, capacity_bytes, assumed_count);
+        let backend = backend.ok_or_else(|| {
+            let text = "meta: this platform cannot reserve addresses apart from memory";
+            Error::new(ErrorKind::Unsupported, text)
+        })?;
+        Self::build(Arc::new(backend), config, "pool ").at_caller()
+    }
+}

@@ -1,0 +1,127 @@
+//! The memory of a device without data: addresses that can be read, as zeros, and not written.
+
+use super::budget::Budget;
+use super::ranges::Ranges;
+use crate::device::handles::{Handle, HandleDriver};
+use crate::device::{DevicePtr, VirtualMemory};
+use crate::error::Result;
+use crate::sync::Arc;
+use crate::sync::plain::{AtomicU64, Ordering};
+
+/// The device whose memory a device without data imitates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Imitated {
+    /// A host: pages are committed one by one.
+    Host,
+    /// A GPU: memory comes in handles of at least 2 MiB.
+    Gpu,
+}
+
+/// The unit of a GPU's virtual memory.
+const GRANULARITY_BYTES: u64 = 2 << 20;
+
+/// The driver of a GPU that is imitated: it counts handles, and maps nothing.
+#[derive(Debug)]
+pub(super) struct GpuAddresses {
+    budget: Arc<Budget>,
+    ranges: Ranges,
+    handles: AtomicU64,
+}
+
+impl GpuAddresses {
+    /// Creates a driver whose handles count in `budget`. Returns `None` on a platform without
+    /// virtual memory.
+    pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
+        Some(Self {
+            budget: Arc::clone(budget),
+            ranges: Ranges::without_data(budget)?,
+            handles: AtomicU64::new(0),
+        })
+    }
+}
+
+impl HandleDriver for GpuAddresses {
+    fn granularity_bytes(&self) -> u64 {
+        GRANULARITY_BYTES
+    }
+
+    fn reserve_addresses(&self, bytes: u64, alignment_bytes: u64) -> Result<Option<DevicePtr>> {
+        debug_assert!(
+            alignment_bytes <= self.ranges.page_bytes(),
+            "the alignment of a range"
+        );
+        let Some(range) = self.ranges.reserve_range(bytes)? else {
+            return Ok(None);
+        };
+        if self.ranges.make_readable(range, bytes)? {
+            return Ok(Some(range));
+        }
+        // SAFETY: the range is new, and has this length.
+        unsafe { self.ranges.release_range(range, bytes)? };
+        Ok(None)
+    }
+
+    unsafe fn free_addresses(&self, address: DevicePtr, bytes: u64) -> Result<()> {
+        // SAFETY: by this function's contract.
+        unsafe { self.ranges.release_range(address, bytes) }
+    }
+
+    fn create(&self, bytes: u64) -> Result<Option<Handle>> {
+        let handle = || Handle {
+            number: self.handles.fetch_add(1, Ordering::Relaxed),
+            bytes,
+        };
+        Ok(self.budget.claim(bytes).then(handle))
+    }
+
+    unsafe fn map(&self, _address: DevicePtr, _handle: Handle) -> Result<bool> {
+        Ok(true)
+    }
+
+    unsafe fn allow_access(&self, _address: DevicePtr, _bytes: u64) -> Result<bool> {
+        Ok(true)
+    }
+
+    unsafe fn unmap(&self, _address: DevicePtr, _handle: Handle) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn release(&self, handle: Handle) -> Result<()> {
+        self.budget.unclaim(handle.bytes);
+        Ok(())
+    }
+}
+
+/// Reserves a segment of its own; `None` if the device is exhausted.
+pub(super) fn reserve(ranges: &Ranges, bytes: u64) -> Result<Option<DevicePtr>> {
+    let Some(bytes) = whole_pages(ranges, bytes).filter(|&bytes| bytes > 0) else {
+        return Ok(None);
+    };
+    let Some(range) = ranges.reserve_range(bytes)? else {
+        return Ok(None);
+    };
+    // SAFETY: the range is new, and nothing of it is committed.
+    let committed = unsafe { ranges.commit(range, bytes, bytes) };
+    if matches!(committed, Ok(true)) {
+        return Ok(Some(range));
+    }
+    // SAFETY: the range is new, and has this length.
+    unsafe { ranges.release_range(range, bytes)? };
+    committed.map(|_| None)
+}
+
+/// Releases a segment that [`reserve`] reserved.
+pub(super) fn release(ranges: &Ranges, address: DevicePtr, bytes: u64) -> Result<()> {
+    let bytes = whole_pages(ranges, bytes).unwrap_or(bytes);
+    // SAFETY: the caller passes back an address that `reserve` gave for the same `bytes`. All of
+    // the range is committed, and nothing uses it any longer.
+    unsafe {
+        ranges.decommit(address, bytes)?;
+        ranges.release_range(address, bytes)
+    }
+}
+
+/// Returns the bytes of the pages that `bytes` need; `None` beyond the address space.
+fn whole_pages(ranges: &Ranges, bytes: u64) -> Option<u64> {
+    bytes.checked_next_multiple_of(ranges.min_page_bytes())
+}
