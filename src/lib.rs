@@ -17,6 +17,8 @@ mod array;
 
 mod ops;
 
+mod dry_run;
+
 pub mod graph;
 
 mod interop;
@@ -31,10 +33,12 @@ pub use array::{
 };
 pub use cachescope_memory::{
     AllocationRecord, Buffer, CacheConfig, CacheStats, Device, DeviceConfig, DeviceGuard, Error,
-    ErrorKind, FaultPlan, Invalidation, MemoryReport, MemoryStats, OutOfMemoryReport, PhaseReport,
-    Policy, PoolKind, PressureGuard, RecordOptions, Recording, Result, Stream, StreamGuard,
-    cache_scope, cache_stats, invalidate_cache, record, scope, uncached,
+    ErrorKind, FaultPlan, Invalidation, MemoryReport, MemoryStats, MetaKind, MetaOptions,
+    OutOfMemoryReport, PhaseReport, Policy, PoolKind, PressureGuard, RecordOptions, Recording,
+    Result, Stream, StreamGuard, cache_scope, cache_stats, invalidate_cache, record, scope,
+    uncached,
 };
+pub use dry_run::{DryRun, dry_run, largest_fit};
 /// The crate [half](https://docs.rs/half), of which arrays hold `half::f16` and `half::bf16`.
 ///
 /// ```
@@ -212,6 +216,8 @@ mod documents {
     mod sharp_edges {}
     #[doc = include_str!("../docs/thinking-in-scopes.md")]
     mod thinking_in_scopes {}
+    #[doc = include_str!("../docs/will-it-fit.md")]
+    mod will_it_fit {}
 }
 
 /// The items that the macros expand to; not for direct use.

@@ -60,6 +60,7 @@ const CRATES: [Layers; 3] = [
             &["array"],
             &["graph"],
             &["ops"],
+            &["dry_run"],
             &["interop"],
             &["grad"],
             &["collective"],

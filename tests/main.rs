@@ -6,6 +6,7 @@ mod backtraces;
 mod bad_input;
 mod bounds;
 mod collective;
+mod dry_runs;
 mod environment;
 mod faults;
 mod gradients;
@@ -73,7 +74,7 @@ const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
     Suite { name, runs }
 }
 
-static SUITES: [Suite; 15] = [
+static SUITES: [Suite; 16] = [
     suite("layering", &[HOST]),
     suite("environment", &[HOST]),
     suite("pools", &[HOST, POOLS]),
@@ -92,6 +93,7 @@ static SUITES: [Suite; 15] = [
     suite("interop", &[HOST, CUDA]),
     suite("gradients", &[HOST, CUDA]),
     suite("collective", &[HOST]),
+    suite("dry_runs", &[HOST]),
     // Epochs are of hundreds of steps.
     suite("train_digits", &[HOST, CUDA.long()]),
 ];

@@ -143,6 +143,10 @@ impl Detached {
         work: &Work,
         completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
+        // A device without data has addresses that cannot be written.
+        let is_meta = self.device.backend().is_meta();
+        let scratch_bytes = self.target.map_or(0, |(_, bytes)| bytes);
+        let mut scratch = staging(if is_meta { scratch_bytes } else { 0 });
         let pointer = |place: Option<(DevicePtr, usize)>| match place {
             Some((address, bytes)) if bytes > 0 => host_pointer(address),
             // Never accessed.
@@ -151,7 +155,10 @@ impl Detached {
         let memory = Memory {
             is_of_device: false,
             source: pointer(self.source),
-            target: pointer(self.target),
+            target: match is_meta {
+                true => scratch.as_mut_ptr().cast(),
+                false => pointer(self.target),
+            },
         };
         // SAFETY: by this function's contract; elements are aligned, because blocks are, and views
         // start at element boundaries.

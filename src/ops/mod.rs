@@ -88,6 +88,7 @@ pub use expr::{Expr, IntoExpr, Lazy};
 pub use host::{Arguments, BlockLoop, Loops, block_loop};
 pub use index::{PadMode, concat, stack};
 pub use node::{Apply, Function, call_of};
+pub(crate) use random::keeping_generator;
 pub use random::{Generator, manual_seed};
 pub use together::{Several, Targets, Values, eval, update};
 pub use tree::Call;

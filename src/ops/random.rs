@@ -90,13 +90,21 @@ impl Generator {
     }
 }
 
+thread_local! {
+    static GENERATOR: RefCell<Option<Generator>> = const { RefCell::new(None) };
+}
+
+/// Runs `f`, after which the calling thread's generator has its state of before.
+pub(crate) fn keeping_generator<R>(f: impl FnOnce() -> R) -> R {
+    let before = GENERATOR.with_borrow(Clone::clone);
+    scopeguard::defer!(GENERATOR.set(before));
+    f()
+}
+
 /// Returns the result of `f` for the calling thread's generator. The generator is borrowed
 /// meanwhile, so `f` must not allocate device memory: a callback under memory pressure may draw
 /// numbers too.
 fn of_thread<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
-    thread_local! {
-        static GENERATOR: RefCell<Option<Generator>> = const { RefCell::new(None) };
-    }
     GENERATOR.with_borrow_mut(|generator| {
         // Threads that were not seeded must not repeat each other's numbers.
         f(generator.get_or_insert_with(|| Generator::new(RandomState::new().hash_one(()))))

@@ -8,11 +8,16 @@ use crate::grad::{MapArrays, Parameters};
 
 /// The sum of the squares of all elements.
 #[derive(Default)]
-struct SquaresOfAll(f64);
+struct SquaresOfAll {
+    sum: f64,
+    /// True if an array is on a device without data. The sum is then not known.
+    is_unknown: bool,
+}
 
 impl MapArrays for SquaresOfAll {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.0 += array.cast::<f64>().square().sum()?.item()?;
+        self.sum += array.cast::<f64>().square().sum()?.item()?;
+        self.is_unknown |= array.device().backend().is_meta();
         Ok(array.clone())
     }
 }
@@ -55,8 +60,9 @@ pub fn clip_norm<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
 fn clipped<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
     let mut squares = SquaresOfAll::default();
     gradients.map_arrays(&mut squares)?;
-    let norm = squares.0.sqrt();
-    if norm <= most {
+    let norm = squares.sum.sqrt();
+    // A dry run counts the memory of clipping, which any step may need.
+    if norm <= most && !squares.is_unknown {
         return Ok((gradients, norm));
     }
     let clipped = gradients.map_arrays(&mut Scaled(most / norm))?;

@@ -40,6 +40,14 @@ impl FlagBlocks {
     #[track_caller]
     fn of(flags: &Array<bool>) -> Result<Self> {
         assert!(flags.layout().is_contiguous(), "flags that stand apart");
+        if let Some(count) = flags.device().backend().assumed_count(flags.len()) {
+            return Ok(Self {
+                flags: ReadPtr::of(flags),
+                first: flags.layout().offset(),
+                length: flags.len(),
+                starts: [0, count].into(),
+            });
+        }
         let (elements, length) = (Elements::of(flags)?, flags.len());
         let count = |first: usize, end: usize| -> usize {
             // Few enough that a byte can count them.

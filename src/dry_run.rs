@@ -1,0 +1,219 @@
+//! Dry runs: what a program needs before it runs.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use cachescope_reports::{Profile, SiteSummary, by_call_site};
+
+use crate::MetaOptions;
+use crate::context::{Device, RecordOptions};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::keeping_generator;
+use crate::size::ByteSize;
+
+/// The bound of a recording: half a gigabyte of addresses for each thread. Only the addresses in
+/// use are backed by memory.
+const RECORDED: RecordOptions = RecordOptions {
+    backtraces: false,
+    max_bytes: 512 << 20,
+};
+
+/// The most lines of a program that the text lists.
+const LINES: usize = 8;
+
+/// A run on a device without data, with the memory that it needed.
+///
+/// `Display` writes both peaks, and the lines that held most at the peak.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct DryRun<R> {
+    /// The result of the closure. Its arrays have no data.
+    pub value: R,
+    /// The peak of the bytes that arrays and buffers requested.
+    pub peak_live_bytes: u64,
+    /// The peak of the bytes that were reserved from the device.
+    pub peak_reserved_bytes: u64,
+    profile: Profile,
+}
+
+impl<R> DryRun<R> {
+    /// Returns the recording of the run, for every report.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, MetaOptions, dry_run};
+    ///
+    /// let run = dry_run(MetaOptions::default(), || Array::<f32>::ones([1000, 1000])?.sum())?;
+    /// let mut page = Vec::new();
+    /// cachescope::record::Format::Text.write(run.profile(), &mut page)?;
+    /// assert!(!page.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Returns a summary of each line that allocated, the line that held most at the peak first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, MetaOptions, dry_run};
+    ///
+    /// let run = dry_run(MetaOptions::default(), || Array::<f32>::ones([1000, 1000])?.sum())?;
+    /// assert_eq!(run.by_call_site()[0].peak_bytes, 4_000_000);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn by_call_site(&self) -> Vec<SiteSummary> {
+        let mut sites = by_call_site(&self.profile);
+        sites.sort_by_key(|site| std::cmp::Reverse(site.device_peak_bytes));
+        sites
+    }
+
+    /// Returns whether a device with `capacity_bytes` of memory has room for what was reserved.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, MetaOptions, dry_run};
+    ///
+    /// let run = dry_run(MetaOptions::default(), || Array::<f32>::ones([1000, 1000])?.sum())?;
+    /// assert!(run.fits(8 << 20) && !run.fits(1 << 20));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn fits(&self, capacity_bytes: u64) -> bool {
+        self.peak_reserved_bytes <= capacity_bytes
+    }
+}
+
+impl<R> fmt::Display for DryRun<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (live, reserved) = (
+            ByteSize(self.peak_live_bytes),
+            ByteSize(self.peak_reserved_bytes),
+        );
+        write!(f, "dry run: {live} live at the peak, {reserved} reserved")?;
+        let sites = self.by_call_site();
+        let at_peak = sites.iter().filter(|site| site.device_peak_bytes > 0);
+        for site in at_peak.take(LINES) {
+            let bytes = ByteSize(site.device_peak_bytes).to_string();
+            write!(f, "\n  {bytes:>10}  ")?;
+            match &site.call_site {
+                Some(site) => write!(f, "{}:{}", site.file, site.line)?,
+                None => f.write_str("a line that was not recorded")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs `f` with a device without data as the current device, and returns what it needed.
+///
+/// Everything but the kernels runs as on the device that `options` describe: shapes and their
+/// errors, scopes, policies, pools, limits, plans, gradients and optimizers. Reads give zeros, so a
+/// program that branches on a value takes the branch of 0. Arrays that were made outside of `f` are
+/// on other devices: make the model inside. `f` may run several steps, because a first step differs
+/// from those that follow. The generator of random numbers of this thread has its state of before
+/// after the run. Memory that `f` requests on other devices is real, and not counted.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, MetaOptions, cache_scope, dry_run};
+///
+/// let run = dry_run(MetaOptions::default(), || {
+///     let mut w = Array::<f32>::zeros([20_000, 20_000])?;
+///     for _ in 0..2 {
+///         cache_scope!("step", { w.assign(&w - 0.1 * w.matmul(&w)?)?; });
+///     }
+///     Ok(())
+/// })?;
+/// assert_eq!(run.peak_live_bytes, 2 * 4 * 20_000 * 20_000);
+/// println!("{run}");
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`Device::meta`] and of `f`; an error of [`OutOfMemory`](ErrorKind::OutOfMemory) if the
+/// program does not fit. [`Unsupported`](ErrorKind::Unsupported) if it made more requests than can
+/// be recorded, some four million on each thread.
+#[track_caller]
+pub fn dry_run<R>(options: MetaOptions, f: impl FnOnce() -> Result<R>) -> Result<DryRun<R>> {
+    let device = Device::meta(options)?;
+    let recording = device.begin_recording(RECORDED);
+    let value = keeping_generator(|| {
+        let _current = device.enter();
+        f()
+    })?;
+    let profile = recording.profile();
+    if profile.lost_events > 0 {
+        let lost = profile.lost_events;
+        let text = format!("dry_run: {lost} events are lost: the closure makes too many requests");
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    let stats = device.memory_stats();
+    Ok(DryRun {
+        value,
+        peak_live_bytes: stats.peak_live_bytes,
+        peak_reserved_bytes: stats.peak_reserved_bytes,
+        profile,
+    })
+}
+
+/// Returns the largest number of `range` with which `f` fits in a device without data, or `None` if
+/// no number fits. It finds the batch that fits.
+///
+/// Each number gets a device of its own. The search is a bisection: it takes for granted that a
+/// number fits if a larger one does.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::{Array, MetaOptions, largest_fit};
+///
+/// let options = MetaOptions { capacity_bytes: 1 << 30, ..Default::default() };
+/// let batch = largest_fit(1..=4096, options, |batch| {
+///     let x = Array::<f32>::zeros([batch, 1 << 20])?;
+///     x.softmax(1).map(drop)
+/// })?;
+/// assert_eq!(batch, Some(128));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`dry_run`], except that a program that does not fit is no error.
+#[track_caller]
+pub fn largest_fit(
+    range: RangeInclusive<usize>,
+    options: MetaOptions,
+    mut f: impl FnMut(usize) -> Result<()>,
+) -> Result<Option<usize>> {
+    // Numbers below `low` fit, those from `high` on do not.
+    let (mut low, mut high) = (*range.start(), range.end().saturating_add(1));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match fits(&options, || f(middle))? {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    Ok((low > *range.start()).then(|| low - 1))
+}
+
+/// Returns whether `f` runs in the memory of a device with these options.
+#[track_caller]
+fn fits(options: &MetaOptions, f: impl FnOnce() -> Result<()>) -> Result<bool> {
+    let device = Device::meta(options.clone())?;
+    let outcome = keeping_generator(|| {
+        let _current = device.enter();
+        f()
+    });
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_out_of_memory() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
