@@ -1,6 +1,9 @@
 //! A small GPT that learns the README of this library letter by letter, and then writes some more
 //! of it. `cargo run --release --example char_transformer [FOLDER]` writes the curve of the loss
 //! and the text to the folder.
+//!
+//! `cargo run --release --example char_transformer -- --dry-run` trains nothing. It prints the
+//! memory of a step for some sizes of the batch: of this network, and of networks of GPT-2's sizes.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -11,6 +14,7 @@ use cachescope::grad::nn::{Attention, Embedding, LayerNorm, Linear, dropout};
 use cachescope::grad::optim::{AdamW, cosine};
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::prelude::*;
+use cachescope::{MetaKind, MetaOptions, dry_run, largest_fit};
 
 use shared::captured::{self, Captured};
 use shared::{charts, savings};
@@ -22,12 +26,43 @@ const GRAPH_STEPS: usize = 50;
 const BATCH: usize = 16;
 /// Letters that the network sees at once.
 const LENGTH: usize = 64;
-const WIDTH: usize = 64;
-const HEADS: usize = 4;
-const LAYERS: usize = 2;
 const DROPOUT: f64 = 0.1;
 /// Letters that it writes at the end.
 const WRITTEN: usize = 300;
+
+/// The sizes of a network.
+#[derive(Clone, Copy)]
+struct Size {
+    letters: usize,
+    length: usize,
+    width: usize,
+    heads: usize,
+    layers: usize,
+}
+
+/// The network that is trained.
+const SMALL: Size = Size {
+    letters: 0,
+    length: LENGTH,
+    width: 64,
+    heads: 4,
+    layers: 2,
+};
+
+/// GPT-2 with 124 million and with 1.5 billion parameters.
+const GPT_2: Size = Size {
+    letters: 50_257,
+    length: 1024,
+    width: 768,
+    heads: 12,
+    layers: 12,
+};
+const GPT_2_XL: Size = Size {
+    width: 1600,
+    heads: 25,
+    layers: 48,
+    ..GPT_2
+};
 
 #[derive(Parameters)]
 struct Gpt {
@@ -47,13 +82,15 @@ struct Block {
 }
 
 impl Gpt {
-    fn new(letters: usize) -> Result<Self> {
+    fn new(size: Size) -> Result<Self> {
+        let Size { letters, width, .. } = size;
+        let blocks = (0..size.layers).map(|_| Block::new(size));
         Ok(Self {
-            letters: Embedding::new(letters, WIDTH)?,
-            places: Embedding::new(LENGTH, WIDTH)?,
-            blocks: (0..LAYERS).map(|_| Block::new()).collect::<Result<_>>()?,
-            norm: LayerNorm::new(WIDTH)?,
-            scores: Linear::without_bias(WIDTH, letters)?,
+            letters: Embedding::new(letters, width)?,
+            places: Embedding::new(size.length, width)?,
+            blocks: blocks.collect::<Result<_>>()?,
+            norm: LayerNorm::new(width)?,
+            scores: Linear::without_bias(width, letters)?,
         })
     }
 
@@ -92,12 +129,12 @@ impl Gpt {
 }
 
 impl Block {
-    fn new() -> Result<Self> {
+    fn new(Size { width, heads, .. }: Size) -> Result<Self> {
         Ok(Self {
-            norms: [LayerNorm::new(WIDTH)?, LayerNorm::new(WIDTH)?],
-            attention: Attention::new(WIDTH, HEADS, true)?,
-            wide: Linear::new(WIDTH, 4 * WIDTH)?,
-            narrow: Linear::new(4 * WIDTH, WIDTH)?,
+            norms: [LayerNorm::new(width)?, LayerNorm::new(width)?],
+            attention: Attention::new(width, heads, true)?,
+            wide: Linear::new(width, 4 * width)?,
+            narrow: Linear::new(4 * width, width)?,
         })
     }
 
@@ -110,15 +147,82 @@ impl Block {
     }
 }
 
+/// Makes a network, and trains two steps of it: the second needs the states of the optimizer, too.
+fn two_steps(size: Size, batch: usize) -> Result<()> {
+    let mut gpt = Gpt::new(size)?;
+    let mut optimizer = AdamW::new(1e-3);
+    for _ in 0..2 {
+        cache_scope!("step", {
+            let seen = Array::<i64>::zeros([batch, size.length])?;
+            let next = Array::<i64>::zeros([batch, size.length])?;
+            let (_loss, gradients) = value_and_grad(&gpt, |gpt| gpt.loss(&seen, &next))?;
+            optimizer.step(&mut gpt, &gradients)?;
+        });
+    }
+    Ok(())
+}
+
+/// Prints what a step needs, without a step.
+fn print_needs(name: &str, size: Size, batches: &[usize], capacity_bytes: u64) -> Result<()> {
+    let options = |capacity_bytes| MetaOptions {
+        like: MetaKind::Cuda,
+        capacity_bytes,
+        ..Default::default()
+    };
+    println!("{name}\n  batch    live GiB    reserved GiB    time of the dry run");
+    let gib = |bytes: u64| bytes as f64 / 2_f64.powi(30);
+    for &batch in batches {
+        let start = Instant::now();
+        let run = dry_run(options(1 << 44), || two_steps(size, batch))?;
+        let (live, reserved) = (gib(run.peak_live_bytes), gib(run.peak_reserved_bytes));
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{batch:>7} {live:>11.3} {reserved:>15.3} {seconds:>20.2} s");
+    }
+    let start = Instant::now();
+    let most = largest_fit(1..=4096, options(capacity_bytes), |batch| {
+        two_steps(size, batch)
+    })?;
+    let most = most.map_or("no batch".to_owned(), |batch| format!("a batch of {batch}"));
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "  {:.0} GiB have room for {most} ({seconds:.1} s)\n",
+        gib(capacity_bytes)
+    );
+    Ok(())
+}
+
+fn print_all_needs(own: Size) -> Result<()> {
+    print_needs("this network", own, &[16, 64, 256], 1 << 30)?;
+    print_needs(
+        "GPT-2, 124 million parameters",
+        GPT_2,
+        &[1, 4, 16],
+        24 << 30,
+    )?;
+    print_needs(
+        "GPT-2 XL, 1.5 billion parameters",
+        GPT_2_XL,
+        &[1, 8],
+        80 << 30,
+    )
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = charts::folder("char_transformer")?;
     let letters: Vec<char> = TEXT.chars().collect::<BTreeSet<_>>().into_iter().collect();
+    let size = Size {
+        letters: letters.len(),
+        ..SMALL
+    };
+    if std::env::args().any(|argument| argument == "--dry-run") {
+        return Ok(print_all_needs(size)?);
+    }
+    let folder = charts::folder("char_transformer")?;
     let number = |letter| letters.binary_search(&letter).unwrap_or_default() as i64;
     let text = Array::from_vec(TEXT.chars().map(number).collect(), TEXT.chars().count())?;
     let parts = text.windows(&[LENGTH + 1])?;
 
     manual_seed(1);
-    let mut gpt = Gpt::new(letters.len())?;
+    let mut gpt = Gpt::new(size)?;
     let mut optimizer = AdamW::new(0.0);
     let mut losses = Vec::with_capacity(STEPS);
     savings::HALVES
