@@ -173,7 +173,7 @@ fn print_needs(name: &str, size: Size, batches: &[usize], capacity_bytes: u64) -
     let gib = |bytes: u64| bytes as f64 / 2_f64.powi(30);
     for &batch in batches {
         let start = Instant::now();
-        let run = dry_run(options(1 << 44), || two_steps(size, batch))?;
+        let run = dry_run(options(capacity_bytes), || two_steps(size, batch))?;
         let (live, reserved) = (gib(run.peak_live_bytes), gib(run.peak_reserved_bytes));
         let seconds = start.elapsed().as_secs_f64();
         println!("{batch:>7} {live:>11.3} {reserved:>15.3} {seconds:>20.2} s");

@@ -71,7 +71,9 @@ impl<R> DryRun<R> {
         sites
     }
 
-    /// Returns whether a device with `capacity_bytes` of memory has room for what was reserved.
+    /// Returns whether a device with `capacity_bytes` of memory has room for what was reserved. A
+    /// program may fit in less, because memory that is short is used with more care: a run with
+    /// that capacity is certain.
     ///
     /// # Examples
     ///
@@ -137,8 +139,8 @@ impl<R> fmt::Display for DryRun<R> {
 /// # Errors
 ///
 /// Those of [`Device::meta`] and of `f`; an error of [`OutOfMemory`](ErrorKind::OutOfMemory) if the
-/// program does not fit. [`Unsupported`](ErrorKind::Unsupported) if it made more requests than can
-/// be recorded, some four million on each thread.
+/// program does not fit. [`Unsupported`](ErrorKind::Unsupported) if it made more operations than
+/// can be recorded, some two million on each thread.
 #[track_caller]
 pub fn dry_run<R>(options: MetaOptions, f: impl FnOnce() -> Result<R>) -> Result<DryRun<R>> {
     let device = Device::meta(options)?;
@@ -165,8 +167,9 @@ pub fn dry_run<R>(options: MetaOptions, f: impl FnOnce() -> Result<R>) -> Result
 /// Returns the largest number of `range` with which `f` fits in a device without data, or `None` if
 /// no number fits. It finds the batch that fits.
 ///
-/// Each number gets a device of its own. The search is a bisection: it takes for granted that a
-/// number fits if a larger one does.
+/// Each number gets a device of its own. The search doubles its steps from the first number on
+/// until one does not fit, and bisects from there. It takes for granted that a number fits if a
+/// larger one does.
 ///
 /// # Examples
 ///
@@ -191,16 +194,37 @@ pub fn largest_fit(
     options: MetaOptions,
     mut f: impl FnMut(usize) -> Result<()>,
 ) -> Result<Option<usize>> {
-    // Numbers below `low` fit, those from `high` on do not.
-    let (mut low, mut high) = (*range.start(), range.end().saturating_add(1));
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match fits(&options, || f(middle))? {
-            true => low = middle + 1,
-            false => high = middle,
+    let (first, last) = range.into_inner();
+    // The largest number that is known to fit, and the smallest that is known not to.
+    let (mut fitting, mut failing) = (None, None);
+    let mut step = 1;
+    while let Some(number) = next_number(first..=last, fitting, failing, step) {
+        if fits(&options, || f(number))? {
+            fitting = Some(number);
+            step = step.saturating_mul(2);
+        } else {
+            failing = Some(number);
         }
     }
-    Ok((low > *range.start()).then(|| low - 1))
+    Ok(fitting)
+}
+
+/// Returns the next number to try, if there is any: `step` after the largest that fits, or in the
+/// middle between that and the smallest that does not.
+fn next_number(
+    range: RangeInclusive<usize>,
+    fitting: Option<usize>,
+    failing: Option<usize>,
+    step: usize,
+) -> Option<usize> {
+    let Some(fitting) = fitting else {
+        return (failing.is_none() && !range.is_empty()).then_some(*range.start());
+    };
+    let number = match failing {
+        None => fitting.saturating_add(step).min(*range.end()),
+        Some(failing) => fitting + (failing - fitting) / 2,
+    };
+    (number > fitting).then_some(number)
 }
 
 /// Returns whether `f` runs in the memory of a device with these options.

@@ -356,19 +356,47 @@ fn ranks_that_are_threads_exchange_without_data() -> Result<()> {
 }
 
 #[test]
+fn segments_of_their_own_count_their_bytes_alone() -> Result<()> {
+    let config = DeviceConfig {
+        pool: PoolKind::Direct,
+        ..Default::default()
+    };
+    let options = MetaOptions {
+        capacity_bytes: 512 * 1000,
+        config,
+        ..Default::default()
+    };
+    let device = Device::meta(options)?;
+    let _current = device.enter();
+    for _ in 0..2 {
+        let small = (0..1000).map(|_| Array::<u8>::zeros(512));
+        let small = small.collect::<Result<Vec<_>>>()?;
+        assert_eq!(device.memory_stats().reserved_bytes, 512 * 1000);
+        assert!(Array::<u8>::zeros(1).unwrap_err().is_out_of_memory());
+        drop(small);
+    }
+    Ok(())
+}
+
+#[test]
 fn the_largest_batch_that_fits_is_found() -> Result<()> {
     let options = |mib: u64| MetaOptions {
         capacity_bytes: mib << 20,
         ..Default::default()
     };
-    let step = |batch: usize| Array::<u8>::zeros([batch, 1 << 20]).map(drop);
+    let step = |batch: usize| match batch {
+        0..2000 => Array::<u8>::zeros([batch, 1 << 20]).map(drop),
+        _ => Array::<u8>::zeros([1 << 40]).map(drop),
+    };
     for (mib, range, expected) in [
         (100, 1..=4096, Some(100)),
         (100, 1..=50, Some(50)),
         (100, 100..=100, Some(100)),
         (100, 101..=200, None),
         (100, 0..=0, Some(0)),
-        (1, 1..=1 << 40, Some(1)),
+        (1, 1..=usize::MAX, Some(1)),
+        (1, usize::MAX..=usize::MAX, None),
+        (1000, 7..=1234, Some(1000)),
     ] {
         assert_eq!(largest_fit(range, options(mib), step)?, expected);
     }

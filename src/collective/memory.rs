@@ -112,6 +112,10 @@ impl Detached {
         // SAFETY: by this function's contract.
         let outcome = unsafe {
             match self.device.backend().cuda() {
+                // The engine cannot write to the addresses of a device without data.
+                None if self.device.backend().is_meta() => {
+                    self.carry_staged(engine, work, completion)
+                }
                 None => self.carry_here(engine, work, completion),
                 Some(gpu) if engine.takes_device_memory(work) => {
                     self.carry_directly(gpu, engine, work, completion)
@@ -143,10 +147,6 @@ impl Detached {
         work: &Work,
         completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
-        // A device without data has addresses that cannot be written.
-        let is_meta = self.device.backend().is_meta();
-        let scratch_bytes = self.target.map_or(0, |(_, bytes)| bytes);
-        let mut scratch = staging(if is_meta { scratch_bytes } else { 0 });
         let pointer = |place: Option<(DevicePtr, usize)>| match place {
             Some((address, bytes)) if bytes > 0 => host_pointer(address),
             // Never accessed.
@@ -155,10 +155,7 @@ impl Detached {
         let memory = Memory {
             is_of_device: false,
             source: pointer(self.source),
-            target: match is_meta {
-                true => scratch.as_mut_ptr().cast(),
-                false => pointer(self.target),
-            },
+            target: pointer(self.target),
         };
         // SAFETY: by this function's contract; elements are aligned, because blocks are, and views
         // start at element boundaries.

@@ -251,7 +251,8 @@ impl Device {
                 format!("{pool_source}{pool}: the driver's own pool exists on CUDA devices only"),
             ));
         }
-        let profile = profile()?;
+        // A dry run has its own recording, and the file is for the program's real memory.
+        let profile = profile()?.filter(|_| !backend.is_meta());
         let memory = MemoryConfig {
             pool: config.pool,
             limit_bytes: config.memory_limit,

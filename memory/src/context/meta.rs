@@ -32,7 +32,8 @@ pub enum MetaKind {
 pub struct MetaOptions {
     /// The device whose memory is imitated; a host by default.
     pub like: MetaKind,
-    /// The memory of the device in bytes; 16 GiB by default.
+    /// The memory of the device in bytes; 16 GiB by default. The steps in which memory grows depend
+    /// on it, so reserved bytes are exact for a real device with as much memory.
     pub capacity_bytes: u64,
     /// The configuration of the device. `delay_streams` has no effect.
     pub config: DeviceConfig,
@@ -57,7 +58,9 @@ impl Device {
     ///
     /// Scopes, caches, pools, limits, plans and recordings work as on the device that it imitates.
     /// Operations compute nothing, and reads give zeros. Addresses are reserved, and no memory is
-    /// used for them.
+    /// used for them: a write to [`Buffer::address`](crate::Buffer::address) is a fault of the
+    /// program. Arrays that are exchanged between ranks are copied through real memory.
+    /// `CACHESCOPE_PROFILE` does not record the device.
     ///
     /// # Examples
     ///

@@ -242,6 +242,11 @@ pub trait Backend: fmt::Debug + Send + Sync {
         matches!(self.host_execution(), HostExecution::Never)
     }
 
+    /// Returns whether the device is a GPU, or imitates the memory of one.
+    fn is_gpu_like(&self) -> bool {
+        self.cuda().is_some()
+    }
+
     /// Returns how many of `most` elements an operation finds whose result's length depends on
     /// data, if the device has no data.
     fn assumed_count(&self, _most: usize) -> Option<usize> {

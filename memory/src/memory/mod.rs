@@ -28,7 +28,7 @@ pub(crate) mod uses;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::device::{Backend, DeviceId, DevicePtr, PageCost, StreamId};
+use crate::device::{Backend, DevicePtr, PageCost, StreamId};
 use crate::error::{Error, ErrorCode, OutOfMemoryReport, Result};
 use crate::pool::{PoolKind, Rounding, SegmentId, Span};
 use crate::recorder::{EventKind, EventRecord, Recorder};
@@ -223,9 +223,7 @@ impl DeviceMemory {
             .as_ref()
             .map_or(PageCost::Low, |source| source.page_cost());
         let exchange_cost = match page_cost {
-            _ if !pool.keeps_idle_segments() && backend.id() != DeviceId::Host => {
-                ExchangeCost::High
-            }
+            _ if !pool.keeps_idle_segments() && backend.is_gpu_like() => ExchangeCost::High,
             PageCost::High => ExchangeCost::BelowGrowth,
             PageCost::Low => ExchangeCost::Low,
         };

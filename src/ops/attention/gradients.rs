@@ -35,9 +35,9 @@ fn in_blocks<T: Float, A: Float>(
     let sizes = Sizes::of(operands)?;
     let [q, k, v] = operands;
     let device = q.device();
-    let most_bytes = match device.backend().cuda() {
-        Some(_) => CUDA_SCORES_BYTES,
-        None => SCORES_BYTES,
+    let most_bytes = match device.backend().is_gpu_like() {
+        true => CUDA_SCORES_BYTES,
+        false => SCORES_BYTES,
     };
     let blocks = ScoreBlocks::of::<A>(&sizes, causal, most_bytes);
     let scale = A::from_f64(1.0 / (sizes.depth as f64).sqrt());

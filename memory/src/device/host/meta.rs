@@ -50,15 +50,7 @@ impl HandleDriver for GpuAddresses {
             alignment_bytes <= self.ranges.page_bytes(),
             "the alignment of a range"
         );
-        let Some(range) = self.ranges.reserve_range(bytes)? else {
-            return Ok(None);
-        };
-        if self.ranges.make_readable(range, bytes)? {
-            return Ok(Some(range));
-        }
-        // SAFETY: the range is new, and has this length.
-        unsafe { self.ranges.release_range(range, bytes)? };
-        Ok(None)
+        readable_range(&self.ranges, bytes)
     }
 
     unsafe fn free_addresses(&self, address: DevicePtr, bytes: u64) -> Result<()> {
@@ -92,33 +84,49 @@ impl HandleDriver for GpuAddresses {
     }
 }
 
-/// Reserves a segment of its own; `None` if the device is exhausted.
-pub(super) fn reserve(ranges: &Ranges, bytes: u64) -> Result<Option<DevicePtr>> {
-    let Some(bytes) = whole_pages(ranges, bytes).filter(|&bytes| bytes > 0) else {
+/// Reserves a segment of its own; `None` if the device is exhausted. The budget counts `bytes`, and
+/// not the pages, as it does for a host with memory.
+pub(super) fn reserve(ranges: &Ranges, budget: &Budget, bytes: u64) -> Result<Option<DevicePtr>> {
+    let Some(mapped) = whole_pages(ranges, bytes).filter(|&mapped| mapped > 0) else {
         return Ok(None);
     };
+    if !budget.claim(bytes) {
+        return Ok(None);
+    }
+    let range = readable_range(ranges, mapped);
+    if !matches!(range, Ok(Some(_))) {
+        budget.unclaim(bytes);
+    }
+    range
+}
+
+/// Releases a segment that [`reserve`] reserved.
+pub(super) fn release(
+    ranges: &Ranges,
+    budget: &Budget,
+    address: DevicePtr,
+    bytes: u64,
+) -> Result<()> {
+    let mapped = whole_pages(ranges, bytes).unwrap_or(bytes);
+    // SAFETY: the caller passes back an address that `reserve` gave for the same `bytes`, and
+    // nothing uses the range any longer.
+    unsafe { ranges.release_range(address, mapped)? };
+    budget.unclaim(bytes);
+    Ok(())
+}
+
+/// Reserves a range whose addresses can be read; `None` if the platform refuses.
+fn readable_range(ranges: &Ranges, bytes: u64) -> Result<Option<DevicePtr>> {
     let Some(range) = ranges.reserve_range(bytes)? else {
         return Ok(None);
     };
-    // SAFETY: the range is new, and nothing of it is committed.
-    let committed = unsafe { ranges.commit(range, bytes, bytes) };
-    if matches!(committed, Ok(true)) {
+    let changed = ranges.make_readable(range, bytes);
+    if matches!(changed, Ok(true)) {
         return Ok(Some(range));
     }
     // SAFETY: the range is new, and has this length.
     unsafe { ranges.release_range(range, bytes)? };
-    committed.map(|_| None)
-}
-
-/// Releases a segment that [`reserve`] reserved.
-pub(super) fn release(ranges: &Ranges, address: DevicePtr, bytes: u64) -> Result<()> {
-    let bytes = whole_pages(ranges, bytes).unwrap_or(bytes);
-    // SAFETY: the caller passes back an address that `reserve` gave for the same `bytes`. All of
-    // the range is committed, and nothing uses it any longer.
-    unsafe {
-        ranges.decommit(address, bytes)?;
-        ranges.release_range(address, bytes)
-    }
+    changed.map(|_| None)
 }
 
 /// Returns the bytes of the pages that `bytes` need; `None` beyond the address space.

@@ -128,7 +128,7 @@ impl Backend for HostBackend {
 
     fn reserve(&self, bytes: u64) -> Result<Option<DevicePtr>> {
         if let Some(ranges) = self.without_data() {
-            return meta::reserve(ranges, bytes);
+            return meta::reserve(ranges, &self.budget, bytes);
         }
         let Some(layout) = layout(bytes).filter(|layout| layout.size() > 0) else {
             return Ok(None);
@@ -146,7 +146,7 @@ impl Backend for HostBackend {
 
     fn release(&self, address: DevicePtr, bytes: u64) -> Result<()> {
         if let Some(ranges) = self.without_data() {
-            return meta::release(ranges, address, bytes);
+            return meta::release(ranges, &self.budget, address, bytes);
         }
         let layout = layout(bytes).ok_or_else(|| {
             Error::new(
@@ -182,6 +182,10 @@ impl Backend for HostBackend {
             Mode::Delayed(streams) => HostExecution::Delayed(streams),
             Mode::Meta { .. } => HostExecution::Never,
         }
+    }
+
+    fn is_gpu_like(&self) -> bool {
+        matches!(self.mode, Mode::Meta { gpu: Some(_), .. })
     }
 
     fn assumed_count(&self, most: usize) -> Option<usize> {
