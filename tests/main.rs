@@ -37,7 +37,7 @@ const HAS_CUDA: bool = cfg!(feature = "cuda");
 /// Reasons why tests of the host do not hold on CUDA.
 const DEFERRED: &str =
     "a drop waits for nothing there, so that a segment is released by the next call";
-const LATER: &str = "there, a bad index is told by the next call that waits";
+const LATER: &str = "there, a bad index is returned by the next call that waits";
 const EARLY: &str = "a real device may have done the work before anybody looks whether it has";
 
 /// One test at a time, because all share one context. A release waits for all of its streams,

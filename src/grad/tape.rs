@@ -36,7 +36,7 @@ use crate::ops::derivatives::{
 /// let tape = cachescope::grad::Tape::begin().unwrap();
 /// std::thread::spawn(move || drop(tape));
 /// ```
-#[must_use = "what is computed from its variables is followed while it lives"]
+#[must_use = "what is computed from its variables is tracked while it lives"]
 #[derive(Debug)]
 pub struct Tape {
     /// The public function that computes the gradients, as error messages name it.

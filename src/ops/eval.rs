@@ -86,7 +86,7 @@ pub(super) fn evaluate(
     shape: &Shape,
 ) -> Result<(Buffer, Layout)> {
     let (mut results, layout) = evaluate_all(graph, device, shape)?;
-    let buffer = results.pop().expect("a formula has as many results");
+    let buffer = results.pop().expect("the graph has one result");
     Ok((buffer, layout))
 }
 

@@ -63,7 +63,7 @@ impl<'a> ExpressionGraph<'a> {
     ///
     /// # Errors
     ///
-    /// As for [`kind`](Self::of).
+    /// As for [`of`](Self::of).
     #[track_caller]
     pub(super) fn of_all(trees: &[&'a dyn Tree]) -> Result<Self> {
         let mut builder = GraphBuilder {

@@ -168,7 +168,7 @@ struct NormalizedRows<T: Float, A: Float> {
 }
 
 impl<T: Float, A: Float> NormalizedRows<T, A> {
-    /// Returns the means, for `layer_norm`, and the scales: the kept ones, or, if a tape tracks
+    /// Returns the means, for `layer_norm`, and the scales: the saved ones, or, if a tape tracks
     /// `x`, computed again.
     #[track_caller]
     fn statistics(&self) -> Result<(Option<Array<A>>, Array<A>)> {

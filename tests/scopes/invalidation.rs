@@ -101,7 +101,7 @@ fn a_removed_cache_is_forgotten_and_may_be_created_again() -> Result<()> {
     );
     for iteration in 0..3 {
         cache_scope!("loop", device = &device, { Buffer::new(&device, 100)? });
-        assert_eq!(stats(&device, "loop").entries, 1, "turn {iteration}");
+        assert_eq!(stats(&device, "loop").entries, 1, "iteration {iteration}");
         device.remove_cache("loop");
         assert!(device.cache_stats("loop").is_none());
     }

@@ -235,7 +235,7 @@ fn idle_blocks_are_counted_as_they_are_released() -> Result<()> {
             assert_eq!(
                 (given.blocks as u64, given.bytes),
                 (before.cached_blocks, before.cached_bytes),
-                "{policy}, after {iterations} turns"
+                "{policy}, after {iterations} iterations"
             );
         }
         for _ in 0..3 {

@@ -41,7 +41,7 @@ pub struct Buffer {
     // have another holder.
     shared_at: SharedAt,
     block: BlockHandle,
-    /// The node of the values on a tape, if a tape tracks them.
+    /// The identity of the values on a tape, if a tape tracks them.
     value_id: Option<ValueId>,
 }
 
@@ -269,14 +269,14 @@ impl Buffer {
         self.shared_at.is_view(self.holders())
     }
 
-    /// Returns the node of this handle's values on a tape, if a tape tracks them.
+    /// Returns the identity of this handle's values on a tape, if a tape tracks them.
     #[inline]
     #[doc(hidden)]
     pub fn value_id(&self) -> Option<ValueId> {
         self.value_id
     }
 
-    /// Returns this handle with another node, or with none if no tape tracks the values.
+    /// Returns this handle with another identity, or with none if no tape tracks the values.
     #[doc(hidden)]
     pub fn with_value_id(self, value_id: Option<ValueId>) -> Self {
         Self { value_id, ..self }

@@ -79,7 +79,7 @@ impl AllocationRecord {
 
 /// The record of an allocation, with the data that the planner needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RecordedEntry {
+pub(super) struct RecordedAllocation {
     pub(super) record: AllocationRecord,
     /// The request as the pool rounds it.
     pub(super) rounded_bytes: u64,
@@ -91,7 +91,7 @@ pub(super) struct RecordedEntry {
 /// Invariant: it has at most `most` allocations, and no capacity for more.
 #[derive(Debug)]
 pub(super) struct Recording {
-    recorded: Vec<RecordedEntry>,
+    recorded: Vec<RecordedAllocation>,
     most: usize,
     step: u64,
     /// The entry's first epoch. Blocks that were handed out before it belong to an earlier entry.
@@ -103,7 +103,7 @@ pub(super) struct Recording {
 impl Recording {
     /// Begins a record of up to `most` allocations. It continues after `recorded`, the allocations
     /// that are known already, among whose steps no frees count.
-    pub(super) fn new(entry_epoch: u64, most: usize, recorded: Vec<RecordedEntry>) -> Self {
+    pub(super) fn new(entry_epoch: u64, most: usize, recorded: Vec<RecordedAllocation>) -> Self {
         debug_assert!(recorded.len() <= most);
         Self {
             step: recorded.len() as u64,
@@ -146,7 +146,7 @@ impl Recording {
         let number = self.recorded.len() as u32;
         let bytes = request.size.requested_bytes;
         let record = AllocationRecord::new(bytes, request.call_site, self.step);
-        self.recorded.push(RecordedEntry {
+        self.recorded.push(RecordedAllocation {
             record,
             rounded_bytes: request.size.rounded_bytes,
             stream: request.stream,
@@ -186,7 +186,7 @@ impl Recording {
 
     /// Returns the record. If it is incomplete, also returns how many requests the shard had served
     /// before the first one that is missing.
-    pub(super) fn finish(self) -> (Vec<RecordedEntry>, Option<u64>) {
+    pub(super) fn finish(self) -> (Vec<RecordedAllocation>, Option<u64>) {
         (self.recorded, self.stopped_at)
     }
 }
@@ -199,7 +199,7 @@ pub(super) struct FinishedRecord {
 }
 
 impl FinishedRecord {
-    pub(super) fn new(recorded: &[RecordedEntry]) -> Self {
+    pub(super) fn new(recorded: &[RecordedAllocation]) -> Self {
         static FINISHED: AtomicU64 = AtomicU64::new(1);
         Self {
             number: FINISHED.fetch_add(1, Ordering::Relaxed),

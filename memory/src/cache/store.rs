@@ -5,7 +5,7 @@
 use std::ptr::NonNull;
 
 use super::arena::{DetachedArenas, SUBALLOCATION};
-use super::record::{MAX_RECORDED, RecordedEntry, Recording};
+use super::record::{MAX_RECORDED, RecordedAllocation, Recording};
 use super::request::{Request, Size};
 use super::stats::Counters;
 use crate::device::StreamId;
@@ -233,7 +233,7 @@ impl<H: Home> Store<H> {
     }
 
     /// Records the entry from here on, up to `most` allocations, the first of which are `known`.
-    pub(super) fn record(&mut self, most: usize, known: Vec<RecordedEntry>) {
+    pub(super) fn record(&mut self, most: usize, known: Vec<RecordedAllocation>) {
         self.recording = Some(Recording::new(self.exit_epoch, most, known));
     }
 
@@ -266,7 +266,7 @@ impl<H: Home> Store<H> {
     pub(super) fn finish_recording(
         &mut self,
         counters: &Counters,
-    ) -> Option<(Vec<RecordedEntry>, bool)> {
+    ) -> Option<(Vec<RecordedAllocation>, bool)> {
         self.recording.as_ref()?; // First: avoids moving the large record if there is none.
         let (recorded, stopped_at) = self.recording.take()?.finish();
         if let Some(served) = stopped_at {

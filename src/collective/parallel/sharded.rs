@@ -332,7 +332,7 @@ impl<O: Stateful> Sharded<O> {
                 roster.check(OPERATION, own)?;
             }
             arrays.push(match is_in_scope {
-                true => handles(&own.map_arrays(&mut CopyArrays)?)?,
+                true => handles(&own.map_arrays(&mut CopyStates)?)?,
                 false => handles(own)?,
             });
         }
@@ -463,9 +463,9 @@ impl MapArrays for ZeroArrays {
 }
 
 /// Copies arrays.
-struct CopyArrays;
+struct CopyStates;
 
-impl MapArrays for CopyArrays {
+impl MapArrays for CopyStates {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         array.lazy().eval()
     }

@@ -89,7 +89,7 @@ impl ThreadEngine {
                 completion.report(Ok(()));
                 // After a panic, the others would wait for ever.
                 let shared = catch_unwind(|| {
-                    // SAFETY: all members have arrived with equal calls, so each has posted memory
+                    // SAFETY: all members have arrived with equal calls, so each slot has memory
                     // of the sizes that the call says, and it stays valid until the next
                     // rendezvous.
                     unsafe { share(members, call, &slots) }
@@ -211,8 +211,8 @@ fn panicked(operation: &str) -> Error {
 ///
 /// # Safety
 ///
-/// Each member has posted the same call, with memory as [`Memory`] describes it, which nothing but
-/// these calls uses. No member leaves before all have finished.
+/// Each member has filled its slot with an equal call, with memory as [`Memory`] describes it,
+/// which nothing but these calls uses. No member leaves before all have finished.
 unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
     let (own, size) = (members.own, members.size());
     let (count, bytes, width) = (call.count(), call.bytes(), call.dtype.size_bytes());

@@ -172,7 +172,7 @@ impl<'a> Program<'a> {
         })
     }
 
-    /// Returns the key of a kernel over the program; `kind` maps a form to a key.
+    /// Returns the key of a kernel over the program; `of` maps a form to a key.
     pub(super) fn key(&self, of: fn(u32) -> KernelKey) -> KernelKey {
         of(self.form()).over(self.graph.fingerprint())
     }

@@ -1,8 +1,8 @@
-// Folds. For each of several outputs, a block has `lanes` threads. Each thread folds every
+// Reductions. For each of several outputs, a block has `lanes` threads. Each thread reduces every
 // `lanes`-th unit of its output: a few of them into a `Partial`, and the partials into a `Total`.
 // The totals of the lanes are merged as a tree. If outputs are few, an output has several parts,
 // each for one block. The shape, and whether several elements are read at once, determine which
-// elements are folded with which.
+// elements are reduced with which.
 //
 // Defined by the including text: `T`, `element`, `Operands` and `index_t` of the expression;
 // `Partial`, `Total`, `R` and the functions `cs_open`, `cs_step`, `cs_total`, `cs_join` and
@@ -17,7 +17,7 @@
 #endif
 #define CS_IN_FLIGHT (sizeof(T) > 4 ? 128 / sizeof(T) : 32)
 #define CS_UNITS (CS_UNIT < CS_IN_FLIGHT ? CS_IN_FLIGHT / CS_UNIT : 1)
-// The number of rounds that are folded into a partial before a total takes it in.
+// The number of rounds that are reduced into a partial before a total takes it in.
 #define CS_ROUNDS 4
 
 // Reads the unit number `unit` of the output whose first element has number `start`, in units.

@@ -1,4 +1,4 @@
-// The intermediate states of folds and scans, and their exchange between threads.
+// The intermediate states of reductions and scans, and their exchange between threads.
 
 // Returns a value of another thread: applies `shuffle` to each word of `value`. All threads of the
 // warp must call this together. If there is no such thread, the result is meaningless.

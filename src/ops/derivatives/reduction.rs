@@ -197,10 +197,10 @@ pub(in crate::ops) struct TrackedReduction(Option<RunningReduction>);
 enum RunningReduction {
     /// A position, a count or a truth value: piecewise constant, so it has no gradient.
     Constant(#[expect(dead_code, reason = "held for its drop")] Pause),
-    Derived(Box<Derived>),
+    DerivedReduction(Box<DerivedReduction>),
 }
 
-struct Derived {
+struct DerivedReduction {
     derivation: Derivation,
     rule: Rule,
     /// The summand of the sum that the rule needs.
@@ -236,7 +236,7 @@ impl TrackedReduction {
     #[track_caller]
     pub(in crate::ops) fn finish(self, buffer: Buffer, layout: &Layout) -> Buffer {
         match self.0 {
-            Some(RunningReduction::Derived(running)) => running.finish(buffer, layout),
+            Some(RunningReduction::DerivedReduction(running)) => running.finish(buffer, layout),
             Some(RunningReduction::Constant(_)) | None => buffer,
         }
     }
@@ -278,7 +278,7 @@ impl RunningReduction {
             let is_one = axes.contains(axis) && !keeps_axes;
             if is_one { 1 } else { shape.dims()[axis] }
         };
-        Ok(Some(Self::Derived(Box::new(Derived {
+        Ok(Some(Self::DerivedReduction(Box::new(DerivedReduction {
             derivation: Derivation::new(graph, derived, summand, &shape),
             rule,
             summand,
@@ -290,7 +290,7 @@ impl RunningReduction {
     }
 }
 
-impl Derived {
+impl DerivedReduction {
     #[cold]
     #[track_caller]
     fn finish(self, buffer: Buffer, layout: &Layout) -> Buffer {

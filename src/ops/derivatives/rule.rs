@@ -27,13 +27,13 @@ pub(in crate::ops) struct Saved {
     bytes: u64,
     /// Handles on the operands and the results, which show what a tape tracks.
     known: Vec<Buffer>,
-    /// True if every kept array is one of `known`, so that gradients of the rule's gradients are
+    /// True if every saved array is one of `known`, so that gradients of the rule's gradients are
     /// right.
     is_tracked: bool,
 }
 
 impl Saved {
-    /// Keeps an array that the rule computes gradients from: an operand or a result, so that the
+    /// Saves an array that the rule computes gradients from: an operand or a result, so that the
     /// tape may track the rule, too. For any other array, the tape does not know how it depends on
     /// the operands, and the rule's gradients have no derivatives.
     #[track_caller]
@@ -55,8 +55,8 @@ impl Saved {
         Array::from_parts(kept.into_buffer().with_value_id(value_id), layout)
     }
 
-    /// Keeps an array that was computed from operands. If a tape tracks the operands, the rule
-    /// computes the array again; otherwise it uses the kept one.
+    /// Saves an array that was computed from operands. If a tape tracks the operands, the rule
+    /// computes the array again; otherwise it uses the saved one.
     #[track_caller]
     pub(in crate::ops) fn save_recomputed<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         self.bytes += array.size_bytes() as u64;

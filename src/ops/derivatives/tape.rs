@@ -2,7 +2,7 @@
 //!
 //! A tape lists the values that it tracks. For each operation that computed some of them, it holds
 //! a step that passes gradients back. A [`ValueId`] in a handle of memory names the tracked values
-//! that the memory holds; views share the handle and the node. While an operation computes, the
+//! that the memory holds; views share the handle and the identity. While an operation computes, the
 //! tape is paused: an operation records one step, whatever operations it is made of.
 
 use std::cell::{Cell, RefCell};
@@ -287,7 +287,8 @@ pub(crate) fn tracked(buffer: &Buffer) -> Result<Option<u32>> {
     Ok(None)
 }
 
-/// Tracks new values: the elements of `buffer` of that layout. Returns the buffer with their node.
+/// Tracks new values: the elements of `buffer` of that layout. Returns the buffer with their
+/// identity.
 ///
 /// # Panics
 ///
@@ -311,7 +312,7 @@ pub(crate) const NEVER: usize = usize::MAX;
 /// the backward pass has taken that step, their gradient is complete.
 pub(crate) fn first_reader(index: u32) -> usize {
     TAPE.with_borrow(|tape| {
-        let tape = tape.as_ref().expect("a tape follows them");
+        let tape = tape.as_ref().expect("a tape tracks them");
         tape.first_readers[index as usize]
     })
 }
@@ -319,7 +320,7 @@ pub(crate) fn first_reader(index: u32) -> usize {
 /// Returns the values with that number.
 pub(crate) fn value(index: u32) -> TrackedValue {
     TAPE.with_borrow(|tape| {
-        let tape = tape.as_ref().expect("a tape follows them");
+        let tape = tape.as_ref().expect("a tape tracks them");
         tape.values[index as usize]
     })
 }

@@ -48,7 +48,7 @@ where
 /// ```
 /// use cachescope::{Array, Complex, complex};
 ///
-/// // exp(i x), by Euler's expression graph.
+/// // exp(i x), by Euler's formula.
 /// let x = Array::from_slice(&[0.0, std::f64::consts::PI], 2)?;
 /// let z = complex(x.cos(), x.sin()).eval()?;
 /// assert_eq!(z.to_vec()?[0], Complex::new(1.0, 0.0));

@@ -1,12 +1,12 @@
 //! The host device's execution of expressions.
 //!
-//! The elements of an expression are numbered in row-major order of its [frame](index space). There
-//! are two evaluators with equal results, down to the bits. The [fused](fused) one is a loop that
-//! is compiled for the expression; it takes operands that are dense and of one shape, in builds
-//! without debug assertions. The [blocked](blocked) one evaluates everything else: it runs the
-//! library's loops, one for each function, over blocks that stay in the first-level cache. Both
-//! implement [`ElementSource`](source) for the code that writes elements; reductions, scans and
-//! softmax read blocks.
+//! The elements of an expression are numbered in row-major order of its [index space](index_space).
+//! There are two evaluators with equal results, down to the bits. The [fused](fused) one is a loop
+//! that is compiled for the expression; it takes operands that are dense and of one shape, in
+//! builds without debug assertions. The [blocked](blocked) one evaluates everything else: it runs
+//! the library's loops, one for each function, over blocks that stay in the first-level cache. Both
+//! implement [`ElementSource`](element_source::ElementSource) for the code that writes elements;
+//! reductions, scans and softmax read blocks.
 //!
 //! Architecture invariant: every kernel is run by [`launch`], and only the modules here read or
 //! write the elements of arrays for an operation. Except for the fused loop, nothing is generic

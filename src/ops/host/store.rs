@@ -94,7 +94,7 @@ unsafe fn write(
                 // SAFETY: the memory is alive while a launch runs. The ranges of a launch do not
                 // overlap. Every operand's elements of this block have been read, and other blocks
                 // read only their own, according to `Aliasing`. `values` are on this thread's stack
-                // or in its room.
+                // or in its scratch memory.
                 unsafe { target.write(range.start, values, range.len()) };
             }
         };

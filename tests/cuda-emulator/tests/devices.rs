@@ -46,9 +46,9 @@ fn a_hit_makes_no_call() -> Result<()> {
             drop(cachescope::Buffer::new(&device, 1000)?);
             let before = control.calls();
             let again = cachescope::Buffer::new(&device, 1000)?;
-            assert_eq!(control.calls(), before, "turn {iteration}");
+            assert_eq!(control.calls(), before, "iteration {iteration}");
             drop(again);
-            assert_eq!(control.calls(), before, "turn {iteration}");
+            assert_eq!(control.calls(), before, "iteration {iteration}");
         });
     }
     Ok(())

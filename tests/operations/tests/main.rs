@@ -30,7 +30,7 @@ const GUARDED: Run = Run::cuda().with(&[
     ("CACHESCOPE_EMULATOR_GUARD", "1"),
 ]);
 
-const LATER: &str = "there, a bad index is told by the next call that waits";
+const LATER: &str = "there, a bad index is returned by the next call that waits";
 const ROOM: &str = "a reduction by several blocks takes room for their results";
 
 const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 
 use crate::cache::arena::{DetachedArenas, SUBALLOCATION};
 use crate::cache::policy::{CachePolicy, FastPath, Need, Policies, Policy, dispatch};
-use crate::cache::record::{RECORDED, RecordedEntry};
+use crate::cache::record::{RECORDED, RecordedAllocation};
 use crate::cache::request::Request;
 use crate::cache::settings::CacheSettings;
 use crate::cache::stats::Counters;
@@ -137,7 +137,7 @@ impl<H: Home> Allocator<H> {
     /// Ends the outermost entry for the blocks: those that are live now have escaped. Returns the
     /// record of the entry.
     #[inline]
-    pub(super) fn end(&mut self, counters: &Counters) -> Option<Vec<RecordedEntry>> {
+    pub(super) fn end(&mut self, counters: &Counters) -> Option<Vec<RecordedAllocation>> {
         let live_blocks = counters.live_blocks.get();
         let recorded = if self.ends {
             self.end_policy(counters, live_blocks != counters.escaped_blocks.get())
@@ -153,7 +153,11 @@ impl<H: Home> Allocator<H> {
     }
 
     #[inline(never)]
-    fn end_policy(&mut self, counters: &Counters, escapes: bool) -> Option<Vec<RecordedEntry>> {
+    fn end_policy(
+        &mut self,
+        counters: &Counters,
+        escapes: bool,
+    ) -> Option<Vec<RecordedAllocation>> {
         let store = &mut self.store;
         dispatch!(self.policies, policy => policy.end(store, counters, escapes))
     }

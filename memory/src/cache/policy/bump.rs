@@ -6,7 +6,7 @@
 
 use super::{CachePolicy, Need, Policy, Refill, Trim};
 use crate::cache::arena::Arenas;
-use crate::cache::record::RecordedEntry;
+use crate::cache::record::RecordedAllocation;
 use crate::cache::request::{Request, Size};
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
@@ -169,7 +169,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         store: &mut Store<H>,
         counters: &Counters,
         escapes: bool,
-    ) -> Option<Vec<RecordedEntry>> {
+    ) -> Option<Vec<RecordedAllocation>> {
         if escapes {
             self.detach(store, true);
         }

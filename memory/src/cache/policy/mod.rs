@@ -15,7 +15,7 @@ use self::bump::Bump;
 use self::plan::Plan;
 use self::recycle::Recycle;
 use self::release::Release;
-use super::record::RecordedEntry;
+use super::record::RecordedAllocation;
 use super::request::Request;
 use super::stats::Counters;
 use super::store::Store;
@@ -168,7 +168,7 @@ pub(super) trait CachePolicy<H: Home> {
         store: &mut Store<H>,
         counters: &Counters,
         _escapes: bool,
-    ) -> Option<Vec<RecordedEntry>> {
+    ) -> Option<Vec<RecordedAllocation>> {
         let (recorded, _) = store.finish_recording(counters)?;
         Some(recorded)
     }

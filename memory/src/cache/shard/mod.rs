@@ -30,7 +30,7 @@ use std::ptr::NonNull;
 use super::allocator::Allocator;
 use super::arena::DetachedArenas;
 use super::policy::FastPath;
-use super::record::{AllocationRecord, FinishedRecord, RecordedEntry};
+use super::record::{AllocationRecord, FinishedRecord, RecordedAllocation};
 use super::settings::CacheSettings;
 use super::stats::Counters;
 use super::totals::DeviceTotals;
@@ -350,7 +350,7 @@ impl<D: Owner> Shard<D> {
 
     /// Stores the record of an entry that ends.
     #[cold]
-    pub(super) fn keep_record(&self, recorded: &[RecordedEntry]) {
+    pub(super) fn keep_record(&self, recorded: &[RecordedAllocation]) {
         *self.record.lock() = FinishedRecord::new(recorded);
     }
 

@@ -145,7 +145,7 @@ mod tests {
             assert_eq!(
                 ranks[rank].receive(rank, probe),
                 None,
-                "it is passed on once"
+                "it is forwarded once"
             );
             probe = next;
         }

@@ -15,7 +15,7 @@ pub(super) const PIECE: usize = 4 << 20;
 /// The length of a piece that ranks forward. It is shorter, because ranks forward whole pieces.
 const FORWARDED_PIECE: usize = 512 << 10;
 
-/// Returns a load whose memory is as long as the transfer, not a ring.
+/// Returns a region whose memory is as long as the transfer, not a ring.
 fn whole(memory: *mut u8, bytes: usize, piece: usize) -> Region {
     Region {
         memory,

@@ -230,8 +230,8 @@ impl Peers {
     }
 
     fn is_any_gone(&self) -> bool {
-        let rank_gone = |status: &PeerStatus| *status != PeerStatus::Active;
-        !self.dropped.is_empty() || self.status.iter().any(rank_gone)
+        let is_gone = |status: &PeerStatus| *status != PeerStatus::Active;
+        !self.dropped.is_empty() || self.status.iter().any(is_gone)
     }
 
     /// Returns true if the processes of all other ranks are about to end.

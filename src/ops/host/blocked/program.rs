@@ -32,7 +32,8 @@ pub(crate) struct BlockProgram {
     pub(super) rows: Option<TileRows>,
 }
 
-/// The computation of one node's block. Offsets are in bytes from the beginning of the room.
+/// The computation of one node's block. Offsets are in bytes from the beginning of the scratch
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ProgramStep {
     /// The block is in memory, from `base` on.

@@ -26,7 +26,7 @@ impl BlockProgram {
                 scratch,
             };
             if self.count > 0 {
-                // SAFETY: the room is as large as the program needs, and the rest is this
+                // SAFETY: the scratch memory is as large as the program needs, and the rest is this
                 // function's contract.
                 unsafe { reader.prepare() };
             }
@@ -95,7 +95,7 @@ impl BlockReader<'_> {
             let block = match *step {
                 ProgramStep::Memory { base, .. } => base,
                 ProgramStep::View { view, at } => {
-                    // SAFETY: the registers keep the scratch's room; the caller keeps the rest.
+                    // SAFETY: the registers reserve the scratch memory; the caller keeps the rest.
                     unsafe { view.prepare(self.scratch(&view, at)) };
                     self.scratch
                 }
@@ -105,7 +105,7 @@ impl BlockReader<'_> {
                     at,
                 } => {
                     let to = self.scratch.wrapping_add(at);
-                    // SAFETY: the registers keep the room of a block.
+                    // SAFETY: the registers reserve the memory of a block.
                     unsafe { repeat(bits, element_bytes, to, BLOCK.min(program.count)) };
                     to
                 }
@@ -124,14 +124,14 @@ impl BlockReader<'_> {
     #[inline]
     fn address(&self, number: usize) -> *const u8 {
         debug_assert!(number < self.program.steps.len());
-        // SAFETY: the room begins with an address for each step, which `prepare` wrote.
+        // SAFETY: the scratch memory begins with an address for each step, which `prepare` wrote.
         unsafe { self.scratch.cast::<*const u8>().add(number).read() }
     }
 
     #[inline]
     fn set_address(&mut self, number: usize, block: *const u8) {
         debug_assert!(number < self.program.steps.len());
-        // SAFETY: the room begins with an address for each step.
+        // SAFETY: the scratch memory begins with an address for each step.
         unsafe { self.scratch.cast::<*const u8>().add(number).write(block) };
     }
 
@@ -141,7 +141,7 @@ impl BlockReader<'_> {
     /// # Safety
     ///
     /// The range must lie within the index space. It must have at most [`BLOCK`] elements, unless
-    /// the program is flat and its results are written elsewhere than to the room.
+    /// the program is flat and its results are written elsewhere than to the scratch memory.
     #[inline]
     unsafe fn block(&mut self, start: usize, count: usize) {
         let program = self.program;

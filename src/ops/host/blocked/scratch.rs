@@ -67,7 +67,8 @@ pub(super) struct ScratchMemory;
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct CacheLine(
-    #[expect(dead_code, reason = "it is room")] [MaybeUninit<u8>; ScratchMemory::ALIGNMENT],
+    #[expect(dead_code, reason = "it is scratch memory")]
+    [MaybeUninit<u8>; ScratchMemory::ALIGNMENT],
 );
 
 /// The cache lines on the stack: enough for most programs.

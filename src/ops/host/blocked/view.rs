@@ -165,7 +165,8 @@ impl View {
 
     /// # Safety
     ///
-    /// As for [`block`](Self::block), except that `count` is limited by the room of the scratch.
+    /// As for [`block`](Self::block), except that `count` is limited by the size of the scratch
+    /// memory.
     unsafe fn gather(&self, start: usize, count: usize, scratch: ViewScratch) {
         // SAFETY: by this function's contract.
         unsafe {

@@ -47,7 +47,8 @@ const WAITING: [&str; 4] = [
     "cuMemFree_v2",
 ];
 
-/// One test's turn. The emulator counts for the whole process, so tests run one at a time.
+/// The lock that one test holds. The emulator counts for the whole process, so tests run one at a
+/// time.
 struct EmulatorLock {
     control: Control,
     _lock: MutexGuard<'static, ()>,

@@ -44,7 +44,8 @@ pub(super) fn prepare() {
     }
 }
 
-/// One test's turn. The emulator counts for the whole process, so tests run one at a time.
+/// The lock that one test holds. The emulator counts for the whole process, so tests run one at a
+/// time.
 struct EmulatorLock {
     control: Control,
     before: Report,

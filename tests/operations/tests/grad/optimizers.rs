@@ -454,7 +454,7 @@ fn states_outlive_the_scope_of_their_first_step() -> Result<()> {
                 let stats = device.cache_stats("step").unwrap();
                 assert_eq!(
                     stats.escaped_blocks, 0,
-                    "{name}, {policy:?}, turn {iteration}"
+                    "{name}, {policy:?}, iteration {iteration}"
                 );
             }
             let reserved = device.memory_stats().reserved_bytes;

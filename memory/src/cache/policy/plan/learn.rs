@@ -3,7 +3,7 @@
 use super::sequence::Sequence;
 use super::tree::PlanTree;
 use super::{EAGER_REPLANS, Plan, SEQUENCES};
-use crate::cache::record::{MAX_PLANNED, RecordedEntry};
+use crate::cache::record::{MAX_PLANNED, RecordedAllocation};
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
 use crate::memory::header::Home;
@@ -20,7 +20,7 @@ impl<H: Home> Plan<H> {
         &mut self,
         store: &mut Store<H>,
         counters: &Counters,
-        recorded: Option<&(Vec<RecordedEntry>, bool)>,
+        recorded: Option<&(Vec<RecordedAllocation>, bool)>,
     ) {
         let requests = match recorded {
             Some((recorded, true)) => recorded.len() as u64,
@@ -40,7 +40,7 @@ impl<H: Home> Plan<H> {
 
     /// Adds the requests of an entry to the sequences that are planned together. The oldest
     /// sequences are forgotten to make room.
-    pub(super) fn add_sequence(&mut self, recorded: &[RecordedEntry], epoch: u64) {
+    pub(super) fn add_sequence(&mut self, recorded: &[RecordedAllocation], epoch: u64) {
         self.differed += 1;
         let is_eager = self.differed <= EAGER_REPLANS || self.differed.is_power_of_two();
         if recorded.is_empty() || !is_eager {

@@ -10,7 +10,7 @@ use super::{CachePolicy, Need, Policy, Refill, Trim};
 use crate::cache::arena::Arenas;
 #[cfg(test)]
 use crate::cache::arena::SUBALLOCATION;
-use crate::cache::record::{MAX_PLANNED, RecordedEntry};
+use crate::cache::record::{MAX_PLANNED, RecordedAllocation};
 use crate::cache::request::Request;
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
@@ -209,7 +209,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         store: &mut Store<H>,
         counters: &Counters,
         escapes: bool,
-    ) -> Option<Vec<RecordedEntry>> {
+    ) -> Option<Vec<RecordedAllocation>> {
         self.sort_in(store);
         if escapes {
             self.detach(store, true);
@@ -376,7 +376,7 @@ impl<H: Home> Plan<H> {
     }
 
     /// Returns the record of the present entry, which has followed the plan up to here.
-    fn recorded_so_far(&self) -> Vec<RecordedEntry> {
+    fn recorded_so_far(&self) -> Vec<RecordedAllocation> {
         let sequence = &self.sequences[self.tree.sequence_of(self.cursor)];
         let path = self.tree.path_to(self.cursor);
         let requests = sequence.requests.iter().zip(path).enumerate();

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use crate::cache::record::{AllocationRecord, RecordedEntry};
+use crate::cache::record::{AllocationRecord, RecordedAllocation};
 use crate::device::StreamId;
 
 /// A request of an entry.
@@ -23,8 +23,8 @@ impl SequenceRequest {
     }
 
     /// Returns the request as the record of a later entry contains it.
-    pub(super) fn recorded(&self, number: usize, freed_at: Option<usize>) -> RecordedEntry {
-        RecordedEntry {
+    pub(super) fn recorded(&self, number: usize, freed_at: Option<usize>) -> RecordedAllocation {
+        RecordedAllocation {
             record: AllocationRecord {
                 freed_at: freed_at.map(|step| step as u64),
                 ..AllocationRecord::new(self.requested_bytes, self.call_site, number as u64)
@@ -44,13 +44,13 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    pub(super) fn new(recorded: &[RecordedEntry], used_epoch: u64) -> Self {
+    pub(super) fn new(recorded: &[RecordedAllocation], used_epoch: u64) -> Self {
         let order: Vec<u64> = recorded
             .iter()
             .map(|recorded| recorded.record.allocated_at)
             .collect();
         let after = |step: u64| order.partition_point(|&allocated_at| allocated_at < step);
-        let request = |(number, recorded): (usize, &RecordedEntry)| SequenceRequest {
+        let request = |(number, recorded): (usize, &RecordedAllocation)| SequenceRequest {
             rounded_bytes: recorded.rounded_bytes,
             stream: recorded.stream,
             requested_bytes: recorded.record.bytes,

@@ -280,7 +280,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cache::record::{AllocationRecord, RecordedEntry};
+    use crate::cache::record::{AllocationRecord, RecordedAllocation};
 
     /// Requests: the size in units, and the lifetime in steps; `None` outlives the entry.
     type Requests = Vec<(u64, Option<usize>)>;
@@ -289,7 +289,7 @@ mod tests {
         let recorded = requests
             .iter()
             .enumerate()
-            .map(|(number, &(units, steps))| RecordedEntry {
+            .map(|(number, &(units, steps))| RecordedAllocation {
                 record: AllocationRecord {
                     freed_at: steps.map(|steps| (number + 1 + steps) as u64),
                     ..AllocationRecord::new(units * 512, Location::caller(), number as u64)
