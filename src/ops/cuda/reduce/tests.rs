@@ -106,9 +106,10 @@ fn a_long_reduction_has_many_blocks() {
         split.tiles * split.parts
     };
     assert!(split(1 << 20, 1, 1) >= 256);
-    assert!(split(1 << 28, 1, 1) >= 4000);
-    assert!(split(1 << 20, 4, 4) >= 512);
-    assert!(split(4096, 4096, 4096) >= 1024);
+    // An H200 has room for 1,056 blocks at once, and was slower with four times as many.
+    assert!((1000..=1056).contains(&split(1 << 28, 1, 1)));
+    assert!((512..=1056).contains(&split(1 << 20, 4, 4)));
+    assert!((512..=1056).contains(&split(4096, 4096, 4096)));
 }
 
 #[cfg(feature = "cuda")]
