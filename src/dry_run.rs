@@ -145,10 +145,7 @@ impl<R> fmt::Display for DryRun<R> {
 pub fn dry_run<R>(options: MetaOptions, f: impl FnOnce() -> Result<R>) -> Result<DryRun<R>> {
     let device = Device::meta(options)?;
     let recording = device.begin_recording(RECORDED);
-    let value = keeping_generator(|| {
-        let _current = device.enter();
-        f()
-    })?;
+    let value = run_on(&device, f)?;
     let profile = recording.profile();
     if profile.lost_events > 0 {
         let lost = profile.lost_events;
@@ -161,6 +158,15 @@ pub fn dry_run<R>(options: MetaOptions, f: impl FnOnce() -> Result<R>) -> Result
         peak_live_bytes: stats.peak_live_bytes,
         peak_reserved_bytes: stats.peak_reserved_bytes,
         profile,
+    })
+}
+
+/// Runs `f` with `device` as the current device, and restores the generator of the thread.
+#[track_caller]
+fn run_on<R>(device: &Device, f: impl FnOnce() -> Result<R>) -> Result<R> {
+    keeping_generator(|| {
+        let _current = device.enter();
+        f()
     })
 }
 
@@ -231,11 +237,7 @@ fn next_number(
 #[track_caller]
 fn fits(options: &MetaOptions, f: impl FnOnce() -> Result<()>) -> Result<bool> {
     let device = Device::meta(options.clone())?;
-    let outcome = keeping_generator(|| {
-        let _current = device.enter();
-        f()
-    });
-    match outcome {
+    match run_on(&device, f) {
         Ok(()) => Ok(true),
         Err(error) if error.is_out_of_memory() => Ok(false),
         Err(error) => Err(error),

@@ -1,20 +1,10 @@
 //! Devices without data.
 
 use super::{Device, DeviceConfig};
-use crate::device::host::{HostBackend, Imitated};
+use crate::device::host::HostBackend;
+pub use crate::device::host::MetaKind;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
-
-/// The device whose memory a [`Device::meta`] imitates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MetaKind {
-    /// A host: memory grows by pages as it is needed.
-    #[default]
-    Host,
-    /// A CUDA device: memory grows by handles of at least 2 MiB, which rarely move.
-    Cuda,
-}
 
 /// The options of a [`Device::meta`]; write them with `..Default::default()`.
 ///
@@ -37,8 +27,8 @@ pub struct MetaOptions {
     pub capacity_bytes: u64,
     /// The configuration of the device. `delay_streams` has no effect.
     pub config: DeviceConfig,
-    /// The number of elements that an operation finds whose result's length depends on data, such
-    /// as `nonzero`; as many as there can be by default.
+    /// The number of elements that an operation finds if the length of its result depends on data,
+    /// as in `nonzero`; all of them by default.
     pub assumed_count: Option<usize>,
 }
 
@@ -93,11 +83,7 @@ impl Device {
             let text = "meta: capacity_bytes is 0, expected at least 1";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
-        let imitated = match like {
-            MetaKind::Host => Imitated::Host,
-            MetaKind::Cuda => Imitated::Gpu,
-        };
-        let backend = HostBackend::meta(imitated, capacity_bytes, assumed_count);
+        let backend = HostBackend::meta(like, capacity_bytes, assumed_count);
         let backend = backend.ok_or_else(|| {
             let text = "meta: this platform cannot reserve addresses apart from memory";
             Error::new(ErrorKind::Unsupported, text)

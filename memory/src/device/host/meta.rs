@@ -8,13 +8,15 @@ use crate::error::Result;
 use crate::sync::Arc;
 use crate::sync::plain::{AtomicU64, Ordering};
 
-/// The device whose memory a device without data imitates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Imitated {
-    /// A host: pages are committed one by one.
+/// The device whose memory a [`Device::meta`](crate::Device::meta) imitates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetaKind {
+    /// A host: memory grows by pages as it is needed.
+    #[default]
     Host,
-    /// A GPU: memory comes in handles of at least 2 MiB.
-    Gpu,
+    /// A CUDA device: memory grows by handles of at least 2 MiB, which rarely move.
+    Cuda,
 }
 
 /// The unit of a GPU's virtual memory.

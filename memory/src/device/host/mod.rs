@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};
 use budget::Budget;
 use meta::GpuAddresses;
-pub(crate) use meta::Imitated;
+pub use meta::MetaKind;
 use ranges::Ranges;
 use streams::{DelayedStreams, StreamIds};
 
@@ -66,15 +66,15 @@ impl HostBackend {
 
     /// Creates a device without data. Returns `None` on a platform without virtual memory.
     pub(crate) fn meta(
-        imitated: Imitated,
+        like: MetaKind,
         total_bytes: u64,
         assumed_count: Option<usize>,
     ) -> Option<Self> {
         let budget = Arc::new(Budget::new(total_bytes));
         let ranges = Ranges::without_data(&budget)?;
-        let gpu = match imitated {
-            Imitated::Host => None,
-            Imitated::Gpu => Some(Handles::new(GpuAddresses::new(&budget)?)),
+        let gpu = match like {
+            MetaKind::Host => None,
+            MetaKind::Cuda => Some(Handles::new(GpuAddresses::new(&budget)?)),
         };
         Some(Self {
             budget,
@@ -103,9 +103,7 @@ impl HostBackend {
         }
         is_there
     }
-}
 
-impl HostBackend {
     /// Returns the ranges of a device without data.
     fn without_data(&self) -> Option<&Ranges> {
         self.ranges.as_ref().filter(|_| self.is_meta())
