@@ -17,8 +17,10 @@ use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most bytes of scores at once, unless the scores of one query take more. The weights that are
-/// computed from them take as many bytes again.
-const SCORES_BYTES: usize = 32 << 20;
+/// computed from them take as many bytes again. On the host, larger blocks are not faster.
+const SCORES_BYTES: usize = 4 << 20;
+/// On a GPU, a block of scores has to fill it.
+const CUDA_SCORES_BYTES: usize = 32 << 20;
 
 /// Returns softmax(q kᵀ / √d) v, attention in one call: for each query a mean of the values,
 /// weighted by the similarity of their keys to the query.
@@ -104,7 +106,7 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
     if shape.checked_len()? == 0 {
         return Writer::new(device, &shape)?.finish();
     }
-    let blocks = ScoreBlocks::of::<A>(&sizes, causal, SCORES_BYTES);
+    let blocks = ScoreBlocks::of::<A>(&sizes, causal, most_bytes(device, SCORES_BYTES));
     let scale = A::from_f64(1.0 / (sizes.depth as f64).sqrt());
     let mut result = None;
     for first_query in (0..sizes.queries).step_by(blocks.queries) {
@@ -146,6 +148,14 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
         }
     }
     Ok(result.expect("a result that is not empty has a block"))
+}
+
+/// Returns the most bytes of scores at once, which are `host_bytes` on the host.
+fn most_bytes(device: &Device, host_bytes: usize) -> usize {
+    match device.backend().is_gpu_like() {
+        true => CUDA_SCORES_BYTES,
+        false => host_bytes,
+    }
 }
 
 /// Returns softmax(q kᵀ · scale), over the keys that the mask shows.
@@ -365,7 +375,7 @@ mod tests {
             depth: 64,
             width: 64,
         };
-        ScoreBlocks::of::<f32>(&sizes, false, SCORES_BYTES)
+        ScoreBlocks::of::<f32>(&sizes, false, CUDA_SCORES_BYTES)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The gradients of attention: the scores are recomputed, block by block, and are never all in
 //! memory (Dao et al., "FlashAttention", 2022).
 
-use super::{ScoreBlocks, Sizes, mask, narrowed, part, selection, weights, zeros};
+use super::{ScoreBlocks, Sizes, mask, most_bytes, narrowed, part, selection, weights, zeros};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
@@ -9,7 +9,6 @@ use crate::ops::derivatives::AnyArray;
 /// The bytes of the scores of a block on the host. There are three arrays of this size, beside the
 /// activations that the backward pass still needs: they add to the peak.
 const SCORES_BYTES: usize = 1 << 20;
-const CUDA_SCORES_BYTES: usize = super::SCORES_BYTES;
 
 /// Returns the gradients of q, k and v, of the shape that their leading axes broadcast to.
 #[track_caller]
@@ -35,11 +34,7 @@ fn in_blocks<T: Float, A: Float>(
     let sizes = Sizes::of(operands)?;
     let [q, k, v] = operands;
     let device = q.device();
-    let most_bytes = match device.backend().is_gpu_like() {
-        true => CUDA_SCORES_BYTES,
-        false => SCORES_BYTES,
-    };
-    let blocks = ScoreBlocks::of::<A>(&sizes, causal, most_bytes);
+    let blocks = ScoreBlocks::of::<A>(&sizes, causal, most_bytes(device, SCORES_BYTES));
     let scale = A::from_f64(1.0 / (sizes.depth as f64).sqrt());
     let shape = |rows: usize, width: usize| -> Shape {
         let heads = sizes.heads.dims().iter().copied();
