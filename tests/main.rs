@@ -5,6 +5,7 @@
 mod backtraces;
 mod bad_input;
 mod bounds;
+mod budgets;
 mod collective;
 mod dry_runs;
 mod environment;
@@ -74,7 +75,7 @@ const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
     Suite { name, runs }
 }
 
-static SUITES: [Suite; 16] = [
+static SUITES: [Suite; 17] = [
     suite("layering", &[HOST]),
     suite("environment", &[HOST]),
     suite("pools", &[HOST, POOLS]),
@@ -93,6 +94,7 @@ static SUITES: [Suite; 16] = [
     suite("interop", &[HOST, CUDA]),
     suite("gradients", &[HOST, CUDA]),
     suite("collective", &[HOST]),
+    suite("budgets", &[HOST]),
     suite("dry_runs", &[HOST]),
     // Epochs are of hundreds of steps.
     suite("train_digits", &[HOST, CUDA.long()]),

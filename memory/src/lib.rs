@@ -180,9 +180,9 @@ pub mod internal {
         #[cfg(feature = "cuda")]
         pub use crate::context::cudarc::{driver_error, stream_of};
         pub use crate::context::scope;
-        pub use crate::context::{Switch, Timed, setting};
+        pub use crate::context::{Switch, Timed, setting, size_setting};
         pub use crate::record::RecordedEvent;
-        pub use crate::{Device, DeviceConfig, RecordOptions, Recording, Stream};
+        pub use crate::{Device, DeviceConfig, PressureGuard, RecordOptions, Recording, Stream};
     }
 
     pub mod device {

@@ -95,6 +95,12 @@ impl<T: AnyElement> Array<T> {
         &self.buffer
     }
 
+    /// Returns the memory, for a write.
+    pub(crate) fn buffer_to_write(&mut self) -> &Buffer {
+        self.buffer.forget_constant();
+        &self.buffer
+    }
+
     pub(crate) fn into_buffer(self) -> Buffer {
         self.buffer
     }

@@ -28,7 +28,7 @@ impl<T: AnyElement> Exchanged for Array<T> {
         operation: &str,
         call: impl FnOnce(&mut Self) -> Result<()>,
     ) -> Result<()> {
-        refuse_tracked(operation, self.buffer().value_id())?;
+        refuse_tracked(operation, self.buffer_to_write().value_id())?;
         if self.buffer().holders() > 1 || !self.layout().is_contiguous() {
             self.make_unique(&[])?;
         }

@@ -49,10 +49,11 @@
 //! | a value with something beside it | [`value_and_grad_aux`] |
 //! | each parameter moved as soon as its gradient is complete | [`value_and_step`] |
 //! | products of Jacobian and Hessian matrices with vectors | [`jvp`], [`hvp`] |
-//! | less memory for more time | [`checkpoint`] |
+//! | less memory for more time | [`activation_budget`], [`checkpoint`] |
 //! | a program that is no one function | [`Tape`] |
 //! | what is kept, and where NaN comes from | [`print_saved`], [`detect_anomaly`] |
 
+mod budget;
 mod checkpoint;
 #[cfg(any(feature = "npy", feature = "safetensors"))]
 pub mod files;
@@ -89,6 +90,7 @@ mod tape;
 /// assert_eq!(gradient.name, "a line");
 /// # Ok::<(), cachescope::Error>(())
 /// ```
+pub use budget::{BudgetGuard, BudgetReport, activation_budget};
 pub use cachescope_macros::Parameters;
 pub use checkpoint::checkpoint;
 pub use loss::{

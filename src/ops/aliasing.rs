@@ -16,6 +16,7 @@ pub(super) struct Target<'a> {
 
 impl<'a> Target<'a> {
     pub(super) fn new<T: AnyElement>(array: &'a mut Array<T>) -> Self {
+        array.buffer_to_write();
         Self {
             buffer: array.buffer(),
             layout: array.layout(),
@@ -37,7 +38,7 @@ impl<'a> Target<'a> {
     /// array's own layout.
     pub(super) fn part<T: AnyElement>(array: &'a mut Array<T>, layout: &'a Layout) -> Self {
         Self {
-            buffer: array.buffer(),
+            buffer: array.buffer_to_write(),
             layout,
             dtype: T::DTYPE,
         }

@@ -75,11 +75,15 @@ pub fn attention<T: Float>(
 
 #[track_caller]
 fn attend<T: Float>(q: &Array<T>, k: &Array<T>, v: &Array<T>, causal: bool) -> Result<Array<T>> {
-    let step = RuledOperation::begin("attention", &[q, k, v])?;
+    let flops = 4 * q.len() as u64 * v.shape().iter().rev().nth(1).map_or(1, |&rows| rows as u64);
+    let step = RuledOperation::begin("attention", &[q, k, v])?
+        .computed_from(flops, move |operands| attended::<T>(operands, causal));
     let result = attended([q, k, v], causal)?;
     Ok(step.finish(result, |saved| {
-        let operands = [q, k, v].map(|operand| saved.save(operand));
+        let operands = [q, k, v].map(|operand| saved.save_releasable(operand));
         move |gradient: AnyArray| {
+            let [q, k, v] = operands;
+            let operands = [q.fetch()?, k.fetch()?, v.fetch()?].map(AnyArray::into_array::<T>);
             gradients::of_operands(operands.each_ref(), &gradient.into_array(), causal)
         }
     }))

@@ -1,7 +1,7 @@
 //! The normalizations of neural networks, along the last axis.
 
 use super::boxed::BoxedLazy;
-use super::derivatives::{AnyArray, RuledOperation, is_tracked};
+use super::derivatives::{AnyArray, RuledOperation, SavedArray, is_tracked};
 use super::eval::same_device;
 use super::precompiled::precompiled;
 use crate::array::{Array, DType, Float};
@@ -89,21 +89,34 @@ fn layer_norm_in<T: Float, A: Float>(
     bias: &Array<T>,
     epsilon: f64,
 ) -> Result<Array<T>> {
-    let step = RuledOperation::begin("layer_norm", &[x, weight, bias])?;
-    let wide = widened::<T, A>(x);
-    let (mean, scale) = centre_and_scale(&wide, epsilon)?;
-    let normal = (wide - &mean) * &scale * widened::<T, A>(weight) + widened::<T, A>(bias);
-    let result = narrowed(&normal.boxed())?;
+    let flops = FLOPS_AN_ELEMENT * x.len() as u64;
+    let step = RuledOperation::begin("layer_norm", &[x, weight, bias])?
+        .computed_from(flops, move |operands| {
+            Ok(normalized_by_layer::<T, A>(operands, epsilon)?.0)
+        });
+    let (result, mean, scale) = normalized_by_layer::<T, A>([x, weight, bias], epsilon)?;
     Ok(step.finish(result, |saved| {
         let rows = NormalizedRows {
-            x: saved.save(x),
+            x: saved.save_releasable(x),
             weight: saved.save(weight),
             mean: Some(saved.save_recomputed(&mean)),
             scale: saved.save_recomputed(&scale),
             epsilon,
         };
-        move |gradient: AnyArray| rows.back(&gradient.into_array())
+        move |gradient: AnyArray| rows.fetch()?.back(&gradient.into_array())
     }))
+}
+
+/// Returns the layer norm of `[x, weight, bias]`, and the mean and factor of each row.
+#[track_caller]
+fn normalized_by_layer<T: Float, A: Float>(
+    [x, weight, bias]: [&Array<T>; 3],
+    epsilon: f64,
+) -> Result<(Array<T>, Array<A>, Array<A>)> {
+    let wide = widened::<T, A>(x);
+    let (mean, scale) = centre_and_scale(&wide, epsilon)?;
+    let normal = (wide - &mean) * &scale * widened::<T, A>(weight) + widened::<T, A>(bias);
+    Ok((narrowed(&normal.boxed())?, mean, scale))
 }
 
 #[track_caller]
@@ -123,22 +136,38 @@ fn rms_norm_in<T: Float, A: Float>(
     weight: &Array<T>,
     epsilon: f64,
 ) -> Result<Array<T>> {
-    let step = RuledOperation::begin("rms_norm", &[x, weight])?;
-    let wide = widened::<T, A>(x);
-    let scale = root_mean_square_scale(&wide, epsilon)?;
-    let normal = wide * &scale * widened::<T, A>(weight);
-    let result = narrowed(&normal.boxed())?;
+    let flops = FLOPS_AN_ELEMENT * x.len() as u64;
+    let step = RuledOperation::begin("rms_norm", &[x, weight])?
+        .computed_from(flops, move |operands| {
+            Ok(normalized_by_square::<T, A>(operands, epsilon)?.0)
+        });
+    let (result, scale) = normalized_by_square::<T, A>([x, weight], epsilon)?;
     Ok(step.finish(result, |saved| {
         let rows = NormalizedRows {
-            x: saved.save(x),
+            x: saved.save_releasable(x),
             weight: saved.save(weight),
             mean: None,
             scale: saved.save_recomputed(&scale),
             epsilon,
         };
-        move |gradient: AnyArray| rows.back(&gradient.into_array())
+        move |gradient: AnyArray| rows.fetch()?.back(&gradient.into_array())
     }))
 }
+
+/// Returns the RMS norm of `[x, weight]`, and the factor of each row.
+#[track_caller]
+fn normalized_by_square<T: Float, A: Float>(
+    [x, weight]: [&Array<T>; 2],
+    epsilon: f64,
+) -> Result<(Array<T>, Array<A>)> {
+    let wide = widened::<T, A>(x);
+    let scale = root_mean_square_scale(&wide, epsilon)?;
+    let normal = wide * &scale * widened::<T, A>(weight);
+    Ok((narrowed(&normal.boxed())?, scale))
+}
+
+/// The floating-point operations of a norm for an element, over several passes.
+const FLOPS_AN_ELEMENT: u64 = 64;
 
 /// Returns the mean of each row, and the factor that `layer_norm` multiplies the row with.
 #[track_caller]
@@ -157,8 +186,8 @@ fn root_mean_square_scale<A: Float>(wide: &BoxedLazy<A>, epsilon: f64) -> Result
 
 /// The values that the gradients of a normalization are computed from.
 #[derive(Clone)]
-struct NormalizedRows<T: Float, A: Float> {
-    x: Array<T>,
+struct NormalizedRows<T: Float, A: Float, X> {
+    x: X,
     weight: Array<T>,
     /// The mean subtracted from each row; `None` for `rms_norm`.
     mean: Option<Array<A>>,
@@ -167,7 +196,20 @@ struct NormalizedRows<T: Float, A: Float> {
     epsilon: f64,
 }
 
-impl<T: Float, A: Float> NormalizedRows<T, A> {
+impl<T: Float, A: Float> NormalizedRows<T, A, SavedArray> {
+    /// Returns the values with the saved rows.
+    fn fetch(self) -> Result<NormalizedRows<T, A, Array<T>>> {
+        Ok(NormalizedRows {
+            x: self.x.fetch()?.into_array(),
+            weight: self.weight,
+            mean: self.mean,
+            scale: self.scale,
+            epsilon: self.epsilon,
+        })
+    }
+}
+
+impl<T: Float, A: Float> NormalizedRows<T, A, Array<T>> {
     /// Returns the means, for `layer_norm`, and the scales: the saved ones, or, if a tape tracks
     /// `x`, computed again.
     #[track_caller]

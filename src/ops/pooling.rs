@@ -3,7 +3,7 @@
 mod gradients;
 
 use super::boxed::BoxedLazy;
-use super::derivatives::{AnyArray, RuledOperation};
+use super::derivatives::RuledOperation;
 use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, Float, Layout, Number, Numeric, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
@@ -195,19 +195,24 @@ impl Windows {
 
 #[track_caller]
 fn largest<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
-    let step = RuledOperation::begin("max_pool2d", &[x])?;
-    let largest = match windows.one_by_one() {
-        Some([columns, rows]) => largest_each(&largest_each(x, columns)?, rows)?,
-        None => largest_each(x, windows)?,
-    };
+    let step = RuledOperation::begin("max_pool2d", &[x])?
+        .computed_from(x.len() as u64, move |[x]| largest_of::<T>(x, windows));
+    let largest = largest_of(x, windows)?;
     let [largest] = step.finish_all([largest], |saved, [largest]| {
         gradients::of_largest(
-            AnyArray::of(&saved.save(x)),
-            AnyArray::of(&saved.save(largest)),
+            [saved.save_releasable(x), saved.save_releasable(largest)],
             windows,
         )
     });
     Ok(largest)
+}
+
+#[track_caller]
+fn largest_of<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
+    match windows.one_by_one() {
+        Some([columns, rows]) => largest_each(&largest_each(x, columns)?, rows),
+        None => largest_each(x, windows),
+    }
 }
 
 #[track_caller]
@@ -225,7 +230,8 @@ fn largest_each<T: Numeric>(x: &Array<T>, windows: Windows) -> Result<Array<T>> 
 
 #[track_caller]
 fn mean<T: Float>(x: &Array<T>, windows: Windows) -> Result<Array<T>> {
-    let step = RuledOperation::begin("avg_pool2d", &[x])?;
+    let step = RuledOperation::begin("avg_pool2d", &[x])?
+        .computed_from(x.len() as u64, move |[x]| means::<T>(x, windows));
     let mean = means(x, windows)?;
     Ok(step.finish(mean, |_| gradients::of_mean(*x.layout().shape(), windows)))
 }

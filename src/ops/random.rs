@@ -16,6 +16,7 @@ use std::hash::{BuildHasher, RandomState};
 use fill::{Below, Dropout, Normal, Truth, Uniform, below, words_of};
 use philox::Draws;
 
+use super::derivatives::{AnyArray, is_live, with_source};
 use super::host::{Fill, RUN};
 use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, Float, Integer, Shape, Writer};
@@ -183,11 +184,22 @@ impl RandomSource<'_> {
     ) -> Result<Array<T>> {
         // Draws only if there is memory for the array.
         let device = Device::current();
-        on_device!(
+        let mut drawn = None;
+        let array = on_device!(
             &device,
             touching & (),
-            generate(shape, |count| fill(self.advance(sequence, count, words)))
-        )
+            generate(shape, |count| *drawn
+                .insert(fill(self.advance(sequence, count, words))))
+        )?;
+        let Some(fill) = drawn.filter(|_| is_live()) else {
+            return Ok(array);
+        };
+        let shape = *shape;
+        let again = move || -> Result<AnyArray> {
+            let array: Array<T> = on_device!(&device, touching & (), generate(&shape, |_| fill))?;
+            Ok(AnyArray::of(&array))
+        };
+        Ok(with_source(AnyArray::of(&array), again).into_array())
     }
 
     #[track_caller]

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::derivatives::{
-    AnyArray, DIFFERENTIABLE, RuledOperation, TrackedReduction, by_differentiable, by_gradient,
-    tracked_value,
+    AnyArray, DIFFERENTIABLE, RuledOperation, SavedArray, TrackedReduction, by_differentiable,
+    by_gradient, tracked_value,
 };
 use super::eval::device_for;
 use super::expr::{Expr, Lazy};
@@ -14,7 +14,7 @@ use super::index::concat;
 use super::order::ReadOperands;
 use super::precompiled::precompiled;
 use super::tree::Tree;
-use crate::array::{AnyElement, Array, AxisSet, DType, Float, Number};
+use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
@@ -151,7 +151,11 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
 #[cold]
 #[track_caller]
 fn summed_of_tracked<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
-    let step = RuledOperation::begin("cumsum", &[x])?;
+    let step = RuledOperation::begin("cumsum", &[x])?.computed_by(0, move |operands| {
+        let x = operands[0].share().into_array::<T>();
+        let sums = cumsum::<T>(&x.lazy().expr, axis)?;
+        Ok([AnyArray::of_words(sums, T::DTYPE)])
+    });
     let sums = cumsum::<T>(&x.lazy().expr, axis)?;
     Ok(step.finish(sums, |_| summed_back(axis)))
 }
@@ -165,23 +169,27 @@ fn summed_back(axis: isize) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + 
 #[cold]
 #[track_caller]
 fn multiplied_of_tracked<T: AnyElement>(x: &Array<T>, axis: isize) -> Result<Array<T::Total>> {
-    let step = RuledOperation::begin("cumprod", &[x])?;
+    let step = RuledOperation::begin("cumprod", &[x])?.computed_by(0, move |operands| {
+        let x = operands[0].share().into_array::<T>();
+        let products = cumprod::<T>(&x.lazy().expr, axis)?;
+        Ok([AnyArray::of_words(products, T::DTYPE)])
+    });
     let products = cumprod::<T>(&x.lazy().expr, axis)?;
     Ok(step.finish(products, |saved| {
-        multiplied_back(AnyArray::of(&saved.save(x)), axis)
+        multiplied_back(saved.save_releasable(x), axis)
     }))
 }
 
 /// Returns the rule of running products of `x`.
 fn multiplied_back(
-    x: AnyArray,
+    x: SavedArray,
     axis: isize,
 ) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
     move |gradient| {
         let back = by_differentiable!(gradient.dtype, F => {
             // In double precision, as for the products themselves: the product of a part may be
             // beyond the range of narrow floats.
-            let x = x.into_array::<F>().conj().cast::<<F as AnyElement>::Wide>().eval()?;
+            let x = x.fetch()?.into_array::<F>().conj().cast::<<F as AnyElement>::Wide>().eval()?;
             let gradient = gradient.into_array::<F>();
             let gradient = gradient.cast::<<F as AnyElement>::Wide>().eval()?;
             AnyArray::of(&products_back(&x, &gradient, axis)?.cast::<F>().eval()?)
@@ -241,17 +249,31 @@ fn normalized<T: Float, const LOG: bool>(
     let name = if LOG { "log_softmax" } else { "softmax" };
     let axes = AxisSet::of_each(shape.ndim(), |own| own == axis);
     let tracked_reduction = TrackedReduction::begin(&graph, (name, T::DTYPE), axes)?;
-    let device = &*device_for(operation, &graph)?;
-    let hoisted = Hoisted::of(&graph, device, &shape)?;
-    let graph = &*hoisted.apply(&graph);
+    let tracked_reduction = tracked_reduction.computed_by(&graph, move |graph| {
+        normalized_graph::<T, LOG>(graph, &shape, axis)
+    });
+    let (buffer, layout) = normalized_graph::<T, LOG>(&graph, &shape, axis)?;
+    let buffer = tracked_reduction.finish(buffer, &layout);
+    Ok(Array::from_parts(buffer, layout))
+}
+
+#[track_caller]
+fn normalized_graph<T: Float, const LOG: bool>(
+    graph: &ExpressionGraph<'_>,
+    shape: &Shape,
+    axis: usize,
+) -> Result<(Buffer, Layout)> {
+    let name = if LOG { "log_softmax" } else { "softmax" };
+    let device = &*device_for(name, graph)?;
+    let hoisted = Hoisted::of(graph, device, shape)?;
+    let graph = &*hoisted.apply(graph);
     let array: Array<T> = on_device!(
         device,
         touching & ReadOperands(graph),
-        normalized::<T, LOG>(graph, &shape, axis)
+        normalized::<T, LOG>(graph, shape, axis)
     )?;
     let layout = *array.layout();
-    let buffer = tracked_reduction.finish(array.into_buffer(), &layout);
-    Ok(Array::from_parts(buffer, layout))
+    Ok((array.into_buffer(), layout))
 }
 
 /// Rows `/// Sentences. name whether-logarithm, [three elements] => [results];`

@@ -14,6 +14,9 @@ steps agree with it. One thread. A case is trained twice, each time in a process
   all that. A network of almost no size is trained before, so that most of what a first step imports and loads (some 180 MB
   in a GPT's case) is not counted.
 
+With `CHECKPOINT=1`, each block of the GPT, and each convolution of the CNN with its activation and pool, is a
+`torch.utils.checkpoint`: the backward pass runs it again.
+
 Attention is `F.scaled_dot_product_attention`, whose kernel for the processor never has all scores. Optimizer: `torch.optim.AdamW`
 as its defaults are.
 """
@@ -31,6 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.checkpoint import checkpoint
 
 torch.set_num_threads(1)
 
@@ -42,6 +46,8 @@ CASES = {"gpt": GPTS, "cnn": CNNS}
 VOCABULARY, CLASSES, SIDE, FEATURES = 256, 10, 28, 128
 EMBEDDED = np.float32(0.05)
 WARM_UP, SETTLED, TOLD, LONG_SECONDS = 2, 3, 3, 5.0
+# Whether layers are run again in the backward pass.
+CHECKPOINT = os.environ.get("CHECKPOINT") == "1"
 # In a profile, the end of a step.
 MARK = "end of step"
 HEADING = "framework,network,size,peak_bytes,step_ms,growth_bytes"
@@ -82,6 +88,10 @@ class Values:
         return nn.Embedding.from_pretrained(self.uniform((rows, width), EMBEDDED), freeze=False)
 
 
+def layer(function, x):
+    return checkpoint(function, x, use_reentrant=False) if CHECKPOINT else function(x)
+
+
 class Block(nn.Module):
     def __init__(self, values, width, heads):
         super().__init__()
@@ -118,7 +128,9 @@ class Gpt(nn.Module):
 
     def loss(self):
         x = self.tokens(self.inputs) + self.positions(self.places)
-        logits = self.head(self.last(self.blocks(x)))
+        for block in self.blocks:
+            x = layer(block, x)
+        logits = self.head(self.last(x))
         return F.cross_entropy(logits.flatten(0, 1), self.targets)
 
 
@@ -134,8 +146,9 @@ class Cnn(nn.Module):
         self.targets = values.below((batch,), CLASSES)
 
     def loss(self):
-        x = F.max_pool2d(F.relu(self.first(self.images)), 2)
-        x = F.max_pool2d(F.relu(self.second(x)), 2)
+        x = self.images
+        for convolution in (self.first, self.second):
+            x = layer(lambda x, own=convolution: F.max_pool2d(F.relu(own(x)), 2), x)
         x = F.relu(self.features(x.flatten(1)))
         return F.cross_entropy(self.classes(x), self.targets)
 
@@ -233,8 +246,9 @@ def apart(how, network, size):
 def train(network, size):
     peak, step_ms, growth = apart("resident", network, size)
     tensors, tensor_growth = apart("profiled", network, size)
-    print(f"torch,{network},{size},{tensors},{float(step_ms):.2f},{tensor_growth}")
-    print(f"torch_resident,{network},{size},{peak},{float(step_ms):.2f},{growth}", flush=True)
+    name = "torch_checkpoint" if CHECKPOINT else "torch"
+    print(f"{name},{network},{size},{tensors},{float(step_ms):.2f},{tensor_growth}")
+    print(f"{name}_resident,{network},{size},{peak},{float(step_ms):.2f},{growth}", flush=True)
 
 
 def main():

@@ -276,6 +276,14 @@ impl Buffer {
         self.value_id
     }
 
+    /// Removes the identity of a constant, before a write: the tape computes the values again that
+    /// were there before.
+    #[inline]
+    #[doc(hidden)]
+    pub fn forget_constant(&mut self) {
+        self.value_id = self.value_id.filter(|value_id| !value_id.is_constant());
+    }
+
     /// Returns this handle with another identity, or with none if no tape tracks the values.
     #[doc(hidden)]
     pub fn with_value_id(self, value_id: Option<ValueId>) -> Self {

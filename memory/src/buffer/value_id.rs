@@ -11,8 +11,33 @@ use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 pub struct ValueId {
     /// The tape.
     pub tape: TapeId,
-    /// The index of the values on the tape.
+    /// The index of the values on the tape, with the bit [`CONSTANT`](Self::CONSTANT) for
+    /// constants.
     pub index: u32,
+}
+
+impl ValueId {
+    /// The bit of constants in an index: no gradient passes through them, but the tape can compute
+    /// them again.
+    const CONSTANT: u32 = 1 << 31;
+
+    /// Returns the identity of the constant of that index.
+    pub fn constant(tape: TapeId, index: usize) -> Self {
+        Self {
+            tape,
+            index: index as u32 | Self::CONSTANT,
+        }
+    }
+
+    /// Returns whether it is the identity of a constant.
+    pub fn is_constant(self) -> bool {
+        self.index & Self::CONSTANT != 0
+    }
+
+    /// Returns the index among the tape's values, or among its constants.
+    pub fn index(self) -> usize {
+        (self.index & !Self::CONSTANT) as usize
+    }
 }
 
 /// The number of a tape.
@@ -67,7 +92,7 @@ impl TapeId {
 #[track_caller]
 pub fn refuse_tracked(operation: &str, value_id: Option<ValueId>) -> Result<()> {
     match value_id {
-        Some(value_id) if value_id.tape.is_live() => {
+        Some(value_id) if !value_id.is_constant() && value_id.tape.is_live() => {
             let text = format!(
                 "{operation}: no gradient passes through this; stop_gradient makes a value of what it reads"
             );

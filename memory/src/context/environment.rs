@@ -63,10 +63,9 @@ impl DeviceConfig {
 /// Returns the configuration that the environment gives to devices on `backend`.
 #[track_caller]
 pub(super) fn of_environment(backend: &dyn Backend) -> Result<DeviceConfig> {
-    let limit: Option<SizeSetting> = setting("CACHESCOPE_MEMORY_LIMIT")?;
     Ok(DeviceConfig {
         pool: setting("CACHESCOPE_POOL")?.unwrap_or_default(),
-        memory_limit: limit.map(|limit| limit.resolve(backend.total_bytes())),
+        memory_limit: size_setting("CACHESCOPE_MEMORY_LIMIT", backend.total_bytes())?,
         policy: setting("CACHESCOPE_POLICY")?.unwrap_or_default(),
         trace: path("CACHESCOPE_TRACE"),
         time_phases: setting("CACHESCOPE_TIME_PHASES")? == Some(Switch::On),
@@ -87,6 +86,13 @@ pub(super) fn profile() -> Result<Option<PathBuf>> {
     };
     format_of(&path).map_err(|error| error.of("CACHESCOPE_PROFILE"))?;
     Ok(Some(path))
+}
+
+/// Returns the bytes that a variable sets: a size, or a share of `total_bytes`.
+#[track_caller]
+pub fn size_setting(variable: &str, total_bytes: u64) -> Result<Option<u64>> {
+    let size: Option<SizeSetting> = setting(variable)?;
+    Ok(size.map(|size| size.resolve(total_bytes)))
 }
 
 /// Returns the value of a variable, if it is set and not empty.

@@ -29,7 +29,7 @@ use crate::memory::order::Streams;
 use crate::memory::{DeviceMemory, MemoryReport, MemoryStats};
 pub use config::DeviceConfig;
 pub use current::DeviceGuard;
-pub use environment::{Switch, setting};
+pub use environment::{Switch, setting, size_setting};
 pub use meta::{MetaKind, MetaOptions};
 pub use pressure::PressureGuard;
 pub use recording::{RecordOptions, RecordedEvent, Recording};
@@ -271,6 +271,18 @@ impl Device {
     /// ```
     pub fn memory_stats(&self) -> MemoryStats {
         self.caches.memory_stats()
+    }
+
+    /// Returns whether reserved bytes have a limit.
+    #[doc(hidden)]
+    pub fn has_memory_limit(&self) -> bool {
+        self.caches.memory().limit().is_some()
+    }
+
+    /// Counts results that were computed again, in the statistics.
+    #[doc(hidden)]
+    pub fn note_recomputed(&self, bytes: u64) {
+        self.caches.memory().note_recomputed(bytes);
     }
 
     /// Returns the statistics of the device's memory and the time of its phases; `Display` writes a

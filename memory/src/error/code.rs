@@ -82,6 +82,8 @@ codes! {
     Window: InvalidArgument = "CS0508";
     /// Matrices that are not square.
     Square: InvalidArgument = "CS0509";
+    /// A budget that is smaller than what must be saved.
+    Budget: InvalidArgument = "CS0510";
     /// A call that the device or the build does not support.
     Support: Unsupported = "CS0600";
     /// A feature of the crate that is off.

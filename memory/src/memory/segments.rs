@@ -90,6 +90,7 @@ pub(super) struct MemoryState {
     pub(super) releases: u64,
     pub(super) retries: u64,
     pub(super) out_of_memory: u64,
+    pub(super) recomputed_bytes: u64,
 }
 
 impl MemoryState {
@@ -111,6 +112,7 @@ impl MemoryState {
             releases: 0,
             retries: 0,
             out_of_memory: 0,
+            recomputed_bytes: 0,
         }
     }
 

@@ -60,6 +60,8 @@ pub struct MemoryStats {
     pub retries: u64,
     /// Requests that failed after the whole ladder.
     pub out_of_memory: u64,
+    /// Bytes of results that an activation budget computed again so far.
+    pub recomputed_bytes: u64,
 }
 
 impl MemoryStats {
@@ -91,6 +93,11 @@ impl MemoryStats {
 }
 
 impl DeviceMemory {
+    /// Counts results that were computed again.
+    pub(crate) fn note_recomputed(&self, bytes: u64) {
+        self.state.lock().recomputed_bytes += bytes;
+    }
+
     /// Returns the fields that this layer knows; the caches fill in the others.
     pub(crate) fn stats(&self) -> MemoryStats {
         let state = self.state.lock();
@@ -109,6 +116,7 @@ impl DeviceMemory {
             releases: state.releases,
             retries: state.retries,
             out_of_memory: state.out_of_memory,
+            recomputed_bytes: state.recomputed_bytes,
             ..MemoryStats::default()
         }
     }

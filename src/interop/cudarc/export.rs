@@ -123,7 +123,7 @@ impl<T: AnyElement> Array<T> {
     #[track_caller]
     pub fn cuda_view_mut(&mut self) -> Result<ExportedViewMut<'_, T>> {
         check_contiguous("cuda_view_mut", self)?;
-        if self.buffer().holders() > 1 {
+        if self.buffer_to_write().holders() > 1 {
             self.make_unique(&[])?;
         }
         let export = Export::of("cuda_view_mut", self, Use::Write)?;

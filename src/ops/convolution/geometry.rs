@@ -206,6 +206,12 @@ impl Geometry {
         self.input[0]
     }
 
+    /// Returns the number of multiplications and additions.
+    pub(super) fn flops(&self) -> u64 {
+        let results: usize = self.result.dims().iter().product();
+        2 * results as u64 * self.inner() as u64
+    }
+
     /// Returns the number of rows of an image of the result.
     pub(super) fn rows(&self) -> usize {
         self.result.dims()[2]

@@ -12,7 +12,7 @@ use std::ops::Range;
 use ndarray::s;
 
 use self::geometry::{ConvOperands, Geometry};
-use super::derivatives::{AnyArray, RuledOperation, by_float};
+use super::derivatives::{AnyArray, RuledOperation, SavedArray, by_float};
 use super::eval::same_device;
 use super::index::check_size;
 use super::precompiled::precompiled;
@@ -153,25 +153,31 @@ fn convolved<T: Numeric>(
     kernel: &Array<T>,
     geometry: &Geometry,
 ) -> Result<Array<T>> {
-    let step = RuledOperation::begin("conv2d", &[input, kernel])?;
+    let own = *geometry;
+    let step = RuledOperation::begin("conv2d", &[input, kernel])?
+        .computed_from(geometry.flops(), move |[input, kernel]| {
+            multiplied::<T>(input, kernel, &own)
+        });
     let wanted = [step.wants(0), step.wants(1)];
     let result = multiplied(input, kernel, geometry)?;
     Ok(step.finish(result, |saved| {
-        let operands = [input, kernel].map(|operand| AnyArray::of(&saved.save(operand)));
+        let operands = [input, kernel].map(|operand| saved.save_releasable(operand));
         convolved_back(operands, *geometry, wanted)
     }))
 }
 
 /// Returns the rule of a convolution of the operands `[input, kernel]`.
 fn convolved_back(
-    operands: [AnyArray; 2],
+    operands: [SavedArray; 2],
     geometry: Geometry,
     wanted: [bool; 2],
 ) -> impl FnOnce(AnyArray) -> Result<Vec<Option<AnyArray>>> + Clone {
     move |gradient| {
         let gradients = by_float!(gradient.dtype, F => {
             let gradient = gradient.into_array::<F>();
-            let [input, kernel] = operands.map(AnyArray::into_array::<F>);
+            let [input, kernel] = operands;
+            let input = input.fetch()?.into_array::<F>();
+            let kernel = kernel.fetch()?.into_array::<F>();
             gradients::of_operands([&input, &kernel], &gradient, &geometry, wanted)?
         });
         Ok(gradients.expect("gradients are floats").into())

@@ -130,7 +130,7 @@ pub(super) fn tracked_part(
             None => Ok(()),
         }
     };
-    let buffer = record((result.buffer, whole, dtype), |_| BackwardStep {
+    let buffer = record((result.buffer, whole, dtype), None, |_| BackwardStep {
         backward: Box::new(backward),
         saved_bytes: 0,
         only_once: None,

@@ -3,6 +3,7 @@
 use std::panic::Location;
 use std::rc::Rc;
 
+use super::activations::pin;
 use super::tape::{BackwardStep, Upstream};
 use super::{Gradients, Pause, Tracked, constant, is_live, record};
 use crate::array::{Array, Buffer, Float, Layout, Shape};
@@ -33,6 +34,9 @@ pub(crate) fn checkpointed<T: Float>(
     if !is_tracked {
         return run();
     }
+    let pins: Vec<_> = (inputs.iter())
+        .filter_map(|(buffer, layout)| pin(buffer, layout, T::DTYPE))
+        .collect();
     let run = Rc::new(run);
     let state = thread_state();
     let device = Device::current();
@@ -47,6 +51,7 @@ pub(crate) fn checkpointed<T: Float>(
         let Some(upstream) = upstream[0].take() else {
             return Ok(());
         };
+        drop(pins);
         // The backward pass continues with the steps that this call records.
         let (again, tracked) = {
             let _device = device.enter();
@@ -84,7 +89,7 @@ pub(crate) fn checkpointed<T: Float>(
         // The steps of the second run would be on the tape after steps that read its result.
         only_once: Some("checkpoint"),
     };
-    let buffer = record((buffer, layout, T::DTYPE), |_| back);
+    let buffer = record((buffer, layout, T::DTYPE), None, |_| back);
     Ok(Array::from_parts(buffer, layout))
 }
 

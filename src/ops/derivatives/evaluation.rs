@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::activations::{SavedArray, Source, source_of_graph};
 use super::forward::{Derived, Forward, tracked_nodes};
 use super::joint_graph::{JointGraph, JointNodeKind, SavedValue};
 use super::tape::{BackwardStep, Upstream};
@@ -16,20 +17,33 @@ use crate::ops::expression_graph::{ExpressionGraph, NodeKind};
 use crate::ops::hoist::Hoisted;
 use crate::ops::host::{MOST_RESULTS, Results};
 use crate::ops::reductions::sum_of;
+use crate::ops::tree::Operand;
 
 /// The data that passes gradients back through an expression graph.
 #[derive(Clone, Debug)]
-pub(super) struct Derivation {
+pub(super) struct Derivation<Saved = SavedArray> {
     pub(super) joint: JointGraph,
     pub(super) derived: Vec<Derived>,
     /// The operands of the expression graph that gradients are computed from, by their number;
     /// `None` for an operand that is not needed.
-    pub(super) saved: Vec<Option<AnyArray>>,
+    pub(super) saved: Vec<Option<Saved>>,
     /// The shape that all nodes broadcast to.
     pub(super) shape: Shape,
 }
 
 impl Derivation {
+    /// Returns the derivation with the arrays that it saved.
+    pub(super) fn fetch(self) -> Result<Derivation<AnyArray>> {
+        let saved = self.saved.into_iter();
+        let saved = saved.map(|saved| saved.map(SavedArray::fetch).transpose());
+        Ok(Derivation {
+            joint: self.joint,
+            derived: self.derived,
+            saved: saved.collect::<Result<_>>()?,
+            shape: self.shape,
+        })
+    }
+
     /// Saves the operands for the nodes `derived`, and for the node `more`.
     #[track_caller]
     pub(super) fn new(
@@ -55,7 +69,9 @@ impl Derivation {
             .filter(|(_, wanted)| **wanted)
             .any(|(node, _)| matches!(node.kind, JointNodeKind::Saved(SavedValue::Result(own)) if own == number))
     }
+}
 
+impl Derivation<AnyArray> {
     /// Returns the expression graph of the nodes `results`, over the saved operands and the arrays
     /// that `saved_value` returns.
     #[track_caller]
@@ -192,16 +208,27 @@ impl Derivation {
                 return Ok(SmallVec::from_iter([spare.share()]));
             }
         }
-        let (buffers, layout) = evaluate_all(graph, device, &self.shape)?;
-        let arrays = buffers.into_iter().zip(dtypes);
-        Ok(arrays
-            .map(|(buffer, dtype)| AnyArray {
-                buffer,
-                layout,
-                dtype,
-            })
-            .collect())
+        evaluated(graph, device, &self.shape)
     }
+}
+
+/// Returns the results of `graph` over `shape` as new arrays.
+#[track_caller]
+fn evaluated(
+    graph: &ExpressionGraph<'_>,
+    device: &Device,
+    shape: &Shape,
+) -> Result<SmallVec<[AnyArray; 1]>> {
+    let (buffers, layout) = evaluate_all(graph, device, shape)?;
+    let dtypes = graph.results().iter().map(|&own| graph.nodes()[own].dtype);
+    let arrays = buffers.into_iter().zip(dtypes);
+    Ok(arrays
+        .map(|(buffer, dtype)| AnyArray {
+            buffer,
+            layout,
+            dtype,
+        })
+        .collect())
 }
 
 /// Returns the axes of `shape` along which `layout` repeats one element.
@@ -239,23 +266,24 @@ fn saved_operands(
     joint: &JointGraph,
     derived: &[Derived],
     more: Option<u32>,
-) -> Vec<Option<AnyArray>> {
+) -> Vec<Option<SavedArray>> {
     let wanted = wanted(joint, derived.iter().map(|own| own.gradient).chain(more));
     let arrays = graph.nodes().iter().filter_map(|node| match &node.kind {
         NodeKind::Array(operand) => Some(operand),
         _ => None,
     });
     let arrays: SmallVec<[_; 4]> = arrays.collect();
-    let mut saved: Vec<Option<AnyArray>> = arrays.iter().map(|_| None).collect();
+    let mut saved: Vec<Option<SavedArray>> = arrays.iter().map(|_| None).collect();
     for (node, wanted) in joint.nodes.iter().zip(wanted) {
         let JointNodeKind::Operand(number) = node.kind else {
             continue;
         };
-        saved[number] = wanted.then(|| AnyArray {
-            buffer: arrays[number].buffer.share(),
-            layout: *arrays[number].layout,
-            dtype: arrays[number].dtype,
-        });
+        let Operand {
+            buffer,
+            layout,
+            dtype,
+        } = *arrays[number];
+        saved[number] = wanted.then(|| SavedArray::new(buffer, layout, dtype));
     }
     saved
 }
@@ -269,6 +297,7 @@ struct RunningEvaluation {
     forward: Forward,
     derivation: Derivation,
     dtypes: SmallVec<[DType; 1]>,
+    source: Option<Source>,
     _pause: Pause,
 }
 
@@ -318,6 +347,7 @@ impl RunningEvaluation {
             derivation: Derivation::new(graph, derived, None, shape),
             forward,
             dtypes: dtypes.collect(),
+            source: source_of_graph(graph, shape, evaluated),
             _pause: Pause::begin(),
         }))
     }
@@ -327,8 +357,9 @@ impl RunningEvaluation {
     fn finish(self, buffers: Results, layout: &Layout) -> Results {
         let Self {
             forward,
-            mut derivation,
+            derivation,
             dtypes,
+            source,
             _pause,
         } = self;
         if derivation.derived.is_empty() {
@@ -340,17 +371,19 @@ impl RunningEvaluation {
         let results = results
             .map(|(buffer, dtype)| (buffer, layout, dtype))
             .collect();
-        record_all(results, |buffers| {
+        record_all(results, source, |buffers| {
             let mut kept = Vec::new();
             for (number, buffer) in buffers.iter().enumerate() {
-                kept.push(derivation.needs_result(number).then(|| AnyArray {
-                    buffer: buffer.share(),
-                    layout,
-                    dtype: dtypes[number],
-                }));
+                let needs_result = derivation.needs_result(number);
+                kept.push(needs_result.then(|| SavedArray::new(buffer, &layout, dtypes[number])));
             }
             let saved_bytes = bytes_of(derivation.saved.iter().chain(&kept));
             let backward = move |upstream: Upstream, gradients: &mut Gradients| {
+                let mut derivation = derivation.fetch()?;
+                let kept = kept
+                    .into_iter()
+                    .map(|own| own.map(SavedArray::fetch).transpose());
+                let kept = kept.collect::<Result<Vec<_>>>()?;
                 if !upstream.iter().all(Option::is_some) {
                     // A result without a gradient must not contribute: even a gradient of 0 times
                     // an infinite derivative would be NaN.
@@ -375,9 +408,6 @@ impl RunningEvaluation {
 }
 
 /// Returns the bytes of arrays.
-pub(super) fn bytes_of<'a>(arrays: impl Iterator<Item = &'a Option<AnyArray>>) -> u64 {
-    let bytes = arrays
-        .flatten()
-        .map(|array| array.layout.len() * array.dtype.size_bytes());
-    bytes.sum::<usize>() as u64
+pub(super) fn bytes_of<'a>(arrays: impl Iterator<Item = &'a Option<SavedArray>>) -> u64 {
+    arrays.flatten().map(SavedArray::size_bytes).sum()
 }

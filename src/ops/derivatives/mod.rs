@@ -7,6 +7,7 @@
 //! read. Operations without a rule reject tracked values in `on_device!`, the single entry point to
 //! both devices.
 
+mod activations;
 mod adding;
 mod checkpoint;
 mod evaluation;
@@ -24,6 +25,8 @@ use std::panic::Location;
 
 use smallvec::SmallVec;
 
+pub(crate) use activations::{Budget, BudgetCounts};
+pub(super) use activations::{SavedArray, with_source};
 pub(super) use adding::{sum_of_windows, with_windows};
 pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
@@ -38,9 +41,10 @@ pub(crate) use tape::{
     has_constants, is_live, length, note_constants, steps, track, tracked, value,
 };
 
+use activations::Source;
 use gradients::filled;
 use joint_graph::is_differentiable;
-use tape::{BackwardStep, TapeStep};
+use tape::{BackwardStep, TapeStep, track_result};
 
 use super::eval::{device_for, evaluate};
 use super::expression_graph::{ExpressionGraph, NodeKind};
@@ -119,10 +123,16 @@ pub(super) fn is_tracked<T: AnyElement>(array: &Array<T>) -> Result<bool> {
     Ok(is_live() && tracked(array.buffer())?.is_some())
 }
 
-/// Records the step that computed the array `result`, and lets the tape track it.
+/// Records the step that computed the array `result`, and lets the tape track it. `source` computes
+/// the result again.
 #[track_caller]
-fn record(result: StepResult, back: impl FnOnce(&Buffer) -> BackwardStep) -> Buffer {
-    let mut buffers = record_all(SmallVec::from_iter([result]), |results| back(&results[0]));
+fn record(
+    result: StepResult,
+    source: Option<Source>,
+    back: impl FnOnce(&Buffer) -> BackwardStep,
+) -> Buffer {
+    let results = SmallVec::from_iter([result]);
+    let mut buffers = record_all(results, source, |results| back(&results[0]));
     buffers.pop().expect("there is one")
 }
 
@@ -134,10 +144,11 @@ type StepResult = (Buffer, Layout, DType);
 #[track_caller]
 fn record_all(
     results: SmallVec<[StepResult; 1]>,
+    source: Option<Source>,
     back: impl FnOnce(&[Buffer]) -> BackwardStep,
 ) -> SmallVec<[Buffer; 1]> {
     let mut back = Some(back);
-    record_results(results, &mut |results| {
+    record_results(results, source, &mut |results| {
         let back = back.take().expect("called once");
         back(results)
     })
@@ -147,22 +158,35 @@ fn record_all(
 #[track_caller]
 fn record_results(
     results: SmallVec<[StepResult; 1]>,
+    source: Option<Source>,
     back: &mut dyn FnMut(&[Buffer]) -> BackwardStep,
 ) -> SmallVec<[Buffer; 1]> {
+    let mut places: SmallVec<[(Layout, DType); 1]> = SmallVec::new();
     let tracked = results.into_iter().map(|(buffer, layout, dtype)| {
+        places.push((layout, dtype));
         if is_differentiable(dtype) {
-            track(buffer, layout, dtype)
+            track_result(buffer, layout, dtype)
         } else {
             buffer
         }
     });
     let buffers: SmallVec<[Buffer; 1]> = tracked.collect();
+    let store = tape::store(buffers[0].device());
+    if let Some(store) = &store {
+        let places = buffers.iter().zip(&places);
+        let results = places.map(|(buffer, (layout, dtype))| (buffer, layout, *dtype));
+        let results: SmallVec<[_; 1]> = results.collect();
+        tape::set_activations(&buffers, activations::of_results(store, source, &results));
+    }
     let value_id = |buffer: &Buffer| buffer.value_id().map(|value_id| value_id.index);
     tape::push(TapeStep {
         results: buffers.iter().map(value_id).collect(),
         back: back(&buffers),
         call_site: Location::caller(),
     });
+    if let Some(store) = store {
+        store.settle_step();
+    }
     buffers
 }
 
@@ -199,6 +223,7 @@ pub(crate) fn backward_in_places(
     from: usize,
     see: &mut dyn FnMut(&mut Gradients) -> Result<()>,
 ) -> Result<Gradients> {
+    check_budget()?;
     let _paused = Pause::begin();
     let _call_site = CallSiteOverride::at(Location::caller());
     for (tracked, gradient) in seeds {
@@ -227,6 +252,7 @@ pub(crate) fn backward_in_places(
 /// derivative of its gradient.
 #[track_caller]
 pub(crate) fn tracked_backward(seeds: Seeds) -> Result<Gradients> {
+    check_budget()?;
     let mut gradients = Gradients::tracked(detects_anomalies());
     for (tracked, gradient) in seeds {
         gradients.add(tracked, gradient)?;
@@ -247,6 +273,15 @@ pub(crate) fn tracked_backward(seeds: Seeds) -> Result<Gradients> {
         gradients.check_anomaly(call_site)?;
     }
     Ok(gradients)
+}
+
+/// Checks that the values that the forward pass saved were within the budget.
+#[track_caller]
+fn check_budget() -> Result<()> {
+    match tape::present_store() {
+        Some(store) => store.check_budget(),
+        None => Ok(()),
+    }
 }
 
 #[cold]

@@ -1,9 +1,10 @@
 //! Steps of matrix products.
 
+use super::activations::{Operand, SavedArray, Source};
 use super::evaluation::bytes_of;
 use super::joint_graph::{is_complex, is_differentiable};
 use super::tape::{BackwardStep, Upstream};
-use super::{AnyArray, Gradients, Pause, Tracked, is_live, record};
+use super::{AnyArray, Gradients, Pause, Tracked, is_live, record, tape};
 use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::products::matmul_into;
@@ -16,8 +17,9 @@ pub(in crate::ops) struct Multiplication(Option<RunningProduct>);
 struct RunningProduct {
     to: [Option<Tracked>; 2],
     /// The operands, each kept if the other one needs it for its gradient.
-    kept: [Option<AnyArray>; 2],
+    kept: [Option<SavedArray>; 2],
     ranks: [usize; 2],
+    source: Option<Source>,
     _pause: Pause,
 }
 
@@ -62,13 +64,26 @@ impl RunningProduct {
             let text = format!("matmul: no derivative is known for elements of {}", T::NAME);
             return Err(Error::new(ErrorCode::Gradient, text));
         }
+        let save = |array: &Array<T>| SavedArray::new(array.buffer(), array.layout(), T::DTYPE);
+        let source = tape::store(left.device()).map(|store| {
+            let operand =
+                |array: &Array<T>| Operand::new(&store, array.buffer(), (array.layout(), T::DTYPE));
+            let columns = right.shape().last().copied().unwrap_or(1).max(1);
+            let columns = if right.ndim() > 1 { columns } else { 1 };
+            let flops = 2 * left.len() as u64 * columns as u64;
+            Source::new([operand(left), operand(right)], flops, |operands| {
+                let [left, right] = [0, 1].map(|at: usize| operands[at].share().into_array::<T>());
+                Ok(std::iter::once(AnyArray::of(&left.matmul(&right)?)).collect())
+            })
+        });
         Ok(Some(Self {
             to,
             kept: [
-                to[1].is_some().then(|| AnyArray::of(left)),
-                to[0].is_some().then(|| AnyArray::of(right)),
+                to[1].is_some().then(|| save(left)),
+                to[0].is_some().then(|| save(right)),
             ],
             ranks: [left.ndim(), right.ndim()],
+            source,
             _pause: Pause::begin(),
         }))
     }
@@ -80,6 +95,7 @@ impl RunningProduct {
             to: [to_left, to_right],
             kept,
             ranks,
+            source,
             _pause,
         } = self;
         let saved_bytes = bytes_of(kept.iter());
@@ -92,14 +108,14 @@ impl RunningProduct {
             // The gradient that reads the left operand is computed first: if the left operand is an
             // activation, it is freed before its own gradient is computed.
             if let (Some(to), Some(left)) = (to_right, kept_left) {
-                let left = as_row(left.into_array::<T>(), ranks[0])?;
+                let left = as_row(left.fetch()?.into_array::<T>(), ranks[0])?;
                 let gradient = of_right((&left, &g), &to, gradients)?;
                 let gradient = without_axis(gradient, ranks[1], -1)?;
                 drop(left);
                 gradients.add(to, AnyArray::of(&gradient))?;
             }
             if let (Some(to), Some(right)) = (to_left, kept_right) {
-                let right = as_column(right.into_array::<T>(), ranks[1])?;
+                let right = as_column(right.fetch()?.into_array::<T>(), ranks[1])?;
                 let gradient = placed_product((&g, &adjoint(&right)?), &to, gradients)?;
                 let gradient = without_axis(gradient, ranks[0], -2)?;
                 gradients.add(to, AnyArray::of(&gradient))?;
@@ -112,7 +128,7 @@ impl RunningProduct {
             saved_bytes,
             only_once: None,
         };
-        let buffer = record((product.into_buffer(), layout, T::DTYPE), |_| back);
+        let buffer = record((product.into_buffer(), layout, T::DTYPE), source, |_| back);
         Array::from_parts(buffer, layout)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use super::activations::{SavedArray, Source, source_of_graph};
 use super::evaluation::{Derivation, bytes_of};
 use super::forward::{Forward, tracked_nodes};
 use super::joint_graph::{
@@ -209,6 +210,7 @@ struct DerivedReduction {
     axes: AxisSet,
     /// The shape of the result with all axes, of length 1 where reduced.
     kept_shape: Shape,
+    source: Option<Source>,
     _pause: Pause,
 }
 
@@ -229,6 +231,28 @@ impl TrackedReduction {
             return Ok(Self(None));
         }
         RunningReduction::begin(graph, (name, output), axes).map(Self)
+    }
+
+    /// Sets the function that reduces `graph` again.
+    pub(in crate::ops) fn computed_by(
+        mut self,
+        graph: &ExpressionGraph<'_>,
+        run: impl Fn(&ExpressionGraph<'_>) -> Result<(Buffer, Layout)> + 'static,
+    ) -> Self {
+        if let Some(RunningReduction::DerivedReduction(running)) = &mut self.0 {
+            let dtype = running.dtype;
+            let shape = &graph.first().shape;
+            running.source = source_of_graph(graph, shape, move |graph, _, _| {
+                let (buffer, layout) = run(graph)?;
+                Ok(std::iter::once(AnyArray {
+                    buffer,
+                    layout,
+                    dtype,
+                })
+                .collect())
+            });
+        }
+        self
     }
 
     /// Ends the reduction with its result, which is of that layout.
@@ -285,6 +309,7 @@ impl RunningReduction {
             dtype,
             axes,
             kept_shape: (0..shape.ndim()).map(length).collect(),
+            source: None,
             _pause: Pause::begin(),
         }))))
     }
@@ -301,20 +326,19 @@ impl DerivedReduction {
             dtype,
             axes,
             kept_shape,
+            source,
             _pause,
         } = self;
         let (layout, shape) = (*layout, derivation.shape);
         // A summand is computed from the result, too.
         let needs_result = summand.is_some() || derivation.needs_result(0);
         let device = buffer.device().clone();
-        record((buffer, layout, dtype), |buffer| {
-            let kept = needs_result.then(|| AnyArray {
-                buffer: buffer.share(),
-                layout,
-                dtype,
-            });
+        record((buffer, layout, dtype), source, |buffer| {
+            let kept = needs_result.then(|| SavedArray::new(buffer, &layout, dtype));
             let saved_bytes = bytes_of(derivation.saved.iter().chain([&kept]));
             let backward = move |mut upstream: Upstream, gradients: &mut Gradients| {
+                let derivation = derivation.fetch()?;
+                let kept = kept.map(SavedArray::fetch).transpose()?;
                 let broadcast = |array: AnyArray| -> Result<AnyArray> {
                     let kept = array.layout.reshape(&kept_shape)?;
                     let kept = kept.expect("axes of length 1 are nowhere in memory");

@@ -2,10 +2,11 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::activations::{Operand, Pin, SavedArray, Source, pin};
 use super::joint_graph::is_differentiable;
-use super::tape::{Backward, BackwardStep, Upstream};
+use super::tape::{self, Backward, BackwardStep, Upstream};
 use super::{AnyArray, Gradients, Pause, StepResult, Tracked, is_live, record_results};
-use crate::array::{AnyElement, Array, Buffer, DType, Layout};
+use crate::array::{AnyElement, Array, Buffer, DType, Layout, ValueId};
 use crate::error::{Error, ErrorCode, Result};
 
 /// An operation with an explicit gradient rule. While it runs, nothing is tracked; then the step
@@ -18,6 +19,10 @@ struct RunningRule {
     tracked: Vec<Option<Tracked>>,
     /// Handles on the operands.
     operands: Vec<Buffer>,
+    layouts: Vec<Layout>,
+    dtype: DType,
+    /// Computes the results again, if the tape has a budget.
+    source: Option<Source>,
     _pause: Pause,
 }
 
@@ -30,29 +35,41 @@ pub(in crate::ops) struct Saved {
     /// True if every saved array is one of `known`, so that gradients of the rule's gradients are
     /// right.
     is_tracked: bool,
+    /// The arrays that the rule itself holds.
+    pins: Vec<Pin>,
 }
 
 impl Saved {
     /// Saves an array that the rule computes gradients from: an operand or a result, so that the
     /// tape may track the rule, too. For any other array, the tape does not know how it depends on
-    /// the operands, and the rule's gradients have no derivatives.
+    /// the operands, and the rule's gradients have no derivatives. The rule holds the memory.
     #[track_caller]
     pub(in crate::ops) fn save<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
-        let kept = self.save_recomputed(array);
-        if array.buffer().value_id().is_some() || !is_differentiable(T::DTYPE) {
-            return kept;
-        }
-        let known = self.known.iter();
-        let mut known = known.filter(|known| known.is_same(array.buffer()));
-        let Some(first) = known.next() else {
-            self.is_tracked = false;
-            return kept;
+        let saved = self.save_recomputed(array);
+        let value_id = self.identity_of(array);
+        let layout = *saved.layout();
+        Array::from_parts(saved.into_buffer().with_value_id(value_id), layout)
+    }
+
+    /// Like [`save`](Self::save), but under a budget the memory may be released: the array is
+    /// computed again when the rule fetches it.
+    #[track_caller]
+    pub(in crate::ops) fn save_releasable<T: AnyElement>(
+        &mut self,
+        array: &Array<T>,
+    ) -> SavedArray {
+        self.bytes += array.size_bytes() as u64;
+        let value_id = self.identity_of(array);
+        let known = self
+            .known
+            .iter()
+            .find(|known| known.is_same(array.buffer()));
+        // The handle of a result has no identity before the step is recorded.
+        let buffer = match (array.buffer().value_id(), known) {
+            (None, Some(known)) => known,
+            _ => array.buffer(),
         };
-        // If one of several handles is not tracked, `array` is taken to be that handle.
-        let others_are = known.all(|known| known.value_id().is_some());
-        let value_id = first.value_id().filter(|_| others_are);
-        let layout = *kept.layout();
-        Array::from_parts(kept.into_buffer().with_value_id(value_id), layout)
+        SavedArray::new(buffer, array.layout(), T::DTYPE).with_value_id(value_id)
     }
 
     /// Saves an array that was computed from operands. If a tape tracks the operands, the rule
@@ -60,7 +77,26 @@ impl Saved {
     #[track_caller]
     pub(in crate::ops) fn save_recomputed<T: AnyElement>(&mut self, array: &Array<T>) -> Array<T> {
         self.bytes += array.size_bytes() as u64;
+        self.pins
+            .extend(pin(array.buffer(), array.layout(), T::DTYPE));
         array.viewed(*array.layout())
+    }
+
+    /// Returns the identity that the tape knows a saved array by.
+    fn identity_of<T: AnyElement>(&mut self, array: &Array<T>) -> Option<ValueId> {
+        let value_id = array.buffer().value_id();
+        if value_id.is_some() || !is_differentiable(T::DTYPE) {
+            return value_id;
+        }
+        let known = self.known.iter();
+        let mut known = known.filter(|known| known.is_same(array.buffer()));
+        let Some(first) = known.next() else {
+            self.is_tracked = false;
+            return None;
+        };
+        // If one of several handles is not tracked, `array` is taken to be that handle.
+        let others_are = known.all(|known| known.value_id().is_some());
+        first.value_id().filter(|_| others_are)
     }
 }
 
@@ -105,6 +141,39 @@ impl RuledOperation {
         let dtype = operands[0].dtype;
         let operands = operands.iter().map(|array| (&array.buffer, &array.layout));
         RunningRule::begin(operation, dtype, &operands.collect::<Vec<_>>()).map(Self)
+    }
+
+    /// Sets the function that computes the results of the operation again from its operands, by
+    /// some `flops` floating-point operations.
+    pub(in crate::ops) fn computed_by<C: IntoIterator<Item = AnyArray>>(
+        mut self,
+        flops: u64,
+        run: impl Fn(&[AnyArray]) -> Result<C> + 'static,
+    ) -> Self {
+        if let Some(running) = &mut self.0
+            && let Some(store) = tape::store(running.operands[0].device())
+        {
+            let operands = running.operands.iter().zip(&running.layouts);
+            let operands = operands
+                .map(|(buffer, layout)| Operand::new(&store, buffer, (layout, running.dtype)));
+            running.source = Some(Source::new(operands, flops, move |operands| {
+                Ok(run(operands)?.into_iter().collect())
+            }));
+        }
+        self
+    }
+
+    /// Like [`computed_by`](Self::computed_by), from operands and to a result of `T`.
+    pub(in crate::ops) fn computed_from<T: AnyElement, const N: usize>(
+        self,
+        flops: u64,
+        run: impl Fn([&Array<T>; N]) -> Result<Array<T>> + 'static,
+    ) -> Self {
+        self.computed_by(flops, move |operands| {
+            let operands: [Array<T>; N] =
+                std::array::from_fn(|at| operands[at].share().into_array());
+            Ok([AnyArray::of(&run(operands.each_ref())?)])
+        })
     }
 
     /// Returns whether the operand of that number is tracked, so that its gradient is needed.
@@ -215,6 +284,9 @@ impl RunningRule {
             operation,
             tracked,
             operands: handles.collect(),
+            layouts: operands.iter().map(|(_, layout)| **layout).collect(),
+            dtype,
+            source: None,
             _pause: Pause::begin(),
         }))
     }
@@ -251,18 +323,22 @@ impl RunningRule {
             operation,
             tracked,
             operands,
+            source,
             _pause,
+            ..
         } = self;
-        record_results(results, &mut |buffers| {
+        record_results(results, source, &mut |buffers| {
             let known = operands.iter().chain(buffers);
             let mut saved = Saved {
                 bytes: 0,
                 known: known.map(Buffer::share).collect(),
                 is_tracked: true,
+                pins: Vec::new(),
             };
             let step = RuleStep {
                 rule: rule(&mut saved),
                 tracked: tracked.clone(),
+                _pins: saved.pins,
             };
             BackwardStep {
                 backward: Box::new(step),
@@ -324,6 +400,7 @@ impl<F: FnOnce(Upstream) -> Result<Contributions> + Clone + 'static> Rule for F 
 struct RuleStep {
     rule: Box<dyn Rule>,
     tracked: Vec<Option<Tracked>>,
+    _pins: Vec<Pin>,
 }
 
 impl Backward for RuleStep {
@@ -341,6 +418,7 @@ impl Backward for RuleStep {
         Box::new(Self {
             rule: self.rule.share(),
             tracked: self.tracked.clone(),
+            _pins: self._pins.clone(),
         })
     }
 }

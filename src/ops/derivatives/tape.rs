@@ -7,11 +7,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
+use std::rc::Rc;
 
 use smallvec::SmallVec;
 
+use super::activations::{self, Activation, Store};
 use super::gradients::{AnyArray, Gradients};
 use crate::array::{Buffer, DType, Layout, TapeId, ValueId, set_has_tape};
+use crate::context::{Device, PressureGuard};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 thread_local! {
@@ -94,7 +97,25 @@ struct Tape {
     values: Vec<TrackedValue>,
     /// The first step that may have read a value, by the number of the value.
     first_readers: Vec<usize>,
+    /// The values that can be computed again, by their number; shorter than `values` if the last
+    /// ones cannot.
+    activations: Vec<Option<Rc<Activation>>>,
+    /// The constants that can be computed again, by the index of their identity.
+    regenerated: Vec<Rc<Activation>>,
+    /// The memory of saved values, once there was a budget for it.
+    store: Option<Rc<Store>>,
+    /// The devices with a memory limit that may ask the tape to release saved values.
+    limited: SmallVec<[(Device, PressureGuard); 1]>,
     steps: Vec<TapeStep>,
+}
+
+impl Drop for Tape {
+    /// Drops the last values first: an activation holds those that it is computed from, and a chain
+    /// of them must not be dropped recursively.
+    fn drop(&mut self) {
+        self.steps.clear();
+        while self.activations.pop().is_some() {}
+    }
 }
 
 /// A tracked value: the elements of an array without gaps.
@@ -102,6 +123,8 @@ struct Tape {
 pub(crate) struct TrackedValue {
     pub(crate) layout: Layout,
     pub(crate) dtype: DType,
+    /// True for a variable, which no step computes.
+    is_variable: bool,
 }
 
 /// An operation.
@@ -127,6 +150,7 @@ impl TapeGuard {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if the thread has a tape.
     #[track_caller]
     pub(crate) fn begin(function: &'static str) -> Result<Self> {
+        activations::read_environment()?;
         let number = TapeId::begin();
         let call_site = Location::caller();
         let begun = TAPE.with_borrow_mut(|tape| {
@@ -143,6 +167,10 @@ impl TapeGuard {
                 has_constants: false,
                 values: Vec::with_capacity(STEPS),
                 first_readers: Vec::with_capacity(STEPS),
+                activations: Vec::new(),
+                regenerated: Vec::new(),
+                store: None,
+                limited: SmallVec::new(),
                 steps: Vec::with_capacity(STEPS),
             });
             Ok(())
@@ -264,7 +292,7 @@ pub(crate) fn tracked(buffer: &Buffer) -> Result<Option<u32>> {
     let mode = MODE.get();
     let Some(value_id) = buffer
         .value_id()
-        .filter(|_| is_live() && mode != Mode::Paused)
+        .filter(|value_id| is_live() && mode != Mode::Paused && !value_id.is_constant())
     else {
         return Ok(None);
     };
@@ -287,17 +315,40 @@ pub(crate) fn tracked(buffer: &Buffer) -> Result<Option<u32>> {
     Ok(None)
 }
 
-/// Tracks new values: the elements of `buffer` of that layout. Returns the buffer with their
+/// Tracks a variable: the elements of `buffer` of that layout. Returns the buffer with its
 /// identity.
 ///
 /// # Panics
 ///
 /// If the elements have gaps: a gradient has the layout of its values.
 pub(crate) fn track(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
-    assert!(layout.is_contiguous(), "{layout:?} has gaps");
+    track_value(
+        buffer,
+        TrackedValue {
+            layout,
+            dtype,
+            is_variable: true,
+        },
+    )
+}
+
+/// Like [`track`], for a result of a step.
+pub(super) fn track_result(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
+    track_value(
+        buffer,
+        TrackedValue {
+            layout,
+            dtype,
+            is_variable: false,
+        },
+    )
+}
+
+fn track_value(buffer: Buffer, value: TrackedValue) -> Buffer {
+    assert!(value.layout.is_contiguous(), "{:?} has gaps", value.layout);
     let value_id = TAPE.with_borrow_mut(|tape| {
         let tape = tape.as_mut()?;
-        tape.values.push(TrackedValue { layout, dtype });
+        tape.values.push(value);
         tape.first_readers.push(NEVER);
         let index = tape.values.len() as u32 - 1;
         tape.number.map(|tape| ValueId { tape, index })
@@ -347,9 +398,18 @@ pub(crate) fn with_step<R>(number: usize, see: impl FnOnce(&TapeStep) -> R) -> R
     })
 }
 
-/// Takes the last step.
+/// Takes the last step. Nothing computes its results again: no step that is left reads them.
 pub(crate) fn pop() -> Option<TapeStep> {
-    TAPE.with_borrow_mut(|tape| tape.as_mut()?.steps.pop())
+    TAPE.with_borrow_mut(|tape| {
+        let tape = tape.as_mut()?;
+        let step = tape.steps.pop()?;
+        for result in step.results.iter().flatten() {
+            if let Some(activation) = tape.activations.get_mut(*result as usize) {
+                *activation = None;
+            }
+        }
+        Some(step)
+    })
 }
 
 /// Visits the steps, the first one first.
@@ -358,4 +418,96 @@ pub(crate) fn steps(see: &mut dyn FnMut(&TapeStep)) {
         let steps = tape.iter().flat_map(|tape| &tape.steps);
         steps.for_each(see);
     });
+}
+
+/// Returns the store of this thread's tape, if what steps save on `device` has a budget.
+pub(super) fn store(device: &Device) -> Option<Rc<Store>> {
+    if !activations::are_stored(device) {
+        return None;
+    }
+    with_tape(|tape| {
+        let is_known = tape.limited.iter().any(|(known, _)| known == device);
+        if device.has_memory_limit() && !is_known {
+            let guard = device.on_memory_pressure(release);
+            tape.limited.push((device.clone(), guard));
+        }
+        Rc::clone(tape.store.get_or_insert_default())
+    })
+}
+
+/// Releases saved values of this thread's tape because an allocation lacks `bytes`. Returns the
+/// bytes that were freed.
+fn release(bytes: u64) -> u64 {
+    let store = TAPE.try_with(|tape| {
+        let tape = tape.try_borrow().ok()?;
+        tape.as_ref()?.store.clone()
+    });
+    store
+        .ok()
+        .flatten()
+        .map_or(0, |store| store.release_for(bytes))
+}
+
+/// Returns the store of this thread's tape, if it has one.
+pub(super) fn present_store() -> Option<Rc<Store>> {
+    TAPE.with_borrow(|tape| tape.as_ref()?.store.clone())
+}
+
+/// Returns the activation of the value that `buffer` holds, or of a constant; `None` for a
+/// variable.
+pub(super) fn activation(
+    store: &Rc<Store>,
+    buffer: &Buffer,
+    place: (&Layout, DType),
+) -> Option<Rc<Activation>> {
+    TAPE.with_borrow(|tape| {
+        let tape = tape.as_ref();
+        let own = |value_id: &ValueId| tape.filter(|tape| tape.number == Some(value_id.tape));
+        let known = buffer.value_id().and_then(|value_id| {
+            let (tape, index) = (own(&value_id)?, value_id.index());
+            Some(match value_id.is_constant() {
+                true => Known::Computed(Rc::clone(&tape.regenerated[index])),
+                false if tape.values[index].is_variable => Known::Variable,
+                false => Known::Computed(tape.activations.get(index)?.clone()?),
+            })
+        });
+        match known {
+            Some(Known::Variable) => None,
+            Some(Known::Computed(activation)) => Some(activation),
+            None => Some(store.constant(buffer, place)),
+        }
+    })
+}
+
+/// A value that a tape knows.
+enum Known {
+    Variable,
+    Computed(Rc<Activation>),
+}
+
+/// Sets the activations of the results of a step.
+pub(super) fn set_activations(results: &[Buffer], activations: Vec<Option<Rc<Activation>>>) {
+    with_tape(|tape| {
+        for (buffer, activation) in results.iter().zip(activations) {
+            if let (Some(value_id), Some(activation)) = (buffer.value_id(), activation) {
+                let index = value_id.index();
+                let length = tape.activations.len().max(index + 1);
+                tape.activations.resize(length, None);
+                tape.activations[index] = Some(activation);
+            }
+        }
+    });
+}
+
+/// Adds the activation that `make` returns for a constant, and returns the identity of the
+/// constant.
+pub(super) fn regenerated(make: impl FnOnce(ValueId) -> Rc<Activation>) -> Option<ValueId> {
+    if MODE.get() != Mode::Active {
+        return None;
+    }
+    with_tape(|tape| {
+        let value_id = ValueId::constant(tape.number?, tape.regenerated.len());
+        tape.regenerated.push(make(value_id));
+        Some(value_id)
+    })?
 }

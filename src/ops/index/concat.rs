@@ -110,7 +110,9 @@ fn whole_of(
     at: usize,
     shape: &Shape,
 ) -> Result<AnyArray> {
-    let step = RuledOperation::begin_any(operation, &arrays.iter().collect::<Vec<_>>())?;
+    let own = *shape;
+    let step = RuledOperation::begin_any(operation, &arrays.iter().collect::<Vec<_>>())?
+        .computed_by(0, move |operands| Ok([joined(operands, at, &own)?]));
     let whole = joined(arrays, at, shape)?;
     Ok(step.finish_any(whole, |_| parted_back(arrays, at)))
 }

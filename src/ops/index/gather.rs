@@ -56,7 +56,16 @@ impl<T: AnyElement> Array<T> {
 /// Returns the elements at `indices`, which have been checked, along the axis `at`.
 #[track_caller]
 fn gathered(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
-    let step = RuledOperation::begin_any("gather", &[array])?;
+    let (places, whole) = (indices.clone(), *shape);
+    let step = RuledOperation::begin_any("gather", &[array])?.computed_by(0, move |operands| {
+        Ok([picked(
+            &operands[0],
+            &places,
+            Picking::Elements,
+            at,
+            &whole,
+        )?])
+    });
     let picked = picked(array, indices, Picking::Elements, at, shape)?;
     let own = *array.layout.shape();
     Ok(step.finish_any(picked, |saved| scattered_back(own, saved.save(indices), at)))

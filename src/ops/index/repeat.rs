@@ -39,7 +39,14 @@ impl<T: AnyElement> Array<T> {
 /// Returns each element repeated `times` times along the axis `at`, in a new array of `shape`.
 #[track_caller]
 fn repeated(array: &AnyArray, at: usize, times: usize, shape: &Shape) -> Result<AnyArray> {
-    let step = RuledOperation::begin_any("repeat", &[array])?;
+    let whole = *shape;
+    let step = RuledOperation::begin_any("repeat", &[array])?.computed_by(0, move |operands| {
+        Ok([copied(
+            &operands[0],
+            Copying::Repeated { at, times },
+            &whole,
+        )?])
+    });
     let repeated = copied(array, Copying::Repeated { at, times }, shape)?;
     let own = *array.layout.shape();
     let (before, after) = own.dims().split_at(at);

@@ -54,7 +54,10 @@ impl<T: AnyElement> Array<T> {
 /// Returns the parts at `indices`, which have been checked, along the axis `at`.
 #[track_caller]
 fn taken(array: &AnyArray, indices: &Array<i64>, at: usize, shape: &Shape) -> Result<AnyArray> {
-    let step = RuledOperation::begin_any("take", &[array])?;
+    let (places, whole) = (indices.clone(), *shape);
+    let step = RuledOperation::begin_any("take", &[array])?.computed_by(0, move |operands| {
+        Ok([picked(&operands[0], &places, Picking::Parts, at, &whole)?])
+    });
     let picked = picked(array, indices, Picking::Parts, at, shape)?;
     let own = *array.layout.shape();
     Ok(step.finish_any(picked, |saved| taken_back(own, saved.save(indices), at)))

@@ -7,25 +7,24 @@ use crate::array::{AnyElement, Array, DType, Float, Layout, Shape};
 use crate::error::Result;
 use crate::ops::boxed::BoxedLazy;
 use crate::ops::derivatives::{
-    AnyArray, DIFFERENTIABLE, by_float, computed_in, sum_of_windows, with_windows,
+    AnyArray, DIFFERENTIABLE, SavedArray, by_float, computed_in, sum_of_windows, with_windows,
 };
 use crate::ops::elementwise::select;
 
 /// Returns the rule of the largest elements: each gets an equal part of the gradient if a window
 /// has several.
 pub(super) fn of_largest(
-    x: AnyArray,
-    largest: AnyArray,
+    [x, largest]: [SavedArray; 2],
     windows: Windows,
 ) -> impl FnOnce([Option<AnyArray>; 1]) -> Result<Vec<AnyArray>> + Clone {
     move |[gradient]| {
         let Some(gradient) = gradient else {
             return Ok(Vec::new());
         };
-        let dtype = x.dtype;
+        let dtype = gradient.dtype;
         let gradient = gradient.converted(computed_in(dtype))?;
         let back = by_float!(dtype, T => {
-            let (x, largest) = (x.into_array::<T>(), largest.into_array::<T>());
+            let (x, largest) = (x.fetch()?.into_array::<T>(), largest.fetch()?.into_array::<T>());
             if const { T::DTYPE as u8 == DType::F64 as u8 } {
                 AnyArray::of(&to_largest::<T, f64>([&x, &largest], &gradient.into_array(), windows)?)
             } else {

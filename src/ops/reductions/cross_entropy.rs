@@ -46,9 +46,10 @@ impl<T: Float> Array<T> {
         let mean: Result<Self> = precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>, sums: &mut Option<Array<f64>>));
         let mean = mean?;
         Ok(step.finish(mean, |saved| {
-            let (logits, classes) = (saved.save(logits), saved.save(classes));
+            let (logits, classes) = (saved.save_releasable(logits), saved.save(classes));
             let sums = saved.save_recomputed(&kept.expect("a mean is of them"));
             move |gradient: AnyArray| {
+                let logits = logits.fetch()?.into_array::<T>();
                 let gradient = back(logits, &classes, sums, &gradient.into_array())?;
                 Ok(vec![AnyArray::of(&gradient)])
             }

@@ -395,11 +395,14 @@ fn all<F: Reducer<T>, T: AnyElement>(tree: &dyn Tree) -> Result<Array<F::Output>
 }
 
 #[track_caller]
-fn reduce_all(reduction: &Reduction, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
+fn reduce_all(reduction: &'static Reduction, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     let graph = ExpressionGraph::of(tree)?;
     let axes = AxisSet::of_each(graph.first().shape.ndim(), |_| true);
     let tracked_reduction =
         TrackedReduction::begin(&graph, (reduction.name, reduction.output), axes)?;
+    let tracked_reduction = tracked_reduction.computed_by(&graph, |graph| {
+        ReductionPlan::all(graph, reduction.is_positional)?.run(reduction, graph)
+    });
     let plan = ReductionPlan::all(&graph, reduction.is_positional)?;
     let (buffer, layout) = plan.run(reduction, &graph)?;
     Ok((tracked_reduction.finish(buffer, &layout), layout))
@@ -441,7 +444,7 @@ fn along<F: Reducer<T>, T: AnyElement>(
 
 #[track_caller]
 fn reduce_along(
-    reduction: &Reduction,
+    reduction: &'static Reduction,
     tree: &dyn Tree,
     axes: &Axes,
     keeps: bool,
@@ -450,6 +453,10 @@ fn reduce_along(
     let axes = axes.of(reduction.name, &graph.first().shape)?;
     let tracked_reduction =
         TrackedReduction::begin(&graph, (reduction.name, reduction.output), axes)?;
+    let tracked_reduction = tracked_reduction.computed_by(&graph, move |graph| {
+        let plan = ReductionPlan::along(graph, axes, keeps, reduction.is_positional);
+        plan.run(reduction, graph)
+    });
     let plan = ReductionPlan::along(&graph, axes, keeps, reduction.is_positional);
     let (buffer, layout) = plan.run(reduction, &graph)?;
     Ok((tracked_reduction.finish(buffer, &layout), layout))

@@ -1,0 +1,141 @@
+//! Budgets for the memory that steps save for the backward pass.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::rc::Rc;
+
+use crate::ops::derivatives::{Budget, BudgetCounts};
+use crate::size::ByteSize;
+
+/// Limits what the calling thread saves for its backward passes to `bytes`, while the guard lives.
+///
+/// [`value_and_grad`](super::value_and_grad), [`value_and_step`](super::value_and_step),
+/// [`Tape`](super::Tape), [`jvp`](super::jvp) and [`hvp`](super::hvp) save arrays that their
+/// gradients are computed from. If the saved arrays exceed the budget, those that cost the least
+/// time for each byte are released. The backward pass computes them again, with what they are
+/// computed from (Kirisame et al. 2021, "Dynamic Tensor Rematerialization"). Functions and norms
+/// are released before softmax, softmax before products, and products before convolutions. Random
+/// numbers are drawn again from their counters. The gradients have the same bits as without a
+/// budget.
+///
+/// The budget counts each array that an operation saves, also if the program holds it as well:
+/// intermediate values, and constants such as a batch or a mask. It does not count parameters,
+/// gradients, and what one step of the backward pass works on. An array that the program writes in
+/// place stays as it was saved. Budgets nest: the smallest one counts.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::{activation_budget, value_and_grad};
+///
+/// let x = Array::<f32>::full([256, 256], 0.5)?;
+/// let loss = |x: &Array<f32>| {
+///     let mut y = x.clone();
+///     for _ in 0..16 {
+///         y = y.sin().eval()?;
+///     }
+///     y.sum()
+/// };
+/// let (_, all) = value_and_grad(&x, loss)?;
+///
+/// let budget = activation_budget(1 << 20); // 4 of the 16 arrays.
+/// let (_, some) = value_and_grad(&x, loss)?;
+/// assert_eq!(some, all);
+/// let report = budget.report();
+/// assert!(report.saved_bytes <= 1 << 20 && report.recomputed_operations > 0);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// A backward pass returns [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the least
+/// budget, if what cannot be computed again exceeds the budget: results of a
+/// [`checkpoint`](super::checkpoint), of a factorization or of a write to a part of an array, and
+/// constants.
+pub fn activation_budget(bytes: u64) -> BudgetGuard {
+    BudgetGuard {
+        budget: Budget::begin(bytes),
+        thread: PhantomData,
+    }
+}
+
+/// A guard that limits what backward passes save, from [`activation_budget`].
+#[must_use = "the budget ends when this guard drops"]
+#[derive(Debug)]
+pub struct BudgetGuard {
+    budget: Rc<Budget>,
+    /// Keeps the guard on its thread.
+    thread: PhantomData<*const ()>,
+}
+
+impl BudgetGuard {
+    /// Returns what was saved and computed again since the budget began.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::{activation_budget, value_and_grad};
+    ///
+    /// let x = Array::<f32>::ones(1000)?;
+    /// let budget = activation_budget(u64::MAX); // To measure.
+    /// value_and_grad(&x, |x| x.sin().eval()?.square().sum())?;
+    /// let report = budget.report();
+    /// assert_eq!((report.saved_bytes, report.recomputed_bytes), (4000, 0));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn report(&self) -> BudgetReport {
+        let lines = self.budget.recomputed();
+        BudgetReport {
+            budget_bytes: self.budget.limit_bytes(),
+            saved_bytes: self.budget.saved_bytes(),
+            recomputed_bytes: lines.iter().map(|(_, counts)| counts.bytes).sum(),
+            recomputed_operations: lines.iter().map(|(_, counts)| counts.operations).sum(),
+            lines,
+        }
+    }
+}
+
+impl Drop for BudgetGuard {
+    fn drop(&mut self) {
+        self.budget.end();
+    }
+}
+
+/// The effect of an [`activation_budget`]; `Display` writes the totals, and the lines whose
+/// operations ran again.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BudgetReport {
+    /// The budget.
+    pub budget_bytes: u64,
+    /// The most bytes that were saved at once, after each operation.
+    pub saved_bytes: u64,
+    /// The bytes of the results that were computed again.
+    pub recomputed_bytes: u64,
+    /// The number of operations that ran again.
+    pub recomputed_operations: u64,
+    lines: Vec<(&'static Location<'static>, BudgetCounts)>,
+}
+
+impl fmt::Display for BudgetReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "saved {} of a budget of {}; computed {} again in {} operations",
+            ByteSize(self.saved_bytes),
+            ByteSize(self.budget_bytes),
+            ByteSize(self.recomputed_bytes),
+            self.recomputed_operations
+        )?;
+        let mut lines: Vec<_> = self.lines.iter().collect();
+        lines.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.bytes));
+        for (line, counts) in lines {
+            let bytes = ByteSize(counts.bytes).to_string();
+            writeln!(f, "{bytes:>12} {:>8} ×  {line}", counts.operations)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! The activation budgets of a thread, and what each of them counts.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+use crate::context::{Device, size_setting};
+use crate::error::Result;
+use crate::size::ByteSize;
+
+/// The budget of every thread that has none, by the environment.
+static OF_ENVIRONMENT: OnceLock<Option<u64>> = OnceLock::new();
+
+thread_local! {
+    /// The budgets of this thread, the outermost first.
+    static BUDGETS: RefCell<Vec<Rc<Budget>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A budget for the bytes that the steps of a tape save.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit_bytes: u64,
+    /// The most bytes that were saved at once.
+    saved_bytes: Cell<u64>,
+    /// The operations that ran again, by their line.
+    recomputed: RefCell<BTreeMap<&'static Location<'static>, BudgetCounts>>,
+}
+
+/// The operations that ran again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BudgetCounts {
+    pub(crate) operations: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Budget {
+    /// Begins a budget on this thread, inside of those that it has.
+    pub(crate) fn begin(limit_bytes: u64) -> Rc<Self> {
+        let budget = Rc::new(Self {
+            limit_bytes,
+            saved_bytes: Cell::new(0),
+            recomputed: RefCell::default(),
+        });
+        BUDGETS.with_borrow_mut(|budgets| budgets.push(Rc::clone(&budget)));
+        budget
+    }
+
+    /// Ends the budget.
+    pub(crate) fn end(self: &Rc<Self>) {
+        // The thread's locals may be destroyed already.
+        let _ = BUDGETS.try_with(|budgets| {
+            budgets
+                .borrow_mut()
+                .retain(|budget| !Rc::ptr_eq(budget, self));
+        });
+    }
+
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    pub(crate) fn saved_bytes(&self) -> u64 {
+        self.saved_bytes.get()
+    }
+
+    /// Returns what was computed again, by the line of the operation.
+    pub(crate) fn recomputed(&self) -> Vec<(&'static Location<'static>, BudgetCounts)> {
+        let recomputed = self.recomputed.borrow();
+        recomputed
+            .iter()
+            .map(|(line, counts)| (*line, *counts))
+            .collect()
+    }
+}
+
+/// Reads `CACHESCOPE_ACTIVATION_BUDGET` for tapes that begin, once. A share of a device is of the
+/// current one.
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if it is no size.
+#[track_caller]
+pub(in crate::ops::derivatives) fn read_environment() -> Result<()> {
+    if OF_ENVIRONMENT.get().is_none() {
+        let total_bytes = Device::current().backend().total_bytes();
+        let budget = size_setting("CACHESCOPE_ACTIVATION_BUDGET", total_bytes)?;
+        OF_ENVIRONMENT.get_or_init(|| budget);
+    }
+    Ok(())
+}
+
+/// Returns the smallest budget of this thread; if it has none, the budget of the environment.
+pub(super) fn limit_bytes() -> Option<u64> {
+    let own = BUDGETS.with_borrow(|budgets| budgets.iter().map(|budget| budget.limit_bytes).min());
+    own.or_else(|| OF_ENVIRONMENT.get().copied().flatten())
+}
+
+/// Notes how many bytes steps save at once.
+pub(super) fn note_saved(bytes: u64) {
+    for_each(|budget| budget.saved_bytes.set(budget.saved_bytes.get().max(bytes)));
+}
+
+/// Notes that an operation ran again.
+pub(super) fn note_recomputed(call_site: &'static Location<'static>, bytes: u64) {
+    for_each(|budget| {
+        let mut recomputed = budget.recomputed.borrow_mut();
+        let counts = recomputed.entry(call_site).or_default();
+        counts.operations += 1;
+        counts.bytes += bytes;
+    });
+}
+
+fn for_each(see: impl Fn(&Budget)) {
+    BUDGETS.with_borrow(|budgets| budgets.iter().for_each(|budget| see(budget)));
+}
+
+/// The lines that a message lists.
+const LISTED_LINES: usize = 5;
+
+/// Writes to standard error, once, that saved values were released because an allocation failed:
+/// their bytes, and the lines that computed most of them.
+#[cold]
+pub(super) fn report_release(bytes: u64, released: &[(u64, Option<&'static Location<'static>>)]) {
+    static REPORTED: OnceLock<()> = OnceLock::new();
+    if REPORTED.set(()).is_err() {
+        return;
+    }
+    let mut lines: BTreeMap<&'static Location<'static>, u64> = BTreeMap::new();
+    for (bytes, line) in released {
+        if let Some(line) = line {
+            *lines.entry(line).or_default() += bytes;
+        }
+    }
+    let mut lines: Vec<_> = lines.into_iter().collect();
+    lines.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    let mut text = format!(
+        "warning: the memory limit was reached: {} that a backward pass saved were released, and are computed again \
+         (shown once; grad::activation_budget sets a budget beforehand)\n",
+        ByteSize(bytes)
+    );
+    for (line, bytes) in lines.iter().take(LISTED_LINES) {
+        text += &format!("{:>12}  {line}\n", ByteSize(*bytes).to_string());
+    }
+    // `eprintln!` panics if standard error is closed.
+    let _ = io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,174 @@
+//! The memory of saved values under an activation budget.
+//!
+//! Without a budget, a step holds the arrays that it saves. Under a budget, it holds a [`Reader`]
+//! of an [`Activation`], and the [`Store`] of the tape holds the memory. If the saved values exceed
+//! the budget, the store releases those that cost the least time for each byte. A released value is
+//! computed again, with the values that it is computed from, when a step reads it (Kirisame et al.
+//! 2021, "Dynamic Tensor Rematerialization").
+
+mod budget;
+mod graph;
+mod recompute;
+mod store;
+
+pub(super) use budget::read_environment;
+pub(crate) use budget::{Budget, BudgetCounts};
+pub(super) use graph::source_of_graph;
+pub(super) use recompute::{Operand, Source};
+pub(super) use store::{Activation, Pin, Store};
+
+use std::rc::Rc;
+
+use super::gradients::AnyArray;
+use super::tape;
+use crate::array::{Buffer, DType, Layout, ValueId};
+use crate::context::Device;
+use crate::error::Result;
+use recompute::Recomputation;
+use store::Reader;
+
+/// An array that a step saves for the backward pass.
+#[derive(Clone, Debug)]
+pub(in crate::ops) struct SavedArray {
+    memory: SavedMemory,
+    layout: Layout,
+    dtype: DType,
+}
+
+#[derive(Debug)]
+enum SavedMemory {
+    /// The step's own handle, without a budget or on a parameter.
+    Held(Buffer),
+    /// A value whose memory the store holds, and the identity that the step reads it with.
+    Stored(Reader, Option<ValueId>),
+}
+
+impl Clone for SavedMemory {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Held(buffer) => Self::Held(buffer.share()),
+            Self::Stored(reader, value_id) => Self::Stored(reader.clone(), *value_id),
+        }
+    }
+}
+
+/// Returns whether the tape stores what steps save on `device`: if there is a budget for it, or if
+/// the device's memory has a limit, so that the tape can release what it saved.
+pub(super) fn are_stored(device: &Device) -> bool {
+    budget::limit_bytes().is_some() || device.has_memory_limit()
+}
+
+impl SavedArray {
+    /// Saves an array, for the step that the tape records next.
+    #[track_caller]
+    pub(super) fn new(buffer: &Buffer, layout: &Layout, dtype: DType) -> Self {
+        let activation = tape::store(buffer.device())
+            .and_then(|store| tape::activation(&store, buffer, (layout, dtype)));
+        let memory = match activation {
+            None => SavedMemory::Held(buffer.share()),
+            Some(activation) => SavedMemory::Stored(
+                Reader::new(activation, buffer, tape::length()),
+                buffer.value_id(),
+            ),
+        };
+        Self {
+            memory,
+            layout: *layout,
+            dtype,
+        }
+    }
+
+    /// Returns the array. Computes it again if its memory was released.
+    pub(in crate::ops) fn fetch(self) -> Result<AnyArray> {
+        let Self {
+            memory,
+            layout,
+            dtype,
+        } = self;
+        let (buffer, layout) = match memory {
+            SavedMemory::Held(buffer) => (buffer, layout),
+            SavedMemory::Stored(reader, value_id) => {
+                let (buffer, layout) = recompute::fetch(reader.activation(), &layout)?;
+                (buffer.with_value_id(value_id), layout)
+            }
+        };
+        Ok(AnyArray {
+            buffer,
+            layout,
+            dtype,
+        })
+    }
+
+    /// Returns the array with the identity `value_id` for the step that reads it.
+    pub(super) fn with_value_id(self, value_id: Option<ValueId>) -> Self {
+        let memory = match self.memory {
+            SavedMemory::Held(buffer) => SavedMemory::Held(buffer.with_value_id(value_id)),
+            SavedMemory::Stored(reader, _) => SavedMemory::Stored(reader, value_id),
+        };
+        Self { memory, ..self }
+    }
+
+    /// Returns the size of the elements.
+    pub(super) fn size_bytes(&self) -> u64 {
+        (self.layout.len() * self.dtype.size_bytes()) as u64
+    }
+}
+
+/// Keeps the memory of an array that a step holds itself, and counts it; `None` if nothing counts
+/// it.
+pub(super) fn pin(buffer: &Buffer, layout: &Layout, dtype: DType) -> Option<Pin> {
+    let store = tape::store(buffer.device())?;
+    let activation = tape::activation(&store, buffer, (layout, dtype))?;
+    Some(Pin::new(activation, buffer))
+}
+
+/// Gives the constant `array` a source: the function that computed it, of no operand. Returns the
+/// array with the identity under which steps save it.
+#[track_caller]
+pub(in crate::ops) fn with_source(
+    array: AnyArray,
+    run: impl Fn() -> Result<AnyArray> + 'static,
+) -> AnyArray {
+    let Some(store) = tape::store(array.device()) else {
+        return array;
+    };
+    let source = Source::new([], 0, move |_| Ok(std::iter::once(run()?).collect()));
+    let results = [(&array.buffer, &array.layout, array.dtype)];
+    let Some(recomputation) = Recomputation::new(source, &results) else {
+        return array;
+    };
+    let value_id = tape::regenerated(|value_id| {
+        let place = (array.layout, array.dtype, Some(value_id));
+        Activation::computed(&store, place, (&recomputation, 0))
+    });
+    AnyArray {
+        buffer: array.buffer.with_value_id(value_id),
+        ..array
+    }
+}
+
+/// Returns the activations of the results of a step, to which `ids` are the identities.
+#[track_caller]
+pub(super) fn of_results(
+    store: &Rc<Store>,
+    source: Option<Source>,
+    results: &[(&Buffer, &Layout, DType)],
+) -> Vec<Option<Rc<Activation>>> {
+    // No closure, which would be the caller.
+    let recomputation = match source {
+        Some(source) => Recomputation::new(source, results),
+        None => None,
+    };
+    let Some(recomputation) = recomputation else {
+        return results.iter().map(|_| None).collect();
+    };
+    let activations = results.iter().enumerate();
+    activations
+        .map(|(number, (buffer, layout, dtype))| {
+            let place = (**layout, *dtype, buffer.value_id());
+            buffer
+                .value_id()
+                .map(|_| Activation::computed(store, place, (&recomputation, number)))
+        })
+        .collect()
+}

@@ -1,0 +1,272 @@
+//! Operations that compute released values again.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::panic::Location;
+use std::rc::{Rc, Weak};
+
+use smallvec::SmallVec;
+
+use super::budget;
+use super::store::{Activation, Pin, Store};
+use crate::array::{Buffer, DType, Layout};
+use crate::error::{CallSiteOverride, Result};
+use crate::ops::derivatives::gradients::AnyArray;
+use crate::ops::derivatives::{Pause, tape};
+
+/// The results of an operation.
+type Results = SmallVec<[AnyArray; 1]>;
+
+/// An operation as a function of its operands, for a step that is about to be recorded.
+pub(in crate::ops::derivatives) struct Source {
+    operands: SmallVec<[Operand; 3]>,
+    /// The floating-point operations, beside those that a pass over the operands hides.
+    flops: u64,
+    run: Box<Run>,
+}
+
+/// The function of an operation's operands.
+type Run = dyn Fn(&[AnyArray]) -> Result<Results>;
+
+impl Source {
+    /// Returns the operation `run` of `operands`.
+    pub(in crate::ops::derivatives) fn new(
+        operands: impl IntoIterator<Item = Operand>,
+        flops: u64,
+        run: impl Fn(&[AnyArray]) -> Result<Results> + 'static,
+    ) -> Self {
+        Self {
+            operands: operands.into_iter().collect(),
+            flops,
+            run: Box::new(run),
+        }
+    }
+}
+
+/// An operand of an operation that may run again.
+pub(in crate::ops::derivatives) struct Operand {
+    value: OperandValue,
+    layout: Layout,
+    dtype: DType,
+}
+
+enum OperandValue {
+    /// A parameter, which the tape does not count.
+    Parameter(Buffer),
+    /// A value that cannot be computed again.
+    Constant(Pin),
+    /// A value that can be computed again.
+    Computed(Rc<Activation>),
+}
+
+impl Operand {
+    /// Returns the operand of a step that the tape is about to record.
+    #[track_caller]
+    pub(in crate::ops::derivatives) fn new(
+        store: &Rc<Store>,
+        buffer: &Buffer,
+        (layout, dtype): (&Layout, DType),
+    ) -> Self {
+        let value = match tape::activation(store, buffer, (layout, dtype)) {
+            None => OperandValue::Parameter(buffer.share()),
+            Some(activation) if activation.has_source() => OperandValue::Computed(activation),
+            Some(activation) => OperandValue::Constant(Pin::new(activation, buffer)),
+        };
+        Self {
+            value,
+            layout: *layout,
+            dtype,
+        }
+    }
+
+    /// Returns the array, which has memory.
+    fn array(&self) -> AnyArray {
+        let (buffer, layout) = match &self.value {
+            OperandValue::Parameter(buffer) => (buffer.share(), self.layout),
+            OperandValue::Constant(pin) => (pin.activation().part(&self.layout)).expect("pinned"),
+            OperandValue::Computed(activation) => activation.part(&self.layout).expect("pinned"),
+        };
+        AnyArray {
+            buffer: buffer.with_value_id(None),
+            layout,
+            dtype: self.dtype,
+        }
+    }
+
+    fn computed(&self) -> Option<&Rc<Activation>> {
+        match &self.value {
+            OperandValue::Computed(activation) => Some(activation),
+            OperandValue::Parameter(_) | OperandValue::Constant(_) => None,
+        }
+    }
+}
+
+/// An operation that may run again.
+pub(in crate::ops::derivatives) struct Recomputation {
+    source: Source,
+    /// The activations of the results that are tracked.
+    results: RefCell<SmallVec<[Weak<Activation>; 1]>>,
+    /// The estimated time: the bytes that are read and written, and some for each operation.
+    cost: u64,
+    call_site: &'static Location<'static>,
+    /// The last search that found the operation.
+    mark: Cell<u64>,
+}
+
+/// Floating-point operations in the time of a byte of memory traffic.
+const FLOPS_A_BYTE: u64 = 8;
+
+/// The time to begin an operation, in bytes of memory traffic.
+const START_BYTES: u64 = 4096;
+
+impl Recomputation {
+    /// Returns the operation that computed `results`; `None` if it would have to keep more bytes of
+    /// constants than its results have.
+    #[track_caller]
+    pub(in crate::ops::derivatives) fn new(
+        source: Source,
+        results: &[(&Buffer, &Layout, DType)],
+    ) -> Option<Rc<Self>> {
+        let result_bytes: u64 = results
+            .iter()
+            .map(|&(_, layout, dtype)| bytes_of(layout, dtype))
+            .sum();
+        let constants = source
+            .operands
+            .iter()
+            .filter_map(|operand| match &operand.value {
+                OperandValue::Constant(pin) => Some(pin.bytes_held_alone()),
+                OperandValue::Parameter(_) | OperandValue::Computed(_) => None,
+            });
+        if constants.sum::<u64>() > result_bytes {
+            return None;
+        }
+        let operands = source.operands.iter();
+        let read_bytes: u64 = operands
+            .map(|operand| bytes_of(&operand.layout, operand.dtype))
+            .sum();
+        Some(Rc::new(Self {
+            cost: START_BYTES + read_bytes + result_bytes + source.flops / FLOPS_A_BYTE,
+            source,
+            results: RefCell::new(results.iter().map(|_| Weak::new()).collect()),
+            call_site: Location::caller(),
+            mark: Cell::new(0),
+        }))
+    }
+
+    pub(super) fn call_site(&self) -> &'static Location<'static> {
+        self.call_site
+    }
+
+    /// Names the activation of the result of that number.
+    pub(super) fn set_result(&self, number: usize, activation: &Rc<Activation>) {
+        self.results.borrow_mut()[number] = Rc::downgrade(activation);
+    }
+
+    /// Returns whether a search has found the operation before, and notes that it has.
+    fn is_found(&self, mark: u64) -> bool {
+        self.mark.replace(mark) == mark
+    }
+
+    /// Returns the operations that compute the operands without memory.
+    fn missing(&self) -> impl Iterator<Item = &Rc<Self>> {
+        let computed = self.source.operands.iter().filter_map(Operand::computed);
+        computed.filter_map(|activation| activation.missing_source())
+    }
+
+    /// Returns the estimated time of this operation, and of those that compute what it lacks.
+    pub(super) fn cost_with_missing(&self, mark: u64) -> u64 {
+        self.mark.set(mark);
+        let mut cost = self.cost;
+        let mut open: SmallVec<[&Rc<Self>; 8]> = self.missing().collect();
+        while let Some(recomputation) = open.pop() {
+            if !recomputation.is_found(mark) {
+                cost += recomputation.cost;
+                open.extend(recomputation.missing());
+            }
+        }
+        cost
+    }
+
+    /// Runs the operation, and stores the results that are needed.
+    fn run(&self, store: &Store) -> Result<()> {
+        let _paused = Pause::begin();
+        let _call_site = CallSiteOverride::at(self.call_site);
+        let operands: SmallVec<[AnyArray; 3]> =
+            self.source.operands.iter().map(Operand::array).collect();
+        let device = operands.first().map(|operand| operand.device().clone());
+        let results = (self.source.run)(&operands).map_err(|error| error.at(self.call_site))?;
+        drop(operands);
+        let mut bytes = 0;
+        for (result, activation) in results.iter().zip(self.results.borrow().iter()) {
+            bytes += result.buffer.size_bytes() as u64;
+            if let Some(activation) = activation.upgrade() {
+                activation.store_memory(&result.buffer, &result.layout);
+            }
+        }
+        if let Some(device) = device.or_else(|| results.first().map(|own| own.device().clone())) {
+            device.note_recomputed(bytes);
+        }
+        budget::note_recomputed(self.call_site, bytes);
+        drop(results);
+        store.make_room();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Recomputation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recomputation")
+            .field("call_site", &self.call_site)
+            .field("cost", &self.cost)
+            .finish_non_exhaustive()
+    }
+}
+
+fn bytes_of(layout: &Layout, dtype: DType) -> u64 {
+    (layout.len() * dtype.size_bytes()) as u64
+}
+
+/// Returns the part of a value that has the layout `part` in the value's first memory. Computes the
+/// value again if it has no memory.
+pub(super) fn fetch(activation: &Rc<Activation>, part: &Layout) -> Result<(Buffer, Layout)> {
+    if let Some(stored) = activation.part(part) {
+        return Ok(stored);
+    }
+    let _pin = Pin::without_memory(activation);
+    // Each operation with pins on its operands, which have memory until it has run.
+    let plan = missing_operations(activation);
+    for (recomputation, pins) in plan {
+        recomputation.run(activation.store())?;
+        drop(pins);
+    }
+    Ok(activation.part(part).expect("computed, and pinned"))
+}
+
+/// Returns the operations that compute `activation`, each after those that compute its operands.
+fn missing_operations(activation: &Rc<Activation>) -> Vec<(Rc<Recomputation>, SmallVec<[Pin; 3]>)> {
+    let mark = activation.store().next_mark();
+    let mut order = Vec::new();
+    let mut open: Vec<(Rc<Recomputation>, bool)> = Vec::new();
+    open.extend(
+        activation
+            .missing_source()
+            .map(|own| (Rc::clone(own), false)),
+    );
+    // Depth first, without recursion: a chain may be as long as the tape.
+    while let Some((recomputation, has_operands)) = open.pop() {
+        if has_operands {
+            let computed = recomputation
+                .source
+                .operands
+                .iter()
+                .filter_map(Operand::computed);
+            let pins = computed.map(Pin::without_memory).collect();
+            order.push((recomputation, pins));
+        } else if !recomputation.is_found(mark) {
+            open.push((Rc::clone(&recomputation), true));
+            open.extend(recomputation.missing().map(|own| (Rc::clone(own), false)));
+        }
+    }
+    order
+}

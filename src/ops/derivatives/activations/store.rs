@@ -1,0 +1,436 @@
+//! The store of a tape: which saved values have memory, and which are released first.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+use super::budget;
+use super::recompute::Recomputation;
+use crate::array::{Buffer, DType, Layout, ValueId};
+use crate::error::{Error, ErrorCode, Result};
+use crate::ops::derivatives::tape;
+use crate::size::ByteSize;
+
+/// The memory of one value that steps save.
+///
+/// Invariants: it has memory only while it has readers or pins; an activation without a source has
+/// memory as long as it has readers or pins.
+pub(in crate::ops::derivatives) struct Activation {
+    store: Rc<Store>,
+    /// The whole value as its step returned it.
+    layout: Layout,
+    dtype: DType,
+    value_id: Option<ValueId>,
+    memory: RefCell<Option<Memory>>,
+    /// The number of saved arrays that steps have yet to read.
+    readers: Cell<usize>,
+    /// The number of pins: of steps that hold the memory, and of computations in progress.
+    pins: Cell<usize>,
+    /// The last step that reads the value.
+    last_reader: Cell<usize>,
+    /// The operation that computes the value, and which of its results it is; `None` if the value
+    /// cannot be computed again.
+    source: Option<(Rc<Recomputation>, usize)>,
+}
+
+struct Memory {
+    buffer: Buffer,
+    /// The layout of the whole value in this memory.
+    layout: Layout,
+}
+
+impl Activation {
+    fn new(
+        store: &Rc<Store>,
+        (layout, dtype, value_id): (Layout, DType, Option<ValueId>),
+        source: Option<(Rc<Recomputation>, usize)>,
+    ) -> Rc<Self> {
+        let activation = Rc::new(Self {
+            store: Rc::clone(store),
+            layout,
+            dtype,
+            value_id,
+            memory: RefCell::new(None),
+            readers: Cell::new(0),
+            pins: Cell::new(0),
+            last_reader: Cell::new(0),
+            source,
+        });
+        store.register(&activation);
+        activation
+    }
+
+    /// Returns the activation of a result of a step, without memory.
+    pub(super) fn computed(
+        store: &Rc<Store>,
+        place: (Layout, DType, Option<ValueId>),
+        (recomputation, number): (&Rc<Recomputation>, usize),
+    ) -> Rc<Self> {
+        let source = (Rc::clone(recomputation), number);
+        let activation = Self::new(store, place, Some(source));
+        recomputation.set_result(number, &activation);
+        activation
+    }
+
+    /// Returns the activation of an array that cannot be computed again.
+    fn constant(store: &Rc<Store>, buffer: &Buffer, place: (&Layout, DType)) -> Rc<Self> {
+        let (layout, dtype) = place;
+        Self::new(store, (*layout, dtype, buffer.value_id()), None)
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the operation that computes the value, unless the value has memory.
+    pub(super) fn missing_source(&self) -> Option<&Rc<Recomputation>> {
+        let (source, _) = self.source.as_ref()?;
+        self.memory.borrow().is_none().then_some(source)
+    }
+
+    pub(super) fn has_source(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// Returns whether a step or a computation in progress needs the value.
+    pub(super) fn is_needed(&self) -> bool {
+        self.readers.get() > 0 || self.pins.get() > 0
+    }
+
+    /// Returns a handle on the memory, and the layout in it of the part that has the layout `part`
+    /// in the value's first memory; `None` while there is no memory.
+    pub(super) fn part(&self, part: &Layout) -> Option<(Buffer, Layout)> {
+        let memory = self.memory.borrow();
+        let memory = memory.as_ref()?;
+        let offset = part.offset() + memory.layout.offset() - self.layout.offset();
+        Some((memory.buffer.share(), part.starting_at(offset)))
+    }
+
+    /// Stores memory that holds the whole value, if it is needed and has none.
+    pub(super) fn store_memory(&self, buffer: &Buffer, layout: &Layout) {
+        if !self.is_needed() || self.memory.borrow().is_some() {
+            return;
+        }
+        debug_assert!(self.source.is_none() || layout.is_contiguous());
+        debug_assert_eq!(layout.shape(), self.layout.shape());
+        let buffer = buffer.share().with_value_id(self.value_id);
+        self.store.add(buffer.size_bytes());
+        let memory = Memory {
+            buffer,
+            layout: *layout,
+        };
+        *self.memory.borrow_mut() = Some(memory);
+    }
+
+    /// Releases the memory.
+    fn release(&self) {
+        let memory = self.memory.borrow_mut().take();
+        if let Some(memory) = memory {
+            self.store.subtract(memory.buffer.size_bytes());
+        }
+    }
+
+    /// Returns whether nothing but the store holds the memory, so that a release frees it.
+    fn is_held_alone(&self) -> bool {
+        let memory = self.memory.borrow();
+        memory
+            .as_ref()
+            .is_some_and(|memory| memory.buffer.holders() == 1)
+    }
+
+    /// Releases memory that nothing needs.
+    fn settle(&self) {
+        if !self.is_needed() {
+            self.release();
+        }
+    }
+
+    /// Returns the estimated time of computing the value again, for each byte, and less the longer
+    /// it is until the value is read; `None` if its memory cannot be released. The root of the
+    /// steps until then recomputes less than the steps themselves, in transformers of 6 to 48
+    /// layers.
+    fn score(&self, position: usize) -> Option<f64> {
+        let (source, _) = self.source.as_ref()?;
+        let memory = self.memory.borrow();
+        let bytes = memory.as_ref()?.buffer.size_bytes();
+        if self.pins.get() > 0 || bytes == 0 {
+            return None;
+        }
+        let steps = position.saturating_sub(self.last_reader.get()) + 1;
+        let cost = source.cost_with_missing(self.store.next_mark());
+        Some(cost as f64 / (bytes as f64 * (steps as f64).sqrt()))
+    }
+}
+
+impl fmt::Debug for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Activation")
+            .field("shape", &self.layout.shape())
+            .field("dtype", &self.dtype)
+            .field("readers", &self.readers)
+            .field("pins", &self.pins)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A saved array of a step: the step will read the value.
+#[derive(Debug)]
+pub(super) struct Reader(Rc<Activation>);
+
+impl Reader {
+    /// Returns a reader for the step of that number. `buffer` holds the value.
+    pub(super) fn new(activation: Rc<Activation>, buffer: &Buffer, step: usize) -> Self {
+        activation.readers.set(activation.readers.get() + 1);
+        activation
+            .last_reader
+            .set(step.max(activation.last_reader.get()));
+        activation.store_memory(buffer, &activation.layout);
+        Self(activation)
+    }
+
+    pub(super) fn activation(&self) -> &Rc<Activation> {
+        &self.0
+    }
+}
+
+impl Clone for Reader {
+    fn clone(&self) -> Self {
+        self.0.readers.set(self.0.readers.get() + 1);
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.readers.set(self.0.readers.get() - 1);
+        self.0.settle();
+    }
+}
+
+/// Keeps the memory of a value.
+#[derive(Debug)]
+pub(in crate::ops::derivatives) struct Pin(Rc<Activation>);
+
+impl Pin {
+    /// Pins a value that `buffer` holds.
+    pub(super) fn new(activation: Rc<Activation>, buffer: &Buffer) -> Self {
+        let pin = Self::without_memory(&activation);
+        activation.store_memory(buffer, &activation.layout);
+        pin
+    }
+
+    /// Pins a value that may have no memory yet.
+    pub(super) fn without_memory(activation: &Rc<Activation>) -> Self {
+        activation.pins.set(activation.pins.get() + 1);
+        Self(Rc::clone(activation))
+    }
+
+    pub(super) fn activation(&self) -> &Rc<Activation> {
+        &self.0
+    }
+
+    /// Returns the bytes of the value's memory if nothing but this pin needs it.
+    pub(super) fn bytes_held_alone(&self) -> u64 {
+        let memory = self.0.memory.borrow();
+        let is_alone = self.0.readers.get() == 0 && self.0.pins.get() == 1;
+        memory
+            .as_ref()
+            .filter(|_| is_alone)
+            .map_or(0, |memory| memory.buffer.size_bytes() as u64)
+    }
+}
+
+impl Clone for Pin {
+    fn clone(&self) -> Self {
+        Self::without_memory(&self.0)
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.0.pins.set(self.0.pins.get() - 1);
+        self.0.settle();
+    }
+}
+
+/// The activations of a tape.
+#[derive(Default)]
+pub(in crate::ops::derivatives) struct Store {
+    activations: RefCell<Vec<Weak<Activation>>>,
+    /// The activations of constants, by the address of their memory. They hold this memory.
+    constants: RefCell<HashMap<u64, Weak<Activation>>>,
+    /// The bytes of all activations that have memory.
+    bytes: Cell<u64>,
+    /// The budget that the store set itself when an allocation failed.
+    own_budget: Cell<Option<u64>>,
+    /// The budget that the forward pass exceeded, and the bytes that it needs at least.
+    unmet: Cell<Option<(u64, u64)>>,
+    /// The mark of the last search for missing values.
+    mark: Cell<u64>,
+}
+
+/// The part of the saved bytes that is released at least when an allocation fails.
+const RELEASED_PART: u64 = 8;
+
+impl Store {
+    fn register(&self, activation: &Rc<Activation>) {
+        let mut activations = self.activations.borrow_mut();
+        // Amortised: the list doubles between two passes over it.
+        if activations.len() == activations.capacity() {
+            activations.retain(|activation| activation.strong_count() > 0);
+        }
+        activations.push(Rc::downgrade(activation));
+    }
+
+    /// Returns the activation of a constant.
+    pub(in crate::ops::derivatives) fn constant(
+        self: &Rc<Self>,
+        buffer: &Buffer,
+        place: (&Layout, DType),
+    ) -> Rc<Activation> {
+        let mut constants = self.constants.borrow_mut();
+        let entry = constants.entry(buffer.address()).or_default();
+        if let Some(activation) = entry.upgrade()
+            && activation.is_needed()
+        {
+            return activation;
+        }
+        let activation = Activation::constant(self, buffer, place);
+        *entry = Rc::downgrade(&activation);
+        activation
+    }
+
+    fn add(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() + bytes as u64);
+    }
+
+    fn subtract(&self, bytes: usize) {
+        self.bytes.set(self.bytes.get() - bytes as u64);
+    }
+
+    /// Returns a mark that no recomputation has.
+    pub(super) fn next_mark(&self) -> u64 {
+        self.mark.set(self.mark.get() + 1);
+        self.mark.get()
+    }
+
+    /// Returns the smallest of the budgets.
+    fn limit_bytes(&self) -> u64 {
+        let budgets = [budget::limit_bytes(), self.own_budget.get()];
+        budgets.into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+
+    /// Releases values until the rest is within the budget, or cannot be released. Returns whether
+    /// it is within the budget.
+    pub(super) fn make_room(&self) -> bool {
+        let limit = self.limit_bytes();
+        self.release_above(limit);
+        self.bytes.get() <= limit
+    }
+
+    /// Releases the memory of the cheapest values until all have at most `limit_bytes`.
+    fn release_above(&self, limit_bytes: u64) {
+        let position = tape::length();
+        while self.bytes.get() > limit_bytes {
+            let Some(activation) = self.cheapest(position, |_| true) else {
+                return;
+            };
+            activation.release();
+        }
+    }
+
+    /// Releases values for an allocation that lacks `bytes`, and keeps the others within what is
+    /// left from now on. Returns the bytes that this frees, without those that the program holds as
+    /// well.
+    pub(in crate::ops::derivatives) fn release_for(&self, bytes: u64) -> u64 {
+        let before = self.bytes.get();
+        // More than is lacking: the free memory is in several places, and the next step saves more.
+        let wanted = bytes.saturating_mul(2).max(before / RELEASED_PART);
+        let position = tape::length();
+        let mut lines = Vec::new();
+        while before - self.bytes.get() < wanted {
+            let Some(activation) = self.cheapest(position, Activation::is_held_alone) else {
+                break;
+            };
+            let bytes = self.bytes.get();
+            activation.release();
+            let line = activation
+                .source
+                .as_ref()
+                .map(|(source, _)| source.call_site());
+            lines.push((bytes - self.bytes.get(), line));
+        }
+        let freed = before - self.bytes.get();
+        if freed > 0 {
+            self.own_budget.set(Some(self.bytes.get()));
+            budget::report_release(freed, &lines);
+        }
+        freed
+    }
+
+    /// Returns the value whose release costs the least, of those that `is_candidate` returns true
+    /// for.
+    fn cheapest(
+        &self,
+        position: usize,
+        is_candidate: impl Fn(&Activation) -> bool,
+    ) -> Option<Rc<Activation>> {
+        let activations = self.activations.borrow();
+        let scored = activations.iter().filter_map(|activation| {
+            let activation = activation.upgrade()?;
+            let score = activation
+                .score(position)
+                .filter(|_| is_candidate(&activation))?;
+            Some((score, activation))
+        });
+        let cheapest = scored.min_by(|(one, _), (other, _)| one.total_cmp(other));
+        cheapest.map(|(_, activation)| activation)
+    }
+
+    /// Makes the values that the last step saves fit into the budget. Notes it if they do not.
+    pub(in crate::ops::derivatives) fn settle_step(&self) {
+        if !self.make_room() {
+            let limit = self.limit_bytes();
+            let (_, least) = self.unmet.get().unwrap_or((limit, 0));
+            self.unmet.set(Some((limit, least.max(self.bytes.get()))));
+        }
+        budget::note_saved(self.bytes.get());
+    }
+
+    /// Checks that the forward pass was within the budget.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument), with the least budget.
+    #[track_caller]
+    pub(in crate::ops::derivatives) fn check_budget(&self) -> Result<()> {
+        match self.unmet.get() {
+            // A budget that the store set itself is no promise.
+            Some((limit, least)) if self.own_budget.get() != Some(limit) => {
+                Err(unmet(limit, least))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cold]
+#[track_caller]
+fn unmet(limit_bytes: u64, least_bytes: u64) -> Error {
+    let text = format!(
+        "activation_budget: {} are fewer than the steps must save: the least budget is {least_bytes} bytes ({}); the rest is \
+         computed again. print_saved lists the lines",
+        ByteSize(limit_bytes),
+        ByteSize(least_bytes),
+    );
+    Error::new(ErrorCode::Budget, text)
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
