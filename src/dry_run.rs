@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use cachescope_reports::{Profile, SiteSummary, by_call_site};
+use cachescope_reports::{EventKind, Profile, SiteSummary, by_call_site};
 
 use crate::MetaOptions;
 use crate::context::{Device, RecordOptions};
@@ -23,7 +23,8 @@ const LINES: usize = 8;
 
 /// A run on a device without data, with the memory that it needed.
 ///
-/// `Display` writes both peaks, and the lines that held most at the peak.
+/// `Display` writes both peaks, the peaks in the first and in the last entry of each scope that was
+/// entered twice, and the lines that held most at the peak.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DryRun<R> {
@@ -96,6 +97,14 @@ impl<R> fmt::Display for DryRun<R> {
             ByteSize(self.peak_reserved_bytes),
         );
         write!(f, "dry run: {live} live at the peak, {reserved} reserved")?;
+        for entries in entry_peaks(&self.profile) {
+            let (scope, count) = (&entries.scope, entries.count);
+            let [first, last] = [entries.first_bytes, entries.last_bytes].map(ByteSize);
+            write!(
+                f,
+                "\n  scope \"{scope}\": {first} live at the peak of the first of {count} entries, {last} of the last"
+            )?;
+        }
         let sites = self.by_call_site();
         let at_peak = sites.iter().filter(|site| site.device_peak_bytes > 0);
         for site in at_peak.take(LINES) {
@@ -108,6 +117,67 @@ impl<R> fmt::Display for DryRun<R> {
         }
         Ok(())
     }
+}
+
+/// The peaks of live bytes of the device while a thread was in a scope.
+struct EntryPeaks {
+    scope: String,
+    count: usize,
+    first_bytes: u64,
+    last_bytes: u64,
+}
+
+/// Returns the peaks of each scope that was entered more than once, in the order of first entries.
+fn entry_peaks(profile: &Profile) -> Vec<EntryPeaks> {
+    // The entries that have not ended: the thread, the scope, and the peak so far.
+    let mut open: Vec<(u32, Option<u32>, u64)> = Vec::new();
+    let mut ended: Vec<(Option<u32>, EntryPeaks)> = Vec::new();
+    let mut live_bytes: u64 = 0;
+    for event in &profile.events {
+        match event.kind {
+            kind if kind.is_allocation() => live_bytes += event.bytes,
+            kind if kind.is_free() => live_bytes -= event.bytes,
+            EventKind::Enter => open.push((event.thread, event.scope, live_bytes)),
+            EventKind::Exit => {
+                let is_own = |entry: &(u32, Option<u32>, u64)| {
+                    (entry.0, entry.1) == (event.thread, event.scope)
+                };
+                if let Some(last) = open.iter().rposition(is_own) {
+                    let (_, scope, peak_bytes) = open.remove(last);
+                    note_entry(&mut ended, profile, (scope, peak_bytes));
+                }
+            }
+            _ => {}
+        }
+        for (_, _, peak_bytes) in &mut open {
+            *peak_bytes = live_bytes.max(*peak_bytes);
+        }
+    }
+    let peaks = ended.into_iter().map(|(_, peaks)| peaks);
+    peaks.filter(|peaks| peaks.count > 1).collect()
+}
+
+/// Notes the peak of an entry that ended.
+fn note_entry(
+    ended: &mut Vec<(Option<u32>, EntryPeaks)>,
+    profile: &Profile,
+    (scope, peak_bytes): (Option<u32>, u64),
+) {
+    if let Some((_, peaks)) = ended.iter_mut().find(|(own, _)| *own == scope) {
+        peaks.count += 1;
+        peaks.last_bytes = peak_bytes;
+        return;
+    }
+    let Some(name) = scope.map(|scope| profile.scopes[scope as usize].clone()) else {
+        return;
+    };
+    let peaks = EntryPeaks {
+        scope: name,
+        count: 1,
+        first_bytes: peak_bytes,
+        last_bytes: peak_bytes,
+    };
+    ended.push((scope, peaks));
 }
 
 /// Runs `f` with a device without data as the current device, and returns what it needed.

@@ -471,3 +471,32 @@ fn plans_and_limits_of_a_cache_hold() -> Result<()> {
     assert!(stats.hits > stats.misses && stats.escaped_blocks == 0);
     Ok(())
 }
+
+#[test]
+fn the_text_has_the_peaks_of_the_first_and_the_last_entry() -> Result<()> {
+    let run = dry_run(MetaOptions::default(), || {
+        let mut kept = Vec::new();
+        for _ in 0..3 {
+            cache_scope!("outer", {
+                let x = Array::<f32>::zeros(1 << 20)?;
+                cache_scope!("inner", {
+                    Array::<f32>::zeros(1 << 20)?;
+                });
+                kept.push(x);
+            });
+        }
+        cache_scope!("once", {
+            Array::<f32>::zeros(1 << 20)?;
+        });
+        Ok(())
+    })?;
+    let text = run.to_string();
+    for scope in ["outer", "inner"] {
+        let line = format!(
+            "scope \"{scope}\": 8 MiB live at the peak of the first of 3 entries, 16 MiB of the last"
+        );
+        assert!(text.contains(&line), "{text}");
+    }
+    assert!(!text.contains("once"), "{text}");
+    Ok(())
+}
