@@ -1,6 +1,9 @@
 //! Programs whose sizes vary between iterations, over distributions, working sets and policies.
 
-use cachescope::{Buffer, DeviceConfig, Policy, PoolKind, Result, cache_scope};
+use cachescope::grad::nn::{LayerNorm, Linear};
+use cachescope::grad::optim::AdamW;
+use cachescope::grad::value_and_grad;
+use cachescope::{Array, Buffer, DeviceConfig, Policy, PoolKind, Result, cache_scope};
 
 use crate::scopes::MIB;
 use crate::scopes::drift::Random;
@@ -190,4 +193,42 @@ fn recycled_blocks_of_any_lengths_stay_near_the_largest_working_set() {
 #[test]
 fn planned_entries_of_any_lengths_stay_near_the_largest_working_set() {
     hold(Policy::Plan);
+}
+
+#[test]
+fn steps_of_every_batch_up_to_the_largest_follow_one_plan() -> Result<()> {
+    let device = device_with(DeviceConfig::default())?;
+    let _current = device.enter();
+    let mut layers = (
+        Linear::<f32>::new(24, 48)?,
+        LayerNorm::<f32>::new(48)?,
+        Linear::<f32>::new(48, 10)?,
+    );
+    let mut optimizer = AdamW::new(1e-3);
+    let mut step = |batch: usize| -> Result<()> {
+        cache_scope!("step", policy = Policy::Plan, {
+            let x = Array::<f32>::rand([batch, 24])?;
+            let classes = Array::<i64>::zeros(batch)?;
+            let (_loss, gradients) = value_and_grad(&layers, |(first, norm, last)| {
+                let y = norm.forward(&first.forward(&x)?.gelu().eval()?)?;
+                last.forward(&y)?.cross_entropy(&classes)
+            })?;
+            optimizer.step(&mut layers, &gradients)
+        })
+    };
+    for _ in 0..3 {
+        step(64)?;
+    }
+    let before = device.cache_stats("step").expect("it was entered");
+    let reserved = device.memory_stats().reserved_bytes;
+    for batch in [48, 64, 1, 63, 17, 33, 2, 50] {
+        step(batch)?;
+    }
+    let after = device.cache_stats("step").expect("it was entered");
+    assert_eq!(
+        (after.divergences, after.misses),
+        (before.divergences, before.misses)
+    );
+    assert_eq!(device.memory_stats().reserved_bytes, reserved);
+    Ok(())
 }

@@ -125,3 +125,90 @@ fn a_lent_slab_outlives_its_cache() -> Result<()> {
     assert_eq!(caches.memory_stats().reserved_bytes, 0);
     Ok(())
 }
+
+/// The sequences that a scope remembers.
+const SEQUENCES: u64 = 4;
+
+/// Runs an entry of a batch of that length: some requests grow with it, others do not.
+fn batch(caches: &CachesRef, length: u64) -> Result<()> {
+    let _entered = enter(caches, "batch", Some(Policy::Plan));
+    let stream = StreamId::default();
+    let first = caches.allocate_on(length * 10_000, stream)?;
+    let number = caches.allocate_on(8, stream)?;
+    let second = caches.allocate_on(length * 3000, stream)?;
+    drop(first);
+    let third = caches.allocate_on(length * 7000 + 64, stream)?;
+    drop((number, second));
+    let fourth = caches.allocate_on(4096, stream)?;
+    caches.check();
+    drop((third, fourth));
+    Ok(())
+}
+
+fn divergences_and_misses(caches: &CachesRef) -> (u64, u64) {
+    let stats = caches.cache_stats("batch").unwrap();
+    (stats.divergences, stats.misses)
+}
+
+#[test]
+fn a_plan_for_the_longest_entry_serves_every_shorter_one() -> Result<()> {
+    let caches = caches(None, None);
+    batch(&caches, 64)?;
+    batch(&caches, 64)?;
+    let before = divergences_and_misses(&caches);
+    for length in (1..=64).rev().chain([64, 3, 40, 1]) {
+        batch(&caches, length)?;
+        caches.check();
+    }
+    assert_eq!(divergences_and_misses(&caches), before);
+    let stats = caches.cache_stats("batch").unwrap();
+    assert_eq!((stats.live_blocks, stats.escaped_blocks), (0, 0));
+    Ok(())
+}
+
+#[test]
+fn longer_entries_of_one_program_are_one_sequence() -> Result<()> {
+    let caches = caches(None, None);
+    // More lengths than sequences are remembered.
+    for length in 1..=3 * SEQUENCES {
+        batch(&caches, length)?;
+        batch(&caches, length)?;
+    }
+    let (divergences, misses) = divergences_and_misses(&caches);
+    assert!(divergences <= 3 * SEQUENCES, "{divergences}");
+    for length in (1..=3 * SEQUENCES).rev() {
+        batch(&caches, length)?;
+    }
+    assert_eq!(divergences_and_misses(&caches), (divergences, misses));
+    Ok(())
+}
+
+#[test]
+fn an_entry_of_another_program_that_fits_at_first_gets_a_plan() -> Result<()> {
+    let caches = caches(None, None);
+    batch(&caches, 64)?;
+    batch(&caches, 64)?;
+    let other = |caches: &CachesRef| -> Result<()> {
+        let _entered = enter(caches, "batch", Some(Policy::Plan));
+        let stream = StreamId::default();
+        let first = caches.allocate_on(2000, stream)?;
+        let second = caches.allocate_on(500_000, stream)?;
+        drop(first);
+        let third = caches.allocate_on(1_000_000, stream)?;
+        caches.check();
+        drop((second, third));
+        Ok(())
+    };
+    for _ in 0..3 {
+        other(&caches)?;
+        batch(&caches, 50)?;
+    }
+    let before = divergences_and_misses(&caches);
+    for length in [64, 10, 33] {
+        other(&caches)?;
+        batch(&caches, length)?;
+        caches.check();
+    }
+    assert_eq!(divergences_and_misses(&caches), before);
+    Ok(())
+}

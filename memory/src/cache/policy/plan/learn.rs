@@ -49,9 +49,13 @@ impl<H: Home> Plan<H> {
         self.is_outdated = true;
         let new = Sequence::new(recorded, epoch);
         let mut known = self.sequences.iter_mut();
-        if let Some(known) = known.find(|known| known.is_alike(&new)) {
+        let is_longer_or_shorter = |known: &Sequence| {
+            known.is_alike(&new) || known.has_room_for(&new) || new.has_room_for(known)
+        };
+        if let Some(known) = known.find(|known| is_longer_or_shorter(known)) {
             known.merge(&new);
             known.used_epoch = epoch;
+            known.full_epoch = epoch;
             return;
         }
         let most = MAX_PLANNED - recorded.len();
@@ -69,7 +73,7 @@ impl<H: Home> Plan<H> {
     }
 
     /// Ends the entry. It counts as a use of its sequence if it followed at least half of the
-    /// sequence.
+    /// sequence, and as a use of its whole length unless its requests were much shorter.
     pub(super) fn end_sequence(&mut self, epoch: u64) {
         if self.following {
             self.differed = 0;
@@ -80,6 +84,9 @@ impl<H: Home> Plan<H> {
         let sequence = &mut self.sequences[self.tree.sequence_of(self.cursor)];
         if self.tree.depth(self.cursor) >= sequence.requests.len().div_ceil(2) {
             sequence.used_epoch = epoch;
+            if self.spare_bytes == 0 || self.spare_bytes <= sequence.bytes() / 8 {
+                sequence.full_epoch = epoch;
+            }
         }
         self.root = self.tree.root_of(self.cursor);
     }
@@ -121,10 +128,10 @@ impl<H: Home> Plan<H> {
     }
 
     /// Releases, between two entries, a slab that is much longer than needed by the sequences that
-    /// an entry since `epoch` followed. Forgets the other sequences then; they are kept while they
-    /// cost nothing.
+    /// an entry since `epoch` followed in their whole length. Forgets the other sequences then;
+    /// they are kept while they cost nothing.
     pub(super) fn expire(&mut self, store: &mut Store<H>, epoch: u64) {
-        let is_used = |known: &Sequence| known.used_epoch >= epoch;
+        let is_used = |known: &Sequence| known.full_epoch >= epoch;
         let used = self.sequences.iter().filter(|known| is_used(known));
         let used_bytes = used.map(Sequence::load_bytes).max().unwrap_or(0);
         if self.slab.is_empty() || self.slab_bytes <= used_bytes + used_bytes / 8 {

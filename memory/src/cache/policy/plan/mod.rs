@@ -57,6 +57,8 @@ pub(in crate::cache) struct Plan<H: Home> {
     following: bool,
     /// The cursor at the beginning of an entry that repeats the last one.
     root: usize,
+    /// The bytes by which the requests of the present entry are shorter than the planned ones.
+    spare_bytes: u64,
     /// Entries in a row that differed from the plan.
     differed: u32,
     /// Entries since the last plannable one that had too many requests.
@@ -95,6 +97,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
 
     fn begin(&mut self, store: &mut Store<H>) {
         self.cursor = self.root;
+        self.spare_bytes = 0;
         self.gaps = None;
         self.following = !self.sequences.is_empty();
         store.record_as_set();
@@ -129,9 +132,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         if !request.is_for(rounded_bytes, stream) || !self.is_clear(request) {
             return None;
         }
-        let header = self.blocks.get_mut(self.cursor)?.header.take()?;
-        self.cursor += 1;
-        Some(header)
+        self.take_planned(rounded_bytes)
     }
 
     /// An entry may continue along any recorded sequence with the same prefix.
@@ -158,11 +159,11 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
                 min_bytes: bytes,
             });
         }
-        if !self.blocks.is_empty() && !self.is_clear(planned) {
+        self.lay_out(store, counters);
+        if !self.is_clear(&self.tree.requests()[index]) {
             return self.refill_unplanned(store, counters, request);
         }
-        self.lay_out(store, counters);
-        let header = self.allocate(store, request.size.rounded_bytes, request.stream);
+        let header = self.take_planned(request.size.rounded_bytes);
         header.ok_or(Need::Block)
     }
 
@@ -192,7 +193,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
     fn note_block(&mut self, request: &Request) {
         let next = self.tree.requests().get(self.cursor);
         let is_planned = next.is_some_and(|next| {
-            next.is_for(request.size.rounded_bytes, request.stream) && next.offset.is_none()
+            next.has_room_for(request.size.rounded_bytes, request.stream) && next.offset.is_none()
         });
         self.following &= is_planned;
         self.cursor += usize::from(self.following);
@@ -303,6 +304,7 @@ impl<H: Home> Plan<H> {
             cursor: 0,
             following: false,
             root: 0,
+            spare_bytes: 0,
             differed: 0,
             too_long: 0,
             served: 0,
@@ -314,6 +316,16 @@ impl<H: Home> Plan<H> {
         let size = request.size.rounded_bytes;
         let next = || self.tree.find(self.cursor, size, request.stream);
         self.following.then(next)?
+    }
+
+    /// Hands out the suballocation of the request at the cursor, which is clear.
+    #[inline]
+    fn take_planned(&mut self, rounded_bytes: u64) -> Option<Box<Header<H>>> {
+        let block = self.blocks.get_mut(self.cursor)?;
+        let header = block.header.take()?;
+        self.spare_bytes += block.request.rounded_bytes - rounded_bytes;
+        self.cursor += 1;
+        Some(header)
     }
 
     /// Returns true if every suballocation that last used the request's memory is idle. Returns

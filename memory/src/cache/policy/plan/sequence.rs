@@ -22,6 +22,12 @@ impl SequenceRequest {
         (self.rounded_bytes, self.stream) == (other.rounded_bytes, other.stream)
     }
 
+    fn has_room_for(&self, other: &Self) -> bool {
+        self.rounded_bytes >= other.rounded_bytes
+            && self.stream == other.stream
+            && self.call_site == other.call_site
+    }
+
     /// Returns the request as the record of a later entry contains it.
     pub(super) fn recorded(&self, number: usize, freed_at: Option<usize>) -> RecordedAllocation {
         RecordedAllocation {
@@ -41,6 +47,8 @@ pub(super) struct Sequence {
     pub(super) requests: Vec<SequenceRequest>,
     /// The epoch of the last entry that followed this sequence.
     pub(super) used_epoch: u64,
+    /// The epoch of the last such entry whose requests were about as long as these.
+    pub(super) full_epoch: u64,
 }
 
 impl Sequence {
@@ -65,7 +73,13 @@ impl Sequence {
         Self {
             requests: recorded.iter().enumerate().map(request).collect(),
             used_epoch,
+            full_epoch: used_epoch,
         }
+    }
+
+    /// Returns the bytes of all requests together.
+    pub(super) fn bytes(&self) -> u64 {
+        self.requests.iter().map(|own| own.rounded_bytes).sum()
     }
 
     /// Returns the length of the common prefix of both.
@@ -80,9 +94,20 @@ impl Sequence {
         self.requests.len() == other.requests.len() && self.common(other) == self.requests.len()
     }
 
-    /// Extends the lifetime of each request to the longer one of two sequences that are alike.
+    /// Returns true if every request of `other` fits in the request of this sequence that was made
+    /// on the same line: the sequences are steps of one program with other lengths.
+    pub(super) fn has_room_for(&self, other: &Self) -> bool {
+        let mut pairs = self.requests.iter().zip(&other.requests);
+        self.requests.len() == other.requests.len()
+            && pairs.all(|(own, other)| own.has_room_for(other))
+    }
+
+    /// Extends each request to the longer one, and its lifetime to the longer one, of two sequences
+    /// of which one has room for the other.
     pub(super) fn merge(&mut self, other: &Self) {
         for (own, other) in self.requests.iter_mut().zip(&other.requests) {
+            own.rounded_bytes = own.rounded_bytes.max(other.rounded_bytes);
+            own.requested_bytes = own.requested_bytes.max(other.requested_bytes);
             own.upper = own
                 .upper
                 .zip(other.upper)

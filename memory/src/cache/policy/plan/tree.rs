@@ -13,6 +13,9 @@ use crate::plan::{BufferInterval, pack_around};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedRequest {
     pub(super) rounded_bytes: u64,
+    /// The shortest request that is served here without a look at the other sequences: any, unless
+    /// another sequence continues from the request before.
+    least_bytes: u64,
     stream: StreamId,
     /// The offset in the slab. `None` if the request is served outside, because it outlives an
     /// entry or is on another stream.
@@ -25,14 +28,24 @@ impl PlannedRequest {
     /// The end mark behind the last request of a sequence; no request has 0 bytes.
     const END: Self = Self {
         rounded_bytes: 0,
+        least_bytes: 1,
         stream: StreamId(0),
         offset: None,
         before: (0, 0),
     };
 
+    /// Returns whether an entry that reached this request continues with it, whatever the other
+    /// sequences are.
     #[inline]
     pub(super) fn is_for(&self, rounded_bytes: u64, stream: StreamId) -> bool {
-        self.rounded_bytes == rounded_bytes && self.stream == stream
+        rounded_bytes <= self.rounded_bytes
+            && rounded_bytes >= self.least_bytes
+            && self.stream == stream
+    }
+
+    /// Returns whether a request fits in the memory of this one.
+    pub(super) fn has_room_for(&self, rounded_bytes: u64, stream: StreamId) -> bool {
+        rounded_bytes <= self.rounded_bytes && self.stream == stream
     }
 }
 
@@ -76,7 +89,23 @@ impl PlanTree {
         for &index in &order {
             plan.add(sequences, index, sequences[order[0]].requests[0].stream);
         }
+        plan.mark_branches();
         plan
+    }
+
+    /// Sets `least_bytes` of the requests with which sequences part.
+    fn mark_branches(&mut self) {
+        let parents = self.runs.iter().map(|run| run.parent);
+        let parents: Vec<Option<usize>> = parents.collect();
+        for (run, parent) in self.runs.iter().zip(&parents) {
+            let beside = parents.iter().filter(|other| *other == parent).count();
+            let next = parent.map(|parent| parent + 1);
+            let start = (parent.is_some() || beside > 1).then_some(run.start);
+            for number in next.into_iter().chain(start) {
+                let request = &mut self.requests[number];
+                request.least_bytes = request.rounded_bytes.max(1);
+            }
+        }
     }
 
     /// Adds a sequence. Its requests on `stream` that end within the entry get offsets in the slab.
@@ -115,6 +144,7 @@ impl PlanTree {
             path.push(self.requests.len());
             self.requests.push(PlannedRequest {
                 rounded_bytes: request.rounded_bytes,
+                least_bytes: 0,
                 stream: request.stream,
                 offset: (buffer.lower < buffer.upper).then_some(offset),
                 before: (0, 0),
@@ -169,16 +199,16 @@ impl PlanTree {
             .unwrap_or_default()
     }
 
-    /// Returns the request of this size and stream that continues a path which reached `number`:
-    /// `number` itself or a sibling of it.
+    /// Returns the request that continues a path which reached `number`: `number` itself or a
+    /// sibling of it. It is of this size, or else the shortest that has room for it: a plan for the
+    /// longest batch serves every shorter one.
     pub(super) fn find(
         &self,
         number: usize,
         rounded_bytes: u64,
         stream: StreamId,
     ) -> Option<usize> {
-        let is_for = |number: &usize| self.requests[*number].is_for(rounded_bytes, stream);
-        if is_for(&number) {
+        if self.requests[number].is_for(rounded_bytes, stream) {
             return Some(number);
         }
         let run = self.run_of(number);
@@ -189,7 +219,9 @@ impl PlanTree {
         };
         let beside = self.runs.iter().filter(|run| run.parent == parent);
         let next = parent.map(|parent| parent + 1).into_iter();
-        next.chain(beside.map(|run| run.start)).find(is_for)
+        let siblings = next.chain(beside.map(|run| run.start)).chain([number]);
+        let fit = siblings.filter(|&own| self.requests[own].has_room_for(rounded_bytes, stream));
+        fit.min_by_key(|&own| self.requests[own].rounded_bytes)
     }
 
     fn run_of(&self, number: usize) -> &RequestRun {
