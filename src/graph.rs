@@ -27,7 +27,8 @@ pub struct Graph {
 /// The body must not reserve memory: wrap it in a scope under [`Policy::Plan`](crate::Policy::Plan)
 /// and run it twice before, so that the scope has its slab and kernels are compiled. Arrays from
 /// outside are read and updated in place; arrays that the body returns hold their values after a
-/// launch. Numbers (a learning rate, the state of a generator) are fixed at capture.
+/// launch. Numbers (a learning rate, the state of a generator) are fixed at capture; a
+/// [capturable](crate::grad::optim::Adam::capturable) optimizer has its rate on the device.
 ///
 /// # Examples
 ///

@@ -450,6 +450,24 @@ fn a_step_beyond_a_memory_limit_releases_what_it_can_compute_again() -> Result<(
 }
 
 #[test]
+fn a_view_of_any_length_is_counted_without_overflow() -> Result<()> {
+    let x = Array::<f32>::ones([])?;
+    let _budget = activation_budget(1 << 20);
+    let (_, gradient) = value_and_grad(&x, |x| {
+        let long = (x * 2.0).eval()?.broadcast_to([1 << 30, 1 << 30])?;
+        let part = long.slice(cachescope::ndarray::s![0..2, 0..3])?;
+        part.square().sum()
+    })?;
+    assert_eq!(gradient.item()?, 48.0);
+    let (_, gradient) = value_and_grad(&x, |x| {
+        let long = x.broadcast_to([1 << 40, 0])?;
+        (x + (long * 2.0).eval()?.sum()?).eval()
+    })?;
+    assert_eq!(gradient.item()?, 1.0);
+    Ok(())
+}
+
+#[test]
 fn sgd_with_a_budget_writes_parameters_in_place() -> Result<()> {
     let mut w = Array::<f32>::rand([32, 32])?;
     let address = w.address();

@@ -7,7 +7,7 @@ use std::ops::Range;
 use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
-use super::derivatives::{AnyArray, RuledOperation};
+use super::derivatives::{AnyArray, RuledOperation, work_of};
 use super::elementwise::select;
 use super::eval::same_device;
 use super::index::check_size;
@@ -75,7 +75,8 @@ pub fn attention<T: Float>(
 
 #[track_caller]
 fn attend<T: Float>(q: &Array<T>, k: &Array<T>, v: &Array<T>, causal: bool) -> Result<Array<T>> {
-    let flops = 4 * q.len() as u64 * v.shape().iter().rev().nth(1).map_or(1, |&rows| rows as u64);
+    let keys = v.shape().iter().rev().nth(1).copied();
+    let flops = work_of(&[4, q.len(), keys.unwrap_or(1)]);
     let step = RuledOperation::begin("attention", &[q, k, v])?
         .computed_from(flops, move |operands| attended::<T>(operands, causal));
     let result = attended([q, k, v], causal)?;

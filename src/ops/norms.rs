@@ -1,7 +1,7 @@
 //! The normalizations of neural networks, along the last axis.
 
 use super::boxed::BoxedLazy;
-use super::derivatives::{AnyArray, RuledOperation, SavedArray, is_tracked};
+use super::derivatives::{AnyArray, RuledOperation, SavedArray, is_tracked, work_of};
 use super::eval::same_device;
 use super::precompiled::precompiled;
 use crate::array::{Array, DType, Float};
@@ -89,7 +89,7 @@ fn layer_norm_in<T: Float, A: Float>(
     bias: &Array<T>,
     epsilon: f64,
 ) -> Result<Array<T>> {
-    let flops = FLOPS_AN_ELEMENT * x.len() as u64;
+    let flops = work_of(&[FLOPS_AN_ELEMENT, x.len()]);
     let step = RuledOperation::begin("layer_norm", &[x, weight, bias])?
         .computed_from(flops, move |operands| {
             Ok(normalized_by_layer::<T, A>(operands, epsilon)?.0)
@@ -136,7 +136,7 @@ fn rms_norm_in<T: Float, A: Float>(
     weight: &Array<T>,
     epsilon: f64,
 ) -> Result<Array<T>> {
-    let flops = FLOPS_AN_ELEMENT * x.len() as u64;
+    let flops = work_of(&[FLOPS_AN_ELEMENT, x.len()]);
     let step = RuledOperation::begin("rms_norm", &[x, weight])?
         .computed_from(flops, move |operands| {
             Ok(normalized_by_square::<T, A>(operands, epsilon)?.0)
@@ -167,7 +167,7 @@ fn normalized_by_square<T: Float, A: Float>(
 }
 
 /// The floating-point operations of a norm for an element, over several passes.
-const FLOPS_AN_ELEMENT: u64 = 64;
+const FLOPS_AN_ELEMENT: usize = 64;
 
 /// Returns the mean of each row, and the factor that `layer_norm` multiplies the row with.
 #[track_caller]

@@ -271,7 +271,7 @@ impl<O: Stateful> Sharded<O> {
             }
             arrays.push(state);
         }
-        let steps = Array::full([], self.optimizer.steps() as f64)?;
+        let steps = Array::full([], self.optimizer.read_steps()? as f64)?;
         Ok(OptimizerState { steps, arrays })
     }
 

@@ -67,6 +67,56 @@ impl Adam {
         }
     }
 
+    /// Counts steps, and reads the learning rate, on the device of the parameters, so that a whole
+    /// training step can be [captured](crate::graph::capture). Each launch of the graph is a step.
+    ///
+    /// A new `rate` is written by the next step that is not a launch, or by
+    /// [`write_rate`](Self::write_rate). PyTorch's option has this name, too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Adam;
+    ///
+    /// let mut x = Array::<f64>::zeros(1)?;
+    /// let mut optimizer = Adam::new(0.1).capturable();
+    /// optimizer.step(&mut x, &Array::full(1, 5.0)?)?;
+    /// assert!((x.item()? + 0.1).abs() < 1e-6);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    #[must_use]
+    pub fn capturable(mut self) -> Self {
+        self.memory.clock.is_capturable = true;
+        self
+    }
+
+    /// Writes the field `rate`, and the steps of a state that was set, to the device of the
+    /// parameters, for the next launch of a captured step. Does nothing before the first step, or
+    /// if the optimizer is not [`capturable`](Self::capturable).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::Adam;
+    ///
+    /// let mut x = Array::<f64>::zeros(1)?;
+    /// let mut optimizer = Adam::new(0.1).capturable();
+    /// optimizer.step(&mut x, &Array::ones(1)?)?;
+    /// optimizer.rate = 0.01;
+    /// optimizer.write_rate()?; // The next launch takes a tenth of the step.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Array::fill`].
+    #[track_caller]
+    pub fn write_rate(&mut self) -> Result<()> {
+        self.memory.clock.write(self.rate)
+    }
+
     /// Sets the learning rate: the old form of a write to the field `rate`.
     #[deprecated = "write `optimizer.rate = …`"]
     pub fn set_rate(&mut self, rate: f64) {
@@ -99,8 +149,7 @@ impl Rule for Adam {
             betas: self.betas,
             decay: 0.0,
         };
-        let [means, squares, _] = &mut self.memory.states;
-        step.apply([means, squares], subject, (own, gradient))
+        step.apply_in(&mut self.memory, subject, (own, gradient))
     }
 }
 
@@ -181,6 +230,56 @@ impl AdamW {
         Self { decay, ..self }
     }
 
+    /// Counts steps, and reads the learning rate, on the device of the parameters, so that a whole
+    /// training step can be [captured](crate::graph::capture). Each launch of the graph is a step.
+    ///
+    /// A new `rate` is written by the next step that is not a launch, or by
+    /// [`write_rate`](Self::write_rate). PyTorch's option has this name, too.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::AdamW;
+    ///
+    /// let mut x = Array::<f64>::zeros(1)?;
+    /// let mut optimizer = AdamW::new(0.1).capturable();
+    /// optimizer.step(&mut x, &Array::full(1, 5.0)?)?;
+    /// assert!((x.item()? + 0.1).abs() < 1e-6);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    #[must_use]
+    pub fn capturable(mut self) -> Self {
+        self.memory.clock.is_capturable = true;
+        self
+    }
+
+    /// Writes the field `rate`, and the steps of a state that was set, to the device of the
+    /// parameters, for the next launch of a captured step. Does nothing before the first step, or
+    /// if the optimizer is not [`capturable`](Self::capturable).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::AdamW;
+    ///
+    /// let mut x = Array::<f64>::zeros(1)?;
+    /// let mut optimizer = AdamW::new(0.1).capturable();
+    /// optimizer.step(&mut x, &Array::ones(1)?)?;
+    /// optimizer.rate = 0.01;
+    /// optimizer.write_rate()?; // The next launch takes a tenth of the step.
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Array::fill`].
+    #[track_caller]
+    pub fn write_rate(&mut self) -> Result<()> {
+        self.memory.clock.write(self.rate)
+    }
+
     /// Returns step `number` with these settings.
     pub(super) fn at(&self, number: u64) -> Step {
         Step {
@@ -212,9 +311,20 @@ impl Rule for AdamW {
         gradient: &Array<T>,
     ) -> Result<()> {
         let step = self.at(self.memory.steps);
-        let [means, squares, _] = &mut self.memory.states;
-        step.apply([means, squares], subject, (own, gradient))
+        step.apply_in(&mut self.memory, subject, (own, gradient))
     }
+}
+
+/// Returns the new elements of a parameter, of its mean of gradients and of its mean of squares.
+/// The factors are numbers, or arrays on the device.
+macro_rules! moved {
+    ([$own:ident, $mean:ident, $square:ident], $gradient:ident, $constants:ident, [$kept:ident, $step:ident, $scale:ident]) => {{
+        let [first, of_gradient, second, of_square, epsilon] = $constants;
+        let mean = $mean * first + $gradient * of_gradient;
+        let square = $square * second + $gradient.square() * of_square;
+        let moved = &mean * $step / (square.sqrt() * $scale + epsilon);
+        ($own * $kept - moved, mean, square)
+    }};
 }
 
 /// A step of Adam: its number, from 1 on, and the settings.
@@ -226,6 +336,45 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// Moves a parameter, with the states and the clock in `memory`.
+    #[track_caller]
+    fn apply_in<T: Float>(
+        &self,
+        memory: &mut Memory,
+        subject: Subject<'_>,
+        (own, gradient): (&mut Array<T>, &Array<T>),
+    ) -> Result<()> {
+        let [means, squares, _] = &mut memory.states;
+        if !memory.clock.is_capturable {
+            return self.apply([means, squares], subject, (own, gradient));
+        }
+        let settings = (self.rate, self.betas, self.decay);
+        let steps = self.number.saturating_sub(1);
+        let factors = memory.clock.factors(own.device(), steps, settings)?;
+        let mean = means.writable(subject, own)?;
+        let square = squares.writable(subject, own)?;
+        let kept = factors.kept.cast::<T>();
+        let step = factors.step.cast::<T>();
+        let scale = factors.scale.cast::<T>();
+        let constants: [T; 5] = self.constants();
+        update((own, mean, square), |(own, mean, square)| {
+            moved!(
+                [own, mean, square],
+                gradient,
+                constants,
+                [kept, step, scale]
+            )
+        })
+    }
+
+    /// Returns each decay rate with 1 less it, and ε.
+    fn constants<T: Float>(&self) -> [T; 5] {
+        let [first, second] = self.betas;
+        // In half precision 10⁻⁸ is 0, and 0 / 0 is no step.
+        let epsilon = EPSILON.max(least_positive(T::DTYPE));
+        [first, 1.0 - first, second, 1.0 - second, epsilon].map(<T as AnyElement>::from_f64)
+    }
+
     /// Moves a parameter, with its mean of gradients and its mean of squares.
     #[track_caller]
     pub(super) fn apply<T: Float>(
@@ -240,17 +389,17 @@ impl Step {
         let number = self.number as f64;
         let corrections = self.betas.map(|beta| 1.0 - beta.powf(number));
         let of = |value: f64| <T as AnyElement>::from_f64(value);
-        let [first, second] = self.betas;
         let kept = of(1.0 - self.rate * self.decay);
         let step = of(self.rate / corrections[0]);
         let scale = of(corrections[1].sqrt().recip());
-        // In half precision 10⁻⁸ is 0, and 0 / 0 is no step.
-        let epsilon = of(EPSILON.max(least_positive(T::DTYPE)));
+        let constants: [T; 5] = self.constants();
         update((own, mean, square), |(own, mean, square)| {
-            let mean = mean * of(first) + gradient * of(1.0 - first);
-            let square = square * of(second) + gradient.square() * of(1.0 - second);
-            let moved = &mean * step / (square.sqrt() * scale + epsilon);
-            (own * kept - moved, mean, square)
+            moved!(
+                [own, mean, square],
+                gradient,
+                constants,
+                [kept, step, scale]
+            )
         })
     }
 }

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::fmt;
 
 use super::Subject;
+use super::clock::Clock;
 use crate::array::{Array, DType, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::Result;
@@ -21,6 +22,8 @@ pub(super) struct Memory {
     pub(super) states: [ParameterState; 3],
     /// The number of parameters of the last complete step.
     count: Option<usize>,
+    /// The steps and the rate on the device, for captured steps.
+    pub(super) clock: Clock,
 }
 
 impl Memory {

@@ -27,6 +27,7 @@
 mod adam;
 mod average;
 mod clip;
+mod clock;
 mod memory;
 mod muon;
 mod schedule;
@@ -127,10 +128,12 @@ macro_rules! optimizer {
         impl $crate::grad::Optimizer for $Own {
             fn begin(&mut self) {
                 self.memory.steps = self.memory.steps.saturating_add(1);
+                self.memory.clock.begin();
             }
 
             fn abandon(&mut self) {
                 self.memory.steps = self.memory.steps.saturating_sub(1);
+                self.memory.clock.abandon();
             }
 
             #[track_caller]
@@ -175,6 +178,15 @@ macro_rules! optimizer {
 
             fn set_steps(&mut self, steps: u64) {
                 self.memory.steps = steps;
+                self.memory.clock.set_steps(steps);
+            }
+
+            #[track_caller]
+            fn read_steps(&mut self) -> Result<u64> {
+                if let Some(steps) = self.memory.clock.read_steps()? {
+                    self.memory.steps = steps;
+                }
+                Ok(self.memory.steps)
             }
 
             fn is_elementwise(&self) -> bool {

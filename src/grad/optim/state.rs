@@ -132,6 +132,28 @@ pub trait Stateful: Optimizer {
     /// ```
     fn steps(&self) -> u64;
 
+    /// Reads the number of steps from the device, if the optimizer counts there, because its steps
+    /// can be captured. Otherwise, this is [`steps`](Self::steps).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::{Adam, Stateful};
+    ///
+    /// let mut optimizer = Adam::new(0.1).capturable();
+    /// optimizer.step(&mut Array::<f32>::zeros(2)?, &Array::ones(2)?)?;
+    /// assert_eq!(optimizer.read_steps()?, 1);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Array::item`].
+    fn read_steps(&mut self) -> Result<u64> {
+        Ok(self.steps())
+    }
+
     /// Sets the number of steps.
     ///
     /// # Examples
@@ -247,7 +269,7 @@ fn read<O: Stateful, P: Parameters>(
             place: ParameterPath::default(),
         })?);
     }
-    let steps = Array::full([], optimizer.steps() as f64)?;
+    let steps = Array::full([], optimizer.read_steps()? as f64)?;
     Ok(OptimizerState { steps, arrays })
 }
 

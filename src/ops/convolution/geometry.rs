@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::ConvOptions;
 use crate::array::{Layout, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use crate::ops::derivatives::work_of;
 
 /// The most bytes that are copied for a block of outputs, unless one row of them takes more. On the
 /// host, the size of the second-level cache; on a CUDA device, enough work for the whole device.
@@ -208,8 +209,7 @@ impl Geometry {
 
     /// Returns the number of multiplications and additions.
     pub(super) fn flops(&self) -> u64 {
-        let results: usize = self.result.dims().iter().product();
-        2 * results as u64 * self.inner() as u64
+        work_of(&[2, self.inner(), work_of(self.result.dims()) as usize])
     }
 
     /// Returns the number of rows of an image of the result.

@@ -26,7 +26,7 @@ use std::panic::Location;
 use smallvec::SmallVec;
 
 pub(crate) use activations::{Budget, BudgetCounts};
-pub(super) use activations::{SavedArray, with_source};
+pub(super) use activations::{SavedArray, with_source, work_of};
 pub(super) use adding::{sum_of_windows, with_windows};
 pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;

@@ -1,6 +1,6 @@
 //! Steps of matrix products.
 
-use super::activations::{Operand, SavedArray, Source};
+use super::activations::{Operand, SavedArray, Source, work_of};
 use super::evaluation::bytes_of;
 use super::joint_graph::{is_complex, is_differentiable};
 use super::tape::{BackwardStep, Upstream};
@@ -70,7 +70,7 @@ impl RunningProduct {
                 |array: &Array<T>| Operand::new(&store, array.buffer(), (array.layout(), T::DTYPE));
             let columns = right.shape().last().copied().unwrap_or(1).max(1);
             let columns = if right.ndim() > 1 { columns } else { 1 };
-            let flops = 2 * left.len() as u64 * columns as u64;
+            let flops = work_of(&[2, left.len(), columns]);
             Source::new([operand(left), operand(right)], flops, |operands| {
                 let [left, right] = [0, 1].map(|at: usize| operands[at].share().into_array::<T>());
                 Ok(std::iter::once(AnyArray::of(&left.matmul(&right)?)).collect())

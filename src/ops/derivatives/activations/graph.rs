@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::recompute::{Operand, Source};
+use super::work_of;
 use crate::array::{Bits, DType, Shape};
 use crate::context::Device;
 use crate::error::Result;
@@ -63,7 +64,7 @@ impl GraphOfOperands {
 }
 
 /// The floating-point operations of a function of one element. Most take few.
-const FLOPS_A_CALL: u64 = 4;
+const FLOPS_A_CALL: usize = 4;
 
 /// Returns the source of what `run` computes from `graph` over a shape; `None` if the tape has no
 /// budget.
@@ -81,8 +82,8 @@ pub(in crate::ops::derivatives) fn source_of_graph(
         .nodes()
         .iter()
         .filter(|node| matches!(node.kind, NodeKind::Call(..)));
-    let elements: usize = shape.dims().iter().product();
-    let flops = calls.count() as u64 * elements as u64 * FLOPS_A_CALL;
+    let elements = work_of(shape.dims()) as usize;
+    let flops = work_of(&[calls.count(), elements, FLOPS_A_CALL]);
     let (own, shape) = (GraphOfOperands::new(graph), *shape);
     Some(Source::new(operands, flops, move |operands| {
         run(&own.over(operands)?, &device, &shape)

@@ -52,6 +52,13 @@ impl Clone for SavedMemory {
     }
 }
 
+/// Returns the product of counts, as the work of an operation. A broadcast array has any length, so
+/// that it may saturate.
+pub(in crate::ops) fn work_of(counts: &[usize]) -> u64 {
+    let counts = counts.iter();
+    counts.fold(1, |work: u64, &count| work.saturating_mul(count as u64))
+}
+
 /// Returns whether the tape stores what steps save on `device`: if there is a budget for it, or if
 /// the device's memory has a limit, so that the tape can release what it saved.
 pub(super) fn are_stored(device: &Device) -> bool {
@@ -110,7 +117,7 @@ impl SavedArray {
 
     /// Returns the size of the elements.
     pub(super) fn size_bytes(&self) -> u64 {
-        (self.layout.len() * self.dtype.size_bytes()) as u64
+        work_of(&[self.layout.len(), self.dtype.size_bytes()])
     }
 }
 

@@ -7,8 +7,8 @@ use std::rc::{Rc, Weak};
 
 use smallvec::SmallVec;
 
-use super::budget;
 use super::store::{Activation, Pin, Store};
+use super::{budget, work_of};
 use crate::array::{Buffer, DType, Layout};
 use crate::error::{CallSiteOverride, Result};
 use crate::ops::derivatives::gradients::AnyArray;
@@ -127,10 +127,10 @@ impl Recomputation {
         source: Source,
         results: &[(&Buffer, &Layout, DType)],
     ) -> Option<Rc<Self>> {
-        let result_bytes: u64 = results
+        let result_bytes = results
             .iter()
             .map(|&(_, layout, dtype)| bytes_of(layout, dtype))
-            .sum();
+            .fold(0, u64::saturating_add);
         let constants = source
             .operands
             .iter()
@@ -142,11 +142,13 @@ impl Recomputation {
             return None;
         }
         let operands = source.operands.iter();
-        let read_bytes: u64 = operands
+        let read_bytes = operands
             .map(|operand| bytes_of(&operand.layout, operand.dtype))
-            .sum();
+            .fold(0, u64::saturating_add);
         Some(Rc::new(Self {
-            cost: START_BYTES + read_bytes + result_bytes + source.flops / FLOPS_A_BYTE,
+            cost: (START_BYTES + source.flops / FLOPS_A_BYTE)
+                .saturating_add(read_bytes)
+                .saturating_add(result_bytes),
             source,
             results: RefCell::new(results.iter().map(|_| Weak::new()).collect()),
             call_site: Location::caller(),
@@ -181,7 +183,7 @@ impl Recomputation {
         let mut open: SmallVec<[&Rc<Self>; 8]> = self.missing().collect();
         while let Some(recomputation) = open.pop() {
             if !recomputation.is_found(mark) {
-                cost += recomputation.cost;
+                cost = cost.saturating_add(recomputation.cost);
                 open.extend(recomputation.missing());
             }
         }
@@ -224,7 +226,7 @@ impl fmt::Debug for Recomputation {
 }
 
 fn bytes_of(layout: &Layout, dtype: DType) -> u64 {
-    (layout.len() * dtype.size_bytes()) as u64
+    work_of(&[layout.len(), dtype.size_bytes()])
 }
 
 /// Returns the part of a value that has the layout `part` in the value's first memory. Computes the

@@ -1,6 +1,6 @@
 //! A training step by gradients as a graph.
 
-use cachescope::grad::optim::{Adam, Sgd};
+use cachescope::grad::optim::{Adam, AdamW, Sgd, Stateful};
 use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::{Array, Device, DeviceConfig, Generator, Policy, Result, cache_scope, graph};
 
@@ -11,16 +11,33 @@ struct Network {
     last: Array<f32>,
 }
 
-struct Training {
+struct Training<O> {
     network: Network,
-    optimizer: Sgd,
+    optimizer: O,
     inputs: Array<f32>,
     classes: Array<i64>,
 }
 
-impl Training {
+/// Moves a network by its gradients.
+trait Move {
+    fn step(&mut self, network: &mut Network, gradients: &Network) -> Result<()>;
+}
+
+macro_rules! moves {
+    ($($optimizer:ident)+) => {
+        $(impl Move for $optimizer {
+            fn step(&mut self, network: &mut Network, gradients: &Network) -> Result<()> {
+                $optimizer::step(self, network, gradients)
+            }
+        })+
+    };
+}
+
+moves! { Sgd Adam AdamW }
+
+impl<O: Move> Training<O> {
     /// Returns the same state on every call.
-    fn new() -> Result<Self> {
+    fn new(optimizer: O) -> Result<Self> {
         let mut generator = Generator::new(5);
         let mut random = |shape: [usize; 2]| Array::<f32>::randn_with(&mut generator, shape);
         Ok(Self {
@@ -31,7 +48,7 @@ impl Training {
             },
             inputs: random([8, 6])?,
             classes: Array::from_vec((0..8).map(|row| row % 3).collect(), 8)?,
-            optimizer: Sgd::new(0.1).momentum(0.9),
+            optimizer,
         })
     }
 
@@ -55,11 +72,59 @@ impl Training {
     }
 }
 
+fn sgd() -> Sgd {
+    Sgd::new(0.1).momentum(0.9)
+}
+
+#[track_caller]
+fn assert_close(some: &[f32], others: &[f32]) {
+    for (one, other) in some.iter().zip(others) {
+        assert!(
+            (one - other).abs() <= 1e-5 * other.abs().max(1e-2),
+            "{one} and {other}"
+        );
+    }
+}
+
+/// The count and the rate are on the device: each launch is a step of its own, with a new rate.
+#[test]
+fn a_whole_step_with_adam_is_captured() -> Result<()> {
+    let device = Device::cuda_with(0, DeviceConfig::default())?;
+    let _current = device.enter();
+    let mut eager = Training::new(AdamW::new(0.05))?;
+    let mut captured = Training::new(AdamW::new(0.05).capturable())?;
+    for _ in 0..2 {
+        captured.step()?;
+    }
+    let graph = graph::capture(&device, || captured.step())?;
+    for _ in 0..4 {
+        graph.launch()?;
+    }
+    captured.optimizer.rate = 0.01;
+    captured.optimizer.write_rate()?;
+    for _ in 0..3 {
+        graph.launch()?;
+    }
+    for step in 0..9 {
+        eager.optimizer.rate = if step < 6 { 0.05 } else { 0.01 };
+        eager.step()?;
+    }
+    assert_close(&captured.parameters()?, &eager.parameters()?);
+    assert_eq!(captured.optimizer.read_steps()?, 9);
+    // A step that is no launch continues with this count.
+    captured.step()?;
+    eager.step()?;
+    assert_close(&captured.parameters()?, &eager.parameters()?);
+    let state = captured.optimizer.state(&captured.network)?;
+    assert_eq!(state.steps.item()?, 10.0);
+    Ok(())
+}
+
 #[test]
 fn a_training_step_with_gradients_is_captured() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;
     let _current = device.enter();
-    let (mut eager, mut captured) = (Training::new()?, Training::new()?);
+    let (mut eager, mut captured) = (Training::new(sgd())?, Training::new(sgd())?);
     for _ in 0..2 {
         captured.step()?;
     }
@@ -79,7 +144,7 @@ fn a_training_step_with_gradients_is_captured() -> Result<()> {
 fn gradients_are_captured_and_steps_are_not() -> Result<()> {
     let device = Device::cuda_with(0, DeviceConfig::default())?;
     let _current = device.enter();
-    let (mut eager, mut captured) = (Training::new()?, Training::new()?);
+    let (mut eager, mut captured) = (Training::new(sgd())?, Training::new(sgd())?);
     let mut optimizers = [Adam::new(0.05), Adam::new(0.05)];
     let graph =
         shared::captured::Captured::new(&captured.network, |network| captured.loss(network))?;

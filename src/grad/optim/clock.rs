@@ -1,0 +1,143 @@
+//! The number of steps and the learning rate of an optimizer on the device, for captured steps.
+
+use crate::array::Array;
+use crate::context::Device;
+use crate::context::scope::enter_uncached;
+use crate::error::Result;
+
+/// The number of steps and the learning rate on the device of the parameters. A captured step
+/// counts and reads them there, so that each launch is a step of its own.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// True if steps can be captured.
+    pub(super) is_capturable: bool,
+    arrays: Option<ClockArrays>,
+    /// True from the beginning of a step until its first parameter moves.
+    is_due: bool,
+    /// True if the device counted a step that was abandoned.
+    is_abandoned: bool,
+    /// The number of steps that the device has yet to get.
+    set_steps: Option<u64>,
+}
+
+#[derive(Debug)]
+struct ClockArrays {
+    steps: Array<f64>,
+    rate: Array<f64>,
+    /// The rate that was written last.
+    written_rate: f64,
+    factors: Factors,
+}
+
+/// The factors of a step of Adam, arrays of rank 0.
+#[derive(Debug)]
+pub(super) struct Factors {
+    /// The factor of a parameter: 1 less the decay.
+    pub(super) kept: Array<f64>,
+    /// The rate over the correction of the mean of gradients.
+    pub(super) step: Array<f64>,
+    /// One over the root of the correction of the mean of squares.
+    pub(super) scale: Array<f64>,
+}
+
+impl Clock {
+    pub(super) fn begin(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Abandons a step, which the device may have counted.
+    pub(super) fn abandon(&mut self) {
+        self.is_abandoned = !std::mem::take(&mut self.is_due);
+    }
+
+    /// Sets the number of steps that the device gets with the next write.
+    pub(super) fn set_steps(&mut self, steps: u64) {
+        self.set_steps = Some(steps);
+    }
+
+    /// Returns the number of steps on the device; `None` before the first one.
+    #[track_caller]
+    pub(super) fn read_steps(&self) -> Result<Option<u64>> {
+        let Some(arrays) = self.arrays.as_ref().filter(|_| self.set_steps.is_none()) else {
+            return Ok(self.set_steps);
+        };
+        let counted = arrays.steps.item()? as u64;
+        Ok(Some(counted - u64::from(self.is_abandoned)))
+    }
+
+    /// Writes the rate and a number of steps that was set to the device, if they differ.
+    #[track_caller]
+    pub(super) fn write(&mut self, rate: f64) -> Result<()> {
+        let Some(arrays) = &mut self.arrays else {
+            return Ok(());
+        };
+        if arrays.written_rate.to_bits() != rate.to_bits() {
+            arrays.rate.fill(rate)?;
+            arrays.written_rate = rate;
+        }
+        if std::mem::take(&mut self.is_abandoned) {
+            arrays.steps.update(|steps| steps - 1.0)?;
+        }
+        if let Some(steps) = self.set_steps.take() {
+            arrays.steps.fill(steps as f64)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the factors of the present step. The first parameter of a step counts the step, of
+    /// which there were `steps` before.
+    #[track_caller]
+    pub(super) fn factors(
+        &mut self,
+        device: &Device,
+        steps: u64,
+        (rate, betas, decay): (f64, [f64; 2], f64),
+    ) -> Result<&Factors> {
+        if self.arrays.is_none() {
+            let (_outside, _current) = (enter_uncached(), device.enter());
+            let zero = || Array::<f64>::zeros([]);
+            self.arrays = Some(ClockArrays {
+                steps: Array::full([], steps as f64)?,
+                rate: Array::full([], rate)?,
+                written_rate: rate,
+                factors: Factors {
+                    kept: zero()?,
+                    step: zero()?,
+                    scale: zero()?,
+                },
+            });
+            (self.set_steps, self.is_abandoned) = (None, false);
+        }
+        if self.is_due {
+            self.write(rate)?;
+        }
+        let arrays = self.arrays.as_mut().expect("they were made");
+        if std::mem::take(&mut self.is_due) {
+            arrays.advance(betas, decay)?;
+        }
+        Ok(&arrays.factors)
+    }
+}
+
+impl ClockArrays {
+    /// Counts a step, and computes its factors.
+    #[track_caller]
+    fn advance(&mut self, betas: [f64; 2], decay: f64) -> Result<()> {
+        let Self {
+            steps,
+            rate,
+            factors,
+            ..
+        } = self;
+        steps.update(|steps| steps + 1.0)?;
+        // 1 − βⁿ; β of 0 has a logarithm of −∞, whose power is 0.
+        let [first, second] = betas.map(f64::ln);
+        factors.kept.assign(1.0 - &*rate * decay)?;
+        factors
+            .step
+            .assign(&*rate / -((&*steps * first).exp_m1()))?;
+        factors
+            .scale
+            .assign((-((&*steps * second).exp_m1())).rsqrt())
+    }
+}
