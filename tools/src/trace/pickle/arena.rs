@@ -10,6 +10,7 @@ pub(super) enum ContainerKind {
     List,
     Tuple,
     Dict,
+    Set,
 }
 
 /// A container that is complete.

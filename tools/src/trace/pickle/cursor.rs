@@ -41,7 +41,7 @@ impl<'a> Cursor<'a> {
         Some(bytes.fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// Takes a signed number of up to 9 bytes in little-endian order.
+    /// Takes a signed number of up to 16 bytes in little-endian order.
     pub(super) fn signed(&mut self, count: usize) -> Option<i128> {
         let bytes = self.take(count)?;
         let sign = bytes.last().map_or(0, |&last| i128::from(last as i8 >> 7));
@@ -60,14 +60,18 @@ impl<'a> Cursor<'a> {
         self.take(usize::try_from(length).ok()?)
     }
 
-    /// Takes an opcode that pushes a text, a float or an integer with its operand.
+    /// Takes an opcode that pushes a text, bytes, a float or an integer with its operand.
     pub(super) fn scalar(&mut self) -> Option<Scalar<'a>> {
         match Opcode::of(self.byte()?)? {
             Opcode::Text { length_bytes } => self.text(length_bytes).map(Scalar::Text),
+            Opcode::Bytes { .. } => Some(Scalar::Unused),
             Opcode::Float => self.float().map(Scalar::Float),
             Opcode::Long { length_bytes } => {
-                let length = self.number(length_bytes)?;
-                self.signed(length as usize).map(Scalar::Int)
+                let length = self.number(length_bytes)? as usize;
+                if length > size_of::<i128>() {
+                    return Some(Scalar::Unused);
+                }
+                self.signed(length).map(Scalar::Int)
             }
             _ => None,
         }

@@ -1,5 +1,5 @@
-//! A reader of Python's pickles of plain data, protocols 2 to 5: numbers, texts, lists, tuples and
-//! dictionaries.
+//! A reader of Python's pickles of plain data, protocols 2 to 5: numbers, texts, lists, tuples,
+//! dictionaries, and what no snapshot needs: bytes and sets.
 //!
 //! Nothing is executed: an opcode that names or calls a function is refused by its name. Texts
 //! and wide numbers are read from the file in place. Containers are ranges of one arena, so
@@ -34,9 +34,9 @@ pub(super) enum Value {
     None,
     Bool(bool),
     Int(i32),
-    /// A text, a float or a wide integer, by the offset of its opcode in the file.
+    /// A text, bytes, a float or a wide integer, by the offset of its opcode in the file.
     At(u32),
-    /// A list, a tuple or a dictionary, by its index.
+    /// A list, a tuple, a dictionary or a set, by its index.
     ContainerNode(u32),
 }
 
@@ -47,11 +47,12 @@ const _: () = assert!(size_of::<Value>() == 8);
 pub(super) enum Scalar<'a> {
     None,
     Bool(bool),
-    /// At least -2⁶³ and below 2⁶⁴.
     Int(i128),
     Float(f64),
     /// UTF-8, except for lone surrogates, which Python writes as three bytes each.
     Text(&'a [u8]),
+    /// Bytes, or an integer of more than 128 bits.
+    Unused,
 }
 
 /// The content of a file.
@@ -139,7 +140,8 @@ impl<'a> Pickle<'a> {
     /// Returns the elements of a list or a tuple.
     pub(super) fn list(&self, value: Value) -> Option<&[Value]> {
         let node = self.node(value)?;
-        (node.kind != ContainerKind::Dict).then(|| &self.items[node.range()])
+        let is_list = matches!(node.kind, ContainerKind::List | ContainerKind::Tuple);
+        is_list.then(|| &self.items[node.range()])
     }
 
     /// Returns the value of a key of at most 32 bytes; the last, if the dictionary has the key

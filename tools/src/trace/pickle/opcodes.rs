@@ -1,5 +1,7 @@
 //! The opcodes of pickles: the opcodes of plain data, and the names of all others.
 
+use super::arena::ContainerKind;
+
 /// An opcode of plain data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opcode {
@@ -24,15 +26,18 @@ pub(super) enum Opcode {
     Text {
         length_bytes: usize,
     },
-    EmptyList,
-    EmptyTuple,
-    EmptyDict,
-    List,
-    Tuple,
+    Bytes {
+        length_bytes: usize,
+    },
+    Empty(ContainerKind),
+    /// A container of the values above the last mark; no dictionary.
+    Collect(ContainerKind),
     TupleOf(usize),
     Dict,
+    /// Adds one element to a list.
     Append,
-    Appends,
+    /// Adds the values above the last mark to a list or a set.
+    Appends(ContainerKind),
     SetItem,
     SetItems,
     Memoize,
@@ -67,17 +72,23 @@ impl Opcode {
             0x8c => Self::Text { length_bytes: 1 },
             b'X' => Self::Text { length_bytes: 4 },
             0x8d => Self::Text { length_bytes: 8 },
-            b']' => Self::EmptyList,
-            b')' => Self::EmptyTuple,
-            b'}' => Self::EmptyDict,
-            b'l' => Self::List,
-            b't' => Self::Tuple,
+            b'C' => Self::Bytes { length_bytes: 1 },
+            b'B' => Self::Bytes { length_bytes: 4 },
+            0x8e | 0x96 => Self::Bytes { length_bytes: 8 },
+            b']' => Self::Empty(ContainerKind::List),
+            b')' => Self::Empty(ContainerKind::Tuple),
+            b'}' => Self::Empty(ContainerKind::Dict),
+            0x8f => Self::Empty(ContainerKind::Set),
+            b'l' => Self::Collect(ContainerKind::List),
+            b't' => Self::Collect(ContainerKind::Tuple),
             0x85 => Self::TupleOf(1),
             0x86 => Self::TupleOf(2),
             0x87 => Self::TupleOf(3),
             b'd' => Self::Dict,
+            0x91 => Self::Collect(ContainerKind::Set),
             b'a' => Self::Append,
-            b'e' => Self::Appends,
+            b'e' => Self::Appends(ContainerKind::List),
+            0x90 => Self::Appends(ContainerKind::Set),
             b's' => Self::SetItem,
             b'u' => Self::SetItems,
             0x94 => Self::Memoize,
@@ -92,7 +103,7 @@ impl Opcode {
 
 /// Opcodes that call functions, refer to objects outside the file, or belong to older protocols
 /// only.
-const REFUSED: [(u8, &str); 29] = [
+const REFUSED: [(u8, &str); 22] = [
     (b'c', "GLOBAL"),
     (0x93, "STACK_GLOBAL"),
     (b'R', "REDUCE"),
@@ -113,15 +124,8 @@ const REFUSED: [(u8, &str); 29] = [
     (b'U', "SHORT_BINSTRING"),
     (b'V', "UNICODE"),
     (b'F', "FLOAT"),
-    (b'B', "BINBYTES"),
-    (b'C', "SHORT_BINBYTES"),
-    (0x8e, "BINBYTES8"),
-    (0x96, "BYTEARRAY8"),
     (0x97, "NEXT_BUFFER"),
     (0x98, "READONLY_BUFFER"),
-    (0x8f, "EMPTY_SET"),
-    (0x90, "ADDITEMS"),
-    (0x91, "FROZENSET"),
 ];
 
 /// Returns the name of an opcode that is not read.

@@ -87,20 +87,14 @@ impl<'a> Reader<'a> {
                 self.operand(Cursor::float)?;
                 self.push_in_place();
             }
-            Opcode::Text { length_bytes } => {
+            Opcode::Text { length_bytes } | Opcode::Bytes { length_bytes } => {
                 self.operand(|cursor| cursor.text(length_bytes))?;
                 self.push_in_place();
             }
-            Opcode::EmptyList => self.push_node(ContainerKind::List, self.stack.len()),
-            Opcode::EmptyTuple => self.push_node(ContainerKind::Tuple, self.stack.len()),
-            Opcode::EmptyDict => self.push_node(ContainerKind::Dict, self.stack.len()),
-            Opcode::List => {
+            Opcode::Empty(kind) => self.push_node(kind, self.stack.len()),
+            Opcode::Collect(kind) => {
                 let mark = self.pop_mark()?;
-                self.push_node(ContainerKind::List, mark);
-            }
-            Opcode::Tuple => {
-                let mark = self.pop_mark()?;
-                self.push_node(ContainerKind::Tuple, mark);
+                self.push_node(kind, mark);
             }
             Opcode::TupleOf(count) => {
                 let from = self.last(count)?;
@@ -113,11 +107,11 @@ impl<'a> Reader<'a> {
             }
             Opcode::Append => {
                 let from = self.last(1)?;
-                self.append(from)?;
+                self.append(ContainerKind::List, from)?;
             }
-            Opcode::Appends => {
+            Opcode::Appends(kind) => {
                 let mark = self.pop_mark()?;
-                self.append(mark)?;
+                self.append(kind, mark)?;
             }
             Opcode::SetItem => {
                 let from = self.last(2)?;
@@ -156,29 +150,31 @@ impl<'a> Reader<'a> {
         Err(self.refusal(format!("protocol {version}, expected 2 to 5")))
     }
 
-    /// Pushes an integer of up to 8 bytes, or of 9 if it is unsigned and needs all 64 bits.
+    /// Pushes an integer of any length.
     fn long(&mut self, length_bytes: usize) -> Parsed<()> {
-        let count = self.operand(|cursor| cursor.number(length_bytes))? as usize;
-        let number = match count {
-            0..=9 => self.operand(|cursor| cursor.signed(count))?,
-            _ => i128::MAX,
-        };
-        let is_read = count <= 8 || (1 << 63..1 << 64).contains(&number);
-        if !is_read {
-            return Err(self.refusal(format!("an integer has {count} bytes, expected at most 8")));
-        }
-        match i32::try_from(number) {
-            Ok(number) => self.stack.push(Value::Int(number)),
-            Err(_) => self.push_in_place(),
+        let length = self.operand(|cursor| cursor.number(length_bytes))? as usize;
+        let bytes = self.operand(|cursor| cursor.take(length))?;
+        let small = Cursor::new(bytes, 0).signed(length.min(5));
+        match small.map(i32::try_from) {
+            Some(Ok(number)) if length <= 5 => self.stack.push(Value::Int(number)),
+            _ => self.push_in_place(),
         }
         Ok(())
     }
 
-    /// Appends to a list. Lists grow in place: each reference to a list sees the new elements.
-    fn append(&mut self, from: usize) -> Parsed<()> {
+    /// Appends to a container of a kind. It grows in place: each reference to it sees the new
+    /// elements.
+    fn append(&mut self, kind: ContainerKind, from: usize) -> Parsed<()> {
         let number = self.container(from)?;
-        if self.arena.kind(number) != ContainerKind::List {
-            return Err(self.refusal("an element is appended to a value that is no list".into()));
+        if self.arena.kind(number) != kind {
+            let kind = if kind == ContainerKind::List {
+                "list"
+            } else {
+                "set"
+            };
+            return Err(self.refusal(format!(
+                "an element is appended to a value that is no {kind}"
+            )));
         }
         self.arena.extend(number, &self.stack[from..]);
         self.stack.truncate(from);

@@ -83,7 +83,9 @@ fn what_is_no_pickle_is_refused_with_its_place() {
     refused(b"\x80\x02]NNs.", 5, "no dictionary");
     refused(b"\x80\x02}(Nu.", 5, "a key has no value");
     refused(b"\x80\x02h\x07.", 2, "number 7");
-    refused(b"\x80\x02\x8a\x09\0\0\0\0\0\0\0\0\0.", 2, "9 bytes");
+    refused(b"\x80\x02\x8a\x09\0\0\0\0\0\0\0\0.", 13, "cut short");
+    refused(b"\x80\x04\x8f]a.", 4, "no list");
+    refused(b"\x80\x04](N\x90.", 5, "no set");
     refused(
         b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xffx.",
         13,
@@ -130,21 +132,42 @@ fn damaged_bytes_are_refused_or_read_but_never_panic() {
 }
 
 #[test]
-fn integers_of_64_bits_without_a_sign_are_read() {
-    let read = |bytes: &[u8]| {
-        let pickle = read(bytes).unwrap();
-        pickle.number(pickle.root())
+fn reads_integers_of_any_length() {
+    let read = |digits: &[u8]| {
+        let bytes = [b"\x80\x02\x8a", &[digits.len() as u8][..], digits, b"."].concat();
+        let pickle = read(&bytes).unwrap();
+        let is_unused = pickle.scalar(pickle.root()) == Some(Scalar::Unused);
+        (pickle.number(pickle.root()), is_unused)
     };
+    let number = |digits: &[u8]| read(digits).0.unwrap();
     assert_eq!(
-        read(b"\x80\x02\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\0."),
-        Some(u64::MAX.into())
+        number(b"\xff\xff\xff\xff\xff\xff\xff\xff\0"),
+        u64::MAX.into()
     );
-    assert_eq!(
-        read(b"\x80\x02\x8a\x08\0\0\0\0\0\0\0\x80."),
-        Some(i64::MIN.into())
-    );
-    assert_eq!(read(b"\x80\x02\x8a\0."), Some(0));
-    refused(b"\x80\x02\x8a\x09\0\0\0\0\0\0\0\x80\xff.", 2, "9 bytes");
+    assert_eq!(number(b"\0\0\0\0\0\0\0\x80"), i64::MIN.into());
+    assert_eq!(number(b"\0\0\0\0\0\0\0\x80\xff"), i64::MIN.into());
+    assert_eq!(number(b"\xfe\xff\xff\xff\xff"), -2);
+    assert_eq!(number(b"\0\0\0\0\x01"), 1 << 32);
+    assert_eq!(number(b"\x01\0\0\0\0\0\0\0\0\0"), 1);
+    assert_eq!(number(b""), 0);
+    assert_eq!(read(&[0xff; 17]), (None, true));
+}
+
+#[test]
+fn skips_bytes_and_sets() {
+    // [b'ab', b'c', bytearray(b'd'), {1, 2}, frozenset({3}), 7]
+    let pickle = read(
+        b"\x80\x05](C\x02abB\x01\0\0\0c\x96\x01\0\0\0\0\0\0\0d\x8f(K\x01K\x02\x90(K\x03\x91K\x07e.",
+    )
+    .unwrap();
+    let list = pickle.list(pickle.root()).unwrap();
+    assert_eq!(list.len(), 6);
+    assert_eq!(list[5], Value::Int(7));
+    for &value in &list[..3] {
+        assert_eq!(pickle.scalar(value), Some(Scalar::Unused));
+        assert_eq!(pickle.text(value), None);
+    }
+    assert!(list[3..5].iter().all(|&set| pickle.list(set).is_none()));
 }
 
 #[test]
