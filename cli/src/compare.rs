@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::failure::ExitFailure;
 use crate::output::{print, print_json};
-use crate::view::read;
+use crate::view::{Selection, read};
 
 /// Compares two recorded programs by the lines that allocate: what was live at the peak, at the
 /// end, and how often.
@@ -24,9 +24,8 @@ pub(crate) struct CompareArguments {
     /// The program after
     after: PathBuf,
 
-    /// The device, where a snapshot has several [default: the one with the most events]
-    #[arg(long, value_name = "N")]
-    device: Option<usize>,
+    #[command(flatten)]
+    selection: Selection,
 
     /// Prints JSON
     #[arg(long)]
@@ -71,8 +70,8 @@ struct Comparison {
 }
 
 pub(crate) fn run(options: &CompareArguments) -> Result<(), ExitFailure> {
-    let before = read(&options.before, options.device)?;
-    let after = read(&options.after, options.device)?;
+    let before = read(&options.before, &options.selection)?;
+    let after = read(&options.after, &options.selection)?;
     let comparison = compare(&before, &after);
     if options.json {
         return print_json(&comparison);
@@ -144,6 +143,7 @@ fn after_of(change: &mut FigureChange) -> &mut u64 {
 /// Without the column, which moves with every edit of the line.
 fn line_of(summary: &SiteSummary) -> String {
     match &summary.call_site {
+        Some(site) if site.line == 0 => site.file.clone(),
         Some(site) => format!("{}:{}", site.file, site.line),
         None => "<unknown>".into(),
     }

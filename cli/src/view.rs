@@ -5,7 +5,7 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use cachescope_tools::record::{Format, Profile};
-use cachescope_tools::trace::profiles;
+use cachescope_tools::trace::{ProfileOptions, profiles_with};
 use clap::Args;
 
 use crate::failure::ExitFailure;
@@ -25,9 +25,21 @@ pub(crate) struct ViewArguments {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// The part of a recorded program to report, and how lines are chosen.
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
     /// The device, where a snapshot has several [default: the one with the most events]
     #[arg(long, value_name = "N")]
     device: Option<usize>,
+
+    /// A part of the paths of your own files, where `*` matches any text: an allocation is listed
+    /// by its innermost frame in such a file [default: by the innermost frame with a line]
+    #[arg(long, value_name = "PATTERN")]
+    own: Option<String>,
 }
 
 pub(crate) fn run(options: &ViewArguments) -> Result<(), ExitFailure> {
@@ -37,7 +49,7 @@ pub(crate) fn run(options: &ViewArguments) -> Result<(), ExitFailure> {
         let endings = Format::ENDINGS.join(", ");
         ExitFailure::Usage(format!("{}: no known ending: {endings}", output.display()))
     })?;
-    let profile = read(&options.input, options.device)?;
+    let profile = read(&options.input, &options.selection)?;
     let failed = ExitFailure::of_file(&output);
     let mut file = BufWriter::new(File::create(&output).map_err(failed)?);
     format
@@ -47,11 +59,14 @@ pub(crate) fn run(options: &ViewArguments) -> Result<(), ExitFailure> {
     print(&format!("{}", output.display()))
 }
 
-/// The profile of the device `ordinal`, or of the one with the most events.
-pub(crate) fn read(path: &Path, ordinal: Option<usize>) -> Result<Profile, ExitFailure> {
+/// The profile of the selected device, or of the one with the most events.
+pub(crate) fn read(path: &Path, selection: &Selection) -> Result<Profile, ExitFailure> {
     let file = File::open(path).map_err(ExitFailure::of_file(path))?;
-    let profiles = profiles(path.display(), BufReader::new(file))?;
-    let Some(ordinal) = ordinal else {
+    let options = ProfileOptions {
+        own_code: selection.own.clone(),
+    };
+    let profiles = profiles_with(path.display(), BufReader::new(file), &options)?;
+    let Some(ordinal) = selection.device else {
         let most = profiles
             .into_iter()
             .max_by_key(|profile| profile.events.len());

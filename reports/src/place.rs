@@ -16,7 +16,8 @@ pub(crate) fn scope_name(profile: &Profile, scope: Option<u32>) -> &str {
     scope.map_or(UNCACHED, |scope| &profile.scopes[scope as usize])
 }
 
-/// A line of the program, as `file:line`, or as `file:line:column`.
+/// A line of the program, as `file:line`, or as `file:line:column`; without a line number, which
+/// is 0 for names of buffers and functions, as `file`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
     site: Option<&'a CallSite>,
@@ -38,7 +39,10 @@ impl fmt::Display for Line<'_> {
         let Some(CallSite { file, line, column }) = self.site else {
             return out.write_str(UNKNOWN);
         };
-        write!(out, "{file}:{line}")?;
+        out.write_str(file)?;
+        if *line > 0 {
+            write!(out, ":{line}")?;
+        }
         if self.has_column {
             write!(out, ":{column}")?;
         }

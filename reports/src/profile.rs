@@ -32,7 +32,7 @@ pub struct Profile {
 pub struct CallSite {
     /// The path, as the compiler was given it.
     pub file: String,
-    /// The line, from 1.
+    /// The line, from 1; 0 if `file` is the name of a buffer or a function.
     pub line: u32,
     /// The column, from 1.
     pub column: u32,

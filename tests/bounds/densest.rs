@@ -97,14 +97,12 @@ fn shared_blocks(segments: bool, pickler: &mut Pickler, count: usize) {
     pickler.end_list();
 }
 
-fn shared_segments(segments: bool, pickler: &mut Pickler, count: usize) {
+fn short_segments(segments: bool, pickler: &mut Pickler, count: usize) {
     if !segments {
         return none(pickler);
     }
     pickler.begin_list();
-    segment(pickler, 3, 1 << 40, none);
-    let memo = pickler.remember();
-    (0..count).for_each(|_| pickler.again(memo));
+    (0..count as u64).for_each(|number| segment(pickler, 3, number << 30, none));
     pickler.end_list();
 }
 
@@ -156,7 +154,8 @@ fn short_entries(segments: bool, pickler: &mut Pickler, count: usize) {
                         pickler.dict(&[("filename", &name)], &[("line", 1)]);
                         pickler.end_list();
                     }
-                    _ => pickler.int(1 << 12 | number << 20),
+                    "addr" => pickler.int(1 << 12 | number << 20),
+                    _ => pickler.int(512),
                 }
             }
             pickler.end_dict();
@@ -169,7 +168,7 @@ fn as_much_as_is_read_takes_no_more_than_the_limit() {
     let cases: [Many; 6] = [
         shared_events,
         shared_blocks,
-        shared_segments,
+        short_segments,
         shared_traces,
         shared_frames,
         short_entries,

@@ -266,6 +266,15 @@ impl<'r> Grammar<'r> {
         }
     }
 
+    /// Writes an address, mostly one that blocks at other addresses do not reach.
+    fn address(&mut self, pickler: &mut Pickler, key: &str) {
+        pickler.text(key);
+        if self.random.one_in(20) {
+            return self.number(pickler);
+        }
+        pickler.int((1 + self.random.below(1 << 16) as u64) << 24);
+    }
+
     fn name(&mut self, pickler: &mut Pickler) {
         let names = [
             "step",
@@ -294,7 +303,12 @@ impl<'r> Grammar<'r> {
             } else {
                 device
             });
-            grammar.fields(pickler, &["address", "total_size"]);
+            grammar.address(pickler, "address");
+            pickler.text("total_size");
+            match grammar.random.one_in(20) {
+                true => grammar.number(pickler),
+                false => pickler.int(1 << 24),
+            }
             pickler.text("blocks");
             grammar.value(1, pickler, |grammar, pickler| {
                 grammar.list(pickler, grammar.most, Self::block);
@@ -339,7 +353,8 @@ impl<'r> Grammar<'r> {
             pickler.begin_dict();
             pickler.text("action");
             pickler.text(grammar.random.pick(&ACTIONS));
-            grammar.fields(pickler, &["addr", "size", "stream", "time_us"]);
+            grammar.address(pickler, "addr");
+            grammar.fields(pickler, &["size", "stream", "time_us"]);
             if grammar.random.one_in(2) {
                 pickler.text("category");
                 grammar.name(pickler);

@@ -74,7 +74,7 @@ fn a_block_may_overlap_any_number_of_freed_ones() {
     assert_eq!(profiles.unwrap()[0].events.len() as u64, 2 * count + 1);
 }
 
-/// A segment with these blocks, on a device.
+/// A segment of 1 GiB with these blocks, on a device.
 pub(crate) fn segment(
     pickler: &mut Pickler,
     device: u64,
@@ -85,7 +85,7 @@ pub(crate) fn segment(
     for (key, number) in [
         ("device", device),
         ("address", address),
-        ("total_size", 1 << 20),
+        ("total_size", 1 << 30),
     ] {
         pickler.text(key);
         pickler.int(number);
@@ -126,6 +126,27 @@ fn blocks_that_segments_share_without_end_are_refused() {
             none,
         );
         refused(&bytes, "segments");
+    }
+}
+
+#[test]
+fn a_segment_that_is_listed_twice_is_refused() {
+    let count = 200_000;
+    let bytes = snapshot(
+        |pickler| {
+            pickler.begin_list();
+            for number in (1..count).chain([count / 2]) {
+                segment(pickler, 7, number << 30, none);
+            }
+            pickler.end_list();
+        },
+        none,
+    );
+    let (snapshot, profiles) = read(&bytes);
+    for error in [snapshot.unwrap_err(), profiles.unwrap_err()] {
+        let text = error.to_string();
+        let place = "segments[199999] overlaps segments[99999]";
+        assert!(text.contains(place), "{text}");
     }
 }
 
@@ -299,7 +320,7 @@ fn segments_of_the_last_device_are_not_sought_for_each() {
         |pickler| {
             pickler.begin_list();
             for number in 0..count {
-                segment(pickler, 65_535, number << 20, none);
+                segment(pickler, 65_535, number << 30, none);
             }
             pickler.end_list();
         },
@@ -372,9 +393,10 @@ fn segments_that_span_many_reserved_ranges_are_decided_once() {
     let bytes = snapshot(
         |pickler| {
             pickler.begin_list();
-            for _ in 0..count {
+            for number in 0..count {
                 pickler.begin_dict();
-                for (key, number) in [("device", 0), ("address", 0), ("total_size", 1 << 50)] {
+                let (address, bytes) = (number << 44, 1 << 44);
+                for (key, number) in [("device", 0), ("address", address), ("total_size", bytes)] {
                     pickler.text(key);
                     pickler.int(number);
                 }

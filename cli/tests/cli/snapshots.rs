@@ -28,6 +28,11 @@ pub(crate) fn pickle(value: &Value) -> Vec<u8> {
                     out.extend([0x8a, 8]);
                     out.extend(whole.to_le_bytes());
                 }
+                None if number.is_u64() => {
+                    out.extend([0x8a, 9]);
+                    out.extend(number.as_u64().unwrap().to_le_bytes());
+                    out.push(0);
+                }
                 None => {
                     out.push(b'G');
                     out.extend(number.as_f64().unwrap().to_be_bytes());
@@ -191,8 +196,13 @@ fn times_are_not_used_and_completions_may_be_missing() {
 
 #[track_caller]
 fn refuses(name: &str, bytes: impl AsRef<[u8]>, reason: &str) {
+    refused_by(&["replay", "plan", "view"], name, bytes, reason);
+}
+
+#[track_caller]
+fn refused_by(commands: &[&str], name: &str, bytes: impl AsRef<[u8]>, reason: &str) {
     let snapshot = file(&format!("refused-{name}.pickle"), bytes);
-    for command in ["replay", "plan"] {
+    for command in commands {
         let errors = refused(&run(&[command, &snapshot]));
         assert!(
             errors.contains(&snapshot) && errors.contains(reason),
@@ -278,5 +288,133 @@ fn addresses_that_cannot_be_are_refused_with_their_entry() {
         entry("free_completed", 0, most),
         entry("alloc", 0, 1),
     ];
-    refuses("many", of_entries(&many), "2^63");
+    refused_by(&["replay", "plan"], "many", of_entries(&many), "2^63");
+    let inside = [
+        entry("alloc", BASE, 512),
+        entry("free_requested", BASE + 256, 64),
+    ];
+    refuses(
+        "free-inside",
+        of_entries(&inside),
+        "device_traces[0][1]: no block begins there: 0x7f0000000100 is alive since entry 1, at \
+         0x7f0000000000",
+    );
+    let around = [entry("alloc", BASE, 512), entry("free", BASE - 256, 512)];
+    refuses(
+        "free-around",
+        of_entries(&around),
+        "device_traces[0][1]: no block begins there",
+    );
+    let before = [
+        entry("free_requested", BASE, 512),
+        entry("alloc", BASE, 512),
+        entry("free_completed", BASE + 64, 64),
+    ];
+    refuses("free-later", of_entries(&before), "is alive since entry 2");
+}
+
+/// A segment of 4096 bytes at `address` with these blocks.
+fn segment(address: u64, blocks: Value) -> Value {
+    json!({"device": 0, "address": address, "total_size": 4096, "blocks": blocks})
+}
+
+fn block(address: u64, size: u64, state: &str) -> Value {
+    json!({"address": address, "size": size, "state": state})
+}
+
+fn of_segments(segments: &[Value]) -> Vec<u8> {
+    pickle(&json!({"segments": segments, "device_traces": []}))
+}
+
+#[test]
+fn segments_that_cannot_be_are_refused_with_their_place() {
+    let none = || json!([]);
+    let overlapping = [BASE + 8192, BASE, BASE + 4095].map(|address| segment(address, none()));
+    refuses(
+        "segments",
+        of_segments(&overlapping),
+        "segments[2] overlaps segments[1] at 0x7f0000000fff",
+    );
+    let twice = [segment(BASE, none()), segment(BASE, none())];
+    refuses(
+        "segment-twice",
+        of_segments(&twice),
+        "segments[1] overlaps segments[0]",
+    );
+    let blocks = json!([
+        block(BASE, 512, "inactive"),
+        block(BASE + 256, 512, "active_allocated")
+    ]);
+    refuses(
+        "blocks",
+        of_segments(&[segment(BASE, blocks)]),
+        "segments[0].blocks[1]: its address 0x7f0000000100 is below 0x7f0000000200",
+    );
+    let below = json!([block(BASE - 512, 512, "inactive")]);
+    refuses(
+        "below",
+        of_segments(&[segment(BASE, below)]),
+        "segments[0].blocks[0]: its address",
+    );
+    for state in ["active_allocated", "inactive"] {
+        let beyond = json!([{"size": 4096, "state": state}, {"size": 1, "state": state}]);
+        refuses(
+            "beyond",
+            of_segments(&[segment(BASE, beyond)]),
+            "segments[0].blocks[1] ends at 0x7f0000001001, and its segment at 0x7f0000001000",
+        );
+    }
+    let unknown = json!([block(BASE, 512, "active_forgotten")]);
+    refuses(
+        "state",
+        of_segments(&[segment(BASE, unknown)]),
+        "segments[0].blocks[0]: the state \"active_forgotten\" is not known",
+    );
+}
+
+#[test]
+fn segments_that_can_be_are_read() {
+    let other_device = json!({"device": 1, "address": BASE, "total_size": 4096, "blocks": []});
+    let segments = [
+        segment(BASE + 4096, json!([])),
+        other_device,
+        segment(
+            BASE,
+            json!([
+                block(BASE, 512, "active_awaiting_free"),
+                block(BASE + 1024, 3072, "active_allocated")
+            ]),
+        ),
+    ];
+    let snapshot = file("gap.pickle", of_segments(&segments));
+    let report = json(&["replay", &snapshot, "--device", "0"]);
+    let pytorch = &report["devices"][0]["pytorch"];
+    assert_eq!(number(pytorch, "peak_live_bytes"), 512 + 3072);
+    assert_eq!(number(pytorch, "peak_reserved_bytes"), 8192);
+}
+
+#[test]
+fn skips_what_no_figure_needs() {
+    let mut allocation = entry("alloc", BASE, 512);
+    allocation["frames"] = json!([
+        {"name": "at::empty", "filename": "??", "line": u64::MAX},
+        {"name": 3, "filename": null, "line": "x"},
+        7,
+        {"name": "step", "filename": "train.py", "line": 12},
+    ]);
+    allocation["compile_context"] = json!(-1.5);
+    allocation["user_metadata"] = json!({"nested": [u64::MAX, {}]});
+    allocation["stream"] = json!(u64::MAX);
+    allocation["time_us"] = json!("soon");
+    let strange = json!({"segments": [], "device_traces": [[allocation]], "other": u64::MAX});
+    let snapshot = file("strange.pickle", pickle(&strange));
+    let report = json(&["replay", &snapshot]);
+    assert_eq!(
+        number(&report["devices"][0]["pytorch"], "peak_live_bytes"),
+        512
+    );
+    let output = snapshot.replace(".pickle", ".txt");
+    succeeded(&run(&["view", &snapshot, "-o", &output]));
+    let table = std::fs::read_to_string(&output).unwrap();
+    assert!(table.contains("train.py:12"), "{table}");
 }

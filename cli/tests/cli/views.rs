@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::snapshots::{FILES, pickle};
 use crate::{file, json, place, refused, run, succeeded, text};
@@ -99,6 +99,74 @@ fn a_comparison_names_the_lines_that_grew() {
     assert_eq!(object["lines"][0]["line"], "train.py:20");
     let same = succeeded(&run(&["compare", &before, &before]));
     assert!(same.ends_with("no line differs\n"), "{same}");
+}
+
+const GATHER: &str = "torch::cuda::(anonymous namespace)::gather_with_cpp()";
+
+/// A snapshot with the frames of PyTorch: three without a line, then Python's.
+fn with_frames() -> Vec<u8> {
+    let hidden = [
+        ("torch::unwind::unwind()", "??", 0),
+        (GATHER, "memory_snapshot.cpp", 0),
+    ];
+    let frame = |(name, file, line): (&str, &str, u64)| json!({ "name": name, "filename": file, "line": line });
+    let frames = |own: &[(&str, &str, u64)]| -> Vec<Value> {
+        let hidden = hidden.into_iter().chain([("at::empty", "??", u64::MAX)]);
+        hidden.chain(own.iter().copied()).map(frame).collect()
+    };
+    let linear = ("forward", "/lib/torch/linear.py", 125);
+    let entry = |number: u64, size: u64, frames: Vec<Value>| json!({ "action": "alloc", "addr": number << 20, "size": size, "frames": frames });
+    let entries = [
+        entry(
+            1,
+            1024,
+            frames(&[linear, ("forward", "/home/train/model.py", 44)]),
+        ),
+        entry(
+            2,
+            512,
+            frames(&[linear, ("main", "/home/train/main.py", 9)]),
+        ),
+        entry(3, 256, frames(&[("MmBackward0::apply", "??", 0)])),
+    ];
+    let throughout = json!({ "size": 2048, "state": "active_allocated",
+        "frames": frames(&[("load", "/home/train/data.py", 7)]) });
+    let old = json!({ "size": 4096, "state": "active_allocated",
+        "history": [{ "addr": 0, "frames": frames(&[("load", "/home/train/old.py", 3)]) }] });
+    let segment = json!({ "device": 0, "address": 1_u64 << 40, "total_size": 8192,
+        "blocks": [throughout, old] });
+    pickle(&json!({ "segments": [segment], "device_traces": [entries] }))
+}
+
+#[test]
+fn an_allocation_is_listed_by_its_first_line() {
+    let input = file("frames.pickle", with_frames());
+    let output = text(&place("frames.txt"));
+    let lines = |more: &[&str]| -> Vec<String> {
+        succeeded(&run(&[&["view", &input, "-o", &output], more].concat()));
+        let table = fs::read_to_string(&output).unwrap();
+        let rows = table.lines().skip(4);
+        rows.map(|row| row.split_whitespace().next_back().unwrap().to_owned())
+            .collect()
+    };
+    let before = ["/home/train/old.py:3", "/home/train/data.py:7"];
+    let function = "MmBackward0::apply";
+    assert_eq!(
+        lines(&[]),
+        [before[0], before[1], "/lib/torch/linear.py:125", function]
+    );
+    let own = ["/home/train/model.py:44", "/home/train/main.py:9", function];
+    assert_eq!(
+        lines(&["--own", "train/*.py"]),
+        [&before[..], &own].concat()
+    );
+    let named = json(&["compare", &input, &input, "--own", "train/"]);
+    assert_eq!(named["lines"], json!([]));
+    let folded = text(&place("frames.folded"));
+    succeeded(&run(&["view", &input, "-o", &folded]));
+    let stacks = fs::read_to_string(&folded).unwrap();
+    let whole = "forward (/home/train/model.py:44);forward (/lib/torch/linear.py:125);at::empty;";
+    assert!(stacks.contains(whole), "{stacks}");
 }
 
 #[test]

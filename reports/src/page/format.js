@@ -37,6 +37,9 @@ function formatShare(part, whole) {
   return whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "–";
 }
 
+// Line 0 is that of a name which is no file.
+const formatLine = (file, line) => (line > 0 ? `${file}:${line}` : file);
+
 function formatAddress(address) {
   return `0x${address.toString(16)}`;
 }

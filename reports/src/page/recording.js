@@ -70,11 +70,11 @@ function lineNames(sites, rows) {
   const columnsOf = new Map();
   for (const { site } of rows.filter((row) => row.site > 0 && (row.allocations > 0 || row.peak > 0))) {
     const [file, line, column] = sites[site - 1];
-    const name = `${file}:${line}`;
+    const name = formatLine(file, line);
     columnsOf.set(name, (columnsOf.get(name) ?? new Set()).add(column));
   }
   return sites.map(([file, line, column]) => {
-    const name = `${file}:${line}`;
+    const name = formatLine(file, line);
     return columnsOf.get(name)?.size > 1 ? `${name}:${column}` : name;
   });
 }

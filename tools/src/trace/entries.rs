@@ -97,7 +97,35 @@ fn sorted_segments<'a>(
         segments.push(SnapshotSegment::of(pickle, number, value)?);
     }
     segments.sort_by_key(|segment| segment.device);
+    check_disjoint(&segments)?;
     Ok(segments)
+}
+
+/// Checks that no two segments of a device overlap.
+fn check_disjoint(segments: &[SnapshotSegment<'_>]) -> Parsed<()> {
+    let mut ranges: Vec<_> = (segments.iter())
+        .filter(|segment| segment.total_bytes > 0)
+        .map(|segment| {
+            (
+                segment.device,
+                segment.address,
+                segment.end(),
+                segment.number,
+            )
+        })
+        .collect();
+    ranges.sort_unstable();
+    for pair in ranges.windows(2) {
+        let [(device, _, end, lower), (other, address, _, upper)] = [pair[0], pair[1]];
+        if device == other && address < end {
+            let (first, second) = (lower.min(upper), lower.max(upper));
+            let place = EntryPath::Segment { number: second };
+            return Err(format!(
+                "{place} overlaps segments[{first}] at {address:#x}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A segment at the end of the recording.
@@ -136,21 +164,26 @@ impl<'a> SnapshotSegment<'a> {
         })
     }
 
-    /// Calls `f` with the address and the requested size of each block that is in use or pending.
+    /// Returns the address behind the last.
+    pub(super) fn end(&self) -> u64 {
+        self.address.saturating_add(self.total_bytes)
+    }
+
+    /// Calls `f` with each block that is in use or pending, its address and its requested size.
     /// Each becomes at most `live_bytes` of memory.
     ///
-    /// Blocks tile their segment: each begins at the end of its predecessor.
+    /// Blocks tile their segment: a block without an address begins at the end of its predecessor.
     pub(super) fn for_each_live(
         &self,
         pickle: &Pickle<'_>,
         budget: &Budget,
         live_bytes: u64,
-        mut f: impl FnMut(u64, u64) -> Parsed<()>,
+        mut f: impl FnMut(&Entry<'_>, u64, u64) -> Parsed<()>,
     ) -> Parsed<()> {
         let segment = self.number;
         let all = format_args!("segments[{segment}].blocks");
         budget.charge(all, self.blocks.len(), BLOCK_BYTES)?;
-        let mut address = self.address;
+        let mut end = self.address;
         for (number, &value) in self.blocks.iter().enumerate() {
             let place = EntryPath::Block { segment, number };
             let block = Entry {
@@ -158,12 +191,28 @@ impl<'a> SnapshotSegment<'a> {
                 value,
                 place,
             };
-            let size = block.number("size")?;
-            if block.text("state")?.starts_with(b"active") {
-                budget.charge(place, 1, live_bytes)?;
-                f(address, block.number("requested_size").unwrap_or(size))?;
+            let (is_live, size) = (block.is_live()?, block.number("size")?);
+            let address = match block.get("address") {
+                Some(_) => block.number("address")?,
+                None => end,
+            };
+            if address < end {
+                return Err(format!(
+                    "{place}: its address {address:#x} is below {end:#x}, the end of its predecessor"
+                ));
             }
-            address = address.saturating_add(size);
+            end = address.saturating_add(size);
+            if end > self.end() {
+                let segment_end = self.end();
+                return Err(format!(
+                    "{place} ends at {end:#x}, and its segment at {segment_end:#x}"
+                ));
+            }
+            if is_live {
+                budget.charge(place, 1, live_bytes)?;
+                let bytes = block.number("requested_size").unwrap_or(size);
+                f(&block, address, bytes)?;
+            }
         }
         Ok(())
     }
@@ -187,6 +236,11 @@ impl fmt::Display for EntryPath {
     }
 }
 
+/// Returns the first characters of a text, for a message.
+fn cut(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
 /// A dictionary, with its place for messages.
 pub(super) struct Entry<'a> {
     pickle: &'a Pickle<'a>,
@@ -202,6 +256,27 @@ impl<'a> Entry<'a> {
     pub(super) fn text(&self, key: &str) -> Parsed<&'a [u8]> {
         let text = self.get(key).and_then(|value| self.pickle.text(value));
         text.ok_or_else(|| format!("{} has no text `{key}`", self.place))
+    }
+
+    /// Returns whether a block is in use or pending.
+    fn is_live(&self) -> Parsed<bool> {
+        match self.text("state")? {
+            b"active_allocated" | b"active_pending_free" | b"active_awaiting_free" => Ok(true),
+            b"inactive" => Ok(false),
+            state => {
+                let (place, state) = (self.place, String::from_utf8_lossy(state));
+                Err(format!("{place}: the state {:?} is not known", cut(&state)))
+            }
+        }
+    }
+
+    /// Returns the list of frames of an event or a block; of a block of PyTorch 2.0, the list of
+    /// the last allocation in its history.
+    pub(super) fn frames(&self) -> Option<Value> {
+        self.get("frames").or_else(|| {
+            let history = self.pickle.list(self.get("history")?)?;
+            self.pickle.get(*history.first()?, "frames")
+        })
     }
 
     /// Returns a whole number below 2⁶³.

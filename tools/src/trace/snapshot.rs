@@ -10,13 +10,13 @@
 //! Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
 //! pytorch/pytorch.
 
-use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::io::Read;
 
 use super::budget::Budget;
 use super::entries::{DeviceEntries, Entry, devices};
 use super::lifetimes::Lifetime;
+use super::live_blocks::{LiveBlock, LiveBlocks};
 use super::pickle::{Pickle, Refusal};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
@@ -100,9 +100,11 @@ impl Snapshot {
     /// # Errors
     ///
     /// [`Io`](ErrorKind::Io) if `input` cannot be read, is no pickle of plain data of the
-    /// protocols 2 to 5, or is no snapshot; if an entry lacks a value that its action needs; and
-    /// if an address is allocated while it is alive. Also if the file has 4 GiB or more, or if
-    /// shared values would take more memory than 64 bytes for each byte of the file, and 1 MiB.
+    /// protocols 2 to 5, or is no snapshot; if an entry lacks a value that its action needs; if an
+    /// address is allocated while it is alive, freed twice, or freed inside of a live block; and
+    /// if segments or blocks overlap, a block ends beyond its segment, or its state is not known.
+    /// Also if the file has 4 GiB or more, or if shared values would take more memory than 64
+    /// bytes for each byte of the file, and 1 MiB.
     pub fn read(name: impl Display, mut input: impl Read) -> Result<Self> {
         let fail = |reason: String| Error::new(ErrorCode::Content, format!("{name}: {reason}"));
         let mut bytes = Vec::new();
@@ -126,23 +128,11 @@ impl Snapshot {
     }
 }
 
-/// A live allocation.
-struct LiveBlock {
-    /// Its index among the lifetimes.
-    lifetime: usize,
-    bytes: u64,
-    /// The step at which its free was requested.
-    freed_at: Option<u64>,
-}
-
 /// A device's memory while its entries are read.
-#[derive(Default)]
 struct SnapshotReader {
     lifetimes: Vec<Lifetime>,
-    /// By address.
-    live: BTreeMap<u64, LiveBlock>,
-    /// Every address that was ever live.
-    known: HashSet<u64>,
+    /// With the index of each lifetime.
+    live: LiveBlocks<usize>,
     /// The sum of all sizes.
     total_bytes: u64,
     /// The reserved bytes relative to the beginning, and their maximum.
@@ -153,14 +143,14 @@ struct SnapshotReader {
 
 impl DeviceTrace {
     fn of<'a>(pickle: &'a Pickle<'a>, budget: &Budget, device: &DeviceEntries<'a>) -> Parsed<Self> {
-        let mut reading = SnapshotReader::default();
+        let mut reading = SnapshotReader::new();
         let entries = device.entries(pickle, budget, LIFETIME_BYTES)?;
         for (step, entry) in (1..).zip(entries) {
             reading.apply(&entry?, step)?;
         }
         let segments = &device.segments;
         for segment in segments {
-            segment.for_each_live(pickle, budget, LIFETIME_BYTES, |address, bytes| {
+            segment.for_each_live(pickle, budget, LIFETIME_BYTES, |_, address, bytes| {
                 reading.lived_throughout(address, bytes)
             })?;
         }
@@ -173,12 +163,23 @@ impl DeviceTrace {
 }
 
 impl SnapshotReader {
+    fn new() -> Self {
+        Self {
+            lifetimes: Vec::new(),
+            live: LiveBlocks::new(),
+            total_bytes: 0,
+            reserved: 0,
+            most_reserved: 0,
+            out_of_memory: 0,
+        }
+    }
+
     fn apply(&mut self, entry: &Entry<'_>, step: u64) -> Parsed<()> {
         let place = || -> Parsed<(u64, u64)> { Ok((entry.number("addr")?, entry.number("size")?)) };
         match entry.text("action")? {
             b"alloc" => {
                 let (address, bytes) = place()?;
-                self.allocate(address, bytes, step)
+                self.begin(address, bytes, step)
                     .map_err(|why| format!("{}: {why}", entry.place))
             }
             b"free_requested" => {
@@ -188,8 +189,8 @@ impl SnapshotReader {
             }
             b"free_completed" | b"free" => {
                 let (address, bytes) = place()?;
-                let lifetime = self.freed(entry, address, bytes)?.lifetime;
-                self.live.remove(&address);
+                let lifetime = self.freed(entry, address, bytes)?.value;
+                self.live.remove(address);
                 self.lifetimes[lifetime].upper = step;
                 Ok(())
             }
@@ -210,66 +211,52 @@ impl SnapshotReader {
         }
     }
 
-    fn allocate(&mut self, address: u64, bytes: u64, step: u64) -> Parsed<()> {
-        let end = address.saturating_add(bytes.max(1));
-        // Only the last blocks before the end can reach into the new one.
-        while let Some((&other, live)) = self.live.range(..end).next_back()
-            && other.saturating_add(live.bytes.max(1)) > address
-        {
-            let since = self.lifetimes[live.lifetime].lower;
-            let Some(freed_at) = live.freed_at else {
-                return Err(format!(
-                    "{address:#x} is alive since entry {since}, at {other:#x}"
-                ));
-            };
-            // Some versions do not record the completion of a free.
-            self.lifetimes[live.lifetime].upper = freed_at;
-            self.live.remove(&other);
-        }
-        self.begin(address, bytes, step)
-    }
-
     /// Returns the allocation that `entry` frees at `address`. If the address is not known, the
     /// allocation is from before the recording, and has `bytes` bytes.
-    fn freed(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<&mut LiveBlock> {
-        if !self.known.contains(&address) {
-            self.begin(address, bytes, 0)?;
+    fn freed(
+        &mut self,
+        entry: &Entry<'_>,
+        address: u64,
+        bytes: u64,
+    ) -> Parsed<&mut LiveBlock<usize>> {
+        if !self.live.is_known(address) {
+            self.begin(address, bytes, 0)
+                .map_err(|why| format!("{}: no block begins there: {why}", entry.place))?;
         }
-        let live = self.live.get_mut(&address);
-        live.ok_or_else(|| format!("{}: {address:#x} was freed already", entry.place))
+        self.live.freed(entry.place, address)
     }
 
     /// Adds a block that is live at the end. If no entry names its address, it was live before the
     /// recording.
     fn lived_throughout(&mut self, address: u64, bytes: u64) -> Parsed<()> {
-        if self.known.contains(&address) {
-            return Ok(());
+        if self.live.note(address) {
+            self.add_lifetime(address, bytes, 0)?;
         }
-        self.begin(address, bytes, 0)
+        Ok(())
     }
 
     fn begin(&mut self, address: u64, bytes: u64, step: u64) -> Parsed<()> {
+        let lifetimes = &mut self.lifetimes;
+        let number = lifetimes.len();
+        self.live
+            .insert(address, bytes, step, number, |ended, freed_at| {
+                lifetimes[ended].upper = freed_at;
+            })?;
+        self.add_lifetime(address, bytes, step)
+    }
+
+    fn add_lifetime(&mut self, address: u64, bytes: u64, step: u64) -> Parsed<()> {
         let total = self
             .total_bytes
             .checked_add(bytes)
             .filter(|&sum| sum <= i64::MAX as u64);
         self.total_bytes = total.ok_or("the sizes sum to 2^63 or more")?;
-        self.known.insert(address);
-        let lifetime = self.lifetimes.len();
         self.lifetimes.push(Lifetime {
             id: format!("{address:#x}@{step}"),
             lower: step,
             upper: u64::MAX,
             size_bytes: bytes,
         });
-        self.live.insert(
-            address,
-            LiveBlock {
-                lifetime,
-                bytes,
-                freed_at: None,
-            },
-        );
         Ok(())
     }
 

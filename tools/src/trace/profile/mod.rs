@@ -2,6 +2,7 @@
 //! lifetimes and plans.
 
 mod builder;
+mod call_site;
 mod snapshot;
 mod spans;
 mod tables;
@@ -18,12 +19,32 @@ use super::reader::is_log;
 use super::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 
+/// Options of [`profiles_with`].
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_tools as cachescope;
+/// use cachescope::trace::ProfileOptions;
+///
+/// let options = ProfileOptions { own_code: Some("my_model/*.py".to_owned()) };
+/// assert_eq!(ProfileOptions::default().own_code, None);
+/// # drop(options);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProfileOptions {
+    /// A part of the paths of the user's own files, in which `*` matches any text. The line of an
+    /// allocation is the innermost frame in such a file, if its backtrace has one.
+    pub own_code: Option<String>,
+}
+
 /// Reads a recorded program of any known format, and returns a profile for each of its devices.
 /// Errors refer to the input as `name`.
 ///
 /// - A snapshot of PyTorch, or of [`Recording::write`](crate::record::Recording::write): with its
-///   lines, backtraces and categories, which become scopes. A block without an event that is live
-///   at the end is allocated first.
+///   lines, backtraces and categories, which become scopes. The line of an allocation is the
+///   innermost frame with a file and a line. A block without an event that is live at the end is
+///   allocated first.
 /// - A log of RMM: with its times, threads and streams.
 /// - Lifetimes in MiniMalloc's format, one step per microsecond. If there is a column `offset`, as
 ///   `cachescope plan` writes it, the buffers are at these addresses, else side by side.
@@ -47,7 +68,32 @@ use crate::error::{Error, ErrorKind, Result};
 /// [`Io`](ErrorKind::Io) with the position, if the input has none of these formats or is malformed;
 /// otherwise as for [`Snapshot::read`] and [`Trace::new`](super::Trace::new), with the limits of
 /// [`Snapshot::read`]. A table has at most 4096 columns.
-pub fn profiles(name: impl Display, mut input: impl BufRead) -> Result<Vec<Profile>> {
+pub fn profiles(name: impl Display, input: impl BufRead) -> Result<Vec<Profile>> {
+    profiles_with(name, input, &ProfileOptions::default())
+}
+
+/// Like [`profiles`], with options.
+///
+/// # Examples
+///
+/// ```
+/// # extern crate cachescope_tools as cachescope;
+/// use cachescope::trace::{ProfileOptions, profiles_with};
+///
+/// let plan = "id,lower,upper,size\na,0,4,512\n";
+/// let profiles = profiles_with("a plan", plan.as_bytes(), &ProfileOptions::default())?;
+/// assert_eq!(profiles[0].device, "plan");
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of [`profiles`].
+pub fn profiles_with(
+    name: impl Display,
+    mut input: impl BufRead,
+    options: &ProfileOptions,
+) -> Result<Vec<Profile>> {
     let start = input
         .fill_buf()
         .map_err(|error| Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error))?;
@@ -56,7 +102,7 @@ pub fn profiles(name: impl Display, mut input: impl BufRead) -> Result<Vec<Profi
         input.read_to_end(&mut bytes).map_err(|error| {
             Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error)
         })?;
-        return snapshot::profiles(name, &bytes);
+        return snapshot::profiles(name, &bytes, options);
     }
     let table = CsvTable::new(name, input)?;
     let profile = if is_log(&table) {

@@ -1,20 +1,26 @@
 //! Profiles of PyTorch's snapshots.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::ops::Range;
 
-use cachescope_reports::{self as reports, CallSite, EventKind, Frame, Profile};
+use cachescope_reports::{self as reports, EventKind, Frame, Profile};
 
+use super::ProfileOptions;
 use super::builder::{ProfileBuilder, event};
+use super::call_site::call_site_of;
 use super::spans::Spans;
 use crate::error::{Error, ErrorCode, Result};
 use crate::trace::budget::Budget;
-use crate::trace::entries::{DeviceEntries, Entry, SnapshotSegment, devices};
+use crate::trace::entries::{DeviceEntries, Entry, EntryPath, SnapshotSegment, devices};
+use crate::trace::live_blocks::LiveBlocks;
 use crate::trace::pickle::{Pickle, Refusal, Value};
 
 /// The categories that are no scope: PyTorch's, and the one that our own snapshots use.
 const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
+
+/// The file of frames of which only the function is known.
+const NO_FILE: &str = "??";
 
 /// The memory of an event and its copies (216 bytes), of its addresses in the maps (150), and of
 /// its entries in the maps of lists and categories (150).
@@ -26,7 +32,11 @@ const STACK_BYTES: u64 = 256;
 type Parsed<T> = std::result::Result<T, String>;
 
 /// Returns a profile for each device with entries or segments.
-pub(super) fn profiles(name: impl Display, bytes: &[u8]) -> Result<Vec<Profile>> {
+pub(super) fn profiles(
+    name: impl Display,
+    bytes: &[u8],
+    options: &ProfileOptions,
+) -> Result<Vec<Profile>> {
     let fail = |reason: String| Error::new(ErrorCode::Content, format!("{name}: {reason}"));
     let pickle = Pickle::read(bytes)
         .map_err(|Refusal { offset, reason }| fail(format!("at byte {offset}: {reason}")))?;
@@ -34,7 +44,7 @@ pub(super) fn profiles(name: impl Display, bytes: &[u8]) -> Result<Vec<Profile>>
     let devices = devices(&pickle, &budget).map_err(fail)?;
     let profiles = devices
         .iter()
-        .map(|device| ProfileReader::new(&pickle, &budget, device.ordinal).read(device));
+        .map(|device| ProfileReader::new(&pickle, &budget, options, device.ordinal).read(device));
     profiles.collect::<Parsed<_>>().map_err(fail)
 }
 
@@ -42,15 +52,14 @@ pub(super) fn profiles(name: impl Display, bytes: &[u8]) -> Result<Vec<Profile>>
 struct ProfileReader<'a> {
     pickle: &'a Pickle<'a>,
     budget: &'a Budget,
+    options: &'a ProfileOptions,
     builder: ProfileBuilder,
     /// The lines of lists of frames; a file contains most lists once.
     frames: HashMap<Value, Lines>,
     /// The scopes of categories.
     categories: HashMap<Value, Option<u32>>,
-    /// The addresses that entries name.
-    known: HashSet<u64>,
-    /// By address: the lines of live allocations that entries name.
-    live: HashMap<u64, Lines>,
+    /// With the lines of each allocation.
+    live: LiveBlocks<Lines>,
     /// The last event, if it is a free that may be completed by the next entry, and its address.
     requested: Option<(u64, usize)>,
     /// The addresses whose state at the beginning is known.
@@ -67,15 +76,20 @@ struct Lines {
 }
 
 impl<'a> ProfileReader<'a> {
-    fn new(pickle: &'a Pickle<'a>, budget: &'a Budget, ordinal: usize) -> Self {
+    fn new(
+        pickle: &'a Pickle<'a>,
+        budget: &'a Budget,
+        options: &'a ProfileOptions,
+        ordinal: usize,
+    ) -> Self {
         Self {
             pickle,
             budget,
+            options,
             builder: ProfileBuilder::new(format!("cuda:{ordinal}")),
             frames: HashMap::new(),
             categories: HashMap::new(),
-            known: HashSet::new(),
-            live: HashMap::new(),
+            live: LiveBlocks::new(),
             requested: None,
             decided: Spans::default(),
             steps: 0,
@@ -121,20 +135,26 @@ impl<'a> ProfileReader<'a> {
     fn allocate(&mut self, entry: &Entry<'_>) -> Parsed<()> {
         let (address, bytes) = (entry.number("addr")?, entry.number("size")?);
         let lines = self.lines(entry)?;
-        self.known.insert(address);
-        self.live.insert(address, lines);
+        (self.live)
+            .insert(address, bytes, self.steps, lines, |_, _| {})
+            .map_err(|why| format!("{}: {why}", entry.place))?;
         self.push_block(entry, EventKind::Allocate, address, bytes, lines);
         Ok(())
     }
 
     fn free(&mut self, entry: &Entry<'_>) -> Parsed<()> {
         let (address, bytes) = (entry.number("addr")?, entry.number("size")?);
-        self.known.insert(address);
-        let lines = self.live.remove(&address).unwrap_or_default();
         let kind = match entry.text("action")? {
             b"free" => EventKind::Free,
             _ => EventKind::FreePending,
         };
+        self.ensure_known(entry, address, bytes)?;
+        let live = self.live.freed(entry.place, address)?;
+        live.freed_at = Some(self.steps);
+        let lines = live.value;
+        if kind == EventKind::Free {
+            self.live.remove(address);
+        }
         self.push_block(entry, kind, address, bytes, lines);
         self.requested = Some((address, self.builder.profile().events.len() - 1));
         Ok(())
@@ -142,23 +162,29 @@ impl<'a> ProfileReader<'a> {
 
     /// Completes a free. If the entry directly before requested it, it waited for no stream.
     fn complete(&mut self, entry: &Entry<'_>) -> Parsed<()> {
-        let address = entry.number("addr")?;
+        let (address, bytes) = (entry.number("addr")?, entry.number("size")?);
+        self.ensure_known(entry, address, bytes)?;
+        let live = self.live.freed(entry.place, address)?;
+        let (lines, was_requested) = (live.value, live.freed_at.is_some());
+        self.live.remove(address);
         match self.requested.take() {
             Some((requested, index)) if requested == address => {
                 self.builder.profile().events[index].kind = EventKind::Free;
-                Ok(())
             }
-            // The free was requested earlier, or before the recording.
-            _ if self.known.contains(&address) => Ok(()),
-            _ => self.free_before(entry, address),
+            _ if was_requested => {}
+            _ => self.push_block(entry, EventKind::Free, address, bytes, lines),
         }
+        Ok(())
     }
 
-    fn free_before(&mut self, entry: &Entry<'_>, address: u64) -> Parsed<()> {
-        self.known.insert(address);
-        let bytes = entry.number("size")?;
-        self.push_block(entry, EventKind::Free, address, bytes, Lines::default());
-        Ok(())
+    /// Adds the block that `entry` frees, if it is from before the recording.
+    fn ensure_known(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<()> {
+        if self.live.is_known(address) {
+            return Ok(());
+        }
+        (self.live)
+            .insert(address, bytes, 0, Lines::default(), |_, _| {})
+            .map_err(|why| format!("{}: no block begins there: {why}", entry.place))
     }
 
     fn push_block(
@@ -213,11 +239,11 @@ impl<'a> ProfileReader<'a> {
     fn add_segments(&mut self, segments: &[SnapshotSegment<'_>]) -> Parsed<()> {
         let (pickle, budget) = (self.pickle, self.budget);
         for segment in segments {
-            let end = segment.address.saturating_add(segment.total_bytes);
-            self.was_reserved(segment.address..end);
-            segment.for_each_live(pickle, budget, EVENT_BYTES, |address, bytes| {
-                if self.known.insert(address) {
-                    self.lived_throughout(address, bytes);
+            self.was_reserved(segment.address..segment.end());
+            segment.for_each_live(pickle, budget, EVENT_BYTES, |block, address, bytes| {
+                if self.live.note(address) {
+                    let lines = self.frames(block)?;
+                    self.lived_throughout(address, bytes, lines);
                 }
                 Ok(())
             })?;
@@ -225,11 +251,13 @@ impl<'a> ProfileReader<'a> {
         Ok(())
     }
 
-    fn lived_throughout(&mut self, address: u64, bytes: u64) {
+    fn lived_throughout(&mut self, address: u64, bytes: u64, lines: Lines) {
         let mut event = event(EventKind::Allocate, 0);
         event.address = address;
         event.bytes = bytes;
         event.block_bytes = bytes;
+        event.call_site = lines.call_site;
+        event.stack = lines.stack;
         self.builder.push_before(event);
     }
 
@@ -257,7 +285,7 @@ impl<'a> ProfileReader<'a> {
     }
 
     fn frames(&mut self, entry: &Entry<'_>) -> Parsed<Lines> {
-        let list = entry.get("frames");
+        let list = entry.frames();
         let Some((list, values)) = list.and_then(|list| Some((list, self.pickle.list(list)?)))
         else {
             return Ok(Lines::default());
@@ -265,23 +293,12 @@ impl<'a> ProfileReader<'a> {
         if let Some(&known) = self.frames.get(&list) {
             return Ok(known);
         }
-        let place = format!("{}: frames", entry.place);
-        self.budget.charge(&place, 1, STACK_BYTES)?;
-        self.budget
-            .charge(&place, values.len(), size_of::<Frame>() as u64)?;
-        let mut frames = Vec::with_capacity(values.len());
-        for &value in values {
-            frames.extend(self.frame(&place, value)?);
-        }
+        let frames = self.read_frames(entry.place, values)?;
         let mut lines = Lines::default();
-        if let Some(Frame { file, line, .. }) = frames.first() {
-            self.budget.charge(&place, 1, file.len() as u64)?;
-            let (file, line) = (file.clone(), *line);
-            lines.call_site = Some(self.builder.call_site(CallSite {
-                file,
-                line,
-                column: 0,
-            }));
+        if let Some(call_site) = call_site_of(&frames, self.options.own_code.as_deref()) {
+            let bytes = call_site.file.len() as u64;
+            self.budget.charge(entry.place, 1, bytes)?;
+            lines.call_site = Some(self.builder.call_site(call_site));
         }
         if frames.len() > 1 {
             lines.stack = Some(self.builder.stack(frames));
@@ -290,25 +307,41 @@ impl<'a> ProfileReader<'a> {
         Ok(lines)
     }
 
-    /// Returns the frame that a dictionary describes; `None` if it has no file.
+    fn read_frames(&self, place: EntryPath, values: &[Value]) -> Parsed<Vec<Frame>> {
+        let place = format!("{place}: frames");
+        self.budget.charge(&place, 1, STACK_BYTES)?;
+        self.budget
+            .charge(&place, values.len(), size_of::<Frame>() as u64)?;
+        let mut frames = Vec::with_capacity(values.len());
+        for &value in values {
+            frames.extend(self.frame(&place, value)?);
+        }
+        Ok(frames)
+    }
+
+    /// Returns the frame that a dictionary describes; `None` if it has neither name nor file.
     fn frame(&self, place: &str, value: Value) -> Parsed<Option<Frame>> {
         let text = |key| {
             let value = self.pickle.get(value, key);
-            let Some(text) = value.and_then(|value| self.pickle.string(value)) else {
-                return Ok(None);
-            };
+            let text = value.and_then(|value| self.pickle.string(value));
+            let text = text.unwrap_or_default();
             self.budget.charge(place, 1, text.len() as u64)?;
-            Ok::<_, String>(Some(text.into_owned()))
+            Ok::<_, String>(text.into_owned())
         };
-        let Some(file) = text("filename")? else {
+        let (function, mut file) = (text("name")?, text("filename")?);
+        if file == NO_FILE {
+            file.clear();
+        }
+        if function.is_empty() && file.is_empty() {
             return Ok(None);
-        };
+        }
         let line = self.pickle.get(value, "line");
         let line = line.and_then(|line| self.pickle.number(line));
+        let line = line.and_then(|line| line.try_into().ok()).unwrap_or(0);
         Ok(Some(Frame {
-            function: text("name")?.unwrap_or_default(),
+            function,
             file,
-            line: line.and_then(|line| line.try_into().ok()).unwrap_or(0),
+            line,
         }))
     }
 }

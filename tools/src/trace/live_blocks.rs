@@ -1,0 +1,105 @@
+//! The blocks of a device that are live while the entries of a snapshot are read.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::entries::EntryPath;
+
+type Parsed<T> = Result<T, String>;
+
+/// A live block.
+pub(super) struct LiveBlock<T> {
+    pub(super) value: T,
+    /// The step at which its free was requested.
+    pub(super) freed_at: Option<u64>,
+    bytes: u64,
+    /// The step at which it was allocated; 0 before the recording.
+    since: u64,
+}
+
+/// The live blocks, each with a value.
+///
+/// Invariant: no two blocks overlap.
+pub(super) struct LiveBlocks<T> {
+    /// By address.
+    blocks: BTreeMap<u64, LiveBlock<T>>,
+    /// Every address that was ever live.
+    known: HashSet<u64>,
+}
+
+impl<T> LiveBlocks<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            blocks: BTreeMap::new(),
+            known: HashSet::new(),
+        }
+    }
+
+    /// Returns whether a block was ever live at the address.
+    pub(super) fn is_known(&self, address: u64) -> bool {
+        self.known.contains(&address)
+    }
+
+    /// Notes an address. Returns whether no block was ever live there.
+    pub(super) fn note(&mut self, address: u64) -> bool {
+        self.known.insert(address)
+    }
+
+    /// Adds a block that is live from step `since` on. Passes each block below it to `ended`, with
+    /// the step at which its free was requested: some versions do not record the completion.
+    ///
+    /// # Errors
+    ///
+    /// A message if a block below it is not freed.
+    pub(super) fn insert(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        since: u64,
+        value: T,
+        mut ended: impl FnMut(T, u64),
+    ) -> Parsed<()> {
+        let end = address.saturating_add(bytes.max(1));
+        // Only the last blocks before the end can reach into the new one.
+        while let Some((&other, live)) = self.blocks.range(..end).next_back()
+            && other.saturating_add(live.bytes.max(1)) > address
+        {
+            let Some(freed_at) = live.freed_at else {
+                let since = match live.since {
+                    0 => "before the recording".into(),
+                    entry => format!("entry {entry}"),
+                };
+                return Err(format!(
+                    "{address:#x} is alive since {since}, at {other:#x}"
+                ));
+            };
+            if let Some(live) = self.blocks.remove(&other) {
+                ended(live.value, freed_at);
+            }
+        }
+        self.known.insert(address);
+        self.blocks.insert(
+            address,
+            LiveBlock {
+                value,
+                freed_at: None,
+                bytes,
+                since,
+            },
+        );
+        Ok(())
+    }
+
+    /// Returns the block that an entry frees at `address`.
+    ///
+    /// # Errors
+    ///
+    /// A message with `place`, if no block is live there.
+    pub(super) fn freed(&mut self, place: EntryPath, address: u64) -> Parsed<&mut LiveBlock<T>> {
+        let live = self.blocks.get_mut(&address);
+        live.ok_or_else(|| format!("{place}: {address:#x} was freed already"))
+    }
+
+    pub(super) fn remove(&mut self, address: u64) -> Option<LiveBlock<T>> {
+        self.blocks.remove(&address)
+    }
+}
