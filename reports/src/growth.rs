@@ -10,8 +10,8 @@ use crate::profile::{EventKind, Profile};
 /// The growth of a scope's memory on a thread.
 ///
 /// Only entries count that were entered and left in the recording, and that are not inside another
-/// entry of their scope. An entry leaves the memory that was allocated in it, on its thread, and
-/// that lives after it.
+/// entry of their scope. The memory that grows was allocated in entries, on their thread. A block
+/// that replaces a block of an earlier entry is no growth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopeGrowth {
@@ -21,13 +21,14 @@ pub struct ScopeGrowth {
     pub thread: u32,
     /// The number of entries.
     pub entries: u64,
-    /// The average of the bytes that an entry left, over the second half of the entries. The first
-    /// half is skipped because it includes what is made once.
+    /// The bytes that an entry left, less the bytes of earlier entries that were freed: the average
+    /// over the second half of the entries. The first half is skipped because it includes what is
+    /// made once.
     pub left_bytes_per_entry: u64,
     /// The number of entries in a row, up to the last, at whose exit the live bytes of the cache
     /// were higher than at the exit before.
     pub rising_entries: u64,
-    /// The growth by line, the largest first.
+    /// The lines that grow, the largest growth first.
     pub sites: Vec<SiteGrowth>,
 }
 
@@ -41,23 +42,19 @@ pub type Growth = ScopeGrowth;
 pub struct SiteGrowth {
     /// The line, by its number.
     pub call_site: Option<u32>,
-    /// The average of the bytes that an entry left, over the second half of the entries.
+    /// The bytes that an entry left, less those that were freed, as in [`ScopeGrowth`].
     pub left_bytes_per_entry: u64,
 }
 
 /// Returns the growth of each scope on each thread on which it was entered and left, the largest
 /// first.
-///
-/// An entry may leave memory without growth, for example if each result replaces the one before.
-/// Then few exits in a row rise.
 pub fn growth(profile: &Profile) -> Vec<ScopeGrowth> {
     let nesting = Nesting::of(profile);
     let groups = groups(profile, &nesting);
-    let mut left = LeftMemory::of(&nesting, &groups);
-    left.add_all(profile, &nesting);
+    let grown = grown_bytes(profile, &nesting, &groups);
     let mut growths: Vec<ScopeGrowth> = groups
         .iter()
-        .zip(&left.bytes)
+        .zip(&grown)
         .map(|(group, bytes)| group.growth(profile, &nesting, bytes))
         .collect();
     growths.sort_by_key(|own| (Reverse(own.left_bytes_per_entry), own.scope, own.thread));
@@ -102,22 +99,27 @@ impl EntryGroup {
         &self.entries[self.entries.len() / 2..]
     }
 
-    fn growth(&self, profile: &Profile, nesting: &Nesting, bytes: &LeftBytes) -> ScopeGrowth {
-        let entries = self.second_half().len() as u64;
-        let sites = bytes.iter().map(|(&call_site, bytes)| SiteGrowth {
+    /// Returns the events at which the second half begins and ends.
+    fn half(&self, nesting: &Nesting) -> Option<(usize, usize)> {
+        let half = self.second_half();
+        let (first, last) = (half.first()?, half.last()?);
+        Some((nesting.slices[*first].begin?, nesting.slices[*last].end?))
+    }
+
+    fn growth(&self, profile: &Profile, nesting: &Nesting, grown: &GrownBytes) -> ScopeGrowth {
+        let entries = self.second_half().len() as i128;
+        let per_entry = |bytes: i128| u64::try_from((bytes / entries).max(0)).unwrap_or(u64::MAX);
+        let sites = grown.iter().map(|(&call_site, &bytes)| SiteGrowth {
             call_site,
-            left_bytes_per_entry: bytes / entries,
+            left_bytes_per_entry: per_entry(bytes),
         });
-        let mut sites: Vec<SiteGrowth> = sites.collect();
+        let mut sites: Vec<SiteGrowth> = sites.filter(|own| own.left_bytes_per_entry > 0).collect();
         sites.sort_by_key(|own| (Reverse(own.left_bytes_per_entry), own.call_site));
-        let all = bytes
-            .values()
-            .fold(0u64, |sum, own| sum.saturating_add(*own));
         ScopeGrowth {
             scope: self.scope,
             thread: self.thread,
             entries: self.entries.len() as u64,
-            left_bytes_per_entry: all / entries,
+            left_bytes_per_entry: per_entry(grown.values().sum()),
             rising_entries: self.rising_entries(profile, nesting),
             sites,
         }
@@ -133,45 +135,34 @@ impl EntryGroup {
     }
 }
 
-/// The bytes left, by line.
-type LeftBytes = BTreeMap<Option<u32>, u64>;
+/// The growth of live bytes by line.
+type GrownBytes = BTreeMap<Option<u32>, i128>;
 
-/// The memory that the second halves of the groups left.
-struct LeftMemory {
-    /// The group of each slice that counts.
-    group_of: Vec<Option<usize>>,
-    /// The bytes left, by group.
-    bytes: Vec<LeftBytes>,
-}
-
-impl LeftMemory {
-    fn of(nesting: &Nesting, groups: &[EntryGroup]) -> Self {
-        let mut group_of = vec![None; nesting.slices.len()];
-        for (number, group) in groups.iter().enumerate() {
-            for &entry in group.second_half() {
-                group_of[entry] = Some(number);
-            }
-        }
-        Self {
-            group_of,
-            bytes: vec![LeftBytes::new(); groups.len()],
+/// Returns for each group the growth over the second half of its entries, of what was allocated in
+/// any of its entries.
+fn grown_bytes(profile: &Profile, nesting: &Nesting, groups: &[EntryGroup]) -> Vec<GrownBytes> {
+    let mut group_of = vec![None; nesting.slices.len()];
+    for (number, group) in groups.iter().enumerate() {
+        for &entry in &group.entries {
+            group_of[entry] = group.half(nesting).map(|half| (number, half));
         }
     }
-
-    fn add_all(&mut self, profile: &Profile, nesting: &Nesting) {
-        for lifetime in lifetimes(profile) {
-            let Some(allocated) = lifetime.allocated else {
+    let mut grown = vec![GrownBytes::new(); groups.len()];
+    for lifetime in lifetimes(profile) {
+        let Some(allocated) = lifetime.allocated else {
+            continue;
+        };
+        let is_live = |event| allocated <= event && lifetime.freed.is_none_or(|at| at > event);
+        for entry in nesting.entries_around(allocated) {
+            let Some((group, (begin, end))) = group_of[entry] else {
                 continue;
             };
-            for entry in nesting.entries_around(allocated) {
-                let end = nesting.slices[entry].end;
-                let outlived = end.is_some_and(|end| lifetime.freed.is_none_or(|at| at > end));
-                if let Some(group) = self.group_of[entry].filter(|_| outlived) {
-                    let call_site = profile.events[allocated].call_site;
-                    let bytes = self.bytes[group].entry(call_site).or_default();
-                    *bytes = bytes.saturating_add(lifetime.bytes);
-                }
+            let change = i128::from(is_live(end)) - i128::from(is_live(begin));
+            if change != 0 {
+                let call_site = profile.events[allocated].call_site;
+                *grown[group].entry(call_site).or_default() += change * i128::from(lifetime.bytes);
             }
         }
     }
+    grown
 }

@@ -184,6 +184,15 @@ pub fn peak(profile: &Profile, lifetimes: &[AllocationLifetime]) -> Peak {
     peak
 }
 
+/// Returns the bytes that are live from before the first event to the end, and whose allocations
+/// were lost: by the device's own counters, which are exact.
+pub(crate) fn unknown_live_bytes(profile: &Profile, lifetimes: &[AllocationLifetime]) -> u64 {
+    let at_end = lifetimes.iter().filter(|lifetime| lifetime.freed.is_none());
+    let known_bytes = at_end.map(|own| own.bytes).fold(0, u64::saturating_add);
+    let live_bytes = profile.live_bytes.filter(|_| profile.lost_events > 0);
+    live_bytes.map_or(0, |bytes| bytes.saturating_sub(known_bytes))
+}
+
 /// Returns the lifetimes that are live at a peak.
 ///
 /// # Examples

@@ -25,6 +25,12 @@ pub struct Profile {
     pub events: Vec<Event>,
     /// Older events that newer ones overwrote, since the recording was bounded.
     pub lost_events: u64,
+    /// The time from which on no event was lost; 0 if none was.
+    pub complete_from_ns: u64,
+    /// Bytes live at the end, by the device's own counters; `None` if they are not known.
+    pub live_bytes: Option<u64>,
+    /// Bytes reserved at the end, by the device's own counters; `None` if they are not known.
+    pub reserved_bytes: Option<u64>,
 }
 
 /// A line of the program that made a request.

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 
 use crate::growth::{ScopeGrowth, growth};
-use crate::lifetimes::{lifetimes, peak};
+use crate::lifetimes::{lifetimes, peak, unknown_live_bytes};
 use crate::place::{Lines, UNCACHED, scope_name};
 use crate::profile::Profile;
 use crate::sites::{SiteSummary, by_call_site};
@@ -50,7 +50,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     if !rows.is_empty() {
         writeln!(
             out,
-            "\ngrowth: what an entry leaves, on average over the second half of the entries"
+            "\ngrowth: what an entry leaves, less what is freed of earlier entries; the average over the second half"
         )?;
         write_table(
             &mut out,
@@ -68,16 +68,25 @@ fn write_heading(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
         device,
         duration_ns,
         lost_events,
+        complete_from_ns,
         ..
     } = profile;
-    let peak = Size(peak(profile, &lifetimes(profile)).bytes);
-    let seconds = *duration_ns as f64 / 1e9;
+    let lifetimes = lifetimes(profile);
+    let unknown_bytes = unknown_live_bytes(profile, &lifetimes);
+    let peak_bytes = peak(profile, &lifetimes)
+        .bytes
+        .saturating_add(unknown_bytes);
+    let [peak, unknown] = [peak_bytes, unknown_bytes].map(Size);
+    let [seconds, from] = [*duration_ns, *complete_from_ns].map(|time_ns| time_ns as f64 / 1e9);
     write!(
         out,
         "{device}: {peak} live at the peak, {seconds:.3} s recorded"
     )?;
     if *lost_events > 0 {
-        write!(out, ", {lost_events} older events lost")?;
+        write!(
+            out,
+            ", {lost_events} older events lost: complete from {from:.3} s on, and {unknown} of unknown lines"
+        )?;
     }
     writeln!(
         out,
@@ -168,11 +177,7 @@ fn growth_rows<'a>(
         shortened(scope_name(profile, own.scope)),
         String::new(),
     ];
-    let sites = own
-        .sites
-        .iter()
-        .filter(|site| site.left_bytes_per_entry > 0);
-    let sites = sites.take(GROWTH_SITES).map(move |site| {
+    let sites = own.sites.iter().take(GROWTH_SITES).map(move |site| {
         let mut row = vec![String::new(); GROWTH.len()];
         row[0] = Size(site.left_bytes_per_entry).to_string();
         row[GROWTH.len() - 1] = shortened(lines.line(site.call_site));

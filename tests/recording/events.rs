@@ -260,15 +260,30 @@ fn a_full_ring_keeps_the_newest_and_counts_the_others() {
         ..RecordOptions::default()
     };
     let recording = device.record(options).unwrap();
+    let _kept = Buffer::new(&device, 5000).unwrap();
     for bytes in 1..=1000 {
         Buffer::new(&device, bytes).unwrap();
     }
     let profile = recording.profile();
-    // A reservation, and a request and a free for each buffer. The oldest event of a full ring is
-    // not read, because its thread may be overwriting it.
+    // Reservations, a request, and a request and a free for each other buffer. The oldest event of
+    // a full ring is not read, because its thread may be overwriting it.
     assert_eq!(profile.events.len(), 63);
-    assert_eq!(profile.lost_events, 2001 - 63);
+    let reserves = device.memory_stats().reserves;
+    assert_eq!(profile.lost_events, 2001 + reserves - 63);
     assert_eq!(profile.events.last().unwrap().bytes, 1000);
+    assert_eq!(profile.complete_from_ns, profile.events[0].time_ns);
+    assert_eq!(profile.live_bytes, Some(5000));
+    let reserved_bytes = device.memory_stats().reserved_bytes;
+    assert_eq!(profile.reserved_bytes, Some(reserved_bytes));
+    let mut table = Vec::new();
+    cachescope::record::Format::Text
+        .write(&profile, &mut table)
+        .unwrap();
+    let table = String::from_utf8(table).unwrap();
+    assert!(
+        table.contains(" s on, and 4.9 KiB of unknown lines"),
+        "{table}"
+    );
 }
 
 #[test]

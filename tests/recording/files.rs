@@ -157,13 +157,16 @@ fn a_full_disk_is_an_error() {
     program(&device);
 }
 
-/// Runs this program with the ignored test below and a profile set by the environment.
+/// This program with the ignored test below, and a profile set by the environment.
+fn profiling(path: &str, test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    command.env("CACHESCOPE_PROFILE", path);
+    command
+}
+
 fn profiled(path: &str, test: &str) -> Output {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture"])
-        .env("CACHESCOPE_PROFILE", path)
-        .output()
-        .unwrap()
+    profiling(path, test).output().unwrap()
 }
 
 #[test]
@@ -184,8 +187,10 @@ fn a_profiled_program_that_fails() {
     };
     let device = Device::host_with(config).unwrap();
     program(&device);
-    Buffer::new(&device, 3 << 20).unwrap_err();
-    Buffer::new(&device, 4 << 20).unwrap_err();
+    for bytes in [3 << 20, 4 << 20] {
+        let error = Buffer::new(&device, bytes).unwrap_err();
+        println!("{}", error.out_of_memory_report().unwrap());
+    }
     let _later = Buffer::new(&device, 1 << 19).unwrap();
 }
 
@@ -215,6 +220,22 @@ fn the_environment_profiles_every_device_until_the_end() {
 }
 
 #[test]
+fn the_file_of_a_rank_has_its_number() {
+    let folder = folder("rank");
+    let path = folder.join("run.pickle");
+    let test = "recording::files::a_profiled_program";
+    let run = profiling(path.to_str().unwrap(), test)
+        .envs([("OMPI_COMM_WORLD_RANK", "3"), ("OMPI_COMM_WORLD_SIZE", "4")])
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{run:?}");
+    for name in ["run-rank-3.pickle", "run-rank-3-host-2.pickle"] {
+        assert!(folder.join(name).exists(), "{name}");
+    }
+    assert!(!path.exists());
+}
+
+#[test]
 fn a_failed_request_writes_its_own_report() {
     let folder = folder("failure");
     let path = folder.join("run.pickle");
@@ -223,6 +244,10 @@ fn a_failed_request_writes_its_own_report() {
         "recording::files::a_profiled_program_that_fails",
     );
     assert!(run.status.success(), "{run:?}");
+    let told = String::from_utf8_lossy(&run.stdout);
+    let page = folder.join("run-out-of-memory.pickle");
+    let row = format!("\n  profile             {}\n", page.display());
+    assert_eq!(told.matches(&row).count(), 2, "{told}");
     let failures = |name: &str| {
         let bytes = fs::read(folder.join(name)).unwrap();
         let profile = profiles(name, &*bytes).unwrap().remove(0);

@@ -89,6 +89,11 @@ impl Caches {
         CachesRef::first(caches)
     }
 
+    /// Returns a weak reference, which does not keep the device alive.
+    pub(crate) fn weak(&self) -> Weak<Self> {
+        self.this.clone()
+    }
+
     pub(crate) fn memory(&self) -> &DeviceMemory {
         &self.memory
     }

@@ -185,6 +185,12 @@ impl Caches {
         }
     }
 
+    /// Returns the live and the reserved bytes of the device.
+    pub(crate) fn live_and_reserved_bytes(&self) -> (u64, u64) {
+        let stats = self.memory_stats();
+        (stats.live_bytes, stats.reserved_bytes)
+    }
+
     pub(crate) fn reset_peaks(&self) {
         self.drain_all();
         for shard in self.all().iter().flat_map(|cache| cache.shards()) {

@@ -12,7 +12,7 @@ use crate::device::{Backend, DeviceId};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::memory::{DeviceMemory, MemoryConfig};
 use crate::pool::PoolKind;
-use crate::recorder::profile_process;
+use crate::recorder::{Profiling, profile_process};
 use crate::source::fault::FaultPlan;
 use crate::sync::plain::Mutex;
 use crate::sync::{Arc, OnceLock};
@@ -262,10 +262,6 @@ impl Device {
             time_phases: config.time_phases,
         };
         let memory = DeviceMemory::new(Arc::clone(&backend), &memory)?;
-        if let Some(path) = &profile {
-            let ring_bytes = RecordOptions::default().max_bytes;
-            profile_process(memory.recorder(), &backend, path, ring_bytes)?;
-        }
         let caches = CachesConfig {
             default_cache: CacheConfig {
                 policy: config.policy,
@@ -274,9 +270,24 @@ impl Device {
             fill_recycled: config.fill_recycled,
             broken: None,
         };
-        Ok(Self {
+        let device = Self {
             caches: Caches::over(memory, caches),
-        })
+        };
+        if let Some(path) = profile {
+            let caches = device.caches.weak();
+            let counters = move || match caches.upgrade() {
+                Some(caches) => caches.live_and_reserved_bytes(),
+                None => (0, 0),
+            };
+            profile_process(Profiling {
+                recorder: Arc::clone(device.caches.memory().recorder()),
+                backend: Arc::downgrade(&backend),
+                counters: Box::new(counters),
+                path,
+                ring_bytes: RecordOptions::default().max_bytes,
+            })?;
+        }
+        Ok(device)
     }
 
     /// Returns a device on which every allocation fails with `error`, for callers that cannot

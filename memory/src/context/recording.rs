@@ -185,7 +185,10 @@ impl Recording {
         let memory = self.device.caches.memory();
         let recorder = memory.recorder();
         recorder.finish_kernels(memory.backend());
-        recorder.profile(&self.mark, self.device.to_string(), self.segments.clone())
+        let name = self.device.to_string();
+        recorder.profile(&self.mark, name, self.segments.clone(), || {
+            self.device.caches.live_and_reserved_bytes()
+        })
     }
 
     /// Returns the events so far, in order of time.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::path::PathBuf;
 
 use crate::naming::display_name;
 use crate::size::{ByteSize, round_up};
@@ -40,6 +41,10 @@ pub struct OutOfMemoryReport {
     pub free_bytes: u64,
     /// The bytes of the largest free block.
     pub largest_free_block_bytes: u64,
+    /// True if the device is recorded: the recording has the line of each live block.
+    pub is_recorded: bool,
+    /// The report that `CACHESCOPE_PROFILE` wrote when a request of the device failed first.
+    pub profile: Option<PathBuf>,
 }
 
 /// The memory of a named cache in an [`OutOfMemoryReport`].
@@ -153,11 +158,7 @@ impl OutOfMemoryReport {
             .filter(|cache| cache.is_leaking(self.live_bytes));
         if let Some(cache) = leaking.max_by_key(|cache| cache.grown_bytes) {
             let name = display_name(&cache.name);
-            let how = if cache.lines.is_empty() {
-                "; `CacheConfig { record: true, .. }` for it makes this report name the lines"
-            } else {
-                ""
-            };
+            let how = self.how_to_find_lines(cache);
             return format!(
                 "the scope \"{name}\" grows from entry to entry: drop what escapes from it, or keep a number instead of \
                  an array; a higher limit only delays this{how}"
@@ -172,6 +173,17 @@ impl OutOfMemoryReport {
             );
         }
         "live arrays leave no room: drop some before this allocation, or use smaller batches".into()
+    }
+
+    /// Returns where the lines are that hold the memory of a cache, if they are not in the report.
+    fn how_to_find_lines(&self, cache: &CacheUse) -> String {
+        match &self.profile {
+            _ if !cache.lines.is_empty() => String::new(),
+            Some(path) => format!("; {} shows the lines", path.display()),
+            None if self.is_recorded => "; a report of the recording shows the lines".into(),
+            None => "; `CacheConfig { record: true, .. }` for it makes this report name the lines"
+                .into(),
+        }
     }
 
     /// Enough is not live, but cannot be had.
@@ -253,6 +265,9 @@ impl OutOfMemoryReport {
             let (name, bytes) = (display_name(&cache.name), ByteSize(cache.cached_bytes));
             write!(f, "\n    by \"{name}\": {bytes}")?;
         }
+        if let Some(path) = &self.profile {
+            write!(f, "\n  {:<20}{}", "profile", path.display())?;
+        }
         write!(f, "\n  remedy: {}", self.remedy())
     }
 
@@ -309,4 +324,47 @@ fn enough(bytes: u64) -> ByteSize {
     const MIB: u64 = 1 << 20;
     let unit = if bytes < MIB { 1 << 10 } else { MIB };
     ByteSize(round_up(bytes, unit).unwrap_or(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_is_not_to_record_what_is_recorded() {
+        let cache = CacheUse {
+            name: "train".into(),
+            live_bytes: 64 << 20,
+            grown_bytes: 64 << 20,
+            grown_entries: 10,
+            ..CacheUse::default()
+        };
+        let mut report = OutOfMemoryReport {
+            requested_bytes: 4 << 20,
+            limit_bytes: Some(64 << 20),
+            total_bytes: 1 << 30,
+            live_bytes: 64 << 20,
+            caches: vec![cache],
+            ..OutOfMemoryReport::default()
+        };
+        let record = "record: true";
+        assert!(report.remedy().contains(record), "{report}");
+        report.is_recorded = true;
+        let remedy = report.remedy();
+        assert!(
+            remedy.ends_with("; a report of the recording shows the lines"),
+            "{remedy}"
+        );
+        report.profile = Some("run-out-of-memory.html".into());
+        let text = report.to_string();
+        assert!(
+            text.contains("\n  profile             run-out-of-memory.html\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("; run-out-of-memory.html shows the lines"),
+            "{text}"
+        );
+        assert!(!text.contains(record), "{text}");
+    }
 }

@@ -40,9 +40,7 @@ impl DeviceMemory {
                 return Ok(block);
             }
         }
-        let error = self.exhausted(request);
-        write_exhausted(&self.recorder);
-        Err(error)
+        Err(self.exhausted(request))
     }
 
     /// Allocates without rungs 3 to 5. Returns `None` if a cache or the user would have to free
@@ -191,6 +189,7 @@ impl DeviceMemory {
             limit_bytes: self.limit(),
             total_bytes: self.backend.total_bytes(),
             reserved_bytes: self.device_bytes(),
+            is_recorded: self.recorder.is_active(),
             ..OutOfMemoryReport::default()
         };
         {
@@ -204,6 +203,7 @@ impl DeviceMemory {
         if let Some(above) = self.reclaim.get().and_then(Weak::upgrade) {
             above.describe(&mut report);
         }
+        report.profile = write_exhausted(&self.recorder);
         Error::out_of_memory(report)
     }
 

@@ -15,6 +15,8 @@ use crate::sync::plain::Ordering;
 pub(super) struct Collected {
     events: Vec<Recorded>,
     lost: u64,
+    /// The time from which on no event was lost; 0 if none was.
+    complete_from_ns: u64,
 }
 
 /// Lines of the program by their number, and back.
@@ -68,14 +70,20 @@ impl StackTable {
 }
 
 impl Recorder {
-    /// Returns the events since `mark`, of a device that had reserved `segments` at that time.
+    /// Returns the events since `mark`, of a device that had reserved `segments` at that time. If
+    /// events were lost, `counters` returns the live and the reserved bytes of the device.
     pub(crate) fn profile(
         &self,
         mark: &RecordingStart,
         device: String,
         segments: Vec<Segment>,
+        counters: impl FnOnce() -> (u64, u64),
     ) -> Profile {
-        let Collected { events, lost } = self.collect(mark);
+        let Collected {
+            events,
+            lost,
+            complete_from_ns,
+        } = self.collect(mark);
         let mut call_sites = CallSites::default();
         let mut stacks = StackTable::default();
         // By address: the line and the stack of each live allocation, for its free.
@@ -109,6 +117,7 @@ impl Recorder {
             }
         });
         let events = events.collect();
+        let counters = (lost > 0).then(counters);
         Profile {
             device,
             began_unix_ns: self.unix_ns(mark),
@@ -119,6 +128,9 @@ impl Recorder {
             segments,
             events,
             lost_events: lost,
+            complete_from_ns: complete_from_ns.saturating_sub(mark.time_ns),
+            live_bytes: counters.map(|(live_bytes, _)| live_bytes),
+            reserved_bytes: counters.map(|(_, reserved_bytes)| reserved_bytes),
         }
     }
 
@@ -130,14 +142,25 @@ impl Recorder {
         let rings = self.rings.lock().clone();
         let mut events = Vec::new();
         let mut lost = self.lost.load(Ordering::Relaxed) - mark.lost;
+        let mut complete_from_ns = 0;
         for (place, ring) in rings.iter().enumerate() {
             let from = mark.written.get(place).copied().unwrap_or(0);
-            lost += ring.read(from, &mut events);
+            let first = events.len();
+            let overwritten = ring.read(from, &mut events);
+            if overwritten > 0 {
+                let first_ns = events.get(first).map_or(until_ns, |event| event.time_ns);
+                complete_from_ns = first_ns.max(complete_from_ns);
+            }
+            lost += overwritten;
         }
         events.retain(|event| event.time_ns <= until_ns && event.is_since(mark.time_ns));
         // The sort is stable, so each thread's order stays.
         events.sort_by_key(|event| event.time_ns);
-        Collected { events, lost }
+        Collected {
+            events,
+            lost,
+            complete_from_ns,
+        }
     }
 
     fn scope_names(&self) -> Vec<String> {

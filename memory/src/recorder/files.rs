@@ -41,36 +41,43 @@ pub(crate) fn format_of(path: &Path) -> Result<Format> {
     format.at_caller()
 }
 
+/// A device to record until the process ends.
+pub(crate) struct Profiling {
+    /// Shared, because it must outlive the device.
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) backend: Weak<dyn Backend>,
+    /// Returns the live and the reserved bytes of the device.
+    pub(crate) counters: Box<dyn Fn() -> (u64, u64) + Send>,
+    /// The file of the first device's report.
+    pub(crate) path: PathBuf,
+    pub(crate) ring_bytes: u64,
+}
+
 /// A device that is recorded until the process ends.
 struct Profiled {
-    /// Shared, because it must outlive the device.
-    recorder: Arc<Recorder>,
-    backend: Weak<dyn Backend>,
+    profiling: Profiling,
     mark: RecordingStart,
     device: String,
-    path: PathBuf,
-    /// Set if a request failed, and the report of the failure was written.
-    is_exhausted: bool,
+    /// Set if a request failed: the report of the failure, if it could be written.
+    exhausted: Option<Option<PathBuf>>,
 }
 
 /// Entries are never removed.
 static PROFILED: Mutex<Vec<Profiled>> = Mutex::new(Vec::new());
 
-/// Records a device from here on, and writes its report to `path` at exit. The report of a second
-/// device has a file name with the device's name added. Allocations have backtraces if the build
-/// supports them.
+/// Records a device from here on, and writes its report at exit. The file name of a rank has the
+/// rank added, and the file name of a second device the device's name. Allocations have backtraces
+/// if the build supports them.
 ///
 /// # Errors
 ///
-/// If the extension is not known.
+/// If the extension of the path is not known.
 #[track_caller]
-pub(crate) fn profile_process(
-    recorder: &Arc<Recorder>,
-    backend: &Arc<dyn Backend>,
-    path: &Path,
-    ring_bytes: u64,
-) -> Result<()> {
-    format_of(path)?;
+pub(crate) fn profile_process(mut profiling: Profiling) -> Result<()> {
+    format_of(&profiling.path)?;
+    let Some(backend) = profiling.backend.upgrade() else {
+        return Ok(());
+    };
     let device = backend.name();
     // If the device cannot measure times, its operations are recorded without.
     let _ = backend.begin_timing();
@@ -78,49 +85,73 @@ pub(crate) fn profile_process(
     if profiled.is_empty() {
         at_exit(write_all);
     }
-    let path = match profiled.len() {
-        0 => path.to_owned(),
-        others => with_suffix(path, &format!("{}-{}", device.replace(':', ""), others + 1)),
-    };
+    if let Some(rank) = rank_of_process(|variable| std::env::var(variable).ok()) {
+        profiling.path = with_suffix(&profiling.path, &format!("rank-{rank}"));
+    }
+    if !profiled.is_empty() {
+        let suffix = format!("{}-{}", device.replace(':', ""), profiled.len() + 1);
+        profiling.path = with_suffix(&profiling.path, &suffix);
+    }
     profiled.push(Profiled {
-        mark: recorder.begin(ring_bytes, HAS_BACKTRACES),
-        recorder: Arc::clone(recorder),
-        backend: Arc::downgrade(backend),
+        mark: (profiling.recorder).begin(profiling.ring_bytes, HAS_BACKTRACES),
+        profiling,
         device,
-        path,
-        is_exhausted: false,
+        exhausted: None,
     });
     Ok(())
 }
 
+/// The variables in which launchers of MPI programs write the rank and the number of ranks.
+const RANK_VARIABLES: [[&str; 2]; 3] = [
+    ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"], // Open MPI
+    ["PMI_RANK", "PMI_SIZE"],                         // MPICH and its descendants
+    ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"],         // srun
+];
+
+/// Returns the rank of this process, if a launcher started several. `variable` reads the
+/// environment.
+fn rank_of_process(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    let number = |name: &str| variable(name)?.parse::<u32>().ok();
+    let ranks = RANK_VARIABLES.map(|[rank, size]| Some((number(rank)?, number(size)?)));
+    let known = ranks.into_iter().flatten().find(|&(_, size)| size > 1);
+    known.map(|(rank, _)| rank)
+}
+
 /// Writes the report of the events before a request to the recorder's device failed, the first time
-/// that it fails. Called without a lock.
+/// that it fails. Returns the file that was written. Called without a lock.
 #[cold]
-pub(crate) fn write_exhausted(recorder: &Recorder) {
+pub(crate) fn write_exhausted(recorder: &Recorder) -> Option<PathBuf> {
     let mut all = PROFILED.lock();
     let own = all
         .iter_mut()
-        .find(|profiled| std::ptr::eq(&*profiled.recorder, recorder));
-    if let Some(profiled) = own.filter(|profiled| !profiled.is_exhausted) {
-        profiled.is_exhausted = true;
-        let path = with_suffix(&profiled.path, "out-of-memory");
-        tell(profiled.write_to(&path));
+        .find(|profiled| std::ptr::eq(&*profiled.profiling.recorder, recorder))?;
+    if own.exhausted.is_none() {
+        let path = with_suffix(&own.profiling.path, "out-of-memory");
+        let written = own.write_to(&path);
+        own.exhausted = Some(written.is_ok().then_some(path));
+        tell(written);
     }
+    own.exhausted.clone().flatten()
 }
 
 extern "C" fn write_all() {
     for profiled in &*PROFILED.lock() {
-        tell(profiled.write_to(&profiled.path));
+        tell(profiled.write_to(&profiled.profiling.path));
     }
 }
 
 impl Profiled {
     fn write_to(&self, path: &Path) -> Result<()> {
-        if let Some(backend) = self.backend.upgrade() {
-            self.recorder.finish_kernels(&*backend);
+        let Profiling {
+            recorder,
+            backend,
+            counters,
+            ..
+        } = &self.profiling;
+        if let Some(backend) = backend.upgrade() {
+            recorder.finish_kernels(&*backend);
         }
-        let device = self.device.clone();
-        let profile = self.recorder.profile(&self.mark, device, Vec::new());
+        let profile = recorder.profile(&self.mark, self.device.clone(), Vec::new(), counters);
         write_report(&profile, path)
     }
 }
@@ -137,5 +168,41 @@ fn tell(written: Result<()>) {
     if let Err(error) = written {
         // `eprintln!` panics if standard error is closed.
         let _ = writeln!(io::stderr(), "cachescope: {error}");
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_known_where_there_are_several() {
+        let rank = |set: &[(&str, &str)]| {
+            rank_of_process(|name| {
+                let found = set.iter().find(|(variable, _)| *variable == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let open_mpi = |rank, size| {
+            [
+                ("OMPI_COMM_WORLD_RANK", rank),
+                ("OMPI_COMM_WORLD_SIZE", size),
+            ]
+        };
+        assert_eq!(rank(&open_mpi("3", "4")), Some(3));
+        assert_eq!(rank(&open_mpi("0", "2")), Some(0));
+        assert_eq!(rank(&open_mpi("0", "1")), None, "a single process");
+        assert_eq!(rank(&open_mpi("x", "4")), None);
+        assert_eq!(rank(&[("PMI_RANK", "1"), ("PMI_SIZE", "2")]), Some(1));
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")];
+        assert_eq!(rank(&slurm), None);
+        assert_eq!(rank(&[&slurm[..], &open_mpi("1", "2")].concat()), Some(1));
+        assert_eq!(rank(&[]), None);
+    }
+
+    #[test]
+    fn suffixes_are_before_the_extension() {
+        let path = with_suffix(Path::new("runs/a.b.html"), "rank-1");
+        assert_eq!(path, Path::new("runs/a.b-rank-1.html"));
     }
 }

@@ -26,7 +26,7 @@ use backtraces::Stacks;
 pub(crate) use backtraces::{IS_SUPPORTED as HAS_BACKTRACES, NO_STACK};
 pub(crate) use cachescope_reports::EventKind;
 pub(crate) use event::{EventRecord, NO_SCOPE, ScopeNumber};
-pub(crate) use files::{format_of, profile_process, write_exhausted, write_report};
+pub(crate) use files::{Profiling, format_of, profile_process, write_exhausted, write_report};
 use kernels::Kernels;
 use ring::Ring;
 

@@ -91,7 +91,7 @@ fn a_later_recording_may_request_longer_rings() {
         }
     };
     let sizes = |mark| {
-        let profile = recorder.profile(mark, String::new(), Vec::new());
+        let profile = recorder.profile(mark, String::new(), Vec::new(), || (0, 0));
         let sizes = profile.events.iter().map(|event| event.bytes);
         (sizes.collect::<Vec<_>>(), profile.lost_events)
     };
@@ -159,7 +159,7 @@ fn threads_that_end_leave_their_rings_to_others() {
         thread.join().unwrap();
     }
     assert_eq!(recorder.rings.lock().len(), 1);
-    let profile = recorder.profile(&mark, String::new(), Vec::new());
+    let profile = recorder.profile(&mark, String::new(), Vec::new(), || (0, 0));
     assert_eq!(
         (profile.events.len() as u64, profile.lost_events),
         (2 * THREADS, 0)
@@ -191,7 +191,7 @@ fn two_recorders_of_one_thread_keep_their_own() {
         recorders[number % 2].record(|| EventRecord::of(EventKind::Trim, bytes));
     }
     for (own, (recorder, mark)) in recorders.iter().zip(&marks).enumerate() {
-        let profile = recorder.profile(mark, String::new(), Vec::new());
+        let profile = recorder.profile(mark, String::new(), Vec::new(), || (0, 0));
         let bytes = profile.events.iter().map(|event| event.bytes as usize);
         assert!(bytes.eq((own..10).step_by(2)));
     }

@@ -9,7 +9,7 @@ use super::entries::{Entry, entries};
 use super::pending::pending_until;
 use super::reserved::{ReservedChange, changes, neighbourhoods};
 use crate::json::Quoted;
-use crate::lifetimes::{AllocationLifetime, lifetimes, peak};
+use crate::lifetimes::{AllocationLifetime, lifetimes, peak, unknown_live_bytes};
 use crate::nesting::Nesting;
 use crate::profile::{Event, EventKind, Frame, Profile};
 use crate::sites::{Key, SiteSummary, by_number};
@@ -30,7 +30,14 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     write!(out, ",\n\"beganUnixMs\":{began_unix_ms}")?;
     write!(out, ",\n\"durationNs\":{}", profile.duration_ns)?;
     write!(out, ",\n\"lostEvents\":{}", profile.lost_events)?;
-    let (peak_bytes, peak_moment) = (peak.bytes, moment(peak.event));
+    write!(out, ",\n\"completeFromNs\":{}", profile.complete_from_ns)?;
+    let unknown_bytes = unknown_live_bytes(profile, &lifetimes);
+    write!(out, ",\n\"unknownBytes\":{unknown_bytes}")?;
+    let reserved_bytes = profile.reserved_bytes.filter(|_| profile.lost_events > 0);
+    let reserved = reserved_bytes.map_or("null".into(), |bytes| bytes.to_string());
+    write!(out, ",\n\"reservedAtEnd\":{reserved}")?;
+    let peak_bytes = peak.bytes.saturating_add(unknown_bytes);
+    let peak_moment = moment(peak.event);
     write!(
         out,
         ",\n\"peak\":{{\"bytes\":{peak_bytes},\"moment\":{peak_moment}}}"

@@ -250,12 +250,38 @@ fn growth_is_what_entries_leave_once_they_are_warm() {
     let place = (own.scope, own.thread);
     assert_eq!(place, (Some(0), 0));
     assert_eq!((own.entries, own.rising_entries), (9, 8));
-    assert_eq!(own.left_bytes_per_entry, 4096 + 64);
+    assert_eq!(
+        own.left_bytes_per_entry, 64,
+        "and no block that replaces another"
+    );
     let sites = own.sites.iter();
     let sites: Vec<_> = sites
         .map(|site| (site.call_site, site.left_bytes_per_entry))
         .collect();
-    assert_eq!(sites, [(Some(1), 4096), (Some(0), 64)]);
+    assert_eq!(sites, [(Some(0), 64)]);
+}
+
+#[test]
+fn growth_is_less_what_is_freed_of_earlier_entries() {
+    // Each of four entries leaves 100 bytes; from the third on, each frees a block of an earlier
+    // entry, if `frees` says so.
+    let growths = |frees: fn(u64) -> bool| {
+        let mut program = Program::default();
+        for number in 0..4 {
+            program.enter(0);
+            program.push(EventKind::Miss, 1, 0x1000 * (number + 1), 100);
+            if number >= 2 && frees(number) {
+                program.push(EventKind::Free, 1, 0x1000 * (number - 1), 100);
+            }
+            program.exit(100);
+        }
+        growth(&program.profile()).remove(0)
+    };
+    let none = growths(|_| true);
+    assert_eq!((none.left_bytes_per_entry, &none.sites[..]), (0, &[][..]));
+    // One block of 100 bytes in two entries.
+    assert_eq!(growths(|number| number == 2).left_bytes_per_entry, 50);
+    assert_eq!(growths(|_| false).left_bytes_per_entry, 100);
 }
 
 #[test]
@@ -303,8 +329,10 @@ fn the_table_is_this() {
     let mut profile = small();
     profile.call_sites[1].file = format!("{}model.rs", "deep/".repeat(20));
     profile.lost_events = 3;
+    profile.complete_from_ns = 1_250_000_000;
+    profile.live_bytes = Some(700 + 1536 + 1000 * 1024);
     let expected = "\
-cuda:0: 9.8 KiB live at the peak, 2.500 s recorded, 3 older events lost
+cuda:0: 1009.8 KiB live at the peak, 2.500 s recorded, 3 older events lost: complete from 1.250 s on, and 1000.0 KiB of unknown lines
 
 by line, the highest own peak first (escaped: outlived the entry, or live at the end)
    peak  at peak     live    total  count  hits  misses  uncached  escaped  copies  kernel time  scope       line
@@ -312,7 +340,7 @@ by line, the highest own peak first (escaped: outlived the entry, or live at the
 2.0 KiB      0 B      0 B  2.1 KiB      2     1       1         0        0       0     0.000 ms  loop        src/main.rs:1
 1.5 KiB      0 B  1.5 KiB  1.5 KiB      1     1       0         0        1       1     0.000 ms  loop        …p/deep/deep/deep/deep/deep/deep/deep/model.rs:2
 
-growth: what an entry leaves, on average over the second half of the entries
+growth: what an entry leaves, less what is freed of earlier entries; the average over the second half
    left  entries  rising  thread  scope  line
 1.5 KiB        1       0       0  loop
 1.5 KiB                                  …p/deep/deep/deep/deep/deep/deep/deep/model.rs:2
