@@ -9,8 +9,10 @@ mod control;
 mod suites;
 
 use std::env;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
+use std::thread;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
@@ -44,7 +46,9 @@ pub fn start(target: &Path) {
             load(&folder);
         }
         Err(reason) => {
-            println!("skipped: no CUDA device, and none can be emulated: {reason}");
+            print_skipped(&format!(
+                "no CUDA device, and none can be emulated: {reason}"
+            ));
             process::exit(i32::from(is_set("CACHESCOPE_REQUIRE_CUDA")));
         }
     }
@@ -103,6 +107,13 @@ pub fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
+/// Prints why a test is skipped. `println!` would show it only with `--nocapture`: libtest captures
+/// what a test that passes prints.
+pub fn print_skipped(reason: &str) {
+    let name = thread::current().name().unwrap_or("main").to_owned();
+    let _ = writeln!(io::stderr(), "skipped: {name}: {reason}");
+}
+
 /// Sets an environment variable. To be called only before there are threads.
 fn set(name: &str, value: &Path) {
     // SAFETY: called before `main` alone, when no other thread can read the environment.
@@ -142,7 +153,9 @@ pub fn command_on_cuda(program: &Path, target: &Path) -> Option<Command> {
             Some(command)
         }
         Err(reason) => {
-            println!("skipped: no CUDA device, and none can be emulated: {reason}");
+            print_skipped(&format!(
+                "no CUDA device, and none can be emulated: {reason}"
+            ));
             None
         }
     }

@@ -42,7 +42,7 @@ fn takes_at_most(most: u64, name: &str) {
         return;
     };
     if !command.get_envs().any(|(name, _)| name == "LD_PRELOAD") {
-        println!("skipped: a real driver does not count its calls");
+        cuda_emulator::print_skipped("a real driver does not count its calls");
         return;
     }
     let calls = target.join(format!("{name}-calls"));
