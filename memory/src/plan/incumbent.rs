@@ -13,6 +13,18 @@ use super::weights::LearnedWeights;
 const FIRST_PASSES: u32 = 4;
 const MORE_PASSES: u32 = 8;
 
+/// The time of first fit for many buffers, in skyline passes.
+const FIRST_FIT_PASSES: u32 = 6;
+
+/// The deadlines of a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeLimits {
+    /// The end of the first heuristic passes.
+    pub(crate) first_passes: Deadline,
+    /// The end of the search.
+    pub(crate) search: Deadline,
+}
+
 /// The best plan so far, and the weights learned on the way.
 #[derive(Debug)]
 pub(crate) struct Incumbent<'a> {
@@ -27,8 +39,8 @@ pub(crate) struct Incumbent<'a> {
 
 impl<'a> Incumbent<'a> {
     /// Returns the best plan of a few heuristic passes: never larger than first fit by falling size
-    /// or by falling area. Stops at the first plan within `capacity`.
-    pub(crate) fn new(problem: &'a Problem, capacity: u64, deadline: &Deadline) -> Self {
+    /// or by falling area, if `limits` allow these. Stops at the first plan within `capacity`.
+    pub(crate) fn new(problem: &'a Problem, capacity: u64, limits: &TimeLimits) -> Self {
         let mut incumbent = Self {
             problem,
             orderings: Orderings::new(problem),
@@ -37,15 +49,16 @@ impl<'a> Incumbent<'a> {
             slab: u64::MAX,
             longest_pass: Duration::ZERO,
         };
-        while incumbent.slab > capacity && incumbent.weights.tries() < FIRST_PASSES {
-            incumbent.skyline_pass(capacity);
-        }
+        // One pass runs in any case.
+        incumbent.skyline_pass(capacity);
+        incumbent.repeat_skyline(capacity, FIRST_PASSES - 1, &limits.first_passes);
         for key in [SortKey::Size, SortKey::Area] {
-            if incumbent.slab > capacity {
+            let time = incumbent.longest_pass * FIRST_FIT_PASSES;
+            if incumbent.slab > capacity && limits.first_passes.allows(time) {
                 incumbent.greed(key);
             }
         }
-        incumbent.repeat_skyline(capacity, MORE_PASSES, deadline);
+        incumbent.repeat_skyline(capacity, MORE_PASSES, &limits.search);
         incumbent
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::components::{self, Component};
 use super::deadline::Deadline;
-use super::incumbent::Incumbent;
+use super::incumbent::{Incumbent, TimeLimits};
 use super::ordering::{Orderings, SortKey};
 use super::sections::Problem;
 use super::{greedy, improve};
@@ -41,8 +41,8 @@ pub struct Options {
     /// The capacity: the search stops at the first plan within it. Without it, the slab is
     /// minimised.
     pub capacity_bytes: Option<u64>,
-    /// The time after which the search returns the best plan found. The first heuristic passes run
-    /// in any case.
+    /// The time after which the search returns the best plan found. The first heuristic passes have
+    /// half a second in any case, and one of them always runs to its end.
     pub time_limit: Duration,
 }
 
@@ -69,8 +69,11 @@ pub struct Packing {
     pub lower_bound_bytes: u64,
 }
 
+/// The least time for the first heuristic passes.
+const FIRST_PASSES_TIME: Duration = Duration::from_millis(500);
+
 /// Packs by heuristics alone, in about a microsecond for each buffer and pass: fast enough for use
-/// at run time.
+/// at run time. The result depends on the buffers alone, not on time.
 ///
 /// # Examples
 ///
@@ -84,13 +87,11 @@ pub struct Packing {
 /// assert_eq!(plan.offsets[0], plan.offsets[2]); // They never live together.
 /// ```
 pub fn pack_quickly(buffers: &[BufferInterval]) -> Packing {
-    pack(
-        buffers,
-        &Options {
-            capacity_bytes: None,
-            time_limit: Duration::ZERO,
-        },
-    )
+    let limits = TimeLimits {
+        first_passes: Deadline::after(Duration::MAX),
+        search: Deadline::after(Duration::ZERO),
+    };
+    pack_within(buffers, None, limits)
 }
 
 /// Packs by heuristics around the first buffers, which keep the given `fixed` offsets. The fixed
@@ -125,7 +126,8 @@ pub(crate) fn pack_around(buffers: &[BufferInterval], fixed: Vec<u64>) -> Vec<u6
 ///
 /// Heuristics run first. Then branch and bound runs until the time limit. It is complete: given
 /// enough time, it finds a plan within a capacity, or proves that none exists. The slab is never
-/// larger than with first fit by falling size, or by falling size times lifetime.
+/// larger than with first fit by falling size, or by falling size times lifetime, if the time limit
+/// is long enough for these two passes.
 ///
 /// # Examples
 ///
@@ -140,23 +142,29 @@ pub(crate) fn pack_around(buffers: &[BufferInterval], fixed: Vec<u64>) -> Vec<u6
 /// assert!(validate(&buffers, &plan.offsets, plan.slab_bytes).is_ok());
 /// ```
 pub fn pack(buffers: &[BufferInterval], options: &Options) -> Packing {
-    let deadline = Deadline::after(options.time_limit);
+    let limits = TimeLimits {
+        first_passes: Deadline::after(options.time_limit.max(FIRST_PASSES_TIME)),
+        search: Deadline::after(options.time_limit),
+    };
+    pack_within(buffers, options.capacity_bytes, limits)
+}
+
+fn pack_within(
+    buffers: &[BufferInterval],
+    capacity_bytes: Option<u64>,
+    mut limits: TimeLimits,
+) -> Packing {
     let (components, mut offsets) = components::decompose(buffers);
     let max_load_bytes = max_load(buffers, &components, &offsets);
-    let goal = options.capacity_bytes.unwrap_or(0).max(max_load_bytes);
-    let possible = options
-        .capacity_bytes
-        .is_none_or(|bytes| bytes >= max_load_bytes);
-    let deadline = if possible {
-        deadline
-    } else {
-        Deadline::after(Duration::ZERO)
-    };
+    let goal = capacity_bytes.unwrap_or(0).max(max_load_bytes);
+    if capacity_bytes.is_some_and(|bytes| bytes < max_load_bytes) {
+        limits.search = Deadline::after(Duration::ZERO);
+    }
     let mut slab_bytes = goal;
     let mut lower_bound_bytes = max_load_bytes;
     let mut open = Vec::new();
     for component in &components {
-        let incumbent = Incumbent::new(&component.problem, slab_bytes - component.base, &deadline);
+        let incumbent = Incumbent::new(&component.problem, slab_bytes - component.base, &limits);
         if component.base + incumbent.slab() > slab_bytes {
             open.push((component, incumbent));
         } else {
@@ -165,21 +173,21 @@ pub fn pack(buffers: &[BufferInterval], options: &Options) -> Packing {
     }
     // The component with the largest lower bound decides how much the others may use.
     open.sort_by_key(|(component, _)| Reverse(component.base + component.problem.max_load()));
-    let improve = match options.capacity_bytes {
+    let improve = match capacity_bytes {
         Some(_) => improve::fit_capacity,
         None => improve::minimize,
     };
     let count = open.len();
     for (number, (component, mut incumbent)) in open.into_iter().enumerate() {
         if component.base + incumbent.slab() > slab_bytes {
-            let time = deadline.share(count - number);
+            let time = limits.search.share(count - number);
             let least = improve(&mut incumbent, slab_bytes - component.base, &time);
             lower_bound_bytes = lower_bound_bytes.max(component.base + least);
             slab_bytes = slab_bytes.max(component.base + incumbent.slab());
         }
         enter(component, &incumbent, &mut offsets);
     }
-    if highest_end(buffers, &offsets) > goal {
+    if highest_end(buffers, &offsets) > goal && !limits.first_passes.has_passed() {
         place_whole(buffers, &components, &mut offsets);
     }
     Packing {

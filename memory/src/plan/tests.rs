@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::deadline::Deadline;
 use super::exact::{self, SearchOutcome};
+use super::incumbent::{Incumbent, TimeLimits};
 use super::kd_tree::{KdTree, REMOVED};
 use super::ordering::{Orderings, SortKey};
 use super::sections::Problem;
@@ -313,6 +314,30 @@ fn plans_without_any_gap_are_found() {
         check(&buffers, &plan);
         assert_eq!(plan.slab_bytes, plan.max_load_bytes);
     }
+}
+
+#[test]
+fn the_first_passes_end_with_their_time() {
+    let mut numbers = Numbers(11);
+    let (late, never) = (Duration::ZERO, Duration::MAX);
+    let mut better = 0;
+    for _ in 0..20 {
+        let buffers = cut_rectangles(60, &mut numbers);
+        let problem = Problem::new(&buffers, (0..buffers.len() as u32).collect());
+        let load = problem.max_load();
+        let [one, all] = [late, never].map(|first_passes| {
+            let limits = TimeLimits {
+                first_passes: Deadline::after(first_passes),
+                search: Deadline::after(late),
+            };
+            let incumbent = Incumbent::new(&problem, load, &limits);
+            assert!(is_plan(&buffers, incumbent.offsets(), incumbent.slab()));
+            incumbent.slab()
+        });
+        assert!(one >= all);
+        better += u32::from(one > all);
+    }
+    assert!(better > 0, "more passes find smaller slabs");
 }
 
 #[test]

@@ -28,10 +28,6 @@ impl LearnedWeights {
         }
     }
 
-    pub(crate) fn tries(&self) -> u32 {
-        self.tries
-    }
-
     /// Adds the failure counts of a run, in any unit. Earlier weights decay to a quarter.
     pub(crate) fn learn(&mut self, failures: &[u64]) {
         let most = failures.iter().copied().max().unwrap_or(0).max(1) as f64;
