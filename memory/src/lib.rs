@@ -57,8 +57,8 @@ pub mod record {
     #[allow(deprecated, reason = "the former name still works")]
     pub use cachescope_reports::Lifetime;
     pub use cachescope_reports::{
-        AllocationLifetime, CallSite, Event, EventKind, Format, Frame, Peak, Profile, Segment,
-        SiteSummary, by_call_site, lifetimes, live_at, peak,
+        AllocationLifetime, CallSite, Event, EventKind, Format, Frame, OtherReport, Peak, Profile,
+        Segment, SiteSummary, by_call_site, lifetimes, live_at, peak,
     };
 
     pub use crate::context::{RecordOptions, RecordedEvent, Recording};

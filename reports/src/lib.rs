@@ -30,5 +30,5 @@ pub use growth::{ScopeGrowth, SiteGrowth, growth};
 #[allow(deprecated, reason = "the former name still works")]
 pub use lifetimes::Lifetime;
 pub use lifetimes::{AllocationLifetime, Peak, lifetimes, live_at, peak};
-pub use profile::{CallSite, Event, EventKind, Frame, Profile, Segment};
+pub use profile::{CallSite, Event, EventKind, Frame, OtherReport, Profile, Segment};
 pub use sites::{SiteSummary, by_call_site};

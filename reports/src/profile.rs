@@ -31,6 +31,17 @@ pub struct Profile {
     pub live_bytes: Option<u64>,
     /// Bytes reserved at the end, by the device's own counters; `None` if they are not known.
     pub reserved_bytes: Option<u64>,
+    /// The reports of the program's other devices, in the folder of this report.
+    pub others: Vec<OtherReport>,
+}
+
+/// The report of another device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherReport {
+    /// The device, "host" or "cuda:0".
+    pub device: String,
+    /// The name of the file, without its folder.
+    pub file: String,
 }
 
 /// A line of the program that made a request.

@@ -128,6 +128,7 @@ impl Recorder {
             segments,
             events,
             lost_events: lost,
+            others: Vec::new(),
             complete_from_ns: complete_from_ns.saturating_sub(mark.time_ns),
             live_bytes: counters.map(|(live_bytes, _)| live_bytes),
             reserved_bytes: counters.map(|(_, reserved_bytes)| reserved_bytes),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use cachescope_reports::{Format, Profile};
+use cachescope_reports::{Format, OtherReport, Profile};
 
 use super::{HAS_BACKTRACES, Recorder, RecordingStart};
 use crate::device::Backend;
@@ -127,7 +127,7 @@ pub(crate) fn write_exhausted(recorder: &Recorder) -> Option<PathBuf> {
         .find(|profiled| std::ptr::eq(&*profiled.profiling.recorder, recorder))?;
     if own.exhausted.is_none() {
         let path = with_suffix(&own.profiling.path, "out-of-memory");
-        let written = own.write_to(&path);
+        let written = write_report(&own.profile(), &path);
         own.exhausted = Some(written.is_ok().then_some(path));
         tell(written);
     }
@@ -135,13 +135,26 @@ pub(crate) fn write_exhausted(recorder: &Recorder) -> Option<PathBuf> {
 }
 
 extern "C" fn write_all() {
-    for profiled in &*PROFILED.lock() {
-        tell(profiled.write_to(&profiled.profiling.path));
+    let all = PROFILED.lock();
+    for (own, profiled) in all.iter().enumerate() {
+        let others = all.iter().enumerate().filter(|(other, _)| *other != own);
+        let others = others.map(|(_, other)| OtherReport {
+            device: other.device.clone(),
+            file: file_name(&other.profiling.path),
+        });
+        let mut profile = profiled.profile();
+        profile.others = others.collect();
+        tell(write_report(&profile, &profiled.profiling.path));
     }
 }
 
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 impl Profiled {
-    fn write_to(&self, path: &Path) -> Result<()> {
+    fn profile(&self) -> Profile {
         let Profiling {
             recorder,
             backend,
@@ -151,8 +164,7 @@ impl Profiled {
         if let Some(backend) = backend.upgrade() {
             recorder.finish_kernels(&*backend);
         }
-        let profile = recorder.profile(&self.mark, self.device.clone(), Vec::new(), counters);
-        write_report(&profile, path)
+        recorder.profile(&self.mark, self.device.clone(), Vec::new(), counters)
     }
 }
 

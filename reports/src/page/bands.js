@@ -44,27 +44,26 @@ function firstBehind(positions, position) {
 // Marks the `limit` largest of the shown allocations that live between two moments.
 function selectLargest({ lifetimes }, shown, first, last, limit) {
   const isOwn = new Uint8Array(lifetimes.count);
-  const visible = [];
-  for (let own = 0; own < lifetimes.count; own++) {
+  let left = limit;
+  for (let at = 0; at < lifetimes.count && left > 0; at++) {
+    const own = lifetimes.bySize[at];
     if (shown[own] && lifetimes.born[own] <= last && lifetimes.died[own] > first) {
-      visible.push(own);
+      isOwn[own] = 1;
+      left -= 1;
     }
   }
-  if (visible.length > limit) {
-    visible.sort((a, b) => lifetimes.bytes[b] - lifetimes.bytes[a]);
-  }
-  visible.slice(0, limit).forEach((own) => (isOwn[own] = 1));
   return isOwn;
 }
 
 // What is live at a moment that only advances: a ring for each scope, which its gathered band opens and closes, and
 // the sum of what has no band.
 class LiveStack {
-  constructor({ lifetimes, scopes }, shown, isOwn) {
+  constructor({ lifetimes, scopes }, shown, isOwn, lostBytes) {
     Object.assign(this, { lifetimes, shown, isOwn, moment: 0 });
     this.next = Int32Array.from({ length: lifetimes.count + scopes.length }, (_, band) => band);
     this.previous = this.next.slice();
     this.gathered = new Float64Array(scopes.length);
+    this.gathered[0] = lostBytes;
     lifetimes.before.forEach((own) => this.push(own));
   }
 
@@ -100,9 +99,9 @@ class LiveStack {
 }
 
 // Fills the cells of a plot of `width` by `height` pixels, whose height is `topBytes`.
-function layBands({ recording, shown, moments, positions, from, to, width, height, topBytes, limit }) {
+function layBands({ recording, shown, lostBytes, moments, positions, from, to, width, height, topBytes, limit }) {
   const isOwn = selectLargest(recording, shown, moments[0], moments[width - 1], limit);
-  const stack = new LiveStack(recording, shown, isOwn);
+  const stack = new LiveStack(recording, shown, isOwn, lostBytes);
   const cells = new Int32Array(width * height);
   const edgeLength = (4 * (to - from)) / width;
   let previous = -1;

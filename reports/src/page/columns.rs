@@ -2,31 +2,69 @@
 //!
 //! A tenth of what the decimal numbers take, and read by twenty lines of JavaScript.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 /// The largest number of a column; larger ones are written as this. JavaScript adds numbers below
 /// 2^53 exactly, and a difference takes one bit more for its sign.
 pub(super) const LARGEST: u64 = (1 << 52) - 1;
 
-/// Returns a column as text.
+/// Returns a column as text. A difference of 0 is followed by how many more follow it.
 pub(super) fn encode(values: impl IntoIterator<Item = u64>) -> String {
     let mut bytes = Vec::new();
-    let mut previous = 0;
+    let (mut previous, mut repeats) = (0, 0u64);
     for value in values {
         let value = value.min(LARGEST) as i64;
+        if value == previous {
+            repeats += 1;
+            continue;
+        }
+        push_repeats(&mut bytes, std::mem::take(&mut repeats));
         push_difference(&mut bytes, value - previous);
         previous = value;
     }
+    push_repeats(&mut bytes, repeats);
     base64(&bytes)
+}
+
+/// Returns the distinct values in the order of their first use, and for each value its index.
+///
+/// A program repeats itself, so an index mostly takes one byte.
+pub(super) fn distinct<T: Copy + Eq + Hash>(
+    values: impl IntoIterator<Item = T>,
+) -> (Vec<T>, Vec<u64>) {
+    let mut numbers: HashMap<T, u64> = HashMap::new();
+    let mut table = Vec::new();
+    let indices = values.into_iter().map(|value| {
+        *numbers.entry(value).or_insert_with(|| {
+            table.push(value);
+            table.len() as u64 - 1
+        })
+    });
+    let indices = indices.collect();
+    (table, indices)
+}
+
+/// Writes a value that occurs `count` times more.
+fn push_repeats(bytes: &mut Vec<u8>, count: u64) {
+    if count > 0 {
+        bytes.push(0);
+        push_number(bytes, count - 1);
+    }
 }
 
 /// Seven bits a byte, the lowest first; the eighth bit says that more follow. The sign is the
 /// lowest bit.
 fn push_difference(bytes: &mut Vec<u8>, difference: i64) {
-    let mut zigzag = ((difference << 1) ^ (difference >> 63)) as u64;
-    while zigzag > 0x7f {
-        bytes.push(zigzag as u8 | 0x80);
-        zigzag >>= 7;
+    push_number(bytes, ((difference << 1) ^ (difference >> 63)) as u64);
+}
+
+fn push_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7f {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
     }
-    bytes.push(zigzag as u8);
+    bytes.push(number as u8);
 }
 
 fn base64(bytes: &[u8]) -> String {

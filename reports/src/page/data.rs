@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Result, Write};
 
-use super::columns::encode;
+use super::columns::{distinct, encode};
 use super::entries::{Entry, entries};
 use super::pending::pending_until;
 use super::reserved::{ReservedChange, changes, neighbourhoods};
@@ -42,6 +42,9 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
         out,
         ",\n\"peak\":{{\"bytes\":{peak_bytes},\"moment\":{peak_moment}}}"
     )?;
+    let others = (profile.others.iter())
+        .map(|other| format!("[{},{}]", string(&other.device), string(&other.file)));
+    write!(out, ",\n\"others\":{}", list(others))?;
     let names = profile.scopes.iter().map(|name| string(name));
     write!(out, ",\n\"scopes\":{}", list(names))?;
     write_places(profile, out)?;
@@ -90,16 +93,52 @@ fn write_reserved(changes: &[ReservedChange], out: &mut dyn Write) -> Result<()>
     out.write_all(b"}")
 }
 
+/// The fields of an event except its time and its address. A program repeats few of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct EventShape {
+    kind: EventKind,
+    thread: u32,
+    stream: u32,
+    scope: Option<u32>,
+    call_site: Option<u32>,
+    stack: Option<u32>,
+    bytes: u64,
+    block_bytes: u64,
+}
+
+impl EventShape {
+    fn of(event: &Event) -> Self {
+        Self {
+            kind: event.kind,
+            thread: event.thread,
+            stream: event.stream,
+            scope: event.scope,
+            call_site: event.call_site,
+            stack: event.stack,
+            bytes: event.bytes,
+            block_bytes: event.block_bytes,
+        }
+    }
+}
+
 fn write_events(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let events = &profile.events;
-    let (kinds, kind_of) = number_kinds(events);
-    write!(out, ",\n\"kinds\":{}", list(kinds))?;
+    let (shapes, shape_of) = distinct(events.iter().map(EventShape::of));
+    let (addresses, address_of) = distinct(events.iter().map(|event| event.address));
+    let (kinds, kind_of) = distinct(shapes.iter().map(|shape| shape.kind));
+    let names = kinds.iter().map(|kind| string(&format!("{kind:?}")));
+    write!(out, ",\n\"kinds\":{}", list(names))?;
     write!(out, ",\n\"events\":{{\"count\":{}", events.len())?;
-    let column = |value: fn(&Event) -> u64| events.iter().map(value);
-    let index = |index: fn(&Event) -> Option<u32>, length: usize| {
-        events.iter().map(move |event| known(index(event), length))
+    write_column("time", events.iter().map(|event| event.time_ns), out)?;
+    write_column("shape", shape_of, out)?;
+    write_column("address", address_of, out)?;
+    write!(out, "}},\n\"addresses\":{{\"count\":{}", addresses.len())?;
+    write_column("address", addresses, out)?;
+    write!(out, "}},\n\"shapes\":{{\"count\":{}", shapes.len())?;
+    let column = |value: fn(&EventShape) -> u64| shapes.iter().map(value);
+    let index = |index: fn(&EventShape) -> Option<u32>, length: usize| {
+        shapes.iter().map(move |shape| known(index(shape), length))
     };
-    write_column("time", column(|own| own.time_ns), out)?;
     write_column("kind", kind_of, out)?;
     write_column("thread", column(|own| own.thread.into()), out)?;
     write_column("stream", column(|own| own.stream.into()), out)?;
@@ -110,7 +149,6 @@ fn write_events(profile: &Profile, out: &mut dyn Write) -> Result<()> {
         out,
     )?;
     write_column("stack", index(|own| own.stack, profile.stacks.len()), out)?;
-    write_column("address", column(|own| own.address), out)?;
     write_column("bytes", column(|own| own.bytes), out)?;
     write_column("block", column(|own| own.block_bytes), out)?;
     out.write_all(b"}")
@@ -175,20 +213,6 @@ fn write_rows(
     write_column("copies", column(|own| own.copies_on_write), out)?;
     write_column("kernelNs", column(|own| own.kernel_ns), out)?;
     out.write_all(b"}")
-}
-
-/// Returns the names of the kinds that occur, and for each event its kind as an index of them.
-fn number_kinds(events: &[Event]) -> (Vec<String>, Vec<u64>) {
-    let mut names = Vec::new();
-    let mut numbers: HashMap<EventKind, u64> = HashMap::new();
-    let mut number = |kind| {
-        *numbers.entry(kind).or_insert_with(|| {
-            names.push(string(&format!("{kind:?}")));
-            names.len() as u64 - 1
-        })
-    };
-    let kind_of = events.iter().map(|event| number(event.kind)).collect();
-    (names, kind_of)
 }
 
 /// Returns the moment of an event: n + 1 for event n, and 0 for the beginning.

@@ -1,4 +1,4 @@
-// The flame graph of what is live at the peak: by backtraces, or by scope, file and line where there is none.
+// The flame graph of what is live at the moment: by backtraces, or by scope, file and line where there is none.
 
 const FLAME_HEIGHT = 19;
 const SMALLEST_SHARE = 0.0008;
@@ -14,9 +14,11 @@ class Flame {
   }
 
   update() {
-    this.root = flamesOf(this.page.recording, this.page.shown);
-    const atAll = this.page.recording.peak.bytes > 0;
-    const lacks = atAll ? "Nothing that passes the filter was live at the peak." : "Nothing was live.";
+    const { recording, moment } = this.page;
+    const title = moment === recording.peak.moment ? "At the peak" : `At ${formatMoment(recording.timeOf[moment], 1e3)}`;
+    document.getElementById("flame-title").textContent = title;
+    this.root = flamesOf(this.page);
+    const lacks = recording.peak.bytes > 0 ? "Nothing that passes the filter is live here." : "Nothing was live.";
     setEmpty(this.section, this.root.bytes === 0 ? lacks : "");
     this.draw();
   }
@@ -47,12 +49,12 @@ class Flame {
   }
 
   block(node, depth, left, width, path) {
-    const made = element("button", node.name);
+    const made = element("button", labelOf(node.name));
     const share = formatShare(node.bytes, this.page.recording.peak.bytes);
     made.style.left = `${100 * left}%`;
     made.style.width = `${100 * width}%`;
     made.style.top = `${depth * FLAME_HEIGHT}px`;
-    const colour = node.scope === MIXED ? palette.idle : mix(palette.scope(node.scope), palette.paper, 0.5);
+    const colour = this.colourOf(node);
     made.style.background = css(mix(colour, palette.paper, (depth % 2) * 0.2));
     made.ariaLabel = `${node.name}: ${formatBytes(node.bytes)}, ${share} of the peak`;
     made.addEventListener("click", () => this.zoom(path.slice(1, depth + 1).map((node) => node.name)));
@@ -63,12 +65,26 @@ class Flame {
     return made;
   }
 
+  colourOf({ scope, site }) {
+    if (scope === MIXED || (palette.isByLine && site === MIXED)) {
+      return palette.idle;
+    }
+    const { shadeOf } = this.page.recording;
+    return mix(palette.isByLine ? palette.shade(scope, shadeOf[site]) : palette.scope(scope), palette.paper, 0.5);
+  }
+
   zoom(names) {
     this.zoomed = names;
     tip.hide();
     this.draw();
     this.box.children[names.length]?.focus({ preventScroll: true });
   }
+}
+
+// Labels are cut at their end, so file name and line come first.
+function labelOf(name) {
+  const [, call, place] = name.match(/^(.*) \((.*)\)$/) ?? ["", "", name];
+  return `${place.split(/[\\/]/).at(-1)} ${call}`.trim();
 }
 
 // From the root, as far as the names lead.
@@ -84,27 +100,29 @@ function followPath(root, names) {
   return path;
 }
 
-// A tree of { name, bytes, scope, children }; the scope is `MIXED` where allocations are of several.
-function flamesOf(recording, shown) {
-  const { lifetimes, peak } = recording;
-  const root = { name: "at the peak", bytes: 0, scope: MIXED, children: new Map() };
+// A tree of { name, bytes, scope, site, children }; scope and site are `MIXED` where allocations are of several.
+function flamesOf({ recording, shown, moment }) {
+  const { lifetimes } = recording;
+  const root = { name: "all", bytes: 0, scope: MIXED, site: MIXED, children: new Map() };
   for (let own = 0; own < lifetimes.count; own++) {
-    if (shown[own] && isLive(lifetimes, own, peak.moment)) {
+    if (shown[own] && isLive(lifetimes, own, moment)) {
       root.bytes += lifetimes.bytes[own];
-      addFrames(root, framesOf(recording, own), lifetimes.scope[own], lifetimes.bytes[own]);
+      addFrames(root, framesOf(recording, own), lifetimes, own);
     }
   }
   return root;
 }
 
-function addFrames(node, names, scope, sizeBytes) {
+function addFrames(node, names, lifetimes, own) {
+  const [scope, site] = [lifetimes.scope[own], lifetimes.site[own]];
   for (const name of names) {
     if (!node.children.has(name)) {
-      node.children.set(name, { name, bytes: 0, scope, children: new Map() });
+      node.children.set(name, { name, bytes: 0, scope, site, children: new Map() });
     }
     node = node.children.get(name);
-    node.bytes += sizeBytes;
+    node.bytes += lifetimes.bytes[own];
     node.scope = node.scope === scope ? scope : MIXED;
+    node.site = node.site === site ? site : MIXED;
   }
 }
 
@@ -115,9 +133,6 @@ function framesOf({ lifetimes, stacks, frames, scopes, sites, files }, own) {
     const site = lifetimes.site[own];
     return [scopes[lifetimes.scope[own]], files[site], sites[site]];
   }
-  return [...stack].reverse().map((frame) => {
-    const [name, file, line] = frames[frame];
-    return file === "" ? name : `${name} (${file}:${line})`;
-  });
+  return [...stack].reverse().map((frame) => frameName(frames[frame]));
 }
 

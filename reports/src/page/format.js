@@ -23,10 +23,11 @@ function formatTime(timeNs) {
   return `${formatDigits(timeNs / unit, unit > 1)} ${name}`;
 }
 
-// In milliseconds, with as many digits as `stepNs` needs.
-function formatMoment(timeNs, stepNs) {
-  const digits = Math.min(6, Math.max(0, Math.ceil(6 - Math.log10(Math.max(stepNs, 1)))));
-  return `${(timeNs / 1e6).toFixed(digits)} ms`;
+// In milliseconds, or in seconds if the span is long, with as many digits as `stepNs` needs.
+function formatMoment(timeNs, stepNs, spanNs = timeNs) {
+  const [power, unit] = spanNs >= 1e9 ? [9, "s"] : [6, "ms"];
+  const digits = Math.min(power, Math.max(0, Math.ceil(power - Math.log10(Math.max(stepNs, 1)))));
+  return `${(timeNs / 10 ** power).toFixed(digits)} ${unit}`;
 }
 
 function formatCount(count) {
@@ -68,6 +69,9 @@ function element(tag, text = "", className = "") {
 
 // Colours of the style sheet, which differ by the colour scheme, as [red, green, blue].
 const palette = {
+  // Lines whose ranks differ by this many look alike.
+  ranks: 120,
+
   read() {
     const style = getComputedStyle(document.documentElement);
     for (const name of ["paper", "ink", "muted", "line", "idle", "pending", "accent", "alarm", "warn", "uncached"]) {
@@ -88,8 +92,11 @@ const palette = {
     return mix(this.scopes[(scope - 1) % this.scopes.length], this.ink, Math.min(0.6, 0.25 * round));
   },
 
-  // Lines of one scope differ in lightness, neighbours by rank the most.
+  // Lines of one scope differ in lightness, neighbours by rank the most. Without scopes, they differ in colour.
   shade(scope, rank) {
+    if (this.isByLine && scope === 0) {
+      return this.scope(1 + (rank % 24));
+    }
     return mix(this.scope(scope), this.paper, ((rank * 2) % 5) * 0.11);
   },
 

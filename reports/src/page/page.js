@@ -68,8 +68,9 @@ class Page {
       this.shown[own] = Number(this.passes(lifetimes.scope[own], lifetimes.site[own]));
       count += this.shown[own];
     }
-    const live = liveOverTime(this.recording, this.shown);
-    const peakBytes = live.reduce((most, sizeBytes) => Math.max(most, sizeBytes), 0);
+    this.lostBytes = this.passes(0, 0) ? this.recording.unknownBytes : 0;
+    this.live = liveOverTime(this.recording, this.shown, this.lostBytes);
+    const peakBytes = this.live.reduce((most, sizeBytes) => Math.max(most, sizeBytes), 0);
     document.getElementById("shown").textContent =
       `${formatCount(count)} of ${formatCount(lifetimes.count)} allocations, peak ${formatBytes(peakBytes)}`;
   }
@@ -84,6 +85,7 @@ class Page {
   setMoment(moment) {
     this.moment = moment;
     this.segments.update();
+    this.flame.update();
     this.timeline.draw();
   }
 
@@ -115,18 +117,21 @@ class Page {
 
   showHead() {
     const { recording } = this;
-    const { device, beganUnixMs, events, lostEvents, durationNs, peak } = recording;
+    const { device, beganUnixMs, events, lostEvents, durationNs, peak, completeFromNs, unknownBytes } = recording;
     document.title = `Memory of ${device || "a device"}`;
     document.getElementById("device").textContent = device || "a device without a name";
     const began = new Date(Math.min(beganUnixMs, 8.64e15)).toISOString().replace("T", " ").slice(0, 19);
     document.getElementById("began").textContent = beganUnixMs > 0 ? `recorded ${began} UTC` : "";
+    const links = recording.others.map(([name, file]) => Object.assign(element("a", name), { href: encodeURIComponent(file) }));
+    document.getElementById("others").replaceChildren(...links);
     const reservedBytes = recording.reserved.reduce((most, own) => Math.max(most, own), 0);
+    const lost = `the oldest: complete from ${formatMoment(completeFromNs, 1e6)} on`;
     const facts = [
-      ["peak live", formatBytes(peak.bytes), this.whoReachedPeak()],
+      ["peak live", formatBytes(peak.bytes), this.whoHoldsMost()],
       ["peak reserved", formatBytes(reservedBytes), reservedBytes > 0 ? `${formatShare(peak.bytes, reservedBytes)} live at the peak` : ""],
       ["length", formatTime(durationNs), ""],
       ["events", formatCount(events.count), ""],
-      ["events lost", formatCount(lostEvents), lostEvents > 0 ? "the oldest: what they began is not known" : ""],
+      ["events lost", formatCount(lostEvents), lostEvents > 0 ? `${lost}, and ${formatBytes(unknownBytes)} of unknown lines` : ""],
     ];
     const items = facts.map(([name, value, note]) => {
       const item = element("div", "", name === "events lost" && lostEvents > 0 ? "alarm" : "");
@@ -136,14 +141,12 @@ class Page {
     document.getElementById("facts").replaceChildren(...items);
   }
 
-  whoReachedPeak() {
-    const { peak, events, sites, scopes } = this.recording;
-    if (peak.bytes === 0) {
-      return "";
-    }
-    const event = peak.moment - 1;
-    const at = event >= 0 && `${sites[events.site[event]]} in ${scopes[events.scope[event]]}`;
-    return at || "as the recording began";
+  // The line that holds the most at the peak.
+  whoHoldsMost() {
+    const { peak, rows, sites, scopes } = this.recording;
+    const most = rows.reduce((most, row) => (row.atPeak > most.atPeak ? row : most), { atPeak: 0 });
+    const scope = most.scope > 0 ? ` in ${scopes[most.scope]}` : "";
+    return most.atPeak > 0 ? `${formatShare(most.atPeak, peak.bytes)} by ${sites[most.site]}${scope}` : "";
   }
 }
 

@@ -3,23 +3,25 @@
 // Moment 0 is the beginning; moment m is that behind event m - 1. An allocation is live at the moments from `born` to
 // before `died`, which is behind all moments where it was not freed. Scope 0 is memory of no cache, line 0 is unknown, stack 0 is none.
 
-// Seven bits a byte, the sign lowest, each the difference to the one before.
+// Seven bits a byte, the sign lowest, each the difference to the one before. After 0 follows how many more are 0.
 function decodeColumn(text, count) {
   const coded = atob(text);
   const values = new Float64Array(count);
-  let at = 0;
-  let value = 0;
-  for (let i = 0; i < count; i++) {
-    let zigzag = 0;
-    let scale = 1;
-    let byte;
-    do {
+  let [at, value] = [0, 0];
+  const next = () => {
+    let [number, scale, byte] = [0, 1, 128];
+    for (; byte > 127; scale *= 128) {
       byte = coded.charCodeAt(at++);
-      zigzag += (byte & 127) * scale;
-      scale *= 128;
-    } while (byte > 127);
+      number += (byte & 127) * scale;
+    }
+    return number;
+  };
+  for (let i = 0; i < count; i++) {
+    const zigzag = next();
     value += zigzag % 2 === 1 ? -(zigzag + 1) / 2 : zigzag / 2;
-    values[i] = value;
+    const end = zigzag === 0 ? i + next() : i;
+    values.fill(value, i, end + 1);
+    i = end;
   }
   return values;
 }
@@ -28,6 +30,17 @@ function decodeTable({ count, ...columns }) {
   const table = { count };
   for (const [name, text] of Object.entries(columns)) {
     table[name] = decodeColumn(text, count);
+  }
+  return table;
+}
+
+// The events, from the tables of what they repeat.
+function eventsOf({ events, addresses, shapes }) {
+  const table = decodeTable(events);
+  const pick = (values, indices) => indices.map((index) => values[index]);
+  table.address = pick(decodeTable(addresses).address, table.address);
+  for (const [name, values] of Object.entries(decodeTable(shapes)).slice(1)) {
+    table[name] = pick(values, table.shape);
   }
   return table;
 }
@@ -45,7 +58,7 @@ function readRecording() {
     scopes: ["(no scope)", ...data.scopes],
     files: ["(unknown file)", ...data.sites.map(([file]) => file)],
     stacks: [null, ...data.stacks],
-    events: decodeTable(data.events),
+    events: eventsOf(data),
     lifetimes: decodeTable(data.lifetimes),
     entries: objectsOf(decodeTable(data.entries)),
     rows: objectsOf(decodeTable(data.rows)),
@@ -61,14 +74,15 @@ function readRecording() {
     entry.number = recording.entriesOf[entry.scope].push(entry);
   }
   recording.shadeOf = shadesOf(recording);
+  palette.isByLine = recording.rows.every((row) => row.scope === 0);
   completeLifetimes(recording);
   return recording;
 }
 
-// Names of lines, with the column where several columns of a line allocate.
+// Names of lines, with the column where the table has several columns of a line.
 function lineNames(sites, rows) {
   const columnsOf = new Map();
-  for (const { site } of rows.filter((row) => row.site > 0 && (row.allocations > 0 || row.peak > 0))) {
+  for (const { site } of rows.filter((row) => row.site > 0)) {
     const [file, line, column] = sites[site - 1];
     const name = formatLine(file, line);
     columnsOf.set(name, (columnsOf.get(name) ?? new Set()).add(column));
@@ -105,6 +119,7 @@ function completeLifetimes({ events, lifetimes }) {
   lifetimes.bornAt = new Int32Array(events.count + 1).fill(-1);
   lifetimes.diedAt = new Int32Array(events.count + 2).fill(-1);
   lifetimes.before = [];
+  lifetimes.bySize = Uint32Array.from({ length: lifetimes.count }, (_, own) => own);
   for (let own = 0; own < lifetimes.count; own++) {
     const [born, died] = [lifetimes.born[own], lifetimes.died[own]];
     copied.forEach((name) => (lifetimes[name][own] = events[name][(born || died) - 1]));
@@ -115,23 +130,27 @@ function completeLifetimes({ events, lifetimes }) {
       lifetimes.before.push(own);
     }
   }
+  lifetimes.bySize.sort((a, b) => lifetimes.bytes[b] - lifetimes.bytes[a]);
 }
 
-function reservedOverTime({ events, changes }) {
+// Raised to what the device counted at the end, or as far as releases show that more was reserved before.
+function reservedOverTime({ events, changes, reservedAtEnd }) {
   const reserved = new Float64Array(events.count + 1);
   changes.forEach(({ moment, from, to, isReserve }) => (reserved[moment] += isReserve ? to - from : from - to));
   for (let moment = 1; moment <= events.count; moment++) {
-    reserved[moment] = Math.max(0, reserved[moment] + reserved[moment - 1]);
+    reserved[moment] += reserved[moment - 1];
   }
-  return reserved;
+  const least = reserved.reduce((least, own) => Math.min(least, own), 0);
+  const missing = reservedAtEnd === null ? -least : reservedAtEnd - reserved[events.count];
+  return reserved.map((own) => Math.max(0, own + missing));
 }
 
-// Live bytes by moments, of the allocations that are shown.
-function liveOverTime({ events, lifetimes }, shown) {
+// Live bytes by moments, of the allocations that are shown, and of those that were lost.
+function liveOverTime({ events, lifetimes }, shown, lostBytes) {
   const { bornAt, diedAt, bytes } = lifetimes;
   const live = new Float64Array(events.count + 1);
   const bytesOf = (own) => (own >= 0 && shown[own] ? bytes[own] : 0);
-  live[0] = lifetimes.before.reduce((sum, own) => sum + bytesOf(own), 0);
+  live[0] = lifetimes.before.reduce((sum, own) => sum + bytesOf(own), lostBytes);
   for (let moment = 1; moment <= events.count; moment++) {
     live[moment] = live[moment - 1] + bytesOf(bornAt[moment]) - bytesOf(diedAt[moment]);
   }
@@ -165,6 +184,11 @@ function describeLifetime(recording, own) {
     ["served", servedHow(recording, own).toLowerCase()],
     ["copy on write", lifetimes.copied[own] ? "yes" : "no"],
     ["address", formatAddress(lifetimes.address[own])],
+    ...(recording.stacks[lifetimes.stack[own]] ?? []).slice(0, 16).map((frame) => [frameName(recording.frames[frame])]),
   ];
+}
+
+function frameName([name, file, line]) {
+  return file === "" ? name : `${name} (${formatLine(file, line)})`;
 }
 

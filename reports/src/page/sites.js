@@ -93,7 +93,7 @@ class Sites {
         cell.textContent = text(row, this.page.recording.peak.bytes);
       }
       if (key === "scope") {
-        cell.prepend(swatch(row.scope));
+        cell.prepend(swatch(row.scope, palette.shade(row.scope, this.page.recording.shadeOf[row.site])));
       }
       made.append(cell);
     }
@@ -111,10 +111,10 @@ class Sites {
   }
 }
 
-// A little square in the colour of a scope.
-function swatch(scope) {
+// A little square in the colour of a scope, or of one of its lines.
+function swatch(scope, colour = palette.scope(scope)) {
   const made = element("i", "", "swatch");
-  made.style.background = css(palette.scope(scope));
+  made.style.background = css(colour);
   return made;
 }
 

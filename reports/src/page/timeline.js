@@ -14,10 +14,12 @@ class Timeline {
     this.brush = null;
     this.axis = document.getElementById("axis");
     this.limit = document.getElementById("limit");
-    this.axis.addEventListener("change", () => this.showAll());
+    this.axis.addEventListener("change", () => this.chooseAxis());
+    document.getElementById("whole").addEventListener("click", () => this.zoom(0, this.end));
     this.limit.addEventListener("change", () => this.update());
     this.listen();
-    this.showAll();
+    this.chooseColours();
+    this.chooseAxis();
   }
 
   listen() {
@@ -28,38 +30,52 @@ class Timeline {
     canvas.addEventListener("pointerup", (event) => this.onUp(event));
     canvas.addEventListener("pointerleave", () => this.hover(-1));
     canvas.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
-    canvas.addEventListener("dblclick", () => this.showAll());
+    canvas.addEventListener("dblclick", () => this.showActive());
     canvas.addEventListener("keydown", (event) => this.onKey(event));
   }
 
   // Positions of the moments on the axis: their times, or their numbers.
-  showAll() {
+  chooseAxis() {
     const { timeOf, durationNs, events } = this.page.recording;
     const isTime = this.axis.value === "time";
     this.positions = isTime ? timeOf : Float64Array.from(timeOf, (_, moment) => moment);
     this.end = isTime ? Math.max(durationNs, timeOf[events.count], 1) : events.count + 1;
-    this.zoom(0, this.end);
+    this.showActive();
+  }
+
+  // Cuts the idle time at the ends, and what lost events leave incomplete.
+  showActive() {
+    const { timeOf, events, completeFromNs } = this.page.recording;
+    const first = Math.max(1, firstBehind(timeOf, completeFromNs) - 1);
+    const [from, to] = [this.positions[first] ?? 0, this.positions[events.count] ?? this.end];
+    const margin = (to - from) / 50;
+    this.zoom(from - margin, to + margin);
   }
 
   zoom(from, to) {
     const length = Math.min(this.end, Math.max(to - from, this.end * 1e-7, 1));
     this.from = Math.min(Math.max(0, from), this.end - length);
     this.to = this.from + length;
-    this.update();
+    this.lay();
   }
 
-  // Lays out anew: for another part of the axis, another filter or another size.
+  // For another filter, highlight, size or colour scheme.
   update() {
-    const { recording, shown } = this.page;
-    this.live = liveOverTime(recording, shown);
+    this.chooseColours();
+    this.lay();
+  }
+
+  // Lays out anew, such as for another part of the axis.
+  lay() {
+    const { recording, shown, lostBytes, live } = this.page;
     const isEmpty = recording.lifetimes.count === 0 && recording.events.count === 0;
     setEmpty(this.section, isEmpty ? "No events were recorded." : "");
     this.prepare();
-    this.moments = momentsOfColumns(this.positions, this.live, this.from, this.to, this.columns);
+    this.moments = momentsOfColumns(this.positions, live, this.from, this.to, this.columns);
     this.chooseScale();
     const { positions, moments, from, to, columns: width, rows: height, topBytes } = this;
     const limit = Number(this.limit.value);
-    const laid = layBands({ recording, shown, moments, positions, from, to, width, height, topBytes, limit });
+    const laid = layBands({ recording, shown, lostBytes, moments, positions, from, to, width, height, topBytes, limit });
     Object.assign(this, laid);
     this.image = new ImageData(width, height);
     [this.layer.width, this.layer.height] = [width, height];
@@ -78,7 +94,7 @@ class Timeline {
   chooseScale() {
     let [live, reserved] = [0, 0];
     for (const moment of this.moments) {
-      live = Math.max(live, this.live[moment]);
+      live = Math.max(live, this.page.live[moment]);
       reserved = Math.max(reserved, this.page.recording.reserved[moment]);
     }
     this.isReservedInside = reserved <= 4 * live || live === 0;
@@ -88,8 +104,7 @@ class Timeline {
   draw() {
     const { context, width, height } = this;
     context.clearRect(0, 0, width, height);
-    this.chooseColours();
-    paintCells(this.image, this.cells, this.fills, this.edges);
+    this.paint();
     this.drawGrid();
     // By way of a canvas, since putting the pixels themselves would erase the grid below.
     this.layer.getContext("2d").putImageData(this.image, 0, 0);
@@ -111,26 +126,33 @@ class Timeline {
   chooseColours() {
     const { recording, highlight } = this.page;
     const { lifetimes, scopes, shadeOf } = recording;
-    const known = new Map();
-    const colours = (scope, rank, isFaded) => {
-      const key = (scope * 5 + (rank % 5)) * 2 + isFaded;
-      if (!known.has(key)) {
-        const fill = mix(palette.shade(scope, rank), palette.paper, isFaded ? 0.72 : 0);
-        known.set(key, [pixel(fill), pixel(mix(fill, palette.paper, 0.5))]);
-      }
-      return known.get(key);
+    const known = [];
+    const paint = (colour, isFaded) => {
+      const fill = mix(colour, palette.paper, isFaded ? 0.72 : 0);
+      return [pixel(fill), pixel(mix(fill, palette.paper, 0.5))];
     };
     this.fills = new Uint32Array(lifetimes.count + scopes.length);
     this.edges = new Uint32Array(lifetimes.count + scopes.length);
-    for (let band = 0; band < this.fills.length; band++) {
-      const isOwn = band < lifetimes.count;
-      const scope = isOwn ? lifetimes.scope[band] : band - lifetimes.count;
-      const isFaded = Number(highlight !== null && !(isOwn && highlight[band]));
-      [this.fills[band], this.edges[band]] = colours(scope, isOwn ? shadeOf[lifetimes.site[band]] : 2, isFaded);
+    for (let own = 0; own < lifetimes.count; own++) {
+      const [scope, rank] = [lifetimes.scope[own], shadeOf[lifetimes.site[own]] % palette.ranks];
+      const isFaded = highlight !== null && !highlight[own];
+      const key = (scope * palette.ranks + rank) * 2 + Number(isFaded);
+      known[key] ??= paint(palette.shade(scope, rank), isFaded);
+      [this.fills[own], this.edges[own]] = known[key];
     }
-    for (const own of [this.hovered, this.pinned].filter((own) => own >= 0)) {
-      this.fills[own] = pixel(palette.accent);
-    }
+    scopes.forEach((_, scope) => {
+      const band = lifetimes.count + scope;
+      [this.fills[band], this.edges[band]] = paint(mix(palette.scope(scope), palette.paper, 0.44), highlight !== null);
+    });
+  }
+
+  // The bands in the colours of their lines, except those at the pointer.
+  paint() {
+    const accented = [this.hovered, this.pinned].filter((own) => own >= 0);
+    const fills = accented.map((own) => this.fills[own]);
+    accented.forEach((own) => (this.fills[own] = pixel(palette.accent)));
+    paintCells(this.image, this.cells, this.fills, this.edges);
+    accented.forEach((own, at) => (this.fills[own] = fills[at]));
   }
 
   x(moment) {
@@ -169,7 +191,7 @@ class Timeline {
       context.fillStyle = css(palette.line);
       context.fillRect(Math.round(x), y, 1, 5);
       context.fillStyle = css(palette.muted);
-      const text = isTime ? formatMoment(at, step) : formatCount(at);
+      const text = isTime ? formatMoment(at, step, to) : formatCount(at);
       context.fillText(text, Math.min(Math.max(x, PLOT.left + 20), this.width - 30), y + 12);
     }
     context.fillStyle = css(palette.muted);
@@ -257,14 +279,24 @@ class Timeline {
     const { recording, shown } = this.page;
     const { lifetimes } = recording;
     const moment = this.moments[Math.floor((x - PLOT.left) * this.ratio)];
+    const bySite = new Map();
     let [count, sizeBytes] = [0, 0];
     for (let own = 0; own < lifetimes.count; own++) {
       if (shown[own] && !this.isOwn[own] && lifetimes.scope[own] === scope && isLive(lifetimes, own, moment)) {
         count += 1;
         sizeBytes += lifetimes.bytes[own];
+        bySite.set(lifetimes.site[own], (bySite.get(lifetimes.site[own]) ?? 0) + lifetimes.bytes[own]);
       }
     }
-    return [["Small blocks"], ["scope", recording.scopes[scope]], ["count", formatCount(count)], ["size", formatBytes(sizeBytes)]];
+    const largest = [...bySite].sort((a, b) => b[1] - a[1]).slice(0, 8);
+    const title = sizeBytes > 0 ? "Small blocks" : "Blocks whose events were lost";
+    return [
+      [title],
+      ["scope", recording.scopes[scope]],
+      ["count", formatCount(count)],
+      ["size", formatBytes(sizeBytes)],
+      ...largest.map(([site, sizeBytes]) => [recording.sites[site], formatBytes(sizeBytes)]),
+    ];
   }
 
   hover(band) {
@@ -314,6 +346,20 @@ class Timeline {
     this.page.setMoment(this.moments[column]);
   }
 
+  // Pins the next block above or below the pinned one, of those that are drawn at the moment.
+  pinNext(step) {
+    const column = Math.min(Math.max(0, firstBehind(this.moments, this.page.moment) - 1), this.columns - 1);
+    const cells = Array.from({ length: this.rows }, (_, row) => this.cells[(this.rows - 1 - row) * this.columns + column]);
+    const bands = [...new Set(cells.map((cell) => (cell >> 2) - 1))].filter((band) => this.isOwn[band]);
+    const at = bands.indexOf(this.pinned);
+    const next = bands[at < 0 && step < 0 ? bands.length - 1 : at + step];
+    const point = next !== undefined && this.where(next);
+    if (point) {
+      this.pin(next);
+      tip.pin(describeLifetime(this.page.recording, next), point.x, point.y);
+    }
+  }
+
   pin(own) {
     this.pinned = own === this.pinned ? -1 : own;
     if (this.pinned < 0) {
@@ -346,8 +392,12 @@ class Timeline {
       "+": () => this.scaleBy(0.7, middle),
       "=": () => this.scaleBy(0.7, middle),
       "-": () => this.scaleBy(1.4, middle),
-      0: () => this.showAll(),
+      0: () => this.showActive(),
       Escape: () => this.pin(-1),
+      ArrowUp: () => this.pinNext(1),
+      ArrowDown: () => this.pinNext(-1),
+      ".": () => this.page.setMoment(Math.min(this.page.moment + 1, this.page.recording.events.count)),
+      ",": () => this.page.setMoment(Math.max(this.page.moment - 1, 0)),
     };
     if (actions[event.key] && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();

@@ -35,10 +35,19 @@ fn the_embedded_data_are_the_events() {
     for seed in 0..20 {
         let profile = soup(seed);
         let data = embedded(&html(&profile));
-        let events = &data["events"];
+        let indexed = |table: &str, index: &str, name: &str| -> Vec<u64> {
+            let values = column(&data[table], name);
+            let indices = column(&data["events"], index).into_iter();
+            indices.map(|index| values[index as usize]).collect()
+        };
+        let column_of = |name: &str| match name {
+            "time" => column(&data["events"], name),
+            "address" => indexed("addresses", "address", name),
+            _ => indexed("shapes", "shape", name),
+        };
         let same = |name: &str, expected: &dyn Fn(&Event) -> u64| {
             let expected: Vec<u64> = profile.events.iter().map(expected).collect();
-            assert_eq!(column(events, name), expected, "{name}");
+            assert_eq!(column_of(name), expected, "{name}");
         };
         let known = |number: Option<u32>, length: u64| {
             number
@@ -55,7 +64,7 @@ fn the_embedded_data_are_the_events() {
         same("address", &|event| event.address);
         same("bytes", &|event| event.bytes);
         same("block", &|event| event.block_bytes);
-        let kinds = column(events, "kind").into_iter().zip(&profile.events);
+        let kinds = column_of("kind").into_iter().zip(&profile.events);
         for (kind, event) in kinds {
             assert_eq!(data["kinds"][kind as usize], format!("{:?}", event.kind));
         }

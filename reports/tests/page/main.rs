@@ -3,6 +3,7 @@
 mod browser;
 mod data;
 mod decode;
+mod hunt;
 mod pixels;
 #[path = "../../examples/demo/recording.rs"]
 mod recording;
