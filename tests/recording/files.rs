@@ -1,8 +1,17 @@
 //! Reports as files, by `Recording::write` and by `CACHESCOPE_PROFILE`.
 
 use std::fs;
+#[cfg(unix)]
+use std::io::{BufRead, BufReader};
+#[cfg(unix)]
+use std::path::Path;
 use std::path::PathBuf;
+#[cfg(unix)]
+use std::process::{Child, Stdio};
 use std::process::{Command, Output};
+use std::time::Duration;
+#[cfg(unix)]
+use std::time::Instant;
 
 use cachescope::record::{EventKind, Profile};
 use cachescope::trace::profiles;
@@ -180,6 +189,15 @@ fn a_profiled_program() {
 
 #[test]
 #[ignore = "run by the tests of the environment, in a process of its own"]
+fn a_profiled_program_that_waits() {
+    let device = Device::host();
+    program(&device);
+    println!("waits");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+#[ignore = "run by the tests of the environment, in a process of its own"]
 fn a_profiled_program_that_fails() {
     let config = cachescope::DeviceConfig {
         memory_limit: Some(2 << 20),
@@ -233,6 +251,94 @@ fn the_file_of_a_rank_has_its_number() {
         assert!(folder.join(name).exists(), "{name}");
     }
     assert!(!path.exists());
+}
+
+/// Starts the program that waits, and returns when it does. `more` are variables of its
+/// environment.
+#[cfg(unix)]
+fn waiting(path: &Path, more: &[(&str, &str)]) -> Child {
+    let test = "recording::files::a_profiled_program_that_waits";
+    let mut command = profiling(path.to_str().unwrap(), test);
+    let command = command.envs(more.iter().copied()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("waits")));
+    child
+}
+
+#[cfg(unix)]
+fn send(signal: &str, child: &Child) {
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args([signal, &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+#[cfg(all(unix, feature = "signals"))]
+#[test]
+fn a_program_that_is_stopped_writes_its_report() {
+    use std::os::unix::process::ExitStatusExt;
+
+    for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
+        let path = folder(&format!("signal{signal}")).join("run.pickle");
+        let mut child = waiting(&path, &[]);
+        send(signal, &child);
+        let status = child.wait().unwrap();
+        assert_eq!(status.signal(), Some(number), "ended as without a profile");
+        let profile = profiles("run", &*fs::read(&path).unwrap())
+            .unwrap()
+            .remove(0);
+        assert_eq!(blocks(&profile).len(), 2 * 61);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_report_at_an_interval_is_whole_when_the_program_is_killed() {
+    let path = folder("interval").join("run.pickle");
+    let mut child = waiting(&path, &[("CACHESCOPE_PROFILE_EVERY", "0.05")]);
+    let began = Instant::now();
+    // The program had not begun to wait when the first reports were written.
+    let is_whole = || {
+        let bytes = fs::read(&path).ok()?;
+        let profile = profiles("run", &*bytes).unwrap().remove(0);
+        (blocks(&profile).len() == 2 * 61).then_some(())
+    };
+    while is_whole().is_none() {
+        assert!(began.elapsed() < Duration::from_secs(30), "no report");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    send("-KILL", &child);
+    child.wait().unwrap();
+    assert!(is_whole().is_some());
+}
+
+#[test]
+fn an_interval_is_a_positive_number_of_seconds() {
+    for every in ["0", "-1", "soon", "inf", "1e-30"] {
+        let run = profiling(
+            "run.html",
+            "recording::files::a_profiled_program_without_a_device",
+        )
+        .env("CACHESCOPE_PROFILE_EVERY", every)
+        .output()
+        .unwrap();
+        let told = String::from_utf8_lossy(&run.stdout);
+        let expected =
+            format!("CACHESCOPE_PROFILE_EVERY={every}: cannot read \"{every}\" as seconds");
+        assert!(told.contains(&expected), "{told}");
+    }
+}
+
+#[test]
+#[ignore = "run by the tests of the environment, in a process of its own"]
+fn a_profiled_program_without_a_device() {
+    let error = Device::host_with(cachescope::DeviceConfig::default()).unwrap_err();
+    println!("{error}");
 }
 
 #[test]

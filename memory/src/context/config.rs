@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::cache::{CacheConfig, Caches, CachesConfig, Policy};
 use crate::context::Device;
-use crate::context::environment::{of_environment, profile};
+use crate::context::environment::{ProfileFile, of_environment, profile};
 use crate::context::recording::RecordOptions;
 use crate::device::cuda::Cuda;
 use crate::device::host::HostBackend;
@@ -273,7 +273,7 @@ impl Device {
         let device = Self {
             caches: Caches::over(memory, caches),
         };
-        if let Some(path) = profile {
+        if let Some(ProfileFile { path, interval }) = profile {
             let caches = device.caches.weak();
             let counters = move || match caches.upgrade() {
                 Some(caches) => caches.live_and_reserved_bytes(),
@@ -284,6 +284,7 @@ impl Device {
                 backend: Arc::downgrade(&backend),
                 counters: Box::new(counters),
                 path,
+                interval,
                 ring_bytes: RecordOptions::default().max_bytes,
             })?;
         }

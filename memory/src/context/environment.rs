@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::context::{Device, DeviceConfig};
 use crate::device::Backend;
@@ -78,14 +79,42 @@ fn path(variable: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| path.into())
 }
 
-/// Returns the file of the whole program's report, if it is set. Its extension has been checked.
+/// The file of the whole program's report, and the interval at which it is written.
+pub(super) struct ProfileFile {
+    /// Its extension has been checked.
+    pub(super) path: PathBuf,
+    pub(super) interval: Option<Duration>,
+}
+
+/// Returns the file of the whole program's report, if it is set.
 #[track_caller]
-pub(super) fn profile() -> Result<Option<PathBuf>> {
+pub(super) fn profile() -> Result<Option<ProfileFile>> {
     let Some(path) = path("CACHESCOPE_PROFILE") else {
         return Ok(None);
     };
     format_of(&path).map_err(|error| error.of("CACHESCOPE_PROFILE"))?;
-    Ok(Some(path))
+    let seconds: Option<Seconds> = setting("CACHESCOPE_PROFILE_EVERY")?;
+    let interval = seconds.map(|Seconds(interval)| interval);
+    Ok(Some(ProfileFile { path, interval }))
+}
+
+/// A positive number of seconds.
+struct Seconds(Duration);
+
+impl FromStr for Seconds {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let seconds = text.trim().parse().unwrap_or(0.0);
+        let interval = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        if interval.is_zero() {
+            let reason = format!(
+                "cannot read \"{text}\" as seconds: write a number above 0, such as \"60\""
+            );
+            return Err(Error::new(ErrorCode::Setting, reason));
+        }
+        Ok(Self(interval))
+    }
 }
 
 /// Returns the bytes that a variable sets: a size, or a share of `total_bytes`.

@@ -1,12 +1,15 @@
 //! Report files, and `CACHESCOPE_PROFILE`. With it, every device is recorded from its beginning.
-//! Its report is written at exit, and when a request first fails for lack of memory.
+//! Its report is written at exit, at the signals that end a program, at an interval, and when a
+//! request first fails for lack of memory.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cachescope_reports::{Format, OtherReport, Profile};
 
+use super::signals::{write_every, write_on_signals};
 use super::{HAS_BACKTRACES, Recorder, RecordingStart};
 use crate::device::Backend;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -18,16 +21,19 @@ use crate::sync::{Arc, Weak};
 #[track_caller]
 pub(crate) fn write_report(profile: &Profile, path: &Path) -> Result<()> {
     let format = format_of(path)?;
-    let written = File::create(path).and_then(|file| {
-        let mut out = BufWriter::new(file);
-        format.write(profile, &mut out)?;
-        out.flush()
-    });
-    let written = written.map_err(|error| {
-        let text = format!("report {}: {error}", path.display());
-        Error::new(ErrorKind::Io, text).caused_by(error)
-    });
-    written.at_caller()
+    let written = write_file(profile, format, path);
+    written.map_err(|error| of_report(path, error)).at_caller()
+}
+
+fn write_file(profile: &Profile, format: Format, path: &Path) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(path)?);
+    format.write(profile, &mut out)?;
+    out.flush()
+}
+
+fn of_report(path: &Path, error: io::Error) -> Error {
+    let text = format!("report {}: {error}", path.display());
+    Error::new(ErrorKind::Io, text).caused_by(error)
 }
 
 /// Returns the format of the path's extension.
@@ -50,6 +56,8 @@ pub(crate) struct Profiling {
     pub(crate) counters: Box<dyn Fn() -> (u64, u64) + Send>,
     /// The file of the first device's report.
     pub(crate) path: PathBuf,
+    /// The interval at which the report is written, beside at the end.
+    pub(crate) interval: Option<Duration>,
     pub(crate) ring_bytes: u64,
 }
 
@@ -83,7 +91,11 @@ pub(crate) fn profile_process(mut profiling: Profiling) -> Result<()> {
     let _ = backend.begin_timing();
     let mut profiled = PROFILED.lock();
     if profiled.is_empty() {
-        at_exit(write_all);
+        at_exit(write_at_exit);
+        tell(write_on_signals(write_all));
+        if let Some(interval) = profiling.interval {
+            tell(write_every(interval, write_all));
+        }
     }
     if let Some(rank) = rank_of_process(|variable| std::env::var(variable).ok()) {
         profiling.path = with_suffix(&profiling.path, &format!("rank-{rank}"));
@@ -134,7 +146,12 @@ pub(crate) fn write_exhausted(recorder: &Recorder) -> Option<PathBuf> {
     own.exhausted.clone().flatten()
 }
 
-extern "C" fn write_all() {
+extern "C" fn write_at_exit() {
+    write_all();
+}
+
+/// Writes the reports of all devices.
+fn write_all() {
     let all = PROFILED.lock();
     for (own, profiled) in all.iter().enumerate() {
         let others = all.iter().enumerate().filter(|(other, _)| *other != own);
@@ -144,8 +161,20 @@ extern "C" fn write_all() {
         });
         let mut profile = profiled.profile();
         profile.others = others.collect();
-        tell(write_report(&profile, &profiled.profiling.path));
+        tell(replace_report(&profile, &profiled.profiling.path));
     }
+}
+
+/// Like [`write_report`], but the old file is whole until the new one is: the process may be killed
+/// at any time.
+fn replace_report(profile: &Profile, path: &Path) -> Result<()> {
+    let format = format_of(path)?;
+    let partial = with_suffix(path, "partial");
+    let written = write_file(profile, format, &partial).and_then(|()| fs::rename(&partial, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&partial);
+        of_report(path, error)
+    })
 }
 
 fn file_name(path: &Path) -> String {

@@ -16,6 +16,7 @@ mod files;
 mod kernels;
 mod ring;
 mod rings;
+mod signals;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
