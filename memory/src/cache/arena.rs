@@ -2,6 +2,8 @@
 //! [`SUBALLOCATION`]. When it drops, it goes to the free list of that class, as any block goes to
 //! the list of its class.
 
+use std::ops::Range;
+
 use crate::device::DevicePtr;
 use crate::memory::header::{Header, Home, List};
 use crate::pool::size_class::CLASSES;
@@ -57,6 +59,14 @@ impl<H: Home> Arenas<H> {
         bytes(self.0.iter().skip(1))
     }
 
+    /// Returns the addresses of each arena.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        self.0.iter().map(|arena| {
+            let begin = arena.block.address.0;
+            begin..begin + arena.block.bytes()
+        })
+    }
+
     pub(super) fn holds(&self, address: DevicePtr) -> bool {
         self.0.iter().any(|arena| holds(arena, address))
     }
@@ -84,31 +94,41 @@ struct Detached<H: Home> {
     /// The epoch in which the suballocations were handed out.
     epoch: u64,
     live: usize,
+    /// The bytes of these suballocations.
+    live_bytes: u64,
     arenas: List<H>,
 }
 
 impl<H: Home> DetachedArenas<H> {
-    /// Adds arenas of which `live` suballocations are handed out, since `epoch`.
-    pub(super) fn add(&mut self, epoch: u64, live: usize, mut arenas: List<H>) {
+    /// Adds arenas of which `live` suballocations of `live_bytes` are handed out, since `epoch`.
+    pub(super) fn add(
+        &mut self,
+        epoch: u64,
+        (live, live_bytes): (usize, u64),
+        mut arenas: List<H>,
+    ) {
         match self.0.iter_mut().find(|detached| detached.epoch == epoch) {
             Some(detached) => {
                 detached.live += live;
+                detached.live_bytes += live_bytes;
                 detached.arenas.append(&mut arenas);
             }
             None => self.0.push(Detached {
                 epoch,
                 live,
+                live_bytes,
                 arenas,
             }),
         }
     }
 
     /// Frees a suballocation of `epoch`. Returns the arenas that are not in use any more.
-    pub(super) fn free(&mut self, epoch: u64) -> List<H> {
+    pub(super) fn free(&mut self, epoch: u64, bytes: u64) -> List<H> {
         let position = self.0.iter().position(|detached| detached.epoch == epoch);
         let Some(index) = position else {
             return List::new();
         };
+        self.0[index].live_bytes -= bytes;
         self.0[index].live -= 1;
         if self.0[index].live > 0 {
             return List::new();
@@ -133,9 +153,10 @@ impl<H: Home> DetachedArenas<H> {
         }
     }
 
-    pub(super) fn count(&self) -> usize {
-        let counts = self.0.iter().map(|detached| detached.arenas.iter().count());
-        counts.sum()
+    /// Returns the bytes that nothing can use until a suballocation drops.
+    pub(super) fn unused_bytes(&self) -> u64 {
+        let unused = |own: &Detached<H>| bytes(own.arenas.iter()) - own.live_bytes;
+        self.0.iter().map(unused).sum()
     }
 
     #[cfg(test)]

@@ -38,7 +38,7 @@ impl Reclaim for Caches {
         let uses = caches.iter().map(|cache| describe_cache(cache));
         let is_of_use = |cache: &CacheUse| {
             let is_requester = report.scope.as_ref() == Some(&cache.name);
-            cache.cached_bytes + cache.live_bytes > 0 || is_requester
+            cache.cached_bytes + cache.detached_bytes + cache.live_bytes > 0 || is_requester
         };
         report.caches = uses.filter(is_of_use).collect();
         report
@@ -72,6 +72,7 @@ fn describe_cache(cache: &NamedCache<CachesRef>) -> CacheUse {
     let mut usage = CacheUse {
         name: cache.settings.name.to_string(),
         cached_bytes: stats.cached_bytes,
+        detached_bytes: stats.detached_bytes,
         live_bytes: stats.live_bytes,
         peak_live_bytes: stats.peak_live_bytes,
         escaped_blocks: stats.escaped_blocks,

@@ -33,10 +33,14 @@ pub struct CacheStats {
     /// Bytes requested for the live blocks.
     pub live_bytes: u64,
     /// Blocks idle in this cache. An arena or a slab counts as one, even if a suballocation of it
-    /// is live.
+    /// is live, unless that outlived its entry.
     pub cached_blocks: u64,
     /// Bytes idle in this cache.
     pub cached_bytes: u64,
+    /// Bytes of arenas and slabs that escaped blocks are part of, without the escaped blocks: they
+    /// serve no request, and are released when the last of the blocks drops. Under
+    /// [`Policy::Bump`](crate::Policy::Bump) and [`Policy::Plan`](crate::Policy::Plan).
+    pub detached_bytes: u64,
     /// Freed blocks that a stream other than their own may still use.
     pub pending_blocks: u64,
     /// Bytes of the pending blocks.
@@ -69,7 +73,9 @@ impl CacheStats {
         self.live_blocks += counters.live_blocks.get();
         self.live_bytes += counters.live_bytes.get();
         self.cached_blocks += counters.cached_blocks();
-        self.cached_bytes += counters.cached_bytes();
+        let detached_bytes = counters.detached_bytes.get();
+        self.detached_bytes += detached_bytes;
+        self.cached_bytes += counters.cached_bytes().saturating_sub(detached_bytes);
         self.pending_blocks += counters.pending_blocks.get();
         self.pending_bytes += counters.pending_bytes.get();
         self.divergences += counters.divergences.get();
@@ -147,6 +153,8 @@ pub(crate) struct Counters {
     /// Idle suballocations and arenas, as of the last call of `count_arenas`.
     pub(crate) idle_suballocations: Counter,
     pub(crate) arenas: Counter,
+    /// The unused bytes of detached arenas, as of the last call of `count_arenas`.
+    pub(crate) detached_bytes: Counter,
     pub(crate) unrecorded: Counter,
     pub(crate) copies_on_write: Counter,
     /// The live bytes at the last exit that was not quiet.
@@ -179,7 +187,7 @@ impl Counters {
     /// Returns the blocks that are neither live nor pending. Saturates, because another thread may
     /// read during a change.
     pub(crate) fn cached_blocks(&self) -> u64 {
-        if self.cached_bytes() == 0 {
+        if self.cached_bytes() <= self.detached_bytes.get() {
             return 0; // Neither a live arena nor headers without an arena count.
         }
         let whole = self

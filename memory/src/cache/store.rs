@@ -227,7 +227,7 @@ impl<H: Home> Store<H> {
 
     /// Takes back a suballocation whose entry has ended.
     pub(super) fn free_detached(&mut self, header: Box<Header<H>>) {
-        let arenas = self.detached.free(header.epoch());
+        let arenas = self.detached.free(header.epoch(), header.block.bytes());
         self.release(arenas);
         self.to_release.push(header);
     }

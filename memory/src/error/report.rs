@@ -55,6 +55,9 @@ pub struct CacheUse {
     pub name: String,
     /// The idle bytes.
     pub cached_bytes: u64,
+    /// The bytes that escaped blocks keep beyond their own, as in
+    /// [`CacheStats`](crate::CacheStats::detached_bytes).
+    pub detached_bytes: u64,
     /// The requested bytes of its live blocks.
     pub live_bytes: u64,
     /// The peak of `live_bytes`.
@@ -196,7 +199,8 @@ impl OutOfMemoryReport {
                  `Policy::Plan`, which need only what is live at once"
             );
         }
-        if self.cached_bytes() > 0 {
+        let detached_bytes: u64 = self.caches.iter().map(|cache| cache.detached_bytes).sum();
+        if self.cached_bytes() + detached_bytes > 0 {
             return "a cache cannot give its idle blocks back: another thread is inside its scope, or a live array \
                     shares their arena or slab; leave the scope, drop the array, or set `max_bytes`"
                 .into();
@@ -295,6 +299,10 @@ impl CacheUse {
         if self.escaped_blocks > 0 {
             let noun = plural(self.escaped_blocks, "block");
             write!(f, ", {} {noun} escaped", self.escaped_blocks)?;
+        }
+        if self.detached_bytes > 0 {
+            let kept = ByteSize(self.detached_bytes);
+            write!(f, ", whose arenas keep {kept} more")?;
         }
         if self.grown_entries > 0 {
             let (grown, entries) = (ByteSize(self.grown_bytes), self.grown_entries);

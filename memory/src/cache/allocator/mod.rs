@@ -421,13 +421,16 @@ impl<H: Home> Allocator<H> {
         (headers, std::mem::take(&mut self.store.detached))
     }
 
-    /// Counts the arenas, and the idle suballocations, which are no blocks of their own.
+    /// Counts the arenas that serve requests, the unused bytes of the others, and the idle
+    /// suballocations, which are no blocks of their own.
     pub(super) fn count_arenas(&mut self, counters: &Counters) {
         let (idle, arenas) = dispatch!(self.policies, policy => policy.idle_and_arenas());
         let idle = idle + self.store.idle_suballocations().iter().count();
-        let arenas = arenas + self.store.detached.count();
         counters.idle_suballocations.set(idle as u64);
         counters.arenas.set(arenas as u64);
+        counters
+            .detached_bytes
+            .set(self.store.detached.unused_bytes());
     }
 
     /// Hands out a slab as a whole. The slab is detached, so that nothing else is served from it.

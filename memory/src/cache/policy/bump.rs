@@ -4,6 +4,8 @@
 //!
 //! The header of a suballocation that dropped serves the next request.
 
+use std::ops::Range;
+
 use super::{CachePolicy, Need, Policy, Refill, Trim};
 use crate::cache::arena::Arenas;
 use crate::cache::record::RecordedAllocation;
@@ -188,6 +190,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         if live == 0 {
             self.reset(epoch);
         } else {
+            let live = (live, self.live_bytes());
             let arenas = self.take_arenas(epoch);
             store.detached.add(epoch, live, arenas);
         }
@@ -283,6 +286,24 @@ impl<H: Home> Bump<H> {
         self.reset(epoch);
         self.limit = 0;
         arenas
+    }
+
+    /// Returns the bytes of the suballocations whose ends are not [`FREED`]. In each arena,
+    /// suballocations follow each other from its beginning.
+    fn live_bytes(&self) -> u64 {
+        let mut ends = self.ends.clone();
+        ends.sort_unstable_by_key(|end| end & !FREED);
+        let mut live_bytes = 0;
+        for Range { mut start, end } in self.arenas.ranges() {
+            let first = ends.partition_point(|own| own & !FREED <= start);
+            let own = ends[first..].iter().take_while(|own| *own & !FREED <= end);
+            for own in own {
+                let own_end = own & !FREED;
+                live_bytes += if own & FREED == 0 { own_end - start } else { 0 };
+                start = own_end;
+            }
+        }
+        live_bytes
     }
 
     /// Releases the arenas, if none of their suballocations is live.

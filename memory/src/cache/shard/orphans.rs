@@ -52,7 +52,7 @@ impl<D: Owner> Shard<D> {
         let blocks = if header.class == SUBALLOCATION {
             let mut orphaned = self.orphaned.lock();
             orphaned.share(&mut header);
-            orphaned.free(header.epoch())
+            orphaned.free(header.epoch(), header.block.bytes())
         } else {
             List::from(header)
         };

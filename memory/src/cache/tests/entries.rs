@@ -180,8 +180,8 @@ impl Entries {
         assert!(stats.peak_live_bytes >= live_bytes);
         for cache in caches.all() {
             let cache_stats = cache.stats();
-            let out_bytes = cache_stats.live_bytes + cache_stats.cached_bytes;
-            assert!(out_bytes <= cache.owned_bytes());
+            let idle_bytes = cache_stats.cached_bytes + cache_stats.detached_bytes;
+            assert!(cache_stats.live_bytes + idle_bytes <= cache.owned_bytes());
             assert!(cache_stats.escaped_blocks <= cache_stats.live_blocks);
         }
         let entries = 8 + ranges.len() as u64;

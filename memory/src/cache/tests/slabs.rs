@@ -212,3 +212,56 @@ fn an_entry_of_another_program_that_fits_at_first_gets_a_plan() -> Result<()> {
     assert_eq!(divergences_and_misses(&caches), before);
     Ok(())
 }
+
+/// Fifty entries, each of which leaves one block of 512 bytes in an arena of 64 KiB.
+#[test]
+fn what_escaped_blocks_keep_is_detached_and_not_cached() -> Result<()> {
+    let caches = caches(None, None);
+    let mut escaped = Vec::new();
+    for _ in 0..50 {
+        let _entered = enter(&caches, "bump", Some(Policy::Bump));
+        let first = caches.allocate_on(1024, StreamId::default())?;
+        escaped.push(caches.allocate_on(512, StreamId::default())?);
+        drop(first);
+    }
+    let stats = || caches.cache_stats("bump").unwrap();
+    let kept_bytes = 50 * ((64 << 10) - 512);
+    let figures = |stats: CacheStats| {
+        let CacheStats {
+            live_bytes,
+            cached_blocks,
+            cached_bytes,
+            detached_bytes,
+            ..
+        } = stats;
+        (live_bytes, cached_blocks, cached_bytes, detached_bytes)
+    };
+    assert_eq!(figures(stats()), (50 * 512, 0, 0, kept_bytes));
+    assert_eq!(caches.memory_stats().cached_bytes, 0);
+    caches.invalidate("bump");
+    assert_eq!(figures(stats()), (50 * 512, 0, 0, kept_bytes));
+    escaped.truncate(10);
+    assert_eq!(figures(stats()), (10 * 512, 0, 0, kept_bytes / 5));
+    caches.check();
+    escaped.clear();
+    assert_eq!(figures(stats()), (0, 0, 0, 0));
+    assert_eq!(caches.memory_stats().allocated_bytes, 0);
+    Ok(())
+}
+
+#[test]
+fn a_slab_of_an_escaped_block_is_detached() -> Result<()> {
+    let caches = caches(None, None);
+    let stats = |caches: &CachesRef| caches.cache_stats("step").unwrap();
+    step(&caches, false)?;
+    step(&caches, false)?;
+    let slab_bytes = stats(&caches).cached_bytes;
+    assert!(slab_bytes > 0 && stats(&caches).detached_bytes == 0);
+    let (_, second) = step(&caches, true)?;
+    let kept = second.as_ref().unwrap().block.bytes();
+    assert_eq!(stats(&caches).detached_bytes, slab_bytes - kept);
+    drop(second);
+    assert_eq!(stats(&caches).detached_bytes, 0);
+    caches.check();
+    Ok(())
+}

@@ -50,6 +50,11 @@ impl Gaps {
         self.out.len()
     }
 
+    /// Returns the bytes of these ranges.
+    pub(super) fn live_bytes(&self) -> u64 {
+        self.out.iter().map(|range| range.end - range.start).sum()
+    }
+
     /// Asserts the invariant.
     #[cfg(test)]
     pub(super) fn check(&self) {

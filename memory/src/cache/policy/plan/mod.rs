@@ -486,8 +486,15 @@ impl<H: Home> Plan<H> {
 
     /// Detaches the slab, whether a suballocation is live or not.
     fn detach_slab(&mut self, store: &mut Store<H>) {
-        let gaps = self.gaps.as_ref();
-        let live = gaps.map_or_else(|| self.live().count(), Gaps::live);
+        let live = match &self.gaps {
+            Some(gaps) => (gaps.live(), gaps.live_bytes()),
+            None => {
+                let sizes = self
+                    .live()
+                    .map(|index| self.tree.requests()[index].rounded_bytes);
+                sizes.fold((0, 0), |(live, sum), bytes| (live + 1, sum + bytes))
+            }
+        };
         store.detached.add(store.epoch, live, self.slab.take());
         store.release(self.take_headers());
     }
