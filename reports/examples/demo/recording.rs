@@ -124,7 +124,7 @@ impl Run {
         self.backward(activations);
         history.push(self.allocate(5, 3 * MIB / 2));
         self.free(batch, EventKind::FreePending);
-        self.mark(EventKind::Exit, 3 * MIB / 2);
+        self.mark(EventKind::Exit, history.len() as u64 * 3 * MIB / 2);
         self.is_first[STEP as usize] = false;
         if entry % 8 == 7 {
             self.mark(EventKind::Wait, 0);

@@ -4,15 +4,19 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Result, Write};
 
-use super::columns::{distinct, encode};
+use super::columns::{LARGEST, distinct, encode};
 use super::entries::{Entry, entries};
 use super::pending::pending_until;
 use super::reserved::{ReservedChange, changes, neighbourhoods};
+use crate::growth::growth;
 use crate::json::Quoted;
 use crate::lifetimes::{AllocationLifetime, lifetimes, peak, unknown_live_bytes};
 use crate::nesting::Nesting;
 use crate::profile::{Event, EventKind, Frame, Profile};
 use crate::sites::{Key, SiteSummary, by_number};
+
+/// The most lines that are listed for each growth.
+const GROWTH_SITES: usize = 5;
 
 pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let lifetimes = lifetimes(profile);
@@ -53,7 +57,25 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     write_lifetimes(profile, &lifetimes, entry_of, out)?;
     write_entries(profile, &entries, out)?;
     write_rows(profile, &sites, out)?;
+    write_growth(profile, out)?;
     out.write_all(b"}")
+}
+
+/// The growth of each scope, and of its lines that grow most.
+fn write_growth(profile: &Profile, out: &mut dyn Write) -> Result<()> {
+    let sites = profile.call_sites.len();
+    let growths = growth(profile).into_iter().map(|own| {
+        let lines = own.sites.iter().take(GROWTH_SITES).map(|site| {
+            let number = known(site.call_site, sites);
+            format!("[{number},{}]", site.left_bytes_per_entry.min(LARGEST))
+        });
+        let (scope, left) = (
+            known(own.scope, profile.scopes.len()),
+            own.left_bytes_per_entry.min(LARGEST),
+        );
+        format!("[{scope},{},{left},{}]", own.thread, list(lines))
+    });
+    write!(out, ",\n\"growth\":{}", list(growths))
 }
 
 /// Lines, and the frames of backtraces, each distinct frame once.

@@ -16,15 +16,17 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 
 /// The modules of JavaScript in this order: each uses the ones before it.
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 12] = [
     include_str!("format.js"),
     include_str!("recording.js"),
     include_str!("bands.js"),
     include_str!("lanes.js"),
     include_str!("timeline.js"),
+    include_str!("addresses.js"),
     include_str!("segments.js"),
     include_str!("sites.js"),
     include_str!("entry.js"),
+    include_str!("growth.js"),
     include_str!("flame.js"),
     include_str!("page.js"),
 ];

@@ -25,11 +25,13 @@ class Page {
   }
 
   showRest() {
+    this.addresses = new Addresses(this);
     this.sites = new Sites(this);
     this.segments = new Segments(this);
     this.flame = new Flame(this);
     this.entry = new Entry(this);
-    this.views = [this.timeline, this.segments, this.flame, this.sites, this.entry];
+    this.growth = new Growth(this);
+    this.views = [this.timeline, this.addresses, this.segments, this.flame, this.sites, this.entry, this.growth];
     this.listen();
     document.body.dataset.complete = performance.now().toFixed(0);
   }

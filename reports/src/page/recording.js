@@ -63,6 +63,7 @@ function readRecording() {
     entries: objectsOf(decodeTable(data.entries)),
     rows: objectsOf(decodeTable(data.rows)),
     changes: objectsOf(decodeTable(data.changes)),
+    growth: data.growth.map(([scope, thread, left, sites]) => ({ scope, thread, left, sites })),
     neighbourhoods: objectsOf(decodeTable(data.neighbourhoods)),
   };
   recording.sites = ["(unknown line)", ...lineNames(data.sites, recording.rows)];
@@ -119,7 +120,6 @@ function completeLifetimes({ events, lifetimes }) {
   lifetimes.bornAt = new Int32Array(events.count + 1).fill(-1);
   lifetimes.diedAt = new Int32Array(events.count + 2).fill(-1);
   lifetimes.before = [];
-  lifetimes.bySize = Uint32Array.from({ length: lifetimes.count }, (_, own) => own);
   for (let own = 0; own < lifetimes.count; own++) {
     const [born, died] = [lifetimes.born[own], lifetimes.died[own]];
     copied.forEach((name) => (lifetimes[name][own] = events[name][(born || died) - 1]));
@@ -130,7 +130,14 @@ function completeLifetimes({ events, lifetimes }) {
       lifetimes.before.push(own);
     }
   }
-  lifetimes.bySize.sort((a, b) => lifetimes.bytes[b] - lifetimes.bytes[a]);
+  lifetimes.bySize = largestFirst(lifetimes.bytes);
+}
+
+// Indices by falling size. Programs have few sizes, so each has a list.
+function largestFirst(sizes) {
+  const lists = new Map();
+  sizes.forEach((size, own) => lists.get(size)?.push(own) ?? lists.set(size, [own]));
+  return Uint32Array.from([...lists.keys()].sort((a, b) => b - a).flatMap((size) => lists.get(size)));
 }
 
 // Raised to what the device counted at the end, or as far as releases show that more was reserved before.

@@ -57,6 +57,7 @@ class Timeline {
     this.from = Math.min(Math.max(0, from), this.end - length);
     this.to = this.from + length;
     this.lay();
+    requestAnimationFrame(() => this.page.addresses?.update());
   }
 
   // For another filter, highlight, size or colour scheme.

@@ -198,3 +198,43 @@ fn segments_entry_and_flames() {
     assert_eq!(browser.number(flames), all);
     browser.assert_no_errors();
 }
+
+#[test]
+fn addresses_and_growth() {
+    let Some(mut browser) = open() else { return };
+    let growth = browser.text("document.getElementById('growth').innerText");
+    for part in [
+        "step grows by 1.50 MiB an entry on thread 1",
+        "1.50 MiB src/train.rs:112",
+        "evaluate does not grow",
+    ] {
+        assert!(growth.contains(part), "{part}: {growth}");
+    }
+    let exits = "page.growth.exitsOf({ scope: 1, thread: 1 })";
+    assert_eq!(browser.number(&format!("{exits}.length")), 50.0);
+    let grown = browser.number(&format!("{exits}[49] - {exits}[48]"));
+    assert_eq!(grown, 1.5 * f64::from(1 << 20));
+    let chart = browser.middle("#growth canvas");
+    browser.hover(chart);
+    let tip = browser.text("document.getElementById('tip').innerText");
+    assert!(
+        tip.contains("of 50") && tip.contains("live at its exit"),
+        "{tip}"
+    );
+
+    // A block of the longest segment is where its address and its time are.
+    browser.evaluate("document.querySelector('#addresses').scrollIntoView()");
+    let point = browser.point(&format!(
+        "(() => {{ const own = {}; const box = page.addresses.boxOf(own); \
+         const canvas = page.addresses.canvas.getBoundingClientRect(); \
+         return {{ x: canvas.x + box.x + box.width / 2, y: canvas.y + box.y + box.height / 2 }}; }})()",
+        first_of("src/model.rs:31")
+    ));
+    browser.hover(point);
+    let tip = browser.text("document.getElementById('tip').innerText");
+    assert!(tip.contains("src/model.rs:31"), "{tip}");
+    browser.evaluate("page.addresses.segment.value = 1; page.addresses.update()");
+    let elsewhere = format!("page.addresses.boxOf({})", first_of("src/model.rs:31"));
+    assert_eq!(browser.evaluate(&elsewhere), serde_json::Value::Null);
+    browser.assert_no_errors();
+}
