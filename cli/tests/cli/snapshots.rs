@@ -168,7 +168,7 @@ fn what_was_allocated_before_the_recording_is_known_from_its_free() {
         entry("free_completed", BASE, 100),
         entry("alloc", BASE, 7),
     ];
-    let snapshot = file("before.pickle", of_entries(&entries));
+    let snapshot = file("known-by-free.pickle", of_entries(&entries));
     let report = json(&["replay", &snapshot]);
     assert_eq!(
         number(&report["devices"][0]["pytorch"], "peak_live_bytes"),

@@ -116,7 +116,14 @@ fn with_frames() -> Vec<u8> {
     };
     let linear = ("forward", "/lib/torch/linear.py", 125);
     let entry = |number: u64, size: u64, frames: Vec<Value>| json!({ "action": "alloc", "addr": number << 20, "size": size, "frames": frames });
+    let mut free = entry(
+        9,
+        128,
+        frames(&[linear, ("main", "/home/train/model.py", 50)]),
+    );
+    free["action"] = json!("free");
     let entries = [
+        free,
         entry(
             1,
             1024,
@@ -151,11 +158,17 @@ fn an_allocation_is_listed_by_its_first_line() {
     };
     let before = ["/home/train/old.py:3", "/home/train/data.py:7"];
     let function = "MmBackward0::apply";
-    assert_eq!(
-        lines(&[]),
-        [before[0], before[1], "/lib/torch/linear.py:125", function]
-    );
-    let own = ["/home/train/model.py:44", "/home/train/main.py:9", function];
+    let linear = "/lib/torch/linear.py:125";
+    assert_eq!(lines(&[]), [before[0], before[1], linear, function, linear]);
+    let table = fs::read_to_string(&output).unwrap();
+    assert!(table.contains(&format!("freed at {linear}")), "{table}");
+    let freed = "/home/train/model.py:50";
+    let own = [
+        "/home/train/model.py:44",
+        "/home/train/main.py:9",
+        function,
+        freed,
+    ];
     assert_eq!(
         lines(&["--own", "train/*.py"]),
         [&before[..], &own].concat()

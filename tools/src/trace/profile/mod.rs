@@ -43,8 +43,8 @@ pub struct ProfileOptions {
 ///
 /// - A snapshot of PyTorch, or of [`Recording::write`](crate::record::Recording::write): with its
 ///   lines, backtraces and categories, which become scopes. The line of an allocation is the
-///   innermost frame with a file and a line. A block without an event that is live at the end is
-///   allocated first.
+///   innermost frame with a file and a line. If only the free is known, it is the line of the free,
+///   marked as such. A block without an event that is live at the end is allocated first.
 /// - A log of RMM: with its times, threads and streams.
 /// - Lifetimes in MiniMalloc's format, one step per microsecond. If there is a column `offset`, as
 ///   `cachescope plan` writes it, the buffers are at these addresses, else side by side.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::ops::Range;
 
-use cachescope_reports::{self as reports, EventKind, Frame, Profile};
+use cachescope_reports::{self as reports, CallSite, EventKind, Frame, Profile};
 
 use super::ProfileOptions;
 use super::builder::{ProfileBuilder, event};
@@ -56,6 +56,8 @@ struct ProfileReader<'a> {
     builder: ProfileBuilder,
     /// The lines of lists of frames; a file contains most lists once.
     frames: HashMap<Value, Lines>,
+    /// By line: the line that is marked as the line of a free.
+    freed: HashMap<u32, u32>,
     /// The scopes of categories.
     categories: HashMap<Value, Option<u32>>,
     /// With the lines of each allocation.
@@ -88,6 +90,7 @@ impl<'a> ProfileReader<'a> {
             options,
             builder: ProfileBuilder::new(format!("cuda:{ordinal}")),
             frames: HashMap::new(),
+            freed: HashMap::new(),
             categories: HashMap::new(),
             live: LiveBlocks::new(),
             requested: None,
@@ -182,8 +185,9 @@ impl<'a> ProfileReader<'a> {
         if self.live.is_known(address) {
             return Ok(());
         }
+        let lines = self.freed_lines(entry)?;
         (self.live)
-            .insert(address, bytes, 0, Lines::default(), |_, _| {})
+            .insert(address, bytes, 0, lines, |_, _| {})
             .map_err(|why| format!("{}: no block begins there: {why}", entry.place))
     }
 
@@ -264,6 +268,30 @@ impl<'a> ProfileReader<'a> {
     fn lines(&mut self, entry: &Entry<'_>) -> Parsed<Lines> {
         let mut lines = self.frames(entry)?;
         lines.scope = self.scope(entry)?;
+        Ok(lines)
+    }
+
+    /// Returns the place of an allocation of which only the free is known. Its frames may be the
+    /// frames of the free, so the line is marked.
+    fn freed_lines(&mut self, entry: &Entry<'_>) -> Parsed<Lines> {
+        let mut lines = self.lines(entry)?;
+        let Some(number) = lines.call_site else {
+            return Ok(lines);
+        };
+        lines.call_site = Some(match self.freed.get(&number) {
+            Some(&known) => known,
+            None => {
+                let site = &self.builder.profile().call_sites[number as usize];
+                let site = CallSite {
+                    file: format!("freed at {}", site.file),
+                    ..*site
+                };
+                self.budget.charge(entry.place, 1, site.file.len() as u64)?;
+                let freed = self.builder.call_site(site);
+                self.freed.insert(number, freed);
+                freed
+            }
+        });
         Ok(lines)
     }
 
