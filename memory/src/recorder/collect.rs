@@ -9,6 +9,7 @@ use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile, Segment};
 use super::backtraces::{NO_STACK, StackNumber, Stacks};
 use super::event::{EventRecord, NO_SCOPE, Recorded};
 use super::{Recorder, RecordingStart};
+use crate::error::outside;
 use crate::sync::plain::Ordering;
 
 /// Every event of a recording, in the order of their times.
@@ -23,20 +24,23 @@ pub(super) struct Collected {
 #[derive(Default)]
 struct CallSites {
     known: Vec<&'static Location<'static>>,
-    /// By address: one line has few addresses.
-    numbers: HashMap<*const Location<'static>, u32>,
+    /// By address: one line has few addresses. `None` for lines of this library.
+    numbers: HashMap<*const Location<'static>, Option<u32>>,
 }
 
 impl CallSites {
-    fn number(&mut self, call_site: &'static Location<'static>) -> u32 {
+    /// Returns the number of a line of the program. A line of this library is not reported: its
+    /// caller was lost on the way.
+    fn number(&mut self, call_site: &'static Location<'static>) -> Option<u32> {
         *self.numbers.entry(call_site).or_insert_with(|| {
+            let call_site = outside(call_site)?;
             // The compiler may create one location several times.
             let same = self.known.iter().position(|known| *known == call_site);
             let number = same.unwrap_or_else(|| {
                 self.known.push(call_site);
                 self.known.len() - 1
             });
-            number as u32
+            Some(number as u32)
         })
     }
 
@@ -90,7 +94,7 @@ impl Recorder {
         let mut live: HashMap<u64, [Option<u32>; 2]> = HashMap::new();
         let events = events.into_iter().map(|recorded| {
             let Recorded { event, .. } = recorded;
-            let call_site = event.call_site.map(|known| call_sites.number(known));
+            let call_site = event.call_site.and_then(|known| call_sites.number(known));
             let stack = stacks.number(&self.stacks, &event);
             let mut origin = [call_site, stack];
             if event.kind.is_allocation() {

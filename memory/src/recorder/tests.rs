@@ -76,6 +76,22 @@ fn a_reader_never_sees_half_an_event() {
 }
 
 #[test]
+fn lines_of_the_library_are_not_reported() {
+    let recorder = Recorder::new();
+    let mark = recorder.begin(1 << 12, false);
+    recorder.record(|| EventRecord {
+        call_site: Some(Location::caller()),
+        ..EventRecord::of(EventKind::Uncached, 8)
+    });
+    let profile = recorder.profile(&mark, String::new(), Vec::new(), || (0, 0));
+    assert_eq!(
+        (profile.events.len(), profile.events[0].call_site),
+        (1, None)
+    );
+    assert!(profile.call_sites.is_empty());
+}
+
+#[test]
 fn a_ring_takes_no_more_than_it_may() {
     assert_eq!(Ring::events_in(48 * 64), 64);
     assert_eq!(Ring::events_in(48 * 64 - 1), 32);
