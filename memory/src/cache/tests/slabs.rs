@@ -213,6 +213,81 @@ fn an_entry_of_another_program_that_fits_at_first_gets_a_plan() -> Result<()> {
     Ok(())
 }
 
+/// A buffer of no bytes between two planned requests takes none of their memory.
+#[test]
+fn an_empty_request_takes_no_planned_memory() -> Result<()> {
+    let caches = caches(None, None);
+    let mut slab = None;
+    for _ in 0..5 {
+        let _entered = enter(&caches, "batch", Some(Policy::Plan));
+        let stream = StreamId::default();
+        let first = caches.allocate_on(4096, stream)?;
+        let empty = caches.allocate_on(0, stream)?;
+        let second = caches.allocate_on(8192, stream)?;
+        assert_eq!(empty.block.address.0, 0);
+        caches.check();
+        slab = Some(first.block.address.0.min(second.block.address.0));
+        drop((first, empty, second));
+    }
+    assert!(slab.is_some());
+    assert_eq!(divergences_and_misses(&caches).0, 0);
+    Ok(())
+}
+
+/// Runs an entry of two requests, the second of which may begin before the first one ends.
+fn pair(caches: &CachesRef, sizes: [u64; 2], overlap: bool) -> Result<()> {
+    let _entered = enter(caches, "batch", Some(Policy::Plan));
+    let stream = StreamId::default();
+    let mut last = None;
+    for (number, bytes) in sizes.into_iter().enumerate() {
+        if number == 1 && !overlap {
+            last = None;
+        }
+        let handle = caches.allocate_on(bytes * 4096, stream)?;
+        caches.check();
+        drop(last.replace(handle));
+    }
+    Ok(())
+}
+
+/// Two sequences of which neither has room for the other, then one that has room for one of them.
+#[test]
+fn sequences_that_another_one_has_room_for_are_forgotten() -> Result<()> {
+    let caches = caches(None, None);
+    for sizes in [[8, 20], [10, 10], [10, 20], [10, 10]] {
+        pair(&caches, sizes, false)?;
+        pair(&caches, sizes, false)?;
+    }
+    for _ in 0..2 {
+        pair(&caches, [10, 10], true)?;
+    }
+    let before = divergences_and_misses(&caches);
+    for _ in 0..4 {
+        for sizes in [[10, 10], [8, 20], [10, 20], [3, 4]] {
+            pair(&caches, sizes, true)?;
+        }
+    }
+    assert_eq!(divergences_and_misses(&caches), before);
+    Ok(())
+}
+
+/// The pool rounds to powers of two, and a hit to 512 bytes.
+#[test]
+fn a_plan_over_size_classes_is_not_forgotten() -> Result<()> {
+    let caches = caches_over(PoolKind::Binned, None, None);
+    for _ in 0..3 {
+        entry(&caches, &[(1 << 20) + 1, 5000], StreamId::default())?;
+    }
+    let misses = || caches.cache_stats("entry").unwrap().misses;
+    let before = misses();
+    for _ in 0..200 {
+        entry(&caches, &[(1 << 20) + 1, 5000], StreamId::default())?;
+    }
+    caches.check();
+    assert_eq!(misses(), before);
+    Ok(())
+}
+
 /// Fifty entries, each of which leaves one block of 512 bytes in an arena of 64 KiB.
 #[test]
 fn what_escaped_blocks_keep_is_detached_and_not_cached() -> Result<()> {

@@ -48,14 +48,15 @@ impl<H: Home> Plan<H> {
         }
         self.is_outdated = true;
         let new = Sequence::new(recorded, epoch);
-        let mut known = self.sequences.iter_mut();
-        let is_longer_or_shorter = |known: &Sequence| {
-            known.is_alike(&new) || known.has_room_for(&new) || new.has_room_for(known)
-        };
-        if let Some(known) = known.find(|known| is_longer_or_shorter(known)) {
+        if let Some(index) = self.related(&new) {
+            let mut known = self.sequences.swap_remove(index);
             known.merge(&new);
-            known.used_epoch = epoch;
-            known.full_epoch = epoch;
+            (known.used_epoch, known.full_epoch) = (epoch, epoch);
+            // What is longer by now may have room for other sequences.
+            let fits = |other: &mut Sequence| known.has_room_for(other) || known.is_alike(other);
+            let fitting: Vec<Sequence> = self.sequences.extract_if(.., fits).collect();
+            fitting.iter().for_each(|other| known.merge(other));
+            self.sequences.push(known);
             return;
         }
         let most = MAX_PLANNED - recorded.len();
@@ -65,6 +66,15 @@ impl<H: Home> Plan<H> {
             oldest.map(|index| self.sequences.swap_remove(index));
         }
         self.sequences.push(new);
+    }
+
+    /// Returns the index of a sequence that is alike, or else of one that is the same program's
+    /// with longer or shorter requests.
+    fn related(&self, new: &Sequence) -> Option<usize> {
+        let known = &self.sequences;
+        let alike = known.iter().position(|known| known.is_alike(new));
+        let is_related = |known: &Sequence| known.has_room_for(new) || new.has_room_for(known);
+        alike.or_else(|| known.iter().position(is_related))
     }
 
     pub(super) fn known_requests(&self) -> usize {

@@ -76,6 +76,8 @@ struct PlannedBlock<H: Home> {
     header: Slot<H>,
     /// The cursor when the suballocation was last found idle.
     idle_since: usize,
+    /// The size of the last request that it served.
+    served_bytes: u64,
 }
 
 impl<H: Home> CachePolicy<H> for Plan<H> {
@@ -323,7 +325,9 @@ impl<H: Home> Plan<H> {
     fn take_planned(&mut self, rounded_bytes: u64) -> Option<Box<Header<H>>> {
         let block = self.blocks.get_mut(self.cursor)?;
         let header = block.header.take()?;
-        self.spare_bytes += block.request.rounded_bytes - rounded_bytes;
+        // As requested: pools of size classes round the planned sizes further than a hit does.
+        self.spare_bytes += block.request.requested_bytes.saturating_sub(rounded_bytes);
+        block.served_bytes = rounded_bytes;
         self.cursor += 1;
         Some(header)
     }
@@ -395,7 +399,11 @@ impl<H: Home> Plan<H> {
         let recorded = requests.map(|(depth, (request, index))| {
             let block = self.blocks.get(index);
             let idle = block.filter(|block| !block.header.is_empty());
-            request.recorded(depth, idle.map(|block| self.tree.depth(block.idle_since)))
+            let served_bytes = block.map_or(u64::MAX, |block| block.served_bytes);
+            request.recorded(
+                (depth, served_bytes),
+                idle.map(|block| self.tree.depth(block.idle_since)),
+            )
         });
         recorded.collect()
     }
@@ -457,6 +465,7 @@ impl<H: Home> Plan<H> {
             // Earlier requests were served from a slab that was lost. They became idle now, at the
             // earliest.
             idle_since: self.cursor,
+            served_bytes: request.rounded_bytes,
         });
         self.blocks = blocks.collect();
     }

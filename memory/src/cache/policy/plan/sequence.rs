@@ -10,7 +10,7 @@ use crate::device::StreamId;
 pub(super) struct SequenceRequest {
     pub(super) rounded_bytes: u64,
     pub(super) stream: StreamId,
-    requested_bytes: u64,
+    pub(super) requested_bytes: u64,
     call_site: &'static Location<'static>,
     /// The index of the first later request that may reuse its bytes; `None` if it outlives the
     /// entry.
@@ -28,12 +28,18 @@ impl SequenceRequest {
             && self.call_site == other.call_site
     }
 
-    /// Returns the request as the record of a later entry contains it.
-    pub(super) fn recorded(&self, number: usize, freed_at: Option<usize>) -> RecordedAllocation {
+    /// Returns the request as the record of a later entry contains it, which requested at most
+    /// `served_bytes`.
+    pub(super) fn recorded(
+        &self,
+        (number, served_bytes): (usize, u64),
+        freed_at: Option<usize>,
+    ) -> RecordedAllocation {
+        let bytes = self.requested_bytes.min(served_bytes);
         RecordedAllocation {
             record: AllocationRecord {
                 freed_at: freed_at.map(|step| step as u64),
-                ..AllocationRecord::new(self.requested_bytes, self.call_site, number as u64)
+                ..AllocationRecord::new(bytes, self.call_site, number as u64)
             },
             rounded_bytes: self.rounded_bytes,
             stream: self.stream,
@@ -77,9 +83,10 @@ impl Sequence {
         }
     }
 
-    /// Returns the bytes of all requests together.
+    /// Returns the bytes together that the requests inside the slab had before they were rounded.
     pub(super) fn bytes(&self) -> u64 {
-        self.requests.iter().map(|own| own.rounded_bytes).sum()
+        let inside = self.requests.iter().filter(|own| own.upper.is_some());
+        inside.map(|own| own.requested_bytes).sum()
     }
 
     /// Returns the length of the common prefix of both.

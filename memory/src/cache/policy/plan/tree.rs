@@ -13,8 +13,10 @@ use crate::plan::{BufferInterval, pack_around};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedRequest {
     pub(super) rounded_bytes: u64,
-    /// The shortest request that is served here without a look at the other sequences: any, unless
-    /// another sequence continues from the request before.
+    /// The bytes before they were rounded.
+    pub(super) requested_bytes: u64,
+    /// The shortest request that is served here without a look at the other sequences: any that is
+    /// not empty, unless another sequence continues from the request before.
     least_bytes: u64,
     stream: StreamId,
     /// The offset in the slab. `None` if the request is served outside, because it outlives an
@@ -28,6 +30,7 @@ impl PlannedRequest {
     /// The end mark behind the last request of a sequence; no request has 0 bytes.
     const END: Self = Self {
         rounded_bytes: 0,
+        requested_bytes: 0,
         least_bytes: 1,
         stream: StreamId(0),
         offset: None,
@@ -45,7 +48,7 @@ impl PlannedRequest {
 
     /// Returns whether a request fits in the memory of this one.
     pub(super) fn has_room_for(&self, rounded_bytes: u64, stream: StreamId) -> bool {
-        rounded_bytes <= self.rounded_bytes && self.stream == stream
+        (1..=self.rounded_bytes).contains(&rounded_bytes) && self.stream == stream
     }
 }
 
@@ -64,8 +67,8 @@ struct RequestRun {
 /// requests of their common prefix, each at one offset. An entry follows one path from a root.
 ///
 /// Invariants:
-/// - a run begins where the run before it ended, with a request that no other child of its parent
-///   matches;
+/// - a run begins where the run before it ended, with a request whose size and stream no other
+///   child of its parent has;
 /// - if two requests on a path overlap in the slab, and `i` is the later one, then one of the
 ///   [`before`](Self::before) of `i` overlaps with the earlier request: it is the earlier request
 ///   itself, or lies between the two on the path. So if all of these are idle, and each request was
@@ -103,7 +106,7 @@ impl PlanTree {
             let start = (parent.is_some() || beside > 1).then_some(run.start);
             for number in next.into_iter().chain(start) {
                 let request = &mut self.requests[number];
-                request.least_bytes = request.rounded_bytes.max(1);
+                request.least_bytes = request.rounded_bytes.max(request.least_bytes);
             }
         }
     }
@@ -144,7 +147,8 @@ impl PlanTree {
             path.push(self.requests.len());
             self.requests.push(PlannedRequest {
                 rounded_bytes: request.rounded_bytes,
-                least_bytes: 0,
+                requested_bytes: request.requested_bytes,
+                least_bytes: 1,
                 stream: request.stream,
                 offset: (buffer.lower < buffer.upper).then_some(offset),
                 before: (0, 0),
