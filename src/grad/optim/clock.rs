@@ -58,6 +58,9 @@ impl Clock {
     /// Returns the number of steps on the device; `None` before the first one.
     #[track_caller]
     pub(super) fn read_steps(&self) -> Result<Option<u64>> {
+        if !self.is_capturable {
+            return Ok(None);
+        }
         let Some(arrays) = self.arrays.as_ref().filter(|_| self.set_steps.is_none()) else {
             return Ok(self.set_steps);
         };

@@ -2,7 +2,7 @@
 
 use ::cachescope::grad::nn::{Attention, Conv2d, Embedding, LayerNorm, Linear};
 use ::cachescope::grad::optim::AdamW;
-use ::cachescope::grad::{Parameters, value_and_grad};
+use ::cachescope::grad::{Parameters, activation_budget, value_and_grad};
 use ::cachescope::{
     Array, CacheConfig, ConvOptions, Device, MemoryStats, Policy, Result, cache_scope,
 };
@@ -25,6 +25,10 @@ struct Trained<N: Loss> {
     network: N,
     inputs: N::Inputs,
     optimizer: AdamW,
+    /// The part of what a step saves that it may save.
+    part: Option<f64>,
+    /// The bytes that a step saves without a budget, once they were measured.
+    saved_bytes: Option<u64>,
 }
 
 impl<N: Loss> Training for Trained<N> {
@@ -33,12 +37,25 @@ impl<N: Loss> Training for Trained<N> {
             network,
             inputs,
             optimizer,
+            part,
+            saved_bytes,
         } = self;
+        let budget = part.map(|part| {
+            let saved_bytes = saved_bytes.map_or(f64::INFINITY, |bytes| bytes as f64);
+            activation_budget((part * saved_bytes) as u64)
+        });
         let loss = cache_scope!("step", {
             let (loss, gradients) = value_and_grad(&*network, |network| network.loss(inputs))?;
             optimizer.step(network, &gradients)?;
             loss.item()?
         });
+        if let Some(budget) = budget
+            && saved_bytes.is_none()
+        {
+            *saved_bytes = Some(budget.report().saved_bytes);
+            // The step that measured is not the peak of the others.
+            Device::current().reset_peaks();
+        }
         Ok(loss)
     }
 
@@ -54,17 +71,40 @@ impl<N: Loss> Training for Trained<N> {
 
 /// Makes a network with its optimizer and its inputs.
 pub fn start(network: Network, values: &mut Values) -> Started {
-    fn trained<N: Loss + 'static>((network, inputs): (N, N::Inputs)) -> Box<dyn Training> {
-        let optimizer = AdamW::new(RATE).weight_decay(DECAY);
+    start_in(None, network, values)
+}
+
+/// Starts the network like [`start`], with a budget of three quarters of what a step saves.
+pub fn start_75(network: Network, values: &mut Values) -> Started {
+    start_in(Some(0.75), network, values)
+}
+
+/// Starts the network like [`start`], with a budget of half of what a step saves.
+pub fn start_50(network: Network, values: &mut Values) -> Started {
+    start_in(Some(0.5), network, values)
+}
+
+/// Starts the network like [`start`], with a budget of a third of what a step saves.
+pub fn start_33(network: Network, values: &mut Values) -> Started {
+    start_in(Some(0.33), network, values)
+}
+
+fn start_in(part: Option<f64>, network: Network, values: &mut Values) -> Started {
+    fn trained<N: Loss + 'static>(
+        part: Option<f64>,
+        (network, inputs): (N, N::Inputs),
+    ) -> Box<dyn Training> {
         Box::new(Trained {
             network,
             inputs,
-            optimizer,
+            optimizer: AdamW::new(RATE).weight_decay(DECAY),
+            part,
+            saved_bytes: None,
         })
     }
     Ok(match network {
-        Network::Gpt(gpt) => trained(text(gpt, values)?),
-        Network::Cnn(cnn) => trained(images(cnn, values)?),
+        Network::Gpt(gpt) => trained(part, text(gpt, values)?),
+        Network::Cnn(cnn) => trained(part, images(cnn, values)?),
     })
 }
 

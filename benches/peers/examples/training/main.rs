@@ -34,10 +34,13 @@ use measure::{Error, Framework, measure};
 static HEAP: Cap<System> = Cap::new(System, usize::MAX);
 
 /// The contestants, with the functions that start a training.
-const FRAMEWORKS: [Framework; 3] = [
+const FRAMEWORKS: [Framework; 6] = [
     ("candle", candle::start),
     ("cachescope", cachescope::start),
     ("cachescope-plan", cachescope::start_planned),
+    ("cachescope-75", cachescope::start_75),
+    ("cachescope-50", cachescope::start_50),
+    ("cachescope-33", cachescope::start_33),
 ];
 
 /// The variables that set the size of thread pools to one thread. They must be set before the first
