@@ -52,7 +52,7 @@ impl<H: Home> Plan<H> {
             let mut known = self.sequences.swap_remove(index);
             known.merge(&new);
             (known.used_epoch, known.full_epoch) = (epoch, epoch);
-            // What is longer by now may have room for other sequences.
+            // The extended sequence may have room for other sequences.
             let fits = |other: &mut Sequence| known.has_room_for(other) || known.is_alike(other);
             let fitting: Vec<Sequence> = self.sequences.extract_if(.., fits).collect();
             fitting.iter().for_each(|other| known.merge(other));
