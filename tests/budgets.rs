@@ -449,6 +449,102 @@ fn a_step_beyond_a_memory_limit_releases_what_it_can_compute_again() -> Result<(
     Ok(())
 }
 
+/// Operands that no step saves are not kept to compute a result again.
+#[test]
+fn a_budget_keeps_nothing_that_no_step_saves() -> Result<()> {
+    let device = Device::host_with(DeviceConfig {
+        memory_limit: Some(4 << 20),
+        ..Default::default()
+    })?;
+    let _current = device.enter();
+    let x = Array::<f32>::ones(100_000)?;
+    let mut running = Array::<f32>::zeros(100_000)?;
+    let address = running.address();
+    let mut loss = |x: &Array<f32>| {
+        let mut y = x.clone();
+        for number in 0..30 {
+            let constant = Array::full(100_000, number as f32)?;
+            y = (&y + &constant).eval()?;
+        }
+        let y = (y - &running).eval()?;
+        running.update(|running| running * 0.9 + 1.0)?;
+        y.sum()
+    };
+    value_and_grad(&x, &mut loss)?; // under the limit
+    let budget = activation_budget(0);
+    value_and_grad(&x, &mut loss)?;
+    assert_eq!(budget.report().saved_bytes, 0);
+    assert_eq!(running.address(), address);
+    Ok(())
+}
+
+/// A value that was computed in the memory of a part of another one begins inside of it.
+#[test]
+fn values_in_the_memory_of_others_have_second_derivatives() -> Result<()> {
+    let x = Array::<f64>::rand(100)?;
+    let v = Array::<f64>::rand(100)?;
+    let loss = |x: &Array<f64>| {
+        let whole = x.sin().eval()?;
+        let mut part = whole.slice(cachescope::ndarray::s![50..])?;
+        drop(whole);
+        part.update(|part| part + 1.0)?;
+        part.sin().eval()?.square().sum()
+    };
+    let expected = hvp(&x, &v, loss)?;
+    // The first pass names its least budget, and the second pass a larger one.
+    let mut least = 0;
+    let product = loop {
+        let _budget = activation_budget(least);
+        match hvp(&x, &v, loss) {
+            Ok(product) => break product,
+            Err(error) => {
+                let larger = least_bytes(error);
+                assert!(larger > least);
+                least = larger;
+            }
+        }
+    };
+    assert_eq!(product, expected);
+    Ok(())
+}
+
+/// Pressure on one device releases values of that device, whatever the cost of others.
+#[test]
+fn pressure_releases_values_of_its_device() -> Result<()> {
+    let limited = Device::host_with(DeviceConfig {
+        memory_limit: Some(6 << 20),
+        ..Default::default()
+    })?;
+    let (x, other) = {
+        let _current = limited.enter();
+        (
+            Array::<f32>::rand([512, 512])?,
+            Array::<f32>::rand([16, 512])?,
+        )
+    };
+    let _budget = activation_budget(u64::MAX);
+    let (_, gradient) = value_and_grad(&x, |x| {
+        let far = x.to_device(&Device::host())?;
+        let mut cheap = far.clone();
+        for _ in 0..8 {
+            cheap = cheap.sin().eval()?;
+        }
+        let mut y = x.clone();
+        for _ in 0..8 {
+            y = (y.matmul(x)? * 0.01).eval()?;
+        }
+        other
+            .matmul(&y)?
+            .sum()?
+            .to_device(&Device::host())?
+            .lazy()
+            .eval()
+            .and_then(|y| (y + cheap.sum()?).eval())
+    })?;
+    assert!(gradient.sum()?.item()?.is_finite());
+    Ok(())
+}
+
 #[test]
 fn a_view_of_any_length_is_counted_without_overflow() -> Result<()> {
     let x = Array::<f32>::ones([])?;

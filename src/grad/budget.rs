@@ -51,9 +51,10 @@ use crate::size::ByteSize;
 /// # Errors
 ///
 /// A backward pass returns [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the least
-/// budget, if what cannot be computed again exceeds the budget: results of a
-/// [`checkpoint`](super::checkpoint), of a factorization or of a write to a part of an array, and
-/// constants.
+/// budget, if what cannot be computed again exceeds the budget: constants, results of a
+/// [`checkpoint`](super::checkpoint), of a factorization, of a Fourier transform, of `scatter`,
+/// `diag` and triangles, of a write to a part of an array, and results whose operands would have to
+/// be kept for that alone.
 pub fn activation_budget(bytes: u64) -> BudgetGuard {
     BudgetGuard {
         budget: Budget::begin(bytes),

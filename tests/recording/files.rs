@@ -278,17 +278,35 @@ fn send(signal: &str, child: &Child) {
     );
 }
 
+/// Returns whether this process, and so its children, ignores a signal.
+#[cfg(unix)]
+fn ignores(signal: u32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.unwrap_or(0) >> (signal - 1) & 1 == 1
+}
+
 #[cfg(all(unix, feature = "signals"))]
 #[test]
 fn a_program_that_is_stopped_writes_its_report() {
     use std::os::unix::process::ExitStatusExt;
 
     for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
+        // Shells let jobs in the background ignore SIGINT, and the profile leaves such a signal
+        // alone.
+        if ignores(number) {
+            continue;
+        }
         let path = folder(&format!("signal{signal}")).join("run.pickle");
         let mut child = waiting(&path, &[]);
         send(signal, &child);
         let status = child.wait().unwrap();
-        assert_eq!(status.signal(), Some(number), "ended as without a profile");
+        assert_eq!(
+            status.signal(),
+            Some(number as i32),
+            "ended as without a profile"
+        );
         let profile = profiles("run", &*fs::read(&path).unwrap())
             .unwrap()
             .remove(0);

@@ -11,7 +11,7 @@ use crate::sync::plain::{AtomicU64, Mutex, Ordering};
 pub struct ValueId {
     /// The tape.
     pub tape: TapeId,
-    /// The index of the values on the tape, with the bit [`CONSTANT`](Self::CONSTANT) for
+    /// The index of the values on the tape, with the bit 31 set for
     /// constants.
     pub index: u32,
 }

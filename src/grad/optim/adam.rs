@@ -70,8 +70,9 @@ impl Adam {
     /// Counts steps, and reads the learning rate, on the device of the parameters, so that a whole
     /// training step can be [captured](crate::graph::capture). Each launch of the graph is a step.
     ///
-    /// A new `rate` is written by the next step that is not a launch, or by
-    /// [`write_rate`](Self::write_rate). PyTorch's option has this name, too.
+    /// Take a step before the capture. A new `rate` is written by the next step that is not a
+    /// launch, or by [`write_rate`](Self::write_rate). All parameters are on one device. PyTorch's
+    /// option has this name, too.
     ///
     /// # Examples
     ///
@@ -233,8 +234,9 @@ impl AdamW {
     /// Counts steps, and reads the learning rate, on the device of the parameters, so that a whole
     /// training step can be [captured](crate::graph::capture). Each launch of the graph is a step.
     ///
-    /// A new `rate` is written by the next step that is not a launch, or by
-    /// [`write_rate`](Self::write_rate). PyTorch's option has this name, too.
+    /// Take a step before the capture. A new `rate` is written by the next step that is not a
+    /// launch, or by [`write_rate`](Self::write_rate). All parameters are on one device. PyTorch's
+    /// option has this name, too.
     ///
     /// # Examples
     ///

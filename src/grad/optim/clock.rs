@@ -3,7 +3,7 @@
 use crate::array::Array;
 use crate::context::Device;
 use crate::context::scope::enter_uncached;
-use crate::error::Result;
+use crate::error::{Error, ErrorCode, Result};
 
 /// The number of steps and the learning rate on the device of the parameters. A captured step
 /// counts and reads them there, so that each launch is a step of its own.
@@ -47,7 +47,7 @@ impl Clock {
 
     /// Abandons a step, which the device may have counted.
     pub(super) fn abandon(&mut self) {
-        self.is_abandoned = !std::mem::take(&mut self.is_due);
+        self.is_abandoned |= !std::mem::take(&mut self.is_due);
     }
 
     /// Sets the number of steps that the device gets with the next write.
@@ -96,6 +96,9 @@ impl Clock {
         steps: u64,
         (rate, betas, decay): (f64, [f64; 2], f64),
     ) -> Result<&Factors> {
+        if self.is_due && device.backend().is_capturing() {
+            self.check_capture(rate)?;
+        }
         if self.arrays.is_none() {
             let (_outside, _current) = (enter_uncached(), device.enter());
             let zero = || Array::<f64>::zeros([]);
@@ -115,24 +118,43 @@ impl Clock {
             self.write(rate)?;
         }
         let arrays = self.arrays.as_mut().expect("they were made");
-        if std::mem::take(&mut self.is_due) {
-            arrays.advance(betas, decay)?;
+        if self.is_due {
+            arrays.steps.update(|steps| steps + 1.0)?;
+            self.is_due = false;
+            arrays.compute_factors(betas, decay)?;
         }
         Ok(&arrays.factors)
+    }
+
+    /// Checks that a captured step has nothing to write to the device: each launch would write it
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::ErrorKind::Unsupported).
+    #[track_caller]
+    fn check_capture(&self, rate: f64) -> Result<()> {
+        let is_written = |arrays: &ClockArrays| arrays.written_rate.to_bits() == rate.to_bits();
+        let is_pending = self.set_steps.is_some() || self.is_abandoned;
+        if self.arrays.as_ref().is_some_and(is_written) && !is_pending {
+            return Ok(());
+        }
+        let text = "a captured step of an optimizer whose rate or number of steps is not on the device: take a step before the \
+                    capture, and call write_rate after a change";
+        Err(Error::new(ErrorCode::Capture, text))
     }
 }
 
 impl ClockArrays {
-    /// Counts a step, and computes its factors.
+    /// Computes the factors of the step that was counted last.
     #[track_caller]
-    fn advance(&mut self, betas: [f64; 2], decay: f64) -> Result<()> {
+    fn compute_factors(&mut self, betas: [f64; 2], decay: f64) -> Result<()> {
         let Self {
             steps,
             rate,
             factors,
             ..
         } = self;
-        steps.update(|steps| steps + 1.0)?;
         // 1 − βⁿ; β of 0 has a logarithm of −∞, whose power is 0.
         let [first, second] = betas.map(f64::ln);
         factors.kept.assign(1.0 - &*rate * decay)?;

@@ -117,7 +117,8 @@ pub trait Stateful: Optimizer {
         parameter: &Array<T>,
     ) -> Result<&mut Array<T>>;
 
-    /// Returns the number of steps, if the optimizer depends on it.
+    /// Returns the number of steps, if the optimizer depends on it. It does not count the launches
+    /// of a captured step: see [`read_steps`](Self::read_steps).
     ///
     /// # Examples
     ///

@@ -347,7 +347,7 @@ impl RunningEvaluation {
             derivation: Derivation::new(graph, derived, None, shape),
             forward,
             dtypes: dtypes.collect(),
-            source: source_of_graph(graph, shape, evaluated),
+            source: source_of_graph(graph, (shape, 0), evaluated),
             _pause: Pause::begin(),
         }))
     }

@@ -172,11 +172,14 @@ fn record_results(
     });
     let buffers: SmallVec<[Buffer; 1]> = tracked.collect();
     let store = tape::store(buffers[0].device());
+    let mut first_result = None;
     if let Some(store) = &store {
         let places = buffers.iter().zip(&places);
         let results = places.map(|(buffer, (layout, dtype))| (buffer, layout, *dtype));
         let results: SmallVec<[_; 1]> = results.collect();
-        tape::set_activations(&buffers, activations::of_results(store, source, &results));
+        let results = activations::of_results(store, source, &results);
+        first_result = results.iter().flatten().next().cloned();
+        tape::set_activations(&buffers, results);
     }
     let value_id = |buffer: &Buffer| buffer.value_id().map(|value_id| value_id.index);
     tape::push(TapeStep {
@@ -185,6 +188,9 @@ fn record_results(
         call_site: Location::caller(),
     });
     if let Some(store) = store {
+        if let Some(result) = first_result {
+            result.lose_source_unless_saved();
+        }
         store.settle_step();
     }
     buffers

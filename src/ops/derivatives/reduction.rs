@@ -110,6 +110,9 @@ impl Rule {
     }
 }
 
+/// The floating-point operations of softmax for an element: several passes, and an exponential.
+const SOFTMAX_FLOPS: usize = 128;
+
 /// The gradient of an element, and the summand of `s`.
 type ByRule<'g, T> = (JointValue<'g, T>, Option<JointValue<'g, T>>);
 
@@ -242,7 +245,11 @@ impl TrackedReduction {
         if let Some(RunningReduction::DerivedReduction(running)) = &mut self.0 {
             let dtype = running.dtype;
             let shape = &graph.first().shape;
-            running.source = source_of_graph(graph, shape, move |graph, _, _| {
+            let flops_each = match running.rule {
+                Rule::Softmax | Rule::LogSoftmax => SOFTMAX_FLOPS,
+                _ => 0,
+            };
+            running.source = source_of_graph(graph, (shape, flops_each), move |graph, _, _| {
                 let (buffer, layout) = run(graph)?;
                 Ok(std::iter::once(AnyArray {
                     buffer,

@@ -338,7 +338,7 @@ impl RunningRule {
             let step = RuleStep {
                 rule: rule(&mut saved),
                 tracked: tracked.clone(),
-                _pins: saved.pins,
+                pins: saved.pins,
             };
             BackwardStep {
                 backward: Box::new(step),
@@ -400,13 +400,21 @@ impl<F: FnOnce(Upstream) -> Result<Contributions> + Clone + 'static> Rule for F 
 struct RuleStep {
     rule: Box<dyn Rule>,
     tracked: Vec<Option<Tracked>>,
-    _pins: Vec<Pin>,
+    /// The arrays that the rule holds itself.
+    pins: Vec<Pin>,
 }
 
 impl Backward for RuleStep {
     fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()> {
-        let contributions = self.rule.apply(upstream)?;
-        for (tracked, contribution) in self.tracked.into_iter().zip(contributions) {
+        let Self {
+            rule,
+            tracked,
+            pins,
+        } = *self;
+        // The rule has handles of its own, and may write to the memory.
+        drop(pins);
+        let contributions = rule.apply(upstream)?;
+        for (tracked, contribution) in tracked.into_iter().zip(contributions) {
             if let (Some(tracked), Some(contribution)) = (tracked, contribution) {
                 gradients.add(tracked, contribution)?;
             }
@@ -418,7 +426,7 @@ impl Backward for RuleStep {
         Box::new(Self {
             rule: self.rule.share(),
             tracked: self.tracked.clone(),
-            _pins: self._pins.clone(),
+            pins: self.pins.clone(),
         })
     }
 }

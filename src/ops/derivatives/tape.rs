@@ -400,13 +400,14 @@ pub(crate) fn with_step<R>(number: usize, see: impl FnOnce(&TapeStep) -> R) -> R
 
 /// Takes the last step. Nothing computes its results again: no step that is left reads them.
 pub(crate) fn pop() -> Option<TapeStep> {
+    // Dropped outside of the borrow, because an activation holds arrays.
+    let mut ended: SmallVec<[Rc<Activation>; 1]> = SmallVec::new();
     TAPE.with_borrow_mut(|tape| {
         let tape = tape.as_mut()?;
         let step = tape.steps.pop()?;
         for result in step.results.iter().flatten() {
-            if let Some(activation) = tape.activations.get_mut(*result as usize) {
-                *activation = None;
-            }
+            let activation = tape.activations.get_mut(*result as usize);
+            ended.extend(activation.and_then(Option::take));
         }
         Some(step)
     })
@@ -428,7 +429,9 @@ pub(super) fn store(device: &Device) -> Option<Rc<Store>> {
     with_tape(|tape| {
         let is_known = tape.limited.iter().any(|(known, _)| known == device);
         if device.has_memory_limit() && !is_known {
-            let guard = device.on_memory_pressure(release);
+            // The guard ends with the tape, so that the callback may hold the device.
+            let own = device.clone();
+            let guard = device.on_memory_pressure(move |bytes| release(&own, bytes));
             tape.limited.push((device.clone(), guard));
         }
         Rc::clone(tape.store.get_or_insert_default())
@@ -437,7 +440,7 @@ pub(super) fn store(device: &Device) -> Option<Rc<Store>> {
 
 /// Releases saved values of this thread's tape because an allocation lacks `bytes`. Returns the
 /// bytes that were freed.
-fn release(bytes: u64) -> u64 {
+fn release(device: &Device, bytes: u64) -> u64 {
     let store = TAPE.try_with(|tape| {
         let tape = tape.try_borrow().ok()?;
         tape.as_ref()?.store.clone()
@@ -445,7 +448,7 @@ fn release(bytes: u64) -> u64 {
     store
         .ok()
         .flatten()
-        .map_or(0, |store| store.release_for(bytes))
+        .map_or(0, |store| store.release_for(device, bytes))
 }
 
 /// Returns the store of this thread's tape, if it has one.

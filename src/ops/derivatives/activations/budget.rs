@@ -85,9 +85,12 @@ impl Budget {
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if it is no size.
 #[track_caller]
 pub(in crate::ops::derivatives) fn read_environment() -> Result<()> {
+    const VARIABLE: &str = "CACHESCOPE_ACTIVATION_BUDGET";
     if OF_ENVIRONMENT.get().is_none() {
-        let total_bytes = Device::current().backend().total_bytes();
-        let budget = size_setting("CACHESCOPE_ACTIVATION_BUDGET", total_bytes)?;
+        let budget = match std::env::var_os(VARIABLE) {
+            Some(_) => size_setting(VARIABLE, Device::current().backend().total_bytes())?,
+            None => None,
+        };
         OF_ENVIRONMENT.get_or_init(|| budget);
     }
     Ok(())
@@ -95,7 +98,15 @@ pub(in crate::ops::derivatives) fn read_environment() -> Result<()> {
 
 /// Returns the smallest budget of this thread; if it has none, the budget of the environment.
 pub(super) fn limit_bytes() -> Option<u64> {
-    let own = BUDGETS.with_borrow(|budgets| budgets.iter().map(|budget| budget.limit_bytes).min());
+    let smallest = |budgets: &RefCell<Vec<Rc<Budget>>>| {
+        budgets
+            .borrow()
+            .iter()
+            .map(|budget| budget.limit_bytes)
+            .min()
+    };
+    // The thread's locals may be destroyed already.
+    let own = BUDGETS.try_with(smallest).ok().flatten();
     own.or_else(|| OF_ENVIRONMENT.get().copied().flatten())
 }
 
@@ -115,7 +126,8 @@ pub(super) fn note_recomputed(call_site: &'static Location<'static>, bytes: u64)
 }
 
 fn for_each(see: impl Fn(&Budget)) {
-    BUDGETS.with_borrow(|budgets| budgets.iter().for_each(|budget| see(budget)));
+    // The thread's locals may be destroyed already.
+    let _ = BUDGETS.try_with(|budgets| budgets.borrow().iter().for_each(|budget| see(budget)));
 }
 
 /// The lines that a message lists.

@@ -66,12 +66,13 @@ impl GraphOfOperands {
 /// The floating-point operations of a function of one element. Most take few.
 const FLOPS_A_CALL: usize = 4;
 
-/// Returns the source of what `run` computes from `graph` over a shape; `None` if the tape has no
-/// budget.
+/// Returns the source of the results that `run` computes from `graph` over a shape; `None` if the
+/// tape has no budget. `flops_each` are the floating-point operations for an element, without the
+/// functions of the graph.
 #[track_caller]
 pub(in crate::ops::derivatives) fn source_of_graph(
     graph: &ExpressionGraph<'_>,
-    shape: &Shape,
+    (shape, flops_each): (&Shape, usize),
     run: impl Fn(&ExpressionGraph<'_>, &Device, &Shape) -> Result<SmallVec<[AnyArray; 1]>> + 'static,
 ) -> Option<Source> {
     let device = graph.operands().next()?.buffer.device().clone();
@@ -83,7 +84,7 @@ pub(in crate::ops::derivatives) fn source_of_graph(
         .iter()
         .filter(|node| matches!(node.kind, NodeKind::Call(..)));
     let elements = work_of(shape.dims()) as usize;
-    let flops = work_of(&[calls.count(), elements, FLOPS_A_CALL]);
+    let flops = work_of(&[calls.count() * FLOPS_A_CALL + flops_each, elements]);
     let (own, shape) = (GraphOfOperands::new(graph), *shape);
     Some(Source::new(operands, flops, move |operands| {
         run(&own.over(operands)?, &device, &shape)

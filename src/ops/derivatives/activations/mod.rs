@@ -141,9 +141,7 @@ pub(in crate::ops) fn with_source(
     };
     let source = Source::new([], 0, move |_| Ok(std::iter::once(run()?).collect()));
     let results = [(&array.buffer, &array.layout, array.dtype)];
-    let Some(recomputation) = Recomputation::new(source, &results) else {
-        return array;
-    };
+    let recomputation = Recomputation::new(source, &results);
     let value_id = tape::regenerated(|value_id| {
         let place = (array.layout, array.dtype, Some(value_id));
         Activation::computed(&store, place, (&recomputation, 0))
@@ -161,14 +159,12 @@ pub(super) fn of_results(
     source: Option<Source>,
     results: &[(&Buffer, &Layout, DType)],
 ) -> Vec<Option<Rc<Activation>>> {
-    // No closure, which would be the caller.
-    let recomputation = match source {
-        Some(source) => Recomputation::new(source, results),
-        None => None,
-    };
-    let Some(recomputation) = recomputation else {
+    // A value that was written in place may begin anywhere, and a computed one begins at 0.
+    let is_at_start = results.iter().all(|(_, layout, _)| layout.offset() == 0);
+    let Some(source) = source.filter(|_| is_at_start) else {
         return results.iter().map(|_| None).collect();
     };
+    let recomputation = Recomputation::new(source, results);
     let activations = results.iter().enumerate();
     activations
         .map(|(number, (buffer, layout, dtype))| {

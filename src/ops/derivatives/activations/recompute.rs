@@ -53,8 +53,8 @@ pub(in crate::ops::derivatives) struct Operand {
 enum OperandValue {
     /// A parameter, which the tape does not count.
     Parameter(Buffer),
-    /// A value that cannot be computed again.
-    Constant(Pin),
+    /// A value that cannot be computed again; without a pin once the operation is lost.
+    Constant(RefCell<Option<Pin>>),
     /// A value that can be computed again.
     Computed(Rc<Activation>),
 }
@@ -69,8 +69,10 @@ impl Operand {
     ) -> Self {
         let value = match tape::activation(store, buffer, (layout, dtype)) {
             None => OperandValue::Parameter(buffer.share()),
-            Some(activation) if activation.has_source() => OperandValue::Computed(activation),
-            Some(activation) => OperandValue::Constant(Pin::new(activation, buffer)),
+            Some(activation) if activation.source().is_some() => OperandValue::Computed(activation),
+            Some(activation) => {
+                OperandValue::Constant(RefCell::new(Some(Pin::new(activation, buffer))))
+            }
         };
         Self {
             value,
@@ -83,7 +85,12 @@ impl Operand {
     fn array(&self) -> AnyArray {
         let (buffer, layout) = match &self.value {
             OperandValue::Parameter(buffer) => (buffer.share(), self.layout),
-            OperandValue::Constant(pin) => (pin.activation().part(&self.layout)).expect("pinned"),
+            OperandValue::Constant(pin) => {
+                let pin = pin.borrow();
+                let activation = pin.as_ref().map(Pin::activation);
+                let part = activation.and_then(|activation| activation.part(&self.layout));
+                part.expect("pinned")
+            }
             OperandValue::Computed(activation) => activation.part(&self.layout).expect("pinned"),
         };
         AnyArray {
@@ -111,6 +118,8 @@ pub(in crate::ops::derivatives) struct Recomputation {
     call_site: &'static Location<'static>,
     /// The last search that found the operation.
     mark: Cell<u64>,
+    /// True if the operation cannot run again, because its constants are not kept.
+    is_lost: Cell<bool>,
 }
 
 /// Floating-point operations in the time of a byte of memory traffic.
@@ -120,32 +129,21 @@ const FLOPS_A_BYTE: u64 = 8;
 const START_BYTES: u64 = 4096;
 
 impl Recomputation {
-    /// Returns the operation that computed `results`; `None` if it would have to keep more bytes of
-    /// constants than its results have.
+    /// Returns the operation that computed `results`.
     #[track_caller]
     pub(in crate::ops::derivatives) fn new(
         source: Source,
         results: &[(&Buffer, &Layout, DType)],
-    ) -> Option<Rc<Self>> {
+    ) -> Rc<Self> {
         let result_bytes = results
             .iter()
             .map(|&(_, layout, dtype)| bytes_of(layout, dtype))
             .fold(0, u64::saturating_add);
-        let constants = source
-            .operands
-            .iter()
-            .filter_map(|operand| match &operand.value {
-                OperandValue::Constant(pin) => Some(pin.bytes_held_alone()),
-                OperandValue::Parameter(_) | OperandValue::Computed(_) => None,
-            });
-        if constants.sum::<u64>() > result_bytes {
-            return None;
-        }
         let operands = source.operands.iter();
         let read_bytes = operands
             .map(|operand| bytes_of(&operand.layout, operand.dtype))
             .fold(0, u64::saturating_add);
-        Some(Rc::new(Self {
+        Rc::new(Self {
             cost: (START_BYTES + source.flops / FLOPS_A_BYTE)
                 .saturating_add(read_bytes)
                 .saturating_add(result_bytes),
@@ -153,7 +151,32 @@ impl Recomputation {
             results: RefCell::new(results.iter().map(|_| Weak::new()).collect()),
             call_site: Location::caller(),
             mark: Cell::new(0),
-        }))
+            is_lost: Cell::new(false),
+        })
+    }
+
+    /// Forgets how to run the operation if it alone would keep a constant: its results are kept
+    /// instead. Without a budget, nothing would keep that constant.
+    pub(super) fn lose_unless_saved(&self) {
+        let constants = || {
+            let operands = self.source.operands.iter();
+            operands.filter_map(|operand| match &operand.value {
+                OperandValue::Constant(pin) => Some(pin),
+                OperandValue::Parameter(_) | OperandValue::Computed(_) => None,
+            })
+        };
+        let is_alone = |pin: &RefCell<Option<Pin>>| {
+            let pin = pin.borrow();
+            pin.as_ref().is_some_and(|pin| pin.bytes_held_alone() > 0)
+        };
+        if constants().any(is_alone) {
+            self.is_lost.set(true);
+            constants().for_each(|pin| drop(pin.take()));
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.get()
     }
 
     pub(super) fn call_site(&self) -> &'static Location<'static> {

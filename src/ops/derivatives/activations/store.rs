@@ -8,6 +8,7 @@ use std::rc::{Rc, Weak};
 use super::budget;
 use super::recompute::Recomputation;
 use crate::array::{Buffer, DType, Layout, ValueId};
+use crate::context::Device;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::derivatives::tape;
 use crate::size::ByteSize;
@@ -89,8 +90,17 @@ impl Activation {
         self.memory.borrow().is_none().then_some(source)
     }
 
-    pub(super) fn has_source(&self) -> bool {
-        self.source.is_some()
+    /// Forgets the operation that computes the value if it alone would keep a constant.
+    pub(in crate::ops::derivatives) fn lose_source_unless_saved(&self) {
+        if let Some(source) = self.source() {
+            source.lose_unless_saved();
+        }
+    }
+
+    /// Returns the operation that computes the value; `None` if it cannot be computed again.
+    pub(super) fn source(&self) -> Option<&Rc<Recomputation>> {
+        let source = self.source.as_ref().map(|(source, _)| source);
+        source.filter(|source| !source.is_lost())
     }
 
     /// Returns whether a step or a computation in progress needs the value.
@@ -131,12 +141,21 @@ impl Activation {
         }
     }
 
-    /// Returns whether nothing but the store holds the memory, so that a release frees it.
-    fn is_held_alone(&self) -> bool {
+    /// Returns whether it has the memory of `buffer`.
+    fn holds(&self, buffer: &Buffer) -> bool {
         let memory = self.memory.borrow();
         memory
             .as_ref()
-            .is_some_and(|memory| memory.buffer.holders() == 1)
+            .is_some_and(|memory| memory.buffer.is_same(buffer))
+    }
+
+    /// Returns whether nothing but the store holds the memory, so that a release frees it on the
+    /// device.
+    fn is_held_alone_on(&self, device: &Device) -> bool {
+        let memory = self.memory.borrow();
+        memory
+            .as_ref()
+            .is_some_and(|memory| memory.buffer.holders() == 1 && memory.buffer.device() == device)
     }
 
     /// Releases memory that nothing needs.
@@ -151,7 +170,7 @@ impl Activation {
     /// steps until then recomputes less than the steps themselves, in transformers of 6 to 48
     /// layers.
     fn score(&self, position: usize) -> Option<f64> {
-        let (source, _) = self.source.as_ref()?;
+        let source = self.source()?;
         let memory = self.memory.borrow();
         let bytes = memory.as_ref()?.buffer.size_bytes();
         if self.pins.get() > 0 || bytes == 0 {
@@ -291,8 +310,9 @@ impl Store {
     ) -> Rc<Activation> {
         let mut constants = self.constants.borrow_mut();
         let entry = constants.entry(buffer.address()).or_default();
+        // Empty buffers, and imported memory, may have one address.
         if let Some(activation) = entry.upgrade()
-            && activation.is_needed()
+            && activation.holds(buffer)
         {
             return activation;
         }
@@ -340,30 +360,28 @@ impl Store {
         }
     }
 
-    /// Releases values for an allocation that lacks `bytes`, and keeps the others within what is
-    /// left from now on. Returns the bytes that this frees, without those that the program holds as
-    /// well.
-    pub(in crate::ops::derivatives) fn release_for(&self, bytes: u64) -> u64 {
+    /// Releases values on a device for an allocation that lacks `bytes`, and sets a budget of as
+    /// many bytes less than were saved. Returns the bytes that are freed, without those that the
+    /// program holds as well.
+    pub(in crate::ops::derivatives) fn release_for(&self, device: &Device, bytes: u64) -> u64 {
         let before = self.bytes.get();
         // More than is lacking: the free memory is in several places, and the next step saves more.
         let wanted = bytes.saturating_mul(2).max(before / RELEASED_PART);
         let position = tape::length();
         let mut lines = Vec::new();
         while before - self.bytes.get() < wanted {
-            let Some(activation) = self.cheapest(position, Activation::is_held_alone) else {
+            let Some(activation) = self.cheapest(position, |own| own.is_held_alone_on(device))
+            else {
                 break;
             };
             let bytes = self.bytes.get();
             activation.release();
-            let line = activation
-                .source
-                .as_ref()
-                .map(|(source, _)| source.call_site());
+            let line = activation.source().map(|source| source.call_site());
             lines.push((bytes - self.bytes.get(), line));
         }
         let freed = before - self.bytes.get();
         if freed > 0 {
-            self.own_budget.set(Some(self.bytes.get()));
+            self.own_budget.set(Some(before.saturating_sub(bytes)));
             budget::report_release(freed, &lines);
         }
         freed
@@ -419,8 +437,8 @@ impl Store {
 #[track_caller]
 fn unmet(limit_bytes: u64, least_bytes: u64) -> Error {
     let text = format!(
-        "activation_budget: {} are fewer than the steps must save: the least budget is {least_bytes} bytes ({}); the rest is \
-         computed again. print_saved lists the lines",
+        "activation budget: {} are fewer than the steps must save: the least budget is {least_bytes} bytes ({}); the rest is \
+         computed again",
         ByteSize(limit_bytes),
         ByteSize(least_bytes),
     );

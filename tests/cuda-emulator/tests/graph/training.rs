@@ -1,7 +1,7 @@
 //! A training step by gradients as a graph.
 
 use cachescope::grad::optim::{Adam, AdamW, Sgd, Stateful};
-use cachescope::grad::{Parameters, value_and_grad};
+use cachescope::grad::{Optimizer, Parameters, value_and_grad};
 use cachescope::{Array, Device, DeviceConfig, Generator, Policy, Result, cache_scope, graph};
 
 #[derive(Parameters)]
@@ -117,6 +117,46 @@ fn a_whole_step_with_adam_is_captured() -> Result<()> {
     assert_close(&captured.parameters()?, &eager.parameters()?);
     let state = captured.optimizer.state(&captured.network)?;
     assert_eq!(state.steps.item()?, 10.0);
+    Ok(())
+}
+
+/// A captured write of the rate or the count would be repeated by each launch.
+#[test]
+fn a_capture_with_a_rate_that_was_not_written_is_an_error() -> Result<()> {
+    let device = Device::cuda_with(0, DeviceConfig::default())?;
+    let _current = device.enter();
+    let mut training = Training::new(Adam::new(0.05).capturable())?;
+    for _ in 0..2 {
+        training.step()?;
+    }
+    training.optimizer.rate = 0.01;
+    let error = graph::capture(&device, || training.step()).unwrap_err();
+    assert_eq!(error.code(), "CS0603", "{error}");
+    training.optimizer.write_rate()?;
+    let steps = training.optimizer.read_steps()?;
+    let graph = graph::capture(&device, || training.step())?;
+    graph.launch()?;
+    assert_eq!(training.optimizer.read_steps()?, steps + 1);
+    Ok(())
+}
+
+#[test]
+fn a_step_that_was_abandoned_is_not_counted() -> Result<()> {
+    let _current = Device::host().enter();
+    let (mut optimizer, mut x) = (Adam::new(0.1).capturable(), Array::<f32>::zeros(2)?);
+    let gradient = Array::ones(2)?;
+    optimizer.step(&mut x, &gradient)?;
+    optimizer.begin();
+    optimizer.step_one(0, &mut x, &gradient)?;
+    optimizer.abandon();
+    optimizer.begin();
+    optimizer.abandon();
+    assert_eq!(optimizer.read_steps()?, 1);
+    optimizer.step(&mut x, &gradient)?;
+    assert_eq!(optimizer.read_steps()?, 2);
+    optimizer.set_steps(40);
+    optimizer.step(&mut x, &gradient)?;
+    assert_eq!((optimizer.read_steps()?, optimizer.steps()), (41, 41));
     Ok(())
 }
 
