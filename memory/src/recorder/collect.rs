@@ -146,14 +146,21 @@ impl Recorder {
         let until_ns = self.time_ns();
         let rings = self.rings.lock().clone();
         let mut events = Vec::new();
-        let mut lost = self.lost.load(Ordering::Relaxed) - mark.lost;
-        let mut complete_from_ns = 0;
+        let mut lost = self.lost.load(Ordering::Acquire) - mark.lost;
+        let mut complete_from_ns = match lost {
+            0 => 0,
+            _ => (self.last_lost_ns.load(Ordering::Relaxed) + 1).min(until_ns),
+        };
         for (place, ring) in rings.iter().enumerate() {
             let from = mark.written.get(place).copied().unwrap_or(0);
             let first = events.len();
             let overwritten = ring.read(from, &mut events);
             if overwritten > 0 {
-                let first_ns = events.get(first).map_or(until_ns, |event| event.time_ns);
+                // An operation's event has the time at which the operation began. Events before it
+                // in the ring may be later.
+                let mut kept = events[first..].iter();
+                let oldest = kept.find(|own| own.event.kind != EventKind::Kernel);
+                let first_ns = oldest.map_or(until_ns, |event| event.time_ns);
                 complete_from_ns = first_ns.max(complete_from_ns);
             }
             lost += overwritten;

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::event::EventRecord;
 use super::{EventKind, Recorder};
 use crate::device::{Backend, StreamId, TimeMark, TimeSpan};
-use crate::sync::plain::{Mutex, Ordering};
+use crate::sync::plain::Mutex;
 
 /// The maximum number of operations in flight. An operation beyond it is not timed, and counts as
 /// lost.
@@ -37,7 +37,7 @@ impl Recorder {
         self.finish_kernels(backend);
         let mut in_flight = self.kernels.0.lock();
         if in_flight.len() == MOST_IN_FLIGHT {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.lose();
             return marks
                 .into_iter()
                 .for_each(|mark| backend.discard_mark(mark));

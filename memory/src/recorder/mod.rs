@@ -54,6 +54,8 @@ pub struct Recorder {
     kernels: Kernels,
     /// The number of events without a ring.
     lost: AtomicU64,
+    /// The time at which the last of them was lost.
+    last_lost_ns: AtomicU64,
     rings: Mutex<Vec<Arc<Ring>>>,
     scopes: Mutex<Scopes>,
 }
@@ -94,6 +96,7 @@ impl Recorder {
             stacks: Stacks::default(),
             kernels: Kernels::default(),
             lost: AtomicU64::new(0),
+            last_lost_ns: AtomicU64::new(0),
             rings: Mutex::default(),
             scopes: Mutex::default(),
         }
@@ -187,8 +190,16 @@ impl Recorder {
                 ring.write(time_ns, event);
                 ring.release();
             }
-            None => _ = self.lost.fetch_add(1, Ordering::Relaxed),
+            None => self.lose(),
         }
+    }
+
+    /// Counts an event without a ring.
+    fn lose(&self) {
+        self.last_lost_ns
+            .fetch_max(self.time_ns(), Ordering::Relaxed);
+        // A reader that sees the count also sees the time.
+        self.lost.fetch_add(1, Ordering::Release);
     }
 
     /// Returns the nanoseconds since the recording began.

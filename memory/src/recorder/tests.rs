@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::event::{EventRecord, Recorded};
 use super::ring::Ring;
@@ -120,6 +121,53 @@ fn a_later_recording_may_request_longer_rings() {
     let shorter = recorder.begin(48 * 8, false);
     write(10);
     assert_eq!(sizes(&shorter), ((0..10).collect(), 0));
+}
+
+#[test]
+fn a_recording_is_complete_after_the_last_event_without_a_ring() {
+    let recorder = Recorder::new();
+    let mark = recorder.begin(1 << 12, false);
+    let profile = |mark| recorder.profile(mark, String::new(), Vec::new(), || (0, 0));
+    let write = || recorder.record(|| EventRecord::of(EventKind::Trim, 1));
+    write();
+    assert_eq!(profile(&mark).complete_from_ns, 0);
+    recorder.lose();
+    std::thread::sleep(Duration::from_millis(1));
+    write();
+    let incomplete = profile(&mark);
+    let [before, after] = &incomplete.events[..] else {
+        panic!("two events");
+    };
+    assert!((before.time_ns + 1..=after.time_ns).contains(&incomplete.complete_from_ns));
+    let later = recorder.begin(1 << 12, false);
+    assert_eq!(profile(&later).complete_from_ns, 0);
+}
+
+#[test]
+fn a_recording_is_complete_from_no_operation_on() {
+    let recorder = Recorder::new();
+    let mark = recorder.begin(48 * 4, false);
+    let write = || recorder.record(|| EventRecord::of(EventKind::Trim, 1));
+    for _ in 0..10 {
+        write();
+    }
+    let operation = EventRecord {
+        address: mark.time_ns,
+        ..EventRecord::of(EventKind::Kernel, 1)
+    };
+    recorder.write(mark.time_ns, &operation);
+    let profile = |mark| recorder.profile(mark, String::new(), Vec::new(), || (0, 0));
+    for _ in 0..2 {
+        write();
+    }
+    let mixed = profile(&mark);
+    assert_eq!(mixed.events[0].kind, EventKind::Kernel);
+    assert_eq!(mixed.complete_from_ns, mixed.events[1].time_ns);
+    for _ in 0..3 {
+        recorder.write(mark.time_ns, &operation);
+    }
+    let operations = profile(&mark);
+    assert!(operations.complete_from_ns > mixed.events[2].time_ns);
 }
 
 #[test]
