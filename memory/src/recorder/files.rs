@@ -166,8 +166,11 @@ fn write_all() {
 }
 
 /// Like [`write_report`], but the old file is whole until the new one is: the process may be killed
-/// at any time.
+/// at any time. A symbolic link or a special file is not replaced: the report is written to it.
 fn replace_report(profile: &Profile, path: &Path) -> Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|existing| !existing.is_file()) {
+        return write_report(profile, path);
+    }
     let format = format_of(path)?;
     let partial = with_suffix(path, "partial");
     let written = write_file(profile, format, &partial).and_then(|()| fs::rename(&partial, path));
@@ -239,6 +242,30 @@ mod tests {
         assert_eq!(rank(&slurm), None);
         assert_eq!(rank(&[&slurm[..], &open_mpi("1", "2")].concat()), Some(1));
         assert_eq!(rank(&[]), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_written_through_and_a_file_is_replaced() {
+        let folder = format!("cachescope-links-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        let [link, target] = ["link.txt", "target.txt"].map(|name| folder.join(name));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let recorder = Recorder::new();
+        let mark = recorder.begin(1 << 12, false);
+        let profile = recorder.profile(&mark, String::new(), Vec::new(), || (0, 0));
+        // Before the file of the link exists, and after.
+        for _ in 0..2 {
+            replace_report(&profile, &link).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert!(fs::metadata(&target).unwrap().len() > 0);
+        }
+        fs::write(&target, "old").unwrap();
+        replace_report(&profile, &target).unwrap();
+        assert_ne!(fs::read(&target).unwrap(), b"old");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "no partial file");
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
