@@ -14,8 +14,8 @@ use super::{HAS_BACKTRACES, Recorder, RecordingStart};
 use crate::device::Backend;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::at_exit::at_exit;
-use crate::sync::plain::Mutex;
-use crate::sync::{Arc, Weak};
+use crate::sync::plain::{AtomicU64, Mutex, Ordering};
+use crate::sync::{Arc, Weak, thread_token};
 
 /// Writes the report in the format of the path's extension.
 #[track_caller]
@@ -53,7 +53,7 @@ pub(crate) struct Profiling {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) backend: Weak<dyn Backend>,
     /// Returns the live and the reserved bytes of the device.
-    pub(crate) counters: Box<dyn Fn() -> (u64, u64) + Send>,
+    pub(crate) counters: Box<dyn Fn() -> (u64, u64) + Send + Sync>,
     /// The file of the first device's report.
     pub(crate) path: PathBuf,
     /// The interval at which the report is written, beside at the end.
@@ -66,12 +66,30 @@ struct Profiled {
     profiling: Profiling,
     mark: RecordingStart,
     device: String,
-    /// Set if a request failed: the report of the failure, if it could be written.
-    exhausted: Option<Option<PathBuf>>,
+    exhausted: Mutex<ExhaustedReport>,
+}
+
+/// The report of the first request that failed.
+#[derive(Clone)]
+enum ExhaustedReport {
+    NotNeeded,
+    /// A thread is writing it.
+    Unfinished,
+    /// `None` if it could not be written.
+    Finished(Option<PathBuf>),
 }
 
 /// Entries are never removed.
-static PROFILED: Mutex<Vec<Profiled>> = Mutex::new(Vec::new());
+///
+/// No profile is built under this lock, nor under the lock of an [`ExhaustedReport`]: the counters
+/// of a device may run destructors of the program, which may fail a request or call `exit`.
+static PROFILED: Mutex<Vec<Arc<Profiled>>> = Mutex::new(Vec::new());
+
+/// Held while the reports of all devices are written, so that two threads do not write one file.
+static WRITER: Mutex<()> = Mutex::new(());
+
+/// The token of the thread that holds [`WRITER`]; 0 if no thread does.
+static WRITING_THREAD: AtomicU64 = AtomicU64::new(0);
 
 /// Records a device from here on, and writes its report at exit. The file name of a rank has the
 /// rank added, and the file name of a second device the device's name. Allocations have backtraces
@@ -104,12 +122,12 @@ pub(crate) fn profile_process(mut profiling: Profiling) -> Result<()> {
         let suffix = format!("{}-{}", device.replace(':', ""), profiled.len() + 1);
         profiling.path = with_suffix(&profiling.path, &suffix);
     }
-    profiled.push(Profiled {
+    profiled.push(Arc::new(Profiled {
         mark: (profiling.recorder).begin(profiling.ring_bytes, HAS_BACKTRACES),
         profiling,
         device,
-        exhausted: None,
-    });
+        exhausted: Mutex::new(ExhaustedReport::NotNeeded),
+    }));
     Ok(())
 }
 
@@ -130,29 +148,49 @@ fn rank_of_process(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
 }
 
 /// Writes the report of the events before a request to the recorder's device failed, the first time
-/// that it fails. Returns the file that was written. Called without a lock.
+/// that it fails. Returns the file that was written, or `None` while it is being written. Called
+/// without a lock. Waits for no other writer: the request may be one of a destructor that a writer
+/// runs.
 #[cold]
 pub(crate) fn write_exhausted(recorder: &Recorder) -> Option<PathBuf> {
-    let mut all = PROFILED.lock();
-    let own = all
-        .iter_mut()
-        .find(|profiled| std::ptr::eq(&*profiled.profiling.recorder, recorder))?;
-    if own.exhausted.is_none() {
-        let path = with_suffix(&own.profiling.path, "out-of-memory");
-        let written = write_report(&own.profile(), &path);
-        own.exhausted = Some(written.is_ok().then_some(path));
-        tell(written);
+    let own = {
+        let all = PROFILED.lock();
+        let mut all = all.iter();
+        let own = all.find(|profiled| std::ptr::eq(&*profiled.profiling.recorder, recorder))?;
+        Arc::clone(own)
+    };
+    {
+        let mut exhausted = own.exhausted.lock();
+        match &*exhausted {
+            ExhaustedReport::NotNeeded => *exhausted = ExhaustedReport::Unfinished,
+            ExhaustedReport::Unfinished => return None,
+            ExhaustedReport::Finished(path) => return path.clone(),
+        }
     }
-    own.exhausted.clone().flatten()
+    let path = with_suffix(&own.profiling.path, "out-of-memory");
+    let written = write_report(&own.profile(), &path);
+    let path = written.is_ok().then_some(path);
+    tell(written);
+    *own.exhausted.lock() = ExhaustedReport::Finished(path.clone());
+    path
 }
 
 extern "C" fn write_at_exit() {
     write_all();
 }
 
-/// Writes the reports of all devices.
+/// Writes the reports of all devices. Waits for another thread that writes them. Does nothing if
+/// this thread writes them already: then a destructor of the program called `exit`.
 fn write_all() {
-    let all = PROFILED.lock();
+    let thread = thread_token();
+    if WRITING_THREAD.load(Ordering::Relaxed) == thread {
+        return;
+    }
+    let _writer = WRITER.lock();
+    WRITING_THREAD.store(thread, Ordering::Relaxed);
+    // Declared after the lock, so that it runs before the lock is released.
+    let _reset = scopeguard::guard((), |()| WRITING_THREAD.store(0, Ordering::Relaxed));
+    let all = PROFILED.lock().clone();
     for (own, profiled) in all.iter().enumerate() {
         let others = all.iter().enumerate().filter(|(other, _)| *other != own);
         let others = others.map(|(_, other)| OtherReport {
@@ -242,6 +280,49 @@ mod tests {
         assert_eq!(rank(&slurm), None);
         assert_eq!(rank(&[&slurm[..], &open_mpi("1", "2")].concat()), Some(1));
         assert_eq!(rank(&[]), None);
+    }
+
+    #[test]
+    fn counters_may_fail_a_request_and_exit() {
+        let folder = format!("cachescope-nested-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("run.txt");
+        let recorder = Arc::new(Recorder::new());
+        let mark = recorder.begin(1 << 12, false);
+        // The counters are read only if events were lost.
+        recorder.lose();
+        let backend: Weak<dyn Backend> = Weak::<crate::device::host::HostBackend>::new();
+        let counters = {
+            let recorder = Arc::clone(&recorder);
+            move || {
+                write_all();
+                write_exhausted(&recorder);
+                (1, 2)
+            }
+        };
+        PROFILED.lock().push(Arc::new(Profiled {
+            profiling: Profiling {
+                recorder: Arc::clone(&recorder),
+                backend,
+                counters: Box::new(counters),
+                path: path.clone(),
+                interval: None,
+                ring_bytes: 0,
+            },
+            mark,
+            device: "test".to_owned(),
+            exhausted: Mutex::new(ExhaustedReport::NotNeeded),
+        }));
+        let (done, written) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            write_all();
+            done.send(write_exhausted(&recorder)).unwrap();
+        });
+        let written = written.recv_timeout(Duration::from_secs(20));
+        assert_eq!(written, Ok(Some(folder.join("run-out-of-memory.txt"))));
+        assert!(path.exists());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[cfg(unix)]
