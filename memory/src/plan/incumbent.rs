@@ -53,7 +53,7 @@ impl<'a> Incumbent<'a> {
         incumbent.skyline_pass(capacity);
         incumbent.repeat_skyline(capacity, FIRST_PASSES - 1, &limits.first_passes);
         for key in [SortKey::Size, SortKey::Area] {
-            let time = incumbent.longest_pass * FIRST_FIT_PASSES;
+            let time = incumbent.first_fit_time();
             if incumbent.slab > capacity && limits.first_passes.allows(time) {
                 incumbent.greed(key);
             }
@@ -70,6 +70,11 @@ impl<'a> Incumbent<'a> {
     /// Returns the highest end of an item.
     pub(crate) fn slab(&self) -> u64 {
         self.slab
+    }
+
+    /// Returns an estimate of the time of first fit.
+    pub(crate) fn first_fit_time(&self) -> Duration {
+        self.longest_pass * FIRST_FIT_PASSES
     }
 
     /// Replaces the incumbent if the plan is smaller.

@@ -163,13 +163,26 @@ fn pack_within(
     let mut slab_bytes = goal;
     let mut lower_bound_bytes = max_load_bytes;
     let mut open = Vec::new();
+    let mut first_fit_time = Duration::ZERO;
     for component in &components {
         let incumbent = Incumbent::new(&component.problem, slab_bytes - component.base, &limits);
+        first_fit_time += incumbent.first_fit_time();
         if component.base + incumbent.slab() > slab_bytes {
             open.push((component, incumbent));
         } else {
             enter(component, &incumbent, &mut offsets);
         }
+    }
+    // Before the search, which may use all of the time.
+    let ends = open
+        .iter()
+        .map(|(component, incumbent)| component.base + incumbent.slab());
+    let whole = ends
+        .max()
+        .filter(|_| limits.first_passes.allows(first_fit_time * 2))
+        .and_then(|slab_bytes| place_whole(buffers, &components, slab_bytes));
+    if whole.as_ref().is_some_and(|whole| whole.slab_bytes <= goal) {
+        limits.search = Deadline::after(Duration::ZERO);
     }
     // The component with the largest lower bound decides how much the others may use.
     open.sort_by_key(|(component, _)| Reverse(component.base + component.problem.max_load()));
@@ -187,38 +200,59 @@ fn pack_within(
         }
         enter(component, &incumbent, &mut offsets);
     }
-    if highest_end(buffers, &offsets) > goal && !limits.first_passes.has_passed() {
-        place_whole(buffers, &components, &mut offsets);
+    let mut slab_bytes = highest_end(buffers, &offsets);
+    if let Some(whole) = whole.filter(|whole| whole.slab_bytes < slab_bytes) {
+        WholePlan {
+            offsets,
+            slab_bytes,
+        } = whole;
     }
     Packing {
-        slab_bytes: highest_end(buffers, &offsets),
+        slab_bytes,
         offsets,
         max_load_bytes,
         lower_bound_bytes,
     }
 }
 
-/// Runs first fit over the whole input. It can beat the decomposition, which places an item that
-/// lives through all of a component at the bottom.
-fn place_whole(buffers: &[BufferInterval], components: &[Component], offsets: &mut [u64]) {
+/// A plan of the whole input.
+struct WholePlan {
+    offsets: Vec<u64>,
+    slab_bytes: u64,
+}
+
+/// Runs first fit over the whole input, for a slab smaller than `slab_bytes`. It can beat the
+/// decomposition, which places an item that lives through all of a component at the bottom.
+fn place_whole(
+    buffers: &[BufferInterval],
+    components: &[Component],
+    mut slab_bytes: u64,
+) -> Option<WholePlan> {
     let occupying = (0..).zip(buffers).filter(|(_, buffer)| buffer.occupies());
     let indices: Vec<u32> = occupying.map(|(index, _)| index).collect();
     if components
         .iter()
         .any(|component| component.problem.indices.len() == indices.len())
     {
-        return;
+        return None;
     }
     let problem = Problem::new(buffers, indices);
     let orderings = Orderings::new(&problem);
+    let mut best = None;
     for key in [SortKey::Size, SortKey::Area] {
-        let bound = highest_end(buffers, offsets) - 1;
-        if let Some(placed) = greedy::first_fit(&problem, &orderings.by(key), bound) {
-            for (&index, offset) in problem.indices.iter().zip(placed) {
-                offsets[index as usize] = offset;
-            }
+        if let Some(placed) = greedy::first_fit(&problem, &orderings.by(key), slab_bytes - 1) {
+            slab_bytes = problem.slab(&placed);
+            best = Some(placed);
         }
     }
+    let mut offsets = vec![0; buffers.len()];
+    for (&index, offset) in problem.indices.iter().zip(best?) {
+        offsets[index as usize] = offset;
+    }
+    Some(WholePlan {
+        offsets,
+        slab_bytes,
+    })
 }
 
 /// Writes the offsets of a component to the offsets of the input.
