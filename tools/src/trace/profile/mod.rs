@@ -27,7 +27,10 @@ use crate::error::{Error, ErrorKind, Result};
 /// # extern crate cachescope_tools as cachescope;
 /// use cachescope::trace::ProfileOptions;
 ///
-/// let options = ProfileOptions { own_code: Some("my_model/*.py".to_owned()) };
+/// let options = ProfileOptions {
+///     own_code: Some("my_model/*.py".to_owned()),
+///     ..ProfileOptions::default()
+/// };
 /// assert_eq!(ProfileOptions::default().own_code, None);
 /// # drop(options);
 /// ```
