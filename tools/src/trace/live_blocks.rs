@@ -89,7 +89,28 @@ impl<T> LiveBlocks<T> {
         Ok(())
     }
 
-    /// Returns the block that an entry frees at `address`.
+    /// Returns the block whose free an entry requests at `address`, in step `step`.
+    ///
+    /// # Errors
+    ///
+    /// A message with `place`, if no block is live there, or if its free was requested already.
+    pub(super) fn request_free(
+        &mut self,
+        place: EntryPath,
+        address: u64,
+        step: u64,
+    ) -> Parsed<&mut LiveBlock<T>> {
+        let live = self.freed(place, address)?;
+        if let Some(requested) = live.freed_at {
+            return Err(format!(
+                "{place}: the free of {address:#x} was requested already, by entry {requested}"
+            ));
+        }
+        live.freed_at = Some(step);
+        Ok(live)
+    }
+
+    /// Returns the block whose free an entry completes at `address`.
     ///
     /// # Errors
     ///

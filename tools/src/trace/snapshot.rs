@@ -16,7 +16,7 @@ use std::io::Read;
 use super::budget::Budget;
 use super::entries::{DeviceEntries, Entry, devices};
 use super::lifetimes::Lifetime;
-use super::live_blocks::{LiveBlock, LiveBlocks};
+use super::live_blocks::LiveBlocks;
 use super::pickle::{Pickle, Refusal};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
@@ -184,15 +184,19 @@ impl SnapshotReader {
             }
             b"free_requested" => {
                 let (address, bytes) = place()?;
-                self.freed(entry, address, bytes)?.freed_at = Some(step);
-                Ok(())
+                self.ensure_known(entry, address, bytes)?;
+                self.live.request_free(entry.place, address, step).map(drop)
             }
-            b"free_completed" | b"free" => {
+            b"free" => {
                 let (address, bytes) = place()?;
-                let lifetime = self.freed(entry, address, bytes)?.value;
-                self.live.remove(address);
-                self.lifetimes[lifetime].upper = step;
-                Ok(())
+                self.ensure_known(entry, address, bytes)?;
+                self.live.request_free(entry.place, address, step)?;
+                self.complete(entry, address, step)
+            }
+            b"free_completed" => {
+                let (address, bytes) = place()?;
+                self.ensure_known(entry, address, bytes)?;
+                self.complete(entry, address, step)
             }
             b"segment_alloc" | b"segment_map" => {
                 self.reserve(place()?.1 as i64);
@@ -211,19 +215,20 @@ impl SnapshotReader {
         }
     }
 
-    /// Returns the allocation that `entry` frees at `address`. If the address is not known, the
-    /// allocation is from before the recording, and has `bytes` bytes.
-    fn freed(
-        &mut self,
-        entry: &Entry<'_>,
-        address: u64,
-        bytes: u64,
-    ) -> Parsed<&mut LiveBlock<usize>> {
-        if !self.live.is_known(address) {
-            self.begin(address, bytes, 0)
-                .map_err(|why| format!("{}: no block begins there: {why}", entry.place))?;
+    /// Adds the allocation that `entry` frees, if it is from before the recording.
+    fn ensure_known(&mut self, entry: &Entry<'_>, address: u64, bytes: u64) -> Parsed<()> {
+        if self.live.is_known(address) {
+            return Ok(());
         }
-        self.live.freed(entry.place, address)
+        self.begin(address, bytes, 0)
+            .map_err(|why| format!("{}: no block begins there: {why}", entry.place))
+    }
+
+    fn complete(&mut self, entry: &Entry<'_>, address: u64, step: u64) -> Parsed<()> {
+        let lifetime = self.live.freed(entry.place, address)?.value;
+        self.live.remove(address);
+        self.lifetimes[lifetime].upper = step;
+        Ok(())
     }
 
     /// Adds a block that is live at the end. If no entry names its address, it was live before the

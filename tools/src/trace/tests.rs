@@ -1,10 +1,12 @@
-//! The simulator against a naive list of live blocks, and the reader against arbitrary input.
+//! The simulator against a naive list of live blocks, the reader against arbitrary input, and
+//! snapshots with contradictions.
 
 use proptest::prelude::*;
 
 use super::reader::Trace;
 use super::replay::{Replay, ReplayOptions};
 use super::simulator::{Allocation, Simulator};
+use super::{Snapshot, profiles};
 use crate::PoolKind;
 
 /// The live allocations, with the sizes of their blocks.
@@ -154,5 +156,55 @@ fn what_cannot_be_simulated_is_refused() {
         (PoolKind::BestFit, (1 << 63) + 1),
     ] {
         assert!(Simulator::new(kind, unit_bytes, None).is_err());
+    }
+}
+
+/// Returns a snapshot of one device with a block of 512 bytes: these actions, in this order.
+fn snapshot(actions: &[&str]) -> Vec<u8> {
+    fn text(out: &mut Vec<u8>, text: &str) {
+        out.push(b'X');
+        out.extend((text.len() as u32).to_le_bytes());
+        out.extend(text.as_bytes());
+    }
+    let mut out = b"\x80\x02}(".to_vec();
+    text(&mut out, "segments");
+    out.push(b']');
+    text(&mut out, "device_traces");
+    out.extend(b"](](");
+    for action in actions {
+        out.extend(b"}(");
+        text(&mut out, "action");
+        text(&mut out, action);
+        for key in ["addr", "size"] {
+            text(&mut out, key);
+            out.extend(b"M\x00\x02");
+        }
+        out.push(b'u');
+    }
+    out.extend(b"eeu.");
+    out
+}
+
+#[test]
+fn a_free_is_requested_once() {
+    for first in [&["alloc"][..], &[]] {
+        for second in ["free_requested", "free"] {
+            let actions = [first, &["free_requested", second]].concat();
+            let (bytes, number) = (snapshot(&actions), first.len() + 1);
+            let expected = format!(
+                "input: device_traces[0][{number}]: the free of 0x200 was requested already, by \
+                 entry {number} [CS0801]"
+            );
+            let read = Snapshot::read("input", &*bytes);
+            assert_eq!(read.unwrap_err().to_string(), expected);
+            let profiles = profiles("input", &*bytes);
+            assert_eq!(profiles.unwrap_err().to_string(), expected);
+        }
+    }
+    for actions in [&["free_requested", "free_completed"][..], &["free"]] {
+        let bytes = snapshot(&[actions, &["alloc"], actions].concat());
+        let device = Snapshot::read("input", &*bytes).unwrap().devices.remove(0);
+        assert_eq!((device.lifetimes.len(), device.peak_live_bytes), (2, 512));
+        assert_eq!(profiles("input", &*bytes).unwrap()[0].events.len(), 3);
     }
 }

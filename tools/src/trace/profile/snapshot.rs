@@ -152,9 +152,9 @@ impl<'a> ProfileReader<'a> {
             _ => EventKind::FreePending,
         };
         self.ensure_known(entry, address, bytes)?;
-        let live = self.live.freed(entry.place, address)?;
-        live.freed_at = Some(self.steps);
-        let lines = live.value;
+        let lines = (self.live)
+            .request_free(entry.place, address, self.steps)?
+            .value;
         if kind == EventKind::Free {
             self.live.remove(address);
         }
