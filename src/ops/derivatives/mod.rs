@@ -14,6 +14,7 @@ mod evaluation;
 mod forward;
 mod gradients;
 mod joint_graph;
+mod pause;
 mod products;
 mod reduction;
 mod rule;
@@ -32,13 +33,14 @@ pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(crate) use gradients::{AnyArray, Gradients, Placer, Tracked, zeros_like};
 pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
+pub(crate) use pause::Pause;
 pub(super) use products::Multiplication;
 pub(super) use reduction::TrackedReduction;
 pub(crate) use rule::constant;
 pub(super) use rule::{RuledOperation, by_gradient};
 pub(crate) use tape::{
-    BY_HAND, NEVER, Pause, TapeGuard, detect_anomalies, detects_anomalies, first_reader,
-    has_constants, is_live, length, note_constants, steps, track, tracked, value,
+    BY_HAND, NEVER, TapeGuard, detect_anomalies, detects_anomalies, first_reader, has_constants,
+    is_live, length, note_constants, steps, track, tracked, value,
 };
 
 use activations::Source;

@@ -5,7 +5,7 @@
 //! that the memory holds; views share the handle and the identity. While an operation computes, the
 //! tape is paused: an operation records one step, whatever operations it is made of.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -13,26 +13,13 @@ use smallvec::SmallVec;
 
 use super::activations::{self, Activation, Store};
 use super::gradients::{AnyArray, Gradients};
+use super::pause::{Mode, mode};
 use crate::array::{Buffer, DType, Layout, TapeId, ValueId, set_has_tape};
 use crate::context::{Device, PressureGuard};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 
 thread_local! {
     static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
-    /// The way the tape of this thread treats the values that operations read.
-    static MODE: Cell<Mode> = const { Cell::new(Mode::Active) };
-}
-
-/// The way a tape treats the values that operations read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Operations record steps.
-    Active,
-    /// No operation records a step.
-    Paused,
-    /// No operation records a step, but the tape notes its readers: a checkpoint will run them
-    /// again in the backward pass.
-    Rerun,
 }
 
 /// The call that began a tape.
@@ -212,43 +199,6 @@ fn nested(function: &str, outer: Origin) -> Error {
     Error::new(ErrorCode::Gradient, text)
 }
 
-/// A guard: while it lives, the tape of the thread is in another mode.
-#[must_use]
-#[derive(Debug)]
-pub(crate) struct Pause {
-    before: Mode,
-}
-
-impl Pause {
-    /// Pauses the tape.
-    pub(crate) fn begin() -> Self {
-        Self::in_mode(Mode::Paused)
-    }
-
-    /// Pauses the tape for operations that the backward pass runs again. The tape notes what they
-    /// read.
-    pub(crate) fn before_rerun() -> Self {
-        Self::in_mode(Mode::Rerun)
-    }
-
-    /// Makes the tape active again.
-    pub(crate) fn end() -> Self {
-        Self::in_mode(Mode::Active)
-    }
-
-    fn in_mode(mode: Mode) -> Self {
-        Self {
-            before: MODE.replace(mode),
-        }
-    }
-}
-
-impl Drop for Pause {
-    fn drop(&mut self) {
-        MODE.set(self.before);
-    }
-}
-
 /// Makes the backward passes of this thread's tape, if there is one, check for NaN.
 pub(crate) fn detect_anomalies() {
     with_tape(|tape| tape.detects_anomalies = true);
@@ -289,7 +239,7 @@ pub(crate) fn is_live() -> bool {
 /// [`Unsupported`](crate::ErrorKind::Unsupported) if the tape of another thread tracks them.
 #[track_caller]
 pub(crate) fn tracked(buffer: &Buffer) -> Result<Option<u32>> {
-    let mode = MODE.get();
+    let mode = mode();
     let Some(value_id) = buffer
         .value_id()
         .filter(|value_id| is_live() && mode != Mode::Paused && !value_id.is_constant())
@@ -505,7 +455,7 @@ pub(super) fn set_activations(results: &[Buffer], activations: Vec<Option<Rc<Act
 /// Adds the activation that `make` returns for a constant, and returns the identity of the
 /// constant.
 pub(super) fn regenerated(make: impl FnOnce(ValueId) -> Rc<Activation>) -> Option<ValueId> {
-    if MODE.get() != Mode::Active {
+    if mode() != Mode::Active {
         return None;
     }
     with_tape(|tape| {

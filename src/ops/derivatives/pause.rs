@@ -1,0 +1,62 @@
+//! The ways a tape treats the values that operations read.
+
+use std::cell::Cell;
+
+thread_local! {
+    /// The way the tape of this thread treats the values that operations read.
+    static MODE: Cell<Mode> = const { Cell::new(Mode::Active) };
+}
+
+/// The way a tape treats the values that operations read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Operations record steps.
+    Active,
+    /// No operation records a step.
+    Paused,
+    /// No operation records a step, but the tape notes its readers: a checkpoint will run them
+    /// again in the backward pass.
+    Rerun,
+}
+
+/// Returns the mode of this thread's tape.
+pub(super) fn mode() -> Mode {
+    MODE.get()
+}
+
+/// A guard: while it lives, the tape of the thread is in another mode.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Pause {
+    before: Mode,
+}
+
+impl Pause {
+    /// Pauses the tape.
+    pub(crate) fn begin() -> Self {
+        Self::in_mode(Mode::Paused)
+    }
+
+    /// Pauses the tape for operations that the backward pass runs again. The tape notes what they
+    /// read.
+    pub(crate) fn before_rerun() -> Self {
+        Self::in_mode(Mode::Rerun)
+    }
+
+    /// Makes the tape active again.
+    pub(crate) fn end() -> Self {
+        Self::in_mode(Mode::Active)
+    }
+
+    fn in_mode(mode: Mode) -> Self {
+        Self {
+            before: MODE.replace(mode),
+        }
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        MODE.set(self.before);
+    }
+}
