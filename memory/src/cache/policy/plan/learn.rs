@@ -15,6 +15,23 @@ impl<H: Home> Plan<H> {
         self.too_long == 0 || (self.too_long + 1).is_power_of_two()
     }
 
+    /// Returns the record of the present entry, which has followed the plan up to here.
+    pub(super) fn recorded_so_far(&self) -> Vec<RecordedAllocation> {
+        let sequence = &self.sequences[self.tree.sequence_of(self.cursor)];
+        let path = self.tree.path_to(self.cursor);
+        let requests = sequence.requests.iter().zip(path).enumerate();
+        let recorded = requests.map(|(depth, (request, index))| {
+            let block = self.blocks.get(index);
+            let idle = block.filter(|block| !block.header.is_empty());
+            let served_bytes = block.map_or(u64::MAX, |block| block.served_bytes);
+            request.recorded(
+                (depth, served_bytes),
+                idle.map(|block| self.tree.depth(block.idle_since)),
+            )
+        });
+        recorded.collect()
+    }
+
     /// Plans an entry that followed no plan, from its record, if that is complete and not too long.
     pub(super) fn learn(
         &mut self,

@@ -391,23 +391,6 @@ impl<H: Home> Plan<H> {
         }
     }
 
-    /// Returns the record of the present entry, which has followed the plan up to here.
-    fn recorded_so_far(&self) -> Vec<RecordedAllocation> {
-        let sequence = &self.sequences[self.tree.sequence_of(self.cursor)];
-        let path = self.tree.path_to(self.cursor);
-        let requests = sequence.requests.iter().zip(path).enumerate();
-        let recorded = requests.map(|(depth, (request, index))| {
-            let block = self.blocks.get(index);
-            let idle = block.filter(|block| !block.header.is_empty());
-            let served_bytes = block.map_or(u64::MAX, |block| block.served_bytes);
-            request.recorded(
-                (depth, served_bytes),
-                idle.map(|block| self.tree.depth(block.idle_since)),
-            )
-        });
-        recorded.collect()
-    }
-
     /// Serves a request of an entry that follows no plan from a gap of the slab.
     fn take_gap(
         &mut self,
