@@ -38,6 +38,7 @@ const CRATES: [Layers; 3] = [
             "simulation/device.rs",
             "recorder/mod.rs",
             "recorder/ring.rs",
+            "recorder/signals.rs",
             "sync/at_exit.rs",
             "cache/scope/current.rs",
             "cache/shard/",
