@@ -449,6 +449,9 @@ fn a_step_beyond_a_memory_limit_releases_what_it_can_compute_again() -> Result<(
     Ok(())
 }
 
+/// The middle one of three parts.
+const MIDDLE: std::ops::Range<usize> = 100_000..200_000;
+
 /// Operands that no step saves are not kept to compute a result again.
 #[test]
 fn a_budget_keeps_nothing_that_no_step_saves() -> Result<()> {
@@ -465,6 +468,7 @@ fn a_budget_keeps_nothing_that_no_step_saves() -> Result<()> {
         for number in 0..30 {
             let constant = Array::full(100_000, number as f32)?;
             y = (&y + &constant).eval()?;
+            y = concat(&[&constant, &y, &constant], 0)?.slice(cachescope::ndarray::s![MIDDLE])?;
         }
         let y = (y - &running).eval()?;
         running.update(|running| running * 0.9 + 1.0)?;
@@ -475,6 +479,34 @@ fn a_budget_keeps_nothing_that_no_step_saves() -> Result<()> {
     value_and_grad(&x, &mut loss)?;
     assert_eq!(budget.report().saved_bytes, 0);
     assert_eq!(running.address(), address);
+    Ok(())
+}
+
+/// What a tape keeps under a memory limit alone is no promise that could be broken.
+#[test]
+fn pressure_without_a_budget_is_no_error_of_a_budget() -> Result<()> {
+    let device = Device::host_with(DeviceConfig {
+        memory_limit: Some(8 << 20),
+        ..Default::default()
+    })?;
+    let _current = device.enter();
+    let x = Array::<f32>::full(100_000, 0.5)?;
+    let (_, gradient) = value_and_grad(&x, |x| {
+        let mut y = x.clone();
+        for _ in 0..14 {
+            y = y.sin().eval()?;
+        }
+        drop(Array::<u8>::zeros(2_600_000)?);
+        for number in 0..8 {
+            // Cannot be computed again.
+            let mask = Array::full(100_000, number as f32)?;
+            y = (y * mask).sin().eval()?;
+        }
+        drop(Array::<u8>::zeros(4_000_000)?);
+        y.sum()
+    })?;
+    assert_eq!(gradient.len(), 100_000);
+    assert!(device.memory_stats().recomputed_bytes > 0);
     Ok(())
 }
 

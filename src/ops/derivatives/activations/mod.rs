@@ -152,7 +152,8 @@ pub(in crate::ops) fn with_source(
     }
 }
 
-/// Returns the activations of the results of a step, to which `ids` are the identities.
+/// Returns the activations of the results of a step: none for results that are not tracked, or that
+/// `source` does not compute again.
 #[track_caller]
 pub(super) fn of_results(
     store: &Rc<Store>,

@@ -165,11 +165,13 @@ impl Recomputation {
                 OperandValue::Parameter(_) | OperandValue::Computed(_) => None,
             })
         };
-        let is_alone = |pin: &RefCell<Option<Pin>>| {
-            let pin = pin.borrow();
-            pin.as_ref().is_some_and(|pin| pin.bytes_held_alone() > 0)
+        // An operand may be read twice.
+        let is_alone = |pin: &Pin| {
+            let own = constants().map(RefCell::borrow);
+            let own = own.filter(|own| own.as_ref().is_some_and(|own| own.is_same(pin)));
+            pin.is_needed_by(own.count())
         };
-        if constants().any(is_alone) {
+        if constants().any(|pin| pin.borrow().as_ref().is_some_and(is_alone)) {
             self.is_lost.set(true);
             constants().for_each(|pin| drop(pin.take()));
         }

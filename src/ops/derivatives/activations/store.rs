@@ -86,7 +86,7 @@ impl Activation {
 
     /// Returns the operation that computes the value, unless the value has memory.
     pub(super) fn missing_source(&self) -> Option<&Rc<Recomputation>> {
-        let (source, _) = self.source.as_ref()?;
+        let source = self.source()?;
         self.memory.borrow().is_none().then_some(source)
     }
 
@@ -249,14 +249,14 @@ impl Pin {
         &self.0
     }
 
-    /// Returns the bytes of the value's memory if nothing but this pin needs it.
-    pub(super) fn bytes_held_alone(&self) -> u64 {
-        let memory = self.0.memory.borrow();
-        let is_alone = self.0.readers.get() == 0 && self.0.pins.get() == 1;
-        memory
-            .as_ref()
-            .filter(|_| is_alone)
-            .map_or(0, |memory| memory.buffer.size_bytes() as u64)
+    /// Returns whether nothing but `pins` needs the value.
+    pub(super) fn is_needed_by(&self, pins: usize) -> bool {
+        self.0.readers.get() == 0 && self.0.pins.get() == pins
+    }
+
+    /// Returns whether both pin one value.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -298,6 +298,8 @@ impl Store {
         // Amortised: the list doubles between two passes over it.
         if activations.len() == activations.capacity() {
             activations.retain(|activation| activation.strong_count() > 0);
+            let length = activations.len();
+            activations.reserve(length + 1);
         }
         activations.push(Rc::downgrade(activation));
     }
@@ -341,17 +343,9 @@ impl Store {
         budgets.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// Releases values until the rest is within the budget, or cannot be released. Returns whether
-    /// it is within the budget.
-    pub(super) fn make_room(&self) -> bool {
-        let limit = self.limit_bytes();
-        self.release_above(limit);
-        self.bytes.get() <= limit
-    }
-
-    /// Releases the memory of the cheapest values until all have at most `limit_bytes`.
-    fn release_above(&self, limit_bytes: u64) {
-        let position = tape::length();
+    /// Releases the cheapest values until the rest is within the budget, or cannot be released.
+    pub(super) fn make_room(&self) {
+        let (limit_bytes, position) = (self.limit_bytes(), tape::length());
         while self.bytes.get() > limit_bytes {
             let Some(activation) = self.cheapest(position, |_| true) else {
                 return;
@@ -406,14 +400,16 @@ impl Store {
         cheapest.map(|(_, activation)| activation)
     }
 
-    /// Makes the values that the last step saves fit into the budget. Notes it if they do not.
+    /// Makes the values that the last step saves fit into the budget. Notes it if they do not fit
+    /// into the budget of the program: one that the store set itself is no promise.
     pub(in crate::ops::derivatives) fn settle_step(&self) {
-        if !self.make_room() {
-            let limit = self.limit_bytes();
+        self.make_room();
+        let bytes = self.bytes.get();
+        if let Some(limit) = budget::limit_bytes().filter(|&limit| bytes > limit) {
             let (_, least) = self.unmet.get().unwrap_or((limit, 0));
-            self.unmet.set(Some((limit, least.max(self.bytes.get()))));
+            self.unmet.set(Some((limit, least.max(bytes))));
         }
-        budget::note_saved(self.bytes.get());
+        budget::note_saved(bytes);
     }
 
     /// Checks that the forward pass was within the budget.
@@ -424,11 +420,8 @@ impl Store {
     #[track_caller]
     pub(in crate::ops::derivatives) fn check_budget(&self) -> Result<()> {
         match self.unmet.get() {
-            // A budget that the store set itself is no promise.
-            Some((limit, least)) if self.own_budget.get() != Some(limit) => {
-                Err(unmet(limit, least))
-            }
-            _ => Ok(()),
+            Some((limit, least)) => Err(unmet(limit, least)),
+            None => Ok(()),
         }
     }
 }
