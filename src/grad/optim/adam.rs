@@ -67,57 +67,6 @@ impl Adam {
         }
     }
 
-    /// Counts steps, and reads the learning rate, on the device of the parameters, so that a whole
-    /// training step can be [captured](crate::graph::capture). Each launch of the graph is a step.
-    ///
-    /// Take a step before the capture. A new `rate` is written by the next step that is not a
-    /// launch, or by [`write_rate`](Self::write_rate). All parameters are on one device. PyTorch's
-    /// option has this name, too.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    /// use cachescope::grad::optim::Adam;
-    ///
-    /// let mut x = Array::<f64>::zeros(1)?;
-    /// let mut optimizer = Adam::new(0.1).capturable();
-    /// optimizer.step(&mut x, &Array::full(1, 5.0)?)?;
-    /// assert!((x.item()? + 0.1).abs() < 1e-6);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    #[must_use]
-    pub fn capturable(mut self) -> Self {
-        self.memory.clock.is_capturable = true;
-        self
-    }
-
-    /// Writes the field `rate`, and the steps of a state that was set, to the device of the
-    /// parameters, for the next launch of a captured step. Does nothing before the first step, or
-    /// if the optimizer is not [`capturable`](Self::capturable).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    /// use cachescope::grad::optim::Adam;
-    ///
-    /// let mut x = Array::<f64>::zeros(1)?;
-    /// let mut optimizer = Adam::new(0.1).capturable();
-    /// optimizer.step(&mut x, &Array::ones(1)?)?;
-    /// optimizer.rate = 0.01;
-    /// optimizer.write_rate()?; // The next launch takes a tenth of the step.
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Array::fill`].
-    #[track_caller]
-    pub fn write_rate(&mut self) -> Result<()> {
-        self.memory.clock.write(self.rate)
-    }
-
     /// Sets the learning rate: the old form of a write to the field `rate`.
     #[deprecated = "write `optimizer.rate = …`"]
     pub fn set_rate(&mut self, rate: f64) {
@@ -231,57 +180,6 @@ impl AdamW {
         Self { decay, ..self }
     }
 
-    /// Counts steps, and reads the learning rate, on the device of the parameters, so that a whole
-    /// training step can be [captured](crate::graph::capture). Each launch of the graph is a step.
-    ///
-    /// Take a step before the capture. A new `rate` is written by the next step that is not a
-    /// launch, or by [`write_rate`](Self::write_rate). All parameters are on one device. PyTorch's
-    /// option has this name, too.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    /// use cachescope::grad::optim::AdamW;
-    ///
-    /// let mut x = Array::<f64>::zeros(1)?;
-    /// let mut optimizer = AdamW::new(0.1).capturable();
-    /// optimizer.step(&mut x, &Array::full(1, 5.0)?)?;
-    /// assert!((x.item()? + 0.1).abs() < 1e-6);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    #[must_use]
-    pub fn capturable(mut self) -> Self {
-        self.memory.clock.is_capturable = true;
-        self
-    }
-
-    /// Writes the field `rate`, and the steps of a state that was set, to the device of the
-    /// parameters, for the next launch of a captured step. Does nothing before the first step, or
-    /// if the optimizer is not [`capturable`](Self::capturable).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    /// use cachescope::grad::optim::AdamW;
-    ///
-    /// let mut x = Array::<f64>::zeros(1)?;
-    /// let mut optimizer = AdamW::new(0.1).capturable();
-    /// optimizer.step(&mut x, &Array::ones(1)?)?;
-    /// optimizer.rate = 0.01;
-    /// optimizer.write_rate()?; // The next launch takes a tenth of the step.
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Array::fill`].
-    #[track_caller]
-    pub fn write_rate(&mut self) -> Result<()> {
-        self.memory.clock.write(self.rate)
-    }
-
     /// Returns step `number` with these settings.
     pub(super) fn at(&self, number: u64) -> Step {
         Step {
@@ -316,6 +214,68 @@ impl Rule for AdamW {
         step.apply_in(&mut self.memory, subject, (own, gradient))
     }
 }
+
+/// Implements the methods of an optimizer whose steps can be captured.
+macro_rules! capturable {
+    ($Own:ident) => {
+        impl $Own {
+            /// Counts steps, and reads the learning rate, on the device of the parameters, so that
+            /// a whole training step can be [captured](crate::graph::capture). Each launch of the
+            /// graph is a step.
+            ///
+            /// Take a step before the capture. A new `rate` is written by the next step that is not
+            /// a launch, or by [`write_rate`](Self::write_rate). All parameters are on one device.
+            /// PyTorch's option has this name, too.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use cachescope::Array;
+            #[doc = concat!("use cachescope::grad::optim::", stringify!($Own), ";")]
+            ///
+            /// let mut x = Array::<f64>::zeros(1)?;
+            #[doc = concat!("let mut optimizer = ", stringify!($Own), "::new(0.1).capturable();")]
+            /// optimizer.step(&mut x, &Array::full(1, 5.0)?)?;
+            /// assert!((x.item()? + 0.1).abs() < 1e-6);
+            /// # Ok::<(), cachescope::Error>(())
+            /// ```
+            #[must_use]
+            pub fn capturable(mut self) -> Self {
+                self.memory.clock.is_capturable = true;
+                self
+            }
+
+            /// Writes the field `rate`, and the steps of a state that was set, to the device of the
+            /// parameters, for the next launch of a captured step. Does nothing before the first
+            /// step, or if the optimizer is not [`capturable`](Self::capturable).
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use cachescope::Array;
+            #[doc = concat!("use cachescope::grad::optim::", stringify!($Own), ";")]
+            ///
+            /// let mut x = Array::<f64>::zeros(1)?;
+            #[doc = concat!("let mut optimizer = ", stringify!($Own), "::new(0.1).capturable();")]
+            /// optimizer.step(&mut x, &Array::ones(1)?)?;
+            /// optimizer.rate = 0.01;
+            /// optimizer.write_rate()?; // The next launch takes a tenth of the step.
+            /// # Ok::<(), cachescope::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// The errors of [`Array::fill`].
+            #[track_caller]
+            pub fn write_rate(&mut self) -> Result<()> {
+                self.memory.clock.write(self.rate)
+            }
+        }
+    };
+}
+
+capturable!(Adam);
+capturable!(AdamW);
 
 /// Returns the new elements of a parameter, of its mean of gradients and of its mean of squares.
 /// The factors are numbers, or arrays on the device.
