@@ -18,6 +18,7 @@
 
 mod costs;
 mod device;
+pub(crate) mod driver;
 mod ledger;
 pub(crate) mod memory;
 
