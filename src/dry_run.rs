@@ -9,6 +9,7 @@ use crate::MetaOptions;
 use crate::context::{Device, RecordOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::keeping_generator;
+use crate::simulation::DriverLedger;
 use crate::size::ByteSize;
 
 /// The bound of a recording: half a gigabyte of addresses for each thread. Only the addresses in
@@ -23,7 +24,7 @@ const LINES: usize = 8;
 
 /// A run on a device without data, with the memory that it needed.
 ///
-/// `Display` writes both peaks, the peaks in the first and in the last entry of each scope that was
+/// `Display` writes both peaks, the calls of a simulated driver, the peaks in the first and in the last entry of each scope that was
 /// entered twice, and the lines that held most at the peak.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -35,6 +36,7 @@ pub struct DryRun<R> {
     /// The peak of the bytes that were reserved from the device.
     pub peak_reserved_bytes: u64,
     profile: Profile,
+    ledger: Option<DriverLedger>,
 }
 
 impl<R> DryRun<R> {
@@ -72,6 +74,25 @@ impl<R> DryRun<R> {
         sites
     }
 
+    /// Returns the calls of the driver for memory, with their time by a table of costs. Returns
+    /// `None` for a host, whose driver is not simulated.
+    ///
+    /// # Examples
+    ///
+    #[cfg_attr(feature = "cuda", doc = "```")]
+    #[cfg_attr(not(feature = "cuda"), doc = "```no_run")]
+    /// use cachescope::{Array, MetaKind, MetaOptions, dry_run};
+    ///
+    /// let gpu = MetaOptions { like: MetaKind::Cuda, capacity_bytes: 80 << 30, ..Default::default() };
+    /// let run = dry_run(gpu, || Array::<f32>::ones([1000, 1000])?.sum())?;
+    /// let ledger = run.driver_ledger().expect("a driver is simulated");
+    /// assert!(ledger.calls() > 0 && ledger.microseconds() > 0.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn driver_ledger(&self) -> Option<&DriverLedger> {
+        self.ledger.as_ref()
+    }
+
     /// Returns whether a device with `capacity_bytes` of memory has room for what was reserved. A
     /// program may fit in less, because memory that is short is used with more care: a run with
     /// that capacity is certain.
@@ -97,6 +118,13 @@ impl<R> fmt::Display for DryRun<R> {
             ByteSize(self.peak_reserved_bytes),
         );
         write!(f, "dry run: {live} live at the peak, {reserved} reserved")?;
+        if let Some(ledger) = &self.ledger {
+            let (calls, millis) = (ledger.calls(), ledger.microseconds() / 1e3);
+            write!(
+                f,
+                "\n  {calls} calls of the driver for memory, {millis:.1} ms by the table of costs"
+            )?;
+        }
         for entries in entry_peaks(&self.profile) {
             let (scope, count) = (&entries.scope, entries.count);
             let [first, last] = [entries.first_bytes, entries.last_bytes].map(ByteSize);
@@ -228,6 +256,7 @@ pub fn dry_run<R>(options: MetaOptions, f: impl FnOnce() -> Result<R>) -> Result
         peak_live_bytes: stats.peak_live_bytes,
         peak_reserved_bytes: stats.peak_reserved_bytes,
         profile,
+        ledger: device.backend().simulated_ledger(),
     })
 }
 

@@ -113,9 +113,7 @@ impl Detached {
         let outcome = unsafe {
             match self.device.backend().cuda() {
                 // The engine cannot write to the addresses of a device without data.
-                None if self.device.backend().is_meta() => {
-                    self.carry_staged(engine, work, completion)
-                }
+                _ if self.device.backend().is_meta() => self.carry_staged(engine, work, completion),
                 None => self.carry_here(engine, work, completion),
                 Some(gpu) if engine.takes_device_memory(work) => {
                     self.carry_directly(gpu, engine, work, completion)

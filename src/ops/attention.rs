@@ -157,7 +157,7 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
 
 /// Returns the most bytes of scores at once, which are `host_bytes` on the host.
 fn most_bytes(device: &Device, host_bytes: usize) -> usize {
-    match device.backend().is_gpu_like() {
+    match device.backend().cuda().is_some() {
         true => CUDA_SCORES_BYTES,
         false => host_bytes,
     }

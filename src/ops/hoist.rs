@@ -27,7 +27,7 @@ impl Hoisted {
     #[track_caller]
     pub(super) fn of(graph: &ExpressionGraph<'_>, device: &Device, shape: &Shape) -> Result<Self> {
         let mut hoisted = SmallVec::new();
-        let on_gpu = device.backend().is_gpu_like();
+        let on_gpu = device.backend().cuda().is_some();
         for node in repeated(
             graph,
             shape.checked_len()?,

@@ -131,11 +131,14 @@ pub fn stream_of(device: &Device, stream: StreamId) -> Result<Arc<CudaStream>> {
 
 #[track_caller]
 fn gpu_of(device: &Device) -> Result<&Cuda> {
-    device
-        .backend()
-        .cuda()
-        .ok_or_else(|| host(device))
-        .at_caller()
+    if device.backend().is_meta() {
+        return Err(unsupported(
+            device,
+            "CUDA code cannot use a device without data",
+        ));
+    }
+    let gpu = device.backend().cuda();
+    gpu.ok_or_else(|| host(device)).at_caller()
 }
 
 #[cold]

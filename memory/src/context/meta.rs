@@ -1,10 +1,24 @@
 //! Devices without data.
 
 use super::{Device, DeviceConfig};
+use crate::device::Backend;
+use crate::device::cuda::Cuda;
 use crate::device::host::HostBackend;
-pub use crate::device::host::MetaKind;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::simulation::{DriverCosts, DriverLedger};
 use crate::sync::Arc;
+
+/// The device whose memory a [`Device::meta`](crate::Device::meta) imitates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetaKind {
+    /// A host: memory grows by pages as it is needed.
+    #[default]
+    Host,
+    /// A CUDA device, with the operations that run there and the workspaces that they need. Needs
+    /// the feature `cuda`, and no driver.
+    Cuda,
+}
 
 /// The options of a [`Device::meta`]; write them with `..Default::default()`.
 ///
@@ -25,6 +39,8 @@ pub struct MetaOptions {
     /// The memory of the device in bytes; 16 GiB by default. The steps in which memory grows depend
     /// on it, so reserved bytes are exact for a real device with as much memory.
     pub capacity_bytes: u64,
+    /// The costs of a CUDA driver's calls for memory; the table `h100` by default.
+    pub costs: Option<DriverCosts>,
     /// The configuration of the device. `delay_streams` has no effect.
     pub config: DeviceConfig,
     /// The number of elements that an operation finds if the length of its result depends on data,
@@ -37,6 +53,7 @@ impl Default for MetaOptions {
         Self {
             like: MetaKind::default(),
             capacity_bytes: 16 << 30,
+            costs: None,
             config: DeviceConfig::default(),
             assumed_count: None,
         }
@@ -76,6 +93,7 @@ impl Device {
         let MetaOptions {
             like,
             capacity_bytes,
+            costs,
             config,
             assumed_count,
         } = options;
@@ -83,11 +101,24 @@ impl Device {
             let text = "meta: capacity_bytes is 0, expected at least 1";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
-        let backend = HostBackend::meta(like, capacity_bytes, assumed_count);
-        let backend = backend.ok_or_else(|| {
-            let text = "meta: this platform cannot reserve addresses apart from memory";
-            Error::new(ErrorKind::Unsupported, text)
-        })?;
-        Self::build(Arc::new(backend), config, "pool ").at_caller()
+        let backend: Arc<dyn Backend> = match like {
+            MetaKind::Host => {
+                let backend = HostBackend::meta(capacity_bytes, assumed_count);
+                Arc::new(backend.ok_or_else(no_addresses)?)
+            }
+            MetaKind::Cuda => {
+                let costs = costs.map_or_else(|| DriverCosts::named("h100"), Ok)?;
+                let ledger = DriverLedger::new(&costs);
+                Arc::new(Cuda::meta(ledger, capacity_bytes, assumed_count).at_caller()?)
+            }
+        };
+        Self::build(backend, config, "pool ").at_caller()
     }
+}
+
+#[cold]
+#[track_caller]
+fn no_addresses() -> Error {
+    let text = "meta: this platform cannot reserve addresses apart from memory";
+    Error::new(ErrorKind::Unsupported, text)
 }

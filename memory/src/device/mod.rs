@@ -13,6 +13,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::simulation::DriverLedger;
 use crate::sync::{Arc, Weak};
 use cuda::Cuda;
 use host::streams::DelayedStreams;
@@ -242,14 +243,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
         matches!(self.host_execution(), HostExecution::Never)
     }
 
-    /// Returns whether the device is a GPU, or imitates the memory of one.
-    fn is_gpu_like(&self) -> bool {
-        self.cuda().is_some()
-    }
-
     /// Returns how many of `most` elements an operation finds whose result's length depends on
     /// data, if the device has no data.
     fn assumed_count(&self, _most: usize) -> Option<usize> {
+        None
+    }
+
+    /// Returns the calls for memory so far, if the driver is simulated.
+    fn simulated_ledger(&self) -> Option<DriverLedger> {
         None
     }
 

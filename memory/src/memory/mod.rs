@@ -223,7 +223,7 @@ impl DeviceMemory {
             .as_ref()
             .map_or(PageCost::Low, |source| source.page_cost());
         let exchange_cost = match page_cost {
-            _ if !pool.keeps_idle_segments() && backend.is_gpu_like() => ExchangeCost::High,
+            _ if !pool.keeps_idle_segments() && backend.cuda().is_some() => ExchangeCost::High,
             PageCost::High => ExchangeCost::BelowGrowth,
             PageCost::Low => ExchangeCost::Low,
         };

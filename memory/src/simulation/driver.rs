@@ -151,4 +151,3 @@ impl HandleDriver for Arc<SimulatedDriver> {
         Ok(())
     }
 }
-

@@ -39,7 +39,7 @@ fn of_kernel<T: Float>(
 ) -> Result<Array<T>> {
     let factor = geometry.factor();
     let [groups, outputs] = [factor.dims()[0], factor.dims()[1]];
-    let block = geometry.block(size_of::<T>(), input.device().backend().is_gpu_like());
+    let block = geometry.block(size_of::<T>(), input.device().backend().cuda().is_some());
     let mut sum: Option<Array<T::Accumulator>> = None;
     for images in ranges(geometry.images(), block.images) {
         let padded = padded(&input.slice(s![images.clone(), .., .., ..])?, geometry)?;

@@ -197,7 +197,7 @@ fn multiplied<T: Numeric>(
             .matmul(&input.viewed(pixels))?
             .reshape(geometry.result);
     }
-    let block = geometry.block(size_of::<T>(), input.device().backend().is_gpu_like());
+    let block = geometry.block(size_of::<T>(), input.device().backend().cuda().is_some());
     if block.images == 1 && geometry.images() == 1 && block.rows == geometry.rows() {
         let padded = padded(input, geometry)?;
         let products = products(&padded, kernel, geometry, 0..block.rows)?;

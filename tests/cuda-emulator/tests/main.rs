@@ -6,6 +6,7 @@ mod collectives;
 mod costs;
 mod device;
 mod devices;
+mod dry_runs;
 mod elementwise;
 mod examples;
 mod gpu_run;
@@ -33,7 +34,7 @@ const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
     Suite { name, runs }
 }
 
-static SUITES: [Suite; 13] = [
+static SUITES: [Suite; 14] = [
     suite("gpu_run", &[Run::host()]),
     // Each test has a small device.
     suite(
@@ -66,6 +67,15 @@ static SUITES: [Suite; 13] = [
             EMULATOR,
             ("CACHESCOPE_EMULATOR_MEMORY", "85520809984"),
             ("CACHESCOPE_EMULATOR_COSTS", "1"),
+        ])],
+    ),
+    // The device has the memory and the multiprocessors of the device without data.
+    suite(
+        "dry_runs",
+        &[Run::own(start).with(&[
+            EMULATOR,
+            ("CACHESCOPE_EMULATOR_MEMORY", "17179869184"),
+            ("CACHESCOPE_EMULATOR_MULTIPROCESSORS", "132"),
         ])],
     ),
     suite("examples", &[Run::host()]),

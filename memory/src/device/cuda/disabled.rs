@@ -14,6 +14,7 @@ use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::device::host_streams::{HostStream, StealWork};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result};
+use crate::simulation::DriverLedger;
 use crate::sync::{Arc, Weak};
 
 /// A CUDA device; uninhabited.
@@ -114,6 +115,12 @@ impl Cuda {
     /// Fails: there is no device with this ordinal.
     pub fn open(ordinal: usize) -> Result<Self> {
         let text = format!("cuda:{ordinal}: built without the feature `cuda`");
+        Err(Error::new(ErrorCode::Feature, text))
+    }
+
+    /// Fails: the driver that is imitated is compiled with the feature.
+    pub fn meta(_: DriverLedger, _: u64, _: Option<usize>) -> Result<Self> {
+        let text = "MetaKind::Cuda: built without the feature `cuda`";
         Err(Error::new(ErrorCode::Feature, text))
     }
 

@@ -2,89 +2,8 @@
 
 use super::budget::Budget;
 use super::ranges::Ranges;
-use crate::device::handles::{Handle, HandleDriver};
 use crate::device::{DevicePtr, VirtualMemory};
 use crate::error::Result;
-use crate::sync::Arc;
-use crate::sync::plain::{AtomicU64, Ordering};
-
-/// The device whose memory a [`Device::meta`](crate::Device::meta) imitates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MetaKind {
-    /// A host: memory grows by pages as it is needed.
-    #[default]
-    Host,
-    /// A CUDA device: memory grows by handles of at least 2 MiB, which rarely move.
-    Cuda,
-}
-
-/// The unit of a GPU's virtual memory.
-const GRANULARITY_BYTES: u64 = 2 << 20;
-
-/// The driver of a GPU that is imitated: it counts handles, and maps nothing.
-#[derive(Debug)]
-pub(super) struct GpuAddresses {
-    budget: Arc<Budget>,
-    ranges: Ranges,
-    handles: AtomicU64,
-}
-
-impl GpuAddresses {
-    /// Creates a driver whose handles count in `budget`. Returns `None` on a platform without
-    /// virtual memory.
-    pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
-        Some(Self {
-            budget: Arc::clone(budget),
-            ranges: Ranges::without_data(budget)?,
-            handles: AtomicU64::new(0),
-        })
-    }
-}
-
-impl HandleDriver for GpuAddresses {
-    fn granularity_bytes(&self) -> u64 {
-        GRANULARITY_BYTES
-    }
-
-    fn reserve_addresses(&self, bytes: u64, alignment_bytes: u64) -> Result<Option<DevicePtr>> {
-        debug_assert!(
-            alignment_bytes <= self.ranges.page_bytes(),
-            "the alignment of a range"
-        );
-        readable_range(&self.ranges, bytes)
-    }
-
-    unsafe fn free_addresses(&self, address: DevicePtr, bytes: u64) -> Result<()> {
-        // SAFETY: by this function's contract.
-        unsafe { self.ranges.release_range(address, bytes) }
-    }
-
-    fn create(&self, bytes: u64) -> Result<Option<Handle>> {
-        let handle = || Handle {
-            number: self.handles.fetch_add(1, Ordering::Relaxed),
-            bytes,
-        };
-        Ok(self.budget.claim(bytes).then(handle))
-    }
-
-    unsafe fn map(&self, _address: DevicePtr, _handle: Handle) -> Result<bool> {
-        Ok(true)
-    }
-
-    unsafe fn allow_access(&self, _address: DevicePtr, _bytes: u64) -> Result<bool> {
-        Ok(true)
-    }
-
-    unsafe fn unmap(&self, _address: DevicePtr, _handle: Handle) -> Result<()> {
-        Ok(())
-    }
-
-    unsafe fn release(&self, handle: Handle) -> Result<()> {
-        self.budget.unclaim(handle.bytes);
-        Ok(())
-    }
-}
 
 /// Reserves a segment of its own; `None` if the device is exhausted. The budget counts `bytes`, and
 /// not the pages, as it does for a host with memory.

@@ -10,14 +10,11 @@ pub(crate) mod streams;
 use std::alloc::{Layout, alloc, dealloc};
 use std::mem::MaybeUninit;
 
-use super::handles::Handles;
 use super::host_streams::{HostStream, HostStreams, StealWork};
 use super::{Backend, DeviceId, DevicePtr, Event, HostExecution, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};
 use budget::Budget;
-use meta::GpuAddresses;
-pub use meta::MetaKind;
 use ranges::Ranges;
 use streams::{DelayedStreams, StreamIds};
 
@@ -40,10 +37,9 @@ pub(crate) struct HostBackend {
 enum Mode {
     AtOnce,
     Delayed(DelayedStreams),
-    /// The device has no data. A GPU's addresses are mapped in handles.
+    /// The device has no data.
     Meta {
         assumed_count: Option<usize>,
-        gpu: Option<Handles<GpuAddresses>>,
     },
 }
 
@@ -65,22 +61,14 @@ impl HostBackend {
     }
 
     /// Creates a device without data. Returns `None` on a platform without virtual memory.
-    pub(crate) fn meta(
-        like: MetaKind,
-        total_bytes: u64,
-        assumed_count: Option<usize>,
-    ) -> Option<Self> {
+    pub(crate) fn meta(total_bytes: u64, assumed_count: Option<usize>) -> Option<Self> {
         let budget = Arc::new(Budget::new(total_bytes));
         let ranges = Ranges::without_data(&budget)?;
-        let gpu = match like {
-            MetaKind::Host => None,
-            MetaKind::Cuda => Some(Handles::new(GpuAddresses::new(&budget)?)),
-        };
         Some(Self {
             budget,
             ranges: Some(ranges),
             ids: StreamIds::default(),
-            mode: Mode::Meta { assumed_count, gpu },
+            mode: Mode::Meta { assumed_count },
             host_streams: HostStreams::default(),
         })
     }
@@ -160,9 +148,6 @@ impl Backend for HostBackend {
     }
 
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
-        if let Mode::Meta { gpu: Some(gpu), .. } = &self.mode {
-            return Some(gpu);
-        }
         let ranges = self.ranges.as_ref()?;
         Some(ranges)
     }
@@ -182,13 +167,9 @@ impl Backend for HostBackend {
         }
     }
 
-    fn is_gpu_like(&self) -> bool {
-        matches!(self.mode, Mode::Meta { gpu: Some(_), .. })
-    }
-
     fn assumed_count(&self, most: usize) -> Option<usize> {
         match self.mode {
-            Mode::Meta { assumed_count, .. } => Some(assumed_count.map_or(most, |n| n.min(most))),
+            Mode::Meta { assumed_count } => Some(assumed_count.map_or(most, |n| n.min(most))),
             Mode::AtOnce | Mode::Delayed(_) => None,
         }
     }

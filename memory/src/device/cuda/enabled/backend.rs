@@ -3,9 +3,10 @@
 use super::Cuda;
 use crate::device::host_streams::{HostStream, StealWork};
 use crate::device::{
-    Backend, DeviceId, DevicePtr, Event, StreamId, TimeMark, TimeSpan, VirtualMemory,
+    Backend, DeviceId, DevicePtr, Event, HostExecution, StreamId, TimeMark, TimeSpan, VirtualMemory,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::simulation::DriverLedger;
 use crate::sync::{Arc, Weak};
 
 /// The alignment of every reservation.
@@ -150,6 +151,31 @@ impl Backend for Cuda {
 
     fn discard_mark(&self, mark: TimeMark) {
         self.streams.discard_mark(mark);
+    }
+
+    fn name(&self) -> String {
+        self.context.name()
+    }
+
+    fn host_execution(&self) -> HostExecution<'_> {
+        match self.context.is_imitated() {
+            true => HostExecution::Never,
+            false => HostExecution::AtOnce,
+        }
+    }
+
+    fn assumed_count(&self, most: usize) -> Option<usize> {
+        let imitation = self.context.imitation.as_ref()?;
+        Some(
+            imitation
+                .assumed_count
+                .map_or(most, |count| count.min(most)),
+        )
+    }
+
+    fn simulated_ledger(&self) -> Option<DriverLedger> {
+        let imitation = self.context.imitation.as_ref()?;
+        Some(imitation.ledger())
     }
 
     fn is_capturing(&self) -> bool {

@@ -8,10 +8,15 @@ use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUstream, CUs
 use super::driver::Driver;
 use super::error::{DriverResult, ignore_at_exit};
 use super::kernels::Kernels;
+use super::meta::Imitation;
 use crate::device::DeviceId;
 use crate::error::{Error, ErrorCode, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
+
+/// The multiprocessors and the compute capability of a device without data: those of an H100.
+const IMITATED_MULTIPROCESSORS: u32 = 132;
+const IMITATED_CAPABILITY: (u32, u32) = (9, 0);
 
 /// A driver handle, usable by any thread.
 #[derive(Debug)]
@@ -48,6 +53,8 @@ pub(super) struct Context {
     /// Set if driver memory pools are supported.
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
+    /// The memory of a device without data, at the address in `raw`.
+    pub(super) imitation: Option<Box<Imitation>>,
     /// Streams of dropped devices whose handle foreign code may still have.
     pub(super) exported_streams: Mutex<Vec<RawHandle<CUstream_st>>>,
 }
@@ -105,6 +112,7 @@ impl Context {
             )? != 0,
             has_pools: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
             kernels: Kernels::new(capability),
+            imitation: None,
             exported_streams: Mutex::default(),
         };
         // The last step that can fail, because nothing would release the context.
@@ -112,6 +120,38 @@ impl Context {
         unsafe { driver.primary_context_retain(&mut context.raw.0, device) }
             .map_err(|failure| failure.error("retaining the device's primary context"))?;
         Ok(context)
+    }
+
+    /// Creates the context of a device without data, of this device alone.
+    pub(super) fn imitated(imitation: Imitation, total_bytes: u64) -> Self {
+        let imitation = Box::new(imitation);
+        Self {
+            driver: Driver::imitated(),
+            ordinal: 0,
+            device: 0,
+            raw: RawHandle(ptr::from_ref(&*imitation).cast_mut().cast()),
+            total_bytes,
+            multiprocessors: IMITATED_MULTIPROCESSORS,
+            capability: IMITATED_CAPABILITY,
+            has_ranges: true,
+            has_pools: false,
+            kernels: Kernels::new(IMITATED_CAPABILITY),
+            imitation: Some(imitation),
+            exported_streams: Mutex::default(),
+        }
+    }
+
+    /// Returns whether the device has no data.
+    pub(super) fn is_imitated(&self) -> bool {
+        self.imitation.is_some()
+    }
+
+    /// Returns the name of the device for messages.
+    pub(super) fn name(&self) -> String {
+        match self.imitation {
+            Some(_) => "meta".to_owned(),
+            None => named(self.ordinal),
+        }
     }
 
     pub(super) fn id(&self) -> DeviceId {
@@ -157,7 +197,7 @@ impl Context {
     }
 
     fn run_outcome<T>(&self, attempting: &str, outcome: DriverResult<T>) -> Result<T> {
-        outcome.map_err(|failure| failure.error(attempting).of(&named(self.ordinal)))
+        outcome.map_err(|failure| failure.error(attempting).of(&self.name()))
     }
 
     /// Waits for a stream of this context.

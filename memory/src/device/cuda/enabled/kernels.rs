@@ -22,6 +22,13 @@ pub struct Kernel {
     pub(super) function: RawHandle<CUfunc_st>,
 }
 
+impl Kernel {
+    /// The kernel that a device without data launches: the launch does nothing.
+    const NONE: Self = Self {
+        function: RawHandle(ptr::null_mut()),
+    };
+}
+
 /// A kernel, or its compilation in progress: the holder of the lock compiles it.
 type KernelCell = Arc<Mutex<Option<Kernel>>>;
 
@@ -49,6 +56,9 @@ impl Kernels {
         key: KernelKey,
         source: &dyn Fn() -> KernelSource,
     ) -> Result<Kernel> {
+        if context.is_imitated() {
+            return Ok(Kernel::NONE);
+        }
         let slot = Arc::clone(self.known.lock().entry(key).or_default());
         let mut kernel = slot.lock();
         if let Some(known) = *kernel {
@@ -78,6 +88,9 @@ impl Kernels {
     /// Never fails: the launch of a kernel that did not compile compiles it again, and returns the
     /// error.
     pub(super) fn prepare(&self, context: &Context, wanted: &KernelSources<'_>) {
+        if context.is_imitated() {
+            return;
+        }
         let is_missing = {
             let known = self.known.lock();
             let is_missing = wanted.iter().map(|(key, _)| !known.contains_key(key));

@@ -15,6 +15,7 @@ mod fft;
 mod graphs;
 mod kernels;
 mod library;
+mod meta;
 mod nccl;
 mod once_vec;
 mod ordered;
@@ -42,6 +43,7 @@ use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
 use crate::device::host_streams::HostStreams;
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
+use crate::simulation::DriverLedger;
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 use bad_index::BadIndex;
@@ -54,6 +56,7 @@ use graphs::LaunchLock;
 pub use graphs::{Executable, SharedLaunchGuard};
 pub(crate) use kernels::Kernel;
 use kernels::KernelSources;
+use meta::Imitation;
 pub use nccl::Communicator;
 pub(crate) use ordered::OrderedPool;
 use ranges::Ranges;
@@ -90,7 +93,20 @@ pub struct Cuda {
 impl Cuda {
     /// Opens the device with this ordinal.
     pub fn open(ordinal: usize) -> Result<Self> {
-        let context = Context::of(ordinal)?;
+        Self::over(Context::of(ordinal)?)
+    }
+
+    /// Creates a device without data, with `total_bytes` of memory, whose calls `ledger` charges.
+    pub fn meta(
+        ledger: DriverLedger,
+        total_bytes: u64,
+        assumed_count: Option<usize>,
+    ) -> Result<Self> {
+        let imitation = Imitation::new(ledger, total_bytes, assumed_count);
+        Self::over(Arc::new(Context::imitated(imitation, total_bytes)))
+    }
+
+    fn over(context: Arc<Context>) -> Result<Self> {
         let ranges = context.has_ranges.then(|| ranges::ranges(&context));
         Ok(Self {
             blas: Blas::new(&context),
@@ -209,6 +225,9 @@ impl Cuda {
     /// The lengths and steps must stay within memory of this device. Outside the stream's order
     /// nothing else may write the operands or use the product.
     pub unsafe fn gemm(&self, stream: StreamId, gemm: &Gemm) -> Result<()> {
+        if self.context.is_imitated() {
+            return gemm.calls().map(drop);
+        }
         let submission = self.streams.submit_to(stream)?;
         let raw = submission.raw();
         // SAFETY: by this function's contract; streams live as long as this.
@@ -222,6 +241,9 @@ impl Cuda {
     /// The addresses of the call must be of memory of this device.
     #[cfg(feature = "linalg")]
     pub unsafe fn solver_workspace(&self, stream: StreamId, call: &SolverCall) -> Result<usize> {
+        if self.context.is_imitated() {
+            return Ok(0);
+        }
         let submission = self.streams.submit_to(stream)?;
         // SAFETY: by this function's contract; streams live as long as this.
         unsafe { self.solver.workspace(stream, submission.raw(), call) }
@@ -241,6 +263,9 @@ impl Cuda {
         call: &SolverCall,
         workspace: (DevicePtr, usize),
     ) -> Result<()> {
+        if self.context.is_imitated() {
+            return Ok(());
+        }
         let submission = self.streams.submit_to(stream)?;
         // SAFETY: by this function's contract; streams live as long as this.
         unsafe { self.solver.run(stream, submission.raw(), call, workspace) }
@@ -249,6 +274,9 @@ impl Cuda {
     /// Returns the bytes of work area that [`transform`](Self::transform) needs for a plan.
     #[cfg(feature = "fft")]
     pub fn fft_workspace(&self, plan: &FftPlan) -> Result<usize> {
+        if self.context.is_imitated() {
+            return Ok(0);
+        }
         self.fft.workspace(plan)
     }
 
@@ -266,6 +294,9 @@ impl Cuda {
         call: &FftCall,
         workspace: DevicePtr,
     ) -> Result<()> {
+        if self.context.is_imitated() {
+            return Ok(());
+        }
         let submission = self.streams.submit_to(stream)?;
         let place = (submission.raw(), self.streams.capture.captures(stream));
         // SAFETY: by this function's contract; streams live as long as this.
@@ -287,6 +318,10 @@ impl Cuda {
         size: usize,
         timeout: Duration,
     ) -> Result<Communicator> {
+        if self.context.is_imitated() {
+            let text = "a device without data has no NCCL: use Group::threads";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         Communicator::join(&self.context, id, rank, size, timeout)
     }
 

@@ -30,6 +30,9 @@ impl Cuda {
         self.streams
             .capture
             .check_not_captured("a copy from the host", stream)?;
+        if self.context.is_imitated() {
+            return Ok(());
+        }
         for (number, part) in (0..).zip(source.chunks(BUFFER_BYTES)) {
             let target = target.offset(number * BUFFER_BYTES as u64);
             // SAFETY: the parts are contiguous in the target, as they are in `source`.
@@ -89,6 +92,10 @@ impl Cuda {
         self.streams
             .capture
             .check_not_captured("a copy to the host", stream)?;
+        if self.context.is_imitated() {
+            target.fill(0);
+            return Ok(());
+        }
         let last = target.len().saturating_sub(1) / BUFFER_BYTES;
         let mut before: Option<PendingDownload<'_>> = None;
         let mut outcome = Ok(());
