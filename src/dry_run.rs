@@ -24,8 +24,9 @@ const LINES: usize = 8;
 
 /// A run on a device without data, with the memory that it needed.
 ///
-/// `Display` writes both peaks, the calls of a simulated driver, the peaks in the first and in the last entry of each scope that was
-/// entered twice, and the lines that held most at the peak.
+/// `Display` writes both peaks, and the calls of a simulated driver. Then come the peaks in the
+/// first and in the last entry of each scope that was entered twice, and the lines that held most
+/// at the peak.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DryRun<R> {
@@ -83,7 +84,7 @@ impl<R> DryRun<R> {
     #[cfg_attr(not(feature = "cuda"), doc = "```no_run")]
     /// use cachescope::{Array, MetaKind, MetaOptions, dry_run};
     ///
-    /// let gpu = MetaOptions { like: MetaKind::Cuda, capacity_bytes: 80 << 30, ..Default::default() };
+    /// let gpu = MetaOptions { like: MetaKind::Cuda, ..Default::default() };
     /// let run = dry_run(gpu, || Array::<f32>::ones([1000, 1000])?.sum())?;
     /// let ledger = run.driver_ledger().expect("a driver is simulated");
     /// assert!(ledger.calls() > 0 && ledger.microseconds() > 0.0);

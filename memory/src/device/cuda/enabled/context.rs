@@ -14,8 +14,9 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 
-/// The multiprocessors and the compute capability of a device without data: those of an H100.
+/// The number of multiprocessors of a device without data. An H100 has as many.
 const IMITATED_MULTIPROCESSORS: u32 = 132;
+/// The compute capability of a device without data.
 const IMITATED_CAPABILITY: (u32, u32) = (9, 0);
 
 /// A driver handle, usable by any thread.

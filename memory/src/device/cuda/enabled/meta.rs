@@ -1,7 +1,7 @@
 //! The driver of devices without data: it counts and charges memory, and runs no work.
 //!
-//! Each function has the signature of the driver's function. The memory is that of the thread's
-//! current context, which a [`Context`](super::context::Context) sets before each call.
+//! Each function has the signature of the driver's function, and counts in the current context of
+//! the thread. A [`Context`](super::context::Context) makes itself current before each call.
 
 use std::cell::Cell;
 use std::collections::HashMap;
