@@ -5,9 +5,12 @@ use cachescope::grad::optim::AdamW;
 use cachescope::grad::{Parameters, activation_budget, value_and_grad};
 use cachescope::record::SiteSummary;
 use cachescope::{
-    Array, ConvOptions, Device, DeviceConfig, MetaKind, MetaOptions, Policy, Result, cache_scope,
-    dry_run, graph,
+    Array, ConvOptions, Device, DeviceConfig, Generator, MetaKind, MetaOptions, Policy, Result,
+    cache_scope, dry_run, graph,
 };
+use shared::dataset::Dataset;
+use shared::digits::PIXELS;
+use shared::model::Model;
 
 /// The memory of the device, and of the device without data.
 const DEVICE_BYTES: u64 = 16 << 30;
@@ -15,11 +18,20 @@ const DEVICE_BYTES: u64 = 16 << 30;
 /// Asserts that a dry run has the peaks of a run on the device, and what it allocated on each line.
 #[track_caller]
 fn agrees(policy: Policy, program: fn() -> Result<()>) {
+    agrees_like(MetaKind::Cuda, policy, program);
+}
+
+#[track_caller]
+fn agrees_like(like: MetaKind, policy: Policy, program: fn() -> Result<()>) {
     let config = DeviceConfig {
         policy,
         ..Default::default()
     };
-    let real = Device::cuda_with(0, config.clone()).unwrap();
+    let real = match like {
+        MetaKind::Cuda => Device::cuda_with(0, config.clone()),
+        _ => Device::host_with(config.clone()),
+    };
+    let real = real.unwrap();
     let recording = real.record(Default::default()).unwrap();
     {
         let _current = real.enter();
@@ -27,7 +39,7 @@ fn agrees(policy: Policy, program: fn() -> Result<()>) {
     }
     let stats = real.memory_stats();
     let options = MetaOptions {
-        like: MetaKind::Cuda,
+        like,
         capacity_bytes: DEVICE_BYTES,
         config,
         ..Default::default()
@@ -125,4 +137,24 @@ fn a_captured_graph_pins_what_it_pins_on_a_device() {
         step.launch()?;
         Ok(())
     });
+}
+
+/// Steps of the example `train_digits`.
+#[test]
+fn the_steps_of_the_digits_need_what_they_need_in_a_run() {
+    let program = || {
+        let mut model = Model::new(16, &mut Generator::new(1))?;
+        let batch = Dataset {
+            images: Array::rand([32, PIXELS])?,
+            labels: Array::zeros(32)?,
+        };
+        for _ in 0..3 {
+            cache_scope!("step", { model.step(&batch)? });
+        }
+        model.accuracy(&batch).map(drop)
+    };
+    for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+        agrees_like(MetaKind::Cuda, policy, program);
+        agrees_like(MetaKind::Host, policy, program);
+    }
 }
