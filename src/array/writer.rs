@@ -140,11 +140,14 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     }
 
     /// Writes every remaining element in chunks: `fill` gets the position of a chunk's first
-    /// element, counted from here, and the chunk.
+    /// element, counted from here, and the chunk. Does not call `fill` on a device without data.
     #[track_caller]
     pub(crate) fn fill_chunks(&mut self, mut fill: impl FnMut(usize, &mut [T])) -> Result<()> {
         self.flush()?;
         let count = self.remaining();
+        if self.buffer.device().backend().is_meta() {
+            return self.repeat(T::zero(), count);
+        }
         let mut chunk = vec![T::zero(); count.min(Self::STAGED)];
         let mut start = 0;
         while start < count {
