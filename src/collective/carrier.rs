@@ -65,6 +65,14 @@ impl Carrier {
         }
     }
 
+    /// Marks this rank as failed, after the calls that are queued. NCCL has no messages for it.
+    pub(super) fn fail(&self, error: Error) {
+        match self {
+            Self::Host(host) => host.worker.fail(error),
+            Self::Nccl(_) => {}
+        }
+    }
+
     #[track_caller]
     pub(super) fn split(&self, place: (usize, usize), settings: Settings) -> Result<Self> {
         match self {

@@ -1,11 +1,12 @@
 //! Groups of ranks.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use super::carrier::Carrier;
 use crate::context::Device;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 
 /// The default timeout of calls, as in PyTorch. [`Group::timeout`] sets another.
@@ -231,6 +232,45 @@ impl Group {
     #[track_caller]
     pub fn barrier(&self) -> Result<()> {
         self.carrier.barrier(self.settings)
+    }
+
+    /// Runs `body` as this rank. If it returns an error or panics, the other ranks receive the
+    /// reason in the error of their next call.
+    ///
+    /// The library does not see what `main` returns. So a process whose `main` returns an error
+    /// without `run` has ended without a reason, as far as the other ranks can know.
+    /// [`threads`](Self::threads) reports the reasons of its ranks itself. NCCL transfers no
+    /// reasons: there, the error is only returned.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::collective::{Group, Reduce};
+    ///
+    /// let group = Group::from_environment()?;
+    /// group.run(|group| {
+    ///     let mut loss = Array::full([], 0.5_f32)?;
+    ///     group.all_reduce(&mut loss, Reduce::Mean)
+    /// })?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of `body`. After it, this rank takes part in no exchange.
+    ///
+    /// # Panics
+    ///
+    /// If `body` panics; the panic resumes after the reason is queued.
+    pub fn run<R>(&self, body: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| body(self)));
+        let outcome = outcome.unwrap_or_else(|panic| {
+            let error = Error::new(ErrorKind::Panic, "it panicked");
+            self.carrier.fail(error);
+            resume_unwind(panic)
+        });
+        outcome.inspect_err(|error| self.carrier.fail(error.clone()))
     }
 
     /// Broadcasts words of metadata from rank 0, and returns them on every rank.

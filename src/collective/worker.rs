@@ -153,6 +153,16 @@ impl Worker {
         receiver.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
 
+    /// Marks the rank as failed after the calls that are queued.
+    pub(super) fn fail(&self, error: Error) {
+        let job = move |engine: &mut dyn Engine| {
+            engine.fail(&error);
+            None
+        };
+        // After the queue is closed, the rank has ended.
+        let _ = self.queue.push(Job::stealable(job));
+    }
+
     /// Drops the group after the calls that are queued.
     pub(super) fn end_group(&self, members: Arc<Members>) {
         let job = move |engine: &mut dyn Engine| {

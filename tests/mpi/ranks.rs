@@ -59,6 +59,14 @@ pub(crate) const PARTS: &[Part] = &[
     ),
     part("fails", &[3], || leaves(true, fails), Failure, 2),
     part("panics", &[3], || leaves(false, panics), Failure, 2),
+    part("fails with a reason", &[3], fails_with_a_reason, Failure, 2),
+    part(
+        "panics with a reason",
+        &[3],
+        panics_with_a_reason,
+        Failure,
+        2,
+    ),
     part("dies", &[3], dies, Failure, 0),
     part("hangs", &[3], hangs, Failure, 2),
     part("comes late", &[3], comes_late, Success, 3),
@@ -298,14 +306,19 @@ fn a_circle() -> Result<()> {
     Ok(())
 }
 
-/// Lets rank 2 do something else than the others, whose error names it and how it ended.
+/// Lets rank 2 end without a reason, otherwise than the others.
 fn leaves(checks: bool, otherwise: fn() -> Result<()>) -> Result<()> {
+    leaves_for("it has ended", checks, &|_| otherwise())
+}
+
+/// Lets rank 2 do something else than the others, whose error names it and how it ended.
+fn leaves_for(reason: &str, checks: bool, otherwise: &dyn Fn(&Group) -> Result<()>) -> Result<()> {
     let device = Device::host_with(DeviceConfig::default())?;
     let _current = device.enter();
     let group = Group::mpi()?.checks(checks);
     group.barrier()?;
     if group.rank() == 2 {
-        return otherwise();
+        return otherwise(&group);
     }
     let began = Instant::now();
     let mut x = Array::full(100_000, 1.0f32)?;
@@ -314,10 +327,8 @@ fn leaves(checks: bool, otherwise: fn() -> Result<()>) -> Result<()> {
     assert_eq!(error.kind(), ErrorKind::Communication);
     // One of the others may receive this text from the other one.
     let text = error.to_string();
-    assert!(
-        text.contains("rank 2 takes part no longer: it has ended"),
-        "{text}"
-    );
+    let expected = format!("rank 2 takes part no longer: {reason}");
+    assert!(text.contains(&expected), "{text}");
     assert!(began.elapsed() < Duration::from_secs(5));
     heard();
     Ok(())
@@ -329,6 +340,14 @@ fn ends() -> Result<()> {
 
 fn fails() -> Result<()> {
     Array::<f32>::zeros(2)?.reshape(3).map(drop)
+}
+
+fn fails_with_a_reason() -> Result<()> {
+    leaves_for("reshape: ", true, &|group| group.run(|_| fails()))
+}
+
+fn panics_with_a_reason() -> Result<()> {
+    leaves_for("it panicked", false, &|group| group.run(|_| panics()))
 }
 
 fn panics() -> Result<()> {
