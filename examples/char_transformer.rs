@@ -3,7 +3,8 @@
 //! and the text to the folder.
 //!
 //! `cargo run --release --example char_transformer -- --dry-run` trains nothing. It prints the
-//! memory of a step for some sizes of the batch: of this network, and of networks of GPT-2's sizes.
+//! memory of a step for some sizes of the batch, without and with a budget of activations: of this
+//! network, and of networks of GPT-2's sizes.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -12,7 +13,7 @@ use std::time::Instant;
 
 use cachescope::grad::nn::{Attention, Embedding, LayerNorm, Linear, dropout};
 use cachescope::grad::optim::{AdamW, cosine};
-use cachescope::grad::{Parameters, value_and_grad};
+use cachescope::grad::{Parameters, activation_budget, value_and_grad, value_and_step};
 use cachescope::prelude::*;
 use cachescope::{MetaKind, MetaOptions, dry_run, largest_fit};
 
@@ -27,6 +28,8 @@ const BATCH: usize = 16;
 /// Letters that the network sees at once.
 const LENGTH: usize = 64;
 const DROPOUT: f64 = 0.1;
+/// With a budget, a step saves this part of what it saves without.
+const BUDGET_DIVISOR: u64 = 8;
 /// Letters that it writes at the end.
 const WRITTEN: usize = 300;
 
@@ -148,18 +151,40 @@ impl Block {
 }
 
 /// Makes a network, and trains two steps of it: the second needs the states of the optimizer, too.
-fn two_steps(size: Size, batch: usize) -> Result<()> {
+/// Returns the bytes that a step saves for its backward pass.
+fn two_steps(size: Size, batch: usize) -> Result<u64> {
     let mut gpt = Gpt::new(size)?;
     let mut optimizer = AdamW::new(1e-3);
+    let measured = activation_budget(u64::MAX); // limits nothing
     for _ in 0..2 {
         cache_scope!("step", {
-            let seen = Array::<i64>::zeros([batch, size.length])?;
-            let next = Array::<i64>::zeros([batch, size.length])?;
+            let (seen, next) = zeros(size, batch)?;
             let (_loss, gradients) = value_and_grad(&gpt, |gpt| gpt.loss(&seen, &next))?;
             optimizer.step(&mut gpt, &gradients)?;
         });
     }
+    Ok(measured.report().saved_bytes)
+}
+
+/// Trains two steps that save at most `budget_bytes`, and compute the rest again. Each gradient is
+/// freed as soon as its parameter has moved.
+fn two_small_steps(size: Size, batch: usize, budget_bytes: u64) -> Result<()> {
+    let mut gpt = Gpt::new(size)?;
+    let mut optimizer = AdamW::new(1e-3);
+    let _budget = activation_budget(budget_bytes);
+    for _ in 0..2 {
+        cache_scope!("step", {
+            let (seen, next) = zeros(size, batch)?;
+            value_and_step(&mut gpt, &mut optimizer, |gpt| gpt.loss(&seen, &next))?;
+        });
+    }
     Ok(())
+}
+
+/// Returns letters and their successors. A dry run reads none of them.
+fn zeros(size: Size, batch: usize) -> Result<(Array<i64>, Array<i64>)> {
+    let shape = [batch, size.length];
+    Ok((Array::zeros(shape)?, Array::zeros(shape)?))
 }
 
 /// Prints what a step needs, without a step.
@@ -169,18 +194,23 @@ fn print_needs(name: &str, size: Size, batches: &[usize], capacity_bytes: u64) -
         capacity_bytes,
         ..Default::default()
     };
-    println!("{name}\n  batch    live GiB    reserved GiB    time of the dry run");
+    println!("{name}\n  batch    live GiB    with a budget    reserved GiB    time of the dry run");
     let gib = |bytes: u64| bytes as f64 / 2_f64.powi(30);
     for &batch in batches {
         let start = Instant::now();
         let run = dry_run(options(capacity_bytes), || two_steps(size, batch))?;
         let (live, reserved) = (gib(run.peak_live_bytes), gib(run.peak_reserved_bytes));
         let seconds = start.elapsed().as_secs_f64();
-        println!("{batch:>7} {live:>11.3} {reserved:>15.3} {seconds:>20.2} s");
+        let budget_bytes = run.value / BUDGET_DIVISOR;
+        let small = dry_run(options(capacity_bytes), || {
+            two_small_steps(size, batch, budget_bytes)
+        })?;
+        let small = gib(small.peak_live_bytes);
+        println!("{batch:>7} {live:>11.3} {small:>16.3} {reserved:>15.3} {seconds:>20.2} s");
     }
     let start = Instant::now();
     let most = largest_fit(1..=4096, options(capacity_bytes), |batch| {
-        two_steps(size, batch)
+        two_steps(size, batch).map(drop)
     })?;
     let most = most.map_or("no batch".to_owned(), |batch| format!("a batch of {batch}"));
     let seconds = start.elapsed().as_secs_f64();
