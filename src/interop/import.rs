@@ -2,6 +2,7 @@
 
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
+use crate::device::Use;
 use crate::error::{Error, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
@@ -61,24 +62,28 @@ impl<T: AnyElement> Array<T> {
         let shape = shape.into();
         let size_bytes = shape.size_bytes::<T>()?;
         let layout = Layout::contiguous(&shape)?;
-        check_address(address, size_bytes as u64, align_of::<T>() as u64)?;
+        check_address::<T>("from_raw_parts", address, size_bytes)?;
+        let destructor = Box::new(destructor);
         // SAFETY: by this function's contract.
-        let buffer = unsafe { Buffer::import(device, address, size_bytes, Box::new(destructor)) }?;
+        let buffer =
+            unsafe { Buffer::import(device, address, size_bytes, Use::Write, destructor) }?;
         Ok(Self::from_parts(buffer, layout))
     }
 }
 
+/// Checks the address of `size_bytes` bytes of foreign memory that holds elements of `T`.
 #[track_caller]
-fn check_address(address: u64, size_bytes: u64, align_bytes: u64) -> Result<()> {
+pub(super) fn check_address<T>(operation: &str, address: u64, size_bytes: usize) -> Result<()> {
+    let align_bytes = align_of::<T>() as u64;
     let why = if address == 0 && size_bytes > 0 {
         "is null".to_owned()
     } else if !address.is_multiple_of(align_bytes) {
         format!("is not aligned to {align_bytes} bytes, as an element is")
-    } else if address.checked_add(size_bytes).is_none() {
+    } else if address.checked_add(size_bytes as u64).is_none() {
         format!("is not followed by {size_bytes} bytes")
     } else {
         return Ok(());
     };
-    let text = format!("from_raw_parts: the address {address:#x} {why}");
+    let text = format!("{operation}: the address {address:#x} {why}");
     Err(Error::new(ErrorKind::InvalidArgument, text))
 }

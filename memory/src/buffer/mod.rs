@@ -94,26 +94,30 @@ impl Buffer {
     }
 
     /// Imports foreign memory of `device`. Calls `destructor` once, when no handle is left and
-    /// every stream that used the memory is done. If this function fails, it does not call
-    /// `destructor`.
+    /// every stream that used the memory is done. If this function fails, it drops `destructor`
+    /// and does not call it. If `allowed` is [`Use::Read`], the memory always counts as shared, so
+    /// that every write copies first.
     ///
     /// # Safety
     ///
     /// Until `destructor` is called, the `size_bytes` bytes at `address` are memory of the device
-    /// that may be read and written. Nothing else reads or writes them outside the order of the
-    /// thread's current stream.
+    /// that may be read, and written if `allowed` is [`Use::Write`]. Nothing else writes them
+    /// outside the order of the thread's current stream, nor reads them if they may be written.
     #[track_caller]
     #[doc(hidden)]
     pub unsafe fn import(
         device: &Device,
         address: u64,
         size_bytes: usize,
+        allowed: Use,
         destructor: Destructor,
     ) -> Result<Self> {
         check_size(size_bytes)?;
         let (address, bytes) = (DevicePtr(address), size_bytes as u64);
         let caches = device.caches();
-        let block = caches.import(address, bytes, destructor).at_caller()?;
+        let block = caches
+            .import(address, bytes, allowed, destructor)
+            .at_caller()?;
         Ok(Self::first(block))
     }
 
@@ -266,7 +270,7 @@ impl Buffer {
     /// the memory does not. In builds without debug assertions this is false.
     #[doc(hidden)]
     pub fn is_view(&self) -> bool {
-        self.shared_at.is_view(self.holders())
+        self.shared_at.is_view(self.block.holders())
     }
 
     /// Returns the identity of this handle's values on a tape, if a tape tracks them.
@@ -314,11 +318,12 @@ impl Buffer {
         ptr::from_ref(&*self.block).addr()
     }
 
-    /// Returns the number of handles that share the memory.
+    /// Returns the number of handles that share the memory, with the owner of memory that may only
+    /// be read: a writer that is not the only holder copies first.
     #[inline]
     #[doc(hidden)]
     pub fn holders(&self) -> usize {
-        self.block.holders()
+        self.block.holders() + usize::from(self.block.block.is_read_only())
     }
 
     /// Returns whether both are handles on the same memory.

@@ -8,7 +8,7 @@ use super::caches::{BlockHandle, Caches, LocalShard, Shard};
 use super::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
 use super::request::{Request, Size};
 use super::scope::{self, allocate_current, current_stream, publish_current, refill_current};
-use crate::device::{DevicePtr, StreamId};
+use crate::device::{DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result, reported_call_site};
 use crate::memory::{self, Block, Destructor};
 use crate::recorder::EventKind;
@@ -283,12 +283,13 @@ impl Caches {
         self.with_uncached(|guard| guard.hand_out_empty())
     }
 
-    /// Imports memory that was allocated elsewhere, and that belongs to no cache. Calls
-    /// `destructor` once, when the memory is not used any more.
+    /// Imports memory that was allocated elsewhere, and that belongs to no cache, for uses up to
+    /// `allowed`. Calls `destructor` once, when the memory is not used any more.
     pub(crate) fn import(
         &self,
         address: DevicePtr,
         bytes: u64,
+        allowed: Use,
         destructor: Destructor,
     ) -> Result<BlockHandle> {
         publish_current();
@@ -300,7 +301,7 @@ impl Caches {
         self.memory.take_deferred_error()?;
         let block = self
             .memory
-            .import_foreign(address, current_stream(self), destructor);
+            .import_foreign(address, current_stream(self), allowed, destructor);
         self.with_uncached(|guard| guard.adopt_uncached(block, bytes))
     }
 

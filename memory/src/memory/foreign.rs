@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::uses::StreamUses;
 use super::{Block, DeviceMemory, WaitMode};
-use crate::device::{DevicePtr, StreamId};
+use crate::device::{DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorKind};
 use crate::pool::{SegmentId, Span};
 use crate::sync::plain::Ordering;
@@ -17,8 +17,10 @@ use crate::sync::plain::Ordering;
 /// The function that frees imported memory.
 pub(crate) type Destructor = Box<dyn FnOnce() + Send>;
 
-/// The segment number of imported blocks.
+/// The segment number of imported blocks that may be written to.
 const IMPORTED_SEGMENT: SegmentId = SegmentId(u32::MAX - 1);
+/// The segment number of imported blocks that may only be read.
+const READ_ONLY_SEGMENT: SegmentId = SegmentId(u32::MAX - 2);
 
 /// The destructors of imported blocks.
 ///
@@ -69,17 +71,23 @@ impl Block {
     /// Returns true if the memory is imported. Its length counts as 0: byte counts cover only the
     /// pool.
     pub(super) fn is_imported(&self) -> bool {
-        self.span.segment == IMPORTED_SEGMENT
+        self.span.segment == IMPORTED_SEGMENT || self.is_read_only()
+    }
+
+    /// Returns true if the memory is imported and must not be written to.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.span.segment == READ_ONLY_SEGMENT
     }
 }
 
 impl DeviceMemory {
-    /// Makes a block of foreign memory, ordered by `stream`. `destructor` is called once, after the
-    /// block was freed and its streams are done.
+    /// Makes a block of foreign memory, ordered by `stream`, for uses up to `allowed`. `destructor`
+    /// is called once, after the block was freed and its streams are done.
     pub(crate) fn import_foreign(
         &self,
         address: DevicePtr,
         stream: StreamId,
+        allowed: Use,
         destructor: Destructor,
     ) -> Block {
         self.imported_blocks.fetch_add(1, Ordering::Relaxed);
@@ -89,7 +97,10 @@ impl DeviceMemory {
             stream,
             other_uses: StreamUses::NONE,
             span: Span {
-                segment: IMPORTED_SEGMENT,
+                segment: match allowed {
+                    Use::Read => READ_ONLY_SEGMENT,
+                    Use::Write => IMPORTED_SEGMENT,
+                },
                 offset: 0,
                 bytes: 0,
                 node,
