@@ -85,6 +85,41 @@ pub mod npy {
     pub use crate::interop::npy::{NpzReader, NpzWriter};
 }
 
+/// The structures of [DLPack] 1.x, by which libraries of a process share arrays without a copy:
+/// NumPy, PyTorch, JAX, CuPy and others.
+///
+/// [`Array::to_dlpack`] exports an array, and [`Array::from_dlpack`] imports a tensor of another
+/// library. In Python, a tensor is in a capsule, which `x.__dlpack__(max_version=(1, 1))` returns.
+/// Its name is `dltensor_versioned`, and the consumer renames it to `used_dltensor_versioned`.
+/// A capsule with the name `dltensor` has the structure of DLPack before 1.0:
+/// [`Array::from_dlpack_legacy`] and [`Array::to_dlpack_legacy`].
+///
+/// [DLPack]: https://dmlc.github.io/dlpack/latest/
+///
+/// # Examples
+///
+/// A consumer reads the fields and calls the deleter once:
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::dlpack::{DLDataType, kDLCPU, kDLFloat};
+///
+/// let tensor = Array::<f32>::ones([2, 3])?.t()?.to_dlpack()?;
+/// // SAFETY: nothing else has the tensor, which is used until its deleter is called.
+/// unsafe {
+///     let fields = &(*tensor).dl_tensor;
+///     assert_eq!(fields.device.device_type, kDLCPU);
+///     assert_eq!(fields.dtype, DLDataType { code: kDLFloat, bits: 32, lanes: 1 });
+///     assert_eq!(std::slice::from_raw_parts(fields.shape, 2), [3, 2]);
+///     assert_eq!(std::slice::from_raw_parts(fields.strides, 2), [1, 3]);
+///     (*tensor).deleter.expect("a deleter")(tensor);
+/// }
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub mod dlpack {
+    pub use crate::interop::dlpack::*;
+}
+
 /// Fourier transforms, by the names of NumPy's `fft`; with the feature `fft`.
 ///
 /// They are of `Complex<f32>` and `Complex<f64>`, or of real numbers of `f32` and `f64`, along any

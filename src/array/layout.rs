@@ -6,7 +6,7 @@ mod views;
 mod walk;
 
 use super::shape::{MAX_RANK, Shape};
-use crate::error::Result;
+use crate::error::{Error, ErrorCode, Result};
 
 pub(crate) use walk::Walk;
 
@@ -37,6 +37,42 @@ impl Layout {
             strides: contiguous_strides(shape),
             offset: 0,
         })
+    }
+
+    /// Returns a layout with these steps, one for each axis, whose lowest index is 0. The steps of
+    /// axes with less than two elements are not used.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Shape::checked_len`], and [`InvalidShape`](crate::ErrorKind::InvalidShape) where an
+    /// index overflows.
+    #[track_caller]
+    pub(crate) fn strided(shape: &Shape, strides: &[isize]) -> Result<Self> {
+        let mut strided = Self::contiguous(shape)?;
+        if strided.len() == 0 {
+            return Ok(strided);
+        }
+        let index = |steps: usize| isize::try_from(steps).ok();
+        let (mut below, mut above) = (0usize, 0usize);
+        for (axis, (&length, &stride)) in shape.dims().iter().zip(strides).enumerate() {
+            if length == 1 {
+                continue;
+            }
+            let step = stride.unsigned_abs();
+            let reach = step.checked_mul(length).and_then(index);
+            let side = if stride < 0 { &mut below } else { &mut above };
+            let total = reach.and_then(|_| side.checked_add(step * (length - 1)));
+            let Some(total) = total.filter(|&total| index(total).is_some()) else {
+                return Err(too_far(shape, strides));
+            };
+            *side = total;
+            strided.strides[axis] = stride;
+        }
+        if index(below + above).is_none() {
+            return Err(too_far(shape, strides));
+        }
+        strided.offset = below;
+        Ok(strided)
     }
 
     /// Returns a layout with this shape, in row-major order without gaps, from index 0.
@@ -228,6 +264,15 @@ impl Layout {
     pub(crate) fn starting_at(&self, offset: usize) -> Self {
         Self { offset, ..*self }
     }
+}
+
+/// Returns the error for strides whose elements do not fit an address space.
+#[cold]
+#[track_caller]
+fn too_far(shape: &Shape, strides: &[isize]) -> Error {
+    let text =
+        format!("the shape {shape} with the strides {strides:?} overflows the size of memory");
+    Error::new(ErrorCode::Size, text)
 }
 
 /// Returns whether each axis steps over all that the axes before it reach, so that no two positions

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cuda")]
 pub(crate) mod cudarc;
+pub(crate) mod dlpack;
 #[cfg(any(feature = "npy", feature = "safetensors"))]
 pub(crate) mod elements;
 mod import;

@@ -1,5 +1,6 @@
 //! Arrays of other crates and of files.
 
+mod dlpack;
 mod foreign;
 mod ndarrays;
 #[cfg(feature = "npy")]

@@ -558,3 +558,32 @@ fn windows_reach_as_far_as_their_steps() {
         "windows: the size",
     );
 }
+
+#[test]
+fn foreign_strides_begin_at_the_lowest_index() {
+    let strided = |shape: &[usize], strides: &[isize]| Layout::strided(&shape.into(), strides);
+    let x = strided(&[2, 3], &[-4, 1]).unwrap();
+    assert_eq!(indices(&x), [4, 5, 6, 0, 1, 2]);
+    assert_eq!((x.offset(), x.bounds()), (4, Some((0, 6))));
+    check(&x);
+    assert_eq!(strided(&[2, 3], &[3, 1]).unwrap(), layout(&[2, 3]));
+    assert_eq!(strided(&[0, 3], &[isize::MIN, 1]).unwrap(), layout(&[0, 3]));
+    let single = strided(&[1, 3], &[isize::MIN, -1]).unwrap();
+    assert_eq!(single.strides(), [3, -1]);
+    check(&single);
+    let far = isize::MAX / 2;
+    assert!(strided(&[2, 2], &[far, 0]).is_ok());
+    for strides in [
+        [isize::MIN, 0],
+        [isize::MAX, 0],
+        [far, far],
+        [far, -far],
+        [-far, -far],
+    ] {
+        fails(
+            strided(&[2, 3], &strides),
+            ErrorKind::InvalidShape,
+            "overflows",
+        );
+    }
+}

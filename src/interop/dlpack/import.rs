@@ -1,0 +1,315 @@
+//! Import: tensors of DLPack as arrays.
+
+use std::ptr::NonNull;
+
+use super::tensor::{
+    DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_READ_ONLY,
+    DLPACK_MAJOR_VERSION, DLTensor, Deleter, Managed, kDLCPU, kDLCUDA, kDLCUDAHost, kDLCUDAManaged,
+};
+use crate::array::{AnyElement, Array, Buffer, Layout, MAX_RANK, Shape};
+use crate::context::Device;
+use crate::device::{DeviceId, Use};
+use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
+use crate::interop::import::check_address;
+
+impl<T: AnyElement> Array<T> {
+    /// Imports a tensor of DLPack 1.x as an array, without a copy: what `__dlpack__` of an array of
+    /// NumPy, PyTorch, JAX or CuPy returns.
+    ///
+    /// The call takes the tensor, also if it fails: its deleter is called exactly once, by this
+    /// library. After an error it has been called. Otherwise it is called as the destructor of
+    /// [`from_raw_parts`](Self::from_raw_parts) is: not by the drop of the last array over the
+    /// memory, but by the next call on the device that allocates outside of a cache's idle blocks,
+    /// imports or synchronises. In Python, rename the capsule before the call.
+    ///
+    /// The array is on the tensor's device: on the current device if that has the tensor's kind of
+    /// memory, otherwise on [`Device::host`] or [`Device::cuda`]. Any strides are taken as they
+    /// are, also negative ones and steps of 0. An array over a read-only tensor is never written in
+    /// place: a write copies first. A write to any other array that shares its memory with no
+    /// *array* is in place, so the producer sees it.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the tensor or its data is null, if the
+    /// address is not aligned for `T`, or if the elements are of another type than `T`;
+    /// [`InvalidShape`](ErrorKind::InvalidShape) for more than 8 axes, a negative length, or a size
+    /// that overflows; [`DeviceMismatch`](ErrorKind::DeviceMismatch) for a device that is neither
+    /// the host nor CUDA; [`Unsupported`](ErrorKind::Unsupported) for another major version than 1;
+    /// and the errors of [`Device::cuda`] and [`from_raw_parts`](Self::from_raw_parts).
+    ///
+    /// # Safety
+    ///
+    /// The pointer is null, or points to a tensor that follows the rules of DLPack and that nothing
+    /// else consumes. Until its deleter is called:
+    /// - The memory holds a value of `T` at each position; for `bool` each byte is 0 or 1. The
+    ///   values are written already. On a CUDA device they are written by work that the thread's
+    ///   current stream is ordered after: pass that stream to `__dlpack__`.
+    /// - The producer and others do not write to the memory while an array over it is used. They do
+    ///   not read it while an array over it is written to. Several arrays may be imported from one
+    ///   memory if none of them is written to.
+    ///
+    /// The deleter may be called on any thread, and does not unwind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::dlpack::{
+    ///     DLDataType, DLDevice, DLManagedTensorVersioned, DLPackVersion, DLTensor, kDLCPU, kDLInt,
+    /// };
+    /// use cachescope::{Array, Device};
+    ///
+    /// /// Releases a tensor of the producer below.
+    /// unsafe extern "C" fn release(tensor: *mut DLManagedTensorVersioned) {
+    ///     // SAFETY: the producer leaked the tensor as a box.
+    ///     drop(unsafe { Box::from_raw(tensor) });
+    /// }
+    ///
+    /// static VALUES: [i32; 4] = [1, 2, 3, 4];
+    /// let (mut shape, mut strides) = ([2_i64], [-2_i64]);
+    /// let dl_tensor = DLTensor {
+    ///     data: VALUES.as_ptr().cast_mut().cast(),
+    ///     device: DLDevice { device_type: kDLCPU, device_id: 0 },
+    ///     ndim: 1,
+    ///     dtype: DLDataType { code: kDLInt, bits: 32, lanes: 1 },
+    ///     shape: shape.as_mut_ptr(),
+    ///     strides: strides.as_mut_ptr(),
+    ///     byte_offset: 12,
+    /// };
+    /// let tensor = Box::into_raw(Box::new(DLManagedTensorVersioned {
+    ///     version: DLPackVersion { major: 1, minor: 0 },
+    ///     manager_ctx: std::ptr::null_mut(),
+    ///     deleter: Some(release),
+    ///     flags: cachescope::dlpack::DLPACK_FLAG_BITMASK_READ_ONLY,
+    ///     dl_tensor,
+    /// }));
+    /// // SAFETY: the tensor has two elements from the last value down, and is read-only.
+    /// let mut array = unsafe { Array::<i32>::from_dlpack(tensor)? };
+    /// assert_eq!(array.to_vec()?, [4, 2]);
+    /// array.fill(7)?; // to a copy
+    /// assert_eq!(VALUES, [1, 2, 3, 4]);
+    /// Device::host().synchronize()?; // calls the deleter
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    #[track_caller]
+    pub unsafe fn from_dlpack(tensor: *mut DLManagedTensorVersioned) -> Result<Self> {
+        let operation = "from_dlpack";
+        // SAFETY: by this function's contract.
+        let owned = unsafe { Owned::new(operation, tensor) }?;
+        // SAFETY: the tensor is valid, by this function's contract. Its version is read alone,
+        // because the fields after the deleter depend on it.
+        let version = unsafe { (*tensor).version };
+        if version.major != DLPACK_MAJOR_VERSION {
+            let text = format!(
+                "{operation}: the tensor is of DLPack {}.{}, expected {DLPACK_MAJOR_VERSION}.x: request it \
+                 by `max_version=(1, 1)`",
+                version.major, version.minor
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        // SAFETY: as above, and the layout is known.
+        let (flags, fields) = unsafe { ((*tensor).flags, (*tensor).dl_tensor) };
+        let allowed = match flags & DLPACK_FLAG_BITMASK_READ_ONLY {
+            0 => Use::Write,
+            _ => Use::Read,
+        };
+        // SAFETY: by this function's contract.
+        unsafe { import(operation, &fields, allowed, owned) }
+    }
+
+    /// Imports a tensor of DLPack before 1.0 as an array, without a copy.
+    ///
+    /// Like [`from_dlpack`](Self::from_dlpack). Such a tensor has no flags, so it counts as
+    /// writable: producers must not export read-only memory as one.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`from_dlpack`](Self::from_dlpack) but the one of the version.
+    ///
+    /// # Safety
+    ///
+    /// The contract of [`from_dlpack`](Self::from_dlpack), and the memory may be written to.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let tensor = Array::<u8>::ones([2, 2])?.to_dlpack_legacy()?;
+    /// // SAFETY: the tensor is consumed once, and its array was dropped.
+    /// let array = unsafe { Array::<u8>::from_dlpack_legacy(tensor)? };
+    /// assert_eq!(array.to_vec()?, [1; 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    #[track_caller]
+    pub unsafe fn from_dlpack_legacy(tensor: *mut DLManagedTensor) -> Result<Self> {
+        let operation = "from_dlpack_legacy";
+        // SAFETY: by this function's contract.
+        let owned = unsafe { Owned::new(operation, tensor) }?;
+        // SAFETY: the tensor is valid, by this function's contract.
+        let fields = unsafe { (*tensor).dl_tensor };
+        // SAFETY: by this function's contract.
+        unsafe { import(operation, &fields, Use::Write, owned) }
+    }
+}
+
+/// A tensor that is released when this drops.
+struct Owned<M: Managed> {
+    tensor: NonNull<M>,
+    /// The tensor's own. A tensor without one may end before its memory does.
+    deleter: Deleter<M>,
+}
+
+// SAFETY: the contract of an import is that the deleter may be called on any thread. Nothing else
+// uses the tensor after the import.
+unsafe impl<M: Managed> Send for Owned<M> {}
+
+impl<M: Managed> Owned<M> {
+    /// # Safety
+    ///
+    /// The tensor is null or valid, and only the result calls its deleter.
+    #[track_caller]
+    unsafe fn new(operation: &str, tensor: *mut M) -> Result<Self> {
+        let Some(tensor) = NonNull::new(tensor) else {
+            let text = format!("{operation}: the tensor is null");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        };
+        // SAFETY: the tensor is not null, so it is valid.
+        let deleter = unsafe { M::deleter(tensor.as_ptr()) };
+        Ok(Self { tensor, deleter })
+    }
+}
+
+impl<M: Managed> Drop for Owned<M> {
+    fn drop(&mut self) {
+        if let Some(deleter) = self.deleter {
+            // SAFETY: the tensor is valid until its deleter is called. Only this calls it, once.
+            unsafe { deleter(self.tensor.as_ptr()) };
+        }
+    }
+}
+
+/// Returns the array of a tensor's elements.
+///
+/// # Safety
+///
+/// The contract of [`Array::from_dlpack`]. The memory may be written to if `allowed` is a write.
+#[track_caller]
+unsafe fn import<T: AnyElement, M: Managed>(
+    operation: &str,
+    tensor: &DLTensor,
+    allowed: Use,
+    owned: Owned<M>,
+) -> Result<Array<T>> {
+    let expected = DLDataType::from(T::DTYPE);
+    if tensor.dtype != expected {
+        let text = format!(
+            "{operation}: the tensor has elements of {}, an array of {} has {expected}",
+            tensor.dtype,
+            T::NAME
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    // SAFETY: the tensor follows the rules of DLPack.
+    let layout = unsafe { layout_of::<T>(tensor) }.map_err(|error| error.of(operation))?;
+    let (address, size_bytes) = memory_of::<T>(operation, tensor, &layout)?;
+    let device = device_of(operation, tensor.device)?;
+    let destructor = Box::new(move || drop(owned));
+    // SAFETY: by this function's contract; `memory_of` has exposed the provenance.
+    let buffer = unsafe { Buffer::import(&device, address, size_bytes, allowed, destructor) }?;
+    Ok(Array::from_parts(buffer, layout))
+}
+
+/// Returns the layout of a tensor from its lowest element on.
+///
+/// # Safety
+///
+/// `shape` and `strides` of the tensor are null, or point to `ndim` numbers.
+#[track_caller]
+unsafe fn layout_of<T>(tensor: &DLTensor) -> Result<Layout> {
+    let ndim = match usize::try_from(tensor.ndim) {
+        Ok(ndim) if ndim <= MAX_RANK => ndim,
+        _ => {
+            let text = format!(
+                "the tensor has rank {}, expected 0 to {MAX_RANK}",
+                tensor.ndim
+            );
+            return Err(Error::new(ErrorCode::Rank, text));
+        }
+    };
+    if ndim > 0 && tensor.shape.is_null() {
+        let text = format!("the tensor has rank {ndim} and no shape");
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    let (mut lengths, mut strides) = ([0; MAX_RANK], [0; MAX_RANK]);
+    for axis in 0..ndim {
+        // SAFETY: the axis is one of the tensor's, and the pointers are not null.
+        let length = unsafe { tensor.shape.add(axis).read() };
+        let length = usize::try_from(length).map_err(|_| {
+            let text = format!("axis {axis} of the tensor has the length {length}");
+            Error::new(ErrorKind::InvalidShape, text)
+        });
+        lengths[axis] = length.at_caller()?;
+        if !tensor.strides.is_null() {
+            // SAFETY: as above.
+            strides[axis] = unsafe { tensor.strides.add(axis).read() } as isize;
+        }
+    }
+    let shape = Shape::from(&lengths[..ndim]);
+    shape.size_bytes::<T>()?;
+    match tensor.strides.is_null() {
+        true => Layout::contiguous(&shape),
+        false => Layout::strided(&shape, &strides[..ndim]),
+    }
+}
+
+/// Returns the address of the lowest element, and the bytes from there to the end of the highest.
+#[track_caller]
+fn memory_of<T>(operation: &str, tensor: &DLTensor, layout: &Layout) -> Result<(u64, usize)> {
+    let Some((_, highest)) = layout.bounds() else {
+        return Ok((0, 0)); // An address without elements may be anything.
+    };
+    let size = size_of::<T>();
+    let outside = || {
+        let text = format!(
+            "{operation}: the elements of the shape {} are not in the address space",
+            layout.shape()
+        );
+        Error::new(ErrorCode::Size, text)
+    };
+    let size_bytes = highest
+        .checked_add(1)
+        .and_then(|count| count.checked_mul(size));
+    let size_bytes = size_bytes.filter(|&bytes| isize::try_from(bytes).is_ok());
+    let size_bytes = size_bytes.ok_or_else(outside).at_caller()?;
+    let data = tensor.data.expose_provenance() as u64;
+    if data == 0 {
+        let text = format!("{operation}: the data of the tensor is null");
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    let below = (layout.offset() * size) as u64;
+    let address = data.checked_add(tensor.byte_offset);
+    let address = address.and_then(|first| first.checked_sub(below));
+    let address = address.ok_or_else(outside).at_caller()?;
+    check_address::<T>(operation, address, size_bytes)?;
+    Ok((address, size_bytes))
+}
+
+/// Returns the current device if the tensor is in its memory, otherwise the device of that memory.
+#[track_caller]
+fn device_of(operation: &str, device: DLDevice) -> Result<Device> {
+    let current = Device::current();
+    let ordinal = usize::try_from(device.device_id);
+    match (device.device_type, ordinal, current.backend().id()) {
+        (kDLCPU | kDLCUDAHost, _, DeviceId::Host) => Ok(current),
+        (kDLCPU | kDLCUDAHost, ..) => Ok(Device::host()),
+        (kDLCUDA, Ok(ordinal), DeviceId::Cuda(own)) if own == ordinal => Ok(current),
+        (kDLCUDA, Ok(ordinal), _) => Device::cuda(ordinal),
+        // Every device reaches it; its index is 0.
+        (kDLCUDAManaged, _, DeviceId::Cuda(_)) => Ok(current),
+        (kDLCUDAManaged, ..) => Device::cuda(0),
+        _ => {
+            let text = format!("{operation}: the tensor is on {device}, expected CPU or CUDA");
+            Err(Error::new(ErrorKind::DeviceMismatch, text))
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! DLPack 1.x: arrays from and to other libraries of the same process, without a copy.
+//!
+//! The structures of [dlpack.h](https://github.com/dmlc/dlpack) are declared here, because the
+//! crates that have them bring a tensor trait or Python's bindings.
+
+#![allow(non_upper_case_globals, reason = "the names of dlpack.h")]
+
+mod export;
+mod import;
+mod tensor;
+
+pub use tensor::{
+    DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned,
+    DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY, DLPACK_MAJOR_VERSION,
+    DLPACK_MINOR_VERSION, DLPackVersion, DLTensor, kDLBfloat, kDLBool, kDLCPU, kDLCUDA,
+    kDLCUDAHost, kDLCUDAManaged, kDLComplex, kDLFloat, kDLInt, kDLUInt,
+};
