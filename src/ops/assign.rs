@@ -138,7 +138,14 @@ pub(super) fn note_copy_on_write<T: AnyElement>(
     }
     let size = ByteSize(bytes as u64);
     let location = Location::caller();
-    if buffer.is_view() {
+    if buffer.is_read_only() && buffer.holders() == own + 1 {
+        warn::once(
+            location,
+            format_args!(
+                "copied {size} before writing, because the memory was imported as read-only"
+            ),
+        );
+    } else if buffer.is_view() {
         warn::once(
             location,
             format_args!(

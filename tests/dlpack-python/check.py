@@ -167,12 +167,10 @@ def numpy_reads_every_view():
 
 def numpy_writes_what_it_alone_has():
     whole = np.from_dlpack(made("float32", "whole", Writable))
-    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
-        whole[...] = 7
-        again = taken(whole, "float32")
-        same(np.from_dlpack(again), np.full((2, 3, 4), 7, np.float32))
-        del again
-    del whole
+    whole[...] = 7
+    again = taken(whole, "float32")
+    same(np.from_dlpack(again), np.full((2, 3, 4), 7, np.float32))
+    del again, whole
     assert settle() == 0
 
 
@@ -200,12 +198,13 @@ def cachescope_reads_every_view():
 
 
 def a_write_reaches_writable_memory_alone():
-    for versions in ({"max_version": (1, 1)}, {}):
-        source = np.arange(6.0)
-        array = taken(source[::2], "float64", versions)
-        array.fill(7)
-        same(source, np.array([7.0, 1, 7, 3, 7, 5]))
-        del array
+    source = np.arange(6.0)
+    array = taken(source[::2], "float64", {})
+    array.fill(7)
+    same(source, np.arange(6.0))
+    array = taken(source[::2], "float64")
+    array.fill(7)
+    same(source, np.array([7.0, 1, 7, 3, 7, 5]))
     source = np.arange(6.0)
     source.flags.writeable = False
     array = taken(source, "float64")
@@ -269,9 +268,12 @@ def torch_exchanges():
             if dtype != "bfloat16":
                 same(here.numpy(), expected(dtype, view))
     tensor = torch.arange(12.0).reshape(3, 4)
-    array = taken(tensor.t()[1:], "float32", {})
+    part = tensor.t()[1:]
+    array = taken(part, "float32", {})
+    assert array.address == part.data_ptr()
+    same(np.from_dlpack(array), part.numpy())
     array.fill(5)
-    assert tensor[:, 1:].eq(5).all() and tensor[:, 0].tolist() == [0, 4, 8]
+    assert tensor.flatten().tolist() == list(range(12))
     del array, here
     gc.collect()
     assert settle() == 0
@@ -292,7 +294,7 @@ def jax_exchanges():
     assert array.address == source.unsafe_buffer_pointer()
     same(np.from_dlpack(array), np.arange(6.0))
     array.fill(7)
-    print("   a write to an array over JAX's memory", "copied" if source[0] == 0 else "was in place")
+    same(np.asarray(source), np.arange(6.0))
     del array, here, source
     gc.collect()
     assert settle() == 0

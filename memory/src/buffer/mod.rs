@@ -323,7 +323,14 @@ impl Buffer {
     #[inline]
     #[doc(hidden)]
     pub fn holders(&self) -> usize {
-        self.block.holders() + usize::from(self.block.block.is_read_only())
+        self.block.holders() + usize::from(self.is_read_only())
+    }
+
+    /// Returns whether the memory is imported and may only be read.
+    #[inline]
+    #[doc(hidden)]
+    pub fn is_read_only(&self) -> bool {
+        self.block.block.is_read_only()
     }
 
     /// Returns whether both are handles on the same memory.

@@ -118,8 +118,9 @@ impl<T: AnyElement> Array<T> {
 
     /// Imports a tensor of DLPack before 1.0 as an array, without a copy.
     ///
-    /// Like [`from_dlpack`](Self::from_dlpack). Such a tensor has no flags, so it counts as
-    /// writable: producers must not export read-only memory as one.
+    /// Like [`from_dlpack`](Self::from_dlpack) of a read-only tensor. A tensor of this version has no
+    /// flags, and libraries with immutable arrays, such as JAX, export them as one. So a write
+    /// copies first, as NumPy refuses it.
     ///
     /// # Errors
     ///
@@ -127,7 +128,7 @@ impl<T: AnyElement> Array<T> {
     ///
     /// # Safety
     ///
-    /// The contract of [`from_dlpack`](Self::from_dlpack), and the memory may be written to.
+    /// The contract of [`from_dlpack`](Self::from_dlpack).
     ///
     /// # Examples
     ///
@@ -135,7 +136,7 @@ impl<T: AnyElement> Array<T> {
     /// use cachescope::Array;
     ///
     /// let tensor = Array::<u8>::ones([2, 2])?.to_dlpack_legacy()?;
-    /// // SAFETY: the tensor is consumed once, and its array was dropped.
+    /// // SAFETY: the tensor is consumed once, here.
     /// let array = unsafe { Array::<u8>::from_dlpack_legacy(tensor)? };
     /// assert_eq!(array.to_vec()?, [1; 4]);
     /// # Ok::<(), cachescope::Error>(())
@@ -148,7 +149,7 @@ impl<T: AnyElement> Array<T> {
         // SAFETY: the tensor is valid, by this function's contract.
         let fields = unsafe { (*tensor).dl_tensor };
         // SAFETY: by this function's contract.
-        unsafe { import(operation, &fields, Use::Write, owned) }
+        unsafe { import(operation, &fields, Use::Read, owned) }
     }
 }
 

@@ -6,14 +6,18 @@ use std::process::{Command, ExitCode};
 /// The name of an environment variable with the Python that has NumPy and others.
 const PYTHON: &str = "CACHESCOPE_PYTHON";
 
+/// Fails without a NumPy that imports writable tensors.
+const NUMPY: &str =
+    "import numpy, sys; sys.exit(numpy.lib.NumpyVersion(numpy.__version__) < '2.3.0')";
+
 fn main() -> ExitCode {
     let python = std::env::var(PYTHON).unwrap_or_else(|_| "python3".to_owned());
     let has_numpy = Command::new(&python)
-        .args(["-c", "import numpy"])
+        .args(["-c", NUMPY])
         .output()
         .is_ok_and(|output| output.status.success());
     if !has_numpy {
-        println!("skipped: {python} has no NumPy; set {PYTHON} to one that has");
+        println!("skipped: {python} has no NumPy 2.3 or later; set {PYTHON} to one that has");
         return ExitCode::SUCCESS;
     }
     let name = format!(

@@ -140,11 +140,14 @@ fn a_tensor_without_a_deleter_may_end_after_the_import() -> Result<()> {
     device.synchronize()
 }
 
+/// A write to an array of four elements.
+type Write = fn(&mut Array<f32>) -> Result<()>;
+
 #[test]
 fn a_write_reaches_writable_memory_and_no_other() -> Result<()> {
     let device = device();
     let _guard = device.enter();
-    let writes: [fn(&mut Array<f32>) -> Result<()>; 5] = [
+    let writes: [Write; 5] = [
         |array| array.fill(7.0),
         |array| array.update(|array| array + 1.0),
         |array| array.add_assign(2.0),
@@ -152,6 +155,13 @@ fn a_write_reaches_writable_memory_and_no_other() -> Result<()> {
         |array| array.scatter(&Array::from_slice(&[1_i64], 1)?, &Array::ones(1)?, 0),
     ];
     for write in writes {
+        let (producer, _) = Producer::new(4, &[4], None);
+        let mut array = import_legacy(producer.legacy(0))?;
+        let (view, address) = (array.slice(s![..])?, array.address());
+        drop(view);
+        write(&mut array)?;
+        assert_ne!(array.address(), address, "there are no flags");
+
         let mut expected = Array::arange(0.0, 4.0, 1.0)?;
         write(&mut expected)?;
         let (producer, _) = Producer::new(4, &[4], None);
