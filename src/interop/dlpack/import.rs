@@ -252,7 +252,9 @@ unsafe fn layout_of<T>(tensor: &DLTensor) -> Result<Layout> {
         lengths[axis] = length.at_caller()?;
         if !tensor.strides.is_null() {
             // SAFETY: as above.
-            strides[axis] = unsafe { tensor.strides.add(axis).read() } as isize;
+            let stride = unsafe { tensor.strides.add(axis).read() };
+            // A stride beyond `isize` overflows in any case, except where it is not used.
+            strides[axis] = isize::try_from(stride).unwrap_or(isize::MIN);
         }
     }
     let shape = Shape::from(&lengths[..ndim]);

@@ -4,6 +4,7 @@ mod exports;
 mod imports;
 
 use std::ffi::c_void;
+use std::mem::offset_of;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +26,24 @@ fn delaying() -> Device {
         ..DeviceConfig::default()
     };
     Device::host_with(config).unwrap()
+}
+
+/// The sizes and offsets that C compilers give the structures of `dlpack.h` on 64-bit platforms.
+#[test]
+fn structures_have_the_layout_of_c() {
+    assert_eq!((size_of::<DLDevice>(), size_of::<DLDataType>()), (8, 4));
+    assert_eq!(
+        (size_of::<DLTensor>(), offset_of!(DLTensor, shape)),
+        (48, 24)
+    );
+    assert_eq!(offset_of!(DLTensor, dtype), 20);
+    assert_eq!(offset_of!(DLTensor, byte_offset), 40);
+    assert_eq!(size_of::<DLManagedTensor>(), 64);
+    assert_eq!(offset_of!(DLManagedTensor, deleter), 56);
+    assert_eq!(size_of::<DLManagedTensorVersioned>(), 80);
+    assert_eq!(offset_of!(DLManagedTensorVersioned, deleter), 16);
+    assert_eq!(offset_of!(DLManagedTensorVersioned, flags), 24);
+    assert_eq!(offset_of!(DLManagedTensorVersioned, dl_tensor), 32);
 }
 
 /// A model of a consumer: it has a tensor until it drops, which calls the deleter.
