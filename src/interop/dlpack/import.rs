@@ -118,9 +118,8 @@ impl<T: AnyElement> Array<T> {
 
     /// Imports a tensor of DLPack before 1.0 as an array, without a copy.
     ///
-    /// Like [`from_dlpack`](Self::from_dlpack) of a read-only tensor. A tensor of this version has no
-    /// flags, and libraries with immutable arrays, such as JAX, export them as one. So a write
-    /// copies first, as NumPy refuses it.
+    /// Like [`from_dlpack`](Self::from_dlpack) of a read-only tensor: a write copies first. Tensors
+    /// of this version have no flags, and JAX exports immutable arrays as such tensors.
     ///
     /// # Errors
     ///
