@@ -42,6 +42,7 @@ const CRATES: [Layers; 3] = [
             "sync/at_exit.rs",
             "cache/scope/current.rs",
             "cache/shard/",
+            "cache/shared.rs",
             "context/cudarc.rs",
             "buffer/",
         ],

@@ -173,7 +173,7 @@ pub mod internal {
     }
 
     pub mod cache {
-        pub use crate::cache::CallSite;
+        pub use crate::cache::{CallSite, SharedBlock, SharedCache};
     }
 
     pub mod context {

@@ -4,7 +4,7 @@
 use std::panic::Location;
 use std::ptr;
 
-use super::caches::{BlockHandle, Caches, LocalShard, Shard};
+use super::caches::{BlockHandle, Caches, Shard};
 use super::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
 use super::request::{Request, Size};
 use super::scope::{self, allocate_current, current_stream, publish_current, refill_current};
@@ -120,7 +120,7 @@ impl Caches {
     }
 
     /// Serves a miss in a scope.
-    fn miss_in(&self, shard: &LocalShard, request: &Request) -> Result<BlockHandle> {
+    pub(super) fn miss_in(&self, shard: &Shard, request: &Request) -> Result<BlockHandle> {
         let need = match self.refill(shard, request) {
             Ok(block) => return Ok(block),
             Err(need) => need,
@@ -145,7 +145,7 @@ impl Caches {
     /// dropped. Also works for a scope that is not the innermost one.
     fn refill(
         &self,
-        shard: &LocalShard,
+        shard: &Shard,
         request: &Request,
     ) -> std::result::Result<BlockHandle, Need> {
         let Some(mut guard) = shard.guard() else {
@@ -159,7 +159,7 @@ impl Caches {
     /// request's own size becomes the arena, if that is at least `min_bytes`.
     fn refill_from_arena(
         &self,
-        shard: &LocalShard,
+        shard: &Shard,
         bytes: u64,
         min_bytes: u64,
         request: &Request,
@@ -182,7 +182,7 @@ impl Caches {
     /// Allocates an arena, if there is room for it without reclaiming memory.
     fn allocate_arena(
         &self,
-        shard: &LocalShard,
+        shard: &Shard,
         bytes: u64,
         request: &Request,
     ) -> Result<Option<Block>> {
@@ -199,7 +199,7 @@ impl Caches {
 
     /// Serves a request from free memory of the pool, including idle blocks of other sizes that the
     /// shard evicts. Returns `None` if the memory has to grow.
-    fn allocate_from_pool(&self, shard: &LocalShard, request: &Request) -> Option<BlockHandle> {
+    fn allocate_from_pool(&self, shard: &Shard, request: &Request) -> Option<BlockHandle> {
         self.drain_uncached();
         for to_grow in [false, true] {
             let moving = self.moving.lock();
@@ -222,9 +222,9 @@ impl Caches {
 
     /// Serves a request from the memory, by its reclaim ladder. The block belongs to the shard or
     /// to no cache.
-    fn allocate_from_memory(
+    pub(super) fn allocate_from_memory(
         &self,
-        shard: Option<&LocalShard>,
+        shard: Option<&Shard>,
         request: &Request,
     ) -> Result<BlockHandle> {
         self.check_not_broken()?;
@@ -241,7 +241,7 @@ impl Caches {
 
     /// Returns true if the shard's cache may own `bytes` more. Releases the idle blocks of this
     /// shard if that makes room.
-    fn has_room(&self, shard: &LocalShard, bytes: u64) -> bool {
+    fn has_room(&self, shard: &Shard, bytes: u64) -> bool {
         let settings = shard.settings.as_ref();
         let max_bytes = settings.map_or(u64::MAX, |settings| settings.max_bytes());
         if max_bytes == u64::MAX {
@@ -262,7 +262,7 @@ impl Caches {
     }
 
     /// Returns the size of a request, or `None` for a request of no bytes.
-    fn size(&self, bytes: u64, call_site: &'static Location<'static>) -> Result<Option<Size>> {
+    pub(super) fn size(&self, bytes: u64, call_site: &'static Location<'static>) -> Result<Option<Size>> {
         if bytes > isize::MAX as u64 {
             let text = format!("a buffer of {bytes} bytes exceeds the address space");
             return Err(Error::new(ErrorCode::Size, text).at(call_site));
@@ -332,7 +332,7 @@ impl Caches {
 }
 
 /// Converts a shard's request into a request to the memory.
-fn to_memory<'a>(shard: Option<&'a LocalShard>, request: &Request) -> memory::Request<'a> {
+fn to_memory<'a>(shard: Option<&'a Shard>, request: &Request) -> memory::Request<'a> {
     let settings = shard.and_then(|shard| shard.settings.as_ref());
     memory::Request {
         bytes: request.size.requested_bytes,

@@ -25,6 +25,7 @@ mod request;
 pub(crate) mod scope;
 mod settings;
 mod shard;
+mod shared;
 mod stats;
 mod store;
 #[cfg(all(test, not(loom)))]
@@ -41,4 +42,5 @@ pub use scope::CallSite;
 pub(crate) use scope::{Entered, StreamLease, current_stream};
 pub use settings::CacheConfig;
 pub(crate) use settings::EntryOptions;
+pub use shared::{SharedBlock, SharedCache};
 pub use stats::{CacheStats, Invalidation};

@@ -82,7 +82,7 @@ impl Caches {
             .is_some_and(|now| Arc::ptr_eq(&now, cache))
     }
 
-    fn named(&self, name: &str) -> Arc<NamedCache<CachesRef>> {
+    pub(super) fn named(&self, name: &str) -> Arc<NamedCache<CachesRef>> {
         let mut registry = self.registry.lock();
         if let Some(cache) = registry.named.get(name) {
             return Arc::clone(cache);

@@ -17,11 +17,13 @@ mod timing;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::panic::Location;
 
 use bytemuck::TransparentWrapper;
 
 use crate::cache::{
-    AllocationRecord, CacheConfig, CacheStats, CachesRef, Invalidation, current_stream,
+    AllocationRecord, CacheConfig, CacheStats, CachesRef, Invalidation, SharedBlock, SharedCache,
+    current_stream,
 };
 use crate::device::{Backend, StreamId};
 use crate::error::{AtCaller, Result};
@@ -98,6 +100,19 @@ impl Device {
     /// Returns the streams, to order one after others.
     pub(crate) fn ordered_streams(&self) -> Streams<'_> {
         self.caches.memory().streams()
+    }
+
+    /// Returns the cache `name` as a handle that any thread may use, without a scope.
+    #[doc(hidden)]
+    pub fn shared_cache(&self, name: &str) -> SharedCache {
+        SharedCache::open(&self.caches, name)
+    }
+
+    /// Returns a block of at least 1 byte that belongs to no cache, for the work of `stream`.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn shared_block(&self, bytes: u64, stream: StreamId) -> Result<SharedBlock> {
+        self.caches.allocate_for(bytes, stream, Location::caller())
     }
 
     /// Configures the cache `name`; a new policy takes effect at the cache's next outermost entry.

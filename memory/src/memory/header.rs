@@ -8,6 +8,7 @@
 //! This layer does not know the type of that home: it is the parameter `H`.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{self, NonNull};
@@ -280,6 +281,34 @@ impl<H: Home> Handle<H> {
     /// Returns true if both are handles on one block.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.0 == other.0
+    }
+
+    /// Returns the header if this is the last handle, else the handle.
+    pub(crate) fn into_header(self) -> std::result::Result<Box<Header<H>>, Self> {
+        if self.count.load(Ordering::Acquire) != 1 {
+            return Err(self);
+        }
+        let header = ManuallyDrop::new(self).0;
+        // SAFETY: the count is 1, so nothing else points to the header, which `hand_out` took out
+        // of a `Box`.
+        let header = unsafe { Box::from_raw(header.as_ptr()) };
+        header.watch.own();
+        Ok(header)
+    }
+
+    /// Converts the handle to an address, for foreign code. Never null, and a multiple of 8.
+    pub(crate) fn into_raw(self) -> *mut () {
+        ManuallyDrop::new(self).0.as_ptr().cast()
+    }
+
+    /// Converts an address of [`into_raw`](Self::into_raw) back.
+    ///
+    /// # Safety
+    ///
+    /// `raw` was returned by `into_raw` of this type, and was not converted back since.
+    pub(crate) unsafe fn from_raw(raw: *mut ()) -> Self {
+        // SAFETY: `into_raw` returned it, so it is not null.
+        Self(unsafe { NonNull::new_unchecked(raw.cast()) })
     }
 
     /// Returns the home of the block. The reference lives no longer than this handle, which keeps

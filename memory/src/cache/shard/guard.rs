@@ -5,10 +5,10 @@ use std::panic::Location;
 use super::signals::INVALIDATE;
 use super::{Inside, Owner, Shard};
 use crate::cache::arena::DetachedArenas;
-use crate::cache::policy::Need;
+use crate::cache::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
 use crate::cache::record::{AllocationRecord, RECORDED, Recording};
 use crate::cache::request::Request;
-use crate::device::DevicePtr;
+use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
 use crate::memory::header::{Handle, Header, List};
 use crate::recorder::EventKind;
@@ -96,6 +96,22 @@ impl<'a, D: Owner> Guard<'a, D> {
             && !self.shard.device().totals().would_raise(live, peak)
     }
 
+    /// Returns the block of a hit, under any policy.
+    #[inline]
+    pub(super) fn hit(&mut self, bytes: u64, stream: StreamId) -> Option<Handle<Shard<D>>> {
+        let Inside { allocator, .. } = self.inside;
+        let counters = &self.shard.counters;
+        allocator
+            .allocate::<Recycle<Shard<D>>>(counters, bytes, stream)
+            .or_else(|| allocator.allocate::<Bump<Shard<D>>>(counters, bytes, stream))
+            .or_else(|| allocator.allocate::<Plan<Shard<D>>>(counters, bytes, stream))
+    }
+
+    /// Returns true if an entry has begun and not ended.
+    pub(super) fn is_entered(&self) -> bool {
+        self.inside.allocator.is_entered()
+    }
+
     /// Serves a request that was no hit, or returns the memory that it needs.
     pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<Handle<Shard<D>>, Need> {
         let counters = &self.shard.counters;
@@ -174,6 +190,15 @@ impl<'a, D: Owner> Guard<'a, D> {
     /// Hands out a header without a block.
     pub(in crate::cache) fn hand_out_empty(&mut self) -> Handle<Shard<D>> {
         self.inside.allocator.hand_out_empty()
+    }
+
+    /// Like [`free`](Self::free), on the fast path.
+    #[inline]
+    pub(super) fn free_fast(&mut self, header: Box<Header<Shard<D>>>) {
+        let counters = &self.shard.counters;
+        if let Some(header) = self.inside.allocator.free(counters, header) {
+            self.free(header);
+        }
     }
 
     /// Takes back a block that has no handle any more.

@@ -21,6 +21,7 @@ mod guard;
 mod observe;
 mod orphans;
 mod remote;
+mod shared;
 mod signals;
 
 use std::fmt;
@@ -50,12 +51,13 @@ use crate::sync::{
 pub(super) use guard::Guard;
 
 pub(super) use remote::RemoteFreeList;
+pub(super) use shared::free_by_visit;
 use signals::ANY_SIGNAL;
 pub(super) use signals::{CLOSE, DRAIN, INVALIDATE, signal_each};
 
 /// `state`: no thread holds the shard.
 const IDLE: u64 = 0;
-/// `state`: set beside the token of a visitor, which is not inside a scope and leaves soon.
+/// `state`: set by a visitor, which is not inside a scope and leaves soon.
 const VISIT: u64 = 1 << 63;
 /// `state`: no thread will hold the shard again.
 const CLOSED: u64 = u64::MAX;

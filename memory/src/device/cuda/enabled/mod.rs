@@ -353,6 +353,16 @@ impl Cuda {
         self.streams.export(stream)
     }
 
+    /// Returns a number for the stream of foreign code with the driver's handle `raw`; 0 is the
+    /// legacy default stream.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is 0 or a stream of the primary context of this device, which lives as long as this.
+    pub unsafe fn import_stream(&self, raw: usize) -> Result<StreamId> {
+        self.streams.import(std::ptr::with_exposed_provenance_mut(raw))
+    }
+
     /// Records that an exchange of the group `key` is about to be aborted: its target is not
     /// written. Calls that wait for the device return the error until the group is forgotten.
     pub fn fail_communication(&self, key: u64, error: Error) {

@@ -37,6 +37,8 @@ struct StreamEntry {
     raw: RawHandle<CUstream_st>,
     /// Set if foreign code may have the handle until the process ends.
     is_exported: AtomicBool,
+    /// True if foreign code created the stream, and destroys it.
+    is_imported: bool,
     /// The number of submissions.
     submitted: AtomicU64,
     /// The number of threads that are submitting work or recording an event.
@@ -114,6 +116,7 @@ impl StreamTable {
         let exported = self.context.exported_streams.lock().pop();
         let entry = StreamEntry {
             is_exported: AtomicBool::new(exported.is_some()),
+            is_imported: false,
             raw: exported.map_or_else(|| self.new_raw(), Ok)?,
             submitted: AtomicU64::new(0),
             active_calls: AtomicU64::new(0),
@@ -154,6 +157,23 @@ impl StreamTable {
             self.ids.retire(number);
             return Err(error);
         }
+        Ok(number)
+    }
+
+    /// Returns a new number for a stream of foreign code, which the device never destroys. The number
+    /// is not reused.
+    pub(super) fn import(&self, raw: CUstream) -> Result<StreamId> {
+        let number = self.ids.acquire_fresh()?;
+        let entry = StreamEntry {
+            is_exported: AtomicBool::new(true),
+            is_imported: true,
+            raw: RawHandle(raw),
+            submitted: AtomicU64::new(0),
+            active_calls: AtomicU64::new(0),
+            progress: Mutex::default(),
+        };
+        let set = self.entries.set(number.0, entry);
+        debug_assert!(set.is_ok(), "the number is fresh");
         Ok(number)
     }
 
@@ -334,6 +354,9 @@ impl StreamTable {
             for event in outstanding.chain(progress.free_events) {
                 // SAFETY: the event is unused, because its stream is.
                 let _ = unsafe { driver.event_destroy(event.0) };
+            }
+            if stream.is_imported {
+                return Ok(());
             }
             if stream.is_exported.load(Ordering::Relaxed) {
                 self.context.exported_streams.lock().push(stream.raw);

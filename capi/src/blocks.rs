@@ -1,0 +1,320 @@
+//! `malloc`, `calloc`, `realloc` and `free` with the signatures of NEP 49.
+//!
+//! Every block begins with a prefix of [`PREFIX_BYTES`] at most, whose last two words name its owner
+//! and its size. So `free` trusts neither the size nor the cache that it is given.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::panic::Location;
+use std::ptr;
+
+use cachescope_memory::internal::cache::SharedBlock;
+use cachescope_memory::internal::device::StreamId;
+
+use crate::caches::{Cache, lock};
+use crate::failure::{Code, Failure, Outcome, call};
+
+/// The alignment of every block: a line of the cache, and the widest vector.
+const ALIGNMENT: usize = 64;
+/// The bytes before a cached block's own.
+const PREFIX_BYTES: usize = ALIGNMENT;
+/// Requests below this go to the C library: a page fault is not what they cost.
+const LEAST_CACHED_BYTES: usize = 1024;
+/// The C library's alignment, which its fast path serves.
+const SYSTEM_ALIGNMENT: usize = 16;
+/// The most bytes that a small block needs beside its own.
+const SMALL_EXTRA_BYTES: usize = SYSTEM_ALIGNMENT + ALIGNMENT - SYSTEM_ALIGNMENT + size_of::<Prefix>();
+
+/// The last words before a block.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Prefix {
+    /// The address of a [`SharedBlock`], which is even; or for a block of the C library, twice the
+    /// bytes since its begin, plus 1.
+    owner: usize,
+    /// The bytes that were requested.
+    bytes: usize,
+}
+
+/// The owner of a block.
+enum Owner {
+    System { begin: *mut u8, layout: Layout },
+    Cache(*mut ()),
+}
+
+fn out_of_range(bytes: usize) -> Failure {
+    let text = format!("cs_malloc: {bytes} bytes exceed the address space");
+    Failure::new(Code::Memory, text)
+}
+
+/// Writes the prefix of a block.
+///
+/// # Safety
+///
+/// The bytes of a [`Prefix`] before `block`, which is aligned, may be written.
+#[inline]
+unsafe fn write_prefix(block: *mut u8, owner: usize, bytes: usize) {
+    // SAFETY: by this function's contract.
+    unsafe { block.cast::<Prefix>().sub(1).write(Prefix { owner, bytes }) };
+}
+
+/// Returns the prefix of a block.
+///
+/// # Safety
+///
+/// `block` is one of this module, and was not freed.
+#[inline]
+unsafe fn prefix(block: *mut u8) -> Prefix {
+    // SAFETY: every block was made with a prefix.
+    unsafe { block.cast::<Prefix>().sub(1).read() }
+}
+
+/// Returns the owner of a block.
+///
+/// # Safety
+///
+/// As for [`prefix`].
+#[inline]
+unsafe fn owner(block: *mut u8) -> Owner {
+    // SAFETY: by this function's contract.
+    let Prefix { owner, bytes } = unsafe { prefix(block) };
+    if owner & 1 == 0 {
+        return Owner::Cache(ptr::with_exposed_provenance_mut(owner));
+    }
+    Owner::System {
+        // SAFETY: the block's allocation begins there.
+        begin: unsafe { block.sub(owner >> 1) },
+        layout: small_layout(bytes),
+    }
+}
+
+#[inline]
+fn small_layout(bytes: usize) -> Layout {
+    let bytes = bytes + SMALL_EXTRA_BYTES;
+    // SAFETY: the alignment is a power of two, and small requests are far from the largest size.
+    unsafe { Layout::from_size_align_unchecked(bytes, SYSTEM_ALIGNMENT) }
+}
+
+/// Returns a block of the C library, or null.
+#[inline]
+fn allocate_small(bytes: usize, zeroed: bool) -> *mut u8 {
+    let layout = small_layout(bytes);
+    // SAFETY: the layout has bytes.
+    let begin = unsafe {
+        if zeroed {
+            System.alloc_zeroed(layout)
+        } else {
+            System.alloc(layout)
+        }
+    };
+    if begin.is_null() {
+        return begin;
+    }
+    let first = begin.addr() + size_of::<Prefix>();
+    let offset = first.next_multiple_of(ALIGNMENT) - begin.addr();
+    // SAFETY: the extra bytes have place for the prefix and the alignment.
+    unsafe {
+        let block = begin.add(offset);
+        write_prefix(block, offset << 1 | 1, bytes);
+        block
+    }
+}
+
+/// Makes an allocation of the cache a block.
+#[inline]
+fn finish(allocation: SharedBlock, bytes: usize) -> *mut u8 {
+    let begin: *mut u8 = ptr::with_exposed_provenance_mut(allocation.address() as usize);
+    let owner = allocation.into_raw().expose_provenance();
+    // SAFETY: the allocation has `PREFIX_BYTES` more than `bytes`, and nobody else uses it. It is
+    // aligned to more than `ALIGNMENT`.
+    unsafe {
+        let block = begin.add(PREFIX_BYTES);
+        write_prefix(block, owner, bytes);
+        block
+    }
+}
+
+/// Returns an idle block of the cache.
+#[inline]
+fn hit(cache: &Cache, bytes: usize) -> Option<*mut u8> {
+    let whole = bytes.checked_add(PREFIX_BYTES)?;
+    let allocation = cache.host.hit(whole as u64, StreamId::default())?;
+    Some(finish(allocation, bytes))
+}
+
+/// Returns a block, and true if the cache held it.
+#[track_caller]
+fn allocate_slowly(cache: &Cache, bytes: usize) -> Outcome<(*mut u8, bool)> {
+    let whole = bytes.checked_add(PREFIX_BYTES);
+    let whole = whole.ok_or_else(|| out_of_range(bytes))?;
+    let call_site = Location::caller();
+    let _state = lock();
+    let host = &cache.host;
+    let (allocation, is_hit) = host.allocate(whole as u64, StreamId::default(), call_site)?;
+    Ok((finish(allocation, bytes), is_hit))
+}
+
+fn cache_of<'a>(cache: *mut c_void) -> Outcome<&'a Cache> {
+    // SAFETY: by the contract of the header, null or a pointer of `cs_cache_open`, whose caches are
+    // never freed.
+    let cache = unsafe { cache.cast::<Cache>().as_ref() };
+    cache.ok_or_else(|| Failure::new(Code::Argument, "cs_malloc: the cache is null"))
+}
+
+/// Returns a small block, or null with the error noted.
+fn small(bytes: usize, zeroed: bool) -> *mut u8 {
+    let block = allocate_small(bytes, zeroed);
+    if block.is_null() {
+        let text = format!("cs_malloc: the C library has no memory for {bytes} bytes");
+        return call(|_| ptr::null_mut(), || Err(Failure::new(Code::Memory, text)));
+    }
+    block
+}
+
+/// `cs_malloc` of the header.
+#[inline]
+pub(crate) fn malloc(cache: *mut c_void, bytes: usize) -> *mut c_void {
+    if bytes < LEAST_CACHED_BYTES {
+        return small(bytes, false).cast();
+    }
+    // SAFETY: as in `cache_of`.
+    let hit = unsafe { cache.cast::<Cache>().as_ref() }.and_then(|cache| hit(cache, bytes));
+    match hit {
+        Some(block) => block.cast(),
+        None => malloc_slowly(cache, bytes),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn malloc_slowly(cache: *mut c_void, bytes: usize) -> *mut c_void {
+    call(
+        |_| ptr::null_mut(),
+        || Ok(allocate_slowly(cache_of(cache)?, bytes)?.0.cast()),
+    )
+}
+
+/// `cs_calloc` of the header.
+pub(crate) fn calloc(cache: *mut c_void, count: usize, each: usize) -> *mut c_void {
+    let zeroed = || {
+        let bytes = count.checked_mul(each);
+        let bytes = bytes.ok_or_else(|| out_of_range(usize::MAX))?;
+        if bytes < LEAST_CACHED_BYTES {
+            return Ok(small(bytes, true));
+        }
+        let cache = cache_of(cache)?;
+        let (block, is_hit) = match hit(cache, bytes) {
+            Some(block) => (block, true),
+            None => allocate_slowly(cache, bytes)?,
+        };
+        // SAFETY: the block is new, and has these bytes.
+        unsafe {
+            if is_hit {
+                block.write_bytes(0, bytes);
+            } else {
+                zero_new(block, bytes);
+            }
+        }
+        Ok(block)
+    };
+    call(|_| ptr::null_mut(), zeroed).cast()
+}
+
+/// Sets a block to 0 that the cache did not hold. Its pages are likely new: those that are whole
+/// are replaced by the kernel's pages of zeros, which cost nothing until they are written.
+///
+/// # Safety
+///
+/// The `bytes` bytes at `block` may be written, and are private memory of the process.
+unsafe fn zero_new(block: *mut u8, bytes: usize) {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use rustix::mm::{Advice, madvise};
+        let page = rustix::param::page_size();
+        let first = block.addr().next_multiple_of(page) - block.addr();
+        let end = (block.addr() + bytes) / page * page;
+        let whole = end.saturating_sub(block.addr() + first);
+        // SAFETY: the pages lie in the block.
+        let replaced =
+            whole > 0 && unsafe { madvise(block.add(first).cast(), whole, Advice::LinuxDontNeed) }.is_ok();
+        if replaced {
+            // SAFETY: the parts before and after the pages lie in the block.
+            unsafe {
+                block.write_bytes(0, first);
+                block.add(first + whole).write_bytes(0, bytes - first - whole);
+            }
+            return;
+        }
+    }
+    // SAFETY: by this function's contract.
+    unsafe { block.write_bytes(0, bytes) };
+}
+
+/// `cs_realloc` of the header.
+///
+/// # Safety
+///
+/// `block` is null or a block of this module that was not freed.
+pub(crate) unsafe fn realloc(cache: *mut c_void, block: *mut c_void, bytes: usize) -> *mut c_void {
+    let old: *mut u8 = block.cast();
+    if old.is_null() {
+        return malloc(cache, bytes);
+    }
+    // SAFETY: by this function's contract.
+    let before = unsafe { prefix(old) };
+    // SAFETY: by this function's contract.
+    if let Owner::Cache(raw) = unsafe { owner(old) } {
+        // SAFETY: the block owns it, and it is not dropped here.
+        let allocation = ManuallyDrop::new(unsafe { SharedBlock::from_raw(raw) });
+        let room = allocation.size_bytes() as usize - PREFIX_BYTES;
+        if bytes >= LEAST_CACHED_BYTES && bytes <= room && bytes >= room / 2 {
+            // SAFETY: the prefix is the block's own.
+            unsafe { write_prefix(old, before.owner, bytes) };
+            return block;
+        }
+    }
+    let new = malloc(cache, bytes);
+    if !new.is_null() {
+        // SAFETY: both blocks have these bytes, and the new one overlaps no other.
+        unsafe {
+            ptr::copy_nonoverlapping(old, new.cast(), before.bytes.min(bytes));
+            free(block);
+        }
+    }
+    new
+}
+
+/// `cs_free` of the header.
+///
+/// # Safety
+///
+/// As for [`realloc`].
+#[inline]
+pub(crate) unsafe fn free(block: *mut c_void) {
+    if block.is_null() {
+        return;
+    }
+    // SAFETY: by this function's contract.
+    match unsafe { owner(block.cast()) } {
+        // SAFETY: the allocation was made with this layout.
+        Owner::System { begin, layout } => unsafe { System.dealloc(begin, layout) },
+        Owner::Cache(raw) => {
+            // SAFETY: the block owned it, and is not used any more.
+            if let Some(busy) = unsafe { SharedBlock::from_raw(raw) }.free() {
+                free_slowly(busy);
+            }
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn free_slowly(block: SharedBlock) {
+    let freed = || {
+        let _state = lock();
+        drop(block);
+        Ok(())
+    };
+    call(|_| (), freed);
+}

@@ -1,0 +1,203 @@
+//! The caches of the process by name, and the lock around everything but hits and frees.
+//!
+//! A cache is never freed: arrays name it in their handlers for as long as they live, and there are
+//! as many caches as a program has names.
+
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cachescope_memory::internal::cache::SharedCache;
+use cachescope_memory::record::{Format, Recording};
+use cachescope_memory::{CacheConfig, CacheStats, Device, Policy, RecordOptions};
+
+use crate::failure::{Code, Failure, Outcome};
+use crate::fork;
+use crate::gpu::Gpus;
+
+/// A named cache: `cs_cache` of the header.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    name: Box<str>,
+    pub(crate) host: SharedCache,
+}
+
+impl Cache {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// The state that [`lock`] guards.
+#[derive(Debug)]
+pub(crate) struct State {
+    caches: Vec<Named>,
+    /// The caches that were entered and not left, the last one at the end.
+    entered: Vec<&'static Cache>,
+    recording: Option<(Recording, PathBuf)>,
+    pub(crate) gpus: Gpus,
+}
+
+#[derive(Debug)]
+struct Named {
+    cache: &'static Cache,
+    /// The handles that were opened or retained and not released.
+    handles: usize,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    caches: Vec::new(),
+    entered: Vec::new(),
+    recording: None,
+    gpus: Gpus::new(),
+});
+
+/// Locks the state. Every call holds this lock while it uses a lock of the memory below, so that no
+/// lock is held at a fork.
+pub(crate) fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// Opens the cache `name`. With `config`, configures it from its next outermost entry on.
+    pub(crate) fn open(&mut self, name: &str, config: Option<CacheConfig>) -> &'static Cache {
+        fork::prepare_once();
+        if let Some(config) = config {
+            Device::host().configure_cache(name, config);
+            self.gpus.configure(name, config);
+        }
+        if let Some(known) = self.caches.iter_mut().find(|own| *own.cache.name == *name) {
+            known.handles += 1;
+            return known.cache;
+        }
+        let cache = Box::leak(Box::new(Cache {
+            name: name.into(),
+            host: Device::host().shared_cache(name),
+        }));
+        self.caches.push(Named { cache, handles: 1 });
+        cache
+    }
+
+    /// Adds a handle.
+    pub(crate) fn retain(&mut self, cache: &Cache) {
+        if let Some(own) = self.find(cache) {
+            own.handles += 1;
+        }
+    }
+
+    /// Removes a handle. After the last one, releases the idle memory of the cache.
+    pub(crate) fn release(&mut self, cache: &Cache) {
+        let Some(own) = self.find(cache) else { return };
+        own.handles = own.handles.saturating_sub(1);
+        if own.handles == 0 {
+            self.invalidate(&cache.name);
+        }
+    }
+
+    fn find(&mut self, cache: &Cache) -> Option<&mut Named> {
+        self.caches
+            .iter_mut()
+            .find(|own| ptr::eq(own.cache, cache))
+    }
+
+    /// Iterates over all caches.
+    pub(crate) fn caches(&self) -> impl Iterator<Item = &'static Cache> {
+        self.caches.iter().map(|own| own.cache)
+    }
+
+    /// Begins an entry.
+    pub(crate) fn enter(&mut self, cache: &'static Cache) {
+        cache.host.enter();
+        self.gpus.enter(&cache.name);
+        self.entered.push(cache);
+    }
+
+    /// Ends the entry of the cache that began last.
+    pub(crate) fn exit(&mut self, cache: &Cache) -> Outcome<()> {
+        let last = self.entered.iter().rposition(|own| ptr::eq(*own, cache));
+        let Some(last) = last else {
+            let text = format!("cs_exit: cache \"{}\" is not entered", cache.name);
+            return Err(Failure::new(Code::State, text));
+        };
+        self.entered.remove(last);
+        cache.host.exit();
+        self.gpus.exit(&cache.name);
+        Ok(())
+    }
+
+    /// Returns the name of the cache that was entered last, and the number of its entries that have
+    /// not ended.
+    pub(crate) fn innermost(&self) -> Option<(&'static str, usize)> {
+        let last = *self.entered.last()?;
+        Some((&last.name, self.depth(&last.name)))
+    }
+
+    /// Returns the number of entries of a cache that have not ended.
+    pub(crate) fn depth(&self, name: &str) -> usize {
+        let own = self.entered.iter().filter(|own| *own.name == *name);
+        own.count()
+    }
+
+    /// Returns the statistics of a cache, summed over the devices.
+    pub(crate) fn stats(&self, cache: &Cache) -> CacheStats {
+        let mut sum = Device::host().cache_stats(&cache.name).unwrap_or_default();
+        for more in self.gpus.stats(&cache.name) {
+            sum.hits += more.hits;
+            sum.misses += more.misses;
+            sum.live_blocks += more.live_blocks;
+            sum.live_bytes += more.live_bytes;
+            sum.cached_blocks += more.cached_blocks;
+            sum.cached_bytes += more.cached_bytes;
+            sum.escaped_blocks += more.escaped_blocks;
+            sum.peak_live_bytes += more.peak_live_bytes;
+        }
+        sum
+    }
+
+    /// Releases the idle memory of a cache.
+    pub(crate) fn invalidate(&self, name: &str) {
+        Device::host().invalidate_cache(name);
+        self.gpus.invalidate(name);
+    }
+
+    /// Begins to record the host's memory, for a report at `path`.
+    pub(crate) fn record(&mut self, path: PathBuf) -> Outcome<()> {
+        if let Some((_, path)) = &self.recording {
+            let text = format!("cs_record: {} is being recorded", path.display());
+            return Err(Failure::new(Code::State, text));
+        }
+        if Format::of(&path).is_none() {
+            let text = format!(
+                "cs_record: {} has the ending of no report, expected one of {}",
+                path.display(),
+                Format::ENDINGS.join(", ")
+            );
+            return Err(Failure::new(Code::Argument, text));
+        }
+        let recording = Device::host().record(RecordOptions::default())?;
+        self.recording = Some((recording, path));
+        Ok(())
+    }
+
+    /// Ends the recording, and writes its report.
+    pub(crate) fn record_end(&mut self) -> Outcome<()> {
+        let Some((recording, path)) = self.recording.take() else {
+            let text = "cs_record_end: nothing is being recorded";
+            return Err(Failure::new(Code::State, text));
+        };
+        Ok(recording.write(path)?)
+    }
+}
+
+/// Returns the configuration of a cache that the header's `cs_options` describes.
+pub(crate) fn config(policy: Option<&str>, max_bytes: u64) -> Outcome<CacheConfig> {
+    let policy = match policy {
+        None => Policy::default(),
+        Some(name) => name.parse()?,
+    };
+    Ok(CacheConfig {
+        policy,
+        max_bytes: (max_bytes > 0).then_some(max_bytes),
+        ..CacheConfig::default()
+    })
+}

@@ -1,0 +1,55 @@
+//! Forks: the child gets the memory of the process as it is at that moment, with the calling thread
+//! alone. What another thread was changing would never become whole, and what it had locked would
+//! stay locked. So the forking thread holds all of it meanwhile.
+
+use std::cell::UnsafeCell;
+use std::sync::{MutexGuard, Once};
+
+use crate::caches::{Cache, State, lock};
+
+/// The state and the caches that a forking thread holds.
+struct Held(UnsafeCell<Option<(MutexGuard<'static, State>, Vec<&'static Cache>)>>);
+
+// SAFETY: only the thread that has the lock of the state, which is inside, accesses the cell.
+unsafe impl Sync for Held {}
+
+static HELD: Held = Held(UnsafeCell::new(None));
+
+/// Registers the functions below, once.
+pub(crate) fn prepare_once() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        #[cfg(unix)]
+        {
+            unsafe extern "C" {
+                safe fn pthread_atfork(
+                    prepare: extern "C" fn(),
+                    parent: extern "C" fn(),
+                    child: extern "C" fn(),
+                ) -> std::ffi::c_int;
+            }
+            // If there is no memory to register them, a fork beside busy threads may hang.
+            let _ = pthread_atfork(hold, release, release);
+        }
+    });
+}
+
+/// Waits until no other thread is in the library, and keeps them out.
+extern "C" fn hold() {
+    let state = lock();
+    let held = state.caches().filter(|cache| cache.host.hold()).collect();
+    // SAFETY: this thread has the lock of the state.
+    unsafe { *HELD.0.get() = Some((state, held)) };
+}
+
+/// Ends [`hold`], in the parent and in the child.
+extern "C" fn release() {
+    // SAFETY: this thread took the lock of the state in `hold`, or is its copy in the child.
+    let held = unsafe { (*HELD.0.get()).take() };
+    if let Some((state, caches)) = held {
+        for cache in caches {
+            cache.host.release();
+        }
+        drop(state);
+    }
+}

@@ -1,0 +1,184 @@
+//! The caches of CUDA devices, for PyTorch and CuPy. Their functions name no cache: a request goes
+//! to the cache that the process entered last, on any thread.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+
+use cachescope_memory::internal::cache::{SharedBlock, SharedCache};
+use cachescope_memory::internal::device::{StreamId, Use};
+use cachescope_memory::{CacheConfig, CacheStats, Device};
+
+use crate::caches::State;
+use crate::failure::{Code, Failure, Outcome};
+
+/// The state of all CUDA devices.
+#[derive(Debug)]
+pub(crate) struct Gpus {
+    caches: BTreeMap<(Box<str>, usize), SharedCache>,
+    configs: BTreeMap<Box<str>, CacheConfig>,
+    /// The number of each foreign stream, by its device and its address.
+    streams: BTreeMap<(usize, usize), StreamId>,
+    /// The blocks that are handed out, by address, each with its device.
+    blocks: BTreeMap<u64, (SharedBlock, usize)>,
+}
+
+impl Gpus {
+    pub(crate) const fn new() -> Self {
+        Self {
+            caches: BTreeMap::new(),
+            configs: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+        }
+    }
+
+    fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (usize, &'a SharedCache)> {
+        let own = self.caches.iter().filter(move |((own, _), _)| **own == *name);
+        own.map(|((_, ordinal), cache)| (*ordinal, cache))
+    }
+
+    pub(crate) fn configure(&mut self, name: &str, config: CacheConfig) {
+        self.configs.insert(name.into(), config);
+        for (ordinal, _) in self.of(name) {
+            if let Ok(device) = Device::cuda(ordinal) {
+                device.configure_cache(name, config);
+            }
+        }
+    }
+
+    pub(crate) fn enter(&self, name: &str) {
+        for (_, cache) in self.of(name) {
+            cache.enter();
+        }
+    }
+
+    pub(crate) fn exit(&self, name: &str) {
+        for (_, cache) in self.of(name) {
+            cache.exit();
+        }
+    }
+
+    pub(crate) fn stats<'a>(&'a self, name: &'a str) -> impl Iterator<Item = CacheStats> + 'a {
+        self.of(name)
+            .filter_map(move |(ordinal, _)| Device::cuda(ordinal).ok()?.cache_stats(name))
+    }
+
+    pub(crate) fn invalidate(&self, name: &str) {
+        for (ordinal, _) in self.of(name) {
+            if let Ok(device) = Device::cuda(ordinal) {
+                device.invalidate_cache(name);
+            }
+        }
+    }
+
+    /// Returns the cache `name` of a device. A cache that is made here is inside as many entries as
+    /// the host's.
+    fn cache(&mut self, name: &str, depth: usize, ordinal: usize, device: &Device) -> &SharedCache {
+        let config = self.configs.get(name);
+        let key = (name.into(), ordinal);
+        self.caches.entry(key).or_insert_with(|| {
+            if let Some(config) = config {
+                device.configure_cache(name, *config);
+            }
+            let cache = device.shared_cache(name);
+            for _ in 0..depth {
+                cache.enter();
+            }
+            cache
+        })
+    }
+
+    /// Returns the number of a foreign stream. The stream must live as long as the process.
+    #[cfg(feature = "cuda")]
+    fn stream(&mut self, ordinal: usize, device: &Device, raw: usize) -> Outcome<StreamId> {
+        if let Some(known) = self.streams.get(&(ordinal, raw)) {
+            return Ok(*known);
+        }
+        let backend = device.backend().cuda();
+        let backend = backend.ok_or_else(|| no_cuda(ordinal as c_int))?;
+        // SAFETY: by the contract of the header, a stream of the device's primary context that is
+        // not destroyed before the process ends.
+        let number = unsafe { backend.import_stream(raw) }?;
+        self.streams.insert((ordinal, raw), number);
+        Ok(number)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn stream(&mut self, ordinal: usize, _device: &Device, _raw: usize) -> Outcome<StreamId> {
+        Err(no_cuda(ordinal as c_int))
+    }
+}
+
+fn no_cuda(ordinal: c_int) -> Failure {
+    Failure::new(Code::Device, format!("cuda:{ordinal}: no CUDA device"))
+}
+
+fn device_of(ordinal: c_int) -> Outcome<(usize, Device)> {
+    let number = usize::try_from(ordinal).map_err(|_| no_cuda(ordinal))?;
+    Ok((number, Device::cuda(number)?))
+}
+
+impl State {
+    /// Returns device memory for work on a foreign stream: of `cache`, or else of the cache that
+    /// was entered last, or else of none.
+    pub(crate) fn allocate_on_gpu(
+        &mut self,
+        cache: Option<&str>,
+        bytes: usize,
+        ordinal: c_int,
+        raw_stream: usize,
+    ) -> Outcome<u64> {
+        let (ordinal, device) = device_of(ordinal)?;
+        let stream = self.gpus.stream(ordinal, &device, raw_stream)?;
+        let cache = match cache {
+            Some(name) => Some((name, self.depth(name))),
+            None => self.innermost(),
+        };
+        let block = match cache {
+            None => device.shared_block(bytes as u64, stream)?,
+            Some((name, depth)) => {
+                let cache = self.gpus.cache(name, depth, ordinal, &device);
+                match cache.hit(bytes as u64, stream) {
+                    Some(block) => block,
+                    None => cache.allocate(bytes as u64, stream, std::panic::Location::caller())?.0,
+                }
+            }
+        };
+        let address = block.address();
+        self.gpus.blocks.insert(address, (block, ordinal));
+        Ok(address)
+    }
+
+    /// Frees device memory, which work on `raw_stream`, if given, may still use.
+    pub(crate) fn free_on_gpu(&mut self, address: u64, raw_stream: Option<usize>) -> Outcome<()> {
+        if let Some(raw_stream) = raw_stream {
+            self.use_on_gpu(address, raw_stream)?;
+        }
+        let Some((block, _)) = self.gpus.blocks.remove(&address) else {
+            return Err(unknown(address));
+        };
+        drop(block.free());
+        Ok(())
+    }
+
+    /// Defers the reuse of device memory, once it is freed, until the work on a foreign stream that
+    /// is enqueued by then has completed.
+    pub(crate) fn use_on_gpu(&mut self, address: u64, raw_stream: usize) -> Outcome<()> {
+        let Some((_, ordinal)) = self.gpus.blocks.get(&address) else {
+            return Err(unknown(address));
+        };
+        let ordinal = *ordinal;
+        let device = Device::cuda(ordinal)?;
+        let stream = self.gpus.stream(ordinal, &device, raw_stream)?;
+        let (block, _) = &self.gpus.blocks[&address];
+        if block.stream() != stream {
+            block.use_on(stream, Use::Read)?;
+        }
+        Ok(())
+    }
+}
+
+fn unknown(address: u64) -> Failure {
+    let text = format!("{address:#x} is no live block of cs_torch_malloc or cs_cupy_malloc");
+    Failure::new(Code::Argument, text)
+}

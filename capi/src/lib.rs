@@ -1,0 +1,359 @@
+//! The C ABI of `cachescope-memory`. `include/cachescope.h` documents every function.
+//!
+//! Architecture invariant: no function unwinds. A hit and a free of its block contain nothing that
+//! panics; everything else runs in [`failure::call`].
+
+mod blocks;
+mod caches;
+mod failure;
+mod fork;
+mod gpu;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+
+use cachescope_memory::Device;
+
+use caches::{Cache, config, lock};
+use failure::{Code, Failure, Outcome, call, code};
+
+/// `cs_options` of the header.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    policy: *const c_char,
+    max_bytes: u64,
+}
+
+/// `cs_statistics` of the header.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    entries: u64,
+    hits: u64,
+    misses: u64,
+    live_blocks: u64,
+    live_bytes: u64,
+    cached_blocks: u64,
+    cached_bytes: u64,
+    escaped_blocks: u64,
+    peak_live_bytes: u64,
+}
+
+/// Returns the text at `text`; `None` for null.
+///
+/// # Safety
+///
+/// `text` is null or a string that ends with a 0.
+unsafe fn text<'a>(function: &str, what: &str, text: *const c_char) -> Outcome<Option<&'a str>> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: by this function's contract.
+    let text = unsafe { CStr::from_ptr(text) }.to_str();
+    text.map(Some).map_err(|_| {
+        Failure::new(Code::Argument, format!("{function}: {what} is not UTF-8"))
+    })
+}
+
+/// Returns the text at `pointer`, which must not be null.
+///
+/// # Safety
+///
+/// As for [`text`].
+unsafe fn required<'a>(function: &str, what: &str, pointer: *const c_char) -> Outcome<&'a str> {
+    // SAFETY: by this function's contract.
+    unsafe { text(function, what, pointer) }?
+        .ok_or_else(|| Failure::new(Code::Argument, format!("{function}: {what} is null")))
+}
+
+/// Returns the cache at `cache`, which must not be null.
+///
+/// # Safety
+///
+/// `cache` is null or was returned by [`cs_cache_open`].
+unsafe fn opened(function: &str, cache: *mut Cache) -> Outcome<&'static Cache> {
+    // SAFETY: by this function's contract; caches are never freed.
+    let cache = unsafe { cache.as_ref() };
+    cache.ok_or_else(|| Failure::new(Code::Argument, format!("{function}: the cache is null")))
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `name` is null or a string, `options` is null or points to options.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_cache_open(
+    name: *const c_char,
+    options: *const Options,
+) -> *mut c_void {
+    let open = || {
+        // SAFETY: by this function's contract.
+        let name = unsafe { required("cs_cache_open", "name", name) }?;
+        // SAFETY: by this function's contract.
+        let config = match unsafe { options.as_ref() } {
+            None => None,
+            Some(options) => {
+                // SAFETY: by this function's contract.
+                let policy = unsafe { text("cs_cache_open", "policy", options.policy) }?;
+                Some(config(policy, options.max_bytes)?)
+            }
+        };
+        let cache: *const Cache = lock().open(name, config);
+        Ok(cache.cast_mut().cast())
+    };
+    call(|_| ptr::null_mut(), open)
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `cache` is null or was returned by [`cs_cache_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_cache_retain(cache: *mut c_void) {
+    code(|| {
+        // SAFETY: by this function's contract.
+        lock().retain(unsafe { opened("cs_cache_retain", cache.cast()) }?);
+        Ok(())
+    });
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// As for [`cs_cache_retain`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_cache_release(cache: *mut c_void) {
+    code(|| {
+        // SAFETY: by this function's contract.
+        lock().release(unsafe { opened("cs_cache_release", cache.cast()) }?);
+        Ok(())
+    });
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// As for [`cs_cache_retain`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_enter(cache: *mut c_void) -> c_int {
+    code(|| {
+        // SAFETY: by this function's contract.
+        lock().enter(unsafe { opened("cs_enter", cache.cast()) }?);
+        Ok(())
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// As for [`cs_cache_retain`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_exit(cache: *mut c_void) -> c_int {
+    // SAFETY: by this function's contract.
+    code(|| lock().exit(unsafe { opened("cs_exit", cache.cast()) }?))
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// As for [`cs_cache_retain`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_malloc(cache: *mut c_void, bytes: usize) -> *mut c_void {
+    blocks::malloc(cache, bytes)
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// As for [`cs_cache_retain`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_calloc(cache: *mut c_void, count: usize, bytes: usize) -> *mut c_void {
+    blocks::calloc(cache, count, bytes)
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// As for [`cs_cache_retain`]; `block` is null or a live block of these functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_realloc(
+    cache: *mut c_void,
+    block: *mut c_void,
+    bytes: usize,
+) -> *mut c_void {
+    // SAFETY: by this function's contract.
+    unsafe { blocks::realloc(cache, block, bytes) }
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `block` is null or a live block of these functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_free(_cache: *mut c_void, block: *mut c_void, _bytes: usize) {
+    // SAFETY: by this function's contract.
+    unsafe { blocks::free(block) }
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_memory_limit(bytes: u64) -> c_int {
+    code(|| {
+        let _state = lock();
+        Device::host().set_memory_limit((bytes > 0).then_some(bytes));
+        Ok(())
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// As for [`cs_cache_retain`]; `statistics` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_stats(cache: *mut c_void, statistics: *mut Statistics) -> c_int {
+    code(|| {
+        // SAFETY: by this function's contract.
+        let cache = unsafe { opened("cs_stats", cache.cast()) }?;
+        if statistics.is_null() {
+            let text = "cs_stats: statistics is null";
+            return Err(Failure::new(Code::Argument, text));
+        }
+        let stats = lock().stats(cache);
+        let filled = Statistics {
+            entries: stats.entries,
+            hits: stats.hits,
+            misses: stats.misses,
+            live_blocks: stats.live_blocks,
+            live_bytes: stats.live_bytes,
+            cached_blocks: stats.cached_blocks,
+            cached_bytes: stats.cached_bytes,
+            escaped_blocks: stats.escaped_blocks,
+            peak_live_bytes: stats.peak_live_bytes,
+        };
+        // SAFETY: by this function's contract.
+        unsafe { statistics.write(filled) };
+        Ok(())
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_invalidate(name: *const c_char) -> c_int {
+    code(|| {
+        // SAFETY: by this function's contract.
+        lock().invalidate(unsafe { required("cs_invalidate", "name", name) }?);
+        Ok(())
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `path` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_record(path: *const c_char) -> c_int {
+    code(|| {
+        // SAFETY: by this function's contract.
+        lock().record(unsafe { required("cs_record", "path", path) }?.into())
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_record_end() -> c_int {
+    code(|| lock().record_end())
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_last_error() -> *const c_char {
+    failure::last_error()
+}
+
+/// Returns device memory of the cache `name`, or of the one that was entered last.
+fn device_malloc(name: Option<&str>, bytes: usize, device: c_int, stream: usize) -> *mut c_void {
+    let allocate = || {
+        if bytes == 0 {
+            return Ok(ptr::null_mut());
+        }
+        let address = lock().allocate_on_gpu(name, bytes, device, stream)?;
+        Ok(ptr::without_provenance_mut(address as usize))
+    };
+    call(|_| ptr::null_mut(), allocate)
+}
+
+/// Frees device memory, which work on `stream`, if given, may still use.
+fn device_free(block: *mut c_void, stream: Option<usize>) {
+    code(|| match block.addr() {
+        0 => Ok(()),
+        address => lock().free_on_gpu(address as u64, stream),
+    });
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_torch_malloc(bytes: isize, device: c_int, stream: *mut c_void) -> *mut c_void {
+    device_malloc(None, bytes.max(0) as usize, device, stream.addr())
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_torch_free(
+    block: *mut c_void,
+    _bytes: isize,
+    _device: c_int,
+    stream: *mut c_void,
+) {
+    device_free(block, Some(stream.addr()));
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_torch_record_stream(block: *mut c_void, stream: *mut c_void) {
+    code(|| lock().use_on_gpu(block.addr() as u64, stream.addr()));
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `param` is null or was returned by [`cs_cache_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_cupy_malloc(
+    param: *mut c_void,
+    bytes: usize,
+    device: c_int,
+) -> *mut c_void {
+    // SAFETY: by this function's contract; caches are never freed.
+    let cache = unsafe { param.cast::<Cache>().as_ref() };
+    device_malloc(cache.map(Cache::name), bytes, device, 0)
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn cs_cupy_free(_param: *mut c_void, block: *mut c_void, _device: c_int) {
+    device_free(block, None);
+}

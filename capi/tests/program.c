@@ -1,0 +1,250 @@
+/* Uses every host function of cachescope.h, as a program in C would. Prints "ok" at the end. */
+#include "cachescope.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                        \
+    do {                                                                                        \
+        if (!(condition)) {                                                                     \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, cs_last_error()); \
+            exit(1);                                                                            \
+        }                                                                                       \
+    } while (0)
+
+#define MEGABYTE ((size_t)1 << 20)
+
+static cs_statistics stats(cs_cache *cache) {
+    cs_statistics now;
+    CHECK(cs_stats(cache, &now) == CS_OK);
+    return now;
+}
+
+static int is_aligned(void *block) { return block != NULL && (uintptr_t)block % 64 == 0; }
+
+static void test_errors(void) {
+    CHECK(strlen(cs_version()) >= 5);
+    CHECK(strcmp(cs_last_error(), "") == 0);
+    cs_options unknown = {"fastest", 0};
+    CHECK(cs_cache_open("errors", &unknown) == NULL);
+    CHECK(strstr(cs_last_error(), "fastest") != NULL);
+    CHECK(cs_cache_open(NULL, NULL) == NULL);
+    CHECK(cs_cache_open("\xff", NULL) == NULL);
+    CHECK(cs_enter(NULL) == CS_ERROR_ARGUMENT);
+    CHECK(cs_malloc(NULL, MEGABYTE) == NULL);
+    cs_cache *cache = cs_cache_open("errors", NULL);
+    CHECK(cs_exit(cache) == CS_ERROR_STATE);
+    CHECK(cs_stats(cache, NULL) == CS_ERROR_ARGUMENT);
+    CHECK(cs_record("run.unknown") == CS_ERROR_ARGUMENT);
+    CHECK(cs_record_end() == CS_ERROR_STATE);
+    CHECK(cs_malloc(cache, SIZE_MAX) == NULL);
+    CHECK(cs_calloc(cache, SIZE_MAX / 2, 4) == NULL);
+    CHECK(cs_invalidate("nobody") == CS_OK);
+    cs_free(cache, NULL, 5);
+    cs_cache_release(NULL);
+}
+
+static void test_hits(const char *policy, size_t expected_hits) {
+    cs_options options = {policy, 0};
+    cs_cache *cache = cs_cache_open(policy, &options);
+    for (int step = 0; step < 10; step++) {
+        CHECK(cs_enter(cache) == CS_OK);
+        void *blocks[4];
+        for (size_t part = 0; part < 4; part++) {
+            blocks[part] = cs_malloc(cache, (part + 1) * MEGABYTE);
+            CHECK(is_aligned(blocks[part]));
+            memset(blocks[part], 1, (part + 1) * MEGABYTE);
+        }
+        for (size_t part = 0; part < 4; part++)
+            cs_free(cache, blocks[part], 3); /* The size is not read. */
+        CHECK(cs_exit(cache) == CS_OK);
+    }
+    cs_statistics now = stats(cache);
+    CHECK(now.entries == 10 && now.live_blocks == 0 && now.live_bytes == 0);
+    CHECK(now.hits + now.misses == 40);
+    if (now.hits < expected_hits)
+        fprintf(stderr, "%s: %d hits\n", policy, (int)now.hits);
+    CHECK(now.hits >= expected_hits);
+    CHECK(cs_invalidate(policy) == CS_OK && stats(cache).cached_bytes == 0);
+}
+
+static void test_small_and_zeroed(void) {
+    cs_cache *cache = cs_cache_open("zeroed", NULL);
+    CHECK(cs_enter(cache) == CS_OK);
+    for (size_t bytes = 0; bytes < 1024; bytes++) {
+        unsigned char *block = cs_calloc(cache, bytes, 1);
+        CHECK(is_aligned(block));
+        for (size_t at = 0; at < bytes; at++)
+            CHECK(block[at] == 0);
+        memset(block, 255, bytes);
+        cs_free(NULL, block, 0);
+    }
+    CHECK(stats(cache).hits + stats(cache).misses == 0);
+    for (int turn = 0; turn < 3; turn++)
+        for (size_t bytes = 1024; bytes <= 4 * MEGABYTE; bytes = bytes * 3 + 1) {
+            unsigned char *block = cs_calloc(cache, 1, bytes);
+            CHECK(is_aligned(block));
+            for (size_t at = 0; at < bytes; at++)
+                CHECK(block[at] == 0);
+            memset(block, 255, bytes);
+            cs_free(cache, block, bytes);
+        }
+    CHECK(cs_exit(cache) == CS_OK);
+}
+
+static void test_realloc(void) {
+    cs_cache *cache = cs_cache_open("realloc", NULL);
+    CHECK(cs_enter(cache) == CS_OK);
+    unsigned char *block = cs_realloc(cache, NULL, 1);
+    size_t filled = 1;
+    block[0] = 0;
+    for (size_t bytes = 2; bytes < 2 * MEGABYTE; bytes += bytes / 2 + 1) {
+        block = cs_realloc(cache, block, bytes);
+        CHECK(is_aligned(block));
+        for (; filled < bytes; filled++)
+            block[filled] = (unsigned char)(filled * 31);
+    }
+    CHECK(cs_realloc(cache, block, SIZE_MAX) == NULL); /* It stays valid. */
+    for (size_t bytes = filled; bytes > 0; bytes = bytes * 2 / 3) {
+        block = cs_realloc(cache, block, bytes);
+        CHECK(is_aligned(block));
+        for (size_t at = 0; at < bytes; at++)
+            CHECK(block[at] == (unsigned char)(at * 31));
+    }
+    cs_free(cache, block, 1);
+    CHECK(stats(cache).live_blocks == 0);
+    CHECK(cs_exit(cache) == CS_OK);
+}
+
+static void test_interleaved_entries(void) {
+    cs_cache *first = cs_cache_open("first", NULL), *second = cs_cache_open("second", NULL);
+    CHECK(cs_cache_open("first", NULL) == first && first != second);
+    CHECK(cs_enter(first) == CS_OK && cs_enter(second) == CS_OK);
+    void *of_first = cs_malloc(first, MEGABYTE), *of_second = cs_malloc(second, MEGABYTE);
+    CHECK(cs_exit(first) == CS_OK); /* Not the one that was entered last. */
+    CHECK(stats(first).escaped_blocks == 1 && stats(second).escaped_blocks == 0);
+    void *more = cs_malloc(second, MEGABYTE);
+    CHECK(cs_exit(second) == CS_OK);
+    cs_free(second, of_first, 0); /* The owner is `first`. */
+    CHECK(stats(first).live_blocks == 0 && stats(second).live_blocks == 2);
+    cs_free(first, of_second, 0);
+    cs_free(first, more, 0);
+    CHECK(stats(first).cached_blocks == 1 && stats(second).cached_blocks == 2);
+    cs_cache_retain(first);
+    cs_cache_release(first);
+    cs_cache_release(first);
+    CHECK(stats(first).cached_blocks == 1); /* One of three handles is left. */
+    cs_cache_release(first);
+    CHECK(stats(first).cached_blocks == 0);
+}
+
+static void *leave(void *cache) {
+    CHECK(cs_exit(cache) == CS_OK);
+    return NULL;
+}
+
+static void *work(void *cache) {
+    void *blocks[16] = {0};
+    for (size_t step = 0; step < 4000; step++) {
+        size_t at = step * 7 % 16, bytes = 512 + (step * 997 % 64) * 1024;
+        cs_free(cache, blocks[at], 0);
+        blocks[at] = cs_malloc(cache, bytes);
+        CHECK(is_aligned(blocks[at]));
+        memset(blocks[at], (int)at, bytes);
+        if (step % 64 == 0) {
+            CHECK(cs_enter(cache) == CS_OK);
+            CHECK(cs_exit(cache) == CS_OK);
+        }
+        if (step % 1000 == 0)
+            CHECK(cs_invalidate("threads") == CS_OK);
+    }
+    for (size_t at = 0; at < 16; at++)
+        cs_free(cache, blocks[at], 0);
+    return NULL;
+}
+
+static void test_threads(void) {
+    cs_cache *cache = cs_cache_open("threads", NULL);
+    pthread_t threads[4], leaver;
+    CHECK(cs_enter(cache) == CS_OK);
+    for (int number = 0; number < 4; number++)
+        CHECK(pthread_create(&threads[number], NULL, work, cache) == 0);
+    for (int number = 0; number < 30; number++) { /* Children of a process with busy threads. */
+        pid_t child = fork();
+        if (child == 0) {
+            void *block = cs_malloc(cache, 3 * MEGABYTE);
+            CHECK(is_aligned(block));
+            cs_free(cache, block, 0);
+            CHECK(cs_enter(cache) == CS_OK && cs_exit(cache) == CS_OK);
+            _exit(0);
+        }
+        int status = 1;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    for (int number = 0; number < 4; number++)
+        CHECK(pthread_join(threads[number], NULL) == 0);
+    CHECK(pthread_create(&leaver, NULL, leave, cache) == 0);
+    CHECK(pthread_join(leaver, NULL) == 0);
+    CHECK(stats(cache).live_blocks == 0);
+}
+
+static void test_limits(void) {
+    cs_options options = {"recycle", 4 * MEGABYTE};
+    cs_cache *cache = cs_cache_open("limited", &options);
+    CHECK(cs_enter(cache) == CS_OK);
+    void *inside = cs_malloc(cache, 3 * MEGABYTE), *outside = cs_malloc(cache, 3 * MEGABYTE);
+    CHECK(is_aligned(inside) && is_aligned(outside));
+    CHECK(stats(cache).live_blocks == 1); /* The other one belongs to no cache. */
+    cs_free(cache, inside, 0);
+    cs_free(cache, outside, 0);
+    CHECK(cs_memory_limit(16 * MEGABYTE) == CS_OK);
+    CHECK(cs_malloc(cache, 64 * MEGABYTE) == NULL);
+    CHECK(strstr(cs_last_error(), "limit") != NULL);
+    void *again = cs_malloc(cache, 2 * MEGABYTE);
+    CHECK(is_aligned(again));
+    cs_free(cache, again, 0);
+    CHECK(cs_memory_limit(0) == CS_OK);
+    void *large = cs_malloc(cache, 64 * MEGABYTE);
+    CHECK(is_aligned(large));
+    cs_free(cache, large, 0);
+    CHECK(cs_exit(cache) == CS_OK);
+}
+
+static void test_record(const char *path) {
+    cs_cache *cache = cs_cache_open("recorded", NULL);
+    CHECK(cs_record(path) == CS_OK);
+    CHECK(cs_record(path) == CS_ERROR_STATE);
+    for (int step = 0; step < 3; step++) {
+        CHECK(cs_enter(cache) == CS_OK);
+        void *block = cs_malloc(cache, 123456);
+        CHECK(is_aligned(block));
+        cs_free(cache, block, 0);
+        CHECK(cs_exit(cache) == CS_OK);
+    }
+    CHECK(cs_record_end() == CS_OK);
+    CHECK(stats(cache).hits == 2 && stats(cache).misses == 1);
+    FILE *report = fopen(path, "r");
+    CHECK(report != NULL && fgetc(report) != EOF);
+    fclose(report);
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 2);
+    test_errors();
+    test_hits("recycle", 36);
+    test_hits("bump", 30);
+    test_hits("plan", 30);
+    test_hits("release", 0);
+    test_small_and_zeroed();
+    test_realloc();
+    test_interleaved_entries();
+    test_threads();
+    test_limits();
+    test_record(arguments[1]);
+    puts("ok");
+    return 0;
+}

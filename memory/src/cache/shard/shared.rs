@@ -1,0 +1,106 @@
+//! A shard that threads use by visits alone. Nobody is inside it, also while an entry lasts, so
+//! that an entry belongs to no thread: it may begin on one thread, and end on another.
+
+use std::mem;
+use std::ptr::NonNull;
+
+use super::{Guard, IDLE, Owner, Shard, VISIT};
+use crate::device::StreamId;
+use crate::memory::header::Handle;
+use crate::sync::Ordering;
+
+impl<D: Owner> Shard<D> {
+    /// Begins an entry. Returns false if the shard is closed.
+    pub(in crate::cache) fn enter_by_visit(&self) -> bool {
+        let Some(mut guard) = self.guard() else {
+            return false;
+        };
+        if guard.is_entered() {
+            guard.begin_nested();
+            return true;
+        }
+        self.last_used
+            .store(self.device.totals().miss_epoch(), Ordering::Relaxed);
+        guard.begin();
+        let idle = guard.drain_deferred();
+        drop(guard);
+        self.device.return_blocks(idle, false);
+        true
+    }
+
+    /// Ends the innermost entry. Returns false if there is none, or the shard is closed.
+    pub(in crate::cache) fn exit_by_visit(&self) -> bool {
+        let Some(mut guard) = self.guard().filter(Guard::is_entered) else {
+            return false;
+        };
+        if !guard.end_nested() {
+            return true;
+        }
+        guard.drain_remote();
+        guard.end();
+        if self.counters.count_growth() {
+            self.warn_of_growth();
+        }
+        let idle = guard.drain_deferred();
+        guard.publish();
+        drop(guard);
+        self.device.return_blocks(idle, false);
+        true
+    }
+
+    /// Returns the block of a hit. Returns `None` also if another thread visits the shard.
+    #[inline]
+    pub(in crate::cache) fn hit_by_visit(
+        &self,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<Handle<Self>> {
+        let mut guard = self.try_visit()?;
+        if !self.remote.is_empty() {
+            guard.drain_remote();
+        }
+        guard.hit(bytes, stream)
+    }
+
+    /// Visits the shard until [`end_visit`](Self::end_visit): before a fork, so that no other
+    /// thread is in the shard. Returns false if the shard is closed.
+    pub(in crate::cache) fn hold(&self) -> bool {
+        self.guard().map(mem::forget).is_some()
+    }
+
+    /// Visits the shard, if nobody does.
+    #[inline]
+    fn try_visit(&self) -> Option<Guard<'_, D>> {
+        self.state
+            .compare_exchange(IDLE, VISIT, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
+        Some(self.held(true))
+    }
+}
+
+/// Takes a block back by a visit to its shard. Returns the block if that needs a lock or a wait.
+#[inline]
+pub(in crate::cache) fn free_by_visit<D: Owner>(
+    block: Handle<Shard<D>>,
+) -> Option<Handle<Shard<D>>> {
+    let home = NonNull::from(block.home());
+    // SAFETY: a shard outlives every header that names it. The visit below prevents its closing
+    // after the block has returned, and the end of the visit is the last access.
+    let shard = unsafe { home.as_ref() };
+    if shard.settings.is_none() || shard.follows_recording.load(Ordering::Relaxed) {
+        return Some(block);
+    }
+    let Some(mut guard) = shard.try_visit() else {
+        return Some(block);
+    };
+    match block.into_header() {
+        Ok(header) => {
+            guard.free_fast(header);
+            None
+        }
+        Err(shared) => {
+            drop(guard);
+            Some(shared)
+        }
+    }
+}
