@@ -43,6 +43,7 @@ const CRATES: [Layers; 3] = [
             "cache/scope/current.rs",
             "cache/shard/",
             "cache/shared.rs",
+            "cache/tests/shared.rs",
             "context/cudarc.rs",
             "buffer/",
         ],

@@ -100,7 +100,7 @@ void cs_free(void *cache, void *block, size_t bytes);
 const char *cs_version(void);
 
 /* Limits the memory that all caches of the host reserve together; 0: no limit. A request beyond it
- * fails after all idle memory was released. */
+ * fails after all idle memory was released. If more is reserved, idle memory is released at once. */
 int cs_memory_limit(uint64_t bytes);
 
 /* Writes the counters of a cache. */

@@ -217,7 +217,13 @@ pub extern "C" fn cs_version() -> *const c_char {
 pub extern "C" fn cs_memory_limit(bytes: u64) -> c_int {
     code(|| {
         let _state = lock();
-        Device::host().set_memory_limit((bytes > 0).then_some(bytes));
+        let host = Device::host();
+        let limit = (bytes > 0).then_some(bytes);
+        host.set_memory_limit(limit);
+        if limit.is_some_and(|limit| host.memory_stats().reserved_bytes > limit) {
+            // Otherwise a large request would be served from what other caches hold idle.
+            host.invalidate_all_caches();
+        }
         Ok(())
     })
 }

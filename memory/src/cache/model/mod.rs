@@ -13,6 +13,7 @@ mod closing;
 mod elsewhere;
 mod handles;
 mod remote;
+mod shared;
 mod signals;
 mod visits;
 

@@ -3,6 +3,7 @@
 
 mod bindings;
 mod entries;
+mod shared;
 mod slabs;
 mod streams;
 

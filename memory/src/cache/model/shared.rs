@@ -1,0 +1,54 @@
+//! Threads that share a handle on a cache, against each other and against an invalidation.
+
+use loom::thread;
+
+use super::*;
+
+fn serve(cache: &SharedCache) {
+    let stream = StreamId::default();
+    let block = match cache.hit(1000, stream) {
+        Some(block) => block,
+        None => {
+            let served = cache.allocate(1000, stream, Location::caller());
+            served.unwrap().0
+        }
+    };
+    drop(block.free());
+}
+
+#[test]
+fn two_threads_of_one_handle_exclude_each_other() {
+    check_within(2, || {
+        let bench = Bench::new();
+        let cache = Arc::new(SharedCache::open(&bench.caches, "a"));
+        serve(&cache);
+        let other = {
+            let cache = Arc::clone(&cache);
+            thread::spawn(move || serve(&cache))
+        };
+        serve(&cache);
+        other.join().unwrap();
+        drop(cache);
+        bench.check();
+        bench.end();
+    });
+}
+
+#[test]
+fn a_block_that_an_invalidation_meets_is_released_once() {
+    check_within(2, || {
+        let bench = Bench::new();
+        let cache = Arc::new(SharedCache::open(&bench.caches, "a"));
+        assert!(cache.enter());
+        let other = {
+            let cache = Arc::clone(&cache);
+            thread::spawn(move || serve(&cache))
+        };
+        bench.caches.invalidate("a");
+        other.join().unwrap();
+        assert!(cache.exit());
+        drop(cache);
+        bench.check();
+        bench.end();
+    });
+}
