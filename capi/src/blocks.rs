@@ -1,7 +1,7 @@
 //! `malloc`, `calloc`, `realloc` and `free` with the signatures of NEP 49.
 //!
-//! Every block begins with a prefix of [`PREFIX_BYTES`] at most, whose last two words name its owner
-//! and its size. So `free` trusts neither the size nor the cache that it is given.
+//! The two words before a block name its owner and its size. So `free` trusts neither the size nor
+//! the cache that it is given.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
@@ -24,7 +24,7 @@ const LEAST_CACHED_BYTES: usize = 1024;
 /// The C library's alignment, which its fast path serves.
 const SYSTEM_ALIGNMENT: usize = 16;
 /// The most bytes that a small block needs beside its own.
-const SMALL_EXTRA_BYTES: usize = SYSTEM_ALIGNMENT + ALIGNMENT - SYSTEM_ALIGNMENT + size_of::<Prefix>();
+const SMALL_EXTRA_BYTES: usize = size_of::<Prefix>() + ALIGNMENT - SYSTEM_ALIGNMENT;
 
 /// The last words before a block.
 #[repr(C)]
@@ -167,7 +167,10 @@ fn small(bytes: usize, zeroed: bool) -> *mut u8 {
     let block = allocate_small(bytes, zeroed);
     if block.is_null() {
         let text = format!("cs_malloc: the C library has no memory for {bytes} bytes");
-        return call(|_| ptr::null_mut(), || Err(Failure::new(Code::Memory, text)));
+        return call(
+            |_| ptr::null_mut(),
+            || Err(Failure::new(Code::Memory, text)),
+        );
     }
     block
 }
@@ -236,13 +239,15 @@ unsafe fn zero_new(block: *mut u8, bytes: usize) {
         let end = (block.addr() + bytes) / page * page;
         let whole = end.saturating_sub(block.addr() + first);
         // SAFETY: the pages lie in the block.
-        let replaced =
-            whole > 0 && unsafe { madvise(block.add(first).cast(), whole, Advice::LinuxDontNeed) }.is_ok();
+        let replaced = whole > 0
+            && unsafe { madvise(block.add(first).cast(), whole, Advice::LinuxDontNeed) }.is_ok();
         if replaced {
             // SAFETY: the parts before and after the pages lie in the block.
             unsafe {
                 block.write_bytes(0, first);
-                block.add(first + whole).write_bytes(0, bytes - first - whole);
+                block
+                    .add(first + whole)
+                    .write_bytes(0, bytes - first - whole);
             }
             return;
         }

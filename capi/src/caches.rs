@@ -95,9 +95,7 @@ impl State {
     }
 
     fn find(&mut self, cache: &Cache) -> Option<&mut Named> {
-        self.caches
-            .iter_mut()
-            .find(|own| ptr::eq(own.cache, cache))
+        self.caches.iter_mut().find(|own| ptr::eq(own.cache, cache))
     }
 
     /// Iterates over all caches.

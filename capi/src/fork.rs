@@ -1,6 +1,6 @@
-//! Forks: the child gets the memory of the process as it is at that moment, with the calling thread
-//! alone. What another thread was changing would never become whole, and what it had locked would
-//! stay locked. So the forking thread holds all of it meanwhile.
+//! Forks. A child gets the memory of the process, and only the thread that forked. A change that
+//! another thread had begun would never be finished there, and its locks would stay locked. So the
+//! forking thread takes all locks before, and releases them after, in the parent and in the child.
 
 use std::cell::UnsafeCell;
 use std::sync::{MutexGuard, Once};

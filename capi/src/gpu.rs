@@ -33,7 +33,10 @@ impl Gpus {
     }
 
     fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (usize, &'a SharedCache)> {
-        let own = self.caches.iter().filter(move |((own, _), _)| **own == *name);
+        let own = self
+            .caches
+            .iter()
+            .filter(move |((own, _), _)| **own == *name);
         own.map(|((_, ordinal), cache)| (*ordinal, cache))
     }
 
@@ -140,7 +143,11 @@ impl State {
                 let cache = self.gpus.cache(name, depth, ordinal, &device);
                 match cache.hit(bytes as u64, stream) {
                     Some(block) => block,
-                    None => cache.allocate(bytes as u64, stream, std::panic::Location::caller())?.0,
+                    None => {
+                        cache
+                            .allocate(bytes as u64, stream, std::panic::Location::caller())?
+                            .0
+                    }
                 }
             }
         };

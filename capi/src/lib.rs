@@ -51,9 +51,8 @@ unsafe fn text<'a>(function: &str, what: &str, text: *const c_char) -> Outcome<O
     }
     // SAFETY: by this function's contract.
     let text = unsafe { CStr::from_ptr(text) }.to_str();
-    text.map(Some).map_err(|_| {
-        Failure::new(Code::Argument, format!("{function}: {what} is not UTF-8"))
-    })
+    text.map(Some)
+        .map_err(|_| Failure::new(Code::Argument, format!("{function}: {what} is not UTF-8")))
 }
 
 /// Returns the text at `pointer`, which must not be null.

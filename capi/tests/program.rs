@@ -89,7 +89,14 @@ fn a_program_in_c_runs_under_address_sanitizer() {
 fn the_header_is_cpp_too() {
     let mut compile = Command::new("c++");
     compile
-        .args(["-std=c++11", "-Wall", "-Werror", "-fsyntax-only", "-x", "c++"])
+        .args([
+            "-std=c++11",
+            "-Wall",
+            "-Werror",
+            "-fsyntax-only",
+            "-x",
+            "c++",
+        ])
         .arg(source("include/cachescope.h"));
     if let Some(compiled) = run(&mut compile, "the_header_is_cpp_too") {
         assert_success(&compiled);
@@ -115,7 +122,10 @@ fn nothing_but_the_header_is_exported() {
     let mut declared: Vec<_> = header
         .lines()
         .filter(|line| line.ends_with(");") && !line.starts_with(' '))
-        .filter_map(|line| line.split(['(', ' ', '*']).find(|word| word.starts_with("cs_") && *word != "cs_cache"))
+        .filter_map(|line| {
+            line.split(['(', ' ', '*'])
+                .find(|word| word.starts_with("cs_") && *word != "cs_cache")
+        })
         .collect();
     declared.sort_unstable();
     assert_eq!(exported, declared);

@@ -83,6 +83,8 @@ class scope:
         self._open()
 
     def _open(self) -> int:
+        if self.policy is None and self.max_bytes is None and self.name in caches:
+            return caches[self.name]
         cache = _library.open_cache(self.name, self.policy, self.max_bytes)
         return caches.setdefault(self.name, cache)
 

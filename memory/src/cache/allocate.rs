@@ -143,11 +143,7 @@ impl Caches {
 
     /// Serves a request from free memory of the shard, after taking back what other threads
     /// dropped. Also works for a scope that is not the innermost one.
-    fn refill(
-        &self,
-        shard: &Shard,
-        request: &Request,
-    ) -> std::result::Result<BlockHandle, Need> {
+    fn refill(&self, shard: &Shard, request: &Request) -> std::result::Result<BlockHandle, Need> {
         let Some(mut guard) = shard.guard() else {
             return Err(Need::Block);
         };
@@ -232,7 +228,7 @@ impl Caches {
         self.drain_uncached();
         // No borrow of the shard is alive here: the ladder's third rung may access the shard.
         let block = self.memory.allocate(&to_memory(shard, request))?;
-        match shard.and_then(|shard| shard.guard()) {
+        match shard.and_then(Shard::guard) {
             Some(mut guard) => Ok(guard.adopt(block, request)),
             None => self
                 .with_uncached(|guard| guard.adopt_uncached(block, request.size.requested_bytes)),
@@ -262,7 +258,11 @@ impl Caches {
     }
 
     /// Returns the size of a request, or `None` for a request of no bytes.
-    pub(super) fn size(&self, bytes: u64, call_site: &'static Location<'static>) -> Result<Option<Size>> {
+    pub(super) fn size(
+        &self,
+        bytes: u64,
+        call_site: &'static Location<'static>,
+    ) -> Result<Option<Size>> {
         if bytes > isize::MAX as u64 {
             let text = format!("a buffer of {bytes} bytes exceeds the address space");
             return Err(Error::new(ErrorCode::Size, text).at(call_site));

@@ -360,7 +360,8 @@ impl Cuda {
     ///
     /// `raw` is 0 or a stream of the primary context of this device, which lives as long as this.
     pub unsafe fn import_stream(&self, raw: usize) -> Result<StreamId> {
-        self.streams.import(std::ptr::with_exposed_provenance_mut(raw))
+        self.streams
+            .import(std::ptr::with_exposed_provenance_mut(raw))
     }
 
     /// Records that an exchange of the group `key` is about to be aborted: its target is not

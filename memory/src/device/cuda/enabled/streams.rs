@@ -160,8 +160,8 @@ impl StreamTable {
         Ok(number)
     }
 
-    /// Returns a new number for a stream of foreign code, which the device never destroys. The number
-    /// is not reused.
+    /// Returns a new number for a stream of foreign code, which the device never destroys. The
+    /// number is not reused.
     pub(super) fn import(&self, raw: CUstream) -> Result<StreamId> {
         let number = self.ids.acquire_fresh()?;
         let entry = StreamEntry {
