@@ -92,7 +92,6 @@ impl Gpus {
     }
 
     /// Returns the number of a foreign stream. The stream must live as long as the process.
-    #[cfg(feature = "cuda")]
     fn stream(&mut self, ordinal: usize, device: &Device, raw: usize) -> Outcome<StreamId> {
         if let Some(known) = self.streams.get(&(ordinal, raw)) {
             return Ok(*known);
@@ -104,11 +103,6 @@ impl Gpus {
         let number = unsafe { backend.import_stream(raw) }?;
         self.streams.insert((ordinal, raw), number);
         Ok(number)
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn stream(&mut self, ordinal: usize, _device: &Device, _raw: usize) -> Outcome<StreamId> {
-        Err(no_cuda(ordinal as c_int))
     }
 }
 

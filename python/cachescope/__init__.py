@@ -80,9 +80,10 @@ def invalidate(name: str) -> int:
     cache = _scope.caches.get(name)
     if cache is None:
         return 0
-    before = _library.statistics(cache).cached_bytes
+    before: int = _library.statistics(cache).cached_bytes
     check(lib.cs_invalidate(name.encode()))
-    return max(0, before - _library.statistics(cache).cached_bytes)
+    after: int = _library.statistics(cache).cached_bytes
+    return max(0, before - after)
 
 
 def report() -> str:

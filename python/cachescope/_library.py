@@ -88,7 +88,8 @@ lib = load(library_path())
 
 
 def _text() -> str:
-    return lib.cs_last_error().decode(errors="replace")
+    text: bytes = lib.cs_last_error()
+    return text.decode(errors="replace")
 
 
 def check(code: int) -> None:
@@ -103,7 +104,7 @@ def open_cache(name: str, policy: Optional[str], max_bytes: Optional[int]) -> in
     options = None
     if policy is not None or max_bytes is not None:
         options = ctypes.byref(Options(policy.encode() if policy else None, max_bytes or 0))
-    cache = lib.cs_cache_open(name.encode(), options)
+    cache: Optional[int] = lib.cs_cache_open(name.encode(), options)
     if not cache:
         raise ValueError(_text())
     return cache

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any
+import importlib
+from typing import Any, Optional
 
 from ._library import address_of
 
@@ -43,7 +44,7 @@ class _Handler(ctypes.Structure):
 
 def _forever(content: bytes) -> int:
     """Returns the address of a copy that is never freed: arrays may be freed after Python's end."""
-    copy = _python.PyMem_RawMalloc(len(content))
+    copy: Optional[int] = _python.PyMem_RawMalloc(len(content))
     if not copy:
         raise MemoryError
     ctypes.memmove(copy, content, len(content))
@@ -58,15 +59,16 @@ def _capsule_name() -> int:
 @functools.lru_cache(maxsize=None)
 def _table() -> Any:
     try:
-        from numpy._core import _multiarray_umath as module
+        module = importlib.import_module("numpy._core._multiarray_umath")
     except ImportError:
-        from numpy.core import _multiarray_umath as module  # NumPy 1
+        module = importlib.import_module("numpy.core._multiarray_umath")  # NumPy 1
     address = _python.PyCapsule_GetPointer(module._ARRAY_API, None)
     return ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))
 
 
 def _features() -> int:
-    return ctypes.CFUNCTYPE(ctypes.c_uint)(_table()[_FEATURE_VERSION])()
+    version: int = ctypes.CFUNCTYPE(ctypes.c_uint)(_table()[_FEATURE_VERSION])()
+    return version
 
 
 def check_features(features: int) -> None:
