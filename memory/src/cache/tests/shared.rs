@@ -119,41 +119,55 @@ fn a_held_cache_serves_again_after_its_release() {
     caches.check();
 }
 
+/// Allocates, checks and frees blocks of random sizes, inside entries that overlap those of others.
+fn work(caches: &CachesRef, cache: &SharedCache, thread: u64) {
+    let pointer =
+        |block: &SharedBlock| crate::device::host::host_pointer(DevicePtr(block.address()));
+    let mut blocks = Vec::new();
+    for step in 0..1500_u64 {
+        if step % 20 == 0 {
+            assert!(cache.enter());
+        }
+        let bytes = 4096 * (1 + (step * 7 + thread) % 5);
+        let block = allocate(cache, bytes);
+        // SAFETY: the block is this thread's alone, and has `bytes` bytes.
+        unsafe { pointer(&block).write_bytes(thread as u8, bytes as usize) };
+        blocks.push((block, bytes));
+        if blocks.len() > 8 {
+            let (block, bytes) = blocks.remove(step as usize % 8);
+            // SAFETY: as above.
+            let found = unsafe { std::slice::from_raw_parts(pointer(&block), bytes as usize) };
+            assert!(found.iter().all(|byte| u64::from(*byte) == thread));
+            free(block);
+        }
+        if step % 20 == 19 {
+            assert!(cache.exit());
+        }
+        if step % 500 == 0 {
+            caches.invalidate("a");
+        }
+    }
+    blocks.into_iter().for_each(|(block, _)| free(block));
+}
+
 #[test]
 fn threads_share_one_handle() {
-    let caches = caches(None, None);
-    let cache = SharedCache::open(&caches, "a");
-    thread::scope(|scope| {
-        for thread in 0..4 {
-            let (cache, caches) = (&cache, &caches);
-            scope.spawn(move || {
-                let mut blocks = Vec::new();
-                for step in 0..2000_u64 {
-                    let bytes = 4096 * (1 + (step * 7 + thread) % 5);
-                    let block = allocate(cache, bytes);
-                    let first = crate::device::host::host_pointer(DevicePtr(block.address()));
-                    // SAFETY: the block is this thread's alone, and has `bytes` bytes.
-                    unsafe { first.write_bytes(thread as u8, bytes as usize) };
-                    blocks.push((block, bytes));
-                    if blocks.len() > 8 {
-                        let (block, bytes) = blocks.remove(step as usize % 8);
-                        let first = crate::device::host::host_pointer(DevicePtr(block.address()));
-                        // SAFETY: as above.
-                        let last = unsafe { first.add(bytes as usize - 1).read() };
-                        assert_eq!(u64::from(last), thread);
-                        free(block);
-                    }
-                    if step % 100 == 0 {
-                        assert!(cache.enter() && cache.exit());
-                    }
-                    if step % 500 == 0 {
-                        caches.invalidate("a");
-                    }
-                }
-                blocks.into_iter().for_each(|(block, _)| free(block));
-            });
-        }
-    });
-    assert_eq!(caches.cache_stats("a").unwrap().live_blocks, 0);
-    caches.check();
+    for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+        let caches = caches(None, None);
+        let config = CacheConfig {
+            policy,
+            ..CacheConfig::default()
+        };
+        caches.configure("a", config);
+        let cache = SharedCache::open(&caches, "a");
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let (cache, caches) = (&cache, &caches);
+                scope.spawn(move || work(caches, cache, thread));
+            }
+        });
+        assert_eq!(caches.cache_stats("a").unwrap().live_blocks, 0, "{policy}");
+        assert!(!cache.exit(), "every entry has ended");
+        caches.check();
+    }
 }
