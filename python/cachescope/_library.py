@@ -61,13 +61,14 @@ def library_path() -> Path:
     return Path(__file__).with_name(f"libcachescope_capi.{ending}")
 
 
-def load(path: Path, expected_version: str = __version__) -> ctypes.CDLL:
+def load(path: Path, expected_version: str = __version__) -> ctypes.PyDLL:
     """Loads the library at ``path``.
 
     Raises ``ImportError`` if there is none, or if it is of another version than this package.
     """
     try:
-        loaded = ctypes.CDLL(str(path))
+        # Calls keep the interpreter's lock: each takes less time than to release it.
+        loaded = ctypes.PyDLL(str(path))
         version = loaded.cs_version
     except (OSError, AttributeError) as error:
         raise ImportError(f"cachescope: {path} is not the library of this package: {error}") from error

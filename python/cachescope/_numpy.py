@@ -9,13 +9,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ._library import address_of
 
 _FEATURE_VERSION = 211
 _SET_HANDLER = 304
-_GET_HANDLER = 305
 #: The feature version of NumPy 1.22, the first with handlers.
 _LEAST_FEATURES = 0xF
 
@@ -82,17 +81,18 @@ def check_features(features: int) -> None:
         )
 
 
-@functools.lru_cache(maxsize=None)
-def _functions() -> "tuple[Any, Any]":
+def setter() -> Callable[[Any], Any]:
+    """Returns the function that makes a handler current in this context, and returns the previous
+    one.
+
+    Raises ``ImportError`` for a NumPy without handlers.
+    """
     check_features(_features())
-    setter = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_table()[_SET_HANDLER])
-    getter = ctypes.PYFUNCTYPE(ctypes.py_object)(_table()[_GET_HANDLER])
-    return setter, getter
+    return ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_table()[_SET_HANDLER])
 
 
-@functools.lru_cache(maxsize=None)
-def handler(cache: int) -> Any:
-    """Returns the handler whose memory is of ``cache``."""
+def new_handler(cache: int) -> Any:
+    """Returns a handler whose memory is of ``cache``."""
     content = _Handler(
         name=b"cachescope",
         version=1,
@@ -103,13 +103,3 @@ def handler(cache: int) -> Any:
         free=address_of("cs_free"),
     )
     return _python.PyCapsule_New(_forever(bytes(content)), _capsule_name(), None)
-
-
-def set_handler(new: Any) -> Any:
-    """Makes a handler current in this context. Returns the previous one."""
-    return _functions()[0](new)
-
-
-def get_handler() -> Any:
-    """Returns the current handler of this context."""
-    return _functions()[1]()

@@ -33,16 +33,26 @@ _current: ContextVar[Optional[_Entry]] = ContextVar("cachescope.scope", default=
 caches: "dict[str, int]" = {}
 
 
-def _set_handler(cache: int) -> Any:
+#: The setter of NumPy's handler, and the handlers by cache, once NumPy is known to be installed.
+_set_handler: Optional[Callable[[Any], Any]] = None
+_handlers: "dict[int, Any]" = {}
+
+
+def _bind(cache: int) -> Any:
     """Puts a cache under the arrays of this context. Returns the previous handler, if NumPy is
     installed."""
-    try:
-        import numpy  # noqa: F401
-    except ModuleNotFoundError:
-        return None
-    from . import _numpy
+    global _set_handler
+    handler = _handlers.get(cache)
+    if _set_handler is None or handler is None:
+        try:
+            import numpy  # noqa: F401
+        except ModuleNotFoundError:
+            return None
+        from . import _numpy
 
-    return _numpy.set_handler(_numpy.handler(cache))
+        _set_handler = _numpy.setter()
+        handler = _handlers[cache] = _numpy.new_handler(cache)
+    return _set_handler(handler)
 
 
 class scope:
@@ -90,9 +100,11 @@ class scope:
 
     def __enter__(self) -> "scope":
         cache = self._open()
-        check(lib.cs_enter(cache))
+        code = lib.cs_enter(cache)
+        if code:
+            check(code)
         try:
-            entry = _Entry(self, cache, _set_handler(cache))
+            entry = _Entry(self, cache, _bind(cache))
         except BaseException:
             lib.cs_exit(cache)
             raise
@@ -112,11 +124,11 @@ class scope:
             _current.reset(entry.token)
         except ValueError:  # The entry was inherited from the context that this one is a copy of.
             raise self._misplaced() from None
-        if entry.handler is not None:
-            from . import _numpy
-
-            _numpy.set_handler(entry.handler)
-        check(lib.cs_exit(entry.cache))
+        if entry.handler is not None and _set_handler is not None:
+            _set_handler(entry.handler)
+        code = lib.cs_exit(entry.cache)
+        if code:
+            check(code)
 
     def _misplaced(self) -> RuntimeError:
         return RuntimeError(
