@@ -119,7 +119,7 @@ fn a_held_cache_serves_again_after_its_release() {
     caches.check();
 }
 
-/// Allocates, checks and frees blocks of random sizes, inside entries that overlap those of others.
+/// Allocates, checks and frees blocks, inside entries that overlap the entries of other threads.
 fn work(caches: &CachesRef, cache: &SharedCache, thread: u64) {
     let pointer =
         |block: &SharedBlock| crate::device::host::host_pointer(DevicePtr(block.address()));
