@@ -16,6 +16,13 @@ pub(super) fn rank_gone(operation: &str, rank: usize, reason: &str) -> Error {
     Error::new(ErrorCode::Gone, text)
 }
 
+/// Returns the error of a later call of a rank that left.
+#[cold]
+pub(super) fn has_left(reason: &str) -> Error {
+    let text = format!("this rank takes part no longer: {reason}");
+    Error::new(ErrorCode::Gone, text)
+}
+
 #[cold]
 pub(super) fn deadlocked(operation: &str, own: usize, other: usize) -> Error {
     let text = format!(

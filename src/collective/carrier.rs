@@ -65,10 +65,10 @@ impl Carrier {
         }
     }
 
-    /// Marks this rank as failed, after the calls that are queued. NCCL has no messages for it.
-    pub(super) fn fail(&self, error: Error) {
+    /// Marks this rank as gone, after the calls that are queued. NCCL has no messages for it.
+    pub(super) fn leave(&self, reason: String) {
         match self {
-            Self::Host(host) => host.worker.fail(error),
+            Self::Host(host) => host.worker.leave(reason),
             Self::Nccl(_) => {}
         }
     }

@@ -99,6 +99,10 @@ pub(super) trait Engine: Send {
     /// more, and the others learn why.
     fn fail(&mut self, error: &Error);
 
+    /// Marks this rank as gone because the program's own work failed. The other ranks receive the
+    /// reason, and this one does not end before them.
+    fn leave(&mut self, reason: &str);
+
     /// Records that this rank has dropped the group.
     fn end(&mut self, members: &Members);
 

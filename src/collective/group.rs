@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::carrier::Carrier;
 use crate::context::Device;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::sync::Arc;
 
 /// The default timeout of calls, as in PyTorch. [`Group::timeout`] sets another.
@@ -235,12 +235,12 @@ impl Group {
     }
 
     /// Runs `body` as this rank. If it returns an error or panics, the other ranks receive the
-    /// reason in the error of their next call.
+    /// reason in the error of their current or next call.
     ///
     /// The library does not see what `main` returns. So a process whose `main` returns an error
     /// without `run` has ended without a reason, as far as the other ranks can know.
     /// [`threads`](Self::threads) reports the reasons of its ranks itself. NCCL transfers no
-    /// reasons: there, the error is only returned.
+    /// reasons: there, the error is only returned, and the other ranks wait until their timeout.
     ///
     /// # Examples
     ///
@@ -258,19 +258,18 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// The error of `body`. After it, this rank takes part in no exchange.
+    /// The error of `body`. After it, this rank takes part in no exchange, except by NCCL.
     ///
     /// # Panics
     ///
-    /// If `body` panics; the panic resumes after the reason is queued.
+    /// If `body` panics; the panic resumes when the reason is on its way.
     pub fn run<R>(&self, body: impl FnOnce(&Self) -> Result<R>) -> Result<R> {
         let outcome = catch_unwind(AssertUnwindSafe(|| body(self)));
         let outcome = outcome.unwrap_or_else(|panic| {
-            let error = Error::new(ErrorKind::Panic, "it panicked");
-            self.carrier.fail(error);
+            self.carrier.leave("it panicked".to_owned());
             resume_unwind(panic)
         });
-        outcome.inspect_err(|error| self.carrier.fail(error.clone()))
+        outcome.inspect_err(|error| self.carrier.leave(format!("it failed: {error}")))
     }
 
     /// Broadcasts words of metadata from rank 0, and returns them on every rank.

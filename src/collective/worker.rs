@@ -153,14 +153,19 @@ impl Worker {
         receiver.wait().unwrap_or_else(|| Err(ended())).at_caller()
     }
 
-    /// Marks the rank as failed after the calls that are queued.
-    pub(super) fn fail(&self, error: Error) {
+    /// Marks the rank as gone after the calls that are queued, and waits for it.
+    pub(super) fn leave(&self, reason: String) {
+        let (sender, receiver) = one_shot();
         let job = move |engine: &mut dyn Engine| {
-            engine.fail(&error);
+            engine.leave(&reason);
+            sender.send(());
             None
         };
         // After the queue is closed, the rank has ended.
-        let _ = self.queue.push(Job::stealable(job));
+        if self.queue.push(Job::stealable(job)).is_ok() {
+            while self.queue.steal(&|| receiver.is_ready()) {}
+            receiver.wait();
+        }
     }
 
     /// Drops the group after the calls that are queued.

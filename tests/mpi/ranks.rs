@@ -343,7 +343,9 @@ fn fails() -> Result<()> {
 }
 
 fn fails_with_a_reason() -> Result<()> {
-    leaves_for("reshape: ", true, &|group| group.run(|_| fails()))
+    leaves_for("it failed: reshape: ", true, &|group| {
+        group.run(|_| fails())
+    })
 }
 
 fn panics_with_a_reason() -> Result<()> {

@@ -5,6 +5,7 @@ mod rendezvous;
 use std::panic::catch_unwind;
 use std::ptr;
 
+use super::absence::has_left;
 use super::call::{Call, Operation, part_of};
 use super::engine::{Completion, Engine, Members, Memory, Work, failed, report_outcome};
 use super::reduce_rows::reduce_rows;
@@ -175,6 +176,11 @@ impl Engine for ThreadEngine {
     fn fail(&mut self, error: &Error) {
         self.broken.get_or_insert_with(|| error.clone());
         self.rendezvous.mark_gone(self.rank, &error.to_string());
+    }
+
+    fn leave(&mut self, reason: &str) {
+        self.broken.get_or_insert_with(|| has_left(reason));
+        self.rendezvous.mark_gone(self.rank, reason);
     }
 
     fn end(&mut self, members: &Members) {

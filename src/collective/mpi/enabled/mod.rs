@@ -17,8 +17,9 @@ mod shutdown;
 mod transfer;
 mod world;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::super::absence::{GRACE, has_left};
 use super::super::call::Operation;
 use super::super::engine::{Completion, Engine, Members, Memory, Work, failed, report_outcome};
 use crate::device::host_streams::HostFailure;
@@ -27,7 +28,7 @@ use crate::sync::Arc;
 use comm::Comm;
 use messages::Messages;
 use opening::{HeaderBuffers, INLINE};
-use peers::{ControlMessage, Peers, Wait, WaitTarget};
+use peers::{ControlMessage, Peers, Wait, WaitTarget, back_off};
 use shutdown::Shutdown;
 use transfer::Transfer;
 
@@ -45,6 +46,8 @@ struct MpiEngine {
     ring: Vec<u64>,
     /// The error after which this rank takes part in nothing more.
     broken: Option<Error>,
+    /// True if the program's own work failed, and no call.
+    has_left: bool,
     shutdown: Arc<Shutdown>,
     /// True if the library is CUDA-aware.
     knows_cuda: bool,
@@ -59,9 +62,20 @@ impl MpiEngine {
             buffers: HeaderBuffers::default(),
             ring: Vec::new(),
             broken: None,
+            has_left: false,
             shutdown,
             knows_cuda,
         }
+    }
+
+    /// Sends the reason of this rank's failure to all others.
+    fn notify_of_failure(&mut self, reason: &str) {
+        if self.shutdown.is_over() {
+            return;
+        }
+        let message = ControlMessage::Failed(reason.to_owned());
+        // A rank that cannot be notified times out.
+        let _ = self.peers.notify(&self.comm, 0..self.comm.size(), &message);
     }
 
     /// Executes a collective call: waits for all members, checks that they agree, and does this
@@ -195,9 +209,24 @@ impl Engine for MpiEngine {
             return;
         }
         self.broken = Some(error.clone());
-        let message = ControlMessage::Failed(error.to_string());
-        // A rank that cannot be notified times out.
-        let _ = self.peers.notify(&self.comm, 0..self.comm.size(), &message);
+        self.notify_of_failure(&error.to_string());
+    }
+
+    fn leave(&mut self, reason: &str) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.broken = Some(has_left(reason));
+        self.has_left = true;
+        self.notify_of_failure(reason);
+        // The program may finalise MPI next.
+        let began = Instant::now();
+        while !self.shutdown.is_over() && began.elapsed() < GRACE {
+            match self.peers.reap() {
+                Ok(false) => back_off(began.elapsed()),
+                Ok(true) | Err(_) => return,
+            }
+        }
     }
 
     fn end(&mut self, members: &Members) {

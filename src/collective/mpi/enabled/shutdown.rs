@@ -91,7 +91,9 @@ impl MpiEngine {
             let end = match self.shutdown.is_ours {
                 // No rank receives messages any more.
                 true if all_end && (is_sent || waited >= LAST_WAIT) => Some(ExitStep::Finalise),
-                true if self.broken.is_some() && waited >= LAST_WAIT => Some(ExitStep::Abort),
+                true if self.broken.is_some() && !self.has_left && waited >= LAST_WAIT => {
+                    Some(ExitStep::Abort)
+                }
                 false if is_sent && self.messages.are_all_sent() => Some(ExitStep::Skip),
                 false if waited >= LAST_WAIT => Some(ExitStep::Skip),
                 _ => None,
