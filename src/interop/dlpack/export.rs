@@ -7,6 +7,7 @@ use super::tensor::{
     DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor, Deleter, Managed,
 };
 use crate::array::{AnyElement, Array, Buffer, MAX_RANK, refuse_tracked};
+use crate::device::cuda::Cuda;
 use crate::device::host::host_pointer;
 use crate::device::{DeviceId, DevicePtr, Use};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -98,7 +99,8 @@ impl<T: AnyElement> Array<T> {
     pub fn into_dlpack(self) -> Result<*mut DLManagedTensorVersioned> {
         self.finish("into_dlpack")?;
         let buffer = self.buffer();
-        let is_own = buffer.holders() == 1 && !buffer.is_used_by_graphs();
+        let is_own =
+            buffer.holders() == 1 && !buffer.is_used_by_graphs() && !self.layout().repeats();
         if is_own {
             let device = buffer.device();
             let stream = device.stream();
@@ -150,6 +152,9 @@ impl<T: AnyElement> Array<T> {
             let text = format!("{operation}: the device `meta` has no data");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
+        // Until the elements are there, no launch of a graph writes over them.
+        let gpu = backend.cuda().filter(|_| buffer.is_used_by_graphs());
+        let _no_launches = gpu.map(Cuda::lock_launches_shared);
         // Each write waited for the one before it, so the last write completes after all others.
         let writer = buffer.wait_for_last_write()?;
         if backend.id() != DeviceId::Host {
@@ -200,8 +205,8 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Releases a tensor that [`Array::export`] made. Dropping its handle takes no lock, and may happen
-/// on any thread; it does not unwind.
+/// Releases a tensor that [`Array::export`] made. Dropping its handle may happen on any
+/// thread, and does not unwind.
 ///
 /// # Safety
 ///
