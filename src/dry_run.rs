@@ -165,7 +165,8 @@ fn entry_peaks(profile: &Profile) -> Vec<EntryPeaks> {
     for event in &profile.events {
         match event.kind {
             kind if kind.is_allocation() => live_bytes += event.bytes,
-            kind if kind.is_free() => live_bytes -= event.bytes,
+            // Events of two threads at one time may be in either order.
+            kind if kind.is_free() => live_bytes = live_bytes.saturating_sub(event.bytes),
             EventKind::Enter => open.push((event.thread, event.scope, live_bytes)),
             EventKind::Exit => {
                 let is_own = |entry: &(u32, Option<u32>, u64)| {

@@ -310,7 +310,7 @@ impl<T: Numeric> Array<T> {
         };
         let shape = count.into();
         let mut writer = Writer::on_current(&shape)?;
-        writer.fill_chunks(|first, chunk| {
+        writer.compute_chunks(|first, chunk| {
             for (index, value) in chunk.iter_mut().enumerate() {
                 *value = T::nth(start, step, first + index);
             }
@@ -343,7 +343,7 @@ impl<T: Float> Array<T> {
         let step = (to - from) / last as f64;
         let shape = count.into();
         let mut writer = Writer::on_current(&shape)?;
-        writer.fill_chunks(|first, chunk| {
+        writer.compute_chunks(|first, chunk| {
             for (index, value) in chunk.iter_mut().enumerate() {
                 *value = match first + index {
                     0 => start,

@@ -140,14 +140,11 @@ impl<'s, T: AnyElement> Writer<'s, T> {
     }
 
     /// Writes every remaining element in chunks: `fill` gets the position of a chunk's first
-    /// element, counted from here, and the chunk. Does not call `fill` on a device without data.
+    /// element, counted from here, and the chunk.
     #[track_caller]
     pub(crate) fn fill_chunks(&mut self, mut fill: impl FnMut(usize, &mut [T])) -> Result<()> {
         self.flush()?;
         let count = self.remaining();
-        if self.buffer.device().backend().is_meta() {
-            return self.repeat(T::zero(), count);
-        }
         let mut chunk = vec![T::zero(); count.min(Self::STAGED)];
         let mut start = 0;
         while start < count {
@@ -157,6 +154,16 @@ impl<'s, T: AnyElement> Writer<'s, T> {
             start += length;
         }
         Ok(())
+    }
+
+    /// Like [`fill_chunks`](Self::fill_chunks), for a function without effects, which is not called
+    /// on a device without data.
+    #[track_caller]
+    pub(crate) fn compute_chunks(&mut self, fill: impl FnMut(usize, &mut [T])) -> Result<()> {
+        match self.buffer.device().backend().is_meta() {
+            true => self.repeat(T::zero(), self.remaining()),
+            false => self.fill_chunks(fill),
+        }
     }
 
     /// Returns the array, every element of which must have been written.

@@ -121,7 +121,7 @@ impl<T: AnyElement> Array<T> {
             let shape: Shape = before.saturating_add(length).saturating_add(after).into();
             check_size::<i64>("pad_with", &shape)?;
             let mut writer = Writer::new(self.device(), &shape)?;
-            writer.fill_chunks(|begun, chunk: &mut [i64]| {
+            writer.compute_chunks(|begun, chunk: &mut [i64]| {
                 for (slot, place) in chunk.iter_mut().zip(begun..) {
                     let position = place as isize - before as isize;
                     *slot = extension.source(position, length) as i64;
@@ -146,7 +146,7 @@ impl<T: AnyElement> Array<T> {
     ) -> Result<()> {
         let shape: Shape = count.into();
         let mut writer = Writer::new(self.device(), &shape)?;
-        writer.fill_chunks(|begun, chunk: &mut [i64]| {
+        writer.compute_chunks(|begun, chunk: &mut [i64]| {
             for (slot, place) in chunk.iter_mut().zip(start + begun..) {
                 let position = place as isize - first as isize;
                 *slot = (first + extension.source(position, length)) as i64;

@@ -154,8 +154,13 @@ impl Blas {
 
 impl Drop for Blas {
     fn drop(&mut self) {
+        let handles = std::mem::take(&mut *self.handles.lock());
+        // Without a handle, the library may not be loaded.
+        if handles.is_empty() {
+            return;
+        }
         if let Ok(functions) = Functions::get() {
-            for (_, handle) in self.handles.lock().drain() {
+            for handle in handles.into_values() {
                 self.destroy(functions, handle);
             }
         }

@@ -55,7 +55,7 @@ pub(super) struct Context {
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
     /// The memory of a device without data, at the address in `raw`.
-    pub(super) imitation: Option<Box<Imitation>>,
+    pub(super) imitation: Option<Arc<Imitation>>,
     /// Streams of dropped devices whose handle foreign code may still have.
     pub(super) exported_streams: Mutex<Vec<RawHandle<CUstream_st>>>,
 }
@@ -125,12 +125,12 @@ impl Context {
 
     /// Creates the context of a device without data, of this device alone.
     pub(super) fn imitated(imitation: Imitation, total_bytes: u64) -> Self {
-        let imitation = Box::new(imitation);
+        let imitation = Arc::new(imitation);
         Self {
             driver: Driver::imitated(),
             ordinal: 0,
             device: 0,
-            raw: RawHandle(ptr::from_ref(&*imitation).cast_mut().cast()),
+            raw: RawHandle(Arc::as_ptr(&imitation).cast_mut().cast()),
             total_bytes,
             multiprocessors: IMITATED_MULTIPROCESSORS,
             capability: IMITATED_CAPABILITY,

@@ -43,7 +43,7 @@ struct Lengths {
     segments: HashMap<u64, u64>,
     handles: HashMap<u64, u64>,
     /// Page-locked memory of the host, by its address.
-    pinned: HashMap<usize, Box<[u128]>>,
+    pinned: HashMap<usize, Vec<u128>>,
 }
 
 impl Imitation {
@@ -90,9 +90,9 @@ unsafe fn answer<T>(target: *mut T, value: Option<T>) -> c_uint {
 }
 
 pub(super) unsafe extern "C" fn get_current(context: *mut CUcontext) -> c_uint {
-    let current = CURRENT.get().cast_mut().cast();
+    // A device at the address of one that was dropped is another one: each call sets its own.
     // SAFETY: the caller's variable is writable.
-    unsafe { answer(context, Some(current)) }
+    unsafe { answer(context, Some(ptr::null_mut())) }
 }
 
 pub(super) unsafe extern "C" fn set_current(context: CUcontext) -> c_uint {
@@ -128,7 +128,7 @@ pub(super) unsafe extern "C" fn allocate_host(
     bytes: usize,
     _flags: c_uint,
 ) -> c_uint {
-    let mut memory = vec![0_u128; bytes.div_ceil(size_of::<u128>())].into_boxed_slice();
+    let mut memory = vec![0_u128; bytes.div_ceil(size_of::<u128>())];
     let pointer = memory.as_mut_ptr();
     // SAFETY: the caller has entered the context, and its variable is writable.
     unsafe {

@@ -30,7 +30,7 @@ impl Cuda {
         if !context.has_pools {
             let text = format!(
                 "{}: the driver has no memory pools for this device",
-                context.id()
+                context.name()
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }

@@ -188,7 +188,7 @@ impl StreamTable {
 
     fn get(&self, stream: StreamId) -> Result<&StreamEntry> {
         self.entries.get(stream.0).ok_or_else(|| {
-            let text = format!("{}: there is no stream {}", self.context.id(), stream.0);
+            let text = format!("{}: there is no stream {}", self.context.name(), stream.0);
             Error::new(ErrorKind::Driver, text)
         })
     }
