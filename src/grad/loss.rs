@@ -81,6 +81,11 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 /// on purpose. If the parameters reach the value only through these, the gradients are zeros,
 /// without an error. A structure without parameters is no error, either.
 ///
+/// Calls nest to any depth, also with [`jvp`](super::jvp) and [`hvp`](super::hvp): the outer
+/// function differentiates the value and the gradients that the inner one returns, for what its own
+/// parameters computed. The operations of the inner backward pass stay in memory until the outer
+/// one has passed them.
+///
 /// # Examples
 ///
 /// ```
@@ -88,6 +93,13 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 /// use cachescope::grad::value_and_grad;
 ///
 /// let x = Array::from_slice(&[1.0_f64, 2.0, 3.0], 3)?;
+/// // The gradient of a penalty of the gradient: of the sum of (3 x²)².
+/// let (_, of_penalty) = value_and_grad(&x, |x| {
+///     let (_, slope) = value_and_grad(x, |x| (x * x * x).sum())?;
+///     slope.square().sum()
+/// })?;
+/// assert_eq!(of_penalty.to_vec()?, [36.0, 288.0, 972.0]);
+///
 /// let (value, gradient) = value_and_grad(&x, |x| (x * x).sum())?;
 /// assert_eq!(value.item()?, 14.0);
 /// assert_eq!(gradient.to_vec()?, [2.0, 4.0, 6.0]);
@@ -99,14 +111,13 @@ impl<T: Float, E: Expr<Item = T>> Loss for Lazy<E> {
 /// The first error of `function`; [`InvalidShape`](ErrorKind::InvalidShape) if its value is not a
 /// single one; [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter reaches the value;
 /// [`Unsupported`](ErrorKind::Unsupported) for an operation whose derivative is not known, with its
-/// name and line, for a call inside of another call's `function`, and for an array that another
-/// thread computes gradients for.
+/// name and line, and for an array that another thread computes gradients for.
 #[track_caller]
 pub fn value_and_grad<P: Parameters, L: Loss>(
     parameters: &P,
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<(Array<L::Item>, P)> {
-    let mut tape = Tape::begin_for("value_and_grad")?;
+    let mut tape = Tape::begin_nested("value_and_grad")?;
     let tracked = tape.follow(parameters)?;
     let loss = function(&tracked)?;
     tape.gradients(loss, tracked)
@@ -139,7 +150,7 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     parameters: &P,
     function: impl FnOnce(&P) -> Result<(L, A)>,
 ) -> Result<(Array<L::Item>, A, P)> {
-    let mut tape = Tape::begin_for("value_and_grad_aux")?;
+    let mut tape = Tape::begin_nested("value_and_grad_aux")?;
     let tracked = tape.follow(parameters)?;
     let (loss, aux) = function(&tracked)?;
     let (value, gradients) = tape.gradients(loss, tracked)?;

@@ -2,12 +2,11 @@
 
 use super::loss::Loss;
 use super::parameters::{Parameters, ZipArrays};
-use super::tape::{TakeGradients, Tape};
+use super::tape::Tape;
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
-    AnyArray, Gradients, Seeds, Tracked, backward, constant, length, seed, track, tracked,
-    tracked_backward, zeros_like,
+    AnyArray, Gradients, Seeds, Tracked, length, seed, track, tracked, tracked_backward, zeros_like,
 };
 
 /// Returns the value of `function` at `parameters`, and the product of its Jacobian matrix with
@@ -44,12 +43,12 @@ pub fn jvp<P: Parameters, T: Float>(
     tangents: &P,
     function: impl FnOnce(&P) -> Result<Array<T>>,
 ) -> Result<(Array<T>, Array<T>)> {
-    let mut tape = Tape::begin_for("jvp")?;
+    let mut tape = Tape::begin_nested("jvp")?;
     let parameters = tape.follow(parameters)?;
     let value = function(&parameters)?;
     let forward_length = length();
     let Some(to_value) = Tracked::of(value.buffer(), value.layout())? else {
-        return Ok((constant(&value), zeros_like(&value)?));
+        return Ok((tape.result(&value), zeros_like(&value)?));
     };
     // The gradients are linear in the cotangents, so any value will do.
     let cotangents = zeros_like(&value)?;
@@ -61,15 +60,15 @@ pub fn jvp<P: Parameters, T: Float>(
         layout,
         dtype: T::DTYPE,
     };
-    let gradients = tracked_backward(vec![(to_value, cotangents)])?;
+    let gradients = tracked_backward(vec![(to_value, cotangents)], tape.first_step())?;
     let seeds = DirectionalSeeds::of(parameters, tangents, (gradients, tape.variables()))?;
     // Only the steps of the backward pass read the cotangents.
-    let mut products = backward(seeds, forward_length)?;
+    let mut products = tape.backward(seeds, forward_length)?;
     let product = match of_cotangents.and_then(|own| products.take(own)) {
-        Some(product) => constant(&product.into_array()),
+        Some(product) => tape.result(&product.into_array()),
         None => zeros_like(&value)?,
     };
-    Ok((constant(&value), product))
+    Ok((tape.result(&value), product))
 }
 
 /// Returns the value of `function` at `parameters`, and the product of its Hessian matrix with
@@ -103,16 +102,16 @@ pub fn hvp<P: Parameters, L: Loss>(
     vector: &P,
     function: impl FnOnce(&P) -> Result<L>,
 ) -> Result<(Array<L::Item>, P)> {
-    let mut tape = Tape::begin_for("hvp")?;
+    let mut tape = Tape::begin_nested("hvp")?;
     let tracked = tape.follow(parameters)?;
     let loss = function(&tracked)?.into_value()?;
     tape.check_loss(&loss)?;
-    let gradients = tracked_backward(seed(&loss)?)?;
+    let gradients = tracked_backward(seed(&loss)?, tape.first_step())?;
     let seeds = DirectionalSeeds::of(tracked, vector, (gradients, tape.variables()))?;
-    let products = backward(seeds, 0)?;
-    let mut take = TakeGradients::new(products, tape.variables().to_vec());
+    let products = tape.backward(seeds, tape.first_step())?;
+    let mut take = tape.take(products, tape.variables().to_vec());
     let products = parameters.map_arrays(&mut take).at_caller()?;
-    Ok((constant(&loss), products))
+    Ok((tape.result(&loss), products))
 }
 
 /// Sets the cotangent of each parameter's gradient to the elements of the vector.
@@ -149,7 +148,7 @@ impl ZipArrays for DirectionalSeeds<'_> {
         if let Some(gradient) = variable.and_then(|&variable| self.gradients.take(variable))
             && let Some(tracked) = Tracked::of(&gradient.buffer, &gradient.layout)?
         {
-            let vector = AnyArray::of(&constant(vector));
+            let vector = AnyArray::of(vector);
             self.seeds.push((tracked, vector));
         }
         Ok(())

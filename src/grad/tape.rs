@@ -8,8 +8,9 @@ use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Float, Shape};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
-    BY_HAND, Gradients, NEVER, TapeGuard, backward, constant, detect_anomalies, first_reader,
-    has_constants, seed, track, tracked, value, zeros_like,
+    AnyArray, BY_HAND, Gradients, NEVER, Pause, Seeds, TapeGuard, Tracked, backward, constant,
+    detect_anomalies, first_reader, has_constants, has_tape, identity, length, runs_again, seed,
+    track, tracked, tracked_backward, value, zeros_like,
 };
 
 /// The operations that the thread computes from variables, recorded from [`begin`](Self::begin) to
@@ -43,7 +44,14 @@ pub struct Tape {
     function: &'static str,
     /// The numbers of its variables.
     variables: Vec<u32>,
-    _guard: TapeGuard,
+    /// The first step that is not of an outer tape.
+    first_step: usize,
+    /// True on the tape of an outer function, which tracks the gradients.
+    is_nested: bool,
+    /// Ends before the tape.
+    _active: Option<Pause>,
+    /// `None` on the tape of an outer function.
+    _guard: Option<TapeGuard>,
     /// Keeps the tape on its thread.
     thread: PhantomData<*const ()>,
 }
@@ -84,11 +92,71 @@ impl Tape {
             detect_anomalies();
         }
         Ok(Self {
-            function,
-            _guard: guard,
-            variables: Vec::new(),
-            thread: PhantomData,
+            _guard: Some(guard),
+            ..Self::on_outer(function)
         })
+    }
+
+    /// Begins a tape like [`begin_for`](Self::begin_for), or, if the thread has a tape, a part of
+    /// that tape. Then the outer tape tracks the gradients.
+    ///
+    /// If a checkpoint calls the function, and will call it again in the backward pass, the part
+    /// ends with the function, and nothing tracks the gradients of this first run.
+    #[track_caller]
+    pub(super) fn begin_nested(function: &'static str) -> Result<Self> {
+        if !has_tape() {
+            return Self::begin_for(function);
+        }
+        let is_first_run = runs_again();
+        Ok(Self {
+            is_nested: !is_first_run,
+            _active: is_first_run.then(Pause::end),
+            ..Self::on_outer(function)
+        })
+    }
+
+    fn on_outer(function: &'static str) -> Self {
+        Self {
+            function,
+            variables: Vec::new(),
+            first_step: length(),
+            is_nested: false,
+            _active: None,
+            _guard: None,
+            thread: PhantomData,
+        }
+    }
+
+    /// Returns the first step that is not of an outer tape.
+    pub(super) fn first_step(&self) -> usize {
+        self.first_step
+    }
+
+    /// Passes gradients back down to the step `from`. If the tape is nested, the outer tape tracks
+    /// them.
+    #[track_caller]
+    pub(super) fn backward(&self, seeds: Seeds, from: usize) -> Result<Gradients> {
+        match self.is_nested {
+            true => tracked_backward(seeds, from),
+            false => backward(seeds, from),
+        }
+    }
+
+    /// Returns a result, which only an outer tape tracks.
+    pub(super) fn result<T: Float>(&self, array: &Array<T>) -> Array<T> {
+        match self.is_nested {
+            true => array.clone(),
+            false => constant(array),
+        }
+    }
+
+    /// Returns the gradients of variables, in the order of their numbers.
+    pub(super) fn take(&self, gradients: Gradients, numbers: Vec<u32>) -> TakeGradients {
+        TakeGradients {
+            gradients,
+            numbers: numbers.into_iter(),
+            is_nested: self.is_nested,
+        }
     }
 
     /// Returns the same values as variables: the tape tracks what is computed from them.
@@ -112,8 +180,17 @@ impl Tape {
     #[track_caller]
     pub fn follow<P: Parameters>(&mut self, parameters: &P) -> Result<P> {
         let _call_site = CallSiteOverride::at(Location::caller());
-        let variables = parameters.map_arrays(&mut TrackParameters(&mut self.variables));
-        variables.at_caller()
+        let mut track = TrackParameters {
+            variables: &mut self.variables,
+            has_outer: self._guard.is_none(),
+        };
+        let variables = parameters.map_arrays(&mut track);
+        let variables = variables.at_caller()?;
+        if self._guard.is_none() {
+            // Gradients stop at the variables: the outer tape passes them on.
+            self.first_step = length();
+        }
+        Ok(variables)
     }
 
     /// Returns the value of `loss`, and its gradient for each of `variables`, in a structure of the
@@ -157,12 +234,12 @@ impl Tape {
         };
         variables.map_arrays(&mut numbers).at_caller()?;
         let numbers = numbers.numbers;
-        let gradients = backward(seeds, 0)?;
+        let gradients = self.backward(seeds, self.first_step)?;
         let is_reached = |variable: &u32| gradients.has(*variable);
         self.check_gradients(has_constants() || self.variables.iter().any(is_reached))?;
         let _call_site = CallSiteOverride::at(Location::caller());
-        let gradients = variables.map_arrays(&mut TakeGradients::new(gradients, numbers));
-        Ok((constant(&loss), gradients.at_caller()?))
+        let gradients = variables.map_arrays(&mut self.take(gradients, numbers));
+        Ok((self.result(&loss), gradients.at_caller()?))
     }
 
     /// Returns the numbers of the tape's variables.
@@ -199,20 +276,36 @@ impl Tape {
     }
 }
 
-/// Makes variables of arrays.
-struct TrackParameters<'a>(&'a mut Vec<u32>);
+/// Makes variables of arrays. A variable whose values an outer tape tracks passes its gradient on to
+/// them.
+struct TrackParameters<'a> {
+    variables: &'a mut Vec<u32>,
+    /// True if the tape is a part of an outer one.
+    has_outer: bool,
+}
 
 impl MapArrays for TrackParameters<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        let array = if array.layout().is_contiguous() {
-            constant(array)
-        } else {
-            constant(array).lazy().eval()?
+        let array = match self.has_outer {
+            true => array.clone(),
+            false => constant(array),
+        };
+        let array = match array.layout().is_contiguous() {
+            true => array,
+            false => array.lazy().eval()?,
         };
         let layout = *array.layout();
-        let buffer = track(array.into_buffer(), layout, T::DTYPE);
-        self.0
-            .extend(buffer.value_id().map(|value_id| value_id.index));
+        let outer = match self.has_outer {
+            true => Tracked::of(array.buffer(), &layout)?,
+            false => None,
+        };
+        let buffer = match outer {
+            Some(outer) => identity(AnyArray::of(&array), outer),
+            None => track(constant(&array).into_buffer(), layout, T::DTYPE),
+        };
+        let value_id = buffer.value_id();
+        self.variables
+            .extend(value_id.map(|value_id| value_id.index));
         Ok(Array::from_parts(buffer, layout))
     }
 }
@@ -266,25 +359,19 @@ fn twice(shape: &Shape) -> Error {
 pub(super) struct TakeGradients {
     gradients: Gradients,
     numbers: std::vec::IntoIter<u32>,
-}
-
-impl TakeGradients {
-    pub(super) fn new(gradients: Gradients, numbers: Vec<u32>) -> Self {
-        Self {
-            gradients,
-            numbers: numbers.into_iter(),
-        }
-    }
+    is_nested: bool,
 }
 
 impl MapArrays for TakeGradients {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         let number = self.numbers.next();
         let gradient = match number {
+            Some(number) if self.is_nested => self.gradients.take(number),
             Some(number) => self.gradients.take_compact(number)?,
             None => None,
         };
         match gradient {
+            Some(gradient) if self.is_nested => Ok(gradient.into_array()),
             Some(gradient) => Ok(constant(&gradient.into_array())),
             None => zeros_like(array),
         }

@@ -133,6 +133,7 @@ pub(super) fn tracked_part(
     let buffer = record((result.buffer, whole, dtype), None, |_| BackwardStep {
         backward: Box::new(backward),
         saved_bytes: 0,
+        runs_again: false,
         only_once: None,
     });
     Ok(AnyArray {

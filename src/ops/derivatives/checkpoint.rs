@@ -86,8 +86,8 @@ pub(crate) fn checkpointed<T: Float>(
     let back = BackwardStep {
         backward,
         saved_bytes,
-        // The steps of the second run would be on the tape after steps that read its result.
-        only_once: Some("checkpoint"),
+        runs_again: true,
+        only_once: None,
     };
     let buffer = record((buffer, layout, T::DTYPE), None, |_| back);
     Ok(Array::from_parts(buffer, layout))

@@ -401,6 +401,7 @@ impl RunningEvaluation {
             BackwardStep {
                 backward: Box::new(backward),
                 saved_bytes,
+                runs_again: false,
                 only_once: None,
             }
         })

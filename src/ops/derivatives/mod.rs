@@ -22,6 +22,7 @@ mod rules;
 mod tape;
 mod values;
 
+use std::ops::Range;
 use std::panic::Location;
 
 use smallvec::SmallVec;
@@ -33,20 +34,20 @@ pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(crate) use gradients::{AnyArray, Gradients, Placer, Tracked, zeros_like};
 pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
-pub(crate) use pause::Pause;
+pub(crate) use pause::{Pause, runs_again};
 pub(super) use products::Multiplication;
 pub(super) use reduction::TrackedReduction;
 pub(crate) use rule::constant;
 pub(super) use rule::{RuledOperation, by_gradient};
 pub(crate) use tape::{
     BY_HAND, NEVER, TapeGuard, detect_anomalies, detects_anomalies, first_reader, has_constants,
-    is_live, length, note_constants, steps, track, tracked, value,
+    has_tape, is_live, length, note_constants, steps, track, tracked, value,
 };
 
 use activations::Source;
 use gradients::filled;
 use joint_graph::is_differentiable;
-use tape::{BackwardStep, TapeStep, track_result};
+use tape::{BackwardStep, TapeStep, Upstream, track_result};
 
 use super::eval::{device_for, evaluate};
 use super::expression_graph::{ExpressionGraph, NodeKind};
@@ -259,28 +260,67 @@ pub(crate) fn backward_in_places(
 /// [`Unsupported`](crate::ErrorKind::Unsupported), with its name and line, if an operation has no
 /// derivative of its gradient.
 #[track_caller]
-pub(crate) fn tracked_backward(seeds: Seeds) -> Result<Gradients> {
+pub(crate) fn tracked_backward(seeds: Seeds, from: usize) -> Result<Gradients> {
     check_budget()?;
     let mut gradients = Gradients::tracked(detects_anomalies());
     for (tracked, gradient) in seeds {
         gradients.add(tracked, gradient)?;
     }
-    for number in (0..length()).rev() {
+    pass_tracked(from..length(), &mut gradients)?;
+    Ok(gradients)
+}
+
+/// Passes tracked gradients back through the steps of that range, the last one first.
+#[track_caller]
+fn pass_tracked(range: Range<usize>, gradients: &mut Gradients) -> Result<()> {
+    for number in range.rev() {
         let upstream = tape::with_step(number, |step| gradients.take_all(&step.results));
         if upstream.iter().all(Option::is_none) {
             continue;
         }
         let again = |step: &TapeStep| match step.back.only_once {
             Some(operation) => Err(not_twice(operation).at(step.call_site)),
-            None => Ok((step.back.backward.share(), step.call_site)),
+            None => Ok((
+                step.back.backward.share(),
+                step.back.runs_again,
+                step.call_site,
+            )),
         };
-        let (backward, call_site) = tape::with_step(number, again)?;
+        let (backward, runs_again, call_site) = tape::with_step(number, again)?;
         let _call_site = CallSiteOverride::at(call_site);
-        let passed = backward.pass_back(upstream, &mut gradients);
+        let before = length();
+        let passed = backward.pass_back(upstream, gradients);
         passed.map_err(|error| error.at(call_site))?;
+        if runs_again {
+            pass_tracked(before..length(), gradients)?;
+        }
         gradients.check_anomaly(call_site)?;
     }
-    Ok(gradients)
+    Ok(())
+}
+
+/// Returns another value with the elements of a tracked one: a step that passes gradients on.
+#[track_caller]
+pub(crate) fn identity(array: AnyArray, tracked: Tracked) -> Buffer {
+    let AnyArray {
+        buffer,
+        layout,
+        dtype,
+    } = array;
+    let backward =
+        Box::new(move |mut upstream: Upstream, gradients: &mut Gradients| {
+            match upstream[0].take() {
+                Some(upstream) => gradients.add(tracked, upstream),
+                None => Ok(()),
+            }
+        });
+    let result = (buffer.with_value_id(None), layout, dtype);
+    record(result, None, |_| BackwardStep {
+        backward,
+        saved_bytes: 0,
+        runs_again: false,
+        only_once: None,
+    })
 }
 
 /// Checks that the values that the forward pass saved were within the budget.

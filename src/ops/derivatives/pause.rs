@@ -24,6 +24,11 @@ pub(super) fn mode() -> Mode {
     MODE.get()
 }
 
+/// Returns whether a checkpoint runs operations that the backward pass will run again.
+pub(crate) fn runs_again() -> bool {
+    mode() == Mode::Rerun
+}
+
 /// A guard: while it lives, the tape of the thread is in another mode.
 #[must_use]
 #[derive(Debug)]

@@ -126,6 +126,7 @@ impl RunningProduct {
         let back = BackwardStep {
             backward,
             saved_bytes,
+            runs_again: false,
             only_once: None,
         };
         let buffer = record((product.into_buffer(), layout, T::DTYPE), source, |_| back);

@@ -391,6 +391,7 @@ impl DerivedReduction {
             BackwardStep {
                 backward: Box::new(backward),
                 saved_bytes,
+                runs_again: false,
                 only_once: None,
             }
         })

@@ -343,6 +343,7 @@ impl RunningRule {
             BackwardStep {
                 backward: Box::new(step),
                 saved_bytes: saved.bytes,
+                runs_again: false,
                 only_once: (!saved.is_tracked).then_some(operation),
             }
         })

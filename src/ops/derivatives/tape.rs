@@ -65,6 +65,8 @@ pub(crate) struct BackwardStep {
     pub(crate) backward: Box<dyn Backward>,
     /// The bytes of the arrays that it saves.
     pub(crate) saved_bytes: u64,
+    /// True if the backward pass records steps that gradients must pass through at once.
+    pub(crate) runs_again: bool,
     /// The operation's name if gradients of its gradients are not known: it saved something besides
     /// its operands and results.
     pub(crate) only_once: Option<&'static str>,
@@ -178,6 +180,11 @@ impl Drop for TapeGuard {
     }
 }
 
+/// Returns whether this thread has a tape.
+pub(crate) fn has_tape() -> bool {
+    with_tape(|_| ()).is_some()
+}
+
 /// Returns the error for a tape of `function` while the thread has another one.
 #[cold]
 fn nested(function: &str, outer: Origin) -> Error {
@@ -193,7 +200,7 @@ fn nested(function: &str, outer: Origin) -> Error {
     } else {
         format!(
             "{function} inside of {outer} at {call_site}: gradients inside of gradients; call {function} before or after \
-             {outer}, or compute derivatives of derivatives with hvp and jvp alone"
+             {outer}, or compute derivatives of derivatives with value_and_grad, hvp and jvp"
         )
     };
     Error::new(ErrorCode::Gradient, text)

@@ -202,6 +202,22 @@ pub(super) fn of_least_squares<T: Factorized>(
     Ok([(outside + shortest - own).eval()?, of_right])
 }
 
+/// Returns the gradient for A of its pseudoinverse P, by the gradient g of P.
+#[track_caller]
+pub(super) fn of_pseudoinverse<T: Factorized>(
+    a: &Array<T>,
+    inverse: &Array<T>,
+    gradient: &Array<T>,
+) -> Result<Array<T>> {
+    let (p, pt, gt) = (inverse, t(inverse)?, t(gradient)?);
+    let own = pt.matmul(gradient)?.matmul(&pt)?;
+    let outside = (&gt - a.matmul(&p.matmul(&gt)?)?).eval()?;
+    let outside = outside.matmul(p)?.matmul(&pt)?;
+    let free = (&gt - gt.matmul(p)?.matmul(a)?).eval()?;
+    let shortest = pt.matmul(p)?.matmul(&free)?;
+    (outside + shortest - own).eval()
+}
+
 /// Returns the gradient for U, s and Vᵀ of A = U diag(s) Vᵀ. With X = Uᵀ g_U, Y = Vᵀ g_V and F the
 /// inverse gaps of s², it is U ((F ∘ (X − Xᵀ)) S + S (F ∘ (Y − Yᵀ)) + diag(g_s)) Vᵀ, plus the
 /// components outside the spaces that U and V span.

@@ -6,7 +6,7 @@ use super::spectral::svd_for;
 use super::{Factorized, batch_of, filled, matrices, matrix_of};
 use crate::array::Array;
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, RuledOperation, constant};
+use crate::ops::derivatives::{AnyArray, RuledOperation, constant, is_tracked};
 use crate::ops::eval::same_device;
 use crate::ops::index::check_size;
 use crate::ops::select;
@@ -34,7 +34,7 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     Ok(step.finish(result, |saved| {
         let (a, right, x) = (saved.save(a), saved.save(&right), saved.save(&x));
         let [u, scales, vt] =
-            [&inverse.u, &inverse.inverse, &inverse.vt].map(|own| saved.save(own));
+            [&inverse.u, &inverse.inverse, &inverse.vt].map(|own| saved.save_recomputed(own));
         let inverse = Inverse {
             u,
             inverse: scales,
@@ -47,10 +47,28 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
             } else {
                 gradient
             };
-            let [of_a, of_b] =
-                gradients::of_least_squares(&a, &inverse.matrix()?, [&right, &x], &gradient)?;
+            let inverse = match is_tracked(&a)? {
+                true => pseudoinverse(&a)?,
+                false => inverse.matrix()?,
+            };
+            let [of_a, of_b] = gradients::of_least_squares(&a, &inverse, [&right, &x], &gradient)?;
             let of_b = if is_vector { of_b.squeeze(-1)? } else { of_b };
             Ok(vec![AnyArray::of(&of_a), AnyArray::of(&of_b)])
+        }
+    }))
+}
+
+/// Returns the pseudoinverse P of `a`, which the tape tracks. The gradient for A is, by the gradient
+/// g of P, −Pᵀ g Pᵀ + (I − A P) gᵀ P Pᵀ + Pᵀ P gᵀ (I − P A) (Golub and Pereyra 1973).
+#[track_caller]
+fn pseudoinverse<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
+    let step = RuledOperation::begin("lstsq", &[a])?;
+    let inverse = inverse_factors(&constant(a))?.matrix()?;
+    Ok(step.finish(inverse.clone(), |saved| {
+        let (a, inverse) = (saved.save(&constant(a)), saved.save(&inverse));
+        move |gradient: AnyArray| {
+            let of_a = gradients::of_pseudoinverse(&a, &inverse, &gradient.into_array())?;
+            Ok(vec![AnyArray::of(&of_a)])
         }
     }))
 }

@@ -13,6 +13,7 @@ mod layers;
 mod lines;
 mod memory;
 mod narrow;
+mod nested;
 mod operations;
 mod optimizers;
 mod programs;

@@ -13,7 +13,7 @@ use cachescope::{
 use ndarray::s;
 
 use crate::grad::complex::{self, spun};
-use crate::grad::differences::{check, check_once, numbers};
+use crate::grad::differences::{check, numbers};
 
 type Loss = fn(&Array<f64>) -> Result<Array<f64>>;
 
@@ -353,9 +353,6 @@ const CONSTANT: &[&str] = &[
     "zeros",
 ];
 
-/// Operations whose gradients have no derivatives.
-const ONCE: &[&str] = &["lstsq"];
-
 /// Operations that compute nothing themselves, or are tested elsewhere: expressions (`elementwise`)
 /// and reductions (`reductions`).
 const ELSEWHERE: &[&str] = &[
@@ -383,10 +380,7 @@ fn every_operation_is_right() {
     let mut wrong = Vec::new();
     for (name, shape, loss) in LOSSES {
         let x = numbers(shape, 1.0);
-        let is_right = catch_unwind(|| match ONCE.contains(name) {
-            true => check_once(name, &x, loss),
-            false => check(&x, loss),
-        });
+        let is_right = catch_unwind(|| check(&x, loss));
         if is_right.is_err() {
             wrong.push(format!("{name} of {shape:?}"));
         }
@@ -438,10 +432,7 @@ fn every_operand_is_right() {
                 all[operand] = x.clone();
                 loss(&all)
             };
-            let is_right = catch_unwind(AssertUnwindSafe(|| match ONCE.contains(name) {
-                true => check_once(name, &operands[operand], of_one),
-                false => check(&operands[operand], of_one),
-            }));
+            let is_right = catch_unwind(AssertUnwindSafe(|| check(&operands[operand], of_one)));
             if is_right.is_err() {
                 wrong.push(format!("operand {operand} of {name}"));
             }

@@ -19,18 +19,6 @@ fn a_loss_of_several_values() {
 }
 
 #[test]
-fn gradients_inside_of_gradients() {
-    let x = numbers(&[4], 1.0);
-    let (kind, _) = refused(value_and_grad(&x, |x| {
-        let (_, inner) = value_and_grad(x, |x| x.square().sum())?;
-        inner.sum()
-    }));
-    assert_eq!(kind, ErrorKind::Unsupported);
-    // The next tape is not affected.
-    assert!(value_and_grad(&x, |x| x.sum()).is_ok());
-}
-
-#[test]
 fn another_threads_variables() {
     let x = numbers(&[4], 1.0);
     let result = value_and_grad(&x, |x| {

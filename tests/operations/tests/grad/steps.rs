@@ -235,14 +235,3 @@ fn products_of_several_values_and_types() -> Result<()> {
     assert_eq!(error.kind(), ErrorKind::ShapeMismatch);
     Ok(())
 }
-
-#[test]
-fn a_gradient_without_a_derivative_is_refused_with_its_line() {
-    let line = line!() + 2;
-    let error = hvp(&numbers(&[3], 1.0), &numbers(&[3], 1.0), |x| {
-        checkpoint(x, |x| x.exp().eval())?.sum()
-    });
-    let error = error.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_eq!(error.location().unwrap().line(), line, "{error}");
-}
