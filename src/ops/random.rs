@@ -8,6 +8,7 @@
 mod fill;
 mod normal;
 mod philox;
+mod sampling;
 mod single;
 
 use std::cell::RefCell;
@@ -171,6 +172,14 @@ impl RandomSource<'_> {
         match self {
             Self::Thread => of_thread(|generator| generator.advance(sequence, count, words)),
             Self::Explicit(generator) => generator.advance(sequence, count, words),
+        }
+    }
+
+    /// Returns `0..n` in random order.
+    fn shuffled(self, n: usize) -> Vec<i64> {
+        match self {
+            Self::Thread => of_thread(|generator| generator.shuffled(n)),
+            Self::Explicit(generator) => generator.shuffled(n),
         }
     }
 

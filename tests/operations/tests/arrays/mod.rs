@@ -17,6 +17,7 @@ mod policies;
 mod print;
 mod random;
 mod regions;
+mod sampling;
 mod selection;
 mod sort;
 mod threads;

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use cachescope::{
-    Array, ConvOptions, Device, DeviceConfig, PadMode, Result, attention, concat, einsum, fft,
-    linalg, meshgrid, select, stack, update,
+    Array, ConvOptions, Device, DeviceConfig, Generator, PadMode, Result, attention, concat,
+    einsum, fft, linalg, meshgrid, select, stack, update,
 };
 use ndarray::s;
 
@@ -136,6 +136,8 @@ losses! {
     split, [4, 3], |x| weighted(&(&x.split(2, 0)?[0] * &x.split(2, 0)?[1]).eval()?);
     repeat, [2, 3], |x| weighted(&x.repeat(3, 0)?);
     repeat, [2, 1, 1, 1, 1, 1, 1, 2], |x| weighted(&x.repeat(2, -1)?);
+    shuffle, [5, 2], |x| weighted(&x.shuffle_with(&mut Generator::new(7))?);
+    shuffle_with, [4], |x| weighted(&x.shuffle_with(&mut Generator::new(3))?);
     roll, [5, 2], |x| weighted(&x.roll(2, 0)?);
     pad, [2, 3], |x| weighted(&x.pad(&[(1, 0), (2, 1)], 0.5)?);
     pad_with, [3, 4], |x| weighted(&x.pad_with(&[(2, 1), (0, 3)], PadMode::Reflect)?);
@@ -327,6 +329,8 @@ const CONSTANT: &[&str] = &[
     "bernoulli",
     "bernoulli_with",
     "bincount",
+    "categorical",
+    "categorical_with",
     "dropout_mask",
     "dropout_mask_with",
     "eye",
@@ -336,6 +340,8 @@ const CONSTANT: &[&str] = &[
     "linspace",
     "manual_seed",
     "meshgrid",
+    "multinomial",
+    "multinomial_with",
     "new",
     "nonzero",
     "one_hot",

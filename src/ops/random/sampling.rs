@@ -1,0 +1,245 @@
+//! Samples of discrete distributions, and random orders.
+
+use super::{Generator, RandomSource, write_order};
+use crate::array::{AnyElement, Array, Float, Shape, Writer};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::derivatives::constant;
+
+impl<T: Float> Array<T> {
+    /// Returns a random index for each row along the last axis, with a probability that is the
+    /// softmax of the row. The elements are logits, and the result has no last axis. Draws one
+    /// number per row from the calling thread's generator.
+    ///
+    /// The probabilities are computed in `f64`, and the sum of them is inverted (Devroye 1986,
+    /// section III.2). An index whose logit is −∞ is never drawn.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, manual_seed};
+    ///
+    /// manual_seed(1);
+    /// let logits = Array::from_slice(&[0.0_f32, 50.0, 0.0, 50.0, 0.0, 0.0], [2, 3])?;
+    /// assert_eq!(logits.categorical()?.to_vec()?, [1, 0]);
+    /// // At a temperature of 100, any index is likely.
+    /// assert_eq!((&logits / 100.0).eval()?.categorical()?.shape(), [2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) if the array has rank 0 or a last axis of length
+    /// 0, and [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn categorical(&self) -> Result<Array<i64>> {
+        categorical(RandomSource::Thread, constant(self).cast::<f64>().eval()?)
+    }
+
+    /// Like [`categorical`](Self::categorical), but from `generator`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, Generator};
+    ///
+    /// let logits = Array::<f32>::zeros([4, 10])?;
+    /// let first = logits.categorical_with(&mut Generator::new(7))?;
+    /// assert_eq!(logits.categorical_with(&mut Generator::new(7))?, first);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`categorical`](Self::categorical).
+    #[track_caller]
+    pub fn categorical_with(&self, generator: &mut Generator) -> Result<Array<i64>> {
+        let source = RandomSource::Explicit(generator);
+        categorical(source, constant(self).cast::<f64>().eval()?)
+    }
+
+    /// Returns `count` random indices for each row along the last axis, with probabilities in
+    /// proportion to the elements, which are not negative. The last axis of the result has the
+    /// length `count`. Draws from the calling thread's generator.
+    ///
+    /// With replacement, an index may occur several times. Without, each occurs once, and the
+    /// order is the order of drawing (Efraimidis and Spirakis 2006, "Weighted random sampling with
+    /// a reservoir"). An index of weight 0 is drawn only if no other is left.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, manual_seed};
+    ///
+    /// manual_seed(1);
+    /// let weights = Array::from_slice(&[0.0_f32, 3.0, 1.0], 3)?;
+    /// let drawn = weights.multinomial(100, true)?.to_vec()?;
+    /// assert!(!drawn.contains(&0));
+    /// let mut both = weights.multinomial(2, false)?.to_vec()?;
+    /// both.sort();
+    /// assert_eq!(both, [1, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`categorical`](Self::categorical), and
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `count` is above the length of the last
+    /// axis, without replacement.
+    #[track_caller]
+    pub fn multinomial(&self, count: usize, replacement: bool) -> Result<Array<i64>> {
+        let weights = constant(self).cast::<f64>().eval()?;
+        multinomial(RandomSource::Thread, weights, (count, replacement))
+    }
+
+    /// Like [`multinomial`](Self::multinomial), but from `generator`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, Generator};
+    ///
+    /// let weights = Array::<f32>::ones(5)?;
+    /// let mut order = weights.multinomial_with(&mut Generator::new(7), 5, false)?.to_vec()?;
+    /// order.sort();
+    /// assert_eq!(order, [0, 1, 2, 3, 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`multinomial`](Self::multinomial).
+    #[track_caller]
+    pub fn multinomial_with(
+        &self,
+        generator: &mut Generator,
+        count: usize,
+        replacement: bool,
+    ) -> Result<Array<i64>> {
+        let weights = constant(self).cast::<f64>().eval()?;
+        let source = RandomSource::Explicit(generator);
+        multinomial(source, weights, (count, replacement))
+    }
+}
+
+impl<T: AnyElement> Array<T> {
+    /// Returns the rows, the parts along the first axis, in random order, from the calling thread's
+    /// generator. It is [`take`](Self::take) of a [`permutation`](Array::permutation): to shuffle
+    /// several arrays alike, take one permutation of each.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, manual_seed};
+    ///
+    /// manual_seed(1);
+    /// let mut shuffled = Array::arange(0, 10, 1)?.shuffle()?.to_vec()?;
+    /// shuffled.sort();
+    /// assert_eq!(shuffled, (0..10).collect::<Vec<_>>());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidShape`](ErrorKind::InvalidShape) for an array of rank 0, and the errors of
+    /// [`take`](Self::take).
+    #[track_caller]
+    pub fn shuffle(&self) -> Result<Self> {
+        self.shuffled(RandomSource::Thread)
+    }
+
+    /// Like [`shuffle`](Self::shuffle), but from `generator`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, Generator};
+    ///
+    /// let rows = Array::<f32>::rand([10, 2])?;
+    /// let first = rows.shuffle_with(&mut Generator::new(7))?;
+    /// assert_eq!(rows.shuffle_with(&mut Generator::new(7))?, first);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`shuffle`](Self::shuffle).
+    #[track_caller]
+    pub fn shuffle_with(&self, generator: &mut Generator) -> Result<Self> {
+        self.shuffled(RandomSource::Explicit(generator))
+    }
+
+    #[track_caller]
+    fn shuffled(&self, source: RandomSource<'_>) -> Result<Self> {
+        let Some(&rows) = self.shape().first() else {
+            return Err(no_axis("shuffle", self.layout().shape()));
+        };
+        let _device = self.device().enter();
+        let shape = rows.into();
+        let writer = Writer::on_current(&shape)?;
+        let order = source.shuffled(rows);
+        self.take(&write_order(writer, &order)?, 0)
+    }
+}
+
+#[track_caller]
+fn categorical(source: RandomSource<'_>, logits: Array<f64>) -> Result<Array<i64>> {
+    check_rows("categorical", &logits)?;
+    let weights = (&logits - logits.max_keepdims(-1)?).exp();
+    by_inversion(source, &weights.cumsum(-1)?, 1)?.squeeze(-1)
+}
+
+#[track_caller]
+fn multinomial(
+    source: RandomSource<'_>,
+    weights: Array<f64>,
+    (count, replacement): (usize, bool),
+) -> Result<Array<i64>> {
+    let length = check_rows("multinomial", &weights)?;
+    if replacement {
+        return by_inversion(source, &weights.cumsum(-1)?, count);
+    }
+    if count > length {
+        let text = format!(
+            "multinomial: {count} indices of {length} are drawn without replacement, expected at most {length}"
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, text));
+    }
+    let _device = weights.device().enter();
+    let uniform = source.uniform::<f64>(weights.layout().shape())?;
+    // Exponential numbers above 0, so that the key of a weight of 0 is 0.
+    let waits = -(-(uniform + 2.0_f64.powi(-54))).log1p();
+    let (_, drawn) = (weights / waits).eval()?.topk(count, -1)?;
+    Ok(drawn)
+}
+
+/// Returns the number of running sums that are at most a random point below the whole sum: an index
+/// of probability in proportion to its part of the sum.
+#[track_caller]
+fn by_inversion(source: RandomSource<'_>, sums: &Array<f64>, count: usize) -> Result<Array<i64>> {
+    let last = sums.ndim() - 1;
+    let length = sums.shape()[last];
+    let rows: Shape = sums.shape()[..last].iter().chain(&[count, 1]).collect();
+    let _device = sums.device().enter();
+    let uniform = source.uniform::<f64>(&rows)?;
+    let whole = sums.layout().part(last, length - 1..length, 1)?;
+    let points = (sums.viewed(whole).unsqueeze(-1)? * uniform).eval()?;
+    let before = sums.unsqueeze(-2)?.le(&points).cast::<i64>();
+    // A row without a positive weight has no index: its last one is returned.
+    before.sum_axis(-1)?.minimum(length as i64 - 1).eval()
+}
+
+/// Returns the length of the last axis, from which an index is drawn.
+#[track_caller]
+fn check_rows(operation: &str, x: &Array<f64>) -> Result<usize> {
+    match x.shape().last() {
+        Some(&length) if length > 0 => Ok(length),
+        _ => Err(no_axis(operation, x.layout().shape())),
+    }
+}
+
+#[cold]
+#[track_caller]
+fn no_axis(operation: &str, shape: &Shape) -> Error {
+    let text = format!("{operation}: the shape {shape} has no axis to draw along");
+    Error::new(ErrorKind::InvalidShape, text)
+}
