@@ -51,8 +51,10 @@
 //! | products of Jacobian and Hessian matrices with vectors | [`jvp`], [`hvp`] |
 //! | less memory for more time | [`activation_budget`], [`checkpoint`] |
 //! | a program that is no one function | [`Tape`] |
+//! | sums and products of structures of parameters | [`arithmetic`] |
 //! | what is kept, and where NaN comes from | [`print_saved`], [`detect_anomaly`] |
 
+pub mod arithmetic;
 mod budget;
 mod checkpoint;
 #[cfg(any(feature = "npy", feature = "safetensors"))]

@@ -77,6 +77,68 @@ pub trait Optimizer {
     /// ```
     fn abandon(&mut self) {}
 
+    /// Returns true if the optimizer needs the global norm of the gradients before it moves the
+    /// first parameter. All gradients of a pass are then in memory at once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Clipped, Sgd};
+    ///
+    /// assert!(!Sgd::new(0.1).needs_norm());
+    /// assert!(Clipped::new(Sgd::new(0.1)).norm(1.0).needs_norm());
+    /// ```
+    fn needs_norm(&self) -> bool {
+        false
+    }
+
+    /// Receives the global norm of the gradients, an array of rank 0, after
+    /// [`begin`](Self::begin) and before the first parameter moves. It is called only if the
+    /// optimizer [needs](Self::needs_norm) the norm.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Clipped, Sgd};
+    ///
+    /// let mut optimizer = Clipped::new(Sgd::new(0.1)).norm(1.0);
+    /// optimizer.set_norm(&Array::full([], 2.0)?);
+    /// assert_eq!(optimizer.last_norm()?, Some(2.0));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    fn set_norm(&mut self, _norm: &Array<f64>) {}
+
+    /// Moves all parameters along given gradients.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Clipped, Sgd};
+    ///
+    /// let mut x = Array::from_slice(&[1.0_f32, 2.0], 2)?;
+    /// Clipped::new(Sgd::new(0.5)).step(&mut x, &Array::ones(2)?)?;
+    /// assert_eq!(x.to_vec()?, [0.5, 1.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a gradient has another shape than its
+    /// parameter; no parameter has moved then. The errors of [`step_one`](Self::step_one), after
+    /// which some parameters may have moved.
+    #[track_caller]
+    fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()>
+    where
+        Self: Sized,
+    {
+        super::optim::step_any(self, parameters, gradients)
+    }
+
     /// Moves parameter `number`, counted in the order of the structure.
     ///
     /// # Examples
@@ -209,7 +271,11 @@ fn step_all<P: Parameters, T: Float>(
     let nothing = parameters.map_arrays(&mut NoElements)?;
     let mut waiting: Vec<Option<u32>> = tape.variables().iter().copied().map(Some).collect();
     let mut is_reached = false;
-    let mut step = |gradients: &mut Gradients, steps: usize| {
+    let needs_norm = optimizer.needs_norm();
+    let mut step = |gradients: &mut Gradients, steps: usize, norm: Option<Array<f64>>| {
+        if let Some(norm) = norm {
+            optimizer.set_norm(&norm);
+        }
         let is_complete = |own: &Option<u32>| own.is_some_and(|own| first_reader(own) >= steps);
         if !waiting.iter().any(is_complete) {
             return Ok(());
@@ -225,11 +291,18 @@ fn step_all<P: Parameters, T: Float>(
         parameters.zip_arrays(&nothing, &mut stepping)
     };
     let seeds = seed(loss)?;
-    let mut see = |gradients: &mut Gradients| step(gradients, length());
+    let mut see = |gradients: &mut Gradients| match needs_norm {
+        true => Ok(()),
+        false => step(gradients, length(), None),
+    };
     let gradients = Gradients::new(detects_anomalies()).in_places_of(placer);
     let mut rest = backward_in_places(seeds, gradients, 0, &mut see).at_caller()?;
-    // Handles the parameters that no step reads.
-    step(&mut rest, 0).at_caller()?;
+    let norm = match needs_norm {
+        true => Some(rest.norm(tape.variables()).at_caller()?),
+        false => None,
+    };
+    // Handles the parameters that no step reads, or all of them after the norm.
+    step(&mut rest, 0, norm).at_caller()?;
     if tape.variables().iter().any(|&variable| rest.has(variable)) {
         return Err(read_late());
     }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use cachescope::cache_scope;
 use cachescope::collective::{DataParallel, Group, Sharded};
-use cachescope::grad::optim::{Adam, AdamW, OptimizerState, Sgd, Stateful};
+use cachescope::grad::optim::{Adam, AdamW, Clipped, OptimizerState, Sgd, Stateful, clip_norm};
 use cachescope::grad::{MapArrays, Parameters, value_and_grad};
 use cachescope::{Array, Device, DeviceConfig, ErrorKind, Float, Generator, Policy, Result};
 use half::f16;
@@ -496,5 +496,38 @@ fn what_outlives_a_scope_is_outside_of_its_cache() -> Result<()> {
             Ok(())
         })?;
     }
+    Ok(())
+}
+
+#[test]
+fn a_norm_is_the_norm_of_all_ranks() -> Result<()> {
+    let shapes = [Shapes {
+        wide: vec![3, 2],
+        narrow: Some(vec![5]),
+        half: vec![],
+    }];
+    Group::threads(3, |group| {
+        let (mut own, mut whole) = (random(&shapes, 1)?, random(&shapes, 1)?);
+        let (mut parallel, mut other) = (DataParallel::new(&group), DataParallel::new(&group));
+        let mut optimizer = Sharded::new(&group, Clipped::new(Sgd::new(0.1)).norm(0.5))?;
+        let mut behind = Sgd::new(0.1);
+        for step in 0..3 {
+            let weight = (1 + group.rank() + step) as f64;
+            parallel.value_and_step(&mut own, &mut optimizer, |own| loss(own, weight))?;
+            let (_, gradients) = other.value_and_grad(&whole, |own| loss(own, weight))?;
+            let (gradients, norm) = clip_norm(gradients, 0.5)?;
+            behind.step(&mut whole, &gradients)?;
+            let found = optimizer
+                .optimizer_mut()
+                .last_norm()?
+                .expect("it has a bound");
+            assert!((found - norm).abs() < 1e-6 * norm, "{found} and {norm}");
+            for (own, whole) in own.iter().zip(&whole) {
+                let difference = (&own.wide - &whole.wide).abs().max()?.item()?;
+                assert!(difference < 1e-7, "{difference}");
+            }
+        }
+        Ok(())
+    })?;
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::collective::{Group, Reduce};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{MapArrays, Parameters};
-use crate::ops::derivatives::AnyArray;
+use crate::ops::derivatives::{AnyArray, Total};
 use ndarray::s;
 
 /// Evaluates `$value`, with `$T` as the float type of a bucket.
@@ -231,6 +231,19 @@ impl Buckets {
         }
         let own = own.as_mut().and_then(|own| own.as_any_mut().downcast_mut());
         own.ok_or_else(others)
+    }
+
+    /// Returns the sum of the squares of this rank's parts.
+    #[track_caller]
+    pub(super) fn squares(&self) -> Result<Array<f64>> {
+        let mut squares = Total::default();
+        for (part, shape) in self.parts.iter().zip(&self.layout.buckets) {
+            with_float!(shape.dtype, T => {
+                let part = part.as_ref().and_then(|part| part.downcast_ref::<Array<T>>());
+                squares.add_squares(part.ok_or_else(others)?)?;
+            });
+        }
+        squares.into_array()
     }
 
     /// Takes this rank's part of an exchanged bucket.

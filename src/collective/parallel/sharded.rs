@@ -8,7 +8,7 @@ use super::buckets::{Buckets, handles, with_float};
 use super::layout::{BucketLayout, Slot};
 use super::roster::Roster;
 use crate::array::{AnyElement, Array, Float};
-use crate::collective::Group;
+use crate::collective::{Group, Reduce};
 use crate::context::scope::{self, enter_uncached};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::optim::{OptimizerState, Stateful, check_count, short_name, steps_of};
@@ -184,11 +184,24 @@ impl<O: Stateful> Sharded<O> {
             self.agreed = Some((roster, layout.clone()));
         }
         self.optimizer.begin();
-        let stepped = self.step_buckets(parameters, &layout, &mut buckets);
+        let stepped = self
+            .see_norm(&buckets)
+            .and_then(|()| self.step_buckets(parameters, &layout, &mut buckets));
         if stepped.is_err() {
             self.optimizer.abandon();
         }
         stepped.at_caller()
+    }
+
+    /// Passes the global norm of the gradients on, if the optimizer needs it. The parts of all
+    /// ranks are all gradients.
+    #[track_caller]
+    fn see_norm(&mut self, buckets: &Buckets) -> Result<()> {
+        if self.optimizer.needs_norm() {
+            let squares = self.group.all_reduced(&buckets.squares()?, Reduce::Sum)?;
+            self.optimizer.set_norm(&squares.sqrt().eval()?);
+        }
+        Ok(())
     }
 
     #[track_caller]

@@ -115,7 +115,7 @@ impl<P: Parameters> Average<P> {
     }
 }
 
-struct CopyArrays;
+pub(super) struct CopyArrays;
 
 impl MapArrays for CopyArrays {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {

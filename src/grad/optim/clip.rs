@@ -2,33 +2,11 @@
 
 use std::panic::Location;
 
+use super::state::Stateful;
 use crate::array::{AnyElement, Array, Float};
 use crate::error::{AtCaller, CallSiteOverride, Result};
-use crate::grad::{MapArrays, Parameters};
-
-/// The sum of the squares of all elements.
-#[derive(Default)]
-struct SquaresOfAll {
-    sum: f64,
-    /// True if an array is on a device without data. The sum is then not known.
-    is_unknown: bool,
-}
-
-impl MapArrays for SquaresOfAll {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        self.sum += array.cast::<f64>().square().sum()?.item()?;
-        self.is_unknown |= array.device().backend().is_meta();
-        Ok(array.clone())
-    }
-}
-
-struct Scaled(f64);
-
-impl MapArrays for Scaled {
-    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        (array * <T as AnyElement>::from_f64(self.0)).eval()
-    }
-}
+use crate::grad::arithmetic::{Scaled, sum_of_squares};
+use crate::grad::{Optimizer, Parameters};
 
 /// Scales gradients so that their global norm is at most `most`. Returns them with the norm before
 /// scaling.
@@ -58,13 +36,225 @@ pub fn clip_norm<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
 }
 
 fn clipped<P: Parameters>(gradients: P, most: f64) -> Result<(P, f64)> {
-    let mut squares = SquaresOfAll::default();
-    gradients.map_arrays(&mut squares)?;
-    let norm = squares.sum.sqrt();
+    let squares = sum_of_squares(&gradients)?;
+    let norm = squares.item()?.sqrt();
     // A dry run counts the memory of clipping, which any step may need.
-    if norm <= most && !squares.is_unknown {
+    if norm <= most && !squares.is_unknown() {
         return Ok((gradients, norm));
     }
     let clipped = gradients.map_arrays(&mut Scaled(most / norm))?;
     Ok((clipped, norm))
+}
+
+/// An optimizer that clips the gradients of each step, by their global norm, by value, or both. It
+/// works wherever an optimizer does: in [`value_and_step`](crate::grad::value_and_step), and in
+/// [`Sharded`](crate::collective::Sharded), where the norm is over all ranks.
+///
+/// The norm is computed on the device, and the host does not wait for it. With a bound of the norm,
+/// no parameter moves before all gradients are complete, so that all are in memory at once.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::optim::{Clipped, Sgd};
+/// use cachescope::grad::value_and_step;
+///
+/// let mut x = Array::from_slice(&[3.0_f64, 4.0], 2)?;
+/// let mut optimizer = Clipped::new(Sgd::new(1.0)).norm(1.0);
+/// value_and_step(&mut x, &mut optimizer, |x| Ok(x.square().sum()? * 0.5))?;
+/// assert_eq!(optimizer.last_norm()?, Some(5.0));
+/// assert!((x.to_vec()?[0] - 2.4).abs() < 1e-12); // a step of length 1
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Clipped<O> {
+    /// The optimizer that moves the parameters.
+    pub optimizer: O,
+    most_norm: Option<f64>,
+    most_value: Option<f64>,
+    /// The norm of the last step, an array of rank 0.
+    norm: Option<Array<f64>>,
+}
+
+impl<O: Optimizer> Clipped<O> {
+    /// Wraps an optimizer, without a bound.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Clipped, Sgd};
+    ///
+    /// let mut x = Array::<f32>::zeros(1)?;
+    /// Clipped::new(Sgd::new(1.0)).step(&mut x, &Array::full(1, 8.0)?)?;
+    /// assert_eq!(x.item()?, -8.0);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new(optimizer: O) -> Self {
+        Self {
+            optimizer,
+            most_norm: None,
+            most_value: None,
+            norm: None,
+        }
+    }
+
+    /// Scales the gradients so that their global norm is at most `most`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Clipped, Sgd};
+    ///
+    /// let mut x = vec![Array::<f64>::zeros([])?, Array::zeros([])?];
+    /// let gradients = vec![Array::full([], 3.0)?, Array::full([], 4.0)?];
+    /// Clipped::new(Sgd::new(1.0)).norm(2.5).step(&mut x, &gradients)?;
+    /// assert_eq!((x[0].item()?, x[1].item()?), (-1.5, -2.0));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    #[must_use]
+    pub fn norm(self, most: f64) -> Self {
+        Self {
+            most_norm: Some(most),
+            ..self
+        }
+    }
+
+    /// Clips each element of the gradients to `-most..=most`, after a scaling by their norm.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Clipped, Sgd};
+    ///
+    /// let mut x = Array::<f32>::zeros(2)?;
+    /// let gradient = Array::from_slice(&[8.0, -0.25], 2)?;
+    /// Clipped::new(Sgd::new(1.0)).value(0.5).step(&mut x, &gradient)?;
+    /// assert_eq!(x.to_vec()?, [-0.5, 0.25]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    #[must_use]
+    pub fn value(self, most: f64) -> Self {
+        Self {
+            most_value: Some(most),
+            ..self
+        }
+    }
+
+    /// Reads the global norm of the gradients of the last step, before clipping; `None` without a
+    /// bound of the norm, and before the first step.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Clipped, Sgd};
+    ///
+    /// let mut optimizer = Clipped::new(Sgd::new(1.0)).norm(1.0);
+    /// assert_eq!(optimizer.last_norm()?, None);
+    /// optimizer.step(&mut Array::<f64>::zeros(1)?, &Array::full(1, 7.0)?)?;
+    /// assert_eq!(optimizer.last_norm()?, Some(7.0));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Array::item`].
+    #[track_caller]
+    pub fn last_norm(&self) -> Result<Option<f64>> {
+        self.norm.as_ref().map(Array::item).transpose()
+    }
+
+    /// Returns the gradient after clipping.
+    #[track_caller]
+    fn clipped<T: Float>(&self, gradient: &Array<T>) -> Result<Array<T>> {
+        let of = |value: f64| <T as AnyElement>::from_f64(value);
+        let mut clipped = gradient.clone();
+        if let (Some(most), Some(norm)) = (self.most_norm, &self.norm) {
+            let norm = norm.to_device(gradient.device())?;
+            // NaN of a norm of 0 or infinity in the quotient becomes 1 or 0.
+            let factor = (norm.maximum(most).recip() * most).cast::<T>();
+            clipped = (clipped * factor).eval()?;
+        }
+        if let Some(most) = self.most_value {
+            clipped = clipped.clamp(of(-most), of(most)).eval()?;
+        }
+        Ok(clipped)
+    }
+}
+
+impl<O: Optimizer> Optimizer for Clipped<O> {
+    fn begin(&mut self) {
+        self.optimizer.begin();
+    }
+
+    fn abandon(&mut self) {
+        self.optimizer.abandon();
+    }
+
+    fn needs_norm(&self) -> bool {
+        self.most_norm.is_some() || self.optimizer.needs_norm()
+    }
+
+    fn set_norm(&mut self, norm: &Array<f64>) {
+        self.norm = Some(norm.clone());
+        self.optimizer.set_norm(norm);
+    }
+
+    #[track_caller]
+    fn step_one<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()> {
+        let clipped = self.clipped(gradient)?;
+        self.optimizer.step_one(number, own, &clipped)
+    }
+}
+
+/// The states are the states of the wrapped optimizer.
+impl<O: Stateful> Stateful for Clipped<O> {
+    fn states(&self) -> usize {
+        self.optimizer.states()
+    }
+
+    fn keeps(&self, which: usize, shape: &[usize]) -> bool {
+        self.optimizer.keeps(which, shape)
+    }
+
+    #[track_caller]
+    fn state_of<T: Float>(
+        &mut self,
+        which: usize,
+        number: usize,
+        parameter: &Array<T>,
+    ) -> Result<&mut Array<T>> {
+        self.optimizer.state_of(which, number, parameter)
+    }
+
+    fn steps(&self) -> u64 {
+        self.optimizer.steps()
+    }
+
+    #[track_caller]
+    fn read_steps(&mut self) -> Result<u64> {
+        self.optimizer.read_steps()
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        self.optimizer.set_steps(steps);
+    }
+
+    fn is_elementwise(&self) -> bool {
+        self.optimizer.is_elementwise()
+    }
 }

@@ -24,23 +24,32 @@
 //! # Ok::<(), cachescope::Error>(())
 //! ```
 
+mod accumulated;
 mod adam;
 mod average;
 mod clip;
 mod clock;
+mod groups;
+mod lbfgs;
+mod lion;
 mod memory;
 mod muon;
 mod schedule;
 mod sgd;
 mod state;
 mod subject;
+mod wolfe;
 
 use std::fmt::Display;
 use std::panic::Location;
 
+pub use accumulated::Accumulated;
 pub use adam::{Adam, AdamW};
 pub use average::Average;
-pub use clip::clip_norm;
+pub use clip::{Clipped, clip_norm};
+pub use groups::Groups;
+pub use lbfgs::Lbfgs;
+pub use lion::Lion;
 pub use muon::Muon;
 pub use schedule::{cosine, linear};
 pub use sgd::Sgd;
@@ -48,11 +57,13 @@ pub use state::{OptimizerState, Stateful};
 pub(crate) use state::{ShareArrays, check_count, steps_of};
 pub(crate) use subject::short_name;
 
+use super::arithmetic::{SameShapes, sum_of_squares};
 use super::parameters::{Parameters, ZipArrays};
 use super::place::{ParameterPath, name_of};
 use super::step::Optimizer;
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, CallSiteOverride, Result};
+use crate::ops::derivatives::Total;
 use memory::Memory;
 use subject::Subject;
 
@@ -203,15 +214,38 @@ fn step<P: Parameters>(optimizer: &mut impl Rule, parameters: &mut P, gradients:
     let _call_site = CallSiteOverride::at(Location::caller());
     let count = check(optimizer, parameters, gradients).at_caller()?;
     optimizer.begin();
-    let mut stepping = Stepping {
-        optimizer,
-        number: 0,
-        place: ParameterPath::default(),
-    };
-    let stepped = parameters.zip_arrays(gradients, &mut stepping);
+    let stepped = parameters.zip_arrays(gradients, &mut Stepping::of(optimizer));
     match &stepped {
         Ok(()) => optimizer.memory().set_count(count),
         Err(_) => optimizer.abandon(),
+    }
+    stepped.at_caller()
+}
+
+/// Moves all parameters, for an optimizer that is no [`Rule`].
+#[track_caller]
+pub(super) fn step_any<P: Parameters>(
+    optimizer: &mut impl Optimizer,
+    parameters: &mut P,
+    gradients: &P,
+) -> Result<()> {
+    let _call_site = CallSiteOverride::at(Location::caller());
+    let checked = parameters.zip_arrays(gradients, &mut SameShapes::of("step"));
+    checked.at_caller()?;
+    optimizer.begin();
+    if optimizer.needs_norm() {
+        let squares = sum_of_squares(gradients);
+        match squares.and_then(Total::root) {
+            Ok(norm) => optimizer.set_norm(&norm),
+            Err(error) => {
+                optimizer.abandon();
+                return Err(error).at_caller();
+            }
+        }
+    }
+    let stepped = parameters.zip_arrays(gradients, &mut Stepping::of(optimizer));
+    if stepped.is_err() {
+        optimizer.abandon();
     }
     stepped.at_caller()
 }
@@ -222,14 +256,24 @@ struct Stepping<'a, O> {
     place: ParameterPath,
 }
 
-impl<O: Rule> ZipArrays for Stepping<'_, O> {
+impl<'a, O> Stepping<'a, O> {
+    fn of(optimizer: &'a mut O) -> Self {
+        Self {
+            optimizer,
+            number: 0,
+            place: ParameterPath::default(),
+        }
+    }
+}
+
+impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
     fn zip<T: Float>(&mut self, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
         let number = self.number;
         self.number += 1;
         let stepped = self.optimizer.step_one(number, own, gradient);
         stepped.map_err(|error| {
             let name = self.place.name();
-            error.of(&format!("{}::step of `{name}`", O::NAME))
+            error.of(&format!("{}::step of `{name}`", short_name::<O>()))
         })
     }
 
@@ -350,6 +394,14 @@ impl<O: Optimizer> Optimizer for Named<'_, O> {
 
     fn abandon(&mut self) {
         self.optimizer.abandon();
+    }
+
+    fn needs_norm(&self) -> bool {
+        self.optimizer.needs_norm()
+    }
+
+    fn set_norm(&mut self, norm: &Array<f64>) {
+        self.optimizer.set_norm(norm);
     }
 
     fn step_one<T: Float>(

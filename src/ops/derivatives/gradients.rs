@@ -14,8 +14,9 @@ use crate::ops::expression_graph::ExpressionGraph;
 use crate::ops::tree::{Operand, SingleValue};
 
 use super::adding::{added, added_to_part, as_whole, copied, own, reduced, summed, tracked_part};
-use super::joint_graph::{Converting, by_differentiable};
+use super::joint_graph::{Converting, by_differentiable, by_float};
 use super::tape::Upstream;
+use super::total::Total;
 
 /// A type-erased array, with its tracked value.
 #[derive(Debug)]
@@ -269,6 +270,19 @@ impl Gradients {
     /// Takes the gradient of a value out; `None` if nothing contributed.
     pub(crate) fn take(&mut self, value: u32) -> Option<AnyArray> {
         self.sums.remove(&value)
+    }
+
+    /// Returns the global norm of the gradients of some values, an array of rank 0.
+    #[track_caller]
+    pub(crate) fn norm(&self, values: &[u32]) -> Result<Array<f64>> {
+        let mut squares = Total::default();
+        for gradient in values.iter().filter_map(|value| self.sums.get(value)) {
+            let added = by_float!(gradient.dtype, T => {
+                squares.add_squares(&gradient.share().into_array::<T>())
+            });
+            added.expect("parameters are floats")?;
+        }
+        squares.root()
     }
 
     /// Like [`take`](Self::take), for a gradient that outlives the backward pass: a view of

@@ -20,6 +20,7 @@ mod reduction;
 mod rule;
 mod rules;
 mod tape;
+mod total;
 mod values;
 
 use std::ops::Range;
@@ -43,6 +44,7 @@ pub(crate) use tape::{
     BY_HAND, NEVER, TapeGuard, detect_anomalies, detects_anomalies, first_reader, has_constants,
     has_tape, is_live, length, note_constants, steps, track, tracked, value,
 };
+pub(crate) use total::Total;
 
 use activations::Source;
 use gradients::filled;

@@ -2,6 +2,7 @@
 
 mod anomalies;
 mod checkpoints;
+mod clipping;
 mod complex;
 mod devices;
 mod differences;
@@ -10,6 +11,7 @@ mod elementwise;
 mod files;
 mod indices;
 mod layers;
+mod lbfgs;
 mod lines;
 mod memory;
 mod narrow;

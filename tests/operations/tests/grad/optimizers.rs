@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use cachescope::grad::optim::{
-    Adam, AdamW, Average, Muon, OptimizerState, Sgd, Stateful, clip_norm,
+    Adam, AdamW, Average, Lion, Muon, OptimizerState, Sgd, Stateful, clip_norm,
 };
 use cachescope::grad::{Optimizer, Parameters, value_and_grad, value_and_step};
 use cachescope::testing::assert_no_allocations;
@@ -90,6 +90,7 @@ fn a_step_uses_the_rate_of_that_moment() -> Result<()> {
         Sgd::new(0.5),
         Adam::new(0.5),
         AdamW::new(0.5),
+        Lion::new(0.5),
         Muon::new(0.5)
     );
     Ok(())

@@ -1,0 +1,222 @@
+//! Groups of parameters, each with an optimizer of its own.
+
+use super::state::Stateful;
+use crate::array::{Array, Float};
+use crate::error::{Error, ErrorKind, Result};
+use crate::grad::place::members;
+use crate::grad::{Optimizer, Parameters};
+
+/// An optimizer with other settings, such as a rate or a weight decay, for some of the parameters,
+/// which are chosen by their names in [files](crate::grad::files).
+///
+/// Each group is an optimizer of one type with settings of its own. The state is the state of a
+/// single optimizer, so a file of it can be restored with other groups. Groups are not for
+/// [`Sharded`](crate::collective::Sharded), whose parts of buckets cross the bounds of parameters.
+///
+/// # Examples
+///
+/// No weight decay for biases, which do not need it:
+///
+/// ```
+/// use cachescope::grad::nn::Linear;
+/// use cachescope::grad::optim::{AdamW, Groups};
+/// use cachescope::grad::value_and_step;
+/// use cachescope::{Array, manual_seed};
+///
+/// manual_seed(1);
+/// let mut layer = Linear::<f32>::new(3, 2)?;
+/// let mut optimizer = Groups::new(&layer, AdamW::new(1e-3).weight_decay(0.1))?
+///     .with(AdamW::new(1e-3).weight_decay(0.0), |name| name.ends_with("bias"))?;
+/// let x = Array::randn([8, 3])?;
+/// value_and_step(&mut layer, &mut optimizer, |layer| layer.forward(&x)?.square().mean())?;
+/// for group in optimizer.groups_mut() {
+///     group.rate = 1e-4; // a schedule sets the rate of each group
+/// }
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Groups<O> {
+    groups: Vec<O>,
+    names: Vec<String>,
+    /// The group of each parameter.
+    of: Vec<usize>,
+}
+
+impl<O: Stateful> Groups<O> {
+    /// Makes a single group of all parameters.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Groups, Sgd};
+    ///
+    /// let mut x = Array::<f32>::ones(2)?;
+    /// Groups::new(&x, Sgd::new(0.5))?.step(&mut x, &Array::ones(2)?)?;
+    /// assert_eq!(x.to_vec()?, [0.5, 0.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Parameters::map_arrays`], which the derived implementations do not have.
+    #[track_caller]
+    pub fn new<P: Parameters>(parameters: &P, optimizer: O) -> Result<Self> {
+        let members = members(parameters)?;
+        Ok(Self {
+            groups: vec![optimizer],
+            of: vec![0; members.len()],
+            names: members.into_iter().map(|member| member.name).collect(),
+        })
+    }
+
+    /// Moves the parameters whose names `chooses` returns true for to a new group.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Groups, Sgd};
+    ///
+    /// let mut x = vec![Array::<f32>::ones(1)?, Array::ones(1)?];
+    /// let mut optimizer = Groups::new(&x, Sgd::new(0.5))?.with(Sgd::new(0.0), |name| name == "1")?;
+    /// optimizer.step(&mut x, &vec![Array::ones(1)?, Array::ones(1)?])?;
+    /// assert_eq!((x[0].item()?, x[1].item()?), (0.5, 1.0));
+    /// assert!(Groups::new(&x, Sgd::new(0.5))?.with(Sgd::new(0.0), |name| name == "2").is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter is chosen, or if the
+    /// optimizer has another number of states or of steps than the first group's.
+    #[track_caller]
+    pub fn with(mut self, optimizer: O, chooses: impl Fn(&str) -> bool) -> Result<Self> {
+        let first = &self.groups[0];
+        let counts = [first, &optimizer].map(|own| (own.states(), own.steps()));
+        if counts[0] != counts[1] {
+            let [(states, steps), (own_states, own_steps)] = counts;
+            let text = format!(
+                "Groups::with: the optimizer has {own_states} states and made {own_steps} steps, the first group's has {states} states and made {steps} steps"
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let group = self.groups.len();
+        let mut is_empty = true;
+        for (own, name) in self.of.iter_mut().zip(&self.names) {
+            if chooses(name) {
+                (*own, is_empty) = (group, false);
+            }
+        }
+        if is_empty {
+            let text = format!(
+                "Groups::with: no parameter is chosen, the names are {}",
+                self.names.join(", ")
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        self.groups.push(optimizer);
+        Ok(self)
+    }
+
+    /// Returns the optimizer of each group, in the order of their making. The first one is for the
+    /// parameters that no other group has.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::optim::{Groups, Sgd};
+    ///
+    /// let mut optimizer = Groups::new(&Array::<f32>::ones(2)?, Sgd::new(0.5))?;
+    /// optimizer.groups_mut()[0].rate = 0.25;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    pub fn groups_mut(&mut self) -> &mut [O] {
+        &mut self.groups
+    }
+
+    /// Returns the optimizer of a parameter.
+    #[track_caller]
+    fn of(&mut self, number: usize) -> Result<&mut O> {
+        match self.of.get(number) {
+            Some(&group) => Ok(&mut self.groups[group]),
+            None => Err(self.has_no(number)),
+        }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn has_no(&self, number: usize) -> Error {
+        let count = self.of.len();
+        let text = format!("Groups: parameter {number}, the groups are of {count} parameters");
+        Error::new(ErrorKind::InvalidArgument, text)
+    }
+}
+
+impl<O: Stateful> Optimizer for Groups<O> {
+    fn begin(&mut self) {
+        self.groups.iter_mut().for_each(Optimizer::begin);
+    }
+
+    fn abandon(&mut self) {
+        self.groups.iter_mut().for_each(Optimizer::abandon);
+    }
+
+    fn needs_norm(&self) -> bool {
+        self.groups.iter().any(Optimizer::needs_norm)
+    }
+
+    fn set_norm(&mut self, norm: &Array<f64>) {
+        self.groups.iter_mut().for_each(|own| own.set_norm(norm));
+    }
+
+    #[track_caller]
+    fn step_one<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()> {
+        self.of(number)?.step_one(number, own, gradient)
+    }
+}
+
+impl<O: Stateful> Stateful for Groups<O> {
+    fn states(&self) -> usize {
+        self.groups[0].states()
+    }
+
+    fn keeps(&self, which: usize, shape: &[usize]) -> bool {
+        self.groups[0].keeps(which, shape)
+    }
+
+    #[track_caller]
+    fn state_of<T: Float>(
+        &mut self,
+        which: usize,
+        number: usize,
+        parameter: &Array<T>,
+    ) -> Result<&mut Array<T>> {
+        self.of(number)?.state_of(which, number, parameter)
+    }
+
+    fn steps(&self) -> u64 {
+        self.groups[0].steps()
+    }
+
+    #[track_caller]
+    fn read_steps(&mut self) -> Result<u64> {
+        self.groups[0].read_steps()
+    }
+
+    fn set_steps(&mut self, steps: u64) {
+        self.groups.iter_mut().for_each(|own| own.set_steps(steps));
+    }
+
+    fn is_elementwise(&self) -> bool {
+        self.groups.len() == 1 && self.groups[0].is_elementwise()
+    }
+}
