@@ -9,7 +9,7 @@ use crate::array::{Array, Float, Shape};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     AnyArray, BY_HAND, Gradients, NEVER, Pause, Seeds, TapeGuard, Tracked, backward, constant,
-    detect_anomalies, first_reader, has_constants, has_tape, identity, length, runs_again, seed,
+    detect_anomalies, first_reader, has_constants, has_tape, identity, length, runs_again_later, seed,
     track, tracked, tracked_backward, value, zeros_like,
 };
 
@@ -107,7 +107,7 @@ impl Tape {
         if !has_tape() {
             return Self::begin_for(function);
         }
-        let is_first_run = runs_again();
+        let is_first_run = runs_again_later();
         Ok(Self {
             is_nested: !is_first_run,
             _active: is_first_run.then(Pause::end),

@@ -39,44 +39,31 @@
 //! ```
 
 mod attention;
+mod batch_norm;
 mod convolution;
+mod dropout;
 mod linear;
 mod norms;
+mod pooling;
+mod recurrent;
+mod rotary;
+mod transposed;
+mod upsampling;
 
 pub use attention::Attention;
+pub use batch_norm::{BatchNorm, RunningStatistics};
 pub use convolution::Conv2d;
+pub use dropout::{alpha_dropout, drop_path, dropout, dropout_channels};
 pub use linear::{Embedding, Linear};
-pub use norms::{LayerNorm, RmsNorm};
+pub use norms::{GroupNorm, LayerNorm, RmsNorm};
+pub use pooling::{PoolOptions, adaptive_avg_pool2d, adaptive_max_pool2d, avg_pool2d, max_pool2d};
+pub use recurrent::{Gru, Lstm};
+pub use rotary::Rotary;
+pub use transposed::ConvTranspose2d;
+pub use upsampling::{Upsampling, upsample};
 
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::Result;
-
-/// Sets each element of `x` to 0 with the given probability, and divides the others by 1 −
-/// probability (Srivastava et al. 2014). Uses the calling thread's generator. Use dropout in
-/// training only, not in inference.
-///
-/// # Examples
-///
-/// ```
-/// use cachescope::Array;
-/// use cachescope::grad::nn::dropout;
-///
-/// let dropped = dropout(&Array::<f32>::ones(100)?, 0.5)?;
-/// assert!(dropped.to_vec()?.iter().all(|&value| value == 0.0 || value == 2.0));
-/// # Ok::<(), cachescope::Error>(())
-/// ```
-///
-/// # Errors
-///
-/// The errors of [`Array::dropout_mask`].
-#[track_caller]
-pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
-    if probability == 0.0 {
-        return Ok(x.clone());
-    }
-    let _device = x.device().enter();
-    (x * Array::dropout_mask(probability, *x.layout().shape())?).eval()
-}
 
 /// Returns uniform random numbers from −1 / √n to 1 / √n.
 #[track_caller]

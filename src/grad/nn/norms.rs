@@ -1,7 +1,7 @@
-//! Normalization layers, along the last axis.
+//! Normalization layers, along the last axis or over groups of channels.
 
-use crate::array::{AnyElement, Array, Float};
-use crate::error::Result;
+use crate::array::{AnyElement, Array, Float, Shape};
+use crate::error::{Error, ErrorKind, Result};
 use crate::grad::Parameters;
 
 /// A layer of [`Array::layer_norm`] with a weight and a bias.
@@ -122,4 +122,123 @@ impl<T: Float> RmsNorm<T> {
         let epsilon = <T as AnyElement>::from_f64(self.epsilon);
         x.rms_norm(&self.weight, epsilon)
     }
+}
+
+/// A normalization of groups of channels (Wu and He 2018), which does not depend on the batch. One
+/// group is a layer norm of images, and a group for each channel an instance norm.
+#[derive(Clone, Debug, Parameters)]
+#[parameters(crate = crate)]
+pub struct GroupNorm<T: Float = f32> {
+    /// The weight, of shape `[channels]`.
+    pub weight: Array<T>,
+    /// The bias, of shape `[channels]`.
+    pub bias: Array<T>,
+    /// The number of groups, which divides the channels.
+    #[parameters(skip)]
+    pub groups: usize,
+    /// The number added to the variance: 10⁻⁵.
+    #[parameters(skip)]
+    pub epsilon: f64,
+}
+
+impl<T: Float> GroupNorm<T> {
+    /// Makes a layer with a weight of ones and a bias of zeros.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::GroupNorm;
+    ///
+    /// assert_eq!(GroupNorm::<f32>::new(2, 6)?.weight.shape(), [6]);
+    /// assert!(GroupNorm::<f32>::new(4, 6).is_err());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Array::ones`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
+    /// channels do not divide into the groups.
+    #[track_caller]
+    pub fn new(groups: usize, channels: usize) -> Result<Self> {
+        check_groups(groups, channels)?;
+        Ok(Self {
+            weight: Array::ones(channels)?,
+            bias: Array::zeros(channels)?,
+            groups,
+            epsilon: 1e-5,
+        })
+    }
+
+    /// Normalizes each group of channels of each image of `x`, of shape `[count, channels, ..]`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::nn::GroupNorm;
+    ///
+    /// let x = Array::from_slice(&[1.0_f64, 3.0, 10.0, 30.0], [1, 4])?;
+    /// let y = GroupNorm::new(2, 4)?.forward(&x)?.to_vec()?;
+    /// assert!((y[0] + 1.0).abs() < 1e-4 && (y[3] - 1.0).abs() < 1e-4);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `x` has fewer than two axes or another number
+    /// of channels.
+    #[track_caller]
+    pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
+        per_channel("GroupNorm", x, [&self.weight, &self.bias])?;
+        let channels = self.weight.len();
+        check_groups(self.groups, channels)?;
+        let (count, each) = (x.shape()[0], channels / self.groups);
+        let places = x.shape()[2..].iter().product();
+        let split = x.reshape([count, self.groups, each, places])?;
+        let mean = split.mean_keepdims([2, 3])?;
+        let centred = (&split - &mean).eval()?;
+        let variance = centred.square().mean_keepdims([2, 3])?;
+        let own = [self.groups, each, 1];
+        let (weight, bias) = (self.weight.reshape(own)?, self.bias.reshape(own)?);
+        let epsilon = <T as AnyElement>::from_f64(self.epsilon);
+        let normal = centred * ((variance + epsilon).rsqrt() * weight) + bias;
+        normal.eval()?.reshape(*x.layout().shape())
+    }
+}
+
+#[track_caller]
+fn check_groups(groups: usize, channels: usize) -> Result<()> {
+    if groups > 0 && channels.is_multiple_of(groups) {
+        return Ok(());
+    }
+    let text = format!("GroupNorm: {channels} channels do not divide into {groups} groups");
+    Err(Error::new(ErrorKind::InvalidArgument, text))
+}
+
+/// Returns arrays of one element per channel in a shape that broadcasts with `x`, whose second axis
+/// are the channels.
+///
+/// # Errors
+///
+/// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `x` has another number of channels.
+#[track_caller]
+pub(super) fn per_channel<T: Float>(
+    layer: &str,
+    x: &Array<T>,
+    arrays: [&Array<T>; 2],
+) -> Result<[Array<T>; 2]> {
+    let channels = x.shape().get(1).copied();
+    for own in arrays {
+        if own.ndim() != 1 || Some(own.len()) != channels {
+            let [x, own] = [x, own].map(|array| *array.layout().shape());
+            let text = format!(
+                "{layer}: x has the shape {x}, expected [count, channels, ..] for a parameter of shape {own}"
+            );
+            return Err(Error::new(ErrorKind::ShapeMismatch, text));
+        }
+    }
+    let ones = std::iter::repeat_n(&1, x.ndim() - 2);
+    let shape: Shape = std::iter::once(&arrays[0].len()).chain(ones).collect();
+    let [first, second] = arrays;
+    Ok([first.reshape(shape)?, second.reshape(shape)?])
 }

@@ -35,7 +35,7 @@ pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(crate) use gradients::{AnyArray, Gradients, Placer, Tracked, zeros_like};
 pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
-pub(crate) use pause::{Pause, runs_again};
+pub(crate) use pause::{Pause, runs_again_later};
 pub(super) use products::Multiplication;
 pub(super) use reduction::TrackedReduction;
 pub(crate) use rule::constant;

@@ -24,8 +24,9 @@ pub(super) fn mode() -> Mode {
     MODE.get()
 }
 
-/// Returns whether a checkpoint runs operations that the backward pass will run again.
-pub(crate) fn runs_again() -> bool {
+/// Returns true in the first run of a checkpoint, which the backward pass runs again. A side effect
+/// that must happen once belongs to the second run.
+pub(crate) fn runs_again_later() -> bool {
     mode() == Mode::Rerun
 }
 

@@ -25,6 +25,7 @@ mod steps;
 mod structures;
 mod tapes;
 mod ties;
+mod torch_layers;
 mod unreached;
 mod views;
 mod written;

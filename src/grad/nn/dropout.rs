@@ -1,0 +1,133 @@
+//! Dropout of elements, channels and whole examples.
+
+use crate::array::{AnyElement, Array, Float, Shape};
+use crate::error::Result;
+
+/// Sets each element of `x` to 0 with the given probability, and divides the others by 1 −
+/// probability (Srivastava et al. 2014). Uses the calling thread's generator. Use dropout in
+/// training only, not in inference.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::nn::dropout;
+///
+/// let dropped = dropout(&Array::<f32>::ones(100)?, 0.5)?;
+/// assert!(dropped.to_vec()?.iter().all(|&value| value == 0.0 || value == 2.0));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// The errors of [`Array::dropout_mask`].
+#[track_caller]
+pub fn dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
+    if probability == 0.0 {
+        return Ok(x.clone());
+    }
+    let _device = x.device().enter();
+    (x * Array::dropout_mask(probability, *x.layout().shape())?).eval()
+}
+
+/// Sets whole channels of `x`, of shape `[count, channels, ..]`, to 0 with the given probability,
+/// and divides the others by 1 − probability (Tompson et al. 2015): PyTorch's `dropout1d` to
+/// `dropout3d`. Use it in training only.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::nn::dropout_channels;
+///
+/// let dropped = dropout_channels(&Array::<f32>::ones([4, 8, 2])?, 0.5)?.to_vec()?;
+/// assert!(dropped.chunks(2).all(|channel| channel == [0.0; 2] || channel == [2.0; 2]));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// The errors of [`Array::dropout_mask`].
+#[track_caller]
+pub fn dropout_channels<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
+    of_leading_axes(x, 2, probability)
+}
+
+/// Sets whole examples of `x`, along its first axis, to 0 with the given probability, and divides
+/// the others by 1 − probability: the stochastic depth of residual branches (Huang et al. 2016).
+/// Use it in training only.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::nn::drop_path;
+///
+/// let (x, branch) = (Array::<f32>::ones([4, 3])?, Array::ones([4, 3])?);
+/// let sum = (&x + drop_path(&branch, 0.5)?).eval()?.to_vec()?;
+/// assert!(sum.chunks(3).all(|row| row == [1.0; 3] || row == [3.0; 3]));
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// The errors of [`Array::dropout_mask`].
+#[track_caller]
+pub fn drop_path<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
+    of_leading_axes(x, 1, probability)
+}
+
+/// Sets elements of `x` to the negative limit of SELU with the given probability, and scales all so
+/// that a mean of 0 and a variance of 1 stay (Klambauer et al. 2017). Use it in training only,
+/// after SELU.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::grad::nn::alpha_dropout;
+/// use cachescope::{Array, manual_seed};
+///
+/// manual_seed(1);
+/// let dropped = alpha_dropout(&Array::<f64>::randn(100_000)?, 0.2)?;
+/// assert!(dropped.mean()?.item()?.abs() < 0.03);
+/// assert!((dropped.var()?.item()? - 1.0).abs() < 0.03);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// The errors of [`Array::bernoulli`].
+#[track_caller]
+pub fn alpha_dropout<T: Float>(x: &Array<T>, probability: f64) -> Result<Array<T>> {
+    /// The negative limit of SELU, λ α.
+    const LIMIT: f64 = 1.758_099_340_847_376_6;
+    if probability == 0.0 {
+        return Ok(x.clone());
+    }
+    let kept = {
+        let _device = x.device().enter();
+        Array::bernoulli(1.0 - probability, *x.layout().shape())?
+    };
+    let of = |value: f64| <T as AnyElement>::from_f64(value);
+    let scale = ((LIMIT * LIMIT * probability + 1.0) * (1.0 - probability)).powf(-0.5);
+    // At a probability of 1 everything has the limit's value, which is 0 after centring.
+    let scale = if scale.is_finite() { scale } else { 0.0 };
+    let kept = kept.cast::<T>();
+    let limit = (&kept - of(1.0)) * of(LIMIT * scale) + of(LIMIT * scale * probability);
+    (x * kept * of(scale) + limit).eval()
+}
+
+/// Drops whole parts of `x`, each of which is one index of the first `axes` axes.
+#[track_caller]
+fn of_leading_axes<T: Float>(x: &Array<T>, axes: usize, probability: f64) -> Result<Array<T>> {
+    if probability == 0.0 {
+        return Ok(x.clone());
+    }
+    let lengths = x.shape().iter().enumerate();
+    let shape: Vec<usize> = lengths
+        .map(|(axis, &length)| if axis < axes { length } else { 1 })
+        .collect();
+    let shape: Shape = shape.iter().collect();
+    let _device = x.device().enter();
+    (x * Array::dropout_mask(probability, shape)?).eval()
+}

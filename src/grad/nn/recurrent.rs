@@ -1,0 +1,312 @@
+//! Recurrent layers.
+
+use super::uniform;
+use crate::array::{Array, Float};
+use crate::error::{Error, ErrorKind, Result};
+use crate::grad::Parameters;
+use crate::ops::{eval, stack};
+
+/// A gated recurrent unit (Cho et al. 2014), as PyTorch computes it: the reset gate multiplies the
+/// product of the state after its bias is added.
+///
+/// A step is two matrix products and one expression, which computes all gates and the new state.
+/// The products with the inputs of all steps are one product.
+#[derive(Clone, Debug, Parameters)]
+#[parameters(crate = crate)]
+pub struct Gru<T: Float = f32> {
+    /// The weight of the inputs, of shape `[3 width, inputs]`: for the reset gate, the update gate
+    /// and the candidate.
+    pub weight_ih_l0: Array<T>,
+    /// The weight of the state, of shape `[3 width, width]`.
+    pub weight_hh_l0: Array<T>,
+    /// The bias of the inputs, of shape `[3 width]`.
+    pub bias_ih_l0: Array<T>,
+    /// The bias of the state, of shape `[3 width]`.
+    pub bias_hh_l0: Array<T>,
+}
+
+impl<T: Float> Gru<T> {
+    /// Makes a layer with uniform random parameters from −1 / √width to 1 / √width, by the calling
+    /// thread's generator.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::Gru;
+    ///
+    /// assert_eq!(Gru::<f32>::new(4, 8)?.weight_ih_l0.shape(), [24, 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Array::rand`].
+    #[track_caller]
+    pub fn new(inputs: usize, width: usize) -> Result<Self> {
+        Ok(Self {
+            weight_ih_l0: uniform(width, [3 * width, inputs])?,
+            weight_hh_l0: uniform(width, [3 * width, width])?,
+            bias_ih_l0: uniform(width, 3 * width)?,
+            bias_hh_l0: uniform(width, 3 * width)?,
+        })
+    }
+
+    /// Returns the states after each step, of shape `[batch, length, width]`, and the last one, of
+    /// shape `[batch, width]`. `x` has the shape `[batch, length, inputs]`. The first state is
+    /// `state`, or zeros.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::nn::Gru;
+    ///
+    /// let layer = Gru::<f32>::new(4, 8)?;
+    /// let x = Array::randn([2, 5, 4])?;
+    /// let (states, last) = layer.forward(&x, None)?;
+    /// assert_eq!((states.shape(), last.shape()), ([2, 5, 8].as_slice(), [2, 8].as_slice()));
+    /// // A longer text continues from the last state.
+    /// let (more, _) = layer.forward(&x, Some(&last))?;
+    /// assert_eq!(more.shape(), [2, 5, 8]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `x` or the state has another shape, and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn forward(&self, x: &Array<T>, state: Option<&Array<T>>) -> Result<(Array<T>, Array<T>)> {
+        let weights = [&self.weight_ih_l0, &self.weight_hh_l0];
+        let steps = Steps::of(("Gru", 3), x, weights)?;
+        steps.check_biases([&self.bias_ih_l0, &self.bias_hh_l0])?;
+        let mut state = steps.first("state", x, state)?;
+        let products = steps.products(x, &self.weight_ih_l0)?;
+        let across = self.weight_hh_l0.transpose()?;
+        let [reset, update, new] = steps.parts(&self.bias_ih_l0)?;
+        let [own_reset, own_update, own_new] = steps.parts(&self.bias_hh_l0)?;
+        let mut states = Vec::new();
+        for step in 0..steps.length {
+            let [x_reset, x_update, x_new] = steps.parts(&steps.at(&products, step)?)?;
+            let own = steps.parts(&state.matmul(&across)?)?;
+            let [h_reset, h_update, h_new] = own;
+            let r = (x_reset + &reset + h_reset + &own_reset).sigmoid();
+            let z = (x_update + &update + h_update + &own_update).sigmoid();
+            let n = (x_new + &new + r * (h_new + &own_new)).tanh();
+            state = (&n + z * (&state - &n)).eval()?;
+            states.push(state.clone());
+        }
+        Ok((steps.all(x, &states)?, state))
+    }
+}
+
+/// A layer of long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
+///
+/// A step is a matrix product and one pass, which computes all gates, the new cell and the new
+/// state. The products with the inputs of all steps are one product.
+#[derive(Clone, Debug, Parameters)]
+#[parameters(crate = crate)]
+pub struct Lstm<T: Float = f32> {
+    /// The weight of the inputs, of shape `[4 width, inputs]`: for the input gate, the forget gate,
+    /// the candidate and the output gate.
+    pub weight_ih_l0: Array<T>,
+    /// The weight of the state, of shape `[4 width, width]`.
+    pub weight_hh_l0: Array<T>,
+    /// The bias of the inputs, of shape `[4 width]`.
+    pub bias_ih_l0: Array<T>,
+    /// The bias of the state, of shape `[4 width]`.
+    pub bias_hh_l0: Array<T>,
+}
+
+impl<T: Float> Lstm<T> {
+    /// Makes a layer with uniform random parameters from −1 / √width to 1 / √width, by the calling
+    /// thread's generator.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::Lstm;
+    ///
+    /// assert_eq!(Lstm::<f32>::new(4, 8)?.weight_hh_l0.shape(), [32, 8]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Array::rand`].
+    #[track_caller]
+    pub fn new(inputs: usize, width: usize) -> Result<Self> {
+        Ok(Self {
+            weight_ih_l0: uniform(width, [4 * width, inputs])?,
+            weight_hh_l0: uniform(width, [4 * width, width])?,
+            bias_ih_l0: uniform(width, 4 * width)?,
+            bias_hh_l0: uniform(width, 4 * width)?,
+        })
+    }
+
+    /// Returns the states after each step, of shape `[batch, length, width]`, and the last state
+    /// and the last cell, of shape `[batch, width]`. `x` has the shape `[batch, length, inputs]`.
+    /// The first state and cell are `first`, or zeros.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::nn::Lstm;
+    ///
+    /// let layer = Lstm::<f32>::new(4, 8)?;
+    /// let x = Array::randn([2, 5, 4])?;
+    /// let (states, (state, cell)) = layer.forward(&x, None)?;
+    /// assert_eq!((states.shape(), cell.shape()), ([2, 5, 8].as_slice(), [2, 8].as_slice()));
+    /// layer.forward(&x, Some((&state, &cell)))?;
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Gru::forward`].
+    #[track_caller]
+    pub fn forward(
+        &self,
+        x: &Array<T>,
+        first: Option<(&Array<T>, &Array<T>)>,
+    ) -> Result<(Array<T>, (Array<T>, Array<T>))> {
+        let weights = [&self.weight_ih_l0, &self.weight_hh_l0];
+        let steps = Steps::of(("Lstm", 4), x, weights)?;
+        steps.check_biases([&self.bias_ih_l0, &self.bias_hh_l0])?;
+        let mut state = steps.first("state", x, first.map(|first| first.0))?;
+        let mut cell = steps.first("cell", x, first.map(|first| first.1))?;
+        let products = steps.products(x, &self.weight_ih_l0)?;
+        let across = self.weight_hh_l0.transpose()?;
+        let biases = (&self.bias_ih_l0 + &self.bias_hh_l0).eval()?;
+        let [b_input, b_forget, b_new, b_out] = steps.parts(&biases)?;
+        let mut states = Vec::new();
+        for step in 0..steps.length {
+            let [x_input, x_forget, x_new, x_out] = steps.parts(&steps.at(&products, step)?)?;
+            let own = steps.parts(&state.matmul(&across)?)?;
+            let [h_input, h_forget, h_new, h_out] = own;
+            let input = (x_input + h_input + &b_input).sigmoid();
+            let forget = (x_forget + h_forget + &b_forget).sigmoid();
+            let new = (x_new + h_new + &b_new).tanh();
+            let out = (x_out + h_out + &b_out).sigmoid();
+            let next = forget * &cell + input * new;
+            (state, cell) = eval((out * next.tanh(), next))?;
+            states.push(state.clone());
+        }
+        Ok((steps.all(x, &states)?, (state, cell)))
+    }
+}
+
+/// The lengths of a recurrent layer's arrays.
+struct Steps {
+    layer: &'static str,
+    batch: usize,
+    length: usize,
+    inputs: usize,
+    width: usize,
+    gates: usize,
+}
+
+impl Steps {
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if the weights have another number of gates, or
+    /// `x` is not of shape `[batch, length, inputs]`.
+    #[track_caller]
+    fn of<T: Float>(
+        (layer, gates): (&'static str, usize),
+        x: &Array<T>,
+        [of_input, of_state]: [&Array<T>; 2],
+    ) -> Result<Self> {
+        if let (&[batch, length, inputs], &[rows, own], &[across, width]) =
+            (x.shape(), of_input.shape(), of_state.shape())
+            && inputs == own
+            && [rows, across] == [gates * width; 2]
+        {
+            return Ok(Self {
+                layer,
+                batch,
+                length,
+                inputs,
+                width,
+                gates,
+            });
+        }
+        let [x, of_input, of_state] = [x, of_input, of_state].map(|own| *own.layout().shape());
+        let text = format!(
+            "{layer}: x has the shape {x}, expected [batch, length, inputs] for weights of shapes {of_input} and {of_state}"
+        );
+        Err(Error::new(ErrorKind::ShapeMismatch, text))
+    }
+
+    #[track_caller]
+    fn check_biases<T: Float>(&self, biases: [&Array<T>; 2]) -> Result<()> {
+        let length = self.gates * self.width;
+        let mut biases = biases.into_iter();
+        let Some(other) = biases.find(|own| own.shape() != [length]) else {
+            return Ok(());
+        };
+        let (layer, shape) = (self.layer, other.layout().shape());
+        let text = format!("{layer}: a bias has the shape {shape}, expected [{length}]");
+        Err(Error::new(ErrorKind::ShapeMismatch, text))
+    }
+
+    /// Returns a given first state; zeros if there is none.
+    #[track_caller]
+    fn first<T: Float>(
+        &self,
+        name: &str,
+        x: &Array<T>,
+        given: Option<&Array<T>>,
+    ) -> Result<Array<T>> {
+        let expected = [self.batch, self.width];
+        let Some(given) = given else {
+            let _device = x.device().enter();
+            return Array::zeros(expected);
+        };
+        if given.shape() == expected {
+            return Ok(given.clone());
+        }
+        let (layer, shape) = (self.layer, given.layout().shape());
+        let text = format!("{layer}: the {name} has the shape {shape}, expected {expected:?}");
+        Err(Error::new(ErrorKind::ShapeMismatch, text))
+    }
+
+    /// Returns the products of the inputs of all steps with a weight.
+    #[track_caller]
+    fn products<T: Float>(&self, x: &Array<T>, weight: &Array<T>) -> Result<Array<T>> {
+        let rows = x.reshape([self.batch * self.length, self.inputs])?;
+        let products = rows.matmul(&weight.transpose()?)?;
+        products.reshape([self.batch, self.length, weight.shape()[0]])
+    }
+
+    /// Returns a view of one step.
+    #[track_caller]
+    fn at<T: Float>(&self, products: &Array<T>, step: usize) -> Result<Array<T>> {
+        let own = products.layout().part(1, step..step + 1, 1)?;
+        products.viewed(own).squeeze(1)
+    }
+
+    /// Returns views of equal parts along the last axis.
+    #[track_caller]
+    fn parts<T: Float, const N: usize>(&self, whole: &Array<T>) -> Result<[Array<T>; N]> {
+        let axis = whole.ndim() - 1;
+        let part = |at: usize| {
+            let own = at * self.width..(at + 1) * self.width;
+            Ok(whole.viewed(whole.layout().part(axis, own, 1)?))
+        };
+        let parts: Result<Vec<_>> = (0..N).map(part).collect();
+        let parts: Result<[Array<T>; N], _> = parts?.try_into();
+        Ok(parts.unwrap_or_else(|_| unreachable!("there are as many")))
+    }
+
+    /// Returns the states of all steps in one array.
+    #[track_caller]
+    fn all<T: Float>(&self, x: &Array<T>, states: &[Array<T>]) -> Result<Array<T>> {
+        if states.is_empty() {
+            let _device = x.device().enter();
+            return Array::zeros([self.batch, 0, self.width]);
+        }
+        stack(&states.iter().collect::<Vec<_>>(), 1)
+    }
+}

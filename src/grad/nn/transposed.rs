@@ -1,0 +1,242 @@
+//! Transposed convolutions.
+
+use ndarray::SliceInfoElem;
+
+use super::uniform;
+use crate::array::{Array, Float};
+use crate::error::{Error, ErrorKind, Result};
+use crate::grad::Parameters;
+use crate::ops::ConvOptions;
+
+/// A transposed convolution: each element of the input adds its product with the kernel to the
+/// result, at distances of the stride. It is the gradient of [`Conv2d`](super::Conv2d) for its
+/// input, and makes images larger by the stride.
+///
+/// It is computed as a convolution of the input, with zeros between its elements, and the flipped
+/// kernel.
+#[derive(Clone, Debug, Parameters)]
+#[parameters(crate = crate)]
+pub struct ConvTranspose2d<T: Float = f32> {
+    /// The kernel, of shape `[inputs, outputs / groups, height, width]`.
+    pub weight: Array<T>,
+    /// The bias, of shape `[outputs]`.
+    pub bias: Option<Array<T>>,
+    /// Strides, padding, dilation and groups. The padding is cut from the edges of the result.
+    #[parameters(skip)]
+    pub options: ConvOptions,
+    /// Additional rows and columns at the end of the result, fewer than the stride: 0. A
+    /// convolution with a stride has the same result for several sizes, of which this chooses one.
+    #[parameters(skip)]
+    pub output_padding: [usize; 2],
+}
+
+impl<T: Float> ConvTranspose2d<T> {
+    /// Makes a layer with uniform random parameters from −1 / √n to 1 / √n, where n is `outputs /
+    /// groups * height * width`, as in PyTorch. Uses the calling thread's generator.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::ConvOptions;
+    /// use cachescope::grad::nn::ConvTranspose2d;
+    ///
+    /// let layer = ConvTranspose2d::<f32>::new((4, 8), [2, 2], ConvOptions::default())?;
+    /// assert_eq!(layer.weight.shape(), [4, 8, 2, 2]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Array::rand`], and [`InvalidArgument`](ErrorKind::InvalidArgument) if the
+    /// number of inputs or outputs is not a multiple of the number of groups.
+    #[track_caller]
+    pub fn new(
+        (inputs, outputs): (usize, usize),
+        size: [usize; 2],
+        options: ConvOptions,
+    ) -> Result<Self> {
+        let groups = options.groups;
+        if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+            return Err(invalid(format!(
+                "{inputs} inputs and {outputs} outputs do not divide into {groups} groups"
+            )));
+        }
+        let each = outputs / groups;
+        let count = each.saturating_mul(size[0]).saturating_mul(size[1]);
+        Ok(Self {
+            weight: uniform(count, [inputs, each, size[0], size[1]])?,
+            bias: Some(uniform(count, outputs)?),
+            options,
+            output_padding: [0, 0],
+        })
+    }
+
+    /// Applies the layer to images of shape `[count, inputs, height, width]`. An axis of the result
+    /// has the length `(length - 1) * stride - 2 * padding + dilation * (size - 1) +
+    /// output_padding + 1`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::nn::ConvTranspose2d;
+    /// use cachescope::{Array, ConvOptions};
+    ///
+    /// let layer = ConvTranspose2d {
+    ///     weight: Array::from_slice(&[1.0_f32, 2.0], [1, 1, 1, 2])?,
+    ///     bias: None,
+    ///     options: ConvOptions { stride: [1, 2], ..ConvOptions::default() },
+    ///     output_padding: [0, 0],
+    /// };
+    /// let x = Array::from_slice(&[3.0, 5.0], [1, 1, 1, 2])?;
+    /// assert_eq!(layer.forward(&x)?.to_vec()?, [3.0, 6.0, 5.0, 10.0]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the shapes or options do not fit or the
+    /// result would be empty; the errors of [`Array::conv2d`].
+    #[track_caller]
+    pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
+        let own = self.axes(x)?;
+        let turned = self.turned()?;
+        let options = ConvOptions {
+            stride: [1, 1],
+            padding: own.map(|axis| axis.padding),
+            ..self.options
+        };
+        let spread = spread(x, own)?;
+        let mut result = spread.conv2d(&turned, options)?;
+        for (at, axis) in own.iter().enumerate() {
+            if axis.cut > 0 {
+                let end = result.shape()[2 + at] - axis.cut;
+                result = result.viewed(result.layout().part(2 + at, axis.cut..end, 1)?);
+            }
+        }
+        if let Some(bias) = &self.bias {
+            let bias = bias.unsqueeze(1)?.unsqueeze(2)?;
+            result = (result + bias).eval()?;
+        }
+        Ok(result)
+    }
+
+    /// Returns the lengths of both axes.
+    #[track_caller]
+    fn axes(&self, x: &Array<T>) -> Result<[Axis; 2]> {
+        let ConvOptions {
+            stride,
+            padding,
+            dilation,
+            groups,
+        } = self.options;
+        let shapes = [x, &self.weight].map(|own| *own.layout().shape());
+        let fits = match (x.shape(), self.weight.shape()) {
+            ([_, inputs, height, width], [own, _, h, w]) => {
+                inputs == own
+                    && groups > 0
+                    && own.is_multiple_of(groups)
+                    && ![height, width, h, w].contains(&&0)
+            }
+            _ => false,
+        };
+        if !fits {
+            let [x, weight] = shapes;
+            return Err(invalid(format!(
+                "x has the shape {x}, expected [count, inputs, height, width] for a weight of shape {weight} in {groups} groups"
+            )));
+        }
+        if stride.contains(&0) || dilation.contains(&0) {
+            return Err(invalid("a stride or a dilation is 0".into()));
+        }
+        let of = |at: usize| -> Option<Axis> {
+            let reach = dilation[at].checked_mul(self.weight.shape()[2 + at] - 1)?;
+            let spread = (x.shape()[2 + at] - 1)
+                .checked_mul(stride[at])?
+                .checked_add(1)?;
+            let length = spread.checked_add(self.output_padding[at])?;
+            let result = length.checked_add(reach)?;
+            (result > padding[at].checked_mul(2)?).then_some(Axis {
+                step: stride[at],
+                end: spread,
+                length,
+                padding: reach.saturating_sub(padding[at]),
+                cut: padding[at].saturating_sub(reach),
+            })
+        };
+        let is_ambiguous = (0..2).any(|at| {
+            let most = stride[at].max(dilation[at]);
+            self.output_padding[at] > 0 && self.output_padding[at] >= most
+        });
+        match (of(0), of(1)) {
+            (Some(rows), Some(columns)) if !is_ambiguous => Ok([rows, columns]),
+            _ => Err(invalid(format!(
+                "a padding of {padding:?} and an output padding of {:?} do not fit the shapes {} and {}",
+                self.output_padding, shapes[0], shapes[1]
+            ))),
+        }
+    }
+
+    /// Returns the kernel of the convolution: flipped, with inputs and outputs exchanged.
+    #[track_caller]
+    fn turned(&self) -> Result<Array<T>> {
+        let groups = self.options.groups;
+        let &[inputs, outputs, height, width] = self.weight.shape() else {
+            unreachable!("the shape was checked");
+        };
+        let each = inputs / groups;
+        let turned = self
+            .weight
+            .reshape([groups, each, outputs, height, width])?;
+        let turned = turned.flip(3)?.flip(4)?.swap_axes(1, 2)?;
+        turned.reshape([groups * outputs, each, height, width])
+    }
+}
+
+/// The lengths of one axis.
+#[derive(Clone, Copy)]
+struct Axis {
+    /// The distance between two elements of the input.
+    step: usize,
+    /// The end of the last element.
+    end: usize,
+    /// The length of the input with zeros between and after its elements.
+    length: usize,
+    /// The padding of the convolution.
+    padding: usize,
+    /// The elements that are cut from both ends of its result.
+    cut: usize,
+}
+
+/// Returns `x` with zeros between its rows and columns.
+#[track_caller]
+fn spread<T: Float>(x: &Array<T>, axes: [Axis; 2]) -> Result<Array<T>> {
+    if axes
+        .iter()
+        .all(|axis| axis.step == 1 && axis.length == axis.end)
+    {
+        return Ok(x.clone());
+    }
+    let [count, channels] = [x.shape()[0], x.shape()[1]];
+    let mut wide = {
+        let _device = x.device().enter();
+        Array::zeros([count, channels, axes[0].length, axes[1].length])?
+    };
+    let to = |axis: Axis| SliceInfoElem::Slice {
+        start: 0,
+        end: Some(axis.end as isize),
+        step: axis.step as isize,
+    };
+    let whole = SliceInfoElem::from(..);
+    wide.slice_mut([whole, whole, to(axes[0]), to(axes[1])])?
+        .assign(x)?;
+    Ok(wide)
+}
+
+#[cold]
+#[track_caller]
+fn invalid(why: String) -> Error {
+    Error::new(
+        ErrorKind::InvalidArgument,
+        format!("ConvTranspose2d: {why}"),
+    )
+}
