@@ -52,11 +52,13 @@
 //! | less memory for more time | [`activation_budget`], [`checkpoint`] |
 //! | a program that is no one function | [`Tape`] |
 //! | sums and products of structures of parameters | [`arithmetic`] |
+//! | batches of data, prepared ahead | [`data`] |
 //! | what is kept, and where NaN comes from | [`print_saved`], [`detect_anomaly`] |
 
 pub mod arithmetic;
 mod budget;
 mod checkpoint;
+pub mod data;
 #[cfg(any(feature = "npy", feature = "safetensors"))]
 pub mod files;
 mod loss;

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use crate::array::{Array, Float};
 use crate::collective::{Group, Reduce};
 use crate::error::{AtCaller, Result};
+pub use crate::grad::data::Sampler;
 use crate::grad::optim::{ShareArrays, Stateful};
 use crate::grad::{
     Loss, NoElements, Optimizer, Order, Parameters, ZipArrays, value_and_step_in_order,
@@ -22,7 +23,6 @@ use crate::ops::derivatives::{AnyArray, Placer};
 use buckets::{Buckets, Exchange, handles};
 use layout::{BucketLayout, BucketSizes};
 use roster::Roster;
-pub use sampler::Sampler;
 pub use sharded::Sharded;
 
 /// The default maximum bytes of a bucket, and of the first bucket, as in PyTorch's

@@ -1,81 +1,10 @@
-//! The distribution of samples to batches and ranks.
+//! The distribution of samples to the ranks of a group.
 
-use ndarray::s;
-
-use crate::array::Array;
 use crate::collective::Group;
-use crate::error::{Error, ErrorKind, Result};
-use crate::ops::Generator;
-
-/// The division of samples into batches, and of each batch among the ranks. All ranks together see
-/// the batches that a single rank would see, in equal order.
-///
-/// # Examples
-///
-/// ```
-/// use cachescope::collective::{Group, Sampler};
-///
-/// let batches = Group::threads(2, |group| {
-///     let sampler = Sampler::new(10, 4).group(&group);
-///     sampler.epoch(0)?.iter().map(|batch| batch.to_vec()).collect::<cachescope::Result<Vec<_>>>()
-/// })?;
-/// assert_eq!(batches[0], [[0, 1].as_slice(), &[4, 5], &[8]]);
-/// assert_eq!(batches[1], [[2, 3].as_slice(), &[6, 7], &[9]]);
-/// # Ok::<(), cachescope::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Sampler {
-    samples: usize,
-    batch: usize,
-    seed: Option<u64>,
-    rank: usize,
-    size: usize,
-}
+use crate::error::Result;
+use crate::grad::data::Sampler;
 
 impl Sampler {
-    /// Makes batches of `batch` samples, counted over all ranks. The last batch may be smaller.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::collective::Sampler;
-    ///
-    /// let batches = Sampler::new(5, 2).epoch(0)?;
-    /// assert_eq!(batches.iter().map(|batch| batch.len()).collect::<Vec<_>>(), [2, 2, 1]);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    #[must_use]
-    pub fn new(samples: usize, batch: usize) -> Self {
-        Self {
-            samples,
-            batch,
-            seed: None,
-            rank: 0,
-            size: 1,
-        }
-    }
-
-    /// Shuffles the samples anew in each epoch. Ranks with equal seeds get equal orders.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::collective::Sampler;
-    ///
-    /// let sampler = Sampler::new(100, 100).shuffle(7);
-    /// let first = sampler.epoch(0)?[0].to_vec()?;
-    /// assert_eq!(sampler.epoch(0)?[0].to_vec()?, first);
-    /// assert_ne!(sampler.epoch(1)?[0].to_vec()?, first);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    #[must_use]
-    pub fn shuffle(self, seed: u64) -> Self {
-        Self {
-            seed: Some(seed),
-            ..self
-        }
-    }
-
     /// Divides each batch among the ranks of `group` (default: a single rank). If the last batch
     /// does not divide evenly, its remainder is left out.
     ///
@@ -94,8 +23,7 @@ impl Sampler {
     /// ```
     #[must_use]
     pub fn group(self, group: &Group) -> Self {
-        let (rank, size) = (group.rank(), group.size());
-        Self { rank, size, ..self }
+        self.ranks(group.rank(), group.size())
     }
 
     /// Shuffles the samples: the old name of [`shuffle`](Self::shuffle).
@@ -117,63 +45,5 @@ impl Sampler {
         let own = self.group(group);
         own.check()?;
         Ok(own)
-    }
-
-    /// Returns an error for a batch that does not divide among the ranks: the mean over the ranks
-    /// would differ from the mean over the batch.
-    #[track_caller]
-    fn check(&self) -> Result<()> {
-        let Self { batch, size, .. } = *self;
-        let text = match batch {
-            0 => "Sampler: a batch has 0 samples, at least 1 was expected".to_owned(),
-            _ if batch.is_multiple_of(size) => return Ok(()),
-            _ => format!("Sampler: a batch of {batch} samples does not divide among {size} ranks"),
-        };
-        Err(Error::new(ErrorKind::InvalidArgument, text))
-    }
-
-    /// Returns the indices of this rank's samples, batch by batch.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::collective::Sampler;
-    ///
-    /// let batches = Sampler::new(4, 2).epoch(0)?;
-    /// assert_eq!((batches[0].to_vec()?, batches[1].to_vec()?), (vec![0, 1], vec![2, 3]));
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a batch is empty or does not divide among
-    /// the ranks; the errors of [`Array::permutation`](Array::permutation).
-    #[track_caller]
-    pub fn epoch(&self, epoch: u64) -> Result<Vec<Array<i64>>> {
-        let Self {
-            samples,
-            batch,
-            seed,
-            rank,
-            size,
-        } = *self;
-        self.check()?;
-        let order = match seed {
-            Some(seed) => {
-                // Multiplied, so that seeds of neighbouring epochs and runs are far apart.
-                let seed = seed ^ epoch.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                Array::permutation_with(&mut Generator::new(seed), samples)?
-            }
-            None => Array::arange(0, samples as i64, 1)?,
-        };
-        (0..samples)
-            .step_by(batch)
-            .map(|first| (first, batch.min(samples - first) / size))
-            .filter(|&(_, own)| own > 0)
-            .map(|(first, own)| {
-                let first = first + rank * own;
-                order.slice(s![first..first + own])
-            })
-            .collect()
     }
 }

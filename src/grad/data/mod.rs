@@ -1,0 +1,5 @@
+//! Data for training: the order of samples.
+
+mod sampler;
+
+pub use sampler::Sampler;
