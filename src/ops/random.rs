@@ -131,6 +131,11 @@ pub fn manual_seed(seed: u64) {
     of_thread(|generator| *generator = Generator::new(seed));
 }
 
+/// Returns a generator for another thread, seeded by a number of the calling thread's generator.
+pub(crate) fn split_thread_generator() -> Generator {
+    of_thread(|generator| Generator::new(generator.advance(UNIFORM, 1, 2).pair(0)))
+}
+
 /// Returns the state of the calling thread's generator.
 pub(crate) fn thread_state() -> Generator {
     of_thread(|generator| generator.clone())

@@ -18,6 +18,7 @@ mod narrow;
 mod nested;
 mod operations;
 mod optimizers;
+mod prefetch;
 mod programs;
 mod reductions;
 mod refusals;
