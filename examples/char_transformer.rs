@@ -123,9 +123,7 @@ impl Gpt {
             let seen = &text[text.len().saturating_sub(LENGTH)..];
             let scores = self.forward(&Array::from_slice(seen, [1, seen.len()])?, 0.0)?;
             let last = scores.slice(s![0, -1, ..])?;
-            // The largest of scores with Gumbel noise is drawn by their softmax.
-            let noise = -(-Array::<f32>::rand(last.shape())?.maximum(1e-9).ln()).ln();
-            text.push((last * 1.4 + noise).argmax()?.item()?);
+            text.push((last * 1.4).eval()?.categorical()?.item()?);
         }
         Ok(text.split_off(first))
     }
