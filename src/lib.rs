@@ -66,8 +66,11 @@ pub use ops::{EinsumOperands, Several, Targets, Values};
 pub mod prelude {
     pub use crate::{
         Array, BoxedLazy, Complex, ConvOptions, Device, Error, Expr, INFER, IntoExpr, Lazy,
-        PadMode, Policy, Result, cache_scope, concat, elementwise, invalidate_cache, manual_seed,
-        ndarray::s, select, stack, uncached,
+        PadMode, Policy, Result, cache_scope, concat, elementwise,
+        grad::{Parameters, value_and_grad},
+        invalidate_cache, manual_seed,
+        ndarray::s,
+        select, stack, uncached,
     };
 }
 
@@ -251,6 +254,8 @@ mod documents {
     mod sharp_edges {}
     #[doc = include_str!("../docs/thinking-in-scopes.md")]
     mod thinking_in_scopes {}
+    #[doc = include_str!("../docs/training-a-model.md")]
+    mod training_a_model {}
     #[doc = include_str!("../docs/will-it-fit.md")]
     mod will_it_fit {}
 }
