@@ -20,7 +20,7 @@ use philox::Draws;
 use super::derivatives::{AnyArray, is_live, with_source};
 use super::host::{Fill, RUN};
 use super::precompiled::precompiled;
-use crate::array::{AnyElement, Array, Float, Integer, Shape, Writer};
+use crate::array::{AnyElement, Array, Float, Integer, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -499,62 +499,6 @@ impl Array<bool> {
     ) -> Result<Self> {
         RandomSource::Explicit(generator).truths(p, &shape.into())
     }
-}
-
-impl Array<i64> {
-    /// Returns the numbers from 0 to `n - 1` in random order, from the calling thread's generator.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    ///
-    /// let rows = Array::<f32>::rand([10, 2])?;
-    /// let shuffled = rows.take(&Array::permutation(10)?, 0)?;
-    /// assert_eq!(shuffled.shape(), rows.shape());
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`rand`](Self::rand).
-    #[track_caller]
-    pub fn permutation(n: usize) -> Result<Self> {
-        let shape = n.into();
-        let writer = Writer::on_current(&shape)?;
-        let order = of_thread(|generator| generator.shuffled(n));
-        write_order(writer, &order)
-    }
-
-    /// Like [`permutation`](Self::permutation), but from `generator`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::{Array, Generator};
-    ///
-    /// let mut order = Array::permutation_with(&mut Generator::new(7), 5)?.to_vec()?;
-    /// order.sort();
-    /// assert_eq!(order, [0, 1, 2, 3, 4]);
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`rand`](Self::rand).
-    #[track_caller]
-    pub fn permutation_with(generator: &mut Generator, n: usize) -> Result<Self> {
-        let shape = n.into();
-        let writer = Writer::on_current(&shape)?;
-        let order = generator.shuffled(n);
-        write_order(writer, &order)
-    }
-}
-
-#[track_caller]
-fn write_order(mut writer: Writer<'_, i64>, order: &[i64]) -> Result<Array<i64>> {
-    writer.extend_from_slice(order)?;
-    writer.finish()
 }
 
 #[cfg(test)]

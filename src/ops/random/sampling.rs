@@ -1,6 +1,6 @@
 //! Samples of discrete distributions, and random orders.
 
-use super::{Generator, RandomSource, write_order};
+use super::{Generator, RandomSource};
 use crate::array::{AnyElement, Array, Float, Shape, Writer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::constant;
@@ -179,6 +179,62 @@ impl<T: AnyElement> Array<T> {
         let order = source.shuffled(rows);
         self.take(&write_order(writer, &order)?, 0)
     }
+}
+
+impl Array<i64> {
+    /// Returns the numbers from 0 to `n - 1` in random order, from the calling thread's generator.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    ///
+    /// let rows = Array::<f32>::rand([10, 2])?;
+    /// let shuffled = rows.take(&Array::permutation(10)?, 0)?;
+    /// assert_eq!(shuffled.shape(), rows.shape());
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`rand`](Self::rand).
+    #[track_caller]
+    pub fn permutation(n: usize) -> Result<Self> {
+        let shape = n.into();
+        let writer = Writer::on_current(&shape)?;
+        let order = RandomSource::Thread.shuffled(n);
+        write_order(writer, &order)
+    }
+
+    /// Like [`permutation`](Self::permutation), but from `generator`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::{Array, Generator};
+    ///
+    /// let mut order = Array::permutation_with(&mut Generator::new(7), 5)?.to_vec()?;
+    /// order.sort();
+    /// assert_eq!(order, [0, 1, 2, 3, 4]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`rand`](Self::rand).
+    #[track_caller]
+    pub fn permutation_with(generator: &mut Generator, n: usize) -> Result<Self> {
+        let shape = n.into();
+        let writer = Writer::on_current(&shape)?;
+        let order = generator.shuffled(n);
+        write_order(writer, &order)
+    }
+}
+
+#[track_caller]
+fn write_order(mut writer: Writer<'_, i64>, order: &[i64]) -> Result<Array<i64>> {
+    writer.extend_from_slice(order)?;
+    writer.finish()
 }
 
 #[track_caller]
