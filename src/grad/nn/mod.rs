@@ -57,7 +57,7 @@ pub use dropout::{alpha_dropout, drop_path, dropout, dropout_channels};
 pub use linear::{Embedding, Linear};
 pub use norms::{GroupNorm, LayerNorm, RmsNorm};
 pub use pooling::{PoolOptions, adaptive_avg_pool2d, adaptive_max_pool2d, avg_pool2d, max_pool2d};
-pub use recurrent::{Gru, Lstm};
+pub use recurrent::{Gru, Lstm, LstmState};
 pub use rotary::Rotary;
 pub use transposed::ConvTranspose2d;
 pub use upsampling::{Upsampling, upsample};

@@ -100,6 +100,9 @@ impl<T: Float> Gru<T> {
     }
 }
 
+/// The state and the cell of an [`Lstm`], each of shape `[batch, width]`.
+pub type LstmState<T> = (Array<T>, Array<T>);
+
 /// A layer of long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 ///
 /// A step is a matrix product and one pass, which computes all gates, the new cell and the new
@@ -170,7 +173,7 @@ impl<T: Float> Lstm<T> {
         &self,
         x: &Array<T>,
         first: Option<(&Array<T>, &Array<T>)>,
-    ) -> Result<(Array<T>, (Array<T>, Array<T>))> {
+    ) -> Result<(Array<T>, LstmState<T>)> {
         let weights = [&self.weight_ih_l0, &self.weight_hh_l0];
         let steps = Steps::of(("Lstm", 4), x, weights)?;
         steps.check_biases([&self.bias_ih_l0, &self.bias_hh_l0])?;

@@ -180,8 +180,8 @@ impl<O: Optimizer> Clipped<O> {
         let mut clipped = gradient.clone();
         if let (Some(most), Some(norm)) = (self.most_norm, &self.norm) {
             let norm = norm.to_device(gradient.device())?;
-            // NaN of a norm of 0 or infinity in the quotient becomes 1 or 0.
-            let factor = (norm.maximum(most).recip() * most).cast::<T>();
+            // At most 1, and no division by a norm of 0.
+            let factor = (most / norm.maximum(most)).cast::<T>();
             clipped = (clipped * factor).eval()?;
         }
         if let Some(most) = self.most_value {

@@ -1,6 +1,7 @@
 //! Whole programs: a training step in which every driver call fails in turn, and threads on their
-//! own streams that share arrays.
+//! own streams that share arrays; and layers.
 
+mod layers;
 mod sharing;
 mod training;
 
