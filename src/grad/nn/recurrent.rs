@@ -4,7 +4,7 @@ use super::uniform;
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::Parameters;
-use crate::ops::{eval, stack};
+use crate::ops::{concat, eval, stack};
 
 /// A gated recurrent unit (Cho et al. 2014), as PyTorch computes it: the reset gate multiplies the
 /// product of the state after its bias is added.
@@ -81,18 +81,20 @@ impl<T: Float> Gru<T> {
         let steps = Steps::of(("Gru", 3), x, weights)?;
         steps.check_biases([&self.bias_ih_l0, &self.bias_hh_l0])?;
         let mut state = steps.first("state", x, state)?;
-        let products = steps.products(x, &self.weight_ih_l0)?;
-        let across = self.weight_hh_l0.transpose()?;
+        let across = across(&self.weight_hh_l0)?;
         let [reset, update, new] = steps.parts(&self.bias_ih_l0)?;
         let [own_reset, own_update, own_new] = steps.parts(&self.bias_hh_l0)?;
+        let (reset, update) = eval((reset + own_reset, update + own_update))?;
+        let bias = concat(&[&reset, &update, &new], 0)?;
+        let products = steps.products(x, &self.weight_ih_l0, &bias)?;
         let mut states = Vec::new();
         for step in 0..steps.length {
             let [x_reset, x_update, x_new] = steps.parts(&steps.at(&products, step)?)?;
             let own = steps.parts(&state.matmul(&across)?)?;
             let [h_reset, h_update, h_new] = own;
-            let r = (x_reset + &reset + h_reset + &own_reset).sigmoid();
-            let z = (x_update + &update + h_update + &own_update).sigmoid();
-            let n = (x_new + &new + r * (h_new + &own_new)).tanh();
+            let r = (x_reset + h_reset).sigmoid();
+            let z = (x_update + h_update).sigmoid();
+            let n = (x_new + r * (h_new + &own_new)).tanh();
             state = (&n + z * (&state - &n)).eval()?;
             states.push(state.clone());
         }
@@ -179,25 +181,31 @@ impl<T: Float> Lstm<T> {
         steps.check_biases([&self.bias_ih_l0, &self.bias_hh_l0])?;
         let mut state = steps.first("state", x, first.map(|first| first.0))?;
         let mut cell = steps.first("cell", x, first.map(|first| first.1))?;
-        let products = steps.products(x, &self.weight_ih_l0)?;
-        let across = self.weight_hh_l0.transpose()?;
-        let biases = (&self.bias_ih_l0 + &self.bias_hh_l0).eval()?;
-        let [b_input, b_forget, b_new, b_out] = steps.parts(&biases)?;
+        let across = across(&self.weight_hh_l0)?;
+        let bias = (&self.bias_ih_l0 + &self.bias_hh_l0).eval()?;
+        let products = steps.products(x, &self.weight_ih_l0, &bias)?;
         let mut states = Vec::new();
         for step in 0..steps.length {
             let [x_input, x_forget, x_new, x_out] = steps.parts(&steps.at(&products, step)?)?;
             let own = steps.parts(&state.matmul(&across)?)?;
             let [h_input, h_forget, h_new, h_out] = own;
-            let input = (x_input + h_input + &b_input).sigmoid();
-            let forget = (x_forget + h_forget + &b_forget).sigmoid();
-            let new = (x_new + h_new + &b_new).tanh();
-            let out = (x_out + h_out + &b_out).sigmoid();
+            let input = (x_input + h_input).sigmoid();
+            let forget = (x_forget + h_forget).sigmoid();
+            let new = (x_new + h_new).tanh();
+            let out = (x_out + h_out).sigmoid();
             let next = forget * &cell + input * new;
             (state, cell) = eval((out * next.tanh(), next))?;
             states.push(state.clone());
         }
         Ok((steps.all(x, &states)?, (state, cell)))
     }
+}
+
+/// Returns a dense copy of the transposed weight, so that the gradients of all steps add up without
+/// a transposition in each.
+#[track_caller]
+fn across<T: Float>(weight: &Array<T>) -> Result<Array<T>> {
+    weight.transpose()?.lazy().eval()
 }
 
 /// The lengths of a recurrent layer's arrays.
@@ -275,11 +283,18 @@ impl Steps {
         Err(Error::new(ErrorKind::ShapeMismatch, text))
     }
 
-    /// Returns the products of the inputs of all steps with a weight.
+    /// Returns the products of the inputs of all steps with a weight, plus a bias. A bias in each
+    /// step would take a reduction over the batch in each step's backward pass.
     #[track_caller]
-    fn products<T: Float>(&self, x: &Array<T>, weight: &Array<T>) -> Result<Array<T>> {
+    fn products<T: Float>(
+        &self,
+        x: &Array<T>,
+        weight: &Array<T>,
+        bias: &Array<T>,
+    ) -> Result<Array<T>> {
         let rows = x.reshape([self.batch * self.length, self.inputs])?;
-        let products = rows.matmul(&weight.transpose()?)?;
+        let mut products = rows.matmul(&weight.transpose()?)?;
+        products.update(|products| products + bias)?;
         products.reshape([self.batch, self.length, weight.shape()[0]])
     }
 
