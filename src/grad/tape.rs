@@ -9,8 +9,8 @@ use crate::array::{Array, Float, Shape};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     AnyArray, BY_HAND, Gradients, NEVER, Pause, Seeds, TapeGuard, Tracked, backward, constant,
-    detect_anomalies, first_reader, has_constants, has_tape, identity, length, runs_again_later, seed,
-    track, tracked, tracked_backward, value, zeros_like,
+    detect_anomalies, first_reader, has_constants, has_tape, identity, length, runs_again_later,
+    seed, track, tracked, tracked_backward, value, zeros_like,
 };
 
 /// The operations that the thread computes from variables, recorded from [`begin`](Self::begin) to
@@ -276,8 +276,8 @@ impl Tape {
     }
 }
 
-/// Makes variables of arrays. A variable whose values an outer tape tracks passes its gradient on to
-/// them.
+/// Makes variables of arrays. An outer tape that tracks the values
+/// receives the gradient of the variable.
 struct TrackParameters<'a> {
     variables: &'a mut Vec<u32>,
     /// True if the tape is a part of an outer one.

@@ -202,7 +202,8 @@ pub(super) fn of_least_squares<T: Factorized>(
     Ok([(outside + shortest - own).eval()?, of_right])
 }
 
-/// Returns the gradient for A of its pseudoinverse P, by the gradient g of P.
+/// Returns the gradient for A of its pseudoinverse P, by the gradient g of P (Golub and Pereyra
+/// 1973): −Pᵀ g Pᵀ + (I − A P) gᵀ P Pᵀ + Pᵀ P gᵀ (I − P A).
 #[track_caller]
 pub(super) fn of_pseudoinverse<T: Factorized>(
     a: &Array<T>,

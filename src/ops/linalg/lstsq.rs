@@ -58,8 +58,7 @@ pub(super) fn lstsq<T: Factorized>(a: &Array<T>, b: &Array<T>) -> Result<Array<T
     }))
 }
 
-/// Returns the pseudoinverse P of `a`, which the tape tracks. The gradient for A is, by the gradient
-/// g of P, −Pᵀ g Pᵀ + (I − A P) gᵀ P Pᵀ + Pᵀ P gᵀ (I − P A) (Golub and Pereyra 1973).
+/// Returns the pseudoinverse of `a`, which the tape tracks.
 #[track_caller]
 fn pseudoinverse<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
     let step = RuledOperation::begin("lstsq", &[a])?;

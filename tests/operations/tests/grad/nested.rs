@@ -36,7 +36,7 @@ fn a_gradient_penalty_is_right_by_differences() -> Result<()> {
         let (value, slope) = value_and_grad(x, |x| x.matmul(&weight)?.tanh().square().sum())?;
         (value + 0.3 * slope.square().sum()?).eval()
     });
-    // Of the weights, through the gradient for the inputs.
+    // The gradient of the weights passes through the gradient of the inputs.
     let x = numbers(&[4, 3], 1.0);
     check(&weight, |weight| {
         let (_, slope) = value_and_grad(&x, |x| x.matmul(weight)?.sin().sum())?;

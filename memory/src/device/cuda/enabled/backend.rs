@@ -142,7 +142,7 @@ impl Backend for Cuda {
     }
 
     fn mark_time(&self, stream: StreamId) -> Option<TimeMark> {
-        // Where no work runs, the time of the call is the time of the work.
+        // No work runs, so the time of the call is the time of the work.
         let marked = !self.context.is_imitated();
         marked
             .then(|| self.streams.mark_time(stream).ok().flatten())
