@@ -6,7 +6,8 @@ use super::tape::Tape;
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
-    AnyArray, Gradients, Seeds, Tracked, length, seed, track, tracked, tracked_backward, zeros_like,
+    AnyArray, Gradients, Seeds, Tracked, has_constants, length, seed, track, tracked,
+    tracked_backward, zeros_like,
 };
 
 /// Returns the value of `function` at `parameters`, and the product of its Jacobian matrix with
@@ -107,6 +108,8 @@ pub fn hvp<P: Parameters, L: Loss>(
     let loss = function(&tracked)?.into_value()?;
     tape.check_loss(&loss)?;
     let gradients = tracked_backward(seed(&loss)?, tape.first_step())?;
+    let is_reached = |variable: &u32| gradients.has(*variable);
+    tape.check_gradients(has_constants() || tape.variables().iter().any(is_reached))?;
     let seeds = DirectionalSeeds::of(tracked, vector, (gradients, tape.variables()))?;
     let products = tape.backward(seeds, tape.first_step())?;
     let mut take = tape.take(products, tape.variables().to_vec());

@@ -33,6 +33,11 @@ use crate::ops::derivatives::{
 /// }
 ///
 /// impl Optimizer for Noting {
+///     // Adam counts its steps by this.
+///     fn begin(&mut self) {
+///         self.of.begin();
+///     }
+///
 ///     fn step_one<T: Float>(&mut self, number: usize, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
 ///         self.order.push(number);
 ///         self.of.step_one(number, own, gradient)

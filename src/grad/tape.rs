@@ -8,9 +8,9 @@ use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Float, Shape};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
-    AnyArray, BY_HAND, Gradients, NEVER, Pause, Seeds, TapeGuard, Tracked, backward, constant,
-    detect_anomalies, first_reader, has_constants, has_tape, identity, length, runs_again_later,
-    seed, track, tracked, tracked_backward, value, zeros_like,
+    AnyArray, BY_HAND, FirstRun, Gradients, NEVER, Seeds, TapeGuard, Tracked, backward, constant,
+    detect_anomalies, first_reader, has_constants, has_tape, identity, is_paused, length, seed,
+    track, tracked, tracked_backward, value, zeros_like,
 };
 
 /// The operations that the thread computes from variables, recorded from [`begin`](Self::begin) to
@@ -48,8 +48,7 @@ pub struct Tape {
     first_step: usize,
     /// True on the tape of an outer function, which tracks the gradients.
     is_nested: bool,
-    /// Ends before the tape.
-    _active: Option<Pause>,
+    _first_run: Option<FirstRun>,
     /// `None` on the tape of an outer function.
     _guard: Option<TapeGuard>,
     /// Keeps the tape on its thread.
@@ -104,13 +103,14 @@ impl Tape {
     /// ends with the function, and nothing tracks the gradients of this first run.
     #[track_caller]
     pub(super) fn begin_nested(function: &'static str) -> Result<Self> {
-        if !has_tape() {
+        // An optimizer's step has no derivative.
+        if !has_tape() || is_paused() {
             return Self::begin_for(function);
         }
-        let is_first_run = runs_again_later();
+        let first_run = FirstRun::begin();
         Ok(Self {
-            is_nested: !is_first_run,
-            _active: is_first_run.then(Pause::end),
+            is_nested: first_run.is_none(),
+            _first_run: first_run,
             ..Self::on_outer(function)
         })
     }
@@ -121,7 +121,7 @@ impl Tape {
             variables: Vec::new(),
             first_step: length(),
             is_nested: false,
-            _active: None,
+            _first_run: None,
             _guard: None,
             thread: PhantomData,
         }

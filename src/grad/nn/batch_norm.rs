@@ -8,7 +8,6 @@ use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::Parameters;
 use crate::ops::derivatives::{constant, runs_again_later};
-use crate::ops::eval;
 
 /// A batch normalization of channels, the second axis (Ioffe and Szegedy 2015): PyTorch's
 /// `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
@@ -207,16 +206,13 @@ impl<T: Float> RunningStatistics<T> {
         let kept = of(1.0 - momentum);
         let shares = [momentum, momentum * unbiased].map(of);
         let [mean, variance] = batch.map(constant);
-        let (of_mean, of_variance) = self.arrays();
-        let channels = of_mean.len();
-        let (mean, variance) = (mean.reshape(channels)?, variance.reshape(channels)?);
         let _outside = enter_uncached();
-        let mixed = eval((
-            of_mean * kept + mean * shares[0],
-            of_variance * kept + variance * shares[1],
-        ))?;
-        // Not locked while memory is allocated.
-        *self.lock() = mixed.into();
+        let mut own = self.lock();
+        for (own, (batch, share)) in own.iter_mut().zip([mean, variance].into_iter().zip(shares)) {
+            let batch = batch.reshape(own.len())?;
+            // In place, so that a graph that captures the step writes to the statistics.
+            own.update(|own| own * kept + batch * share)?;
+        }
         Ok(())
     }
 

@@ -44,10 +44,10 @@ impl<T: Float> Gru<T> {
     #[track_caller]
     pub fn new(inputs: usize, width: usize) -> Result<Self> {
         Ok(Self {
-            weight_ih_l0: uniform(width, [3 * width, inputs])?,
-            weight_hh_l0: uniform(width, [3 * width, width])?,
-            bias_ih_l0: uniform(width, 3 * width)?,
-            bias_hh_l0: uniform(width, 3 * width)?,
+            weight_ih_l0: uniform(width, [width.saturating_mul(3), inputs])?,
+            weight_hh_l0: uniform(width, [width.saturating_mul(3), width])?,
+            bias_ih_l0: uniform(width, width.saturating_mul(3))?,
+            bias_hh_l0: uniform(width, width.saturating_mul(3))?,
         })
     }
 
@@ -142,10 +142,10 @@ impl<T: Float> Lstm<T> {
     #[track_caller]
     pub fn new(inputs: usize, width: usize) -> Result<Self> {
         Ok(Self {
-            weight_ih_l0: uniform(width, [4 * width, inputs])?,
-            weight_hh_l0: uniform(width, [4 * width, width])?,
-            bias_ih_l0: uniform(width, 4 * width)?,
-            bias_hh_l0: uniform(width, 4 * width)?,
+            weight_ih_l0: uniform(width, [width.saturating_mul(4), inputs])?,
+            weight_hh_l0: uniform(width, [width.saturating_mul(4), width])?,
+            bias_ih_l0: uniform(width, width.saturating_mul(4))?,
+            bias_hh_l0: uniform(width, width.saturating_mul(4))?,
         })
     }
 
@@ -232,7 +232,7 @@ impl Steps {
         if let (&[batch, length, inputs], &[rows, own], &[across, width]) =
             (x.shape(), of_input.shape(), of_state.shape())
             && inputs == own
-            && [rows, across] == [gates * width; 2]
+            && [rows, across] == [width.saturating_mul(gates); 2]
         {
             return Ok(Self {
                 layer,

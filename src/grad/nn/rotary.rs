@@ -103,7 +103,7 @@ impl Rotary {
         half: usize,
     ) -> Result<(Array<T>, Array<T>)> {
         let _device = x.device().enter();
-        let positions = (0..length).map(|at| (first + at) as f64).collect();
+        let positions = (0..length).map(|at| first as f64 + at as f64).collect();
         let rates = (0..half).map(|at| self.base.powf(-(at as f64) / half as f64));
         let positions = Array::from_vec(positions, [length, 1])?;
         let rates = Array::from_vec(rates.collect(), half)?;

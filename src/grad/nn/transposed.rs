@@ -24,7 +24,8 @@ pub struct ConvTranspose2d<T: Float = f32> {
     /// Strides, padding, dilation and groups. The padding is cut from the edges of the result.
     #[parameters(skip)]
     pub options: ConvOptions,
-    /// Additional rows and columns at the end of the result, fewer than the stride: 0. A
+    /// Additional rows and columns at the end of the result, fewer than the stride or the
+    /// dilation: 0. A
     /// convolution with a stride has the same result for several sizes, of which this chooses one.
     #[parameters(skip)]
     pub output_padding: [usize; 2],
@@ -114,6 +115,7 @@ impl<T: Float> ConvTranspose2d<T> {
             }
         }
         if let Some(bias) = &self.bias {
+            check_bias(bias, result.shape()[1])?;
             let bias = bias.unsqueeze(1)?.unsqueeze(2)?;
             result = (result + bias).eval()?;
         }
@@ -239,4 +241,14 @@ fn invalid(why: String) -> Error {
         ErrorKind::InvalidArgument,
         format!("ConvTranspose2d: {why}"),
     )
+}
+
+#[track_caller]
+fn check_bias<T: Float>(bias: &Array<T>, outputs: usize) -> Result<()> {
+    if bias.shape() == [outputs] {
+        return Ok(());
+    }
+    let shape = bias.layout().shape();
+    let text = format!("ConvTranspose2d: the bias has the shape {shape}, expected [{outputs}]");
+    Err(Error::new(ErrorKind::InvalidArgument, text))
 }

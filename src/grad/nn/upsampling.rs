@@ -1,6 +1,6 @@
 //! Images of another size.
 
-use crate::array::{AnyElement, Array, Float};
+use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The interpolation of [`upsample`].
@@ -56,25 +56,17 @@ fn along<T: Float>(
         return Ok(x.clone());
     }
     let _device = x.device().enter();
+    let [own, count] = [own, length].map(|length| i64::try_from(length).unwrap_or(i64::MAX));
+    let numbers = Array::<i64>::arange(0, count, 1)?;
     if way == Upsampling::Nearest {
-        let at = (0..length).map(|at| (at as u128 * own as u128 / length as u128) as i64);
-        return x.take(&Array::from_vec(at.collect(), length)?, axis);
+        return x.take(&(numbers * own / count).eval()?, axis);
     }
-    let places = (0..length).map(|at| {
-        let place = (at as f64 + 0.5) * own as f64 / length as f64 - 0.5;
-        place.clamp(0.0, (own - 1) as f64)
-    });
-    let places: Vec<f64> = places.collect();
-    let before = places.iter().map(|place| place.floor() as i64).collect();
-    let after = places.iter().map(|place| place.ceil() as i64).collect();
-    let share = places
-        .iter()
-        .map(|place| <T as AnyElement>::from_f64(place.fract()));
-    let (before, after) = (
-        Array::from_vec(before, length)?,
-        Array::from_vec(after, length)?,
-    );
-    let mut share = Array::from_vec(share.collect(), length)?;
+    let (own, count) = (own as f64, count as f64);
+    let places = ((numbers.cast::<f64>() + 0.5) * (own / count) - 0.5).clamp(0.0, own - 1.0);
+    let places = places.eval()?;
+    let before = places.floor().cast::<i64>().eval()?;
+    let after = places.ceil().cast::<i64>().eval()?;
+    let mut share = (&places - places.floor()).cast::<T>().eval()?;
     if axis == -2 {
         share = share.unsqueeze(1)?;
     }

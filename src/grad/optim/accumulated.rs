@@ -128,9 +128,13 @@ impl<P: Parameters> Accumulated<P> {
     #[track_caller]
     pub fn take_mean(&mut self) -> Result<P> {
         let _call_site = CallSiteOverride::at(Location::caller());
-        let parts = self.parts;
+        let share = 1.0 / self.parts as f64;
+        let mean = self.sum.as_ref();
+        let mean = mean.map(|sum| sum.map_arrays(&mut Scaled(share)).at_caller());
+        let mean = mean.transpose()?;
+        // The sum is kept if memory is exhausted.
         let sum = self.take_sum()?;
-        sum.map_arrays(&mut Scaled(1.0 / parts as f64)).at_caller()
+        Ok(mean.unwrap_or(sum))
     }
 
     /// Takes the sum of the gradients of all parts out, which PyTorch accumulates. The next

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use super::state::Stateful;
 use crate::array::{AnyElement, Array, Float};
-use crate::error::{AtCaller, CallSiteOverride, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::arithmetic::{Scaled, sum_of_squares};
 use crate::grad::{Optimizer, Parameters};
 
@@ -75,6 +75,8 @@ pub struct Clipped<O> {
     most_value: Option<f64>,
     /// The norm of the last step, an array of rank 0.
     norm: Option<Array<f64>>,
+    /// True if the norm is of the present step.
+    has_norm: bool,
 }
 
 impl<O: Optimizer> Clipped<O> {
@@ -99,6 +101,7 @@ impl<O: Optimizer> Clipped<O> {
             most_norm: None,
             most_value: None,
             norm: None,
+            has_norm: false,
         }
     }
 
@@ -178,10 +181,12 @@ impl<O: Optimizer> Clipped<O> {
     fn clipped<T: Float>(&self, gradient: &Array<T>) -> Result<Array<T>> {
         let of = |value: f64| <T as AnyElement>::from_f64(value);
         let mut clipped = gradient.clone();
-        if let (Some(most), Some(norm)) = (self.most_norm, &self.norm) {
+        if let Some(most) = self.most_norm {
+            let norm = self.norm.as_ref().filter(|_| self.has_norm);
+            let norm = norm.ok_or_else(without_norm)?;
             let norm = norm.to_device(gradient.device())?;
             // At most 1, and no division by a norm of 0.
-            let factor = (most / norm.maximum(most)).cast::<T>();
+            let factor = (most / norm.maximum(most.max(f64::MIN_POSITIVE))).cast::<T>();
             clipped = (clipped * factor).eval()?;
         }
         if let Some(most) = self.most_value {
@@ -191,8 +196,16 @@ impl<O: Optimizer> Clipped<O> {
     }
 }
 
+#[cold]
+#[track_caller]
+fn without_norm() -> Error {
+    let text = "Clipped: the step has no norm of the gradients: forward needs_norm and set_norm, and call step";
+    Error::new(ErrorKind::InvalidArgument, text)
+}
+
 impl<O: Optimizer> Optimizer for Clipped<O> {
     fn begin(&mut self) {
+        self.has_norm = false;
         self.optimizer.begin();
     }
 
@@ -206,6 +219,7 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
 
     fn set_norm(&mut self, norm: &Array<f64>) {
         self.norm = Some(norm.clone());
+        self.has_norm = true;
         self.optimizer.set_norm(norm);
     }
 

@@ -209,7 +209,12 @@ impl<O: Stateful> Stateful for Groups<O> {
 
     #[track_caller]
     fn read_steps(&mut self) -> Result<u64> {
-        self.groups[0].read_steps()
+        // A group without parameters has no clock on the device.
+        let mut most = 0;
+        for own in &mut self.groups {
+            most = most.max(own.read_steps()?);
+        }
+        Ok(most)
     }
 
     fn set_steps(&mut self, steps: u64) {

@@ -238,7 +238,7 @@ impl Lbfgs {
             point = next;
             let is_small = |value: f64| value <= self.change_tolerance;
             if iteration == self.iterations
-                || evaluations >= self.iterations * 5 / 4
+                || evaluations >= self.iterations.saturating_mul(5) / 4
                 || largest(&point.gradient)? <= self.gradient_tolerance
                 || is_small(largest(&direction)? * t)
                 || change < self.change_tolerance
@@ -275,6 +275,8 @@ impl Lbfgs {
                 memory.pairs.pop_front();
             }
         }
+        // Until the search has moved, so that no pair is made of a search that failed.
+        memory.t = 0.0;
         memory.direction = memory.two_loops(gradient)?;
         memory.gradient = gradient.lazy().eval()?;
         Ok((memory.direction.clone(), self.rate))

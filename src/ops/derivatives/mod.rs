@@ -35,7 +35,7 @@ pub(crate) use checkpoint::checkpointed;
 pub(super) use evaluation::Evaluation;
 pub(crate) use gradients::{AnyArray, Gradients, Placer, Tracked, zeros_like};
 pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
-pub(crate) use pause::{Pause, runs_again_later};
+pub(crate) use pause::{FirstRun, Pause, is_paused, runs_again_later};
 pub(super) use products::Multiplication;
 pub(super) use reduction::TrackedReduction;
 pub(crate) use rule::constant;
@@ -317,12 +317,16 @@ pub(crate) fn identity(array: AnyArray, tracked: Tracked) -> Buffer {
             }
         });
     let result = (buffer.with_value_id(None), layout, dtype);
-    record(result, None, |_| BackwardStep {
+    let own = record(result, None, |_| BackwardStep {
         backward,
         saved_bytes: 0,
         runs_again: false,
         only_once: None,
-    })
+    });
+    if let Some(value_id) = own.value_id() {
+        tape::saves_like(value_id.index, &tracked);
+    }
+    own
 }
 
 /// Checks that the values that the forward pass saved were within the budget.

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use super::activations::{self, Activation, Store};
-use super::gradients::{AnyArray, Gradients};
+use super::gradients::{AnyArray, Gradients, Tracked};
 use super::pause::{Mode, mode};
 use crate::array::{Buffer, DType, Layout, TapeId, ValueId, set_has_tape};
 use crate::context::{Device, PressureGuard};
@@ -313,6 +313,22 @@ fn track_value(buffer: Buffer, value: TrackedValue) -> Buffer {
     buffer.with_value_id(value_id)
 }
 
+/// Lets the values of that number be saved and counted like the values that they are equal to.
+pub(super) fn saves_like(index: u32, outer: &Tracked) {
+    with_tape(|tape| {
+        let (own, outer_value) = (index as usize, outer.value as usize);
+        if tape.values[outer_value].layout != outer.layout {
+            return;
+        }
+        tape.values[own].is_variable = tape.values[outer_value].is_variable;
+        if let Some(Some(activation)) = tape.activations.get(outer_value).cloned() {
+            let length = tape.activations.len().max(own + 1);
+            tape.activations.resize(length, None);
+            tape.activations[own] = Some(activation);
+        }
+    });
+}
+
 /// The first reader of values that no step has read.
 pub(crate) const NEVER: usize = usize::MAX;
 
@@ -368,6 +384,19 @@ pub(crate) fn pop() -> Option<TapeStep> {
         }
         Some(step)
     })
+}
+
+/// Takes the steps from `from` on, which a checkpoint will record again. What they read is read by
+/// the checkpoint, whose step has that number.
+pub(super) fn end_first_run(from: usize) {
+    while length() > from {
+        drop(pop());
+    }
+    with_tape(|tape| {
+        let later = tape.first_readers.iter_mut();
+        let later = later.filter(|reader| **reader != NEVER && **reader > from);
+        later.for_each(|reader| *reader = from);
+    });
 }
 
 /// Visits the steps, the first one first.

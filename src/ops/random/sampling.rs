@@ -11,7 +11,8 @@ impl<T: Float> Array<T> {
     /// number per row from the calling thread's generator.
     ///
     /// The probabilities are computed in `f64`, and the sum of them is inverted (Devroye 1986,
-    /// section III.2). An index whose logit is −∞ is never drawn.
+    /// section III.2). An index whose logit is −∞ is never drawn, if another logit of the row is
+    /// finite. A row with NaN or +∞ has no meaningful result.
     ///
     /// # Examples
     ///

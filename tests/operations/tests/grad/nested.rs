@@ -1,12 +1,12 @@
 //! Derivatives inside of derivatives.
 
-use cachescope::grad::nn::Linear;
+use cachescope::grad::nn::{BatchNorm, Linear};
 use cachescope::grad::optim::Sgd;
 use cachescope::grad::{
-    Parameters, Tape, activation_budget, checkpoint, hvp, jvp, value_and_grad, value_and_grad_aux,
-    value_and_step,
+    Optimizer, Parameters, Tape, activation_budget, checkpoint, hvp, jvp, value_and_grad,
+    value_and_grad_aux, value_and_step,
 };
-use cachescope::{Array, ErrorKind, Result, manual_seed};
+use cachescope::{Array, ErrorKind, Float, Result, manual_seed};
 
 use crate::grad::differences::{check, numbers};
 
@@ -214,4 +214,89 @@ fn unused_parameters_have_zeros_inside_too() -> Result<()> {
     assert_eq!(gradients.unused.to_vec()?, [0.0; 3]);
     assert!((gradients.used - 6.0 * own.used).abs().max()?.item()? < 1e-12);
     Ok(())
+}
+
+/// A parameter that a checkpoint captures moves after the second run, which reads it.
+#[test]
+fn a_parameter_moves_after_a_checkpoint_with_gradients_inside() -> Result<()> {
+    let start = || (numbers(&[3], 1.0), numbers(&[3], 0.7));
+    let loss = |(w, x): &(Array<f64>, Array<f64>)| {
+        let w = w.clone();
+        let slope = move |x: &Array<f64>| {
+            let (_, slope) = value_and_grad(x, |x| (x.sin().eval()? * &w).sum())?;
+            Ok(slope)
+        };
+        let y = checkpoint(x, slope)?.square().eval()?.exp().eval()?;
+        y.sum()
+    };
+    let (_, gradients) = value_and_grad(&start(), loss)?;
+    let mut moved = start();
+    value_and_step(&mut moved, &mut Sgd::new(0.1), loss)?;
+    let expected = (start().0 - 0.1 * gradients.0).eval()?;
+    assert!((moved.0 - expected).abs().max()?.item()? < 1e-12);
+    assert!(gradients.1.abs().min()?.item()? > 0.0);
+    Ok(())
+}
+
+/// An optimizer whose steps ask for a derivative.
+struct Curious(Option<ErrorKind>);
+
+impl Optimizer for Curious {
+    fn step_one<T: Float>(
+        &mut self,
+        _: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()> {
+        let change = jvp(own, gradient, |own| own.square().eval());
+        self.0 = change.err().map(|error| error.kind());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_step_inside_of_the_backward_pass_has_no_derivatives() -> Result<()> {
+    let mut optimizer = Curious(None);
+    value_and_step(&mut numbers(&[3], 1.0), &mut optimizer, cube)?;
+    assert_eq!(optimizer.0, Some(ErrorKind::Unsupported));
+    Ok(())
+}
+
+#[test]
+fn statistics_are_updated_once_in_a_checkpoint_with_gradients_inside() -> Result<()> {
+    let layer = BatchNorm::<f64>::new(1)?;
+    let x = numbers(&[4, 1], 1.0);
+    let own = layer.clone();
+    let slope = move |x: &Array<f64>| {
+        let (_, slope) = value_and_grad(x, |x| own.forward(x)?.exp().sum())?;
+        Ok(slope)
+    };
+    value_and_grad(&x, |x| checkpoint(x, slope)?.square().sum())?;
+    let mean = layer.statistics.arrays().0.item()?;
+    assert!((mean - 0.1 * x.mean()?.item()?).abs() < 1e-12, "{mean}");
+    Ok(())
+}
+
+#[test]
+fn parameters_of_inner_functions_are_free_under_a_budget() -> Result<()> {
+    let weights = numbers(&[64, 64], 0.01);
+    let x = numbers(&[2, 64], 1.0);
+    // Less than the weights, and enough for what is computed.
+    let _budget = activation_budget(24 << 10);
+    value_and_grad(&weights, |weights| {
+        let loss = |weights: &Array<f64>| x.matmul(weights)?.tanh().eval()?.square().sum();
+        let (value, _) = value_and_grad(weights, loss)?;
+        Ok(value)
+    })?;
+    Ok(())
+}
+
+#[test]
+fn a_hessian_of_a_loss_that_does_not_depend_on_it_is_an_error() {
+    let (x, y) = (numbers(&[3], 1.0), numbers(&[2], 1.0));
+    let error = value_and_grad(&x, |x| {
+        let (_, product) = hvp(&y, &y, |_| x.sum())?;
+        product.sum()
+    });
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
