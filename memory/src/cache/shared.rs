@@ -6,7 +6,9 @@
 use std::panic::Location;
 
 use super::caches::{BlockHandle, Caches, CachesRef, Shard};
+use super::policy::Policy;
 use super::request::Request;
+use super::settings::EntryOptions;
 use super::shard::free_by_visit;
 use crate::device::{StreamId, Use};
 use crate::error::Result;
@@ -31,6 +33,13 @@ impl SharedCache {
         Self {
             caches: caches.clone(),
             shard: caches.bind_shared(name),
+        }
+    }
+
+    /// Sets the policy and the bound, as far as given, from the next outermost entry on.
+    pub fn configure(&self, policy: Option<Policy>, max_bytes: Option<u64>) {
+        if let Some(settings) = &self.shard.settings {
+            settings.apply(&EntryOptions { policy, max_bytes });
         }
     }
 

@@ -5,6 +5,7 @@
 //! reenters the allocator while it is borrowed.
 
 mod aging;
+mod between;
 #[cfg(test)]
 mod check;
 mod observe;
@@ -32,8 +33,10 @@ pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 
 /// The store and the policies of a shard.
 ///
-/// Invariant: each block that the shard owns is live, idle in the store or in the active policy,
-/// pending, or to be released.
+/// Invariants:
+/// - each block that the shard owns is live, idle in the store or in the active policy, pending, or
+///   to be released;
+/// - between two entries no suballocation of an attached arena is live.
 pub(super) struct Allocator<H: Home> {
     pub(super) store: Store<H>,
     policies: Policies<H>,
@@ -227,14 +230,20 @@ impl<H: Home> Allocator<H> {
         Some(header.hand_out(bytes, self.store.epoch))
     }
 
-    /// Serves a request that was no hit, or returns the memory that it needs.
+    /// Serves a request that was no hit, or returns the memory that it needs. A request between two
+    /// entries is never served from an arena: the next entry hands out all of it.
     pub(super) fn refill(
         &mut self,
         counters: &Counters,
         request: &Request,
     ) -> Result<Handle<H>, Need> {
         let store = &mut self.store;
-        let served = dispatch!(self.policies, policy => policy.refill(store, counters, request));
+        let served = if self.depth == 0 {
+            let fit = store.pop_tightest(request.size, request.stream);
+            fit.ok_or(Need::Block)
+        } else {
+            dispatch!(self.policies, policy => policy.refill(store, counters, request))
+        };
         self.update_fast_path();
         let header = served?;
         counters.hits.add(1);
@@ -339,7 +348,7 @@ impl<H: Home> Allocator<H> {
             header.record_index = index;
             epoch |= RECORDED;
         }
-        if header.class != SUBALLOCATION {
+        if header.class != SUBALLOCATION && self.is_entered() {
             dispatch!(self.policies, policy => policy.note_block(request));
         }
         self.update_fast_path();

@@ -40,10 +40,7 @@ impl<H: Home> Allocator<H> {
         request: &Request,
     ) -> Option<Handle<H>> {
         let header = self.pop_observed(request)?;
-        let bytes = request.size.requested_bytes;
-        counters.hits.add(1);
-        counters.count_out(header.block.bytes(), bytes);
-        Some(header.hand_out(bytes, self.store.epoch))
+        Some(self.hand_out_hit(counters, header, request.size.requested_bytes))
     }
 
     fn pop_observed(&mut self, request: &Request) -> Option<Box<Header<H>>> {
@@ -54,6 +51,9 @@ impl<H: Home> Allocator<H> {
             Rounding::Units.round(request.size.requested_bytes)?,
             request.stream,
         );
+        if !self.is_entered() {
+            return self.store.pop_exact(rounded_bytes, stream);
+        }
         let Self {
             store, policies, ..
         } = self;

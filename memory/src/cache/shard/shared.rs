@@ -87,12 +87,17 @@ pub(in crate::cache) fn free_by_visit<D: Owner>(
     // SAFETY: a shard outlives every header that names it. The visit below prevents its closing
     // after the block has returned, and the end of the visit is the last access.
     let shard = unsafe { home.as_ref() };
-    if shard.settings.is_none() || shard.follows_recording.load(Ordering::Relaxed) {
+    if shard.settings.is_none() {
         return Some(block);
     }
     let Some(mut guard) = shard.try_visit() else {
         return Some(block);
     };
+    // Only a visitor sets it: read before the visit, it could miss a recording that began meanwhile.
+    if shard.follows_recording.load(Ordering::Relaxed) {
+        drop(guard);
+        return Some(block);
+    }
     match block.into_header() {
         Ok(header) => {
             guard.free_fast(header);

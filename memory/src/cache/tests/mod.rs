@@ -4,6 +4,7 @@
 mod bindings;
 mod entries;
 mod shared;
+mod shared_model;
 mod slabs;
 mod streams;
 

@@ -7,7 +7,7 @@ use crate::device::DevicePtr;
 
 const MIB: u64 = 1 << 20;
 
-fn allocate(cache: &SharedCache, bytes: u64) -> SharedBlock {
+pub(super) fn allocate(cache: &SharedCache, bytes: u64) -> SharedBlock {
     let stream = StreamId::default();
     match cache.hit(bytes, stream) {
         Some(block) => block,
@@ -19,7 +19,7 @@ fn allocate(cache: &SharedCache, bytes: u64) -> SharedBlock {
 }
 
 /// Frees a block, also if its shard is in use.
-fn free(block: SharedBlock) {
+pub(super) fn free(block: SharedBlock) {
     drop(block.free());
 }
 

@@ -1,0 +1,36 @@
+//! The requests of a handle between two entries. Free lists alone serve them: a policy hands out the
+//! arenas of an entry as a whole at the next entry.
+
+use super::Allocator;
+use crate::cache::stats::Counters;
+use crate::device::StreamId;
+use crate::memory::header::{Handle, Header, Home};
+use crate::pool::Rounding;
+
+impl<H: Home> Allocator<H> {
+    /// Returns the block of a hit between two entries.
+    pub(in crate::cache) fn allocate_between_entries(
+        &mut self,
+        counters: &Counters,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<Handle<H>> {
+        debug_assert!(!self.is_entered());
+        self.fast_path?;
+        let rounded_bytes = Rounding::Units.round(bytes)?;
+        let header = self.store.pop_exact(rounded_bytes, stream)?;
+        Some(self.hand_out_hit(counters, header, bytes))
+    }
+
+    /// Hands out a block that was idle.
+    pub(in crate::cache) fn hand_out_hit(
+        &self,
+        counters: &Counters,
+        header: Box<Header<H>>,
+        requested_bytes: u64,
+    ) -> Handle<H> {
+        counters.hits.add(1);
+        counters.count_out(header.block.bytes(), requested_bytes);
+        header.hand_out(requested_bytes, self.store.epoch)
+    }
+}
