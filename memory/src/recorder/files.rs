@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::process;
 use std::time::Duration;
 
 use cachescope_reports::{Format, OtherReport, Profile};
@@ -88,6 +89,10 @@ static PROFILED: Mutex<Vec<Arc<Profiled>>> = Mutex::new(Vec::new());
 /// Held while the reports of all devices are written, so that two threads do not write one file.
 static WRITER: Mutex<()> = Mutex::new(());
 
+/// The process that the devices of [`PROFILED`] belong to. A forked child has copies of them, and
+/// must not replace the report.
+static PROFILED_PROCESS: AtomicU64 = AtomicU64::new(0);
+
 /// The token of the thread that holds [`WRITER`]; 0 if no thread does.
 static WRITING_THREAD: AtomicU64 = AtomicU64::new(0);
 
@@ -109,6 +114,7 @@ pub(crate) fn profile_process(mut profiling: Profiling) -> Result<()> {
     let _ = backend.begin_timing();
     let mut profiled = PROFILED.lock();
     if profiled.is_empty() {
+        PROFILED_PROCESS.store(process::id().into(), Ordering::Relaxed);
         at_exit(write_at_exit);
         tell(write_on_signals(write_all));
         if let Some(interval) = profiling.interval {
@@ -180,10 +186,13 @@ extern "C" fn write_at_exit() {
 }
 
 /// Writes the reports of all devices. Waits for another thread that writes them. Does nothing if
-/// this thread writes them already: then a destructor of the program called `exit`.
+/// this thread writes them already: then a destructor of the program called `exit`. Does nothing in
+/// a forked child, where another thread's lock may never be released.
 fn write_all() {
     let thread = thread_token();
-    if WRITING_THREAD.load(Ordering::Relaxed) == thread {
+    if PROFILED_PROCESS.load(Ordering::Relaxed) != u64::from(process::id())
+        || WRITING_THREAD.load(Ordering::Relaxed) == thread
+    {
         return;
     }
     let _writer = WRITER.lock();
@@ -284,7 +293,7 @@ mod tests {
 
     #[test]
     fn counters_may_fail_a_request_and_exit() {
-        let folder = format!("cachescope-nested-{}", std::process::id());
+        let folder = format!("cachescope-nested-{}", process::id());
         let folder = std::env::temp_dir().join(folder);
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("run.txt");
@@ -301,6 +310,7 @@ mod tests {
                 (1, 2)
             }
         };
+        PROFILED_PROCESS.store(process::id().into(), Ordering::Relaxed);
         PROFILED.lock().push(Arc::new(Profiled {
             profiling: Profiling {
                 recorder: Arc::clone(&recorder),
@@ -328,7 +338,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_link_is_written_through_and_a_file_is_replaced() {
-        let folder = format!("cachescope-links-{}", std::process::id());
+        let folder = format!("cachescope-links-{}", process::id());
         let folder = std::env::temp_dir().join(folder);
         fs::create_dir_all(&folder).unwrap();
         let [link, target] = ["link.txt", "target.txt"].map(|name| folder.join(name));
