@@ -3,13 +3,15 @@
  *
  * A cache has a name and belongs to the process. Any thread may call any function with any cache.
  * An entry (`cs_enter` to `cs_exit`) belongs to the cache, not to a thread: it may begin on one
- * thread and end on another. Entries of one cache that overlap count as one.
+ * thread and end on another. Entries of one cache that overlap count as one. "bump" and "plan" are
+ * for entries that do not overlap: under "bump", entries that always overlap use more and more
+ * memory. Between entries a cache serves requests from its idle blocks.
  *
  * No function unwinds. A function that returns `int` returns CS_OK or a negative cs_error; one
  * that returns a pointer returns null if it fails. `cs_last_error` returns the reason.
  *
- * The library may be used in a child after fork(). It has no destructors: blocks may be freed while
- * the process ends.
+ * The library may be used in a child after fork(). The child has the entries of the thread that
+ * forked, and no others. The library has no destructors: blocks may be freed while the process ends.
  */
 #ifndef CACHESCOPE_H
 #define CACHESCOPE_H
@@ -38,8 +40,8 @@ typedef enum cs_error {
 
 /* The settings of a cache. */
 typedef struct cs_options {
-    const char *policy; /* "recycle", "release", "bump" or "plan"; null: recycle. */
-    uint64_t max_bytes; /* The most bytes, live and idle, that the cache holds; 0: no maximum. */
+    const char *policy; /* "recycle", "release", "bump" or "plan"; null: no change. */
+    uint64_t max_bytes; /* The most bytes, live and idle, that the cache holds; 0: no change. */
 } cs_options;
 
 /* The counters of a cache, over all its threads and devices. Bytes of live blocks include 64 a
@@ -49,24 +51,25 @@ typedef struct cs_statistics {
     uint64_t hits;            /* Requests that the cache served. */
     uint64_t misses;          /* Other requests. */
     uint64_t live_blocks;     /* Blocks that are not freed. */
-    uint64_t live_bytes;      /* Bytes requested for the live blocks. */
+    uint64_t live_bytes;      /* Bytes that the live blocks had when they were allocated. */
     uint64_t cached_blocks;   /* Idle blocks. */
     uint64_t cached_bytes;    /* Bytes of the idle blocks. */
     uint64_t escaped_blocks;  /* Live blocks of entries that have ended. */
-    uint64_t peak_live_bytes; /* The highest live_bytes. */
+    uint64_t peak_live_bytes; /* The highest live_bytes of each device, added. */
 } cs_statistics;
 
 /* --- Caches ----------------------------------------------------------------------------------- */
 
 /* Opens the cache `name` (UTF-8), and makes it if there is none. Every call with one name returns
- * one pointer. `options` may be null: a new cache then has the defaults, and a known one stays as
- * it is. Other options take effect at the next outermost entry. Returns null on failure. */
+ * one pointer. A new cache has the policy "recycle" and no bound, unless `options` or the
+ * environment sets them. A known one keeps what `options` does not set; `options` may be null. A
+ * change takes effect at the next outermost entry. Returns null on failure. */
 cs_cache *cs_cache_open(const char *name, const cs_options *options);
 
 /* Adds a handle. */
 void cs_cache_retain(cs_cache *cache);
 
-/* Removes a handle. The last one releases the idle memory of the cache. The cache itself, its
+/* Removes a handle. The last one invalidates the cache: see cs_invalidate. The cache itself, its
  * counters and its live blocks stay: the pointer remains valid until the process ends. */
 void cs_cache_release(cs_cache *cache);
 
@@ -106,8 +109,9 @@ int cs_memory_limit(uint64_t bytes);
 /* Writes the counters of a cache. */
 int cs_stats(cs_cache *cache, cs_statistics *statistics);
 
-/* Releases the idle memory of the cache `name`. Live blocks are released when they are freed. An
- * unknown name has no effect. */
+/* Releases the idle memory of the cache `name`, and all memory that is idle in the pools, to the
+ * system. Live blocks go to the pool when they are freed, and to the system at the next call. So do
+ * the blocks of "release", and those beyond max_bytes. An unknown name only empties the pools. */
 int cs_invalidate(const char *name);
 
 /* Begins to record every block of the host. The ending of `path` selects the report: .html, .json,
@@ -125,8 +129,12 @@ const char *cs_last_error(void);
 
 /* These functions name no cache, and are called on threads of the library's own, such as PyTorch's
  * backward pass. So a request belongs to the cache that the process entered last, on any thread;
- * outside all entries, to none. A stream must not be destroyed before the process ends; null is the
- * legacy default stream. */
+ * outside all entries, to none. A stream must not be destroyed before the process ends. Null and
+ * CU_STREAM_LEGACY are the legacy default stream. The per-thread default stream is refused with
+ * CS_ERROR_ARGUMENT. The functions leave the thread's current context as it is.
+ *
+ * Use one GPU in a process: memory has no access from a peer. Do not capture graphs under this
+ * allocator: the memory of a graph is handed out again. */
 
 /* Returns device memory for work on `stream`; null for 0 bytes and on failure. To be passed to
  * torch.cuda.memory.CUDAPluggableAllocator. */
@@ -140,7 +148,8 @@ void cs_torch_free(void *block, ssize_t bytes, int device, void *stream);
 void cs_torch_record_stream(void *block, void *stream);
 
 /* For cupy.cuda.CFunctionAllocator. `param` is a cs_cache, or null for the cache that the process
- * entered last. CuPy names no stream: the memory is for work on the legacy default stream. */
+ * entered last. CuPy names no stream: the memory is for work on the legacy default stream, and for no
+ * other one. */
 void *cs_cupy_malloc(void *param, size_t bytes, int device);
 void cs_cupy_free(void *param, void *block, int device);
 

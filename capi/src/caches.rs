@@ -6,10 +6,11 @@
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use cachescope_memory::internal::cache::SharedCache;
 use cachescope_memory::record::{Format, Recording};
-use cachescope_memory::{CacheConfig, CacheStats, Device, Policy, RecordOptions};
+use cachescope_memory::{CacheStats, Device, Policy, RecordOptions};
 
 use crate::failure::{Code, Failure, Outcome};
 use crate::fork;
@@ -32,8 +33,9 @@ impl Cache {
 #[derive(Debug)]
 pub(crate) struct State {
     caches: Vec<Named>,
-    /// The caches that were entered and not left, the last one at the end.
-    entered: Vec<&'static Cache>,
+    /// The caches that were entered and not left, each with the thread that entered it. The last
+    /// one is at the end.
+    entered: Vec<(&'static Cache, ThreadId)>,
     recording: Option<(Recording, PathBuf)>,
     pub(crate) gpus: Gpus,
 }
@@ -52,20 +54,51 @@ static STATE: Mutex<State> = Mutex::new(State {
     gpus: Gpus::new(),
 });
 
+/// The settings of a cache that the header's `cs_options` names. The others stay as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Settings {
+    policy: Option<Policy>,
+    max_bytes: Option<u64>,
+}
+
+impl Settings {
+    /// Returns the settings for a policy, if it is named, and a bound that is not 0.
+    pub(crate) fn new(policy: Option<&str>, max_bytes: u64) -> Outcome<Self> {
+        Ok(Self {
+            policy: policy.map(str::parse).transpose()?,
+            max_bytes: (max_bytes > 0).then_some(max_bytes),
+        })
+    }
+
+    /// Changes what `more` names.
+    pub(crate) fn update(&mut self, more: Self) {
+        self.policy = more.policy.or(self.policy);
+        self.max_bytes = more.max_bytes.or(self.max_bytes);
+    }
+
+    /// Configures a cache, from its next outermost entry on.
+    pub(crate) fn apply(self, cache: &SharedCache) {
+        cache.configure(self.policy, self.max_bytes);
+    }
+}
+
 /// Locks the state. Every call holds this lock while it uses a lock of the memory below, so that no
 /// lock is held at a fork.
 pub(crate) fn lock() -> MutexGuard<'static, State> {
+    fork::prepare_once();
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
-    /// Opens the cache `name`. With `config`, configures it from its next outermost entry on.
-    pub(crate) fn open(&mut self, name: &str, config: Option<CacheConfig>) -> &'static Cache {
-        fork::prepare_once();
-        if let Some(config) = config {
-            Device::host().configure_cache(name, config);
-            self.gpus.configure(name, config);
-        }
+    /// Opens the cache `name`, and configures it from its next outermost entry on.
+    pub(crate) fn open(&mut self, name: &str, settings: Settings) -> &'static Cache {
+        let cache = self.open_unconfigured(name);
+        settings.apply(&cache.host);
+        self.gpus.configure(name, settings);
+        cache
+    }
+
+    fn open_unconfigured(&mut self, name: &str) -> &'static Cache {
         if let Some(known) = self.caches.iter_mut().find(|own| *own.cache.name == *name) {
             known.handles += 1;
             return known.cache;
@@ -107,32 +140,49 @@ impl State {
     pub(crate) fn enter(&mut self, cache: &'static Cache) {
         cache.host.enter();
         self.gpus.enter(&cache.name);
-        self.entered.push(cache);
+        self.entered.push((cache, thread::current().id()));
     }
 
-    /// Ends the entry of the cache that began last.
+    /// Ends the entry of the cache that began last: on this thread, or else on any.
     pub(crate) fn exit(&mut self, cache: &Cache) -> Outcome<()> {
-        let last = self.entered.iter().rposition(|own| ptr::eq(*own, cache));
+        let own = thread::current().id();
+        let mut entries = self.entered.iter().rev();
+        let mine = entries.position(|(entered, by)| ptr::eq(*entered, cache) && *by == own);
+        let mut entries = self.entered.iter().rev();
+        let last = mine.or_else(|| entries.position(|(entered, _)| ptr::eq(*entered, cache)));
         let Some(last) = last else {
             let text = format!("cs_exit: cache \"{}\" is not entered", cache.name);
             return Err(Failure::new(Code::State, text));
         };
-        self.entered.remove(last);
+        self.entered.remove(self.entered.len() - 1 - last);
         cache.host.exit();
         self.gpus.exit(&cache.name);
         Ok(())
     }
 
+    /// Ends the entries of other threads, in a child that does not have these threads. The child's
+    /// CUDA devices are unusable, and are left alone.
+    pub(crate) fn exit_other_threads(&mut self) {
+        let own = thread::current().id();
+        self.entered.retain(|(cache, by)| {
+            let is_own = *by == own;
+            if !is_own {
+                cache.host.exit();
+            }
+            is_own
+        });
+    }
+
     /// Returns the name of the cache that was entered last, and the number of its entries that have
     /// not ended.
     pub(crate) fn innermost(&self) -> Option<(&'static str, usize)> {
-        let last = *self.entered.last()?;
+        let (last, _) = *self.entered.last()?;
         Some((&last.name, self.depth(&last.name)))
     }
 
     /// Returns the number of entries of a cache that have not ended.
     pub(crate) fn depth(&self, name: &str) -> usize {
-        let own = self.entered.iter().filter(|own| *own.name == *name);
+        let own = self.entered.iter().filter(|(own, _)| *own.name == *name);
         own.count()
     }
 
@@ -152,9 +202,11 @@ impl State {
         sum
     }
 
-    /// Releases the idle memory of a cache.
+    /// Releases the idle memory of a cache, and what is idle in the pools, to the system.
     pub(crate) fn invalidate(&self, name: &str) {
-        Device::host().invalidate_cache(name);
+        let host = Device::host();
+        host.invalidate_cache(name);
+        host.trim(0);
         self.gpus.invalidate(name);
     }
 
@@ -185,17 +237,4 @@ impl State {
         };
         Ok(recording.write(path)?)
     }
-}
-
-/// Returns the configuration of a cache that the header's `cs_options` describes.
-pub(crate) fn config(policy: Option<&str>, max_bytes: u64) -> Outcome<CacheConfig> {
-    let policy = match policy {
-        None => Policy::default(),
-        Some(name) => name.parse()?,
-    };
-    Ok(CacheConfig {
-        policy,
-        max_bytes: (max_bytes > 0).then_some(max_bytes),
-        ..CacheConfig::default()
-    })
 }

@@ -6,6 +6,7 @@ use std::cell::UnsafeCell;
 use std::sync::{MutexGuard, Once};
 
 use crate::caches::{Cache, State, lock};
+use crate::failure::code;
 
 /// The state and the caches that a forking thread holds.
 struct Held(UnsafeCell<Option<(MutexGuard<'static, State>, Vec<&'static Cache>)>>);
@@ -29,7 +30,7 @@ pub(crate) fn prepare_once() {
                 ) -> std::ffi::c_int;
             }
             // If there is no memory to register them, a fork beside busy threads may hang.
-            let _ = pthread_atfork(hold, release, release);
+            let _ = pthread_atfork(hold, release, release_in_child);
         }
     });
 }
@@ -42,14 +43,26 @@ extern "C" fn hold() {
     unsafe { *HELD.0.get() = Some((state, held)) };
 }
 
-/// Ends [`hold`], in the parent and in the child.
+/// Ends [`hold`] in the parent.
 extern "C" fn release() {
-    // SAFETY: this thread took the lock of the state in `hold`, or is its copy in the child.
-    let held = unsafe { (*HELD.0.get()).take() };
-    if let Some((state, caches)) = held {
-        for cache in caches {
-            cache.host.release();
+    drop(end_hold());
+}
+
+/// Ends [`hold`] in the child, and the entries of the threads that it does not have.
+extern "C" fn release_in_child() {
+    code(|| {
+        if let Some(mut state) = end_hold() {
+            state.exit_other_threads();
         }
-        drop(state);
+        Ok(())
+    });
+}
+
+fn end_hold() -> Option<MutexGuard<'static, State>> {
+    // SAFETY: this thread took the lock of the state in `hold`, or is its copy in the child.
+    let (state, caches) = unsafe { (*HELD.0.get()).take() }?;
+    for cache in caches {
+        cache.host.release();
     }
+    Some(state)
 }

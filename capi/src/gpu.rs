@@ -5,30 +5,38 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 
 use cachescope_memory::internal::cache::{SharedBlock, SharedCache};
+use cachescope_memory::internal::device::cuda::CurrentContext;
 use cachescope_memory::internal::device::{StreamId, Use};
-use cachescope_memory::{CacheConfig, CacheStats, Device};
+use cachescope_memory::{CacheStats, Device};
 
-use crate::caches::State;
+use crate::caches::{Settings, State};
 use crate::failure::{Code, Failure, Outcome};
 
 /// The state of all CUDA devices.
 #[derive(Debug)]
 pub(crate) struct Gpus {
     caches: BTreeMap<(Box<str>, usize), SharedCache>,
-    configs: BTreeMap<Box<str>, CacheConfig>,
+    settings: BTreeMap<Box<str>, Settings>,
     /// The number of each foreign stream, by its device and its address.
     streams: BTreeMap<(usize, usize), StreamId>,
     /// The blocks that are handed out, by address, each with its device.
-    blocks: BTreeMap<u64, (SharedBlock, usize)>,
+    blocks: BTreeMap<u64, Block>,
+    /// Freed blocks that could not be made to wait for the stream with this address. The next
+    /// request or free tries again.
+    unfreed: Vec<(Block, usize)>,
 }
+
+/// A block that is handed out, and its device.
+type Block = (SharedBlock, usize);
 
 impl Gpus {
     pub(crate) const fn new() -> Self {
         Self {
             caches: BTreeMap::new(),
-            configs: BTreeMap::new(),
+            settings: BTreeMap::new(),
             streams: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            unfreed: Vec::new(),
         }
     }
 
@@ -40,22 +48,31 @@ impl Gpus {
         own.map(|((_, ordinal), cache)| (*ordinal, cache))
     }
 
-    pub(crate) fn configure(&mut self, name: &str, config: CacheConfig) {
-        self.configs.insert(name.into(), config);
-        for (ordinal, _) in self.of(name) {
-            if let Ok(device) = Device::cuda(ordinal) {
-                device.configure_cache(name, config);
-            }
+    pub(crate) fn configure(&mut self, name: &str, settings: Settings) {
+        self.settings
+            .entry(name.into())
+            .or_default()
+            .update(settings);
+        for (_, cache) in self.of(name) {
+            settings.apply(cache);
         }
     }
 
+    /// Returns the context of the calling thread, to be current again after a call, if the call may
+    /// reach the driver.
+    fn current_context(&self) -> Option<CurrentContext> {
+        (!self.caches.is_empty()).then(CurrentContext::get)
+    }
+
     pub(crate) fn enter(&self, name: &str) {
+        let _context = self.current_context();
         for (_, cache) in self.of(name) {
             cache.enter();
         }
     }
 
     pub(crate) fn exit(&self, name: &str) {
+        let _context = self.current_context();
         for (_, cache) in self.of(name) {
             cache.exit();
         }
@@ -67,9 +84,11 @@ impl Gpus {
     }
 
     pub(crate) fn invalidate(&self, name: &str) {
+        let _context = self.current_context();
         for (ordinal, _) in self.of(name) {
             if let Ok(device) = Device::cuda(ordinal) {
                 device.invalidate_cache(name);
+                device.trim(0);
             }
         }
     }
@@ -77,13 +96,11 @@ impl Gpus {
     /// Returns the cache `name` of a device. A cache that is made here is inside as many entries as
     /// the host's.
     fn cache(&mut self, name: &str, depth: usize, ordinal: usize, device: &Device) -> &SharedCache {
-        let config = self.configs.get(name);
+        let settings = self.settings.get(name).copied().unwrap_or_default();
         let key = (name.into(), ordinal);
         self.caches.entry(key).or_insert_with(|| {
-            if let Some(config) = config {
-                device.configure_cache(name, *config);
-            }
             let cache = device.shared_cache(name);
+            settings.apply(&cache);
             for _ in 0..depth {
                 cache.enter();
             }
@@ -103,6 +120,52 @@ impl Gpus {
         let number = unsafe { backend.import_stream(raw) }?;
         self.streams.insert((ordinal, raw), number);
         Ok(number)
+    }
+
+    /// Defers the reuse of a block, once it is freed, until the work on a foreign stream that is
+    /// enqueued by then has completed.
+    fn use_on(&mut self, (block, ordinal): &Block, raw_stream: usize) -> Outcome<()> {
+        let device = Device::cuda(*ordinal)?;
+        let stream = self.stream(*ordinal, &device, raw_stream)?;
+        if block.stream() != stream {
+            block.use_on(stream, Use::Read)?;
+        }
+        Ok(())
+    }
+
+    /// Frees a block that work on `raw_stream`, if given, may still use.
+    fn free(&mut self, block: Block, raw_stream: Option<usize>) -> Outcome<()> {
+        if let Some(raw_stream) = raw_stream
+            && let Err(failure) = self.use_on(&block, raw_stream)
+        {
+            self.unfreed.push((block, raw_stream));
+            return Err(failure);
+        }
+        drop(block.0.free());
+        Ok(())
+    }
+
+    fn retry_frees(&mut self) {
+        for (block, raw_stream) in std::mem::take(&mut self.unfreed) {
+            let _ = self.free(block, Some(raw_stream)); // Returned when the block was freed.
+        }
+    }
+}
+
+/// The addresses that the driver's header gives to default streams.
+const LEGACY_STREAM: usize = 1;
+const PER_THREAD_STREAM: usize = 2;
+
+/// Returns 0 for the legacy default stream, and else the address of the stream.
+fn address_of_stream(raw: usize) -> Outcome<usize> {
+    match raw {
+        LEGACY_STREAM => Ok(0),
+        PER_THREAD_STREAM => {
+            let text = "the per-thread default stream is another stream on each thread: pass a \
+                        stream of cudaStreamCreate";
+            Err(Failure::new(Code::Argument, text))
+        }
+        raw => Ok(raw),
     }
 }
 
@@ -125,6 +188,9 @@ impl State {
         ordinal: c_int,
         raw_stream: usize,
     ) -> Outcome<u64> {
+        let _context = CurrentContext::get();
+        let raw_stream = address_of_stream(raw_stream)?;
+        self.gpus.retry_frees();
         let (ordinal, device) = device_of(ordinal)?;
         let stream = self.gpus.stream(ordinal, &device, raw_stream)?;
         let cache = match cache {
@@ -152,30 +218,24 @@ impl State {
 
     /// Frees device memory, which work on `raw_stream`, if given, may still use.
     pub(crate) fn free_on_gpu(&mut self, address: u64, raw_stream: Option<usize>) -> Outcome<()> {
-        if let Some(raw_stream) = raw_stream {
-            self.use_on_gpu(address, raw_stream)?;
-        }
-        let Some((block, _)) = self.gpus.blocks.remove(&address) else {
-            return Err(unknown(address));
-        };
-        drop(block.free());
-        Ok(())
+        let _context = CurrentContext::get();
+        let raw_stream = raw_stream.map(address_of_stream).transpose()?;
+        self.gpus.retry_frees();
+        let block = self.gpus.blocks.remove(&address);
+        self.gpus
+            .free(block.ok_or_else(|| unknown(address))?, raw_stream)
     }
 
     /// Defers the reuse of device memory, once it is freed, until the work on a foreign stream that
     /// is enqueued by then has completed.
     pub(crate) fn use_on_gpu(&mut self, address: u64, raw_stream: usize) -> Outcome<()> {
-        let Some((_, ordinal)) = self.gpus.blocks.get(&address) else {
-            return Err(unknown(address));
-        };
-        let ordinal = *ordinal;
-        let device = Device::cuda(ordinal)?;
-        let stream = self.gpus.stream(ordinal, &device, raw_stream)?;
-        let (block, _) = &self.gpus.blocks[&address];
-        if block.stream() != stream {
-            block.use_on(stream, Use::Read)?;
-        }
-        Ok(())
+        let _context = CurrentContext::get();
+        let raw_stream = address_of_stream(raw_stream)?;
+        let block = self.gpus.blocks.remove(&address);
+        let block = block.ok_or_else(|| unknown(address))?;
+        let used = self.gpus.use_on(&block, raw_stream);
+        self.gpus.blocks.insert(address, block);
+        used
     }
 }
 

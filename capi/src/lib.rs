@@ -14,7 +14,7 @@ use std::ptr;
 
 use cachescope_memory::Device;
 
-use caches::{Cache, config, lock};
+use caches::{Cache, Settings, lock};
 use failure::{Code, Failure, Outcome, call, code};
 
 /// `cs_options` of the header.
@@ -91,15 +91,15 @@ pub unsafe extern "C" fn cs_cache_open(
         // SAFETY: by this function's contract.
         let name = unsafe { required("cs_cache_open", "name", name) }?;
         // SAFETY: by this function's contract.
-        let config = match unsafe { options.as_ref() } {
-            None => None,
+        let settings = match unsafe { options.as_ref() } {
+            None => Settings::default(),
             Some(options) => {
                 // SAFETY: by this function's contract.
                 let policy = unsafe { text("cs_cache_open", "policy", options.policy) }?;
-                Some(config(policy, options.max_bytes)?)
+                Settings::new(policy, options.max_bytes)?
             }
         };
-        let cache: *const Cache = lock().open(name, config);
+        let cache: *const Cache = lock().open(name, settings);
         Ok(cache.cast_mut().cast())
     };
     call(|_| ptr::null_mut(), open)
@@ -222,6 +222,7 @@ pub extern "C" fn cs_memory_limit(bytes: u64) -> c_int {
         if limit.is_some_and(|limit| host.memory_stats().reserved_bytes > limit) {
             // Otherwise a large request would be served from what other caches hold idle.
             host.invalidate_all_caches();
+            host.trim(0);
         }
         Ok(())
     })

@@ -142,6 +142,73 @@ static void test_interleaved_entries(void) {
     CHECK(stats(first).cached_blocks == 0);
 }
 
+/* A request between two entries gets no memory that the next entry hands out. */
+static void test_between_entries(const char *policy) {
+    char name[32];
+    snprintf(name, sizeof name, "between %s", policy);
+    cs_options options = {policy, 0};
+    cs_cache *cache = cs_cache_open(name, &options);
+    for (int step = 0; step < 8; step++) {
+        unsigned char *before = step < 5 ? NULL : cs_malloc(cache, MEGABYTE);
+        if (before != NULL)
+            memset(before, 1, MEGABYTE);
+        CHECK(cs_enter(cache) == CS_OK);
+        unsigned char *inside = cs_malloc(cache, MEGABYTE);
+        CHECK(is_aligned(inside) && inside != before);
+        memset(inside, 2, MEGABYTE);
+        CHECK(before == NULL || (before[0] == 1 && before[MEGABYTE - 1] == 1));
+        cs_free(cache, inside, 0);
+        CHECK(cs_exit(cache) == CS_OK);
+        cs_free(cache, before, 0);
+    }
+    cs_options recycle = {"recycle", 0};
+    CHECK(cs_cache_open(name, &recycle) == cache);
+    CHECK(cs_enter(cache) == CS_OK && cs_exit(cache) == CS_OK);
+    CHECK(cs_invalidate(name) == CS_OK);
+    CHECK(stats(cache).cached_bytes == 0 && stats(cache).live_blocks == 0);
+}
+
+/* An option that is not set stays as it is. */
+static void test_options(void) {
+    cs_options release = {"release", 0}, bounded = {NULL, 4 * MEGABYTE}, recycle = {"recycle", 0};
+    cs_cache *cache = cs_cache_open("options", &release);
+    CHECK(cs_cache_open("options", &bounded) == cache);
+    CHECK(cs_enter(cache) == CS_OK);
+    cs_free(cache, cs_malloc(cache, MEGABYTE), 0);
+    CHECK(cs_exit(cache) == CS_OK && stats(cache).cached_blocks == 0);
+    CHECK(cs_cache_open("options", &recycle) == cache);
+    CHECK(cs_enter(cache) == CS_OK);
+    void *blocks[2] = {cs_malloc(cache, 3 * MEGABYTE), cs_malloc(cache, 3 * MEGABYTE)};
+    CHECK(stats(cache).live_blocks == 1); /* The other one is beyond the bound. */
+    cs_free(cache, blocks[0], 0);
+    cs_free(cache, blocks[1], 0);
+    CHECK(cs_exit(cache) == CS_OK && stats(cache).cached_blocks == 1);
+}
+
+static void *enter(void *cache) {
+    CHECK(cs_enter(cache) == CS_OK);
+    return NULL;
+}
+
+/* A child has the entries of the thread that forked. */
+static void test_entries_in_a_child(void) {
+    cs_cache *cache = cs_cache_open("child", NULL);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, enter, cache) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(cs_enter(cache) == CS_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(cs_exit(cache) == CS_OK);
+        CHECK(cs_exit(cache) == CS_ERROR_STATE);
+        CHECK(cs_enter(cache) == CS_OK && stats(cache).entries == 2);
+        _exit(0);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(cs_exit(cache) == CS_OK && cs_exit(cache) == CS_OK);
+}
+
 static void *leave(void *cache) {
     CHECK(cs_exit(cache) == CS_OK);
     return NULL;
@@ -242,6 +309,12 @@ int main(int count, char **arguments) {
     test_small_and_zeroed();
     test_realloc();
     test_interleaved_entries();
+    test_between_entries("recycle");
+    test_between_entries("release");
+    test_between_entries("bump");
+    test_between_entries("plan");
+    test_options();
+    test_entries_in_a_child();
     test_threads();
     test_limits();
     test_record(arguments[1]);

@@ -206,8 +206,9 @@ pub mod internal {
             #[cfg(feature = "cuda")]
             pub use crate::device::cuda::ptx_of;
             pub use crate::device::cuda::{
-                Arguments, Communicator, Cuda, Executable, Gemm, GemmOperand, GemmType, Grid,
-                Indexing, KernelKey, KernelSource, SharedLaunchGuard, compile_for_all,
+                Arguments, Communicator, Cuda, CurrentContext, Executable, Gemm, GemmOperand,
+                GemmType, Grid, Indexing, KernelKey, KernelSource, SharedLaunchGuard,
+                compile_for_all,
             };
         }
 

@@ -1,5 +1,5 @@
-//! The requests of a handle between two entries. Free lists alone serve them: a policy hands out the
-//! arenas of an entry as a whole at the next entry.
+//! The requests of a handle between two entries. Free lists alone serve them: the next entry hands
+//! out all of an arena.
 
 use super::Allocator;
 use crate::cache::stats::Counters;

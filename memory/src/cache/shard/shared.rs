@@ -93,7 +93,7 @@ pub(in crate::cache) fn free_by_visit<D: Owner>(
     let Some(mut guard) = shard.try_visit() else {
         return Some(block);
     };
-    // Only a visitor sets it: read before the visit, it could miss a recording that began meanwhile.
+    // Only a visitor sets it, so that it is not set after this.
     if shard.follows_recording.load(Ordering::Relaxed) {
         drop(guard);
         return Some(block);

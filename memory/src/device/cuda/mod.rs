@@ -22,13 +22,13 @@ pub(crate) use disabled::OrderedPool;
 #[cfg(not(feature = "cuda"))]
 pub use disabled::compile_for_all;
 #[cfg(not(feature = "cuda"))]
-pub use disabled::{Cuda, Executable, SharedLaunchGuard};
+pub use disabled::{Cuda, CurrentContext, Executable, SharedLaunchGuard};
 #[cfg(feature = "cuda")]
 pub use enabled::Communicator;
 #[cfg(feature = "cuda")]
 pub(crate) use enabled::OrderedPool;
 #[cfg(feature = "cuda")]
-pub use enabled::{Cuda, Executable, SharedLaunchGuard};
+pub use enabled::{Cuda, CurrentContext, Executable, SharedLaunchGuard};
 #[cfg(feature = "cuda")]
 pub use enabled::{compile_for_all, ptx_of};
 pub use gemm::{Gemm, GemmOperand, GemmType};

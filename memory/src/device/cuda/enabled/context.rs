@@ -214,6 +214,41 @@ impl Context {
     }
 }
 
+/// The current context of a thread. It is current again when this drops, whatever the calls in
+/// between made current: foreign code that calls this crate has a context of its own.
+#[derive(Debug)]
+pub struct CurrentContext(Option<(&'static Driver, CUcontext)>);
+
+impl CurrentContext {
+    /// Returns the context that is current now. Loads the driver.
+    pub fn get() -> Self {
+        let current = Driver::get().ok().and_then(|driver| {
+            let mut current: CUcontext = ptr::null_mut();
+            // SAFETY: `current` is writable.
+            unsafe { driver.context_get_current(&mut current) }.ok()?;
+            Some((driver, current))
+        });
+        Self(current)
+    }
+}
+
+impl Drop for CurrentContext {
+    fn drop(&mut self) {
+        let Some((driver, context)) = self.0 else {
+            return;
+        };
+        let mut current: CUcontext = ptr::null_mut();
+        // SAFETY: `current` is writable. The caller's context was current when the call began. The
+        // caller does not destroy it meanwhile.
+        unsafe {
+            let outcome = driver.context_get_current(&mut current);
+            if outcome.is_err() || current != context {
+                let _ = driver.context_set_current(context);
+            }
+        }
+    }
+}
+
 /// Returns the device's name in errors.
 fn named(ordinal: usize) -> String {
     DeviceId::Cuda(ordinal).to_string()

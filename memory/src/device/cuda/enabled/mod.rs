@@ -49,6 +49,7 @@ use crate::sync::plain::Mutex;
 use bad_index::BadIndex;
 use blas::Blas;
 use context::Context;
+pub use context::CurrentContext;
 use driver::Driver;
 #[cfg(feature = "fft")]
 use fft::Fft;
