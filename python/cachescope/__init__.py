@@ -73,9 +73,11 @@ def stats(name: str) -> Stats:
 
 
 def invalidate(name: str) -> int:
-    """Releases the idle memory of the cache ``name``. Returns its bytes; 0 for an unknown name.
+    """Releases the idle memory of the cache ``name`` to the system, and what other caches released to
+    the pool. Returns the bytes that were idle in the cache; 0 for an unknown name.
 
-    Live arrays stay valid; their memory is released when they are freed.
+    Live arrays stay valid. Their memory returns to the pool when they are freed, and to the system
+    at the next call of this function.
     """
     cache = _scope.caches.get(name)
     if cache is None:
@@ -114,7 +116,10 @@ class record:
     """
 
     def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
-        self.path = os.path.abspath(os.fspath(path))
+        name = os.fsdecode(path)
+        if "\0" in name:
+            raise ValueError(f"record: the path {name!r} has a null character")
+        self.path = os.path.abspath(name)
 
     def __enter__(self) -> "record":
         check(lib.cs_record(os.fsencode(self.path)))
@@ -159,7 +164,9 @@ class memory_limit:
         traceback: Optional[TracebackType],
     ) -> None:
         with self._lock:
-            last = max(at for at, own in enumerate(self._entered) if own is self)
+            last = max((at for at, own in enumerate(self._entered) if own is self), default=None)
+            if last is None:
+                raise RuntimeError("memory_limit: the limit is left, but was not entered")
             del self._entered[last]
             check(lib.cs_memory_limit(self._entered[-1].bytes if self._entered else 0))
 

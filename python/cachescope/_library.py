@@ -52,6 +52,10 @@ _SIGNATURES = {
 }
 
 
+#: The functions that may wait or write a file: they release the interpreter's lock.
+_WAITING = ("cs_record_end", "cs_invalidate", "cs_memory_limit", "cs_stats")
+
+
 def library_path() -> Path:
     """Returns the file of the library: that of the wheel, or that of ``CACHESCOPE_LIBRARY``."""
     chosen = os.environ.get("CACHESCOPE_LIBRARY")
@@ -67,8 +71,8 @@ def load(path: Path, expected_version: str = __version__) -> ctypes.PyDLL:
     Raises ``ImportError`` if there is none, or if it is of another version than this package.
     """
     try:
-        # Calls keep the interpreter's lock: each takes less time than to release it.
-        loaded = ctypes.PyDLL(str(path))
+        # Other calls keep the interpreter's lock: each takes less time than to release it.
+        loaded, waiting = ctypes.PyDLL(str(path)), ctypes.CDLL(str(path))
         version = loaded.cs_version
     except (OSError, AttributeError) as error:
         raise ImportError(f"cachescope: {path} is not the library of this package: {error}") from error
@@ -80,8 +84,9 @@ def load(path: Path, expected_version: str = __version__) -> ctypes.PyDLL:
             "install both from one wheel"
         )
     for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(loaded, name)
+        function = getattr(waiting if name in _WAITING else loaded, name)
         function.restype, function.argtypes = result, arguments
+        setattr(loaded, name, function)
     return loaded
 
 
@@ -100,11 +105,12 @@ def check(code: int) -> None:
         raise kinds.get(code, RuntimeError)(_text())
 
 
-def open_cache(name: str, policy: Optional[str], max_bytes: Optional[int]) -> int:
-    """Returns the address of the cache ``name``. Raises ``ValueError`` for an unknown policy."""
+def open_cache(name: str, policy: Optional[str] = None, max_bytes: Optional[int] = None) -> int:
+    """Returns the address of the cache ``name``, and sets its options as far as given. Raises
+    ``ValueError`` for an unknown policy."""
     options = None
     if policy is not None or max_bytes is not None:
-        options = ctypes.byref(Options(policy.encode() if policy else None, max_bytes or 0))
+        options = ctypes.byref(Options(None if policy is None else policy.encode(), max_bytes or 0))
     cache: Optional[int] = lib.cs_cache_open(name.encode(), options)
     if not cache:
         raise ValueError(_text())

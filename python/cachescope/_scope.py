@@ -7,7 +7,7 @@ import inspect
 import operator
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Any, Callable, Optional, Type, TypeVar
+from typing import Any, Callable, List, Optional, Type, TypeVar
 
 from . import _library
 from ._library import check, lib
@@ -18,14 +18,29 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class _Entry:
     """An entered scope of one context."""
 
-    __slots__ = ("scope", "cache", "handler", "token")
+    __slots__ = ("scope", "cache", "codes", "handlers", "token")
 
-    def __init__(self, entered: "scope", cache: int, handler: Any) -> None:
+    def __init__(self, entered: "scope", cache: int) -> None:
         self.scope = entered
         self.cache = cache
-        self.handler = handler
+        #: The result of ``cs_enter``, once it was called.
+        self.codes: List[int] = []
+        #: NumPy's handler before, once it was replaced.
+        self.handlers: List[Any] = []
         self.token: Optional[Token[Optional[_Entry]]] = None
 
+    def end(self) -> None:
+        """Undoes what was done of the entry."""
+        try:
+            if self.handlers and _set_handler is not None:
+                _set_handler(self.handlers[0])
+        finally:
+            if self.codes == [0]:
+                check(lib.cs_exit(self.cache))
+
+
+#: The names of ``cs_options``.
+_POLICIES = ("recycle", "release", "bump", "plan")
 
 _current: ContextVar[Optional[_Entry]] = ContextVar("cachescope.scope", default=None)
 
@@ -38,9 +53,8 @@ _set_handler: Optional[Callable[[Any], Any]] = None
 _handlers: "dict[int, Any]" = {}
 
 
-def _bind(cache: int) -> Any:
-    """Puts a cache under the arrays of this context. Returns the previous handler, if NumPy is
-    installed."""
+def _handler(cache: int) -> Any:
+    """Returns the handler of a cache, if NumPy is installed."""
     global _set_handler
     handler = _handlers.get(cache)
     if _set_handler is None or handler is None:
@@ -52,7 +66,7 @@ def _bind(cache: int) -> Any:
 
         _set_handler = _numpy.setter()
         handler = _handlers[cache] = _numpy.new_handler(cache)
-    return _set_handler(handler)
+    return handler
 
 
 class scope:
@@ -72,10 +86,14 @@ class scope:
     of one name share one cache, also on several threads.
 
     ``policy`` is "recycle", "release", "bump" or "plan", and ``max_bytes`` bounds what the cache
-    holds. Both stay with the name until another scope sets them, and take effect when the cache is
-    entered while no other entry lasts.
+    holds. Each stays with the name until the entry of another scope sets it. A change takes effect
+    when the cache is entered while no other entry lasts.
 
-    Raises ``ValueError`` for an unknown policy or a ``max_bytes`` below 1.
+    "bump" and "plan" are for entries that do not overlap: under "bump", entries that always overlap
+    use more and more memory.
+
+    Raises ``ValueError`` for an unknown policy, a ``max_bytes`` below 1, or a name with a null
+    character.
     """
 
     def __init__(
@@ -83,6 +101,12 @@ class scope:
     ) -> None:
         if not isinstance(name, str):
             raise TypeError(f"scope: the name is of type {type(name).__name__}, expected str")
+        if "\0" in name:
+            raise ValueError(f"scope: the name {name!r} has a null character")
+        if not isinstance(policy, (str, type(None))):
+            raise TypeError(f"scope: the policy is of type {type(policy).__name__}, expected str")
+        if policy is not None and policy not in _POLICIES:
+            raise ValueError(f'scope: the policy is {policy!r}, expected one of {", ".join(_POLICIES)}')
         if max_bytes is not None:
             max_bytes = operator.index(max_bytes)
             if not 1 <= max_bytes < 1 << 64:
@@ -90,25 +114,28 @@ class scope:
         self.name = name
         self.policy = policy
         self.max_bytes = max_bytes
-        self._open()
-
-    def _open(self) -> int:
-        if self.policy is None and self.max_bytes is None and self.name in caches:
-            return caches[self.name]
-        cache = _library.open_cache(self.name, self.policy, self.max_bytes)
-        return caches.setdefault(self.name, cache)
+        if name not in caches:
+            caches.setdefault(name, _library.open_cache(name))
 
     def __enter__(self) -> "scope":
-        cache = self._open()
-        code = lib.cs_enter(cache)
-        if code:
-            check(code)
+        cache = caches[self.name]
+        if self.policy is not None or self.max_bytes is not None:
+            _library.open_cache(self.name, self.policy, self.max_bytes)
+        handler = _handler(cache)
+        entry, outer = _Entry(self, cache), _current.get()
         try:
-            entry = _Entry(self, cache, _bind(cache))
+            # `extend` calls and keeps the result in one step: a KeyboardInterrupt comes before both
+            # or after both.
+            entry.codes.extend(map(lib.cs_enter, (cache,)))
+            if entry.codes[0]:
+                check(entry.codes[0])
+            if handler is not None:
+                entry.handlers.extend(map(_set_handler, (handler,)))  # type: ignore[arg-type]
+            entry.token = _current.set(entry)
         except BaseException:
-            lib.cs_exit(cache)
+            _current.set(outer)
+            entry.end()
             raise
-        entry.token = _current.set(entry)
         return self
 
     def __exit__(
@@ -120,15 +147,15 @@ class scope:
         entry = _current.get()
         if entry is None or entry.scope is not self or entry.token is None:
             raise self._misplaced()
+        is_own = True
         try:
             _current.reset(entry.token)
         except ValueError:  # The entry was inherited from the context that this one is a copy of.
+            is_own = False
             raise self._misplaced() from None
-        if entry.handler is not None and _set_handler is not None:
-            _set_handler(entry.handler)
-        code = lib.cs_exit(entry.cache)
-        if code:
-            check(code)
+        finally:
+            if is_own:
+                entry.end()
 
     def _misplaced(self) -> RuntimeError:
         return RuntimeError(

@@ -133,7 +133,53 @@ def test_cupy_allocates_from_a_named_or_the_entered_cache():
     assert counters("entered") == (0, 1, 0)
 
 
-torch_free(torch_malloc(MIB, 0, None), MIB, 0, None)  # Makes the context current.
+def current_context():
+    context = POINTER()
+    driver("cuCtxGetCurrent", ctypes.byref(context))
+    return context.value
+
+
+def test_the_context_of_the_thread_stays():
+    found = []
+
+    def work():
+        with cachescope.scope("context"):
+            found.append(current_context())
+            block = torch_malloc(3 * MIB, 0, None)
+            found.append(current_context())
+            torch_free(block, 3 * MIB, 0, None)
+            found.append(current_context())
+        found.append(current_context())
+        cachescope.invalidate("context")
+        found.append(current_context())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [None] * 5, found
+    here = current_context()
+    assert here is not None
+    torch_free(torch_malloc(MIB, 0, None), MIB, 0, None)
+    assert current_context() == here
+
+
+def test_names_of_default_streams():
+    legacy, per_thread = 1, 2
+    with cachescope.scope("default streams"):
+        block = torch_malloc(MIB, 0, legacy)
+        torch_free(block, MIB, 0, None)
+        torch_free(torch_malloc(MIB, 0, None), MIB, 0, legacy)
+        assert counters("default streams") == (1, 1, 0), "one stream"
+        assert torch_malloc(MIB, 0, per_thread) is None
+        assert b"per-thread" in lib.cs_last_error()
+        block = torch_malloc(MIB, 0, None)
+        torch_free(block, MIB, 0, per_thread)
+        assert counters("default streams")[2] == 1, "it was not freed"
+        torch_free(block, MIB, 0, None)
+        assert counters("default streams")[2] == 0
+
+
+assert torch_malloc(MIB, 77, None) is None  # Loads the driver.
 context = POINTER()
 driver("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 driver("cuCtxSetCurrent", context)

@@ -193,6 +193,79 @@ def test_a_child_uses_the_arrays_and_the_caches_of_its_parent():
     assert run(program) == "end\n"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_has_no_entries_of_threads_that_it_does_not_have():
+    program = """
+        import os, threading, warnings
+        import cachescope, numpy as np
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+        inside, leave = threading.Event(), threading.Event()
+
+        def work():
+            with cachescope.scope("step"):
+                inside.set()
+                leave.wait()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        inside.wait()
+        child = os.fork()
+        if child == 0:
+            for _ in range(5):
+                with cachescope.scope("step"):
+                    np.ones(1 << 16)
+            os._exit(cachescope.stats("step").entries)
+        status = os.waitpid(child, 0)[1]
+        leave.set()
+        thread.join()
+        print(os.WEXITSTATUS(status))
+    """
+    assert run(program) == "6\n", "the parent's entry, and 5 of the child"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_leaves_its_parents_report_alone(tmp_path, monkeypatch):
+    report = tmp_path / "run.txt"
+    monkeypatch.setenv("CACHESCOPE_PROFILE", str(report))
+    program = """
+        import os, sys, warnings
+        import cachescope, numpy as np
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with cachescope.scope("of the parent"):
+            np.ones(1 << 16)
+        read, write = os.pipe()
+        if os.fork() == 0:
+            os.close(write)
+            with cachescope.scope("of the child"):
+                np.ones(1 << 16)
+            os.read(read, 1)  # Until the parent has ended.
+    """
+    run(program)
+    text = report.read_text()
+    assert "of the parent" in text and "of the child" not in text
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="there is no /proc")
+@pytest.mark.parametrize("policy", ["recycle", "release", "bump", "plan"])
+def test_an_invalidation_returns_memory_to_the_system(name, policy):
+    for _ in range(3):
+        with cachescope.scope(name, policy=policy, max_bytes=256 * MIB):
+            kept = np.ones(128 * MIB, np.uint8), np.ones(64 * MIB, np.uint8)
+            beyond = np.ones(128 * MIB, np.uint8)
+    before = resident_bytes()
+    cachescope.invalidate(name)
+    del kept, beyond
+    cachescope.invalidate(name)
+    assert before - resident_bytes() > 300 * MIB
+
+
 def test_a_limit_that_is_met_is_a_memory_error_and_the_program_continues(name):
     with cachescope.scope(name):
         with cachescope.memory_limit(512 * MIB):
@@ -211,6 +284,8 @@ def test_a_limit_that_is_met_is_a_memory_error_and_the_program_continues(name):
         del larger
     with pytest.raises(ValueError):
         cachescope.memory_limit(0)
+    with pytest.raises(RuntimeError, match="not entered"):
+        cachescope.memory_limit(MIB).__exit__(None, None, None)
     cachescope.invalidate(name)
 
 
@@ -234,6 +309,8 @@ def test_a_recording_is_written(name, tmp_path):
     assert page.startswith("<!") and "test_a_recording_is_written" in page
     with pytest.raises(ValueError, match="ending"):
         cachescope.record("run.unknown").__enter__()
+    with pytest.raises(ValueError, match="null"):
+        cachescope.record(f"{tmp_path}/run\0.txt")
     with pytest.raises(ZeroDivisionError):
         with cachescope.record(os.fspath(tmp_path / "run.txt")):
             1 / 0

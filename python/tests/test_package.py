@@ -40,6 +40,14 @@ def test_a_library_of_another_version_is_refused(tmp_path):
     assert done.returncode == 1 and "has version 0.0.1" in done.stderr
 
 
+def test_calls_that_may_wait_release_the_interpreters_lock():
+    keeps_lock = {
+        name for name in _library._SIGNATURES if getattr(_library.lib, name)._flags_ & 4  # FUNCFLAG_PYTHONAPI
+    }
+    assert {"cs_enter", "cs_exit", "cs_record"} <= keeps_lock
+    assert not keeps_lock & {"cs_record_end", "cs_invalidate", "cs_memory_limit", "cs_stats"}
+
+
 def test_a_numpy_without_handlers_is_refused():
     with pytest.raises(ImportError, match="1.22"):
         _numpy.check_features(0xE)

@@ -7,6 +7,7 @@ import threading
 import cachescope
 import numpy as np
 import pytest
+from cachescope import _scope
 
 MIB = 1 << 20
 
@@ -52,6 +53,96 @@ def test_a_program_computes_the_same_under_every_policy(name, policy):
     assert cachescope.stats(name).escaped_blocks > 0
     del kept, own, b, c
     assert cachescope.stats(name).live_blocks == 0
+
+
+@pytest.mark.parametrize("policy", ["recycle", "release", "bump", "plan"])
+def test_arrays_that_are_made_between_two_entries_share_no_memory(name, policy):
+    def step():
+        with cachescope.scope(name, policy=policy):
+            for number in range(3):
+                own = np.full(50_000, number)
+                if kept:
+                    assert not np.shares_memory(kept[0], own)
+                assert (own == number).all()
+            kept.append(np.full(1000, 7))
+
+    kept = []
+    for _ in range(5):
+        step()
+        del kept[:-1]
+    for length in (50_000, 20_000, 70_000, 50_000):
+        kept[0].resize(length, refcheck=False)  # By the cache, which is not entered.
+        kept[0][:] = 7
+        for _ in range(3):
+            step()
+            assert (kept[0] == 7).all()
+        del kept[1:]
+
+
+@pytest.mark.parametrize("policy", ["recycle", "release", "bump", "plan"])
+def test_a_task_may_outlive_the_scope_that_it_inherited(name, policy):
+    async def child(left):
+        await left.wait()
+        return [np.full(50_000, number) for number in range(3)]
+
+    async def main():
+        left = asyncio.Event()
+        with cachescope.scope(name, policy=policy):
+            task = asyncio.create_task(child(left))
+            await asyncio.sleep(0)
+            np.full(50_000, 5)
+        left.set()
+        return await task
+
+    for _ in range(6):
+        made = asyncio.run(main())
+        with cachescope.scope(name):
+            [np.full(50_000, 9) for _ in range(3)]
+        assert [own[-1] for own in made] == [0, 1, 2]
+        assert all((own == own[0]).all() for own in made)
+
+
+def test_each_option_stays_until_an_entry_sets_it(name):
+    with cachescope.scope(name, policy="release", max_bytes=4 * MIB):
+        array()
+    assert cachescope.stats(name).cached_blocks == 0
+    cachescope.scope(name, policy="recycle")  # Not entered.
+    with cachescope.scope(name, max_bytes=3 * MIB):
+        array()
+    assert cachescope.stats(name).cached_blocks == 0, "the policy stays"
+    with cachescope.scope(name, policy="recycle"):
+        kept = [array() for _ in range(6)]
+        assert 1 <= cachescope.stats(name).live_blocks <= 2, "the bound stays"
+        del kept
+    assert cachescope.stats(name).cached_blocks > 0
+
+
+def test_an_interrupt_of_the_entry_leaves_nothing_entered(name, monkeypatch):
+    class Interrupted:
+        """The context variable, with an interrupt after the next change."""
+
+        def __init__(self, variable):
+            self.get, self.reset = variable.get, variable.reset
+            self.variable, self.interrupts = variable, 1
+
+        def set(self, value):
+            token = self.variable.set(value)
+            self.interrupts -= 1
+            if self.interrupts == 0:
+                raise KeyboardInterrupt
+            return token
+
+    with cachescope.scope(name + "outer"):
+        with monkeypatch.context() as patch:
+            patch.setattr(_scope, "_current", Interrupted(_scope._current))
+            with pytest.raises(KeyboardInterrupt):
+                cachescope.scope(name).__enter__()
+        array()
+        assert (served(name), served(name + "outer")) == (0, 1)
+    for _ in range(3):
+        with cachescope.scope(name):
+            array()
+    assert (cachescope.stats(name).entries, served(name)) == (4, 3)
 
 
 def test_scopes_nest_and_an_outer_one_continues(name):
@@ -225,6 +316,10 @@ def test_scopes_that_are_left_out_of_order_are_an_error(name):
     ("arguments", "options", "error"),
     [
         (("bad",), {"policy": "fastest"}, ValueError),
+        (("bad",), {"policy": ""}, ValueError),
+        (("bad",), {"policy": "plan\0"}, ValueError),
+        (("bad",), {"policy": 5}, TypeError),
+        (("bad\0name",), {}, ValueError),
         (("bad",), {"max_bytes": 0}, ValueError),
         (("bad",), {"max_bytes": -5}, ValueError),
         (("bad",), {"max_bytes": 1 << 64}, ValueError),
