@@ -78,9 +78,11 @@ impl Gpus {
         }
     }
 
-    pub(crate) fn stats<'a>(&'a self, name: &'a str) -> impl Iterator<Item = CacheStats> + 'a {
-        self.of(name)
-            .filter_map(move |(ordinal, _)| Device::cuda(ordinal).ok()?.cache_stats(name))
+    pub(crate) fn stats(&self, name: &str) -> Vec<CacheStats> {
+        let _context = self.current_context();
+        let own = self.of(name);
+        own.filter_map(|(ordinal, _)| Device::cuda(ordinal).ok()?.cache_stats(name))
+            .collect()
     }
 
     pub(crate) fn invalidate(&self, name: &str) {

@@ -179,6 +179,19 @@ def test_names_of_default_streams():
         assert counters("default streams")[2] == 0
 
 
+def test_a_free_that_fails_is_repeated():
+    own, other = new_stream(), new_stream()
+    with cachescope.scope("repeated"):
+        block = torch_malloc(MIB, 0, own)
+        cuda.emulator_fail_named(b"cuEventRecord", ctypes.c_uint64(1), 2)
+        torch_free(block, MIB, 0, other)
+        assert counters("repeated")[2] == 1, "it was freed without an event"
+        torch_free(block, MIB, 0, other)
+        assert b"no live block" in lib.cs_last_error(), "it cannot be freed twice"
+        assert counters("repeated")[2] == 0
+    driver("cuCtxSynchronize")
+
+
 assert torch_malloc(MIB, 77, None) is None  # Loads the driver.
 context = POINTER()
 driver("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
