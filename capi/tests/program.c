@@ -26,6 +26,32 @@ static cs_statistics stats(cs_cache *cache) {
 
 static int is_aligned(void *block) { return block != NULL && (uintptr_t)block % 64 == 0; }
 
+static volatile int stop;
+
+static void *limit(void *nothing) {
+    while (!stop)
+        CHECK(cs_memory_limit(0) == CS_OK);
+    return nothing;
+}
+
+/* A fork beside a busy thread, before any cache is opened. */
+static void test_fork_before_the_first_cache(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, limit, NULL) == 0);
+    for (int number = 0; number < 100; number++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            CHECK(cs_memory_limit(0) == CS_OK);
+            _exit(0);
+        }
+        int status = 1;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    stop = 1;
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void test_errors(void) {
     CHECK(strlen(cs_version()) >= 5);
     CHECK(strcmp(cs_last_error(), "") == 0);
@@ -301,6 +327,7 @@ static void test_record(const char *path) {
 
 int main(int count, char **arguments) {
     CHECK(count == 2);
+    test_fork_before_the_first_cache();
     test_errors();
     test_hits("recycle", 36);
     test_hits("bump", 30);

@@ -159,6 +159,9 @@ fn rank_of_process(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
 /// runs.
 #[cold]
 pub(crate) fn write_exhausted(recorder: &Recorder) -> Option<PathBuf> {
+    if !is_profiled_process() {
+        return None;
+    }
     let own = {
         let all = PROFILED.lock();
         let mut all = all.iter();
@@ -181,18 +184,21 @@ pub(crate) fn write_exhausted(recorder: &Recorder) -> Option<PathBuf> {
     path
 }
 
+/// Returns false in a forked child, where another thread's lock may never be released.
+fn is_profiled_process() -> bool {
+    PROFILED_PROCESS.load(Ordering::Relaxed) == u64::from(process::id())
+}
+
 extern "C" fn write_at_exit() {
     write_all();
 }
 
 /// Writes the reports of all devices. Waits for another thread that writes them. Does nothing if
 /// this thread writes them already: then a destructor of the program called `exit`. Does nothing in
-/// a forked child, where another thread's lock may never be released.
+/// a forked child.
 fn write_all() {
     let thread = thread_token();
-    if PROFILED_PROCESS.load(Ordering::Relaxed) != u64::from(process::id())
-        || WRITING_THREAD.load(Ordering::Relaxed) == thread
-    {
+    if !is_profiled_process() || WRITING_THREAD.load(Ordering::Relaxed) == thread {
         return;
     }
     let _writer = WRITER.lock();
