@@ -18,25 +18,26 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class _Entry:
     """An entered scope of one context."""
 
-    __slots__ = ("scope", "cache", "codes", "handlers", "token")
+    __slots__ = ("scope", "cache", "done", "token")
 
     def __init__(self, entered: "scope", cache: int) -> None:
         self.scope = entered
         self.cache = cache
-        #: The result of ``cs_enter``, once it was called.
-        self.codes: List[int] = []
-        #: NumPy's handler before, once it was replaced.
-        self.handlers: List[Any] = []
+        #: What was done: the result of ``cs_enter``, and then NumPy's handler before.
+        self.done: List[Any] = []
         self.token: Optional[Token[Optional[_Entry]]] = None
 
     def end(self) -> None:
-        """Undoes what was done of the entry."""
+        """Undoes what was done."""
+        done = self.done
         try:
-            if self.handlers and _set_handler is not None:
-                _set_handler(self.handlers[0])
+            if len(done) > 1:
+                _set_handler(done[1])  # type: ignore[misc]
         finally:
-            if self.codes == [0]:
-                check(lib.cs_exit(self.cache))
+            if done and done[0] == 0:
+                code = lib.cs_exit(self.cache)
+                if code:
+                    check(code)
 
 
 #: The names of ``cs_options``.
@@ -123,14 +124,15 @@ class scope:
             _library.open_cache(self.name, self.policy, self.max_bytes)
         handler = _handler(cache)
         entry, outer = _Entry(self, cache), _current.get()
+        done = entry.done
         try:
-            # `extend` calls and keeps the result in one step: a KeyboardInterrupt comes before both
-            # or after both.
-            entry.codes.extend(map(lib.cs_enter, (cache,)))
-            if entry.codes[0]:
-                check(entry.codes[0])
+            # `+=` calls and keeps the result in one step: a KeyboardInterrupt comes before both or
+            # after both.
+            done += map(lib.cs_enter, (cache,))
+            if done[0]:
+                check(done[0])
             if handler is not None:
-                entry.handlers.extend(map(_set_handler, (handler,)))  # type: ignore[arg-type]
+                done += map(_set_handler, (handler,))  # type: ignore[arg-type]
             entry.token = _current.set(entry)
         except BaseException:
             _current.set(outer)

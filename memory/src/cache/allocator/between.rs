@@ -9,6 +9,7 @@ use crate::pool::Rounding;
 
 impl<H: Home> Allocator<H> {
     /// Returns the block of a hit between two entries.
+    #[cold]
     pub(in crate::cache) fn allocate_between_entries(
         &mut self,
         counters: &Counters,
