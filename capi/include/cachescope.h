@@ -11,7 +11,8 @@
  * that returns a pointer returns null if it fails. `cs_last_error` returns the reason.
  *
  * The library may be used in a child after fork(). The child has the entries of the thread that
- * forked, and no others. The library has no destructors: blocks may be freed while the process ends.
+ * forked, and no others. The library has no destructors: blocks may be freed while the process
+ * ends.
  */
 #ifndef CACHESCOPE_H
 #define CACHESCOPE_H
@@ -41,7 +42,8 @@ typedef enum cs_error {
 /* The settings of a cache. */
 typedef struct cs_options {
     const char *policy; /* "recycle", "release", "bump" or "plan"; null: no change. */
-    uint64_t max_bytes; /* The most bytes, live and idle, that the cache holds; 0: no change. */
+    uint64_t max_bytes; /* The most bytes, live and idle, that the cache holds; 0: no change;
+                           UINT64_MAX: no maximum. */
 } cs_options;
 
 /* The counters of a cache, over all its threads and devices. Bytes of live blocks include 64 a
@@ -148,8 +150,9 @@ void cs_torch_free(void *block, ssize_t bytes, int device, void *stream);
 void cs_torch_record_stream(void *block, void *stream);
 
 /* For cupy.cuda.CFunctionAllocator. `param` is a cs_cache, or null for the cache that the process
- * entered last. CuPy names no stream: the memory is for work on the legacy default stream, and for no
- * other one. */
+ * entered last. CuPy names no stream: the memory is for work on the legacy default stream, and for
+ * no other one. On other streams, pass the stream to cs_torch_malloc and cs_torch_free in functions
+ * of cupy.cuda.PythonFunctionAllocator. */
 void *cs_cupy_malloc(void *param, size_t bytes, int device);
 void cs_cupy_free(void *param, void *block, int device);
 

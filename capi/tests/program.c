@@ -209,6 +209,12 @@ static void test_options(void) {
     cs_free(cache, blocks[0], 0);
     cs_free(cache, blocks[1], 0);
     CHECK(cs_exit(cache) == CS_OK && stats(cache).cached_blocks == 1);
+    cs_options unbounded = {NULL, UINT64_MAX};
+    CHECK(cs_cache_open("options", &unbounded) == cache);
+    blocks[0] = cs_malloc(cache, 3 * MEGABYTE), blocks[1] = cs_malloc(cache, 3 * MEGABYTE);
+    CHECK(stats(cache).live_blocks == 2);
+    cs_free(cache, blocks[0], 0);
+    cs_free(cache, blocks[1], 0);
 }
 
 static void *enter(void *cache) {

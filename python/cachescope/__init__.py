@@ -51,7 +51,7 @@ class Stats:
     misses: int
     #: Blocks that are not freed.
     live_blocks: int
-    #: Bytes requested for the live blocks.
+    #: Bytes that the live blocks had when they were allocated.
     live_bytes: int
     #: Idle blocks.
     cached_blocks: int
@@ -59,7 +59,7 @@ class Stats:
     cached_bytes: int
     #: Live blocks of entries that have ended.
     escaped_blocks: int
-    #: The highest ``live_bytes``.
+    #: The highest ``live_bytes`` of each device, added.
     peak_live_bytes: int
 
 
