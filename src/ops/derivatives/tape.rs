@@ -386,8 +386,8 @@ pub(crate) fn pop() -> Option<TapeStep> {
     })
 }
 
-/// Takes the steps from `from` on, which a checkpoint will record again. What they read is read by
-/// the checkpoint, whose step has that number.
+/// Takes the steps from `from` on, which a checkpoint will record again. The checkpoint, whose step
+/// has that number, is the reader of all that they read.
 pub(super) fn end_first_run(from: usize) {
     while length() > from {
         drop(pop());
