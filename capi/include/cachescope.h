@@ -99,6 +99,16 @@ void *cs_realloc(void *cache, void *block, size_t bytes);
  * neither `cache` nor `bytes` is read. `block` may be null. */
 void cs_free(void *cache, void *block, size_t bytes);
 
+/* --- DLPack 1.x ------------------------------------------------------------------------------- */
+
+struct DLManagedTensorVersioned; /* Of dlpack.h. */
+
+/* Makes a host block a row-major tensor without gaps, whose elements have the DLDataTypeCode `code`
+ * and `bits` bits; `shape` has `ndim` lengths. The tensor owns the block: its deleter frees it, on any
+ * thread. On failure returns null, and the block stays valid. A tensor of another library needs no
+ * call: its consumer reads the fields, and calls the deleter. */
+struct DLManagedTensorVersioned *cs_to_dlpack(void *block, int ndim, const int64_t *shape, int code, int bits);
+
 /* --- The process -------------------------------------------------------------------------------- */
 
 /* Returns the version, such as "0.1.0". */

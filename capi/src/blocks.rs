@@ -290,6 +290,16 @@ pub(crate) unsafe fn realloc(cache: *mut c_void, block: *mut c_void, bytes: usiz
     new
 }
 
+/// Returns the bytes of a block.
+///
+/// # Safety
+///
+/// As for [`realloc`], for a block that is not null.
+pub(crate) unsafe fn size_bytes(block: *mut c_void) -> usize {
+    // SAFETY: by this function's contract.
+    unsafe { prefix(block.cast()) }.bytes
+}
+
 /// `cs_free` of the header.
 ///
 /// # Safety

@@ -5,6 +5,7 @@
 
 mod blocks;
 mod caches;
+mod dlpack;
 mod failure;
 mod fork;
 mod gpu;
@@ -202,6 +203,24 @@ pub unsafe extern "C" fn cs_realloc(
 pub unsafe extern "C" fn cs_free(_cache: *mut c_void, block: *mut c_void, _bytes: usize) {
     // SAFETY: by this function's contract.
     unsafe { blocks::free(block) }
+}
+
+/// See the header.
+///
+/// # Safety
+///
+/// `block` is null or a live block of these functions, and `shape` has `ndim` lengths.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cs_to_dlpack(
+    block: *mut c_void,
+    ndim: c_int,
+    shape: *const i64,
+    code: c_int,
+    bits: c_int,
+) -> *mut dlpack::Managed {
+    // SAFETY: by this function's contract.
+    let export = || unsafe { dlpack::export(block, (ndim, shape), (code, bits)) };
+    call(|_| ptr::null_mut(), export)
 }
 
 /// See the header.

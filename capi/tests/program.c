@@ -313,6 +313,56 @@ static void test_limits(void) {
     CHECK(cs_exit(cache) == CS_OK);
 }
 
+/* The structures of dlpack.h. */
+typedef struct {
+    void *data;
+    int32_t device_type, device_id, ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} tensor;
+
+struct DLManagedTensorVersioned {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct DLManagedTensorVersioned *);
+    uint64_t flags;
+    tensor dl_tensor;
+};
+
+static void test_dlpack(void) {
+    cs_cache *cache = cs_cache_open("dlpack", NULL);
+    const int64_t shape[2] = {100, 30}, negative[2] = {100, -1}, large[2] = {INT64_MAX, INT64_MAX};
+    size_t blocks[2] = {100 * 30 * 4, 16}; /* One of the cache, and one of the C library. */
+    CHECK(cs_enter(cache) == CS_OK);
+    for (int which = 0; which < 2; which++) {
+        float *block = cs_malloc(cache, blocks[which]);
+        CHECK(cs_to_dlpack(block, 2, negative, 2, 32) == NULL);
+        CHECK(cs_to_dlpack(block, 2, large, 2, 32) == NULL);
+        CHECK(cs_to_dlpack(block, 2, shape, 2, 64) == NULL);
+        CHECK(cs_to_dlpack(block, 65, shape, 2, 32) == NULL);
+        CHECK(cs_to_dlpack(block, 2, NULL, 2, 32) == NULL);
+        CHECK(cs_to_dlpack(block, 2, shape, 9, 32) == NULL);
+        CHECK(cs_to_dlpack(NULL, 0, NULL, 2, 32) == NULL);
+        CHECK(strstr(cs_last_error(), "cs_to_dlpack") != NULL);
+        block[3] = 7.0f;
+        struct DLManagedTensorVersioned *made = cs_to_dlpack(block, which ? 0 : 2, which ? NULL : shape, 2, 32);
+        CHECK(made != NULL && made->major == 1 && made->flags == 0);
+        const tensor *view = &made->dl_tensor;
+        CHECK(view->data == block && ((float *)view->data)[3] == 7.0f && view->byte_offset == 0);
+        CHECK(view->device_type == 1 && view->device_id == 0 && view->code == 2 && view->bits == 32 && view->lanes == 1);
+        if (which == 0) {
+            CHECK(view->ndim == 2 && view->shape[0] == 100 && view->shape[1] == 30);
+            CHECK(view->strides[0] == 30 && view->strides[1] == 1);
+            CHECK(stats(cache).live_blocks == 1);
+        }
+        made->deleter(made);
+    }
+    CHECK(stats(cache).live_blocks == 0);
+    CHECK(cs_exit(cache) == CS_OK);
+}
+
 static void test_record(const char *path) {
     cs_cache *cache = cs_cache_open("recorded", NULL);
     CHECK(cs_record(path) == CS_OK);
@@ -350,6 +400,7 @@ int main(int count, char **arguments) {
     test_entries_in_a_child();
     test_threads();
     test_limits();
+    test_dlpack();
     test_record(arguments[1]);
     puts("ok");
     return 0;
