@@ -13,7 +13,6 @@ use cachescope_memory::record::{Format, Recording};
 use cachescope_memory::{CacheStats, Device, Policy, RecordOptions};
 
 use crate::failure::{Code, Failure, Outcome};
-use crate::fork;
 use crate::gpu::Gpus;
 
 /// A named cache: `cs_cache` of the header.
@@ -85,7 +84,6 @@ impl Settings {
 /// Locks the state. Every call holds this lock while it uses a lock of the memory below, so that no
 /// lock is held at a fork.
 pub(crate) fn lock() -> MutexGuard<'static, State> {
-    fork::prepare_once();
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -3,7 +3,7 @@
 //! forking thread takes all locks before, and releases them after, in the parent and in the child.
 
 use std::cell::UnsafeCell;
-use std::sync::{MutexGuard, Once};
+use std::sync::MutexGuard;
 
 use crate::caches::{Cache, State, lock};
 use crate::failure::code;
@@ -16,23 +16,28 @@ unsafe impl Sync for Held {}
 
 static HELD: Held = Held(UnsafeCell::new(None));
 
-/// Registers the functions below, once.
-pub(crate) fn prepare_once() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        #[cfg(unix)]
-        {
-            unsafe extern "C" {
-                safe fn pthread_atfork(
-                    prepare: extern "C" fn(),
-                    parent: extern "C" fn(),
-                    child: extern "C" fn(),
-                ) -> std::ffi::c_int;
-            }
-            // If there is no memory to register them, a fork beside busy threads may hang.
-            let _ = pthread_atfork(hold, release, release_in_child);
-        }
-    });
+/// Registers the functions below when the library is loaded. A registration by the first call could
+/// be in progress on another thread at a fork, and would stay so in the child.
+#[cfg(unix)]
+#[used]
+#[cfg_attr(
+    target_vendor = "apple",
+    unsafe(link_section = "__DATA,__mod_init_func")
+)]
+#[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
+static REGISTERED: extern "C" fn() = register;
+
+#[cfg(unix)]
+extern "C" fn register() {
+    unsafe extern "C" {
+        safe fn pthread_atfork(
+            prepare: extern "C" fn(),
+            parent: extern "C" fn(),
+            child: extern "C" fn(),
+        ) -> std::ffi::c_int;
+    }
+    // If there is no memory to register them, a fork beside busy threads may hang.
+    let _ = pthread_atfork(hold, release, release_in_child);
 }
 
 /// Waits until no other thread is in the library, and keeps them out.
