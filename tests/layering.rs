@@ -20,6 +20,7 @@ const CRATES: [Layers; 3] = [
         folder: "memory/src",
         layers: &[
             &["naming", "error", "size", "sync"],
+            &["costs"],
             &["device"],
             &["source"],
             &["pool"],
@@ -44,6 +45,7 @@ const CRATES: [Layers; 3] = [
             "cache/shard/",
             "cache/shared.rs",
             "cache/tests/shared.rs",
+            "cache/tests/shared_model.rs",
             "context/cudarc.rs",
             "buffer/",
         ],

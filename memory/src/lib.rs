@@ -5,6 +5,7 @@ mod naming;
 mod macros;
 
 // The layers, bottom up: each may name only those before it.
+mod costs;
 mod error;
 mod size;
 #[allow(

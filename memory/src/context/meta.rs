@@ -1,11 +1,11 @@
 //! Devices without data.
 
 use super::{Device, DeviceConfig};
+use crate::costs::{DriverCosts, DriverLedger};
 use crate::device::Backend;
 use crate::device::cuda::Cuda;
 use crate::device::host::HostBackend;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::simulation::{DriverCosts, DriverLedger};
 use crate::sync::Arc;
 
 /// The device whose memory a [`Device::meta`](crate::Device::meta) imitates.

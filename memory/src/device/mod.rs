@@ -6,14 +6,15 @@ pub(crate) mod cuda;
 pub(crate) mod handles;
 pub(crate) mod host;
 pub(crate) mod host_streams;
+pub(crate) mod simulated;
 mod virtual_memory;
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use crate::costs::DriverLedger;
 use crate::error::{Error, ErrorCode, Result};
-use crate::simulation::DriverLedger;
 use crate::sync::{Arc, Weak};
 use cuda::Cuda;
 use host::streams::DelayedStreams;

@@ -1,9 +1,9 @@
 //! The simulated device: a backend over the simulated driver.
 
-use super::driver::SimulatedDriver;
-use super::ledger::DriverLedger;
+use crate::costs::DriverLedger;
 use crate::device::handles::Handles;
 use crate::device::host_streams::{HostStream, StealWork};
+use crate::device::simulated::SimulatedDriver;
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, VirtualMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::{Arc, Weak};

@@ -16,11 +16,7 @@
 //! # Ok::<(), cachescope_memory::Error>(())
 //! ```
 
-mod costs;
 mod device;
-pub(crate) mod driver;
-mod ledger;
 pub(crate) mod memory;
 
-pub use costs::{DriverCall, DriverCosts};
-pub use ledger::DriverLedger;
+pub use crate::costs::{DriverCall, DriverCosts, DriverLedger};

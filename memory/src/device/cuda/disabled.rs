@@ -11,10 +11,10 @@ use super::nccl::{NcclCall, NcclId};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
+use crate::costs::DriverLedger;
 use crate::device::host_streams::{HostStream, StealWork};
 use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result};
-use crate::simulation::DriverLedger;
 use crate::sync::{Arc, Weak};
 
 /// A CUDA device; uninhabited.

@@ -3,9 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use super::costs::DriverCosts;
 use super::device::SimulatedDevice;
-use super::ledger::DriverLedger;
+use crate::costs::{DriverCosts, DriverLedger};
 use crate::device::StreamId;
 use crate::error::Result;
 use crate::memory::{Block, DeviceMemory, MemoryConfig, Request};

@@ -1,12 +1,12 @@
 //! A CUDA device as a [`Backend`].
 
 use super::Cuda;
+use crate::costs::DriverLedger;
 use crate::device::host_streams::{HostStream, StealWork};
 use crate::device::{
     Backend, DeviceId, DevicePtr, Event, HostExecution, StreamId, TimeMark, TimeSpan, VirtualMemory,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::simulation::DriverLedger;
 use crate::sync::{Arc, Weak};
 
 /// The alignment of every reservation.

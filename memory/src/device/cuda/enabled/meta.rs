@@ -13,10 +13,10 @@ use cudarc::driver::sys::{
     CUresult,
 };
 
+use crate::costs::DriverLedger;
 use crate::device::DevicePtr;
 use crate::device::handles::{Handle, HandleDriver};
-use crate::simulation::DriverLedger;
-use crate::simulation::driver::SimulatedDriver;
+use crate::device::simulated::SimulatedDriver;
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 

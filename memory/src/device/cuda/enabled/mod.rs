@@ -40,10 +40,10 @@ use super::nccl::{NcclCall, NcclId};
 #[cfg(feature = "linalg")]
 use super::solver::SolverCall;
 use super::{Arguments, Gemm, Grid, KernelKey, KernelSource};
+use crate::costs::DriverLedger;
 use crate::device::host_streams::HostStreams;
 use crate::device::{Backend, DevicePtr, StreamId};
 use crate::error::{Error, ErrorKind, Result};
-use crate::simulation::DriverLedger;
 use crate::sync::Arc;
 use crate::sync::plain::Mutex;
 use bad_index::BadIndex;

@@ -1,6 +1,6 @@
 //! The ledger of a simulated driver.
 
-use super::costs::{DriverCall, DriverCosts};
+use super::table::{DriverCall, DriverCosts};
 
 /// The maximum number of notes. If it is reached, every other note is removed.
 const MOST_NOTES: usize = 4096;

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::costs::DriverCall;
-use super::ledger::DriverLedger;
-use crate::device::DevicePtr;
-use crate::device::handles::{Handle, HandleDriver};
+use super::DevicePtr;
+use super::handles::{Handle, HandleDriver};
+use crate::costs::{DriverCall, DriverLedger};
 use crate::error::Result;
 use crate::sync::{Arc, Mutex};
 
@@ -44,13 +43,13 @@ impl SimulatedDriver {
         }
     }
 
-    pub(super) fn total_bytes(&self) -> u64 {
+    pub(crate) fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
 
     /// Returns the bytes that are reserved from the device.
     #[cfg(test)]
-    pub(super) fn used_bytes(&self) -> u64 {
+    pub(crate) fn used_bytes(&self) -> u64 {
         self.state.lock().used_bytes
     }
 
