@@ -80,7 +80,7 @@ unsafe fn with_current<T>(call: impl FnOnce(&Imitation) -> T) -> T {
 /// # Safety
 ///
 /// `target` must be writable.
-unsafe fn answer<T>(target: *mut T, value: Option<T>) -> c_uint {
+unsafe fn output<T>(target: *mut T, value: Option<T>) -> c_uint {
     let Some(value) = value else {
         return OUT_OF_MEMORY;
     };
@@ -92,7 +92,7 @@ unsafe fn answer<T>(target: *mut T, value: Option<T>) -> c_uint {
 pub(super) unsafe extern "C" fn get_current(context: *mut CUcontext) -> c_uint {
     // A device at the address of one that was dropped is another one: each call sets its own.
     // SAFETY: the caller's variable is writable.
-    unsafe { answer(context, Some(ptr::null_mut())) }
+    unsafe { output(context, Some(ptr::null_mut())) }
 }
 
 pub(super) unsafe extern "C" fn set_current(context: CUcontext) -> c_uint {
@@ -108,7 +108,7 @@ pub(super) unsafe extern "C" fn allocate(address: *mut CUdeviceptr, bytes: usize
             own.lengths.lock().segments.insert(segment.0, bytes as u64);
             Some(segment.0)
         });
-        answer(address, allocated)
+        output(address, allocated)
     }
 }
 
@@ -136,7 +136,7 @@ pub(super) unsafe extern "C" fn allocate_host(
             let pinned = &mut own.lengths.lock().pinned;
             pinned.insert(pointer.addr(), memory);
         });
-        answer(address, Some(pointer.cast()))
+        output(address, Some(pointer.cast()))
     }
 }
 
@@ -152,7 +152,7 @@ pub(super) unsafe extern "C" fn host_address(
     _flags: c_uint,
 ) -> c_uint {
     // SAFETY: the caller's variable is writable.
-    unsafe { answer(address, Some(host.addr() as u64)) }
+    unsafe { output(address, Some(host.addr() as u64)) }
 }
 
 pub(super) unsafe extern "C" fn granularity(
@@ -163,7 +163,7 @@ pub(super) unsafe extern "C" fn granularity(
     // SAFETY: the caller has entered the context, and its variable is writable.
     unsafe {
         let granularity_bytes = with_current(|own| own.driver.granularity_bytes());
-        answer(bytes, Some(granularity_bytes as usize))
+        output(bytes, Some(granularity_bytes as usize))
     }
 }
 
@@ -180,7 +180,7 @@ pub(super) unsafe extern "C" fn reserve_addresses(
             let range = own.driver.reserve_addresses(bytes as u64, alignment as u64);
             range.ok().flatten().map(|range| range.0)
         };
-        answer(address, with_current(reserve))
+        output(address, with_current(reserve))
     }
 }
 
@@ -208,7 +208,7 @@ pub(super) unsafe extern "C" fn create(
                 .insert(handle.number, handle.bytes);
             Some(handle.number)
         });
-        answer(handle, created)
+        output(handle, created)
     }
 }
 
