@@ -67,6 +67,7 @@ pub(crate) const PARTS: &[Part] = &[
         Failure,
         2,
     ),
+    part("fails long before", &[3], fails_long_before, Failure, 2),
     part("dies", &[3], dies, Failure, 0),
     part("hangs", &[3], hangs, Failure, 2),
     part("comes late", &[3], comes_late, Success, 3),
@@ -346,6 +347,21 @@ fn fails_with_a_reason() -> Result<()> {
     leaves_for("it failed: reshape: ", true, &|group| {
         group.run(|_| fails())
     })
+}
+
+/// A rank that failed does not end the others, which come to their next call later.
+fn fails_long_before() -> Result<()> {
+    let group = Group::mpi()?;
+    group.barrier()?;
+    if group.rank() == 2 {
+        return group.run(|_| fails());
+    }
+    std::thread::sleep(Duration::from_secs(4));
+    let error = group.barrier().unwrap_err().to_string();
+    let expected = "rank 2 takes part no longer: it failed: reshape: ";
+    assert!(error.contains(expected), "{error}");
+    heard();
+    Ok(())
 }
 
 fn panics_with_a_reason() -> Result<()> {
