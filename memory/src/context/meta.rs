@@ -24,7 +24,8 @@ pub enum MetaKind {
 ///
 /// # Examples
 ///
-/// ```
+#[cfg_attr(feature = "cuda", doc = "```")]
+#[cfg_attr(not(feature = "cuda"), doc = "```no_run")]
 /// # extern crate cachescope_memory as cachescope;
 /// use cachescope::{Device, MetaKind, MetaOptions};
 ///
