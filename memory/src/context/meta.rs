@@ -24,12 +24,11 @@ pub enum MetaKind {
 ///
 /// # Examples
 ///
-#[cfg_attr(feature = "cuda", doc = "```")]
-#[cfg_attr(not(feature = "cuda"), doc = "```no_run")]
+/// ```
 /// # extern crate cachescope_memory as cachescope;
 /// use cachescope::{Device, MetaKind, MetaOptions};
 ///
-/// let options = MetaOptions { like: MetaKind::Cuda, capacity_bytes: 80 << 30, ..Default::default() };
+/// let options = MetaOptions { like: MetaKind::Host, capacity_bytes: 80 << 30, ..Default::default() };
 /// assert_eq!(Device::meta(options)?.to_string(), "meta");
 /// # Ok::<(), cachescope::Error>(())
 /// ```
