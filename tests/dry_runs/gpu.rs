@@ -167,3 +167,21 @@ fn a_gpu_that_is_full_is_an_error_with_its_report() {
     assert!(error.is_out_of_memory(), "{error}");
     assert!(error.to_string().contains("meta"), "{error}");
 }
+
+/// Derivatives of derivatives are on the line of the operation that they differentiate.
+#[test]
+fn every_line_of_a_gradient_inside_of_a_gradient_is_known() -> Result<()> {
+    let run = dry_run(gpu(), || {
+        let (w, x) = (
+            Array::<f32>::zeros([64, 64])?,
+            Array::<f32>::zeros([32, 64])?,
+        );
+        value_and_grad(&w, |w| {
+            let (_, slope) = value_and_grad(&x, |x| x.matmul(w)?.tanh().square().mean())?;
+            slope.square().sum()
+        })
+    })?;
+    let sites = run.by_call_site();
+    assert!(sites.iter().all(|site| site.call_site.is_some()), "{run}");
+    Ok(())
+}

@@ -57,7 +57,7 @@ use super::order::TouchedMemory;
 use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
-use crate::error::{AtCaller, CallSiteOverride, Error, ErrorCode, Result};
+use crate::error::{AtCaller, CallSiteOverride, Error, ErrorCode, Result, reported_call_site};
 
 /// Rejects tracked values, for work that records no step.
 #[inline]
@@ -190,7 +190,8 @@ fn record_results(
     tape::push(TapeStep {
         results: buffers.iter().map(value_id).collect(),
         back: back(&buffers),
-        call_site: Location::caller(),
+        // A step of a tracked backward pass is on the line of the step that it differentiates.
+        call_site: reported_call_site(Location::caller()),
     });
     if let Some(store) = store {
         if let Some(result) = first_result {
