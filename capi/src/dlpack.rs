@@ -1,4 +1,4 @@
-//! Blocks as tensors of DLPack 1.x. The structures are those of `dlpack.h`.
+//! The export of blocks as tensors of DLPack 1.x, with the structures of `dlpack.h`.
 
 use std::ffi::c_void;
 use std::ptr;

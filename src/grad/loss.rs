@@ -174,7 +174,8 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
 ///
 /// # Errors
 ///
-/// The errors of [`value_and_grad`].
+/// The errors of [`value_and_grad`], and [`Unsupported`](ErrorKind::Unsupported) inside of a
+/// function that computes gradients.
 #[track_caller]
 pub fn print_saved<P: Parameters, L: Loss>(
     parameters: &P,

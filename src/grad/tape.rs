@@ -276,8 +276,8 @@ impl Tape {
     }
 }
 
-/// Makes variables of arrays. An outer tape that tracks the values
-/// receives the gradient of the variable.
+/// Makes variables of arrays. An outer tape that tracks the values receives the gradient of the
+/// variable.
 struct TrackParameters<'a> {
     variables: &'a mut Vec<u32>,
     /// True if the tape is a part of an outer one.
