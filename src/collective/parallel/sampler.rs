@@ -37,8 +37,8 @@ impl Sampler {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the batch does not divide among the
-    /// ranks.
+    /// [`InvalidArgument`](crate::error::ErrorKind::InvalidArgument) if the batch does not divide
+    /// among the ranks.
     #[deprecated = "write `group`, without `?`: `epoch` checks the batch"]
     #[track_caller]
     pub fn of(self, group: &Group) -> Result<Self> {
