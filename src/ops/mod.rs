@@ -16,7 +16,7 @@ macro_rules! on_device {
     ) => {{
         let device: &$crate::context::Device = $device;
         let operands: &dyn $crate::ops::order::TouchedMemory = $operands;
-        $crate::ops::derivatives::check(operands)?;
+        $crate::ops::order::check_untracked(operands)?;
         let _timed = $crate::context::Timed::begin(device);
         match device.backend().cuda() {
             None => {

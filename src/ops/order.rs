@@ -6,9 +6,11 @@
 //! of the arrays does this. Graphs borrow nothing; only CUDA devices have them, and there
 //! [`CudaOrder::queue`] excludes their launches.
 
+use std::sync::OnceLock;
+
 use super::expression_graph::ExpressionGraph;
 use super::tree::{Tree, operands};
-use crate::array::{AnyElement, Array, Buffer};
+use crate::array::{AnyElement, Array, Buffer, TapeId};
 use crate::context::Device;
 use crate::device::cuda::{Cuda, SharedLaunchGuard};
 use crate::device::{Backend, StreamId, Use};
@@ -74,6 +76,37 @@ impl<O: TouchedMemory> TouchedMemory for UpdateTargets<'_, O> {
             .iter()
             .for_each(|target| see(target, Use::Write));
         self.reading.visit(see);
+    }
+}
+
+/// The check of operands that the first tape of the process installs.
+static TAPE_CHECK: OnceLock<TapeCheck> = OnceLock::new();
+
+/// A check that returns an error if a tape tracks an operand.
+pub(super) type TapeCheck = fn(&dyn TouchedMemory) -> Result<()>;
+
+/// Sets the check that [`check_untracked`] makes while there is a tape. The tape is above this
+/// layer, so it passes the function down.
+pub(super) fn set_tape_check(check: TapeCheck) {
+    TAPE_CHECK.get_or_init(|| check);
+}
+
+/// Rejects operands that a tape tracks, for work that records no step.
+#[inline]
+#[track_caller]
+pub(super) fn check_untracked(operands: &dyn TouchedMemory) -> Result<()> {
+    if TapeId::are_any() {
+        return check_by_tape(operands);
+    }
+    Ok(())
+}
+
+#[cold]
+#[track_caller]
+fn check_by_tape(operands: &dyn TouchedMemory) -> Result<()> {
+    match TAPE_CHECK.get() {
+        Some(check) => check(operands).at_caller(),
+        None => Ok(()),
     }
 }
 

@@ -57,21 +57,11 @@ use super::order::TouchedMemory;
 use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
-use crate::error::{AtCaller, CallSiteOverride, Error, ErrorCode, Result, reported_call_site};
+use crate::error::{CallSiteOverride, Error, ErrorCode, Result, reported_call_site};
 
 /// Rejects tracked values, for work that records no step.
-#[inline]
-#[track_caller]
-pub(super) fn check(operands: &dyn TouchedMemory) -> Result<()> {
-    if is_live() {
-        return refuse(operands);
-    }
-    Ok(())
-}
-
 #[cold]
-#[track_caller]
-fn refuse(operands: &dyn TouchedMemory) -> Result<()> {
+fn refuse_operands(operands: &dyn TouchedMemory) -> Result<()> {
     let mut outcome = Ok(());
     operands.visit(&mut |buffer, used| {
         if outcome.is_ok() {
@@ -81,11 +71,10 @@ fn refuse(operands: &dyn TouchedMemory) -> Result<()> {
             });
         }
     });
-    outcome.at_caller()
+    outcome
 }
 
 #[cold]
-#[track_caller]
 fn unsupported(used: Use) -> Error {
     let text = match used {
         Use::Read => {

@@ -14,9 +14,11 @@ use smallvec::SmallVec;
 use super::activations::{self, Activation, Store};
 use super::gradients::{AnyArray, Gradients, Tracked};
 use super::pause::{Mode, mode};
+use super::refuse_operands;
 use crate::array::{Buffer, DType, Layout, TapeId, ValueId, set_has_tape};
 use crate::context::{Device, PressureGuard};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
+use crate::ops::order::set_tape_check;
 
 thread_local! {
     static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
@@ -140,6 +142,7 @@ impl TapeGuard {
     #[track_caller]
     pub(crate) fn begin(function: &'static str) -> Result<Self> {
         activations::read_environment()?;
+        set_tape_check(refuse_operands);
         let number = TapeId::begin();
         let call_site = Location::caller();
         let begun = TAPE.with_borrow_mut(|tape| {

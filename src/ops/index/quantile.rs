@@ -4,10 +4,10 @@ use super::{check_size, invalid};
 use crate::array::{Array, Float, Shape};
 use crate::context::Timed;
 use crate::error::Result;
-use crate::ops::derivatives::{check, is_tracked};
+use crate::ops::derivatives::is_tracked;
 use crate::ops::elementwise::select;
 use crate::ops::host;
-use crate::ops::order::HostOrder;
+use crate::ops::order::{HostOrder, check_untracked};
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {
@@ -113,7 +113,7 @@ impl<T: Float> Array<T> {
     fn chosen(&self, at: usize, nth: usize) -> Result<Self> {
         let shape: Shape = self.layout().shape().with(at, 2);
         check_size::<T>("quantile", &shape)?;
-        check(self.buffer())?;
+        check_untracked(self.buffer())?;
         let _timed = Timed::begin(self.device());
         let order = HostOrder::new(self.device(), self.buffer())?;
         host::neighbours(order, self, at, nth, &shape)
