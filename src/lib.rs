@@ -64,12 +64,11 @@ pub use ops::{EinsumOperands, Several, Targets, Values};
 
 /// The imports of a training loop: `use cachescope::prelude::*;`
 pub mod prelude {
+    pub use crate::grad::{Parameters, value_and_grad};
+    pub use crate::ndarray::s;
     pub use crate::{
         Array, BoxedLazy, Complex, ConvOptions, Device, Error, Expr, INFER, IntoExpr, Lazy,
-        PadMode, Policy, Result, cache_scope, concat, elementwise,
-        grad::{Parameters, value_and_grad},
-        invalidate_cache, manual_seed,
-        ndarray::s,
+        PadMode, Policy, Result, cache_scope, concat, elementwise, invalidate_cache, manual_seed,
         select, stack, uncached,
     };
 }
@@ -79,7 +78,7 @@ pub mod prelude {
 #[cfg_attr(doc, doc(hidden))]
 pub mod nodes {
     #[doc(hidden)]
-    pub use crate::ops::nodes::*;
+    pub use crate::ops::expression::nodes::*;
 }
 
 /// NumPy's `.npz` files. For `.npy` files see [`Array::read_npy`] and [`Array::write_npy`].
@@ -265,7 +264,7 @@ mod documents {
 pub mod __private {
     pub use crate::array::scalar::pass::Pass;
     pub use crate::array::scalar::{math, pass};
-    pub use crate::ops::written::{
+    pub use crate::ops::expression::written::{
         apply1, apply2, apply3, apply4, element, operators, terms, text,
     };
     pub use crate::ops::{Apply, Arguments, BlockLoop, Call, Function, Loops, block_loop, call_of};

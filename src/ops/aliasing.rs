@@ -1,6 +1,6 @@
 //! Check whether an assignment may write in place: how an expression and its target share memory.
 
-use super::tree::{Operand, Tree, operands};
+use super::expression::tree::{Operand, Tree, operands};
 use crate::array::{AnyElement, Array, Buffer, DType, Layout};
 use crate::context::Device;
 

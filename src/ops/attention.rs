@@ -8,8 +8,8 @@ use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
 use super::derivatives::{AnyArray, RuledOperation, work_of};
-use super::elementwise::select;
 use super::eval::same_device;
+use super::expression::elementwise::select;
 use super::index::check_size;
 use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, DType, Float, MAX_RANK, Shape, Writer, broadcast_shapes};

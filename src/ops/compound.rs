@@ -1,6 +1,6 @@
 //! Arithmetic in place.
 
-use super::expr::IntoExpr;
+use super::expression::expr::IntoExpr;
 use super::view_mut::ArrayViewMut;
 use crate::array::{Array, Number};
 use crate::error::Result;

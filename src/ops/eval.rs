@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::panic::Location;
 
 use super::derivatives::{Evaluation, is_live};
-use super::expr::{Expr, Lazy};
-use super::expression_graph::{ExpressionGraph, NodeKind};
+use super::expression::expr::{Expr, Lazy};
+use super::expression::graph::{ExpressionGraph, NodeKind};
+use super::expression::tree::{MOST_OPERANDS, Node, Tree};
 use super::hoist::Hoisted;
 use super::host;
 use super::order::ReadOperands;
-use super::tree::{MOST_OPERANDS, Node, Tree};
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};

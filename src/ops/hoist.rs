@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::eval::evaluate;
-use super::expression_graph::{ExpressionGraph, NodeKind};
-use super::tree::Operand;
+use super::expression::graph::{ExpressionGraph, NodeKind};
+use super::expression::tree::Operand;
 use crate::array::{Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;

@@ -6,10 +6,10 @@ use std::ops;
 use half::{bf16, f16};
 use num_complex::Complex;
 
-use super::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
-use super::elementwise::functions::{And, Negated, Not, Or, Shl, Shr, Xor};
-use super::expr::{Expr, IntoExpr, Lazy};
-use super::node::{Apply, Leaf, Scalar, binary, unary};
+use super::expression::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
+use super::expression::elementwise::functions::{And, Negated, Not, Or, Shl, Shr, Xor};
+use super::expression::expr::{Expr, IntoExpr, Lazy};
+use super::expression::node::{Apply, Leaf, Scalar, binary, unary};
 use crate::array::{Array, Bitwise, Float, Integer, Number, Numeric};
 
 /// An operator whose left side is an array or an expression. The right side is generic, so that the

@@ -8,8 +8,8 @@
 
 use std::sync::OnceLock;
 
-use super::expression_graph::ExpressionGraph;
-use super::tree::{Tree, operands};
+use super::expression::graph::ExpressionGraph;
+use super::expression::tree::{Tree, operands};
 use crate::array::{AnyElement, Array, Buffer, TapeId};
 use crate::context::Device;
 use crate::device::cuda::{Cuda, SharedLaunchGuard};

@@ -2,8 +2,8 @@
 
 mod gradients;
 
-use super::boxed::BoxedLazy;
 use super::derivatives::RuledOperation;
+use super::expression::boxed::BoxedLazy;
 use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, Float, Layout, Number, Numeric, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};

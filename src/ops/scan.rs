@@ -7,13 +7,13 @@ use super::derivatives::{
     by_gradient, tracked_value,
 };
 use super::eval::device_for;
-use super::expr::{Expr, Lazy};
-use super::expression_graph::ExpressionGraph;
+use super::expression::expr::{Expr, Lazy};
+use super::expression::graph::ExpressionGraph;
+use super::expression::tree::Tree;
 use super::hoist::Hoisted;
 use super::index::concat;
 use super::order::ReadOperands;
 use super::precompiled::precompiled;
-use super::tree::Tree;
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::Result;
 

@@ -10,13 +10,13 @@ use super::assign::{
 };
 use super::derivatives;
 use super::eval::{device_for, device_mismatch, evaluate_all};
-use super::expr::sealed::Sealed;
-use super::expr::{Expr, IntoExpr, Lazy};
-use super::expression_graph::ExpressionGraph;
+use super::expression::expr::sealed::Sealed;
+use super::expression::expr::{Expr, IntoExpr, Lazy};
+use super::expression::graph::ExpressionGraph;
+use super::expression::node::Leaf;
+use super::expression::tree::Tree;
 use super::hoist::Hoisted;
 use super::host::MOST_RESULTS;
-use super::node::Leaf;
-use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, Layout};
 use crate::context::Device;
 use crate::error::Result;

@@ -10,9 +10,10 @@ use super::assign::{assign, is_tracked, note_copy_on_write, overwrite, replaced}
 use super::derivatives::{
     self, AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable, constant,
 };
-use super::expr::IntoExpr;
-use super::index::{Copying, moves::copied};
-use super::tree::{Fusing, Tree};
+use super::expression::expr::IntoExpr;
+use super::expression::tree::{Fusing, Tree};
+use super::index::Copying;
+use super::index::moves::copied;
 use crate::array::{AnyElement, Array, Layout};
 use crate::error::Result;
 

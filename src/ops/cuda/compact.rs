@@ -9,9 +9,9 @@ use super::scan::running_sums;
 use crate::array::{AnyElement, Array, DType, MAX_RANK, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
-use crate::ops::tree::Operand;
 
 const TEXT: &str = include_str!("compact.cuh");
 

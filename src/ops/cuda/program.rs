@@ -9,8 +9,8 @@ mod text;
 
 use crate::array::{Bits, Layout, MAX_RANK, Shape};
 use crate::device::cuda::{Arguments, KernelKey};
-use crate::ops::expression_graph::{ExpressionGraph, NodeKind};
-use crate::ops::tree::Operand;
+use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::tree::Operand;
 
 pub(super) use crossed::Crossed;
 

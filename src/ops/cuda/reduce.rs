@@ -23,11 +23,11 @@ use super::workspace::Workspace;
 use crate::array::{AnyElement, Buffer, Layout};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::SingleValue;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
 use crate::ops::reductions::{CudaReducer, Reducer, Reduction, ReductionPlan};
-use crate::ops::tree::SingleValue;
 
 /// The states of reductions and scans, and how threads merge them.
 pub(super) const STATES: &str = include_str!("states.cuh");

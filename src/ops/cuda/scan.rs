@@ -19,7 +19,7 @@ use crate::array::{AnyElement, Array, Buffer, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
 use crate::ops::scan::sums_round;

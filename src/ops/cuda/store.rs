@@ -8,9 +8,9 @@ use super::program::Program;
 use crate::device::DevicePtr;
 use crate::error::Result;
 use crate::ops::aliasing::Overwritable;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::CudaOrder;
-use crate::ops::tree::Operand;
 
 /// Writes the elements of each result of `graph` over the elements of its target. The targets
 /// have one shape, to which the results broadcast. Each thread reads all elements at an index

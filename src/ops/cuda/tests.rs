@@ -12,7 +12,7 @@ use crate::array::{
 };
 use crate::device::cuda::{Arguments, KernelSource, compile_for_all};
 use crate::error::Result;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::{Expr, IntoExpr, Lazy, complex, select};
 
 /// Returns the results of a function without arguments for each ordered element type, as an array.

@@ -9,9 +9,9 @@ use crate::error::Result;
 use crate::ops::aliasing::{Obstacle, Overwritable, Target};
 use crate::ops::assign::store;
 use crate::ops::eval::evaluate;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Operand;
 use crate::ops::reductions::sum_of;
-use crate::ops::tree::Operand;
 
 /// Returns the contribution summed over the axes along which `layout` has one element and the
 /// contribution has several, and over the axes along which `layout` repeats an element.

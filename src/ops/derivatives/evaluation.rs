@@ -13,11 +13,11 @@ use crate::error::{AtCaller, Result};
 use crate::ops::aliasing::{Overwritable, Target};
 use crate::ops::assign::store;
 use crate::ops::eval::evaluate_all;
-use crate::ops::expression_graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::tree::Operand;
 use crate::ops::hoist::Hoisted;
 use crate::ops::host::{MOST_RESULTS, Results};
 use crate::ops::reductions::sum_of;
-use crate::ops::tree::Operand;
 
 /// The data that passes gradients back through an expression graph.
 #[derive(Clone, Debug)]

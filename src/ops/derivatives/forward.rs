@@ -9,7 +9,7 @@ use super::joint_graph::{
 use super::rules::partials;
 use super::tape::note_constants;
 use crate::error::Result;
-use crate::ops::expression_graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 
 /// A tracked operand of an expression graph, and the nodes of its gradient.
 #[derive(Clone, Copy, Debug)]

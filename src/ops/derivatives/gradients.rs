@@ -10,8 +10,8 @@ use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout, Shape, bits_o
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::eval::evaluate;
-use crate::ops::expression_graph::ExpressionGraph;
-use crate::ops::tree::{Operand, SingleValue};
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::{Operand, SingleValue};
 
 use super::adding::{added, added_to_part, as_whole, copied, own, reduced, summed, tracked_part};
 use super::joint_graph::{Converting, by_differentiable, by_float};

@@ -6,14 +6,14 @@ use std::any::TypeId;
 use smallvec::SmallVec;
 
 use crate::array::{AnyElement, Bits, DType, bits_of};
-use crate::ops::elementwise::arithmetic::Added;
-use crate::ops::elementwise::cast::Cast;
-use crate::ops::elementwise::functions::{And, Not, Or};
-use crate::ops::elementwise::select::Select;
-use crate::ops::expression_graph::{ExpressionGraph, NodeKind};
-use crate::ops::node::call_of;
-use crate::ops::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
-use crate::ops::written::terms::{TermKind, Terms};
+use crate::ops::expression::elementwise::arithmetic::Added;
+use crate::ops::expression::elementwise::cast::Cast;
+use crate::ops::expression::elementwise::functions::{And, Not, Or};
+use crate::ops::expression::elementwise::select::Select;
+use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::node::call_of;
+use crate::ops::expression::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
+use crate::ops::expression::written::terms::{TermKind, Terms};
 
 /// A node of a graph.
 #[derive(Clone, Copy, Debug)]
@@ -251,7 +251,8 @@ macro_rules! by_differentiable {
     };
 }
 
-pub(in crate::ops) use {by_differentiable, by_float};
+pub(in crate::ops) use by_differentiable;
+pub(in crate::ops) use by_float;
 
 /// Returns the addition of numbers of a type.
 fn sum_of(dtype: DType) -> &'static Call {

@@ -52,9 +52,9 @@ use joint_graph::is_differentiable;
 use tape::{BackwardStep, TapeStep, Upstream, track_result};
 
 use super::eval::{device_for, evaluate};
-use super::expression_graph::{ExpressionGraph, NodeKind};
+use super::expression::graph::{ExpressionGraph, NodeKind};
+use super::expression::tree::Tree;
 use super::order::TouchedMemory;
-use super::tree::Tree;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
 use crate::error::{CallSiteOverride, Error, ErrorCode, Result, reported_call_site};

@@ -16,7 +16,7 @@ use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::ops::eval::evaluate;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::index::concat;
 use crate::ops::reductions::sum_of;
 

@@ -24,18 +24,18 @@ use super::joint_graph::{
 use super::values::JointValue;
 use crate::array::{DType, Float, Number, bits_of};
 use crate::error::{Error, ErrorCode, Result};
-use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
-use crate::ops::elementwise::cast::Cast;
-use crate::ops::elementwise::complex::OfParts;
-use crate::ops::elementwise::functions::{
+use crate::ops::expression::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
+use crate::ops::expression::elementwise::cast::Cast;
+use crate::ops::expression::elementwise::complex::OfParts;
+use crate::ops::expression::elementwise::functions::{
     Abs, Acos, Acosh, Asin, Asinh, Atan, Atan2, Atanh, Cbrt, Ceil, Clamp, Conj, Cos, Cosh, Erf,
     Exp, Exp2, ExpM1, Floor, Gelu, Im, Ln, Log1p, Log2, Log10, Maximum, Minimum, MulAdd, Negated,
     NotEqual, Powf, Powi, Re, Recip, Relu, Round, Rsqrt, Sigmoid, Sign, Silu, Sin, Sinh, Sqrt,
     Square, Tan, Tanh, Trunc,
 };
-use crate::ops::elementwise::select::Select;
-use crate::ops::node::call_of;
-use crate::ops::tree::Call;
+use crate::ops::expression::elementwise::select::Select;
+use crate::ops::expression::node::call_of;
+use crate::ops::expression::tree::Call;
 
 /// The gradients of a function's operands as nodes; `None` for an operand whose derivative does not
 /// exist, or is zero everywhere.

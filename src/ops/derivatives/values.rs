@@ -8,12 +8,12 @@ use num_complex::Complex;
 
 use super::joint_graph::{JointGraph, JointNodeKind, is_complex};
 use crate::array::{AnyElement, Float, Number, bits_of};
-use crate::ops::elementwise::arithmetic::{Added, Over, Subtracted, Times};
-use crate::ops::elementwise::complex::OfParts;
-use crate::ops::elementwise::functions;
-use crate::ops::elementwise::select::Select;
+use crate::ops::expression::elementwise::arithmetic::{Added, Over, Subtracted, Times};
+use crate::ops::expression::elementwise::complex::OfParts;
+use crate::ops::expression::elementwise::functions;
+use crate::ops::expression::elementwise::select::Select;
+use crate::ops::expression::node::{Function, call_of};
 use crate::ops::host::Arguments;
-use crate::ops::node::{Function, call_of};
 
 /// A node whose elements are of `T`, with the operators and functions that rules are written in.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use super::path::{Operands, Path};
 use super::subscripts::{Label, LabelSet, Labels, Subscripts, members, set_of};
 use crate::array::{Array, DType, MAX_RANK, Number, Shape};
 use crate::error::Result;
-use crate::ops::boxed::BoxedLazy;
+use crate::ops::expression::boxed::BoxedLazy;
 
 /// An array with a label for each of its axes.
 #[derive(Debug)]

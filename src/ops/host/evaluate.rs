@@ -11,9 +11,9 @@ use crate::context::{Device, Timed};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Tree;
 use crate::ops::order::{HostOrder, ReadOperands};
-use crate::ops::tree::Tree;
 
 /// The results of a pass, each in its own allocation.
 pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;

@@ -16,9 +16,9 @@ use crate::array::scalar::pass::{Careful, Fast, Pass};
 use crate::array::{AnyElement, Array, Shape};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::ops::expression_graph::ExpressionGraph;
-use crate::ops::node::{Apply, Function, Scalar};
-use crate::ops::tree::Tree;
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::node::{Apply, Function, Scalar};
+use crate::ops::expression::tree::Tree;
 
 /// The contiguous elements of operands, and the values computed from them.
 pub trait Run: Copy + Send + Sync + 'static {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::blocked::RUN;
 use super::launch::Work;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 
 /// A job is one lane where its elements are contiguous, and up to [`RUN`] adjacent lanes otherwise.

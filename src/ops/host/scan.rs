@@ -11,7 +11,7 @@ use super::vector::{Loop, vectorised};
 use crate::array::scalar::convert;
 use crate::array::{AnyElement, Array, Number, Shape};
 use crate::error::Result;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::Compensated;

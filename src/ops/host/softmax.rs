@@ -15,7 +15,7 @@ use crate::array::scalar::pass::Fast;
 use crate::array::scalar::{convert, math};
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::Result;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::{ACCUMULATORS, add_accumulators, largest};

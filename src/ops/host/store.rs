@@ -11,9 +11,9 @@ use super::memory::Elements;
 use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::aliasing::{Aliasing, Overwritable, Target};
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::{Fusing, Tree, operands};
 use crate::ops::order::{HostOrder, ReadOperands, UpdateTargets};
-use crate::ops::tree::{Fusing, Tree, operands};
 
 /// Overwrites the elements of each target with a result of `graph`. The targets have one shape,
 /// to which the results broadcast.

@@ -5,7 +5,7 @@ use crate::array::{Array, Float, Shape};
 use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::derivatives::is_tracked;
-use crate::ops::elementwise::select;
+use crate::ops::expression::elementwise::select;
 use crate::ops::host;
 use crate::ops::order::{HostOrder, check_untracked};
 use crate::ops::precompiled::precompiled;

@@ -8,8 +8,8 @@ use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::aliasing::Target;
 use crate::ops::derivatives::{AnyArray, RuledOperation, by_gradient, constant};
-use crate::ops::elementwise::select;
 use crate::ops::eval::same_device;
+use crate::ops::expression::elementwise::select;
 use crate::ops::order::UpdateTargets;
 
 /// Returns the gradients of `scatter_add`: the whole gradient for the old elements, and, for each

@@ -1,8 +1,7 @@
 //! The Cholesky factorization, and the QR factorization by Householder reflections.
 
-use super::gradients;
 use super::status::{Meaning, check};
-use super::{Factorized, batch_of, filled, matrices, matrix_of, square};
+use super::{Factorized, batch_of, filled, gradients, matrices, matrix_of, square};
 use crate::array::{Array, Writer};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation};

@@ -1,9 +1,8 @@
 //! Least squares, by the singular value decomposition and products.
 
-use super::gradients;
 use super::solve::right_sides;
 use super::spectral::svd_for;
-use super::{Factorized, batch_of, filled, matrices, matrix_of};
+use super::{Factorized, batch_of, filled, gradients, matrices, matrix_of};
 use crate::array::Array;
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation, constant, is_tracked};

@@ -1,8 +1,7 @@
 //! Equations, inverses and determinants, by the LU factorization.
 
-use super::gradients;
 use super::status::{Meaning, check};
-use super::{Factorized, batch_of, filled, matrices, square};
+use super::{Factorized, batch_of, filled, gradients, matrices, square};
 use crate::array::{Array, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, RuledOperation};

@@ -1,8 +1,7 @@
 //! Singular values and eigenvalues, with their vectors and without.
 
-use super::gradients;
 use super::status::{Meaning, check};
-use super::{Factorized, batch_of, filled, matrices, matrix_of, square};
+use super::{Factorized, batch_of, filled, gradients, matrices, matrix_of, square};
 use crate::array::{Array, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{RuledOperation, is_tracked};

@@ -5,11 +5,11 @@
 use super::{Windows, largest_each};
 use crate::array::{AnyElement, Array, DType, Float, Layout, Shape};
 use crate::error::Result;
-use crate::ops::boxed::BoxedLazy;
 use crate::ops::derivatives::{
     AnyArray, DIFFERENTIABLE, SavedArray, by_float, computed_in, sum_of_windows, with_windows,
 };
-use crate::ops::elementwise::select;
+use crate::ops::expression::boxed::BoxedLazy;
+use crate::ops::expression::elementwise::select;
 
 /// Returns the rule of the largest elements: each gets an equal part of the gradient if a window
 /// has several.

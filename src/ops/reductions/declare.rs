@@ -15,7 +15,7 @@ macro_rules! reductions {
                 $whole, $axis, $keepdims, $reducer, $bound, $output,
                 concat!(
                     $($doc, "\n",)+ "\nThe result has rank 0.",
-                    $crate::ops::declare::example!(
+                    $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.", stringify!($whole), "()?.item()?" => $all
                     ),
@@ -24,7 +24,7 @@ macro_rules! reductions {
                 concat!(
                     $($doc, "\n",)+ "\nThis is along `axes`, one or several ([`Axes`](crate::Axes)), which the result does \
                     not have; a negative one counts from the end. Positions count in row-major order of the axes.",
-                    $crate::ops::declare::example!(
+                    $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.", stringify!($axis), "(0)?.to_vec()?" => $along
                     ),
@@ -35,7 +35,7 @@ macro_rules! reductions {
                 concat!(
                     "[`", stringify!($axis), "`](Self::", stringify!($axis), ") with each of the axes kept, of length 1, so that the \
                     result broadcasts against the operand.",
-                    $crate::ops::declare::example!(
+                    $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.", stringify!($keepdims), "(0)?.to_vec()?" => $along
                     ),
@@ -43,7 +43,7 @@ macro_rules! reductions {
                 ),
                 concat!(
                     "[`Array::", stringify!($whole), "`](crate::Array::", stringify!($whole), ") of the expression, which is not stored.",
-                    $crate::ops::declare::example!(
+                    $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.lazy().", stringify!($whole), "()?.item()?" => $all
                     ),
@@ -51,7 +51,7 @@ macro_rules! reductions {
                 ),
                 concat!(
                     "[`Array::", stringify!($axis), "`](crate::Array::", stringify!($axis), ") of the expression, which is not stored.",
-                    $crate::ops::declare::example!(
+                    $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.lazy().", stringify!($axis), "(-2)?.to_vec()?" => $along
                     ),
@@ -59,7 +59,7 @@ macro_rules! reductions {
                 ),
                 concat!(
                     "[`Array::", stringify!($keepdims), "`](crate::Array::", stringify!($keepdims), ") of the expression, which is not stored.",
-                    $crate::ops::declare::example!(
+                    $crate::ops::expression::declare::example!(
                         $example "[2, 2]": x = $input;
                         "x.lazy().", stringify!($keepdims), "(-2)?.to_vec()?" => $along
                     ),

@@ -31,12 +31,12 @@ pub(super) use sums::Compensated;
 use super::cuda::ReductionKernels;
 use super::derivatives::{AnyArray, DIFFERENTIABLE, TrackedReduction, by_differentiable};
 use super::eval::device_for;
-use super::expression_graph::ExpressionGraph;
+use super::expression::graph::ExpressionGraph;
+use super::expression::tree::Tree;
 use super::hoist::Hoisted;
 use super::host::{IndexSpace, ReductionLoop, ReductionTable, reduction_loop_of};
 use super::lanes::Lanes;
 use super::order::ReadOperands;
-use super::tree::Tree;
 use crate::array::scalar::Arithmetic;
 use crate::array::{
     AnyElement, Array, Axes, AxisSet, Bits, Buffer, DType, Element, Layout, MAX_RANK, Shape,

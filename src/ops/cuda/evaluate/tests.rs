@@ -2,7 +2,7 @@ use ndarray::s;
 
 use super::*;
 use crate::array::{AnyElement, Array, Shape};
-use crate::ops::expr::{Expr, Lazy};
+use crate::ops::expression::expr::{Expr, Lazy};
 
 /// Returns the text of the kernel by tiles and its number of tiles, if there is such a kernel.
 fn by_tiles<E: Expr>(lazy: &Lazy<E>) -> Option<(String, usize)> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Program;
 use crate::ops::cuda::code::{Code, CodeValue};
 use crate::ops::cuda::types::computed_in;
-use crate::ops::expression_graph::NodeKind;
+use crate::ops::expression::graph::NodeKind;
 
 impl Program<'_> {
     /// Returns the name of the expression in error messages.

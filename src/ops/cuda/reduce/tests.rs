@@ -118,8 +118,8 @@ mod compiled {
     use crate::array::{Array, Element, Float, Shape};
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::{of_every_complex, of_every_float, of_every_ordered};
-    use crate::ops::expression_graph::ExpressionGraph;
-    use crate::ops::node::Leaf;
+    use crate::ops::expression::graph::ExpressionGraph;
+    use crate::ops::expression::node::Leaf;
     use crate::ops::reductions::{Logsumexp, Visit, visit_reducers, visit_sums};
 
     #[derive(Default)]

@@ -97,8 +97,8 @@ mod compiled {
     use super::*;
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::{of_every_complex, of_every_ordered};
-    use crate::ops::expression_graph::ExpressionGraph;
-    use crate::ops::node::Leaf;
+    use crate::ops::expression::graph::ExpressionGraph;
+    use crate::ops::expression::node::Leaf;
 
     fn with_program<T: AnyElement, R>(see: impl FnOnce(&Program<'_>) -> R) -> R {
         let shape = Shape::from([16, 64]);

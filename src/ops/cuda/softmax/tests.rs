@@ -64,8 +64,8 @@ mod compiled {
     use super::*;
     use crate::device::cuda::compile_for_all;
     use crate::ops::cuda::tests::of_every_float;
-    use crate::ops::expression_graph::ExpressionGraph;
-    use crate::ops::node::Leaf;
+    use crate::ops::expression::graph::ExpressionGraph;
+    use crate::ops::expression::node::Leaf;
 
     fn sources<T: Float>() -> Vec<KernelSource> {
         // Read one by one, and in packs.

@@ -8,8 +8,8 @@ use crate::array::{Bits, DType, Shape};
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, tape};
-use crate::ops::expression_graph::{ExpressionGraph, NodeKind};
-use crate::ops::tree::{Call, MOST_OPERANDS};
+use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::tree::{Call, MOST_OPERANDS};
 
 /// The nodes of an expression graph, with arrays by their number.
 struct GraphOfOperands {

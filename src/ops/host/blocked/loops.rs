@@ -3,9 +3,9 @@
 
 use super::widened::widened_loop;
 use crate::array::{AnyElement, DType};
+use crate::ops::expression::node::{Apply, Function};
+use crate::ops::expression::tree::MOST_OPERANDS;
 use crate::ops::host::fused::{InMemory, Runs, fill};
-use crate::ops::node::{Apply, Function};
-use crate::ops::tree::MOST_OPERANDS;
 
 /// A loop that applies a function to a number of elements. The elements of each operand are
 /// consecutive from an address on; the results are written to another address.

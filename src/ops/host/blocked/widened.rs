@@ -11,9 +11,9 @@ use half::{bf16, f16};
 use super::loops::{Arguments, BlockLoop, block_loop};
 use crate::array::scalar::convert;
 use crate::array::{AnyElement, DType};
+use crate::ops::expression::node::Function;
+use crate::ops::expression::tree::MOST_OPERANDS;
 use crate::ops::host::vector::{Loop, vectorised};
-use crate::ops::node::Function;
-use crate::ops::tree::MOST_OPERANDS;
 
 /// The number of elements that are widened at once. The widened operands and results stay in the
 /// first-level cache.

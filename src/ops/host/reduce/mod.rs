@@ -16,7 +16,7 @@ use crate::array::{AnyElement, Buffer, Layout};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::expression_graph::ExpressionGraph;
+use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::{Reducer, Reduction, ReductionPlan};

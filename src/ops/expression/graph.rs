@@ -15,22 +15,22 @@ use crate::error::{AtCaller, Result};
 
 /// Nodes in an order in which they can be computed, and the numbers of the requested results.
 #[derive(Clone, Debug)]
-pub(super) struct ExpressionGraph<'a> {
+pub(in crate::ops) struct ExpressionGraph<'a> {
     nodes: Vec<GraphNode<'a>>,
     results: SmallVec<[usize; 1]>,
 }
 
 /// One operation or operand of an expression graph.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GraphNode<'a> {
-    pub(super) kind: NodeKind<'a>,
-    pub(super) dtype: DType,
-    pub(super) shape: Shape,
+pub(in crate::ops) struct GraphNode<'a> {
+    pub(in crate::ops) kind: NodeKind<'a>,
+    pub(in crate::ops) dtype: DType,
+    pub(in crate::ops) shape: Shape,
 }
 
 /// The kind of a node.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum NodeKind<'a> {
+pub(in crate::ops) enum NodeKind<'a> {
     /// The elements of an array.
     Array(Operand<'a>),
     /// One value.
@@ -55,7 +55,7 @@ impl<'a> ExpressionGraph<'a> {
     ///
     /// Fails if shapes do not broadcast, or their common shape overflows.
     #[track_caller]
-    pub(super) fn of(tree: &'a dyn Tree) -> Result<Self> {
+    pub(in crate::ops) fn of(tree: &'a dyn Tree) -> Result<Self> {
         Self::of_all(&[tree])
     }
 
@@ -65,7 +65,7 @@ impl<'a> ExpressionGraph<'a> {
     ///
     /// As for [`of`](Self::of).
     #[track_caller]
-    pub(super) fn of_all(trees: &[&'a dyn Tree]) -> Result<Self> {
+    pub(in crate::ops) fn of_all(trees: &[&'a dyn Tree]) -> Result<Self> {
         let mut builder = GraphBuilder {
             graph: Self {
                 nodes: Vec::with_capacity(INLINE_NODES),
@@ -90,7 +90,7 @@ impl<'a> ExpressionGraph<'a> {
 /// Expression graphs that are made node by node.
 impl<'a> ExpressionGraph<'a> {
     /// Returns an expression graph without nodes.
-    pub(super) fn empty() -> Self {
+    pub(in crate::ops) fn empty() -> Self {
         Self {
             nodes: Vec::with_capacity(INLINE_NODES),
             results: SmallVec::new(),
@@ -98,7 +98,7 @@ impl<'a> ExpressionGraph<'a> {
     }
 
     /// Adds the elements of an array, and returns the number of the node.
-    pub(super) fn append_array(&mut self, operand: Operand<'a>) -> u32 {
+    pub(in crate::ops) fn append_array(&mut self, operand: Operand<'a>) -> u32 {
         let node = GraphNode {
             kind: NodeKind::Array(operand),
             dtype: operand.dtype,
@@ -108,7 +108,7 @@ impl<'a> ExpressionGraph<'a> {
     }
 
     /// Adds one value, and returns the number of the node.
-    pub(super) fn append_scalar(&mut self, dtype: DType, bits: Bits) -> u32 {
+    pub(in crate::ops) fn append_scalar(&mut self, dtype: DType, bits: Bits) -> u32 {
         let node = GraphNode {
             kind: NodeKind::Scalar(bits),
             dtype,
@@ -123,7 +123,11 @@ impl<'a> ExpressionGraph<'a> {
     ///
     /// Fails if the operands' shapes do not broadcast.
     #[track_caller]
-    pub(super) fn append_call(&mut self, call: &'static Call, operands: &[u32]) -> Result<u32> {
+    pub(in crate::ops) fn append_call(
+        &mut self,
+        call: &'static Call,
+        operands: &[u32],
+    ) -> Result<u32> {
         let mut all = [0; MOST_OPERANDS];
         all[..operands.len()].copy_from_slice(operands);
         let node = GraphNode {
@@ -135,7 +139,7 @@ impl<'a> ExpressionGraph<'a> {
     }
 
     /// Sets the requested results.
-    pub(super) fn set_results(&mut self, results: impl Iterator<Item = usize>) {
+    pub(in crate::ops) fn set_results(&mut self, results: impl Iterator<Item = usize>) {
         self.results = results.collect();
     }
 }
@@ -282,22 +286,22 @@ impl<'a> ExpressionGraph<'a> {
         )
     }
 
-    pub(super) fn nodes(&self) -> &[GraphNode<'a>] {
+    pub(in crate::ops) fn nodes(&self) -> &[GraphNode<'a>] {
         &self.nodes
     }
 
     /// Returns the numbers of the requested nodes.
-    pub(super) fn results(&self) -> &[usize] {
+    pub(in crate::ops) fn results(&self) -> &[usize] {
         &self.results
     }
 
     /// Returns the first result.
-    pub(super) fn first(&self) -> &GraphNode<'a> {
+    pub(in crate::ops) fn first(&self) -> &GraphNode<'a> {
         &self.nodes[self.results[0]]
     }
 
     /// Returns the arrays that the expression graph reads, each once.
-    pub(super) fn operands(&self) -> impl Iterator<Item = &Operand<'a>> {
+    pub(in crate::ops) fn operands(&self) -> impl Iterator<Item = &Operand<'a>> {
         self.nodes.iter().filter_map(|node| match &node.kind {
             NodeKind::Array(operand) => Some(operand),
             _ => None,
@@ -305,7 +309,7 @@ impl<'a> ExpressionGraph<'a> {
     }
 
     /// Returns the bytes that one element of all results reads.
-    pub(super) fn bytes_read(&self) -> usize {
+    pub(in crate::ops) fn bytes_read(&self) -> usize {
         self.operands()
             .map(|operand| operand.dtype.size_bytes())
             .sum()
@@ -313,7 +317,7 @@ impl<'a> ExpressionGraph<'a> {
 
     /// Returns the byte stride along each axis of `shape`, summed over all operands. Memory is read
     /// best with the axes in descending order of this sum.
-    pub(super) fn reach_of_axes(&self, shape: &Shape) -> [usize; MAX_RANK] {
+    pub(in crate::ops) fn reach_of_axes(&self, shape: &Shape) -> [usize; MAX_RANK] {
         let mut reach = [0usize; MAX_RANK];
         for Operand { layout, dtype, .. } in self.operands() {
             let lead = shape.ndim().saturating_sub(layout.ndim());
@@ -329,7 +333,7 @@ impl<'a> ExpressionGraph<'a> {
     }
 
     /// Returns how often each node is an operand or a result.
-    pub(super) fn uses(&self) -> SmallVec<[u32; 8]> {
+    pub(in crate::ops) fn uses(&self) -> SmallVec<[u32; 8]> {
         let mut uses: SmallVec<[u32; 8]> = SmallVec::from_elem(0, self.nodes.len());
         for node in &self.nodes {
             for &operand in node.operands() {
@@ -344,7 +348,7 @@ impl<'a> ExpressionGraph<'a> {
 
     /// Returns a hash that distinguishes expression graphs by their functions and types. Which
     /// arrays and single values they read does not count.
-    pub(super) fn fingerprint(&self) -> u128 {
+    pub(in crate::ops) fn fingerprint(&self) -> u128 {
         let half = |salt: u64| {
             let mut hasher = DefaultHasher::new();
             salt.hash(&mut hasher);
@@ -367,7 +371,7 @@ impl<'a> ExpressionGraph<'a> {
 
     /// Returns the expression graph whose results are the nodes `results` of this one, and that
     /// reads the nodes `known` from memory.
-    pub(super) fn rebuilt<'b>(
+    pub(in crate::ops) fn rebuilt<'b>(
         &self,
         results: &[usize],
         known: &[(usize, Operand<'b>)],
@@ -415,7 +419,7 @@ impl<'a> ExpressionGraph<'a> {
 impl GraphNode<'_> {
     /// Returns the numbers of the nodes that this node is a function of.
     #[inline]
-    pub(super) fn operands(&self) -> &[u32] {
+    pub(in crate::ops) fn operands(&self) -> &[u32] {
         match &self.kind {
             NodeKind::Call(call, operands) => &operands[..call.arity],
             _ => &[],

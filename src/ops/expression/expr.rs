@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::expression_graph::ExpressionGraph;
-use super::host::Run;
+use super::graph::ExpressionGraph;
 use super::node::{Leaf, Scalar};
 use super::tree::Node;
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
+use crate::ops::host::Run;
 
 pub(crate) mod sealed {
     /// Keeps the expression types to this crate.

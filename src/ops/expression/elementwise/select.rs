@@ -2,9 +2,10 @@
 
 use crate::array::AnyElement;
 use crate::array::scalar::pass::Pass;
-use crate::ops::expr::{IntoExpr, Lazy};
+use crate::ops::expression::expr::{IntoExpr, Lazy};
+use crate::ops::expression::node;
+use crate::ops::expression::node::{Apply, Function};
 use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
-use crate::ops::node::{self, Apply, Function};
 
 /// The choice between two values.
 #[derive(Clone, Copy, Debug)]

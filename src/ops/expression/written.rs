@@ -21,9 +21,9 @@ macro_rules! elements {
         pub mod element {
             use crate::array::scalar::pass::Pass;
             use crate::array::{Bitwise, AnyElement, Float, Integer, Number, Numeric, Element};
-            use crate::ops::declare::argument;
-            use crate::ops::elementwise::functions as rows;
-            use crate::ops::node::Function;
+            use crate::ops::expression::declare::argument;
+            use crate::ops::expression::elementwise::functions as rows;
+            use crate::ops::expression::node::Function;
 
             $(elements! { @function $kind $pass $name $op $arguments })+
 

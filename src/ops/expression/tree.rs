@@ -7,9 +7,9 @@ use std::any::TypeId;
 use std::fmt;
 
 use super::expr::Expr;
-use super::host::{ElementSource, Fused, Loops};
 use super::written::terms::Body;
 use crate::array::{Bits, Buffer, DType, Layout, Shape};
+use crate::ops::host::{ElementSource, Fused, Loops};
 
 /// A node of an expression, as it is visited: after its operands.
 #[derive(Clone, Copy, Debug)]

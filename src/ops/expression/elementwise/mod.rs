@@ -2,11 +2,11 @@
 //! operators, and operations with a signature of their own. The macros of
 //! [`declare`](super::declare) expand the rows.
 
-pub(super) mod arithmetic;
-pub(super) mod cast;
-pub(super) mod complex;
-pub(super) mod functions;
-pub(super) mod select;
+pub(in crate::ops) mod arithmetic;
+pub(in crate::ops) mod cast;
+pub(in crate::ops) mod complex;
+pub(in crate::ops) mod functions;
+pub(in crate::ops) mod select;
 
 pub use complex::complex;
 pub use select::select;

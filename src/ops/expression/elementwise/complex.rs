@@ -4,9 +4,9 @@ use num_complex::Complex;
 
 use crate::array::scalar::pass::Pass;
 use crate::array::{AnyElement, Float};
-use crate::ops::expr::{IntoExpr, Lazy};
+use crate::ops::expression::expr::{IntoExpr, Lazy};
+use crate::ops::expression::node::{Apply, Function, binary};
 use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
-use crate::ops::node::{Apply, Function, binary};
 
 /// The complex number of a real and an imaginary part.
 #[derive(Clone, Copy, Debug)]

@@ -9,13 +9,13 @@ use smallvec::SmallVec;
 
 use super::text::Constant;
 use crate::array::{AnyElement, Bits, DType, bits_of};
-use crate::ops::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
-use crate::ops::elementwise::cast::Cast;
-use crate::ops::elementwise::functions::Negated;
-use crate::ops::elementwise::select::Select;
+use crate::ops::expression::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
+use crate::ops::expression::elementwise::cast::Cast;
+use crate::ops::expression::elementwise::functions::Negated;
+use crate::ops::expression::elementwise::select::Select;
+use crate::ops::expression::node::{Function, call_of};
+use crate::ops::expression::tree::Call;
 use crate::ops::host::Arguments;
-use crate::ops::node::{Function, call_of};
-use crate::ops::tree::Call;
 
 /// The value for the element type of a dtype, or `None` if the list does not have it.
 macro_rules! by_dtype {
@@ -238,10 +238,11 @@ macro_rules! elements {
         /// The functions of single elements. The terms come last, because they are lent to the
         /// arguments before.
         pub mod element {
-            use super::{Term, Terms};
+            use super::Term;
+            use super::Terms;
             use crate::array::DType;
-            use crate::ops::elementwise::functions as rows;
-            use crate::ops::node::call_of;
+            use crate::ops::expression::elementwise::functions as rows;
+            use crate::ops::expression::node::call_of;
 
             $(elements! { @function $kind $name $op $arguments })+
         }
@@ -289,7 +290,7 @@ functions! { elements }
 pub mod operators {
     use super::{Added, Modulo, Negated, Over, Subtracted, Term, Terms, Times};
     use crate::array::DType;
-    use crate::ops::node::call_of;
+    use crate::ops::expression::node::call_of;
 
     macro_rules! operators {
         ($($doc:literal $name:ident $op:ident;)+) => {

@@ -3,7 +3,7 @@
 //! Integers wrap. The remainder has the sign of the left side, as for Rust's `%` and C's `fmod`;
 //! NumPy's remainder has the sign of the right side.
 
-use crate::ops::declare::function;
+use crate::ops::expression::declare::function;
 
 function! { number pass add Added(x, y) [] => x.plus(y), "cs_add(a, b)" }
 function! { number pass sub Subtracted(x, y) [] => x.minus(y), "cs_sub(a, b)" }

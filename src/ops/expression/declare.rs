@@ -3,7 +3,7 @@
 
 /// Returns whether `cuda` names the first `count` of the arguments `a`, `b`, `c` and `d`, and no
 /// other.
-pub(super) const fn names_arguments(cuda: &str, count: usize) -> bool {
+pub(in crate::ops) const fn names_arguments(cuda: &str, count: usize) -> bool {
     const fn in_a_name(byte: u8) -> bool {
         byte.is_ascii_alphanumeric() || byte == b'_'
     }
@@ -37,7 +37,7 @@ macro_rules! example {
     ) => {
         concat!(
             "\n\n# Examples\n\n```\nuse cachescope::Array;\n\n",
-            $($crate::ops::declare::example!(@array $element $shape $name $values),)+
+            $($crate::ops::expression::declare::example!(@array $element $shape $name $values),)+
             "assert_eq!(", $($call,)+ ", ", stringify!($output), ");\n",
             "# Ok::<(), cachescope::Error>(())\n```"
         )
@@ -58,7 +58,7 @@ macro_rules! operands {
     ($name:ident $values:tt) => { concat!("&", stringify!($name)) };
     ($name:ident $values:tt, $($rest:tt)+) => {
         concat!(
-            $crate::ops::declare::operands!($name $values), ", ", $crate::ops::declare::operands!($($rest)+)
+            $crate::ops::expression::declare::operands!($name $values), ", ", $crate::ops::expression::declare::operands!($($rest)+)
         )
     };
 }
@@ -75,23 +75,23 @@ macro_rules! function {
         pub struct $op;
 
         const _: () = assert!(
-            $crate::ops::declare::names_arguments($cuda, [$(stringify!($x)),+].len()),
+            $crate::ops::expression::declare::names_arguments($cuda, [$(stringify!($x)),+].len()),
             "the CUDA form must name every argument and no other"
         );
 
         impl $op {
             /// The loop over blocks of elements of `T`.
             const fn block_loop<T: $bound>() -> Option<$crate::ops::host::BlockLoop> {
-                Some($crate::ops::declare::function!(@loop $kind ($($($type)?),+)))
+                Some($crate::ops::expression::declare::function!(@loop $kind ($($($type)?),+)))
             }
         }
 
         impl<T: $bound>
-            $crate::ops::node::Function<($($crate::ops::declare::argument!([T] $($type)?),)+)> for $op
+            $crate::ops::expression::node::Function<($($crate::ops::expression::declare::argument!([T] $($type)?),)+)> for $op
         {
             const NAME: &'static str = stringify!($name);
             const CUDA: &'static str = $cuda;
-            const RARE: bool = $crate::ops::declare::function!(@rare $($rare)?);
+            const RARE: bool = $crate::ops::expression::declare::function!(@rare $($rare)?);
             const LOOPS: $crate::ops::host::Loops = {
                 // Not generic, so that its loops are compiled with the library and its optimisation
                 // level.
@@ -104,41 +104,41 @@ macro_rules! function {
             #[inline(always)]
             fn apply<L: $crate::array::scalar::pass::Pass>(
                 $pass: &mut L,
-                ($($x,)+): ($($crate::ops::declare::argument!([T] $($type)?),)+),
+                ($($x,)+): ($($crate::ops::expression::declare::argument!([T] $($type)?),)+),
             ) -> $output {
                 let _ = &$pass;
-                $crate::ops::declare::function!(@$way $($x $($type)?,)+ => $host)
+                $crate::ops::expression::declare::function!(@$way $($x $($type)?,)+ => $host)
             }
         }
     };
     // These kinds are computed in `f32` for the narrower floats.
-    (@loop float $types:tt) => { $crate::ops::declare::function!(@widened $types) };
-    (@loop test $types:tt) => { $crate::ops::declare::function!(@widened $types) };
-    (@loop power $types:tt) => { $crate::ops::declare::function!(@widened $types) };
-    (@loop number $types:tt) => { $crate::ops::declare::function!(@widened $types) };
-    (@loop real $types:tt) => { $crate::ops::declare::function!(@widened $types) };
+    (@loop float $types:tt) => { $crate::ops::expression::declare::function!(@widened $types) };
+    (@loop test $types:tt) => { $crate::ops::expression::declare::function!(@widened $types) };
+    (@loop power $types:tt) => { $crate::ops::expression::declare::function!(@widened $types) };
+    (@loop number $types:tt) => { $crate::ops::expression::declare::function!(@widened $types) };
+    (@loop real $types:tt) => { $crate::ops::expression::declare::function!(@widened $types) };
     (@loop $kind:ident ($($($type:ident)?),+)) => {
-        $crate::ops::host::block_loop::<Self, ($($crate::ops::declare::argument!([T] $($type)?),)+)>
+        $crate::ops::host::block_loop::<Self, ($($crate::ops::expression::declare::argument!([T] $($type)?),)+)>
     };
     (@widened ($($($type:ident)?),+)) => {
         $crate::ops::host::loop_of::<
             Self,
             T,
-            ($($crate::ops::declare::argument!([T] $($type)?),)+),
-            ($($crate::ops::declare::argument!([f32] $($type)?),)+),
+            ($($crate::ops::expression::declare::argument!([T] $($type)?),)+),
+            ($($crate::ops::expression::declare::argument!([f32] $($type)?),)+),
         >()
     };
     (@rare $from:tt) => { true };
     (@rare) => { false };
     (@own $($x:ident $($type:ident)?,)+ => $host:expr) => { $host };
     (@wide $($x:ident $($type:ident)?,)+ => $host:expr) => {{
-        $($crate::ops::declare::function!(@widen $x $($type)?);)+
+        $($crate::ops::expression::declare::function!(@widen $x $($type)?);)+
         $crate::array::scalar::convert($host)
     }};
     (@widen $x:ident) => { let $x: T::Accumulator = $crate::array::scalar::convert($x); };
     (@widen $x:ident $type:ident) => {};
     ($kind:ident $($rest:tt)+) => {
-        $crate::ops::declare::of_kind! { function $kind $($rest)+ }
+        $crate::ops::expression::declare::of_kind! { function $kind $($rest)+ }
     };
 }
 
@@ -146,37 +146,37 @@ macro_rules! function {
 /// its result, and whether it is computed in its own type or the wide one.
 macro_rules! of_kind {
     ($of:ident number $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @number ($crate::Number, T, own) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @number ($crate::Number, T, own) $($rest)+ }
     };
     ($of:ident part $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @part ($crate::Number, T::Part, own) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @part ($crate::Number, T::Part, own) $($rest)+ }
     };
     ($of:ident real $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @real ($crate::Numeric, T, own) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @real ($crate::Numeric, T, own) $($rest)+ }
     };
     ($of:ident float $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @float ($crate::Float, T, wide) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @float ($crate::Float, T, wide) $($rest)+ }
     };
     ($of:ident test $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @test ($crate::Float, bool, wide) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @test ($crate::Float, bool, wide) $($rest)+ }
     };
     ($of:ident ordered $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @ordered ($crate::Element, T, own) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @ordered ($crate::Element, T, own) $($rest)+ }
     };
     ($of:ident power $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @power ($crate::Numeric, T, own) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @power ($crate::Numeric, T, own) $($rest)+ }
     };
     ($of:ident integer $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @integer ($crate::Integer, T, own) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @integer ($crate::Integer, T, own) $($rest)+ }
     };
     ($of:ident bits $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @bits ($crate::Bitwise, T, own) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @bits ($crate::Bitwise, T, own) $($rest)+ }
     };
     ($of:ident compare $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @compare ($crate::Element, bool, own) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @compare ($crate::Element, bool, own) $($rest)+ }
     };
     ($of:ident equality $($rest:tt)+) => {
-        $crate::ops::declare::$of! { @equality ($crate::AnyElement, bool, own) $($rest)+ }
+        $crate::ops::expression::declare::$of! { @equality ($crate::AnyElement, bool, own) $($rest)+ }
     };
 }
 
@@ -189,16 +189,16 @@ macro_rules! methods {
         impl<T: $bound> $crate::Array<T> {
             #[doc = $on_array]
             #[track_caller]
-            pub fn $name(&self) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>,)>> {
-                $crate::ops::node::unary(self.lazy())
+            pub fn $name(&self) -> $crate::Lazy<$crate::ops::expression::node::Apply<$op, ($crate::ops::expression::node::Leaf<T>,)>> {
+                $crate::ops::expression::node::unary(self.lazy())
             }
         }
 
         impl<E: $crate::Expr<Item: $bound>> $crate::Lazy<E> {
             #[doc = $on_lazy]
             #[allow(clippy::should_implement_trait, reason = "`neg` and `not` are operators too")]
-            pub fn $name(&self) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E,)>> {
-                $crate::ops::node::unary(self.clone())
+            pub fn $name(&self) -> $crate::Lazy<$crate::ops::expression::node::Apply<$op, (E,)>> {
+                $crate::ops::expression::node::unary(self.clone())
             }
         }
     };
@@ -209,11 +209,11 @@ macro_rules! methods {
         impl<T: $bound> $crate::Array<T> {
             #[doc = $on_array]
             #[track_caller]
-            pub fn $name<B: $crate::IntoExpr<$crate::ops::declare::argument!([T] $($type)?)>>(
+            pub fn $name<B: $crate::IntoExpr<$crate::ops::expression::declare::argument!([T] $($type)?)>>(
                 &self,
                 $y: B,
-            ) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>, B::Expr)>> {
-                $crate::ops::node::binary(self.lazy(), $y.into_lazy())
+            ) -> $crate::Lazy<$crate::ops::expression::node::Apply<$op, ($crate::ops::expression::node::Leaf<T>, B::Expr)>> {
+                $crate::ops::expression::node::binary(self.lazy(), $y.into_lazy())
             }
         }
 
@@ -221,11 +221,11 @@ macro_rules! methods {
             #[doc = $on_lazy]
             #[allow(clippy::should_implement_trait, reason = "they are operators too")]
             #[track_caller]
-            pub fn $name<B: $crate::IntoExpr<$crate::ops::declare::argument!([E::Item] $($type)?)>>(
+            pub fn $name<B: $crate::IntoExpr<$crate::ops::expression::declare::argument!([E::Item] $($type)?)>>(
                 &self,
                 $y: B,
-            ) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr)>> {
-                $crate::ops::node::binary(self.clone(), $y.into_lazy())
+            ) -> $crate::Lazy<$crate::ops::expression::node::Apply<$op, (E, B::Expr)>> {
+                $crate::ops::expression::node::binary(self.clone(), $y.into_lazy())
             }
         }
     };
@@ -240,8 +240,8 @@ macro_rules! methods {
                 &self,
                 $y: B,
                 $z: C,
-            ) -> $crate::Lazy<$crate::ops::node::Apply<$op, ($crate::ops::node::Leaf<T>, B::Expr, C::Expr)>> {
-                $crate::ops::node::ternary(self.lazy(), $y.into_lazy(), $z.into_lazy())
+            ) -> $crate::Lazy<$crate::ops::expression::node::Apply<$op, ($crate::ops::expression::node::Leaf<T>, B::Expr, C::Expr)>> {
+                $crate::ops::expression::node::ternary(self.lazy(), $y.into_lazy(), $z.into_lazy())
             }
         }
 
@@ -252,8 +252,8 @@ macro_rules! methods {
                 &self,
                 $y: B,
                 $z: C,
-            ) -> $crate::Lazy<$crate::ops::node::Apply<$op, (E, B::Expr, C::Expr)>> {
-                $crate::ops::node::ternary(self.clone(), $y.into_lazy(), $z.into_lazy())
+            ) -> $crate::Lazy<$crate::ops::expression::node::Apply<$op, (E, B::Expr, C::Expr)>> {
+                $crate::ops::expression::node::ternary(self.clone(), $y.into_lazy(), $z.into_lazy())
             }
         }
     };
@@ -265,7 +265,7 @@ macro_rules! operations {
         $(#[doc = $doc:literal])+
         $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
     )+) => {
-        $($crate::ops::declare::operations! {
+        $($crate::ops::expression::declare::operations! {
             @row $kind $pass $name $op $arguments [$($doc)+] $($body)+
         })+
     };
@@ -275,11 +275,11 @@ macro_rules! operations {
         example: $element:ident $($operand:tt),+ => $output:tt;
         exact: $exact:expr; ulps: f32 $ulps:literal, $(f64 $wide_ulps:literal up to $limit:literal,)? cuda $cuda_ulps:literal;
     ) => {
-        $crate::ops::declare::function! {
+        $crate::ops::expression::declare::function! {
             $kind $pass $name $op($($x $(: $type)?),+) [$($from)?]
             => math::$name($pass, $($x),+), $cuda
         }
-        $crate::ops::declare::operations! {
+        $crate::ops::expression::declare::operations! {
             @methods $kind $name $op ($($x $(: $type)?),+) $docs ($element [$($operand)+] $output)
             "\n\nIn `f32` the error is at most ", stringify!($ulps), " units in the last place, on CUDA ",
             stringify!($cuda_ulps), ".",
@@ -290,8 +290,8 @@ macro_rules! operations {
         host: $host:expr; cuda: $cuda:literal;
         example: $element:ident $($operand:tt),+ => $output:tt;
     ) => {
-        $crate::ops::declare::function! { $kind $pass $name $op $arguments [] => $host, $cuda }
-        $crate::ops::declare::operations! {
+        $crate::ops::expression::declare::function! { $kind $pass $name $op $arguments [] => $host, $cuda }
+        $crate::ops::expression::declare::operations! {
             @methods $kind $name $op $arguments $docs ($element [$($operand)+] $output)
         }
     };
@@ -299,17 +299,17 @@ macro_rules! operations {
         @methods $kind:ident $name:ident $op:ident ($x:ident $(, $y:ident $(: $type:ident)?)*) [$($doc:literal)+]
         ($element:ident [$first:tt $($operand:tt)*] $output:tt) $($more:tt)*
     ) => {
-        $crate::ops::declare::of_kind! {
+        $crate::ops::expression::declare::of_kind! {
             methods $kind $name $op($x $(, $y $(: $type)?)*)
-            concat!($($doc, "\n",)+ $($more)* $crate::ops::declare::example!(
+            concat!($($doc, "\n",)+ $($more)* $crate::ops::expression::declare::example!(
                 $element "2": $x = $first $(, $y = $operand)*;
                 stringify!($x), ".", stringify!($name), "(",
-                $crate::ops::declare::operands!($($y $operand),*), ").eval()?.to_vec()?" => $output
+                $crate::ops::expression::declare::operands!($($y $operand),*), ").eval()?.to_vec()?" => $output
             )),
-            concat!($($doc, "\n",)+ $($more)* $crate::ops::declare::example!(
+            concat!($($doc, "\n",)+ $($more)* $crate::ops::expression::declare::example!(
                 $element "2": $x = $first $(, $y = $operand)*;
                 stringify!($x), ".lazy().", stringify!($name), "(",
-                $crate::ops::declare::operands!($($y $operand),*), ").eval()?.to_vec()?" => $output
+                $crate::ops::expression::declare::operands!($($y $operand),*), ").eval()?.to_vec()?" => $output
             ))
         }
     };
@@ -321,4 +321,10 @@ macro_rules! argument {
     ([$($own:tt)+] $type:ident) => { $type };
 }
 
-pub(super) use {argument, example, function, methods, of_kind, operands, operations};
+pub(in crate::ops) use argument;
+pub(in crate::ops) use example;
+pub(in crate::ops) use function;
+pub(in crate::ops) use methods;
+pub(in crate::ops) use of_kind;
+pub(in crate::ops) use operands;
+pub(in crate::ops) use operations;

@@ -1,0 +1,14 @@
+//! Expressions: their types, their graph, and the functions that they apply.
+//!
+//! Building an expression neither fails nor allocates device memory.
+
+pub(in crate::ops) mod boxed;
+pub(in crate::ops) mod declare;
+pub(in crate::ops) mod elementwise;
+pub(in crate::ops) mod expr;
+pub(in crate::ops) mod graph;
+pub(in crate::ops) mod node;
+pub(crate) mod nodes;
+pub(in crate::ops) mod not_yet;
+pub(in crate::ops) mod tree;
+pub(crate) mod written;
