@@ -73,6 +73,10 @@ const CRATES: [Layers; 3] = [
         with_unsafe: &[
             "array/access.rs",
             "array/plain.rs",
+            "ops/vector.rs",
+            "ops/expression/loops.rs",
+            "ops/expression/run.rs",
+            "ops/expression/widened.rs",
             "ops/host",
             "ops/cuda",
             "interop/",

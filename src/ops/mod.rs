@@ -64,6 +64,7 @@ mod reductions;
 mod scan;
 mod together;
 mod transfer;
+mod vector;
 mod view_mut;
 mod warn;
 
@@ -76,9 +77,9 @@ pub(crate) use expression::elementwise::cast::Cast;
 pub(crate) use expression::elementwise::functions::{Maximum, Minimum};
 pub use expression::elementwise::{complex, select};
 pub use expression::expr::{Expr, IntoExpr, Lazy};
+pub use expression::loops::{Arguments, BlockLoop, Loops, block_loop};
 pub use expression::node::{Apply, Function, call_of};
 pub use expression::tree::Call;
-pub use host::{Arguments, BlockLoop, Loops, block_loop};
 pub use index::{PadMode, concat, stack};
 pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};

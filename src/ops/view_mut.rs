@@ -11,7 +11,8 @@ use super::derivatives::{
     self, AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable, constant,
 };
 use super::expression::expr::IntoExpr;
-use super::expression::tree::{Fusing, Tree};
+use super::expression::tree::Tree;
+use super::host::Fusing;
 use super::index::Copying;
 use super::index::moves::copied;
 use crate::array::{AnyElement, Array, Layout};

@@ -12,8 +12,8 @@ use crate::ops::expression::elementwise::arithmetic::{Added, Over, Subtracted, T
 use crate::ops::expression::elementwise::complex::OfParts;
 use crate::ops::expression::elementwise::functions;
 use crate::ops::expression::elementwise::select::Select;
+use crate::ops::expression::loops::Arguments;
 use crate::ops::expression::node::{Function, call_of};
-use crate::ops::host::Arguments;
 
 /// A node whose elements are of `T`, with the operators and functions that rules are written in.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
 use super::not_yet::Expression;
+use super::run::Unfused;
 use super::tree::{Call, Node, Operand};
 use crate::array::{AnyElement, Bits, Buffer, DType, Layout};
-use crate::ops::host::Unfused;
 
 /// The type of an expression that was [boxed](Lazy::boxed).
 #[derive(Clone, Debug)]

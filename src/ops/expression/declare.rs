@@ -81,7 +81,7 @@ macro_rules! function {
 
         impl $op {
             /// The loop over blocks of elements of `T`.
-            const fn block_loop<T: $bound>() -> Option<$crate::ops::host::BlockLoop> {
+            const fn block_loop<T: $bound>() -> Option<$crate::ops::expression::loops::BlockLoop> {
                 Some($crate::ops::expression::declare::function!(@loop $kind ($($($type)?),+)))
             }
         }
@@ -92,12 +92,12 @@ macro_rules! function {
             const NAME: &'static str = stringify!($name);
             const CUDA: &'static str = $cuda;
             const RARE: bool = $crate::ops::expression::declare::function!(@rare $($rare)?);
-            const LOOPS: $crate::ops::host::Loops = {
+            const LOOPS: $crate::ops::expression::loops::Loops = {
                 // Not generic, so that its loops are compiled with the library and its optimisation
                 // level.
-                static LOOPS: $crate::ops::host::Table =
-                    $crate::ops::host::table!($kind $op);
-                $crate::ops::host::Loops::Table(&LOOPS, T::DTYPE)
+                static LOOPS: $crate::ops::expression::loops::Table =
+                    $crate::ops::expression::loops::table!($kind $op);
+                $crate::ops::expression::loops::Loops::Table(&LOOPS, T::DTYPE)
             };
             type Output = $output;
 
@@ -118,10 +118,10 @@ macro_rules! function {
     (@loop number $types:tt) => { $crate::ops::expression::declare::function!(@widened $types) };
     (@loop real $types:tt) => { $crate::ops::expression::declare::function!(@widened $types) };
     (@loop $kind:ident ($($($type:ident)?),+)) => {
-        $crate::ops::host::block_loop::<Self, ($($crate::ops::expression::declare::argument!([T] $($type)?),)+)>
+        $crate::ops::expression::loops::block_loop::<Self, ($($crate::ops::expression::declare::argument!([T] $($type)?),)+)>
     };
     (@widened ($($($type:ident)?),+)) => {
-        $crate::ops::host::loop_of::<
+        $crate::ops::expression::loops::loop_of::<
             Self,
             T,
             ($($crate::ops::expression::declare::argument!([T] $($type)?),)+),

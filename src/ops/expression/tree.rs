@@ -1,15 +1,15 @@
 //! Type-erased view of an expression, for code that must not be monomorphised per expression type.
 //!
 //! Nothing in the library is generic over the type of an expression except [`Expr`] itself and the
-//! one loop that it may become on the host, [`Fusing::fused`].
+//! one loop that it may become on the host, `host::Fusing::fused`.
 
 use std::any::TypeId;
 use std::fmt;
 
 use super::expr::Expr;
+use super::loops::Loops;
 use super::written::terms::Body;
-use crate::array::{Bits, Buffer, DType, Layout, Shape};
-use crate::ops::host::{ElementSource, Fused, Loops};
+use crate::array::{Bits, Buffer, DType, Layout};
 
 /// A node of an expression, as it is visited: after its operands.
 #[derive(Clone, Copy, Debug)]
@@ -66,27 +66,9 @@ impl fmt::Debug for dyn Tree + '_ {
     }
 }
 
-/// An expression that may have a fused loop. Code that only reads expressions takes a [`Tree`], so
-/// that no loop is compiled for it.
-pub(crate) trait Fusing: Tree {
-    /// Calls `see` with the one loop that the expression was compiled to, over operands that are
-    /// dense and all of this `shape`; does nothing if there is no such loop.
-    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn ElementSource));
-}
-
 impl<E: Expr> Tree for E {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
         Expr::walk(self, see);
-    }
-}
-
-impl<E: Expr> Fusing for E {
-    fn fused(&self, shape: &Shape, see: &mut dyn FnMut(&dyn ElementSource)) {
-        if Self::FUSES
-            && let Some(fused) = Fused::new(self.dense(), self, shape)
-        {
-            see(&fused);
-        }
     }
 }
 

@@ -5,10 +5,10 @@ use std::mem::MaybeUninit;
 use super::blocked::RUN;
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
-use super::vector::{Loop, vectorised};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::order::HostOrder;
+use crate::ops::vector::{Loop, vectorised};
 
 /// The cost of a random number, in bytes read or written.
 const BYTES_OF_TIME: usize = 16;

@@ -37,7 +37,6 @@ mod search;
 mod softmax;
 mod sort;
 mod store;
-mod vector;
 
 /// Calls the function with a type of as many bytes in place of `$bits`: elements are moved,
 /// whatever they mean.
@@ -56,16 +55,14 @@ macro_rules! by_bytes {
 
 use by_bytes;
 
-pub use blocked::{Arguments, BlockLoop, Loops, block_loop};
-pub(super) use blocked::{RUN, Table, loop_of, table};
+pub(super) use blocked::RUN;
 pub(super) use compact::{compacted, positions};
 pub(super) use copy::{copied, joined};
-pub(super) use element_source::{ElementSource, MOST_RESULTS};
+pub(super) use element_source::MOST_RESULTS;
 pub(super) use evaluate::{Results, evaluate, evaluate_fused};
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
-pub(super) use fused::Fused;
-pub(crate) use fused::{InMemory, Run, Runs, Unfused};
+pub(super) use fused::{Fused, Fusing};
 pub(super) use generate::{Fill, generate};
 pub(super) use index_space::IndexSpace;
 pub(super) use indexed::{add_at, marked, picked, put_at};
@@ -83,4 +80,3 @@ pub(super) use search::search;
 pub(super) use softmax::normalized;
 pub(super) use sort::{neighbours, ranked, sorted};
 pub(super) use store::{store, store_fused};
-pub(super) use vector::{Loop, vectorised};

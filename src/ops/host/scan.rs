@@ -7,7 +7,6 @@ use super::blocked::{BlockProgram, Blocks, RUN, Readable};
 use super::index_space::IndexSpace;
 use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
-use super::vector::{Loop, vectorised};
 use crate::array::scalar::convert;
 use crate::array::{AnyElement, Array, Number, Shape};
 use crate::error::Result;
@@ -16,6 +15,7 @@ use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::Compensated;
 use crate::ops::scan::sums_round;
+use crate::ops::vector::{Loop, vectorised};
 
 /// Returns, for each element of `graph`, the sum of all elements up to it along `axis`.
 #[track_caller]

@@ -10,7 +10,6 @@ use super::index_space::IndexSpace;
 use super::lanes::Job;
 use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
-use super::vector::{Loop, vectorised};
 use crate::array::scalar::pass::Fast;
 use crate::array::scalar::{convert, math};
 use crate::array::{AnyElement, Array, Float, Shape};
@@ -19,6 +18,7 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::{ACCUMULATORS, add_accumulators, largest};
+use crate::ops::vector::{Loop, vectorised};
 
 /// The number of elements whose exponentials are summed in their own type, before the sum is added
 /// to a sum in `f64`.

@@ -13,7 +13,6 @@ use super::copy::{ReadPtr, WritePtr};
 use super::digits::{Rank, SHORT, as_keys, by_digits, initialised};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
-use super::vector::vectorised;
 use crate::array::{AnyElement, Array, Buffer, Element, Float, Layout, Shape, Walk};
 use crate::context::Device;
 use crate::device::DevicePtr;
@@ -21,6 +20,7 @@ use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::index::{Direction, pairs};
 use crate::ops::order::HostOrder;
+use crate::ops::vector::vectorised;
 
 /// The most memory that the rows of several lanes may take together in one launch.
 const SPACE_BYTES: usize = 16 << 20;

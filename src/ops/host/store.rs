@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use super::blocked::BlockProgram;
 use super::element_source::{ElementSource, MOST_RESULTS};
+use super::fused::Fusing;
 use super::index_space::IndexSpace;
 use super::launch::{Work, launch_source};
 use super::memory::Elements;
@@ -12,7 +13,7 @@ use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::aliasing::{Aliasing, Overwritable, Target};
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::expression::tree::{Fusing, Tree, operands};
+use crate::ops::expression::tree::{Tree, operands};
 use crate::ops::order::{HostOrder, ReadOperands, UpdateTargets};
 
 /// Overwrites the elements of each target with a result of `graph`. The targets have one shape,

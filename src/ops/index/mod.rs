@@ -42,9 +42,9 @@ use std::ops::Range;
 use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
+use super::vector::{Loop, vectorised};
 use crate::array::{AnyElement, Array, Elements, MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
-use crate::ops::host::{Loop, vectorised};
 
 /// Returns `index` from the beginning of an axis of `length`; a negative index counts from the end.
 #[inline(always)]

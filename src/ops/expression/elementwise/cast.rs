@@ -9,8 +9,8 @@ use crate::array::scalar::convert;
 use crate::array::scalar::pass::Pass;
 use crate::array::{AnyElement, Array, DType};
 use crate::ops::expression::expr::{Expr, Lazy};
+use crate::ops::expression::loops::{BlockLoop, Loops, Table, block_loop, loop_of, table};
 use crate::ops::expression::node::{Apply, Function, Leaf, unary};
-use crate::ops::host::{BlockLoop, Loops, Table, block_loop, loop_of, table};
 
 /// The conversion to `U`, like Rust's `as`.
 #[derive(Clone, Copy, Debug)]

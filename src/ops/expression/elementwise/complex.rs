@@ -5,8 +5,8 @@ use num_complex::Complex;
 use crate::array::scalar::pass::Pass;
 use crate::array::{AnyElement, Float};
 use crate::ops::expression::expr::{IntoExpr, Lazy};
+use crate::ops::expression::loops::{BlockLoop, Loops, Table, block_loop, table};
 use crate::ops::expression::node::{Apply, Function, binary};
-use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
 
 /// The complex number of a real and an imaginary part.
 #[derive(Clone, Copy, Debug)]

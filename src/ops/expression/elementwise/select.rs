@@ -3,9 +3,9 @@
 use crate::array::AnyElement;
 use crate::array::scalar::pass::Pass;
 use crate::ops::expression::expr::{IntoExpr, Lazy};
+use crate::ops::expression::loops::{BlockLoop, Loops, Table, block_loop, table};
 use crate::ops::expression::node;
 use crate::ops::expression::node::{Apply, Function};
-use crate::ops::host::{BlockLoop, Loops, Table, block_loop, table};
 
 /// The choice between two values.
 #[derive(Clone, Copy, Debug)]

@@ -13,9 +13,9 @@ use crate::ops::expression::elementwise::arithmetic::{Added, Modulo, Over, Subtr
 use crate::ops::expression::elementwise::cast::Cast;
 use crate::ops::expression::elementwise::functions::Negated;
 use crate::ops::expression::elementwise::select::Select;
+use crate::ops::expression::loops::Arguments;
 use crate::ops::expression::node::{Function, call_of};
 use crate::ops::expression::tree::Call;
-use crate::ops::host::Arguments;
 
 /// The value for the element type of a dtype, or `None` if the list does not have it.
 macro_rules! by_dtype {

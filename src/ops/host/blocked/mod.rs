@@ -8,17 +8,13 @@
 //! nothing for a single expression.
 
 mod blocks;
-mod loops;
 mod program;
 mod reader;
 mod scratch;
 mod tile;
 mod view;
-mod widened;
 
 pub(super) use blocks::{Blocks, Readable};
-pub use loops::{Arguments, BlockLoop, Loops, block_loop};
-pub(crate) use loops::{Table, loop_of, table};
 pub(crate) use program::BlockProgram;
 pub(super) use view::coordinates;
 

@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 
 use super::BLOCK;
-use super::loops::BlockLoop;
 use super::scratch::Registers;
 use super::tile::{TILE, TileRows};
 use super::view::View;
@@ -11,6 +10,7 @@ use crate::array::Bits;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::ops::expression::graph::{ExpressionGraph, GraphNode, NodeKind};
+use crate::ops::expression::loops::BlockLoop;
 use crate::ops::expression::tree::MOST_OPERANDS;
 use crate::ops::host::index_space::IndexSpace;
 use crate::ops::host::launch::Work;

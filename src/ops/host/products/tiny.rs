@@ -9,7 +9,7 @@ use super::is_float;
 use super::matrix::{Matrix, Pairs};
 use crate::array::scalar::convert;
 use crate::array::{DType, Number};
-use crate::ops::host::vector::{Loop, vectorised};
+use crate::ops::vector::{Loop, vectorised};
 
 /// The most multiplications of one product.
 pub(super) const MOST: usize = 100;

@@ -11,7 +11,7 @@ use super::matrix::Matrix;
 use super::packed::{PackedResult, gemm_to};
 use crate::array::AnyElement;
 use crate::array::scalar::convert;
-use crate::ops::host::vector::{Loop, vectorised};
+use crate::ops::vector::{Loop, vectorised};
 
 /// The number of rows of the result that one thread sums at once.
 pub(super) const ROWS: usize = 128;

@@ -7,9 +7,9 @@ use std::ops::Range;
 use super::{CHUNK, finish_all, merged};
 use crate::array::AnyElement;
 use crate::ops::host::blocked::{BLOCK, Blocks, RUN, Readable};
-use crate::ops::host::vector::{Loop, vectorised};
 use crate::ops::lanes::Lanes;
 use crate::ops::reductions::Reducer;
+use crate::ops::vector::{Loop, vectorised};
 
 /// Rows that are reduced before their results are merged into the totals.
 const BLOCK_ROWS: usize = 16;

@@ -11,7 +11,6 @@ use super::blocked::{BlockProgram, Readable};
 use super::element_source::Outputs;
 use super::evaluate::allocate_for;
 use super::launch::{Work, both, launch};
-use super::vector::{Loop, vectorised};
 use crate::array::{AnyElement, Buffer, Layout};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -20,6 +19,7 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::{Reducer, Reduction, ReductionPlan};
+use crate::ops::vector::{Loop, vectorised};
 
 /// The most elements that are reduced one after another. Longer reductions are split into chunks,
 /// whose totals are merged two by two, by several threads if there are several.

@@ -1,11 +1,11 @@
 //! Loops over blocks of elements: one for each function and element type, compiled with the
 //! library.
 
+use super::run::{InMemory, Runs, fill};
 use super::widened::widened_loop;
 use crate::array::{AnyElement, DType};
 use crate::ops::expression::node::{Apply, Function};
 use crate::ops::expression::tree::MOST_OPERANDS;
-use crate::ops::host::fused::{InMemory, Runs, fill};
 
 /// A loop that applies a function to a number of elements. The elements of each operand are
 /// consecutive from an address on; the results are written to another address.
@@ -35,7 +35,7 @@ impl Loops {
 
     /// Returns the loop.
     #[inline]
-    pub(super) fn get(self) -> BlockLoop {
+    pub(in crate::ops) fn get(self) -> BlockLoop {
         match self {
             Self::Own(own) => own,
             Self::Table(table, dtype) => match table[dtype as usize] {
@@ -48,44 +48,44 @@ impl Loops {
 
 /// Makes the table of `Op::block_loop::<T>()` for each `T` of a kind of rows.
 macro_rules! table {
-    (@each $op:tt: $($of:tt)+) => { [$($crate::ops::host::table!(@one $op $of)),+] };
+    (@each $op:tt: $($of:tt)+) => { [$($crate::ops::expression::loops::table!(@one $op $of)),+] };
     (@one $op:tt -) => { None };
-    (@one ($op:ty) $of:tt) => { <$op>::block_loop::<$crate::ops::host::table!(@type $of)>() };
-    (@one $op:ident $of:tt) => { $op::block_loop::<$crate::ops::host::table!(@type $of)>() };
+    (@one ($op:ty) $of:tt) => { <$op>::block_loop::<$crate::ops::expression::loops::table!(@type $of)>() };
+    (@one $op:ident $of:tt) => { $op::block_loop::<$crate::ops::expression::loops::table!(@type $of)>() };
     (@type f16) => { half::f16 };
     (@type bf16) => { half::bf16 };
     (@type c32) => { num_complex::Complex<f32> };
     (@type c64) => { num_complex::Complex<f64> };
     (@type $of:ident) => { $of };
     (number $op:tt) => {
-        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 - c32 c64)
+        $crate::ops::expression::loops::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 - c32 c64)
     };
-    (part $op:tt) => { $crate::ops::host::table!(number $op) };
+    (part $op:tt) => { $crate::ops::expression::loops::table!(number $op) };
     (real $op:tt) => {
-        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 - - -)
+        $crate::ops::expression::loops::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 - - -)
     };
-    (power $op:tt) => { $crate::ops::host::table!(real $op) };
+    (power $op:tt) => { $crate::ops::expression::loops::table!(real $op) };
     (float $op:tt) => {
-        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 - - - - - - - - - - -)
+        $crate::ops::expression::loops::table!(@each $op: f32 f64 f16 bf16 - - - - - - - - - - -)
     };
-    (test $op:tt) => { $crate::ops::host::table!(float $op) };
+    (test $op:tt) => { $crate::ops::expression::loops::table!(float $op) };
     (integer $op:tt) => {
-        $crate::ops::host::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 - - -)
+        $crate::ops::expression::loops::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 - - -)
     };
     (bits $op:tt) => {
-        $crate::ops::host::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 bool - -)
+        $crate::ops::expression::loops::table!(@each $op: - - - - i8 i16 i32 i64 u8 u16 u32 u64 bool - -)
     };
     (ordered $op:tt) => {
-        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool - -)
+        $crate::ops::expression::loops::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool - -)
     };
-    (compare $op:tt) => { $crate::ops::host::table!(ordered $op) };
+    (compare $op:tt) => { $crate::ops::expression::loops::table!(ordered $op) };
     (parts $op:tt) => {
-        $crate::ops::host::table!(@each $op: f32 f64 - - - - - - - - - - - - -)
+        $crate::ops::expression::loops::table!(@each $op: f32 f64 - - - - - - - - - - - - -)
     };
     (element $op:tt) => {
-        $crate::ops::host::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool c32 c64)
+        $crate::ops::expression::loops::table!(@each $op: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool c32 c64)
     };
-    (equality $op:tt) => { $crate::ops::host::table!(element $op) };
+    (equality $op:tt) => { $crate::ops::expression::loops::table!(element $op) };
 }
 
 pub(crate) use table;

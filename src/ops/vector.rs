@@ -23,7 +23,7 @@ pub(in crate::ops) trait Loop<Out: ?Sized> {
 /// Returns whether AVX2, FMA and F16C are available. It is always `true` on other architectures
 /// than x86-64.
 #[inline(always)]
-pub(super) fn has_vectors() -> bool {
+pub(in crate::ops) fn has_vectors() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
@@ -58,7 +58,7 @@ fn as_compiled<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
 /// The processor must [have](has_vectors) the instructions.
 #[inline(always)]
 #[track_caller]
-pub(super) unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
+pub(in crate::ops) unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
     work: W,
     out: &mut Out,
 ) -> W::Result {

@@ -13,7 +13,7 @@ use crate::array::scalar::convert;
 use crate::array::{AnyElement, DType};
 use crate::ops::expression::node::Function;
 use crate::ops::expression::tree::MOST_OPERANDS;
-use crate::ops::host::vector::{Loop, vectorised};
+use crate::ops::vector::{Loop, vectorised};
 
 /// The number of elements that are widened at once. The widened operands and results stay in the
 /// first-level cache.
