@@ -3,16 +3,12 @@
 use std::fmt;
 use std::panic::Location;
 
-use smallvec::SmallVec;
-
 use super::aliasing::{Obstacle, Overwritable, Target};
-use super::derivatives::{self, Evaluation};
-use super::eval::{device_mismatch, device_of, evaluate};
+use super::derivatives::{self, Evaluation, evaluate};
+use super::dispatch::{Hoisted, device_mismatch, device_of, store};
 use super::expression::expr::IntoExpr;
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Operand, Tree, operands};
-use super::hoist::Hoisted;
-use super::order::{ReadOperands, UpdateTargets};
 use super::host::{self, Fusing};
 use super::warn;
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape, broadcast_shapes};
@@ -298,20 +294,6 @@ fn move_to(
     };
     store(&ExpressionGraph::of(&operand)?, targets)?;
     Ok(true)
-}
-
-/// Writes each result of `graph` over its target. The targets are on one device and have one
-/// shape, to which the results broadcast. They must have been checked against the operands that the
-/// expression graph reads.
-#[track_caller]
-pub(super) fn store(graph: &ExpressionGraph<'_>, targets: Overwritable<'_>) -> Result<()> {
-    let buffers: SmallVec<[&Buffer; 1]> = targets.targets().iter().map(Target::buffer).collect();
-    let updating = UpdateTargets {
-        targets: &buffers,
-        reading: ReadOperands(graph),
-    };
-    let device = targets.targets()[0].device();
-    on_device!(device, touching & updating, store(graph, targets))
 }
 
 /// # Errors

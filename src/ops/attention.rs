@@ -8,7 +8,7 @@ use ndarray::SliceInfoElem;
 use smallvec::SmallVec;
 
 use super::derivatives::{AnyArray, RuledOperation, work_of};
-use super::eval::same_device;
+use super::dispatch::same_device;
 use super::expression::elementwise::select;
 use super::index::check_size;
 use super::precompiled::precompiled;

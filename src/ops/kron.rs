@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::eval::same_device;
+use super::dispatch::same_device;
 use super::index::{check_size, concat};
 use crate::array::{Array, MAX_RANK, Number, Shape, Writer};
 use crate::error::Result;

@@ -40,12 +40,12 @@ mod convolution;
 mod cuda;
 pub(crate) mod derivatives;
 mod diff;
+mod dispatch;
 mod einsum;
 mod eval;
 pub(crate) mod expression;
 #[cfg(feature = "fft")]
 pub(crate) mod fft;
-mod hoist;
 mod host;
 mod index;
 mod kron;

@@ -1,7 +1,7 @@
 //! The normalizations of neural networks, along the last axis.
 
 use super::derivatives::{AnyArray, RuledOperation, SavedArray, is_tracked, work_of};
-use super::eval::same_device;
+use super::dispatch::same_device;
 use super::expression::boxed::BoxedLazy;
 use super::precompiled::precompiled;
 use crate::array::{Array, DType, Float};

@@ -1,7 +1,7 @@
 //! Products of matrices and vectors.
 
 use super::derivatives::Multiplication;
-use super::eval::same_device;
+use super::dispatch::same_device;
 use super::index::check_size;
 use super::order::UpdateTargets;
 use super::precompiled::precompiled;

@@ -6,11 +6,10 @@ use super::derivatives::{
     AnyArray, DIFFERENTIABLE, RuledOperation, SavedArray, TrackedReduction, by_differentiable,
     by_gradient, tracked_value,
 };
-use super::eval::device_for;
+use super::dispatch::{Hoisted, device_for};
 use super::expression::expr::{Expr, Lazy};
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::Tree;
-use super::hoist::Hoisted;
 use super::index::concat;
 use super::order::ReadOperands;
 use super::precompiled::precompiled;

@@ -6,17 +6,16 @@ use smallvec::SmallVec;
 
 use super::aliasing::{Aliasing, Overwritable, Target};
 use super::assign::{
-    check_device, check_shape, is_tracked, note_copy_on_write, overwrite_or_replace, store,
+    check_device, check_shape, is_tracked, note_copy_on_write, overwrite_or_replace,
 };
 use super::derivatives;
-use super::eval::{device_for, device_mismatch, evaluate_all};
+use super::derivatives::evaluate_all;
+use super::dispatch::{Hoisted, device_for, device_mismatch, store};
 use super::expression::expr::sealed::Sealed;
 use super::expression::expr::{Expr, IntoExpr, Lazy};
-use super::expression::graph::ExpressionGraph;
+use super::expression::graph::{ExpressionGraph, MOST_RESULTS};
 use super::expression::node::Leaf;
 use super::expression::tree::Tree;
-use super::hoist::Hoisted;
-use super::host::MOST_RESULTS;
 use crate::array::{AnyElement, Array, Buffer, Layout};
 use crate::context::Device;
 use crate::error::Result;

@@ -13,7 +13,7 @@ use ndarray::s;
 
 use self::geometry::{ConvOperands, Geometry};
 use super::derivatives::{AnyArray, RuledOperation, SavedArray, by_float};
-use super::eval::same_device;
+use super::dispatch::same_device;
 use super::index::check_size;
 use super::precompiled::precompiled;
 use crate::array::{Array, Numeric, Shape, Writer};

@@ -15,9 +15,8 @@ use super::walk::blocks_of;
 use crate::array::Layout;
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS, Results};
 use crate::ops::expression::tree::Operand;
-use crate::ops::host::{MOST_RESULTS, Results};
 use crate::ops::order::CudaOrder;
 
 /// The kernels that write the elements of an expression.

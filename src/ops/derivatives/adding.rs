@@ -1,5 +1,6 @@
 //! Addition of contributions to a gradient: to all of it, and to a part of it.
 
+use super::evaluation::evaluate;
 use super::gradients::{AnyArray, Gradients, Tracked, filled};
 use super::joint_graph::Adding;
 use super::tape::{BackwardStep, Upstream};
@@ -7,8 +8,7 @@ use super::{Pause, record};
 use crate::array::{AxisSet, Bits, Layout, Shape};
 use crate::error::Result;
 use crate::ops::aliasing::{Obstacle, Overwritable, Target};
-use crate::ops::assign::store;
-use crate::ops::eval::evaluate;
+use crate::ops::dispatch::store;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::reductions::sum_of;

@@ -7,16 +7,14 @@ use super::forward::{Derived, Forward, tracked_nodes};
 use super::joint_graph::{JointGraph, JointNodeKind, SavedValue};
 use super::tape::{BackwardStep, Upstream};
 use super::{AnyArray, Gradients, Pause, is_live, record_all};
-use crate::array::{AxisSet, DType, Layout, Shape};
+use crate::array::{AxisSet, Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, Result};
 use crate::ops::aliasing::{Overwritable, Target};
-use crate::ops::assign::store;
-use crate::ops::eval::evaluate_all;
-use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::dispatch;
+use crate::ops::dispatch::{Hoisted, store};
+use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS, NodeKind, Results};
 use crate::ops::expression::tree::Operand;
-use crate::ops::hoist::Hoisted;
-use crate::ops::host::{MOST_RESULTS, Results};
 use crate::ops::reductions::sum_of;
 
 /// The data that passes gradients back through an expression graph.
@@ -411,4 +409,30 @@ impl RunningEvaluation {
 /// Returns the bytes of arrays.
 pub(super) fn bytes_of<'a>(arrays: impl Iterator<Item = &'a Option<SavedArray>>) -> u64 {
     arrays.flatten().map(SavedArray::size_bytes).sum()
+}
+
+/// Returns the result of `graph`, which has one, over `shape`, to which it broadcasts. Records the
+/// step that passes gradients back.
+#[track_caller]
+pub(in crate::ops) fn evaluate(
+    graph: &ExpressionGraph<'_>,
+    device: &Device,
+    shape: &Shape,
+) -> Result<(Buffer, Layout)> {
+    let (mut results, layout) = evaluate_all(graph, device, shape)?;
+    let buffer = results.pop().expect("the graph has one result");
+    Ok((buffer, layout))
+}
+
+/// Like [`evaluate`], for any number of results.
+#[track_caller]
+pub(in crate::ops) fn evaluate_all(
+    graph: &ExpressionGraph<'_>,
+    device: &Device,
+    shape: &Shape,
+) -> Result<(Results, Layout)> {
+    let evaluation = Evaluation::begin(graph, shape)?;
+    let layout = Layout::contiguous(shape)?;
+    let results = dispatch::evaluate_all(graph, device, &layout)?;
+    Ok((evaluation.finish(results, &layout), layout))
 }

@@ -5,11 +5,11 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
+use super::evaluation::evaluate;
 use super::tape;
 use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout, Shape, bits_of};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::eval::evaluate;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::{Operand, SingleValue};
 

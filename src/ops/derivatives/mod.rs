@@ -32,7 +32,7 @@ pub(crate) use activations::{Budget, BudgetCounts};
 pub(super) use activations::{SavedArray, with_source, work_of};
 pub(super) use adding::{sum_of_windows, with_windows};
 pub(crate) use checkpoint::checkpointed;
-pub(super) use evaluation::Evaluation;
+pub(super) use evaluation::{Evaluation, evaluate, evaluate_all};
 pub(crate) use gradients::{AnyArray, Gradients, Placer, Tracked, zeros_like};
 pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
 pub(crate) use pause::{FirstRun, Pause, is_paused, runs_again_later};
@@ -51,7 +51,7 @@ use gradients::filled;
 use joint_graph::is_differentiable;
 use tape::{BackwardStep, TapeStep, Upstream, track_result};
 
-use super::eval::{device_for, evaluate};
+use super::dispatch::device_for;
 use super::expression::graph::{ExpressionGraph, NodeKind};
 use super::expression::tree::Tree;
 use super::order::TouchedMemory;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::activations::{SavedArray, Source, source_of_graph};
-use super::evaluation::{Derivation, bytes_of};
+use super::evaluation::{Derivation, bytes_of, evaluate};
 use super::forward::{Forward, tracked_nodes};
 use super::joint_graph::{
     DIFFERENTIABLE, JointGraph, JointNodeKind, SavedValue, by_differentiable, by_float,
@@ -15,7 +15,6 @@ use super::values::JointValue;
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
-use crate::ops::eval::evaluate;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::index::concat;
 use crate::ops::reductions::sum_of;

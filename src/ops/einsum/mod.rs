@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use self::contract::{Contraction, Labelled, summed};
 use self::path::Path;
 use self::subscripts::{LabelSet, Labels, Subscripts, set_of};
-use super::eval::same_device;
+use super::dispatch::same_device;
 use super::index::check_size;
 use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorKind, Result};

@@ -10,8 +10,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use smallvec::SmallVec;
 
 use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
-use crate::array::{Bits, DType, MAX_RANK, Shape, broadcast_shapes};
+use crate::array::{Bits, Buffer, DType, MAX_RANK, Shape, broadcast_shapes};
 use crate::error::{AtCaller, Result};
+
+/// The most results that are computed in one pass.
+pub(crate) const MOST_RESULTS: usize = 8;
+
+/// The results of a pass, each in its own allocation.
+pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 
 /// Nodes in an order in which they can be computed, and the numbers of the requested results.
 #[derive(Clone, Debug)]

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-/// The most results that are computed in one pass.
-pub(crate) const MOST_RESULTS: usize = 8;
+use crate::ops::expression::graph::MOST_RESULTS;
 
 /// The address of each result's first element.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,5 @@
 //! Evaluation of expressions into new memory.
 
-use smallvec::SmallVec;
-
 use super::blocked::BlockProgram;
 use super::element_source::{ElementSource, Outputs};
 use super::index_space::IndexSpace;
@@ -11,12 +9,9 @@ use crate::context::{Device, Timed};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::graph::{ExpressionGraph, Results};
 use crate::ops::expression::tree::Tree;
 use crate::ops::order::{HostOrder, ReadOperands};
-
-/// The results of a pass, each in its own allocation.
-pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 
 /// Computes the elements of each result of `graph` over the shape of `layout`, which is dense
 /// from index 0. It takes one pass, and one allocation for each result.

@@ -58,8 +58,7 @@ use by_bytes;
 pub(super) use blocked::RUN;
 pub(super) use compact::{compacted, positions};
 pub(super) use copy::{copied, joined};
-pub(super) use element_source::MOST_RESULTS;
-pub(super) use evaluate::{Results, evaluate, evaluate_fused};
+pub(super) use evaluate::{evaluate, evaluate_fused};
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use fused::{Fused, Fusing};

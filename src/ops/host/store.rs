@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::Location;
 
 use super::blocked::BlockProgram;
-use super::element_source::{ElementSource, MOST_RESULTS};
+use super::element_source::ElementSource;
 use super::fused::Fusing;
 use super::index_space::IndexSpace;
 use super::launch::{Work, launch_source};
@@ -12,7 +12,7 @@ use super::memory::Elements;
 use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::aliasing::{Aliasing, Overwritable, Target};
-use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS};
 use crate::ops::expression::tree::{Tree, operands};
 use crate::ops::order::{HostOrder, ReadOperands, UpdateTargets};
 

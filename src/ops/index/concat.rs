@@ -5,7 +5,7 @@ use super::{check_size, invalid};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, RuledOperation};
-use crate::ops::eval::same_device;
+use crate::ops::dispatch::same_device;
 
 /// Returns the arrays one after another along `axis`; their other axes must have equal lengths.
 ///

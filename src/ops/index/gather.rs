@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable, computed_in,
 };
-use crate::ops::eval::same_device;
+use crate::ops::dispatch::same_device;
 
 impl<T: AnyElement> Array<T> {
     /// Returns, for each index, the element at this index along `axis`, and at the index's own

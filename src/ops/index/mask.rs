@@ -5,7 +5,7 @@ use super::{Copying, Picking, check_size};
 use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, is_tracked};
-use crate::ops::eval::{device_mismatch, device_of, same_device};
+use crate::ops::dispatch::{device_mismatch, device_of, same_device};
 use crate::ops::expression::elementwise::select;
 use crate::ops::expression::expr::IntoExpr;
 use crate::ops::expression::graph::ExpressionGraph;

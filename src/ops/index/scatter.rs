@@ -8,7 +8,7 @@ use crate::device::cuda::Indexing;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::aliasing::Target;
 use crate::ops::derivatives::{AnyArray, RuledOperation, by_gradient, constant};
-use crate::ops::eval::same_device;
+use crate::ops::dispatch::same_device;
 use crate::ops::expression::elementwise::select;
 use crate::ops::order::UpdateTargets;
 

@@ -4,7 +4,7 @@ use super::{check_size, invalid};
 use crate::array::{Array, Element};
 use crate::error::Result;
 use crate::ops::derivatives::constant;
-use crate::ops::eval::same_device;
+use crate::ops::dispatch::same_device;
 use crate::ops::precompiled::precompiled;
 
 /// The side of equal elements that a value is inserted at.

@@ -6,7 +6,7 @@ use super::{Picking, check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation};
-use crate::ops::eval::same_device;
+use crate::ops::dispatch::same_device;
 
 impl<T: AnyElement> Array<T> {
     /// Returns the elements at `indices` along `axis`, copied as by NumPy's `take`: in the result,

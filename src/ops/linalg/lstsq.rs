@@ -6,7 +6,7 @@ use super::{Factorized, batch_of, filled, gradients, matrices, matrix_of};
 use crate::array::Array;
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation, constant, is_tracked};
-use crate::ops::eval::same_device;
+use crate::ops::dispatch::same_device;
 use crate::ops::index::check_size;
 use crate::ops::select;
 

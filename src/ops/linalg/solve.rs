@@ -5,7 +5,7 @@ use super::{Factorized, batch_of, filled, gradients, matrices, square};
 use crate::array::{Array, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, RuledOperation};
-use crate::ops::eval::same_device;
+use crate::ops::dispatch::same_device;
 use crate::ops::index::check_size;
 
 /// See [`solve`](crate::linalg::solve).

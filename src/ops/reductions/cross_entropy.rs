@@ -5,7 +5,7 @@ use super::{CudaReducer, Reducer, along};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked};
-use crate::ops::eval::same_device;
+use crate::ops::dispatch::same_device;
 use crate::ops::host::{ReductionTable, reduction_table};
 use crate::ops::index::of_classes;
 use crate::ops::precompiled::precompiled;

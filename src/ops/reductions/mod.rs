@@ -30,10 +30,9 @@ pub(super) use sums::Compensated;
 
 use super::cuda::ReductionKernels;
 use super::derivatives::{AnyArray, DIFFERENTIABLE, TrackedReduction, by_differentiable};
-use super::eval::device_for;
+use super::dispatch::{Hoisted, device_for};
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::Tree;
-use super::hoist::Hoisted;
 use super::host::{IndexSpace, ReductionLoop, ReductionTable, reduction_loop_of};
 use super::lanes::Lanes;
 use super::order::ReadOperands;

@@ -5,16 +5,16 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::eval::evaluate;
-use super::expression::graph::{ExpressionGraph, NodeKind};
-use super::expression::tree::Operand;
+use super::evaluate::evaluate;
 use crate::array::{Buffer, DType, Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
+use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::tree::Operand;
 
 /// Nodes that are computed into memory of their own before the rest of the expression graph.
 #[derive(Debug)]
-pub(super) struct Hoisted(SmallVec<[(usize, DType, Buffer, Layout); 1]>);
+pub(in crate::ops) struct Hoisted(SmallVec<[(usize, DType, Buffer, Layout); 1]>);
 
 /// The least number of function values that must be saved to justify the memory and the pass, on
 /// the host and on a GPU. On the host, a pass takes as long as some thousand values; on a GPU, as a
@@ -25,7 +25,11 @@ impl Hoisted {
     /// Computes the nodes that `graph` repeats over `shape`, which it broadcasts to, into memory
     /// of the thread's scope.
     #[track_caller]
-    pub(super) fn of(graph: &ExpressionGraph<'_>, device: &Device, shape: &Shape) -> Result<Self> {
+    pub(in crate::ops) fn of(
+        graph: &ExpressionGraph<'_>,
+        device: &Device,
+        shape: &Shape,
+    ) -> Result<Self> {
         let mut hoisted = SmallVec::new();
         let on_gpu = device.backend().cuda().is_some();
         for node in repeated(
@@ -34,14 +38,15 @@ impl Hoisted {
             LEAST_SAVED[usize::from(on_gpu)],
         ) {
             let part = graph.rebuilt(&[node], &[]);
-            let (buffer, layout) = evaluate(&part, device, &part.first().shape)?;
+            let layout = Layout::contiguous(&part.first().shape)?;
+            let buffer = evaluate(&part, device, &layout)?;
             hoisted.push((node, part.first().dtype, buffer, layout));
         }
         Ok(Self(hoisted))
     }
 
     /// Returns `graph` with the computed nodes as operands.
-    pub(super) fn apply<'a, 'b>(
+    pub(in crate::ops) fn apply<'a, 'b>(
         &'b self,
         graph: &'a ExpressionGraph<'b>,
     ) -> Cow<'a, ExpressionGraph<'b>> {

@@ -1,0 +1,53 @@
+//! Evaluation of expression graphs into new memory, and into the memory of arrays.
+
+use smallvec::SmallVec;
+
+use super::Hoisted;
+use crate::array::{Buffer, Layout};
+use crate::context::Device;
+use crate::error::Result;
+use crate::ops::aliasing::{Overwritable, Target};
+use crate::ops::expression::graph::{ExpressionGraph, Results};
+use crate::ops::order::{ReadOperands, UpdateTargets};
+
+/// Returns the result of `graph`, which has one, over the shape of `layout`, to which it
+/// broadcasts. `layout` is dense from index 0.
+#[track_caller]
+pub(in crate::ops) fn evaluate(
+    graph: &ExpressionGraph<'_>,
+    device: &Device,
+    layout: &Layout,
+) -> Result<Buffer> {
+    let mut results = evaluate_all(graph, device, layout)?;
+    Ok(results.pop().expect("the graph has one result"))
+}
+
+/// Returns the results of `graph`, of any number, from one pass over the shape of `layout`.
+#[track_caller]
+pub(in crate::ops) fn evaluate_all(
+    graph: &ExpressionGraph<'_>,
+    device: &Device,
+    layout: &Layout,
+) -> Result<Results> {
+    let hoisted = Hoisted::of(graph, device, layout.shape())?;
+    let graph = &hoisted.apply(graph);
+    on_device!(
+        device,
+        touching & ReadOperands(&**graph),
+        evaluate(graph, layout)
+    )
+}
+
+/// Writes each result of `graph` over its target. The targets are on one device and have one
+/// shape, to which the results broadcast. They must have been checked against the operands that the
+/// expression graph reads.
+#[track_caller]
+pub(in crate::ops) fn store(graph: &ExpressionGraph<'_>, targets: Overwritable<'_>) -> Result<()> {
+    let buffers: SmallVec<[&Buffer; 1]> = targets.targets().iter().map(Target::buffer).collect();
+    let updating = UpdateTargets {
+        targets: &buffers,
+        reading: ReadOperands(graph),
+    };
+    let device = targets.targets()[0].device();
+    on_device!(device, touching & updating, store(graph, targets))
+}

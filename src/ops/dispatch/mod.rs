@@ -1,0 +1,10 @@
+//! Runs the work of operations on the device of their operands. Nothing here records steps for
+//! gradients: the callers do, in [`derivatives`](super::derivatives).
+
+mod devices;
+mod evaluate;
+mod hoist;
+
+pub(super) use devices::{device_for, device_mismatch, device_of, same_device};
+pub(super) use evaluate::{evaluate_all, store};
+pub(super) use hoist::Hoisted;
