@@ -3,7 +3,8 @@
 use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, Buffer, Float, Layout};
 use crate::error::{AtCaller, Result};
-use crate::ops::derivatives::{checkpointed, detects_anomalies};
+use crate::ops::checkpointed;
+use crate::ops::derivatives::detects_anomalies;
 
 /// Returns the value of `function` at `inputs`, and saves nothing that it computes. The backward
 /// pass calls it again, with the same random numbers (Griewank and Walther 2000; Chen et al. 2016).

@@ -34,6 +34,7 @@ macro_rules! on_device {
 mod aliasing;
 mod assign;
 mod attention;
+mod checkpoint;
 mod compare;
 mod compound;
 mod convolution;
@@ -69,6 +70,7 @@ mod view_mut;
 mod warn;
 
 pub use attention::attention;
+pub(crate) use checkpoint::checkpointed;
 pub use convolution::ConvOptions;
 pub use einsum::{EinsumOperands, einsum};
 pub use expression::boxed::{Boxed, BoxedLazy};

@@ -407,7 +407,7 @@ impl RunningEvaluation {
 }
 
 /// Returns the bytes of arrays.
-pub(super) fn bytes_of<'a>(arrays: impl Iterator<Item = &'a Option<SavedArray>>) -> u64 {
+pub(in crate::ops) fn bytes_of<'a>(arrays: impl Iterator<Item = &'a Option<SavedArray>>) -> u64 {
     arrays.flatten().map(SavedArray::size_bytes).sum()
 }
 

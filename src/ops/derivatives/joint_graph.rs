@@ -264,7 +264,7 @@ fn sum_of(dtype: DType) -> &'static Call {
 pub(in crate::ops) const DIFFERENTIABLE: &str = "gradients are floats or complex numbers";
 
 /// Returns whether gradients may have this type.
-pub(super) fn is_differentiable(dtype: DType) -> bool {
+pub(in crate::ops) fn is_differentiable(dtype: DType) -> bool {
     is_float(dtype) || is_complex(dtype)
 }
 
@@ -272,7 +272,7 @@ pub(super) fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::Bf16)
 }
 
-pub(super) fn is_complex(dtype: DType) -> bool {
+pub(in crate::ops) fn is_complex(dtype: DType) -> bool {
     matches!(dtype, DType::C32 | DType::C64)
 }
 

@@ -9,13 +9,11 @@
 
 mod activations;
 mod adding;
-mod checkpoint;
 mod evaluation;
 mod forward;
 mod gradients;
 mod joint_graph;
 mod pause;
-mod products;
 mod reduction;
 mod rule;
 mod rules;
@@ -29,14 +27,14 @@ use std::panic::Location;
 use smallvec::SmallVec;
 
 pub(crate) use activations::{Budget, BudgetCounts};
-pub(super) use activations::{SavedArray, with_source, work_of};
+pub(super) use activations::{Operand, SavedArray, Source, pin, with_source, work_of};
 pub(super) use adding::{sum_of_windows, with_windows};
-pub(crate) use checkpoint::checkpointed;
-pub(super) use evaluation::{Evaluation, evaluate, evaluate_all};
+pub(super) use evaluation::{Evaluation, bytes_of, evaluate, evaluate_all};
 pub(crate) use gradients::{AnyArray, Gradients, Placer, Tracked, zeros_like};
-pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, computed_in};
+pub(super) use joint_graph::{
+    DIFFERENTIABLE, by_differentiable, by_float, computed_in, is_complex, is_differentiable,
+};
 pub(crate) use pause::{FirstRun, Pause, is_paused, runs_again_later};
-pub(super) use products::Multiplication;
 pub(super) use reduction::TrackedReduction;
 pub(crate) use rule::constant;
 pub(super) use rule::{RuledOperation, by_gradient};
@@ -46,10 +44,9 @@ pub(crate) use tape::{
 };
 pub(crate) use total::Total;
 
-use activations::Source;
 use gradients::filled;
-use joint_graph::is_differentiable;
-use tape::{BackwardStep, TapeStep, Upstream, track_result};
+pub(super) use tape::{BackwardStep, Upstream, store};
+use tape::{TapeStep, track_result};
 
 use super::dispatch::device_for;
 use super::expression::graph::{ExpressionGraph, NodeKind};
@@ -120,7 +117,7 @@ pub(super) fn is_tracked<T: AnyElement>(array: &Array<T>) -> Result<bool> {
 /// Records the step that computed the array `result`, and lets the tape track it. `source` computes
 /// the result again.
 #[track_caller]
-fn record(
+pub(super) fn record(
     result: StepResult,
     source: Option<Source>,
     back: impl FnOnce(&Buffer) -> BackwardStep,

@@ -411,7 +411,7 @@ pub(crate) fn steps(see: &mut dyn FnMut(&TapeStep)) {
 }
 
 /// Returns the store of this thread's tape, if what steps save on `device` has a budget.
-pub(super) fn store(device: &Device) -> Option<Rc<Store>> {
+pub(in crate::ops) fn store(device: &Device) -> Option<Rc<Store>> {
     if !activations::are_stored(device) {
         return None;
     }

@@ -14,8 +14,8 @@ mod store;
 pub(super) use budget::read_environment;
 pub(crate) use budget::{Budget, BudgetCounts};
 pub(super) use graph::source_of_graph;
-pub(super) use recompute::{Operand, Source};
-pub(super) use store::{Activation, Pin, Store};
+pub(in crate::ops) use recompute::{Operand, Source};
+pub(in crate::ops) use store::{Activation, Pin, Store};
 
 use std::rc::Rc;
 
@@ -68,7 +68,7 @@ pub(super) fn are_stored(device: &Device) -> bool {
 impl SavedArray {
     /// Saves an array, for the step that the tape records next.
     #[track_caller]
-    pub(super) fn new(buffer: &Buffer, layout: &Layout, dtype: DType) -> Self {
+    pub(in crate::ops) fn new(buffer: &Buffer, layout: &Layout, dtype: DType) -> Self {
         let activation = tape::store(buffer.device())
             .and_then(|store| tape::activation(&store, buffer, (layout, dtype)));
         let memory = match activation {
@@ -116,14 +116,14 @@ impl SavedArray {
     }
 
     /// Returns the size of the elements.
-    pub(super) fn size_bytes(&self) -> u64 {
+    pub(in crate::ops) fn size_bytes(&self) -> u64 {
         work_of(&[self.layout.len(), self.dtype.size_bytes()])
     }
 }
 
 /// Keeps the memory of an array that a step holds itself, and counts it; `None` if nothing counts
 /// it.
-pub(super) fn pin(buffer: &Buffer, layout: &Layout, dtype: DType) -> Option<Pin> {
+pub(in crate::ops) fn pin(buffer: &Buffer, layout: &Layout, dtype: DType) -> Option<Pin> {
     let store = tape::store(buffer.device())?;
     let activation = tape::activation(&store, buffer, (layout, dtype))?;
     Some(Pin::new(activation, buffer))

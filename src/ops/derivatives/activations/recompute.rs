@@ -18,7 +18,7 @@ use crate::ops::derivatives::{Pause, tape};
 type Results = SmallVec<[AnyArray; 1]>;
 
 /// An operation as a function of its operands, for a step that is about to be recorded.
-pub(in crate::ops::derivatives) struct Source {
+pub(in crate::ops) struct Source {
     operands: SmallVec<[Operand; 3]>,
     /// The floating-point operations, beside those that a pass over the operands hides.
     flops: u64,
@@ -30,7 +30,7 @@ type Run = dyn Fn(&[AnyArray]) -> Result<Results>;
 
 impl Source {
     /// Returns the operation `run` of `operands`.
-    pub(in crate::ops::derivatives) fn new(
+    pub(in crate::ops) fn new(
         operands: impl IntoIterator<Item = Operand>,
         flops: u64,
         run: impl Fn(&[AnyArray]) -> Result<Results> + 'static,
@@ -44,7 +44,7 @@ impl Source {
 }
 
 /// An operand of an operation that may run again.
-pub(in crate::ops::derivatives) struct Operand {
+pub(in crate::ops) struct Operand {
     value: OperandValue,
     layout: Layout,
     dtype: DType,
@@ -62,7 +62,7 @@ enum OperandValue {
 impl Operand {
     /// Returns the operand of a step that the tape is about to record.
     #[track_caller]
-    pub(in crate::ops::derivatives) fn new(
+    pub(in crate::ops) fn new(
         store: &Rc<Store>,
         buffer: &Buffer,
         (layout, dtype): (&Layout, DType),
@@ -109,7 +109,7 @@ impl Operand {
 }
 
 /// An operation that may run again.
-pub(in crate::ops::derivatives) struct Recomputation {
+pub(in crate::ops) struct Recomputation {
     source: Source,
     /// The activations of the results that are tracked.
     results: RefCell<SmallVec<[Weak<Activation>; 1]>>,
@@ -131,10 +131,7 @@ const START_BYTES: u64 = 4096;
 impl Recomputation {
     /// Returns the operation that computed `results`.
     #[track_caller]
-    pub(in crate::ops::derivatives) fn new(
-        source: Source,
-        results: &[(&Buffer, &Layout, DType)],
-    ) -> Rc<Self> {
+    pub(in crate::ops) fn new(source: Source, results: &[(&Buffer, &Layout, DType)]) -> Rc<Self> {
         let result_bytes = results
             .iter()
             .map(|&(_, layout, dtype)| bytes_of(layout, dtype))

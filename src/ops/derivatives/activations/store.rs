@@ -17,7 +17,7 @@ use crate::size::ByteSize;
 ///
 /// Invariants: it has memory only while it has readers or pins; an activation without a source has
 /// memory as long as it has readers or pins.
-pub(in crate::ops::derivatives) struct Activation {
+pub(in crate::ops) struct Activation {
     store: Rc<Store>,
     /// The whole value as its step returned it.
     layout: Layout,
@@ -91,7 +91,7 @@ impl Activation {
     }
 
     /// Forgets the operation that computes the value if it alone would keep a constant.
-    pub(in crate::ops::derivatives) fn lose_source_unless_saved(&self) {
+    pub(in crate::ops) fn lose_source_unless_saved(&self) {
         if let Some(source) = self.source() {
             source.lose_unless_saved();
         }
@@ -229,7 +229,7 @@ impl Drop for Reader {
 
 /// Keeps the memory of a value.
 #[derive(Debug)]
-pub(in crate::ops::derivatives) struct Pin(Rc<Activation>);
+pub(in crate::ops) struct Pin(Rc<Activation>);
 
 impl Pin {
     /// Pins a value that `buffer` holds.
@@ -275,7 +275,7 @@ impl Drop for Pin {
 
 /// The activations of a tape.
 #[derive(Default)]
-pub(in crate::ops::derivatives) struct Store {
+pub(in crate::ops) struct Store {
     activations: RefCell<Vec<Weak<Activation>>>,
     /// The activations of constants, by the address of their memory. They hold this memory.
     constants: RefCell<HashMap<u64, Weak<Activation>>>,
@@ -305,7 +305,7 @@ impl Store {
     }
 
     /// Returns the activation of a constant.
-    pub(in crate::ops::derivatives) fn constant(
+    pub(in crate::ops) fn constant(
         self: &Rc<Self>,
         buffer: &Buffer,
         place: (&Layout, DType),
@@ -357,7 +357,7 @@ impl Store {
     /// Releases values on a device for an allocation that lacks `bytes`, and sets a budget of as
     /// many bytes less than were saved. Returns the bytes that are freed, without those that the
     /// program holds as well.
-    pub(in crate::ops::derivatives) fn release_for(&self, device: &Device, bytes: u64) -> u64 {
+    pub(in crate::ops) fn release_for(&self, device: &Device, bytes: u64) -> u64 {
         let before = self.bytes.get();
         // More than is lacking: the free memory is in several places, and the next step saves more.
         let wanted = bytes.saturating_mul(2).max(before / RELEASED_PART);
@@ -402,7 +402,7 @@ impl Store {
 
     /// Makes the values that the last step saves fit into the budget. Notes it if they do not fit
     /// into the budget of the program: one that the store set itself is no promise.
-    pub(in crate::ops::derivatives) fn settle_step(&self) {
+    pub(in crate::ops) fn settle_step(&self) {
         self.make_room();
         let bytes = self.bytes.get();
         if let Some(limit) = budget::limit_bytes().filter(|&limit| bytes > limit) {
@@ -418,7 +418,7 @@ impl Store {
     ///
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument), with the least budget.
     #[track_caller]
-    pub(in crate::ops::derivatives) fn check_budget(&self) -> Result<()> {
+    pub(in crate::ops) fn check_budget(&self) -> Result<()> {
         match self.unmet.get() {
             Some((limit, least)) => Err(unmet(limit, least)),
             None => Ok(()),

@@ -1,6 +1,8 @@
 //! Products of matrices and vectors.
 
-use super::derivatives::Multiplication;
+mod gradients;
+
+use self::gradients::Multiplication;
 use super::dispatch::same_device;
 use super::index::check_size;
 use super::order::UpdateTargets;

@@ -3,9 +3,9 @@
 use std::panic::Location;
 use std::rc::Rc;
 
-use super::activations::pin;
-use super::tape::{BackwardStep, Upstream};
-use super::{Gradients, Pause, Tracked, constant, is_live, record};
+use super::derivatives::{
+    BackwardStep, Gradients, Pause, Tracked, Upstream, constant, is_live, pin, record,
+};
 use crate::array::{Array, Buffer, Float, Layout, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};

@@ -1,12 +1,11 @@
 //! Steps of matrix products.
 
-use super::activations::{Operand, SavedArray, Source, work_of};
-use super::evaluation::bytes_of;
-use super::joint_graph::{is_complex, is_differentiable};
-use super::tape::{BackwardStep, Upstream};
-use super::{AnyArray, Gradients, Pause, Tracked, is_live, record, tape};
 use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorCode, Result};
+use crate::ops::derivatives::{
+    AnyArray, BackwardStep, Gradients, Operand, Pause, SavedArray, Source, Tracked, Upstream,
+    bytes_of, is_complex, is_differentiable, is_live, record, store, work_of,
+};
 use crate::ops::products::matmul_into;
 
 /// A matrix product of two arrays. While it runs, nothing is tracked; then the step that passes
@@ -65,7 +64,7 @@ impl RunningProduct {
             return Err(Error::new(ErrorCode::Gradient, text));
         }
         let save = |array: &Array<T>| SavedArray::new(array.buffer(), array.layout(), T::DTYPE);
-        let source = tape::store(left.device()).map(|store| {
+        let source = store(left.device()).map(|store| {
             let operand =
                 |array: &Array<T>| Operand::new(&store, array.buffer(), (array.layout(), T::DTYPE));
             let columns = right.shape().last().copied().unwrap_or(1).max(1);
