@@ -40,6 +40,7 @@ mod compound;
 mod convolution;
 mod cuda;
 pub(crate) mod derivatives;
+mod descriptors;
 mod diff;
 mod dispatch;
 mod einsum;
@@ -50,7 +51,6 @@ pub(crate) mod fft;
 mod host;
 mod index;
 mod kron;
-mod lanes;
 #[cfg(feature = "linalg")]
 pub(crate) mod linalg;
 mod norms;

@@ -18,7 +18,8 @@ use fill::{Below, Dropout, Normal, Truth, Uniform, below, words_of};
 use philox::Draws;
 
 use super::derivatives::{AnyArray, is_live, with_source};
-use super::host::{Fill, RUN};
+use super::descriptors::Fill;
+use super::host::RUN;
 use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, Float, Integer, Shape};
 use crate::context::Device;

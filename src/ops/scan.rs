@@ -13,7 +13,7 @@ use super::expression::tree::Tree;
 use super::index::concat;
 use super::order::ReadOperands;
 use super::precompiled::precompiled;
-use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
+use crate::array::{AnyElement, Array, AxisSet, Buffer, Float, Layout, Number, Shape};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
@@ -228,12 +228,6 @@ fn products_back<T: Number>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> R
         step *= 2;
     }
     (before * sums).eval()
-}
-
-/// Returns whether running sums of `T` carry a compensation for rounding: true if the kind has no
-/// wider type.
-pub(super) fn sums_round<T: AnyElement>() -> bool {
-    matches!(T::DTYPE, DType::F64 | DType::C64)
 }
 
 #[track_caller]

@@ -10,10 +10,10 @@ use super::assign::{assign, is_tracked, note_copy_on_write, overwrite, replaced}
 use super::derivatives::{
     self, AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable, constant,
 };
+use super::descriptors::Copying;
 use super::expression::expr::IntoExpr;
 use super::expression::tree::Tree;
 use super::host::Fusing;
-use super::index::Copying;
 use super::index::moves::copied;
 use crate::array::{AnyElement, Array, Layout};
 use crate::error::Result;

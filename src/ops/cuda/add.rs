@@ -15,7 +15,7 @@ use crate::array::{AnyElement, Array, Number, Shape, Walk};
 use crate::device::cuda::{Arguments, Indexing, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::aliasing::Target;
-use crate::ops::index::{Axis, reached};
+use crate::ops::descriptors::{Axis, reached};
 use crate::ops::order::CudaOrder;
 
 /// Adds each element of `values` to the element of `target` that its index selects along the axis

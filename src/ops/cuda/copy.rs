@@ -9,7 +9,7 @@ use crate::device::DevicePtr;
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::aliasing::Target;
-use crate::ops::index::{self, Copying};
+use crate::ops::descriptors::{self, Copying};
 use crate::ops::order::CudaOrder;
 
 /// Returns the elements of `array` that `copying` selects, in a new array of `shape`.
@@ -38,7 +38,7 @@ pub(in crate::ops) fn joined<T: AnyElement>(
     at: usize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let parts = index::joined(arrays, at, shape)?;
+    let parts = descriptors::joined(arrays, at, shape)?;
     computed(order.device, shape, |output: Output| {
         let output = Words::new::<T>(output);
         for (array, walk) in parts {

@@ -19,9 +19,9 @@ use crate::device::DevicePtr;
 use crate::device::cuda::fft::{FftCall, FftKind, FftPlaces, FftPlan};
 use crate::error::{AtCaller, Result};
 use crate::ops::complex;
-use crate::ops::fft::{Direction, Sample};
-use crate::ops::index::{Copying, pairs};
+use crate::ops::descriptors::{Copying, Sample, pairs};
 use crate::ops::order::CudaOrder;
+use cachescope_transforms::Direction;
 
 /// Returns the transforms of `x` along its axis `at`, times `factor`.
 #[track_caller]

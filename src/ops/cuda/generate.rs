@@ -6,7 +6,7 @@ use super::prelude::source;
 use crate::array::{AnyElement, Array, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::host::Fill;
+use crate::ops::descriptors::Fill;
 use crate::ops::order::CudaOrder;
 
 /// The kernels that fill arrays with random numbers.

@@ -10,7 +10,7 @@ use super::walk::{Numbering, grid};
 use crate::array::{AnyElement, Array, Integer, Shape, Walk, bits_of};
 use crate::device::cuda::{Arguments, Cuda, Indexing, KernelSource};
 use crate::error::Result;
-use crate::ops::index::{Axis, Picking};
+use crate::ops::descriptors::{Axis, Picking};
 use crate::ops::order::CudaOrder;
 
 impl Axis {

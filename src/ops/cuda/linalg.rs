@@ -16,8 +16,7 @@ use crate::array::{AnyElement, Array, Buffer, Shape};
 use crate::device::DevicePtr;
 use crate::device::cuda::solver::{Factorization, SolverCall, solver_length};
 use crate::error::Result;
-use crate::ops::index::Copying;
-use crate::ops::linalg::{Eigen, Factorized, Factors, Singular};
+use crate::ops::descriptors::{Copying, Eigen, Factorized, Factors, Singular};
 use crate::ops::order::CudaOrder;
 use crate::ops::select;
 

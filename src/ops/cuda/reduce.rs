@@ -23,9 +23,9 @@ use super::workspace::Workspace;
 use crate::array::{AnyElement, Buffer, Layout};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
+use crate::ops::descriptors::Lanes;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::SingleValue;
-use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
 use crate::ops::reductions::{CudaReducer, Reducer, Reduction, ReductionPlan};
 

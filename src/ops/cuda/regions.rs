@@ -7,7 +7,7 @@ use crate::array::{AnyElement, Array, Layout, MAX_RANK, Shape, Walk, bits_of};
 use crate::device::Backend;
 use crate::device::cuda::{Arguments, KernelSource};
 use crate::error::Result;
-use crate::ops::index::{Triangle, onto_diagonal};
+use crate::ops::descriptors::{Triangle, onto_diagonal};
 use crate::ops::order::CudaOrder;
 
 /// Returns a new array of `shape` with `array` from the coordinates `before` on, and `value` around

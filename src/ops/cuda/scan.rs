@@ -19,10 +19,9 @@ use crate::array::{AnyElement, Array, Buffer, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
+use crate::ops::descriptors::{Lanes, sums_round};
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
-use crate::ops::scan::sums_round;
 
 const SCAN: &str = include_str!("scan.cuh");
 const LOOK_BACK: &str = include_str!("look_back.cuh");

@@ -11,7 +11,7 @@ use super::walk::Numbering;
 use crate::array::{Array, Element, Walk};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::index::Side;
+use crate::ops::descriptors::Side;
 use crate::ops::order::CudaOrder;
 
 /// The kernels that search, for each type and each number of bits of an index.

@@ -17,8 +17,8 @@ use super::workspace::Workspace;
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
+use crate::ops::descriptors::Lanes;
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::lanes::Lanes;
 use crate::ops::order::CudaOrder;
 use crate::ops::reductions::Logsumexp;
 

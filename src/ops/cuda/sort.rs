@@ -14,7 +14,7 @@ use super::workspace::Workspace;
 use crate::array::{AnyElement, Array, Element, Layout, Shape, Walk};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::index::Direction;
+use crate::ops::descriptors::Direction;
 use crate::ops::order::CudaOrder;
 
 pub(super) const KEYS: &str = include_str!("keys.cuh");

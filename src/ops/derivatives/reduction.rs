@@ -16,7 +16,6 @@ use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::index::concat;
 use crate::ops::reductions::sum_of;
 
 /// A way of passing gradients back through a reduction: the gradient of each element, as a function
@@ -434,10 +433,10 @@ fn others_multiplied<T: Number>(x: &Array<T>, axes: AxisSet) -> Result<Array<T>>
 /// Returns, for each element, the product of the elements before it in its row.
 #[track_caller]
 fn products_before<T: Number>(rows: &Array<T>) -> Result<Array<T>> {
-    let [height, width] = [rows.shape()[0], rows.shape()[1]];
-    let one = AnyArray::full_beside(rows, &[height, 1].into(), 1.0)?;
+    let width = rows.shape()[1];
     let first = rows.viewed(rows.layout().part(1, 0..width - 1, 1)?);
-    Ok(concat(&[&one, &first], 1)?.cumprod(1)?.downcast())
+    let one = <T as AnyElement>::from_f64(1.0);
+    Ok(first.pad(&[(0, 0), (1, 0)], one)?.cumprod(1)?.downcast())
 }
 
 #[cold]

@@ -9,9 +9,10 @@ use crate::error::Result;
 pub(in crate::ops) mod precompiled {
     use num_complex::Complex;
 
-    use super::super::{Direction, transform};
     use crate::array::{Array, Float, Number};
     use crate::error::Result;
+    use crate::ops::fft::transform;
+    use cachescope_transforms::Direction;
 
     /// The transforms of complex numbers.
     pub trait OfSpectra: Number {

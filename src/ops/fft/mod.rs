@@ -48,15 +48,6 @@ impl Signal for f64 {
     type Spectrum = Complex<f64>;
 }
 
-/// The bound of the generic implementations. Programs do not name it, so that only the library
-/// compiles them.
-pub(in crate::ops) trait Sample: Float + cachescope_transforms::Real {}
-
-impl Sample for f32 {}
-impl Sample for f64 {}
-
-pub(in crate::ops) use cachescope_transforms::Direction;
-
 /// Returns the axis of `array` that is transformed.
 ///
 /// # Errors

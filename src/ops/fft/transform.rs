@@ -2,11 +2,13 @@
 
 use num_complex::Complex;
 
-use super::{Direction, Sample, axis_of, invalid, resized};
+use super::{axis_of, invalid, resized};
 use crate::array::{AnyElement, Array, Number, Shape, Writer};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::descriptors::Sample;
 use crate::ops::index::concat;
+use cachescope_transforms::Direction;
 
 /// See [`fft`](crate::fft::fft) and [`ifft`](crate::fft::ifft).
 #[track_caller]

@@ -13,7 +13,7 @@ use crate::array::{AnyElement, Array, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::index::{self, Copying};
+use crate::ops::descriptors::{self, Copying};
 use crate::ops::order::HostOrder;
 
 /// The memory of an operand that a kernel reads.
@@ -115,7 +115,7 @@ pub(in crate::ops) fn joined<T: AnyElement>(
     at: usize,
     shape: &Shape,
 ) -> Result<Array<T>> {
-    let parts = index::joined(arrays, at, shape)?;
+    let parts = descriptors::joined(arrays, at, shape)?;
     let write = |output: Output<T>| {
         let to = WritePtr::of(&output);
         for (array, walk) in parts {

@@ -2,13 +2,13 @@
 
 use super::blocked::BlockProgram;
 use super::element_source::{ElementSource, Outputs};
-use super::index_space::IndexSpace;
 use super::launch::{Work, launch_source};
 use crate::array::{Buffer, Layout};
 use crate::context::{Device, Timed};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
+use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::graph::{ExpressionGraph, Results};
 use crate::ops::expression::tree::Tree;
 use crate::ops::order::{HostOrder, ReadOperands};

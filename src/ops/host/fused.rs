@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use super::blocked::BlockProgram;
 use super::element_source::{ElementSource, Outputs};
-use super::index_space::IndexSpace;
 use crate::array::Shape;
 use crate::array::scalar::pass::Fast;
+use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::expr::Expr;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::run::{BLOCK, Run, fill_block};

@@ -1,5 +1,6 @@
 //! Arrays computed from the positions of their elements alone.
 
+use crate::ops::descriptors::Fill;
 use std::mem::MaybeUninit;
 
 use super::blocked::RUN;
@@ -12,25 +13,6 @@ use crate::ops::vector::{Loop, vectorised};
 
 /// The cost of a random number, in bytes read or written.
 const BYTES_OF_TIME: usize = 16;
-
-/// A function from positions to elements.
-pub(in crate::ops) trait Fill<T>: Copy + Send + Sync + 'static {
-    /// Writes the elements from position `start` on to `part`, of at most [`RUN`] of them. This
-    /// function and all that it calls must be marked `#[inline(always)]`, so that they are compiled
-    /// for vectors.
-    fn fill(&self, start: usize, part: &mut [T]);
-
-    /// The name in error messages.
-    const NAME: &'static str;
-
-    /// The function in CUDA C++, in parts: the structure `Operands`, whose first member is `draws`,
-    /// and the function `fill`, which makes `CS_BLOCK` elements of the stored type `I` from a block
-    /// of words.
-    const CUDA: &'static [&'static str];
-
-    /// Calls `visit` with the bits of every member of `Operands`, each of which takes eight bytes.
-    fn operands(&self, visit: &mut dyn FnMut(u64));
-}
 
 /// Returns a new array of `shape`. After its memory is allocated, `draw` gets the number of
 /// elements, and returns the function that computes them.

@@ -17,7 +17,7 @@ use crate::device::cuda::Indexing;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
-use crate::ops::index::{Axis, Picking, counted, reached};
+use crate::ops::descriptors::{Axis, Picking, counted, reached};
 use crate::ops::order::HostOrder;
 
 impl Axis {

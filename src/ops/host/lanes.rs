@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::blocked::RUN;
 use super::launch::Work;
+use crate::ops::descriptors::Lanes;
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::lanes::Lanes;
 
 /// A job is one lane where its elements are contiguous, and up to [`RUN`] adjacent lanes otherwise.
 impl Lanes {

@@ -21,8 +21,7 @@ use super::launch::{Work, is_alone, launch};
 use super::memory::{Output, begun};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
-use crate::ops::index::Copying;
-use crate::ops::linalg::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
+use crate::ops::descriptors::{Copying, Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
 use crate::ops::order::HostOrder;
 
 /// The product of a matrix's lengths and the smaller of them from which threads pay, even if the

@@ -1,6 +1,6 @@
 //! The host device's execution of expressions.
 //!
-//! The elements of an expression are numbered in row-major order of its [index space](index_space).
+//! The elements of an expression are numbered in row-major order of its [index space](super::descriptors::IndexSpace).
 //! There are two evaluators with equal results, down to the bits. The [fused](fused) one is a loop
 //! that is compiled for the expression; it takes operands that are dense and of one shape, in
 //! builds without debug assertions. The [blocked](blocked) one evaluates everything else: it runs
@@ -22,7 +22,6 @@ mod evaluate;
 mod fft;
 mod fused;
 mod generate;
-mod index_space;
 mod indexed;
 mod lanes;
 mod launch;
@@ -62,8 +61,7 @@ pub(super) use evaluate::{evaluate, evaluate_fused};
 #[cfg(feature = "fft")]
 pub(super) use fft::{reals_of, spectra_of, transformed, transformed_planes};
 pub(super) use fused::{Fused, Fusing};
-pub(super) use generate::{Fill, generate};
-pub(super) use index_space::IndexSpace;
+pub(super) use generate::generate;
 pub(super) use indexed::{add_at, marked, picked, put_at};
 #[cfg(feature = "linalg")]
 pub(super) use linalg::{

@@ -8,7 +8,7 @@ use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{AnyElement, Array, Layout, Shape, Walk};
 use crate::error::Result;
-use crate::ops::index::{Triangle, onto_diagonal, pairs};
+use crate::ops::descriptors::{Triangle, onto_diagonal, pairs};
 use crate::ops::order::HostOrder;
 
 /// Returns a new array of `shape` with `array` from the coordinates `before` on, and `value`

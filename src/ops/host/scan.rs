@@ -4,17 +4,15 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::blocked::{BlockProgram, Blocks, RUN, Readable};
-use super::index_space::IndexSpace;
 use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
 use crate::array::scalar::convert;
 use crate::array::{AnyElement, Array, Number, Shape};
 use crate::error::Result;
+use crate::ops::descriptors::{IndexSpace, Lanes, sums_round};
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::Compensated;
-use crate::ops::scan::sums_round;
 use crate::ops::vector::{Loop, vectorised};
 
 /// Returns, for each element of `graph`, the sum of all elements up to it along `axis`.

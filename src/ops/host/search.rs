@@ -9,7 +9,7 @@ use super::launch::{Work, launch};
 use super::memory::{Output, computed};
 use crate::array::{Array, Element, Walk};
 use crate::error::Result;
-use crate::ops::index::Side;
+use crate::ops::descriptors::Side;
 use crate::ops::order::HostOrder;
 
 /// The number of values that are searched for together: the steps of one do not wait for the steps

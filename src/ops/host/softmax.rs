@@ -6,7 +6,6 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::blocked::{BlockProgram, Blocks, RUN, Readable};
-use super::index_space::IndexSpace;
 use super::lanes::Job;
 use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
@@ -14,8 +13,8 @@ use crate::array::scalar::pass::Fast;
 use crate::array::scalar::{convert, math};
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::Result;
+use crate::ops::descriptors::{IndexSpace, Lanes};
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::lanes::Lanes;
 use crate::ops::order::HostOrder;
 use crate::ops::reductions::{ACCUMULATORS, add_accumulators, largest};
 use crate::ops::vector::{Loop, vectorised};

@@ -18,7 +18,7 @@ use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::index::{Direction, pairs};
+use crate::ops::descriptors::{Direction, pairs};
 use crate::ops::order::HostOrder;
 use crate::ops::vector::vectorised;
 

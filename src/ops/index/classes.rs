@@ -1,10 +1,11 @@
 //! The element of each row that a class selects.
 
+use super::invalid;
 use super::moves::picked;
-use super::{Picking, invalid};
 use crate::array::{AnyElement, Array, Elements};
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
+use crate::ops::descriptors::Picking;
 
 /// Returns the element of each row of `table` at its class, for the operation `cross_entropy`.
 /// Classes count from 0 only.

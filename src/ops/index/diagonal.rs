@@ -1,20 +1,12 @@
 //! Diagonals, and the triangles that they bound. Diagonal 0 begins at a matrix's first element;
 //! diagonals above it have positive numbers, diagonals below it negative ones.
 
+use super::invalid;
 use super::moves::{copied, on_diagonal, triangular};
-use super::{Copying, invalid};
 use crate::array::{AnyElement, Array, Layout, Shape};
 use crate::error::{Error, Result};
 use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked};
-
-/// The part of a matrix that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) enum Triangle {
-    /// The elements on the diagonal and below.
-    Lower,
-    /// The elements on the diagonal and above.
-    Upper,
-}
+use crate::ops::descriptors::{Copying, Triangle, length_of, start_of};
 
 impl Triangle {
     /// Returns the name of the operation that keeps it.
@@ -24,21 +16,6 @@ impl Triangle {
             Self::Upper => "triu",
         }
     }
-}
-
-/// Returns the row and the column that diagonal `k` begins at.
-pub(super) fn start_of(k: isize) -> (usize, usize) {
-    match k.unsigned_abs() {
-        rows if k < 0 => (rows, 0),
-        columns => (0, columns),
-    }
-}
-
-/// Returns the number of elements of diagonal `k` of a matrix.
-pub(super) fn length_of(matrix: &Shape, k: isize) -> usize {
-    let (row, column) = start_of(k);
-    let (rows, columns) = (matrix.dims()[0], matrix.dims()[1]);
-    rows.saturating_sub(row).min(columns.saturating_sub(column))
 }
 
 /// Returns the layout of a diagonal of a matrix.

@@ -1,12 +1,13 @@
 //! One element for each index.
 
 use super::moves::picked;
-use super::{Picking, check_indices, check_size};
+use super::{check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable, computed_in,
 };
+use crate::ops::descriptors::Picking;
 use crate::ops::dispatch::same_device;
 
 impl<T: AnyElement> Array<T> {

@@ -2,10 +2,11 @@
 
 use super::bincount::{check_room, occurrences, tally};
 use super::search::search;
-use super::{Side, check_size, invalid};
+use super::{check_size, invalid};
 use crate::array::{Array, Elements, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::is_tracked;
+use crate::ops::descriptors::Side;
 use crate::ops::precompiled::precompiled;
 
 impl<T: Float> Array<T> {

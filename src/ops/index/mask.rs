@@ -1,10 +1,11 @@
 //! Elements that a mask selects, and their indices.
 
+use super::check_size;
 use super::moves::{compacted, copied, picked};
-use super::{Copying, Picking, check_size};
 use crate::array::{AnyElement, Array, DType, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, is_tracked};
+use crate::ops::descriptors::{Copying, Picking};
 use crate::ops::dispatch::{device_mismatch, device_of, same_device};
 use crate::ops::expression::elementwise::select;
 use crate::ops::expression::expr::IntoExpr;

@@ -1,13 +1,12 @@
 //! Copies by position and by order: elements at indices, concatenated arrays, sorted elements.
 //!
 //! The operands are checked here, one operation in each file; the kernels are in
-//! [`host`](super::host) and [`cuda`](super::cuda). They move only the elements that [`copies`] and
-//! [`picks`] walk over.
+//! [`host`](super::host) and [`cuda`](super::cuda). They move only the elements that
+//! [`descriptors`](super::descriptors) walk over.
 
 mod bincount;
 mod classes;
 mod concat;
-mod copies;
 mod diagonal;
 mod gather;
 mod histogram;
@@ -16,7 +15,6 @@ pub(super) mod moves;
 mod one_hot;
 mod pad;
 mod pad_with;
-mod picks;
 mod quantile;
 mod repeat;
 mod reshape;
@@ -30,13 +28,9 @@ mod unique;
 
 pub(super) use classes::of_classes;
 pub use concat::{concat, stack};
-pub(super) use copies::{Copying, joined, onto_diagonal, pairs};
-pub(super) use diagonal::Triangle;
 pub use pad_with::PadMode;
-pub(super) use picks::{Axis, Picking, reached};
-pub(super) use search::Side;
-pub(super) use sort::Direction;
 
+use crate::ops::descriptors::counted;
 use std::ops::Range;
 
 use ndarray::SliceInfoElem;
@@ -45,14 +39,6 @@ use smallvec::SmallVec;
 use super::vector::{Loop, vectorised};
 use crate::array::{AnyElement, Array, Elements, MAX_RANK, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
-
-/// Returns `index` from the beginning of an axis of `length`; a negative index counts from the end.
-#[inline(always)]
-pub(super) fn counted(index: i64, length: usize) -> Option<usize> {
-    // A length is at most `isize::MAX`, so the sum does not overflow.
-    let counted = index + if index < 0 { length as i64 } else { 0 };
-    ((counted as u64) < length as u64).then_some(counted as usize)
-}
 
 /// Waits until the indices are known, and checks that the axis `at` of `array` has all of them. On
 /// a CUDA device, where the kernel checks the indices, checks only that the axis has elements.

@@ -1,12 +1,12 @@
 //! Operations that move elements and compute nothing. They are compiled for each size of an element
 //! instead of for each type.
 
-use super::{Copying, Picking, Triangle};
 use crate::array::{Array, Bits, Shape};
 use crate::device::cuda::Indexing;
 use crate::error::Result;
 use crate::ops::aliasing::Target;
 use crate::ops::derivatives::AnyArray;
+use crate::ops::descriptors::{Copying, Picking, Triangle};
 use crate::ops::order::UpdateTargets;
 
 /// Evaluates `$run` with `$Word` as the type of words of `$bytes` bytes.

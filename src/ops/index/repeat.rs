@@ -1,10 +1,11 @@
 //! Repetition of elements.
 
+use super::check_size;
 use super::moves::copied;
-use super::{Copying, check_size};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation, by_gradient};
+use crate::ops::descriptors::Copying;
 
 impl<T: AnyElement> Array<T> {
     /// Returns every element along `axis` `count` times, one after another: NumPy's `repeat`.

@@ -1,10 +1,10 @@
 //! Changes of the shape, which may need a copy.
 
-use super::Copying;
 use super::moves::copied;
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::descriptors::Copying;
 
 impl<T: AnyElement> Array<T> {
     /// Returns the elements, in row-major order, in another shape; a view if strides can express

@@ -4,17 +4,9 @@ use super::{check_size, invalid};
 use crate::array::{Array, Element};
 use crate::error::Result;
 use crate::ops::derivatives::constant;
+use crate::ops::descriptors::Side;
 use crate::ops::dispatch::same_device;
 use crate::ops::precompiled::precompiled;
-
-/// The side of equal elements that a value is inserted at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) enum Side {
-    /// Before all equal elements.
-    Left,
-    /// After all equal elements.
-    Right,
-}
 
 impl<T: Element> Array<T> {
     /// Returns, for each of `values`, the position at which it belongs in this array, which has one

@@ -1,24 +1,16 @@
 //! Sorting.
 
+use super::check_size;
 use super::moves::copied;
-use super::{Copying, check_size};
 use crate::array::{Array, Element, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, constant, is_tracked};
+use crate::ops::descriptors::{Copying, Direction};
 use crate::ops::precompiled::precompiled;
 
 /// The length from which on it is faster to copy elements that are far apart to contiguous memory,
 /// sort them, and copy them back.
 const APART: usize = 128;
-
-/// The order of a sort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ops) enum Direction {
-    /// The least first.
-    Ascending,
-    /// The greatest first.
-    Descending,
-}
 
 impl<T: Element> Array<T> {
     /// Returns the elements along `axis` from the least to the greatest, and NaN after them, as in

@@ -2,10 +2,11 @@
 
 use super::gather::scattered_back;
 use super::moves::picked;
-use super::{Picking, check_indices, check_size};
+use super::{check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::descriptors::Picking;
 use crate::ops::dispatch::same_device;
 
 impl<T: AnyElement> Array<T> {

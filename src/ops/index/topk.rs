@@ -1,10 +1,11 @@
 //! The greatest elements along an axis.
 
 use super::moves::picked;
-use super::{Direction, Picking, check_size, concat, invalid};
+use super::{check_size, concat, invalid};
 use crate::array::{Array, Element, MAX_RANK, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, constant, is_tracked};
+use crate::ops::descriptors::{Direction, Picking};
 use crate::ops::precompiled::precompiled;
 
 /// The number of elements that a CUDA device sorts at once, which is the length of a part of the

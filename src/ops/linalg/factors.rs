@@ -1,10 +1,11 @@
 //! The Cholesky factorization, and the QR factorization by Householder reflections.
 
 use super::status::{Meaning, check};
-use super::{Factorized, batch_of, filled, gradients, matrices, matrix_of, square};
+use super::{batch_of, filled, gradients, matrices, matrix_of, square};
 use crate::array::{Array, Writer};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::descriptors::Factorized;
 use crate::ops::index::check_size;
 
 /// See [`cholesky`](crate::linalg::cholesky).
@@ -24,9 +25,6 @@ pub(super) fn cholesky<T: Factorized>(a: &Array<T>) -> Result<Array<T>> {
         move |gradient: AnyArray| gradients::of_cholesky(&lower, &gradient.into_array())
     }))
 }
-
-/// Orthonormal columns and upper triangles.
-pub(in crate::ops) type Factors<T> = (Array<T>, Array<T>);
 
 /// See [`qr`](crate::linalg::qr).
 #[track_caller]

@@ -4,11 +4,12 @@
 //!
 //! Gradients are infinite if there are several solutions, such as the vectors of equal eigenvalues.
 
+use super::filled;
 use super::solve::solve;
-use super::{Factorized, filled};
 use crate::array::Array;
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
+use crate::ops::descriptors::Factorized;
 use crate::ops::select;
 
 /// Returns the transposed matrices.

@@ -2,10 +2,11 @@
 
 use super::solve::right_sides;
 use super::spectral::svd_for;
-use super::{Factorized, batch_of, filled, gradients, matrices, matrix_of};
+use super::{batch_of, filled, gradients, matrices, matrix_of};
 use crate::array::Array;
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation, constant, is_tracked};
+use crate::ops::descriptors::Factorized;
 use crate::ops::dispatch::same_device;
 use crate::ops::index::check_size;
 use crate::ops::select;

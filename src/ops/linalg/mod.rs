@@ -16,14 +16,11 @@ mod status;
 
 use self::declare::precompiled;
 use super::index::check_size;
-use crate::array::{AnyElement, Array, Float, Shape, Writer};
+use crate::array::{AnyElement, Array, Shape, Writer};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 pub use declare::{cholesky, det, eigh, eigvalsh, inv, lstsq, norm, qr, solve, svd, svdvals};
-pub(super) use factors::Factors;
 pub use norms::MatrixNorm;
-pub(super) use spectral::{Eigen, Singular};
-pub(super) use status::OUT_OF_MEMORY;
 
 /// The element types of matrices that can be factorized: `f32` and `f64`.
 #[diagnostic::on_unimplemented(
@@ -42,16 +39,6 @@ pub trait Real: Factorizable {}
 
 #[allow(deprecated, reason = "the former name still works")]
 impl<T: Factorizable> Real for T {}
-
-/// The bound of the generic implementations. Programs do not name it, so that only the library
-/// compiles them.
-pub(in crate::ops) trait Factorized:
-    Float + cachescope_factorizations::Real
-{
-}
-
-impl Factorized for f32 {}
-impl Factorized for f64 {}
 
 /// Returns the axes before rows and columns.
 fn batch_of(shape: &Shape) -> &[usize] {

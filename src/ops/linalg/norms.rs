@@ -1,9 +1,10 @@
 //! Norms of matrices.
 
 use super::spectral::singular;
-use super::{Factorized, batch_of, filled, matrix_of};
+use super::{batch_of, filled, matrix_of};
 use crate::array::Array;
 use crate::error::Result;
+use crate::ops::descriptors::Factorized;
 
 /// A norm of a matrix, which [`norm`](crate::linalg::norm) computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,10 +1,11 @@
 //! Equations, inverses and determinants, by the LU factorization.
 
 use super::status::{Meaning, check};
-use super::{Factorized, batch_of, filled, gradients, matrices, square};
+use super::{batch_of, filled, gradients, matrices, square};
 use crate::array::{Array, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, RuledOperation};
+use crate::ops::descriptors::Factorized;
 use crate::ops::dispatch::same_device;
 use crate::ops::index::check_size;
 

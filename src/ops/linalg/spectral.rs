@@ -1,17 +1,12 @@
 //! Singular values and eigenvalues, with their vectors and without.
 
 use super::status::{Meaning, check};
-use super::{Factorized, batch_of, filled, gradients, matrices, matrix_of, square};
+use super::{batch_of, filled, gradients, matrices, matrix_of, square};
 use crate::array::{Array, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{RuledOperation, is_tracked};
+use crate::ops::descriptors::{Eigen, Factorized, Singular};
 use crate::ops::index::check_size;
-
-/// Singular values and, if requested, the matrices of both sides' vectors.
-pub(in crate::ops) type Singular<T> = (Array<T>, Option<[Array<T>; 2]>);
-
-/// Eigenvalues and, if requested, the matrices of vectors.
-pub(in crate::ops) type Eigen<T> = (Array<T>, Option<Array<T>>);
 
 /// See [`svd`](crate::linalg::svd).
 #[track_caller]

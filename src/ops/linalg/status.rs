@@ -3,10 +3,7 @@
 use super::batch_of;
 use crate::array::{Array, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
-
-/// The status of a factorization that found no memory for its workspace. 0 is the status of a
-/// complete factorization; other statuses are LAPACK's `info`.
-pub(in crate::ops) const OUT_OF_MEMORY: i32 = i32::MIN;
+use crate::ops::descriptors::OUT_OF_MEMORY;
 
 /// The meaning of the status of an incomplete factorization.
 #[derive(Clone, Copy, Debug)]

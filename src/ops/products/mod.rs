@@ -9,6 +9,7 @@ use super::order::UpdateTargets;
 use super::precompiled::precompiled;
 use crate::array::{Array, Layout, Number, Shape, Writer, broadcast_shapes};
 use crate::error::{Error, ErrorCode, Result};
+use crate::ops::descriptors::as_matrices;
 
 impl<T: Number> Array<T> {
     /// Returns the matrix product. Operands of any strides are read without a copy.
@@ -235,16 +236,6 @@ fn ends(shape: &Shape, axis: usize) -> (usize, usize) {
         (&[length], _) => (length, 1),
         (&[.., rows, columns], _) => (rows, columns),
         ([], _) => unreachable!("a rank of 0 has been refused"),
-    }
-}
-
-/// Returns a layout of at least two axes, in which a vector gets `axis` as an axis of length 1.
-#[track_caller]
-pub(super) fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
-    // A vector is a matrix with an axis of length 1 on the outside.
-    match layout.ndim() {
-        1 => layout.unsqueeze(axis),
-        _ => Ok(*layout),
     }
 }
 

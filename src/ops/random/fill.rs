@@ -7,7 +7,8 @@ use super::philox::{Draws, number};
 use super::{normal, single};
 use crate::array::scalar::convert;
 use crate::array::{Float, Integer, bits_of};
-use crate::ops::host::{Fill, RUN};
+use crate::ops::descriptors::Fill;
+use crate::ops::host::RUN;
 
 /// Code that the texts for a GPU share.
 const DRAWS: &str = include_str!("draws.cuh");

@@ -30,11 +30,11 @@ pub(super) use sums::Compensated;
 
 use super::cuda::ReductionKernels;
 use super::derivatives::{AnyArray, DIFFERENTIABLE, TrackedReduction, by_differentiable};
+use super::descriptors::{IndexSpace, Lanes};
 use super::dispatch::{Hoisted, device_for};
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::Tree;
-use super::host::{IndexSpace, ReductionLoop, ReductionTable, reduction_loop_of};
-use super::lanes::Lanes;
+use super::host::{ReductionLoop, ReductionTable, reduction_loop_of};
 use super::order::ReadOperands;
 use crate::array::scalar::Arithmetic;
 use crate::array::{

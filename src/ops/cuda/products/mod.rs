@@ -18,9 +18,8 @@ use crate::array::{Array, Layout, Number, Shape};
 use crate::device::cuda::{Arguments, GemmType, KernelKey, KernelSource};
 use crate::device::{Backend, DevicePtr};
 use crate::error::Result;
-use crate::ops::index::Copying;
+use crate::ops::descriptors::{Copying, as_matrices};
 use crate::ops::order::CudaOrder;
-use crate::ops::products::as_matrices;
 
 /// Returns the product of two arrays of one or two axes as an array of `shape`, which has as many
 /// elements. A vector is a row on the left and a column on the right.

@@ -9,10 +9,10 @@ use super::view::View;
 use crate::array::Bits;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
+use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::graph::{ExpressionGraph, GraphNode, NodeKind};
 use crate::ops::expression::loops::BlockLoop;
 use crate::ops::expression::tree::MOST_OPERANDS;
-use crate::ops::host::index_space::IndexSpace;
 use crate::ops::host::launch::Work;
 
 /// A program that computes the elements of an expression graph over an index space.

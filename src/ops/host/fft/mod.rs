@@ -28,8 +28,7 @@ use crate::array::{Array, Layout, Number, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::fft::Sample;
-use crate::ops::index::pairs;
+use crate::ops::descriptors::{Sample, pairs};
 use crate::ops::order::HostOrder;
 
 /// Returns the transforms of `x` along its axis `at`, times `factor`.

@@ -6,7 +6,7 @@ use cachescope_transforms::{ComplexPlan, ForwardPlan, InversePlan};
 use num_complex::Complex;
 
 use crate::array::{AnyElement, Number};
-use crate::ops::fft::Sample;
+use crate::ops::descriptors::Sample;
 use crate::ops::host::copy::copy_run;
 use crate::ops::host::digits::initialised;
 

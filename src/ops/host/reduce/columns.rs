@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::{CHUNK, finish_all, merged};
 use crate::array::AnyElement;
+use crate::ops::descriptors::Lanes;
 use crate::ops::host::blocked::{BLOCK, Blocks, RUN, Readable};
-use crate::ops::lanes::Lanes;
 use crate::ops::reductions::Reducer;
 use crate::ops::vector::{Loop, vectorised};
 

@@ -4,8 +4,8 @@ use std::mem::MaybeUninit;
 
 use super::{Lane, Lanes, Rows, write_keys};
 use crate::array::{AnyElement, Element, Float};
+use crate::ops::descriptors::Direction;
 use crate::ops::host::digits::{Rank, as_keys, initialised};
-use crate::ops::index::Direction;
 use crate::ops::vector::{Loop, vectorised};
 
 /// The number of elements that are skipped together if none of them may be among the first.

@@ -42,7 +42,7 @@ impl IndexSpace {
     }
 
     /// Returns the number of elements.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::ops) fn count(&self) -> usize {
         self.shape.dims().iter().product()
     }
 
@@ -51,7 +51,7 @@ impl IndexSpace {
     /// # Panics
     ///
     /// If the operand does not broadcast to the index space, which the expression's shape excludes.
-    pub(super) fn place(&self, operand: &Layout) -> Layout {
+    pub(in crate::ops) fn place(&self, operand: &Layout) -> Layout {
         let placed = operand.broadcast_to(&self.shape);
         let ordered = placed.and_then(|layout| layout.permute(&self.axes[..self.shape.ndim()]));
         match ordered {
@@ -62,7 +62,7 @@ impl IndexSpace {
 
     /// Returns whether an operand's elements are consecutive in memory in the order of this index
     /// space.
-    pub(super) fn is_order_of(&self, operand: &Layout) -> bool {
+    pub(in crate::ops) fn is_order_of(&self, operand: &Layout) -> bool {
         self.is_row_major && operand.is_contiguous() && operand.shape() == &self.shape
     }
 }

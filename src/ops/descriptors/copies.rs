@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::diagonal::{length_of, start_of};
+use super::{length_of, start_of};
 use crate::array::{AnyElement, Array, Layout, Shape, Walk};
 use crate::error::Result;
 

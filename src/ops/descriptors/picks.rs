@@ -99,3 +99,11 @@ pub(in crate::ops) fn reached<T: AnyElement>(
     assert!(alone, "scattered to memory that is not all ours");
     Ok(Walk::new(layouts))
 }
+
+/// Returns `index` from the beginning of an axis of `length`; a negative index counts from the end.
+#[inline(always)]
+pub(in crate::ops) fn counted(index: i64, length: usize) -> Option<usize> {
+    // A length is at most `isize::MAX`, so the sum does not overflow.
+    let counted = index + if index < 0 { length as i64 } else { 0 };
+    ((counted as u64) < length as u64).then_some(counted as usize)
+}

@@ -2,22 +2,22 @@
 //! Elements are numbered in row-major order. (The text of kernels calls a lane a line, because
 //! CUDA's lanes are the threads of a warp.)
 
-use crate::array::Shape;
+use crate::array::{AnyElement, DType, Shape};
 
 /// Lanes of equal length. A reduction reduces each to one output.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lanes {
+pub(in crate::ops) struct Lanes {
     /// The product of the lengths before the axis.
-    pub(super) outer: usize,
+    pub(in crate::ops) outer: usize,
     /// The length of the axis: the elements of a lane.
-    pub(super) length: usize,
+    pub(in crate::ops) length: usize,
     /// The product of the lengths behind the axis: the stride within a lane.
-    pub(super) inner: usize,
+    pub(in crate::ops) inner: usize,
 }
 
 impl Lanes {
     /// Returns the lanes along `axis`.
-    pub(super) fn along(axis: usize, shape: &Shape) -> Self {
+    pub(in crate::ops) fn along(axis: usize, shape: &Shape) -> Self {
         let dims = shape.dims();
         Self {
             outer: dims[..axis].iter().product(),
@@ -27,7 +27,13 @@ impl Lanes {
     }
 
     /// Returns the number of lanes.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::ops) fn count(&self) -> usize {
         self.outer * self.inner
     }
+}
+
+/// Returns whether running sums of `T` carry a compensation for rounding: true if the kind has no
+/// wider type.
+pub(in crate::ops) fn sums_round<T: AnyElement>() -> bool {
+    matches!(T::DTYPE, DType::F64 | DType::C64)
 }

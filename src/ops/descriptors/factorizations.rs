@@ -1,0 +1,26 @@
+//! The results of factorizations of matrices.
+
+use crate::array::{Array, Float};
+
+/// The bound of the generic implementations. Programs do not name it, so that only the library
+/// compiles them.
+pub(in crate::ops) trait Factorized:
+    Float + cachescope_factorizations::Real
+{
+}
+
+impl Factorized for f32 {}
+impl Factorized for f64 {}
+
+/// Orthonormal columns and upper triangles.
+pub(in crate::ops) type Factors<T> = (Array<T>, Array<T>);
+
+/// Singular values and, if requested, the matrices of both sides' vectors.
+pub(in crate::ops) type Singular<T> = (Array<T>, Option<[Array<T>; 2]>);
+
+/// Eigenvalues and, if requested, the matrices of vectors.
+pub(in crate::ops) type Eigen<T> = (Array<T>, Option<Array<T>>);
+
+/// The status of a factorization that found no memory for its workspace. 0 is the status of a
+/// complete factorization; other statuses are LAPACK's `info`.
+pub(in crate::ops) const OUT_OF_MEMORY: i32 = i32::MIN;

@@ -1,0 +1,38 @@
+//! Matrices in the last two axes of an array, their diagonals and the triangles that these bound.
+
+use crate::array::{Layout, Shape};
+use crate::error::Result;
+
+/// The part of a matrix that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Triangle {
+    /// The elements on the diagonal and below.
+    Lower,
+    /// The elements on the diagonal and above.
+    Upper,
+}
+
+/// Returns the row and the column that diagonal `k` begins at.
+pub(in crate::ops) fn start_of(k: isize) -> (usize, usize) {
+    match k.unsigned_abs() {
+        rows if k < 0 => (rows, 0),
+        columns => (0, columns),
+    }
+}
+
+/// Returns the number of elements of diagonal `k` of a matrix.
+pub(in crate::ops) fn length_of(matrix: &Shape, k: isize) -> usize {
+    let (row, column) = start_of(k);
+    let (rows, columns) = (matrix.dims()[0], matrix.dims()[1]);
+    rows.saturating_sub(row).min(columns.saturating_sub(column))
+}
+
+/// Returns a layout of at least two axes, in which a vector gets `axis` as an axis of length 1.
+#[track_caller]
+pub(in crate::ops) fn as_matrices(layout: &Layout, axis: isize) -> Result<Layout> {
+    // A vector is a matrix with an axis of length 1 on the outside.
+    match layout.ndim() {
+        1 => layout.unsqueeze(axis),
+        _ => Ok(*layout),
+    }
+}

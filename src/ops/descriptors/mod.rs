@@ -1,0 +1,26 @@
+//! Descriptions of work that the kernels of both devices take: the elements that a copy walks over,
+//! the order of a sort, the lanes of a reduction. They are plain data over shapes and layouts.
+
+mod copies;
+#[cfg(feature = "linalg")]
+mod factorizations;
+mod fill;
+mod index_space;
+mod lanes;
+mod matrices;
+mod picks;
+mod sorting;
+#[cfg(feature = "fft")]
+mod spectra;
+
+pub(super) use copies::{Copying, joined, onto_diagonal, pairs};
+#[cfg(feature = "linalg")]
+pub(super) use factorizations::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};
+pub(super) use fill::Fill;
+pub(super) use index_space::IndexSpace;
+pub(super) use lanes::{Lanes, sums_round};
+pub(super) use matrices::{Triangle, as_matrices, length_of, start_of};
+pub(super) use picks::{Axis, Picking, counted, reached};
+pub(super) use sorting::{Direction, Side};
+#[cfg(feature = "fft")]
+pub(super) use spectra::Sample;

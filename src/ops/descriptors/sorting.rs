@@ -1,0 +1,19 @@
+//! The order of sorts, and the place of a value among sorted ones.
+
+/// The order of a sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Direction {
+    /// The least first.
+    Ascending,
+    /// The greatest first.
+    Descending,
+}
+
+/// The side of equal elements that a value is inserted at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Side {
+    /// Before all equal elements.
+    Left,
+    /// After all equal elements.
+    Right,
+}

@@ -1,0 +1,10 @@
+//! The element types of Fourier transforms.
+
+use crate::array::Float;
+
+/// The bound of the generic implementations. Programs do not name it, so that only the library
+/// compiles them.
+pub(in crate::ops) trait Sample: Float + cachescope_transforms::Real {}
+
+impl Sample for f32 {}
+impl Sample for f64 {}
