@@ -9,23 +9,32 @@
 /// `on_device!(device, touching operands, name(…))` calls the function of that name in [`host`] or
 /// in [`cuda`] for work on `operands`. It passes the work's position in the order of streams: after
 /// other streams' work on the operands' memory. A recording reports its time, with the line that
-/// called the function in which the macro is used.
+/// called the function in which the macro is used. If the arguments differ, the two calls are
+/// written out: `on_device!(device, touching operands, order => host::f(order, …), cuda::f(order, …))`.
 macro_rules! on_device {
     (
         $device:expr, touching $operands:expr, $name:ident $(::<$($of:tt),+>)? ($($argument:expr),* $(,)?)
-    ) => {{
+    ) => {
+        on_device!(
+            $device,
+            touching $operands,
+            order => $crate::ops::host::$name$(::<$($of),+>)?(order, $($argument),*),
+            $crate::ops::cuda::$name$(::<$($of),+>)?(order, $($argument),*)
+        )
+    };
+    ($device:expr, touching $operands:expr, $order:ident => $host:expr, $cuda:expr $(,)?) => {{
         let device: &$crate::context::Device = $device;
         let operands: &dyn $crate::ops::order::TouchedMemory = $operands;
         $crate::ops::order::check_untracked(operands)?;
         let _timed = $crate::context::Timed::begin(device);
         match device.backend().cuda() {
             None => {
-                let order = $crate::ops::order::HostOrder::new(device, operands)?;
-                $crate::ops::host::$name$(::<$($of),+>)?(order, $($argument),*)
+                let $order = $crate::ops::order::HostOrder::new(device, operands)?;
+                $host
             }
             Some(gpu) => {
-                let order = $crate::ops::order::CudaOrder::new(gpu, device, operands);
-                $crate::ops::cuda::$name$(::<$($of),+>)?(order, $($argument),*)
+                let $order = $crate::ops::order::CudaOrder::new(gpu, device, operands);
+                $cuda
             }
         }
     }};
@@ -61,6 +70,7 @@ mod precompiled;
 mod print;
 mod products;
 mod random;
+mod reducers;
 mod reductions;
 mod scan;
 mod together;

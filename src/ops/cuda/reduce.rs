@@ -20,14 +20,14 @@ use super::prelude::source;
 use super::program::Program;
 use super::types::computed_in;
 use super::workspace::Workspace;
-use crate::array::{AnyElement, Buffer, Layout};
+use crate::array::{AnyElement, Bits, Buffer, DType, Layout, bits_of};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
-use crate::ops::descriptors::Lanes;
+use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::SingleValue;
 use crate::ops::order::CudaOrder;
-use crate::ops::reductions::{CudaReducer, Reducer, Reduction, ReductionPlan};
+use crate::ops::reducers::{CudaReducer, Reducer};
 
 /// The states of reductions and scans, and how threads merge them.
 pub(super) const STATES: &str = include_str!("states.cuh");
@@ -53,6 +53,10 @@ struct PartKernels<F, T>(PhantomData<(F, T)>);
 pub(in crate::ops) struct ReductionKernels {
     name: &'static str,
     cuda: CudaReducer,
+    /// The bits of the result for no elements, if there is one.
+    nothing: Option<Bits>,
+    /// The type of the results.
+    output: DType,
     /// The stored types of the elements, of the accumulators of elements and of means, and of the
     /// results.
     item: &'static str,
@@ -69,6 +73,8 @@ impl ReductionKernels {
         Self {
             name: F::NAME,
             cuda: F::CUDA,
+            nothing: F::nothing().map(bits_of),
+            output: F::Output::DTYPE,
             item: T::DTYPE.in_cuda(),
             sums: T::Accumulator::DTYPE.in_cuda(),
             means: <T::Average as AnyElement>::Accumulator::DTYPE.in_cuda(),
@@ -130,11 +136,11 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
 #[track_caller]
 pub(in crate::ops) fn reduce(
     order: CudaOrder<'_>,
-    reduction: &Reduction,
+    reduction: ReductionKernels,
     graph: &ExpressionGraph<'_>,
     (plan, layout): (&ReductionPlan, &Layout),
 ) -> Result<Buffer> {
-    if let (Some(bits), 0) = ((reduction.nothing)(), plan.lanes.length) {
+    if let (Some(bits), 0) = (reduction.nothing, plan.lanes.length) {
         let nothing = SingleValue(reduction.output, bits);
         let results = evaluate(order.touching(&()), &ExpressionGraph::of(&nothing)?, layout)?;
         return Ok(results.into_iter().next().expect("one result"));
@@ -149,7 +155,7 @@ pub(in crate::ops) fn reduce(
     )?;
     if output.count > 0 {
         let target = ReductionTarget::Results(output.address.0);
-        reduce_into(workspace, &program, (reduction.cuda)(), plan.lanes, target)?;
+        reduce_into(workspace, &program, reduction, plan.lanes, target)?;
     }
     Ok(buffer)
 }

@@ -3,6 +3,7 @@
 use super::evaluation::evaluate;
 use super::gradients::{AnyArray, Gradients, Tracked, filled};
 use super::joint_graph::Adding;
+use super::reduction::sum_of;
 use super::tape::{BackwardStep, Upstream};
 use super::{Pause, record};
 use crate::array::{AxisSet, Bits, Layout, Shape};
@@ -11,7 +12,6 @@ use crate::ops::aliasing::{Obstacle, Overwritable, Target};
 use crate::ops::dispatch::store;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
-use crate::ops::reductions::sum_of;
 
 /// Returns the contribution summed over the axes along which `layout` has one element and the
 /// contribution has several, and over the axes along which `layout` repeats an element.

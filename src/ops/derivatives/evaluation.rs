@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::activations::{SavedArray, Source, source_of_graph};
 use super::forward::{Derived, Forward, tracked_nodes};
 use super::joint_graph::{JointGraph, JointNodeKind, SavedValue};
+use super::reduction::sum_of;
 use super::tape::{BackwardStep, Upstream};
 use super::{AnyArray, Gradients, Pause, is_live, record_all};
 use crate::array::{AxisSet, Buffer, DType, Layout, Shape};
@@ -15,7 +16,6 @@ use crate::ops::dispatch;
 use crate::ops::dispatch::{Hoisted, store};
 use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS, NodeKind, Results};
 use crate::ops::expression::tree::Operand;
-use crate::ops::reductions::sum_of;
 
 /// The data that passes gradients back through an expression graph.
 #[derive(Clone, Debug)]

@@ -15,8 +15,10 @@ use super::values::JointValue;
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
+use crate::ops::descriptors::ReductionPlan;
+use crate::ops::dispatch::{Reduction, reduce};
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::reductions::sum_of;
+use crate::ops::reducers::Sum;
 
 /// A way of passing gradients back through a reduction: the gradient of each element, as a function
 /// of the result's gradient.
@@ -394,6 +396,29 @@ impl DerivedReduction {
             }
         })
     }
+}
+
+/// Returns the sums of `graph`, of floats or complex numbers, along `axes`, which the result
+/// keeps with a length of 1. The expression graph has the shape `shape`.
+#[track_caller]
+pub(super) fn sum_of(
+    graph: &ExpressionGraph<'_>,
+    shape: &Shape,
+    axes: AxisSet,
+) -> Result<AnyArray> {
+    let dtype = graph.first().dtype;
+    let reduction = by_differentiable!(dtype, T => const { &Reduction::of::<Sum, T>() });
+    let reduction: &'static Reduction = reduction.expect(DIFFERENTIABLE);
+    debug_assert_eq!(graph.first().shape, *shape);
+    let tracked_reduction =
+        TrackedReduction::begin(graph, (reduction.name, reduction.output), axes)?;
+    let plan = ReductionPlan::along(graph, axes, true, false);
+    let (buffer, layout) = reduce(reduction, &plan, graph)?;
+    Ok(AnyArray {
+        buffer: tracked_reduction.finish(buffer, &layout),
+        layout,
+        dtype,
+    })
 }
 
 /// Returns, for each element, the product of the others along `axes`. There is no division, so that

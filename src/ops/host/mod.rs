@@ -68,9 +68,7 @@ pub(super) use linalg::{
     cholesky_factors, determinants, eigenvalues, inverted, qr_factors, singular_values, solved,
 };
 pub(super) use products::{multiply, multiply_into, multiply_stacks};
-pub(super) use reduce::{
-    ReductionLoop, ReductionTable, reduce, reduction_loop, reduction_loop_of, reduction_table,
-};
+pub(super) use reduce::{Compiled, ReductionLoop, reduce, reduction_loop_of};
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::{running_products, running_sums};
 pub(super) use search::search;

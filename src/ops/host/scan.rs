@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::ops::descriptors::{IndexSpace, Lanes, sums_round};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::HostOrder;
-use crate::ops::reductions::Compensated;
+use crate::ops::reducers::Compensated;
 use crate::ops::vector::{Loop, vectorised};
 
 /// Returns, for each element of `graph`, the sum of all elements up to it along `axis`.

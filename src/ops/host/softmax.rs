@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::ops::descriptors::{IndexSpace, Lanes};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::HostOrder;
-use crate::ops::reductions::{ACCUMULATORS, add_accumulators, largest};
+use crate::ops::reducers::{ACCUMULATORS, add_accumulators, largest};
 use crate::ops::vector::{Loop, vectorised};
 
 /// The number of elements whose exponentials are summed in their own type, before the sum is added

@@ -1,14 +1,13 @@
 //! The cross entropy of logits and classes.
 
-use super::exponents::{Exponents, Logsumexp};
-use super::{CudaReducer, Reducer, along};
+use super::along;
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::derivatives::{AnyArray, RuledOperation, is_tracked};
 use crate::ops::dispatch::same_device;
-use crate::ops::host::{ReductionTable, reduction_table};
 use crate::ops::index::of_classes;
 use crate::ops::precompiled::precompiled;
+use crate::ops::reducers::CrossEntropy;
 
 impl<T: Float> Array<T> {
     /// Returns the mean of −ln softmax(logits)\[class\] over the rows of these logits, like
@@ -146,55 +145,4 @@ fn mismatch(logits: &Shape, classes: &Shape) -> Error {
             "cross_entropy: logits {logits} and classes {classes} do not fit, expected [N, C] and [N]"
         ),
     )
-}
-
-/// [`Logsumexp`] with results in `f64`, which keep their digits when a logit is subtracted.
-#[derive(Clone, Copy, Debug)]
-struct CrossEntropy;
-
-impl<T: Float> Reducer<T> for CrossEntropy {
-    const LOOPS: &'static ReductionTable = {
-        static LOOPS: ReductionTable = reduction_table!(CrossEntropy);
-        &LOOPS
-    };
-    const NAME: &'static str = "cross_entropy";
-    const CUDA: CudaReducer = <Logsumexp as Reducer<T>>::CUDA;
-    type Inner = Logsumexp;
-    type Output = f64;
-    type Partial = Exponents<T::Accumulator>;
-    type Total = Exponents<f64>;
-
-    fn nothing() -> Option<f64> {
-        Some(f64::NEG_INFINITY)
-    }
-
-    #[inline(always)]
-    fn open(value: T, index: usize) -> Self::Partial {
-        Logsumexp::open(value, index)
-    }
-
-    #[inline(always)]
-    fn step<const FMA: bool>(partial: Self::Partial, value: T, index: usize) -> Self::Partial {
-        <Logsumexp as Reducer<T>>::step::<FMA>(partial, value, index)
-    }
-
-    #[inline(always)]
-    fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial {
-        Logsumexp::reduce::<FMA>(values, first)
-    }
-
-    #[inline(always)]
-    fn total(partial: Self::Partial, count: usize) -> Self::Total {
-        <Logsumexp as Reducer<T>>::total(partial, count)
-    }
-
-    #[inline(always)]
-    fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total {
-        <Logsumexp as Reducer<T>>::merge::<FMA>(left, right)
-    }
-
-    #[inline(always)]
-    fn finish(total: Self::Total, _count: usize) -> f64 {
-        <Logsumexp as Reducer<f64>>::finish(total, 0)
-    }
 }

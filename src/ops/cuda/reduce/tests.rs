@@ -120,7 +120,7 @@ mod compiled {
     use crate::ops::cuda::tests::{of_every_complex, of_every_float, of_every_ordered};
     use crate::ops::expression::graph::ExpressionGraph;
     use crate::ops::expression::node::Leaf;
-    use crate::ops::reductions::{Logsumexp, Visit, visit_reducers, visit_sums};
+    use crate::ops::reducers::{Logsumexp, Visit, visit_reducers, visit_sums};
 
     #[derive(Default)]
     struct Sources(Vec<KernelSource>);

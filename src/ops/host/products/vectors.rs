@@ -8,7 +8,7 @@ use super::matrix::Matrix;
 use super::{is, is_float};
 use crate::array::Number;
 use crate::array::scalar::convert;
-use crate::ops::reductions::{ACCUMULATORS, add_accumulators};
+use crate::ops::reducers::{ACCUMULATORS, add_accumulators};
 use crate::ops::vector::{Loop, vectorised};
 
 /// The number of elements of the vector that are multiplied at once. As `f64` they fit the

@@ -8,7 +8,7 @@ use super::{CHUNK, finish_all, merged};
 use crate::array::AnyElement;
 use crate::ops::descriptors::Lanes;
 use crate::ops::host::blocked::{BLOCK, Blocks, RUN, Readable};
-use crate::ops::reductions::Reducer;
+use crate::ops::reducers::Reducer;
 use crate::ops::vector::{Loop, vectorised};
 
 /// Rows that are reduced before their results are merged into the totals.

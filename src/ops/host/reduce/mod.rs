@@ -11,14 +11,17 @@ use super::blocked::{BlockProgram, Readable};
 use super::element_source::Outputs;
 use super::evaluate::allocate_for;
 use super::launch::{Work, both, launch};
-use crate::array::{AnyElement, Buffer, Layout};
+use crate::array::{AnyElement, Buffer, DType, Layout};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::descriptors::Lanes;
+use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::HostOrder;
-use crate::ops::reductions::{Reducer, Reduction, ReductionPlan};
+use crate::ops::reducers::{
+    All, Any, Argmax, Argmin, CrossEntropy, Logsumexp, Max, Mean, Min, Norm, Prod, Reducer, Std,
+    Sum, Var,
+};
 use crate::ops::vector::{Loop, vectorised};
 
 /// The most elements that are reduced one after another. Longer reductions are split into chunks,
@@ -34,21 +37,31 @@ pub(in crate::ops) type ReductionLoop = unsafe fn(&BlockProgram, Lanes, usize, *
 /// others are compiled where they are used.
 pub(in crate::ops) type ReductionTable = [ReductionLoop; 2];
 
-/// The table of a reducer.
-macro_rules! reduction_table {
-    ($reducer:ty) => {
-        [
-            $crate::ops::host::reduction_loop::<$reducer, f32>,
-            $crate::ops::host::reduction_loop::<$reducer, f64>,
-        ]
+/// A reducer with loops that are compiled with the library.
+pub(in crate::ops) trait Compiled {
+    /// The loops.
+    const LOOPS: &'static ReductionTable;
+}
+
+macro_rules! compiled {
+    ($($reducer:ident)+) => {
+        $(
+            impl Compiled for $reducer {
+                const LOOPS: &'static ReductionTable = {
+                    static LOOPS: ReductionTable =
+                        [reduction_loop::<$reducer, f32>, reduction_loop::<$reducer, f64>];
+                    &LOOPS
+                };
+            }
+        )+
     };
 }
 
-pub(in crate::ops) use reduction_table;
+compiled!(Sum Mean Prod Max Min Argmax Argmin Var Std Norm All Any Logsumexp CrossEntropy);
 
 /// Returns the loop of `F` for elements of `T`, as a reference, because a constant that has the
 /// address of a function makes the compiler compile the function where the constant is.
-pub(in crate::ops) const fn reduction_loop_of<F: Reducer<T>, T: AnyElement>()
+pub(in crate::ops) const fn reduction_loop_of<F: Reducer<T> + Compiled, T: AnyElement>()
 -> &'static ReductionLoop {
     // A constant, so that no loop is compiled where there is one in the table.
     if const { (T::DTYPE as usize) < size_of::<ReductionTable>() / size_of::<ReductionLoop>() } {
@@ -58,17 +71,17 @@ pub(in crate::ops) const fn reduction_loop_of<F: Reducer<T>, T: AnyElement>()
     }
 }
 
-/// Reduces `graph`, whose elements are of the type that `reduction` is for, along the lanes of
-/// `plan`. The results have `layout`, which is dense from index 0.
+/// Reduces `graph`, whose elements are of the type that the loop `run` is for, along the lanes of
+/// `plan`. The results have the type `output` and `layout`, which is dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn reduce(
     order: HostOrder<'_>,
-    reduction: &Reduction,
+    (run, output): (&ReductionLoop, DType),
     graph: &ExpressionGraph<'_>,
     (plan, layout): (&ReductionPlan, &Layout),
 ) -> Result<Buffer> {
     let program = BlockProgram::new(graph, &plan.space);
-    let output_bytes = reduction.output.size_bytes();
+    let output_bytes = output.size_bytes();
     let buffer = allocate_for(order.device, layout, output_bytes)?;
     let lanes = plan.lanes;
     let work = Work::of_reductions(graph.bytes_read(), layout.len(), lanes.length);
@@ -77,15 +90,15 @@ pub(in crate::ops) fn reduce(
         inner => work.in_units_of(columns::together(inner)),
     };
     let outputs = Outputs::new([host_pointer(DevicePtr(buffer.address()))]);
-    let writes = (*reduction.host, outputs, output_bytes, lanes);
+    let writes = (*run, outputs, output_bytes, lanes);
     launch(
         order,
         work,
         (&program, &writes),
         |program, &(run, outputs, output_bytes, lanes), range| {
             let to = outputs.all()[0].wrapping_add(range.start * output_bytes);
-            // SAFETY: the loop is for elements of the program's type, which `Reduction` was made
-            // for. The memory is alive while a launch runs, and its ranges do not overlap. The
+            // SAFETY: the loop is for elements of the program's type, which it
+            // was made for. The memory is alive while a launch runs, and its ranges do not overlap. The
             // stream is ordered after what other streams wrote, so a launch on it may read the
             // operands; the output is no part of them, because it is new, and has room for the
             // results of the layout.
@@ -101,7 +114,7 @@ pub(in crate::ops) fn reduce(
 ///
 /// The program's result must be of elements of `T`, and its operands alive and not written to;
 /// there must be room for `count` results from `to` on, which nobody else reads or writes.
-pub(in crate::ops) unsafe fn reduction_loop<F: Reducer<T>, T: AnyElement>(
+unsafe fn reduction_loop<F: Reducer<T>, T: AnyElement>(
     program: &BlockProgram,
     lanes: Lanes,
     first: usize,

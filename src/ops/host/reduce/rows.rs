@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::{CHUNK, finish_all, merged};
 use crate::array::AnyElement;
 use crate::ops::host::blocked::{BLOCK, Blocks, Readable};
-use crate::ops::reductions::Reducer;
+use crate::ops::reducers::Reducer;
 use crate::ops::vector::{Loop, vectorised};
 
 /// Reduces `length` elements for each of `out`, the first of which has number `first`.

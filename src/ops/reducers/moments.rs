@@ -1,29 +1,14 @@
 //! The variance and the standard deviation.
 
-use super::declare::reductions;
 use super::sums::{Mean, MeanOf};
 use super::{ACCUMULATORS, CudaReducer, Reducer, add_accumulators};
 use crate::array::scalar::{Arithmetic, convert};
 use crate::array::{AnyElement, Element};
-use crate::ops::host::{ReductionTable, reduction_table};
-
-reductions! {
-    /// Returns the variance of the elements, the mean of their squared distances from the mean. The
-    /// variance of integers and `bool` is an `f64`, the variance of floats has their own type
-    /// (`f16` and `bf16` are computed in `f32`). Blocks of elements are merged as Chan, Golub and
-    /// LeVeque do it ("Updating Formulae and a Pairwise Algorithm for Computing Sample Variances",
-    /// 1979), so a large mean costs no digits. The variance of nothing is NaN.
-    var, var_axis, var_keepdims: Var over Element -> T::Average, f32 [1.0, 2.0, 3.0, 6.0] => 3.5, [1.0, 4.0];
-
-    /// Returns the standard deviation of the elements, the square root of [`var`](Self::var). The
-    /// standard deviation of nothing is NaN.
-    std, std_axis, std_keepdims: Std over Element -> T::Average, f32 [1.0, 5.0, 1.0, 5.0] => 2.0, [0.0, 0.0];
-}
 
 /// The sums of the distances of a block's elements from `shift`, and of the squares of the
 /// distances. `shift` is one of the elements or near them, which keeps the squares small.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BlockMoments<A> {
+pub(in crate::ops) struct BlockMoments<A> {
     shift: A,
     sum: A,
     squares: A,
@@ -73,7 +58,7 @@ impl<A: AnyElement + Arithmetic> BlockMoments<A> {
 /// In `f64` for every type: the means of blocks differ by little, and those small differences
 /// count.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moments {
+pub(in crate::ops) struct Moments {
     count: f64,
     mean: f64,
     squares: f64,
@@ -119,13 +104,9 @@ macro_rules! moments {
     ($($name:literal $reducer:ident: |$moments:ident| $finish:expr, cuda $cuda:literal;)+) => {
         $(
             #[derive(Clone, Copy, Debug)]
-            pub(super) struct $reducer;
+            pub(in crate::ops) struct $reducer;
 
             impl<T: Element> Reducer<T> for $reducer {
-                const LOOPS: &'static ReductionTable = {
-                    static LOOPS: ReductionTable = reduction_table!($reducer);
-                    &LOOPS
-                };
                 const NAME: &'static str = $name;
                 const CUDA: CudaReducer = CudaReducer {
                     partial: "cs_block<M>",

@@ -1,27 +1,8 @@
 //! Sums, means and products.
 
-use super::declare::reductions;
 use super::{CudaReducer, Reducer, Unordered, reduce_unordered};
 use crate::array::AnyElement;
 use crate::array::scalar::{Arithmetic, convert};
-use crate::ops::host::{ReductionTable, reduction_table};
-
-reductions! {
-    /// Returns the sum of the elements. Signed integers and `bool` are summed in `i64` and unsigned
-    /// integers in `u64`, which wrap. Floats are summed in their own type (`f16` and `bf16` are
-    /// computed in `f32`), with an error that does not grow with their number. The sum of nothing
-    /// is 0.
-    sum, sum_axis, sum_keepdims: Sum over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 10.0, [4.0, 6.0];
-
-    /// Returns the mean of the elements. The mean of integers and `bool` is an `f64`, the mean of
-    /// floats has their own type. The mean of nothing is NaN.
-    mean, mean_axis, mean_keepdims: Mean over AnyElement -> T::Average, f32 [1.0, 2.0, 3.0, 4.0] => 2.5, [2.0, 3.0];
-
-    /// Returns the product of the elements. Signed integers and `bool` are multiplied in `i64` and
-    /// unsigned integers in `u64`, which wrap. Floats are multiplied in their own type (`f16` and
-    /// `bf16` are computed in `f32`). The product of nothing is 1.
-    prod, prod_axis, prod_keepdims: Prod over AnyElement -> T::Total, f32 [1.0, 2.0, 3.0, 4.0] => 24.0, [3.0, 8.0];
-}
 
 /// A sum and its rounding error.
 ///
@@ -86,13 +67,9 @@ macro_rules! sums {
     )+) => {
         $(
             #[derive(Clone, Copy, Debug)]
-            pub(super) struct $reducer;
+            pub(in crate::ops) struct $reducer;
 
             impl<T: AnyElement> Reducer<T> for $reducer {
-                const LOOPS: &'static ReductionTable = {
-                    static LOOPS: ReductionTable = reduction_table!($reducer);
-                    &LOOPS
-                };
                 const NAME: &'static str = $name;
                 const CUDA: CudaReducer = {
                     const TOTAL: &str = concat!("cs_sum<", $sums, ">");
@@ -191,13 +168,9 @@ sums! {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Prod;
+pub(in crate::ops) struct Prod;
 
 impl<T: AnyElement> Reducer<T> for Prod {
-    const LOOPS: &'static ReductionTable = {
-        static LOOPS: ReductionTable = reduction_table!(Prod);
-        &LOOPS
-    };
     const NAME: &'static str = "prod";
     const CUDA: CudaReducer = CudaReducer {
         partial: "A",

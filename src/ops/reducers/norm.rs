@@ -2,19 +2,8 @@
 
 use std::any::TypeId;
 
-use super::declare::reductions;
 use super::{ACCUMULATORS, CudaReducer, Reducer, Unordered, add_accumulators, reduce_unordered};
 use crate::array::{AnyElement, Element};
-use crate::ops::host::{ReductionTable, reduction_table};
-
-reductions! {
-    /// Returns the Euclidean norm, the square root of the sum of squares. The sum is computed in
-    /// `f64`. The norm of integers and `bool` is an `f64`, the norm of floats has their own type.
-    /// It overflows only if the result does: for `f64`, elements that are too large or too small to
-    /// be squared are scaled and summed apart, as Anderson describes it ("Algorithm 978: Safe
-    /// Scaling in the Level 1 BLAS", 2017). The norm of nothing is 0.
-    norm, norm_axis, norm_keepdims: Norm over Element -> T::Average, f32 [3.0, 0.0, 4.0, 0.0] => 5.0, [5.0, 0.0];
-}
 
 /// Elements above this are scaled down before they are squared.
 const LARGE: f64 = f64::from_bits((1023 + 486) << 52);
@@ -27,7 +16,7 @@ const UP: f64 = f64::from_bits((1023 + 537) << 52);
 
 /// The sums of squares of the large, the middle and the small elements, each at its own scale.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Squares {
+pub(in crate::ops) struct Squares {
     large: f64,
     middle: f64,
     small: f64,
@@ -103,13 +92,9 @@ impl Squares {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Norm;
+pub(in crate::ops) struct Norm;
 
 impl<T: Element> Reducer<T> for Norm {
-    const LOOPS: &'static ReductionTable = {
-        static LOOPS: ReductionTable = reduction_table!(Norm);
-        &LOOPS
-    };
     const NAME: &'static str = "norm";
     const CUDA: CudaReducer = CudaReducer {
         partial: "cs_squares",

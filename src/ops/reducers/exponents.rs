@@ -1,19 +1,9 @@
 //! Sums of exponentials that do not overflow.
 
-use super::declare::reductions;
 use super::{ACCUMULATORS, CudaReducer, Reducer, add_accumulators, largest};
 use crate::array::scalar::pass::Fast;
 use crate::array::scalar::{Real, convert, math};
 use crate::array::{AnyElement, Element, Float};
-use crate::ops::host::{ReductionTable, reduction_table};
-
-reductions! {
-    /// Returns the logarithm of the sum of the exponentials, which does not overflow on the way.
-    /// The result has the elements' own type (`f16` and `bf16` are computed in `f32`). The result
-    /// for nothing is −∞, the logarithm of 0.
-    logsumexp, logsumexp_axis, logsumexp_keepdims: Logsumexp over Float -> T,
-        f32 [1000.0, f32::NEG_INFINITY, 900.0, 0.0] => 1000.0, [1000.0, 0.0];
-}
 
 /// exp(x − `scale`), summed over several x.
 ///
@@ -86,10 +76,6 @@ impl<A: Real> Exponents<A> {
 pub(in crate::ops) struct Logsumexp;
 
 impl<T: Float> Reducer<T> for Logsumexp {
-    const LOOPS: &'static ReductionTable = {
-        static LOOPS: ReductionTable = reduction_table!(Logsumexp);
-        &LOOPS
-    };
     const NAME: &'static str = "logsumexp";
     const CUDA: CudaReducer = CudaReducer {
         partial: "cs_exponents<A>",
@@ -146,5 +132,52 @@ impl<T: Float> Reducer<T> for Logsumexp {
     fn finish(total: Self::Total, _count: usize) -> T {
         let sum = math::ln(&mut Fast::<false>::default(), total.sum);
         T::from_f64(total.scale + sum)
+    }
+}
+
+/// [`Logsumexp`] with results in `f64`, which keep their digits when a logit is subtracted.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct CrossEntropy;
+
+impl<T: Float> Reducer<T> for CrossEntropy {
+    const NAME: &'static str = "cross_entropy";
+    const CUDA: CudaReducer = <Logsumexp as Reducer<T>>::CUDA;
+    type Inner = Logsumexp;
+    type Output = f64;
+    type Partial = Exponents<T::Accumulator>;
+    type Total = Exponents<f64>;
+
+    fn nothing() -> Option<f64> {
+        Some(f64::NEG_INFINITY)
+    }
+
+    #[inline(always)]
+    fn open(value: T, index: usize) -> Self::Partial {
+        Logsumexp::open(value, index)
+    }
+
+    #[inline(always)]
+    fn step<const FMA: bool>(partial: Self::Partial, value: T, index: usize) -> Self::Partial {
+        <Logsumexp as Reducer<T>>::step::<FMA>(partial, value, index)
+    }
+
+    #[inline(always)]
+    fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial {
+        Logsumexp::reduce::<FMA>(values, first)
+    }
+
+    #[inline(always)]
+    fn total(partial: Self::Partial, count: usize) -> Self::Total {
+        <Logsumexp as Reducer<T>>::total(partial, count)
+    }
+
+    #[inline(always)]
+    fn merge<const FMA: bool>(left: Self::Total, right: Self::Total) -> Self::Total {
+        <Logsumexp as Reducer<T>>::merge::<FMA>(left, right)
+    }
+
+    #[inline(always)]
+    fn finish(total: Self::Total, _count: usize) -> f64 {
+        <Logsumexp as Reducer<f64>>::finish(total, 0)
     }
 }

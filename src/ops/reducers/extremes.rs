@@ -1,33 +1,8 @@
 //! The largest and the smallest element, and their positions.
 
-use super::declare::reductions;
 use super::sums::is_nan;
 use super::{ACCUMULATORS, CudaReducer, Reducer, Unordered, join_accumulators, reduce_unordered};
 use crate::array::Element;
-use crate::ops::host::{ReductionTable, reduction_table};
-
-reductions! {
-    /// Returns the largest element, or NaN if an element is NaN. The gradient is divided equally
-    /// among all elements that equal the largest one; if that is NaN, the gradient of every element
-    /// is NaN. The largest element of nothing is the error
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
-    max, max_axis, max_keepdims: Max over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 4.0, [3.0, 4.0];
-
-    /// Returns the smallest element, or NaN if an element is NaN. The gradient is divided as by
-    /// [`max`](Self::max). The smallest element of nothing is the error
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
-    min, min_axis, min_keepdims: Min over Element -> T, f32 [1.0, 4.0, 3.0, 2.0] => 1.0, [1.0, 2.0];
-
-    /// Returns the position of the largest element in row-major order: the first position if
-    /// several elements are equal, or the position of the first NaN if an element is NaN. The
-    /// position in nothing is the error [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
-    argmax, argmax_axis, argmax_keepdims: Argmax over Element -> i64, f32 [1.0, 4.0, 3.0, 4.0] => 1, [1, 0];
-
-    /// Returns the position of the smallest element in row-major order: the first position if
-    /// several elements are equal, or the position of the first NaN if an element is NaN. The
-    /// position in nothing is the error [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
-    argmin, argmin_axis, argmin_keepdims: Argmin over Element -> i64, f32 [1.0, 4.0, 3.0, 2.0] => 0, [0, 1];
-}
 
 /// Returns the index of the first of `values` that equals `wanted`, where NaN equals NaN. There
 /// must be one. A block of values is compared as a whole, without a branch.
@@ -91,7 +66,7 @@ macro_rules! extreme {
     )+) => {
         $(
             #[derive(Clone, Copy, Debug)]
-            pub(super) struct $value;
+            pub(in crate::ops) struct $value;
 
             impl $value {
                 #[inline(always)]
@@ -101,10 +76,6 @@ macro_rules! extreme {
             }
 
             impl<T: Element> Reducer<T> for $value {
-                const LOOPS: &'static ReductionTable = {
-                    static LOOPS: ReductionTable = reduction_table!($value);
-                    &LOOPS
-                };
                 const NAME: &'static str = $name;
                 const CUDA: CudaReducer = CudaReducer {
                     partial: "T",
@@ -178,13 +149,9 @@ macro_rules! extreme {
             }
 
             #[derive(Clone, Copy, Debug)]
-            pub(super) struct $index;
+            pub(in crate::ops) struct $index;
 
             impl<T: Element> Reducer<T> for $index {
-                const LOOPS: &'static ReductionTable = {
-                    static LOOPS: ReductionTable = reduction_table!($index);
-                    &LOOPS
-                };
                 const NAME: &'static str = $index_name;
                 const POSITIONAL: bool = true;
                 const CUDA: CudaReducer = CudaReducer {

@@ -1,32 +1,16 @@
 //! Reductions by logical AND and OR.
 
-use super::declare::reductions;
 use super::{CudaReducer, Reducer, Unordered, reduce_unordered};
 use crate::array::Element;
 use crate::array::scalar::convert;
-use crate::ops::host::{ReductionTable, reduction_table};
-
-reductions! {
-    /// Returns whether every element is true. A number is true unless it is 0, so NaN is true. The
-    /// result for nothing is true.
-    all, all_axis, all_keepdims: All over Element -> bool, f32 [1.0, 0.0, 3.0, 4.0] => false, [true, false];
-
-    /// Returns whether any element is true. A number is true unless it is 0, so NaN is true. The
-    /// result for nothing is false.
-    any, any_axis, any_keepdims: Any over Element -> bool, f32 [1.0, 0.0, 3.0, 0.0] => true, [true, false];
-}
 
 macro_rules! truth {
     ($($name:literal $reducer:ident: $nothing:literal, |$a:ident, $b:ident| $join:expr, cuda $step:literal, $cuda:literal;)+) => {
         $(
             #[derive(Clone, Copy, Debug)]
-            pub(super) struct $reducer;
+            pub(in crate::ops) struct $reducer;
 
             impl<T: Element> Reducer<T> for $reducer {
-                const LOOPS: &'static ReductionTable = {
-                    static LOOPS: ReductionTable = reduction_table!($reducer);
-                    &LOOPS
-                };
                 const NAME: &'static str = $name;
                 const CUDA: CudaReducer = CudaReducer {
                     partial: "bool",

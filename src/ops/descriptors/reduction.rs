@@ -1,0 +1,127 @@
+//! The elements that a reduction reads, and their order.
+
+use std::cmp::Reverse;
+
+use super::{IndexSpace, Lanes};
+use crate::array::{AxisSet, MAX_RANK, Shape};
+use crate::error::Result;
+use crate::ops::expression::graph::ExpressionGraph;
+
+/// The elements to reduce, and their order.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct ReductionPlan {
+    /// The elements are numbered along the outputs' slower axes, then along the reduction, then
+    /// along the outputs' faster axes.
+    pub(in crate::ops) space: IndexSpace,
+    /// The elements of each output.
+    pub(in crate::ops) lanes: Lanes,
+    /// The shape of all outputs.
+    pub(in crate::ops) outputs: Shape,
+}
+
+impl ReductionPlan {
+    /// Returns the plan that reduces all elements into one output, in memory order unless positions
+    /// count.
+    #[track_caller]
+    pub(in crate::ops) fn all(graph: &ExpressionGraph<'_>, is_positional: bool) -> Result<Self> {
+        let shape = &graph.first().shape;
+        let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
+        if !is_positional {
+            let reach = graph.reach_of_axes(shape);
+            axes[..shape.ndim()].sort_by_key(|&axis| Reverse(reach[axis]));
+        }
+        Ok(Self {
+            space: IndexSpace::reordered(shape, axes),
+            lanes: Lanes {
+                outer: 1,
+                length: shape.checked_len()?,
+                inner: 1,
+            },
+            outputs: Shape::SCALAR,
+        })
+    }
+
+    /// Returns the plan with one output for each position on the axes that are not `reduced`. The
+    /// result `keeps` the reduced axes with a length of 1, or does not have them. If the reduced
+    /// elements are closer together in memory than the elements along the last of the other axes,
+    /// the reduced axes vary fastest. Otherwise the reduction takes the position of its last axis,
+    /// or of its first axis if its last axis comes after all kept axes that are longer than 1.
+    pub(in crate::ops) fn along(
+        graph: &ExpressionGraph<'_>,
+        reduced: AxisSet,
+        keeps: bool,
+        is_positional: bool,
+    ) -> Self {
+        let shape = &graph.first().shape;
+        let (dims, reach) = (shape.dims(), graph.reach_of_axes(shape));
+        let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
+        let order = &mut axes[..dims.len()];
+        let kept = (0..dims.len()).filter(|&axis| !reduced.contains(axis));
+        let own = (0..dims.len()).filter(|&axis| reduced.contains(axis));
+        let mut count = 0;
+        for axis in kept {
+            order[count] = axis;
+            count += 1;
+        }
+        order[count..]
+            .iter_mut()
+            .zip(own)
+            .for_each(|(place, axis)| *place = axis);
+        let (kept, own) = order.split_at_mut(count);
+        let split = split_outputs(dims, &reach, kept, own);
+        if !is_positional && own.len() > 1 {
+            own.sort_by_key(|&axis| Reverse(reach[axis]));
+        }
+        let length = |axes: &[usize]| axes.iter().map(|&axis| dims[axis]).product();
+        let lanes = Lanes {
+            outer: length(&kept[..split]),
+            length: length(own),
+            inner: length(&kept[split..]),
+        };
+        if split < count {
+            order[split..].rotate_left(count - split);
+        }
+        let outputs = (0..dims.len()).filter(|&axis| keeps || !reduced.contains(axis));
+        let outputs = outputs.map(|axis| {
+            if reduced.contains(axis) {
+                &1
+            } else {
+                &dims[axis]
+            }
+        });
+        Self {
+            space: IndexSpace::reordered(shape, axes),
+            lanes,
+            outputs: outputs.collect(),
+        }
+    }
+}
+
+/// Returns how many of the `kept` axes vary slower than the `reduced` ones. Outputs are in the
+/// order of the kept axes, so nothing else is to be chosen.
+fn split_outputs(
+    dims: &[usize],
+    reach: &[usize; MAX_RANK],
+    kept: &[usize],
+    reduced: &[usize],
+) -> usize {
+    let is_long = |axis: &&usize| dims[**axis] > 1;
+    let last_kept = kept.iter().rfind(is_long);
+    let reduced_reach = reduced
+        .iter()
+        .filter(is_long)
+        .map(|&axis| reach[axis])
+        .min();
+    match (last_kept, reduced_reach, reduced) {
+        (Some(&last_kept), Some(reduced_reach), &[first, .., last])
+            if reduced_reach >= reach[last_kept] =>
+        {
+            let place = if last_kept > last { last } else { first };
+            kept.partition_point(|&axis| axis < place)
+        }
+        (Some(&last_kept), Some(reduced_reach), &[axis]) if reduced_reach >= reach[last_kept] => {
+            kept.partition_point(|&other| other < axis)
+        }
+        _ => kept.len(),
+    }
+}

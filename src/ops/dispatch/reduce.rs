@@ -1,0 +1,73 @@
+//! Reductions of expression graphs.
+
+use super::devices::device_for;
+use super::hoist::Hoisted;
+use crate::array::{AnyElement, Buffer, DType, Layout};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::cuda::{self, ReductionKernels};
+use crate::ops::descriptors::ReductionPlan;
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::host::{self, Compiled, ReductionLoop, reduction_loop_of};
+use crate::ops::order::ReadOperands;
+use crate::ops::reducers::Reducer;
+
+/// A reducer of elements of one type as a value, so that only its loops are compiled for each
+/// reducer and type.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Reduction {
+    /// See [`Reducer::NAME`].
+    pub(in crate::ops) name: &'static str,
+    /// See [`Reducer::POSITIONAL`].
+    pub(in crate::ops) is_positional: bool,
+    /// Returns whether no elements have a result.
+    has_result_of_nothing: fn() -> bool,
+    /// The type of the results.
+    pub(in crate::ops) output: DType,
+    /// The host's loop.
+    host: &'static ReductionLoop,
+    /// Returns the reduction for a CUDA device.
+    cuda: fn() -> ReductionKernels,
+}
+
+impl Reduction {
+    pub(in crate::ops) const fn of<F: Reducer<T> + Compiled, T: AnyElement>() -> Self {
+        Self {
+            name: F::NAME,
+            is_positional: F::POSITIONAL,
+            has_result_of_nothing: || F::nothing().is_some(),
+            output: <F::Output as AnyElement>::DTYPE,
+            host: reduction_loop_of::<F, T>(),
+            cuda: ReductionKernels::of::<F, T>,
+        }
+    }
+}
+
+/// Reduces `graph` by `reduction`, whose elements have the type of the expression graph.
+#[track_caller]
+pub(in crate::ops) fn reduce(
+    reduction: &Reduction,
+    plan: &ReductionPlan,
+    graph: &ExpressionGraph<'_>,
+) -> Result<(Buffer, Layout)> {
+    let shape = &graph.first().shape;
+    if plan.lanes.length == 0 && !(reduction.has_result_of_nothing)() {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "{}: nothing to choose from in the shape {shape}",
+                reduction.name
+            ),
+        ));
+    }
+    let device = &*device_for(reduction.name, graph)?;
+    let hoisted = Hoisted::of(graph, device, shape)?;
+    let graph = &*hoisted.apply(graph);
+    let layout = Layout::contiguous(&plan.outputs)?;
+    let results = on_device!(
+        device,
+        touching & ReadOperands(graph),
+        order => host::reduce(order, (reduction.host, reduction.output), graph, (plan, &layout)),
+        cuda::reduce(order, (reduction.cuda)(), graph, (plan, &layout))
+    )?;
+    Ok((results, layout))
+}
