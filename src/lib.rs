@@ -262,8 +262,8 @@ mod documents {
 /// The items that the macros expand to; not for direct use.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::array::scalar::pass::Pass;
-    pub use crate::array::scalar::{math, pass};
+    pub use crate::array::element::scalar::pass::Pass;
+    pub use crate::array::element::scalar::{math, pass};
     pub use crate::ops::expression::written::{
         apply1, apply2, apply3, apply4, element, operators, terms, text,
     };

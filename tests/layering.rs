@@ -19,7 +19,9 @@ const CRATES: [Layers; 3] = [
     Layers {
         folder: "memory/src",
         layers: &[
-            &["naming", "error", "size", "sync"],
+            &["text", "sync"],
+            &["error"],
+            &["naming", "size"],
             &["costs"],
             &["device"],
             &["source"],

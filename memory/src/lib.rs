@@ -14,6 +14,7 @@ mod size;
     reason = "items of `internal` are not for users"
 )]
 mod sync;
+mod text;
 
 #[allow(
     missing_docs,

@@ -1,7 +1,7 @@
-//! Names: the error for one that no variant of an enum has, and how names that people chose fit
-//! into a line.
+//! Names of the variants of enums, and the error for a name that none has.
 
 use crate::error::{Error, ErrorCode};
+pub(crate) use crate::text::display_name;
 
 /// An enum whose variants have names.
 pub(crate) trait Named: Sized + 'static {
@@ -46,32 +46,6 @@ macro_rules! names {
 }
 
 pub(crate) use names;
-
-/// The maximum length of a displayed name.
-const MAX_NAME_CHARS: usize = 60;
-
-/// A name for a table or a message: on one line, escaped, and shortened in the middle.
-pub(crate) fn display_name(name: &str) -> String {
-    let printed = |character: char| -> Vec<char> {
-        match character {
-            '\'' | '"' => vec![character],
-            _ => character.escape_debug().collect(),
-        }
-    };
-    let begin: Vec<char> = name
-        .chars()
-        .take(MAX_NAME_CHARS + 1)
-        .flat_map(printed)
-        .collect();
-    if begin.len() <= MAX_NAME_CHARS {
-        return begin.into_iter().collect();
-    }
-    let last: Vec<char> = name.chars().rev().take(MAX_NAME_CHARS / 3).collect();
-    let end: Vec<char> = last.into_iter().rev().flat_map(printed).collect();
-    let tail = &end[end.len() - MAX_NAME_CHARS / 3..];
-    let head = &begin[..MAX_NAME_CHARS - tail.len() - 1];
-    head.iter().chain(&['…']).chain(tail).collect()
-}
 
 #[cfg(test)]
 mod tests {

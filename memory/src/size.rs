@@ -1,50 +1,13 @@
-//! Byte sizes: checked arithmetic, display in binary units, and parsing.
+//! Byte sizes: checked arithmetic and parsing.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorCode, Result};
+pub use crate::text::ByteSize;
+pub(crate) use crate::text::round_up;
 
 /// The granularity of blocks and offsets.
 pub(crate) const UNIT_BYTES: u64 = 512;
-
-/// The next multiple of `unit`, a power of two; `None` on overflow.
-#[inline]
-pub(crate) const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
-    debug_assert!(unit.is_power_of_two());
-    let mask = unit - 1;
-    match bytes.checked_add(mask) {
-        Some(sum) => Some(sum & !mask),
-        None => None,
-    }
-}
-
-/// A number of bytes, displayed in the largest binary unit that is at least 1, with up to two
-/// decimals: "512 B", "1.5 KiB", "2 GiB".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ByteSize(pub u64);
-
-impl fmt::Display for ByteSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-        let hundredths = |power: usize| {
-            let unit = 1u128 << (10 * power);
-            (u128::from(self.0) * 100 + unit / 2) / unit
-        };
-        // By the printed value: 1023.999 KiB rounds to 1024 KiB, which is 1 MiB.
-        let power = (0..UNITS.len())
-            .find(|&power| hundredths(power) < 102_400)
-            .unwrap_or(UNITS.len() - 1);
-        let printed = hundredths(power);
-        let mut text = (printed / 100).to_string();
-        match printed % 100 {
-            0 => {}
-            tenths if tenths % 10 == 0 => text += &format!(".{}", tenths / 10),
-            rest => text += &format!(".{rest:02}"),
-        }
-        f.pad(&format!("{text} {}", UNITS[power]))
-    }
-}
 
 /// A size setting: a number of bytes, or a share of the device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use super::call::{Call, Operation};
 use super::engine::{Members, WORLD, Work};
-use super::group::Settings;
 use super::memory::Spans;
 use super::nccl::NcclCarrier;
+use super::settings::Settings;
 use super::worker::{SubmittedCall, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;

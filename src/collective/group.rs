@@ -5,12 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use super::carrier::Carrier;
+use super::nccl::{NcclCarrier, NcclId};
+use super::settings::{Settings, TIMEOUT};
 use crate::context::Device;
-use crate::error::Result;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::sync::Arc;
-
-/// The default timeout of calls, as in PyTorch. [`Group::timeout`] sets another.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A group of ranks that compute together, as one of its ranks sees it. A clone is another handle
 /// of the same rank.
@@ -31,13 +30,6 @@ pub struct Group {
     pub(super) settings: Settings,
 }
 
-/// The settings of calls, which must be equal on all ranks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    pub(super) timeout: Duration,
-    pub(super) checks: bool,
-}
-
 impl Group {
     pub(super) fn over(carrier: Carrier) -> Self {
         Self {
@@ -47,6 +39,47 @@ impl Group {
                 checks: cfg!(debug_assertions),
             },
         }
+    }
+
+    /// Joins a group of `size` CUDA devices as the rank `rank`, with the current device. Waits
+    /// until all ranks have joined. Each rank needs its own device, and all pass the same `id`.
+    ///
+    /// Exchanges are work on a stream of the device. NCCL has no 16-bit integers: they are
+    /// transferred, but not reduced. The order of NCCL's sums is unspecified.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::collective::{Group, NcclId};
+    /// use cachescope::{Device, ErrorKind};
+    ///
+    /// let _current = Device::host().enter();
+    /// let error = Group::nccl(0, 1, NcclId::from_bytes([0; 128])).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Unsupported); // The host has no NCCL.
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported) if the current device is the host,
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `rank` is not below `size`,
+    /// [`Driver`](ErrorKind::Driver) if NCCL is missing or fails, if two ranks use one device, or
+    /// if not all ranks join in time.
+    #[track_caller]
+    pub fn nccl(rank: usize, size: usize, id: NcclId) -> Result<Self> {
+        if rank >= size {
+            let text = format!("Group::nccl: rank {rank} is out of range for {size} ranks");
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        let device = Device::current();
+        let Some(gpu) = device.backend().cuda() else {
+            let text = format!(
+                "Group::nccl: {device} is not a CUDA device: use Group::threads or Group::mpi"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        };
+        let communicator = gpu.join(&id.0, rank, size, TIMEOUT).at_caller()?;
+        let carrier = NcclCarrier::new(&device, communicator, rank, size)?;
+        Ok(Self::over(Carrier::Nccl(carrier)))
     }
 
     /// Returns the number of this rank in the group, from 0 on.

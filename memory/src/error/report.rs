@@ -4,8 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::path::PathBuf;
 
-use crate::naming::display_name;
-use crate::size::{ByteSize, round_up};
+use crate::text::{ByteSize, display_name, round_up};
 
 /// The lines of a scope that the report names at most.
 const LINES: usize = 5;

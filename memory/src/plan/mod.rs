@@ -38,6 +38,7 @@ mod exact;
 mod greedy;
 mod improve;
 mod incumbent;
+mod interval;
 mod kd_tree;
 mod occupancy;
 mod ordering;
@@ -50,7 +51,8 @@ mod validate;
 mod weights;
 
 #[allow(deprecated, reason = "the former name still works")]
-pub use pack::Buffer;
+pub use interval::Buffer;
+pub use interval::BufferInterval;
 pub(crate) use pack::pack_around;
-pub use pack::{BufferInterval, Options, Packing, pack, pack_quickly};
+pub use pack::{Options, Packing, pack, pack_quickly};
 pub use validate::{Conflict, validate};

@@ -8,32 +8,7 @@ use super::deadline::Deadline;
 use super::incumbent::{Incumbent, TimeLimits};
 use super::ordering::{Orderings, SortKey};
 use super::sections::Problem;
-use super::{greedy, improve};
-
-/// A buffer to place: its size, and the interval of steps in which it is live.
-///
-/// Every offset of a plan is a sum of sizes. For offsets that are multiples of an alignment, round
-/// the sizes up to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferInterval {
-    /// The first step of the lifetime.
-    pub lower: u64,
-    /// The step after the last one; not below `lower`.
-    pub upper: u64,
-    /// The size. The sizes of all buffers sum to less than 2⁶³.
-    pub size_bytes: u64,
-}
-
-/// The former name of [`BufferInterval`].
-#[deprecated = "write `plan::BufferInterval`"]
-pub type Buffer = BufferInterval;
-
-impl BufferInterval {
-    /// Returns whether the buffer has both a size and a lifetime.
-    pub(crate) fn occupies(&self) -> bool {
-        self.lower < self.upper && self.size_bytes > 0
-    }
-}
+use super::{BufferInterval, greedy, improve};
 
 /// The target and the time limit of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]

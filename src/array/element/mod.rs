@@ -5,6 +5,7 @@
 
 mod floats;
 mod integers;
+pub(crate) mod scalar;
 mod tables;
 
 use std::fmt::{Debug, Display};
@@ -12,8 +13,8 @@ use std::ops::{BitAnd, BitOr, BitXor, Neg, Not};
 
 use num_traits::{Bounded, FloatConst, NumOps};
 
+use self::scalar::{Arithmetic, Convert, Powers, Real, Signed, SortKey};
 use super::dtype::DType;
-use super::scalar::{Arithmetic, Convert, Powers, Real, Signed, SortKey};
 
 /// Any type that an array can hold: an [`Element`], `Complex<f32>` or `Complex<f64>`.
 ///

@@ -3,9 +3,9 @@
 use half::{bf16, f16};
 use num_complex::Complex;
 
+use super::scalar::Convert;
 use super::{AnyElement, Bitwise, Element, Number, Numeric};
 use crate::array::dtype::DType;
-use crate::array::scalar::Convert;
 
 macro_rules! element {
     ($($type:ident $dtype:ident: $from:expr, $to:expr, $zero:expr, $one:expr, $sum:ty, $accumulator:ty, $mean:ty, $wide:ty;)+) => {

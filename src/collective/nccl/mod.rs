@@ -5,10 +5,9 @@ mod watch;
 use std::env;
 
 use super::call::{Call, Operation, Reduce};
-use super::carrier::Carrier;
-use super::group::{Group, Settings, TIMEOUT};
 use super::header::{HEADER_WORDS, MessageHeader};
 use super::memory::{Span, Spans};
+use super::settings::Settings;
 use crate::array::{Array, DType, Shape, Writer};
 use crate::context::{Device, Stream};
 use crate::device::DevicePtr;
@@ -42,7 +41,7 @@ use watch::Watch;
 /// # Ok::<(), cachescope::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NcclId(nccl::NcclId);
+pub struct NcclId(pub(super) nccl::NcclId);
 
 impl NcclId {
     /// Creates a new id.
@@ -126,49 +125,6 @@ fn is_the_only_thread() -> bool {
     threads.is_ok_and(|threads| threads.count() == 1)
 }
 
-impl Group {
-    /// Joins a group of `size` CUDA devices as the rank `rank`, with the current device. Waits
-    /// until all ranks have joined. Each rank needs its own device, and all pass the same `id`.
-    ///
-    /// Exchanges are work on a stream of the device. NCCL has no 16-bit integers: they are
-    /// transferred, but not reduced. The order of NCCL's sums is unspecified.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::collective::{Group, NcclId};
-    /// use cachescope::{Device, ErrorKind};
-    ///
-    /// let _current = Device::host().enter();
-    /// let error = Group::nccl(0, 1, NcclId::from_bytes([0; 128])).unwrap_err();
-    /// assert_eq!(error.kind(), ErrorKind::Unsupported); // The host has no NCCL.
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Unsupported`](ErrorKind::Unsupported) if the current device is the host,
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if `rank` is not below `size`,
-    /// [`Driver`](ErrorKind::Driver) if NCCL is missing or fails, if two ranks use one device, or
-    /// if not all ranks join in time.
-    #[track_caller]
-    pub fn nccl(rank: usize, size: usize, id: NcclId) -> Result<Self> {
-        if rank >= size {
-            let text = format!("Group::nccl: rank {rank} is out of range for {size} ranks");
-            return Err(Error::new(ErrorKind::InvalidArgument, text));
-        }
-        let device = Device::current();
-        let Some(gpu) = device.backend().cuda() else {
-            let text = format!(
-                "Group::nccl: {device} is not a CUDA device: use Group::threads or Group::mpi"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        };
-        let communicator = gpu.join(&id.0, rank, size, TIMEOUT).at_caller()?;
-        let carrier = NcclCarrier::new(&device, communicator, rank, size)?;
-        Ok(Self::over(Carrier::Nccl(carrier)))
-    }
-}
-
 /// The transport of one rank of a group of CUDA devices.
 #[derive(Debug)]
 pub(super) struct NcclCarrier {
@@ -187,7 +143,12 @@ pub(super) struct NcclCarrier {
 
 impl NcclCarrier {
     #[track_caller]
-    fn new(device: &Device, communicator: Communicator, rank: usize, size: usize) -> Result<Self> {
+    pub(super) fn new(
+        device: &Device,
+        communicator: Communicator,
+        rank: usize,
+        size: usize,
+    ) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let key = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Self {

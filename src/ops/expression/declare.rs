@@ -102,7 +102,7 @@ macro_rules! function {
             type Output = $output;
 
             #[inline(always)]
-            fn apply<L: $crate::array::scalar::pass::Pass>(
+            fn apply<L: $crate::array::element::scalar::pass::Pass>(
                 $pass: &mut L,
                 ($($x,)+): ($($crate::ops::expression::declare::argument!([T] $($type)?),)+),
             ) -> $output {
@@ -133,9 +133,9 @@ macro_rules! function {
     (@own $($x:ident $($type:ident)?,)+ => $host:expr) => { $host };
     (@wide $($x:ident $($type:ident)?,)+ => $host:expr) => {{
         $($crate::ops::expression::declare::function!(@widen $x $($type)?);)+
-        $crate::array::scalar::convert($host)
+        $crate::array::element::scalar::convert($host)
     }};
-    (@widen $x:ident) => { let $x: T::Accumulator = $crate::array::scalar::convert($x); };
+    (@widen $x:ident) => { let $x: T::Accumulator = $crate::array::element::scalar::convert($x); };
     (@widen $x:ident $type:ident) => {};
     ($kind:ident $($rest:tt)+) => {
         $crate::ops::expression::declare::of_kind! { function $kind $($rest)+ }

@@ -2,6 +2,7 @@
 //!
 //! Building an expression neither fails nor allocates device memory.
 
+pub(in crate::ops) mod body;
 pub(in crate::ops) mod boxed;
 pub(in crate::ops) mod declare;
 pub(in crate::ops) mod elementwise;

@@ -8,14 +8,14 @@
 use std::any::TypeId;
 use std::marker::PhantomData;
 
+use super::body::Body;
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
 use super::loops::{Arguments, Loops, block_loop};
 use super::not_yet::Expression;
 use super::run::{InMemory, Runs};
 use super::tree::{Call, Node, Operand};
-use super::written::terms::Body;
-use crate::array::scalar::pass::Pass;
+use crate::array::element::scalar::pass::Pass;
 use crate::array::{AnyElement, Array, bits_of};
 
 /// A function of single elements, as a type without values; `Args` is the tuple of their types.

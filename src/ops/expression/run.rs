@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 use super::loops::Arguments;
 use super::node::{Apply, Function, Scalar};
-use crate::array::scalar::pass::{Careful, Fast, Pass};
+use crate::array::element::scalar::pass::{Careful, Fast, Pass};
 use crate::array::{AnyElement, Array};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;

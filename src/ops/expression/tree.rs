@@ -6,9 +6,9 @@
 use std::any::TypeId;
 use std::fmt;
 
+use super::body::Body;
 use super::expr::Expr;
 use super::loops::Loops;
-use super::written::terms::Body;
 use crate::array::{Bits, Buffer, DType, Layout};
 
 /// A node of an expression, as it is visited: after its operands.

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use half::{bf16, f16};
 
 use super::loops::{Arguments, BlockLoop, block_loop};
-use crate::array::scalar::convert;
+use crate::array::element::scalar::convert;
 use crate::array::{AnyElement, DType};
 use crate::ops::expression::node::Function;
 use crate::ops::expression::tree::MOST_OPERANDS;

@@ -19,7 +19,7 @@ macro_rules! elements {
         /// The functions of single elements. The pass comes last, because it is lent to the
         /// arguments before.
         pub mod element {
-            use crate::array::scalar::pass::Pass;
+            use crate::array::element::scalar::pass::Pass;
             use crate::array::{Bitwise, AnyElement, Float, Integer, Number, Numeric, Element};
             use crate::ops::expression::declare::argument;
             use crate::ops::expression::elementwise::functions as rows;
@@ -101,7 +101,7 @@ functions! { elements }
 
 /// The operators, as separate functions, because compiler errors in written functions quote them.
 pub mod operators {
-    use crate::array::scalar::convert;
+    use crate::array::element::scalar::convert;
     use crate::array::{AnyElement, Integer, Number, Numeric};
 
     /// `left + right`

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::blocked::BlockProgram;
 use super::element_source::{ElementSource, Outputs};
 use crate::array::Shape;
-use crate::array::scalar::pass::Fast;
+use crate::array::element::scalar::pass::Fast;
 use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::expr::Expr;
 use crate::ops::expression::graph::ExpressionGraph;

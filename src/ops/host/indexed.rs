@@ -10,7 +10,7 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 use super::copy::{ReadPtr, SHORT_ROW, WritePtr, copy_run};
 use super::launch::{Work, launch, threads};
 use super::memory::{Output, computed};
-use crate::array::scalar::convert;
+use crate::array::element::scalar::convert;
 use crate::array::{AnyElement, Array, Integer, Number, Shape, Walk};
 use crate::device::DevicePtr;
 use crate::device::cuda::Indexing;

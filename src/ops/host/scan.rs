@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::blocked::{BlockProgram, Blocks, RUN, Readable};
 use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
-use crate::array::scalar::convert;
+use crate::array::element::scalar::convert;
 use crate::array::{AnyElement, Array, Number, Shape};
 use crate::error::Result;
 use crate::ops::descriptors::{IndexSpace, Lanes, sums_round};

@@ -7,7 +7,7 @@ use std::any::TypeId;
 use half::{bf16, f16};
 use num_complex::Complex;
 
-use crate::array::scalar::convert;
+use crate::array::element::scalar::convert;
 use crate::array::{AnyElement, DType};
 
 /// The most decimals of an element, without a precision.

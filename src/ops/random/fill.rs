@@ -5,7 +5,7 @@
 
 use super::philox::{Draws, number};
 use super::{normal, single};
-use crate::array::scalar::convert;
+use crate::array::element::scalar::convert;
 use crate::array::{Float, Integer, bits_of};
 use crate::ops::descriptors::Fill;
 use crate::ops::host::RUN;

@@ -1,8 +1,8 @@
 //! Sums of exponentials that do not overflow.
 
 use super::{ACCUMULATORS, CudaReducer, Reducer, add_accumulators, largest};
-use crate::array::scalar::pass::Fast;
-use crate::array::scalar::{Real, convert, math};
+use crate::array::element::scalar::pass::Fast;
+use crate::array::element::scalar::{Real, convert, math};
 use crate::array::{AnyElement, Element, Float};
 
 /// exp(x − `scale`), summed over several x.

@@ -18,7 +18,7 @@ pub(super) use norm::Norm;
 pub(super) use sums::{Compensated, Mean, Prod, Sum};
 pub(super) use truth::{All, Any};
 
-use crate::array::scalar::Arithmetic;
+use crate::array::element::scalar::Arithmetic;
 use crate::array::{AnyElement, Element};
 
 /// The number of partial results side by side: enough to keep several adders of the longest vectors

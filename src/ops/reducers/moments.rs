@@ -2,7 +2,7 @@
 
 use super::sums::{Mean, MeanOf};
 use super::{ACCUMULATORS, CudaReducer, Reducer, add_accumulators};
-use crate::array::scalar::{Arithmetic, convert};
+use crate::array::element::scalar::{Arithmetic, convert};
 use crate::array::{AnyElement, Element};
 
 /// The sums of the distances of a block's elements from `shift`, and of the squares of the

@@ -2,7 +2,7 @@
 
 use super::{CudaReducer, Reducer, Unordered, reduce_unordered};
 use crate::array::AnyElement;
-use crate::array::scalar::{Arithmetic, convert};
+use crate::array::element::scalar::{Arithmetic, convert};
 
 /// A sum and its rounding error.
 ///

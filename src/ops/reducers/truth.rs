@@ -2,7 +2,7 @@
 
 use super::{CudaReducer, Reducer, Unordered, reduce_unordered};
 use crate::array::Element;
-use crate::array::scalar::convert;
+use crate::array::element::scalar::convert;
 
 macro_rules! truth {
     ($($name:literal $reducer:ident: $nothing:literal, |$a:ident, $b:ident| $join:expr, cuda $step:literal, $cuda:literal;)+) => {

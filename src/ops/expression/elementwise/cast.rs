@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::{bf16, f16};
 use num_complex::Complex;
 
-use crate::array::scalar::convert;
-use crate::array::scalar::pass::Pass;
+use crate::array::element::scalar::convert;
+use crate::array::element::scalar::pass::Pass;
 use crate::array::{AnyElement, Array, DType};
 use crate::ops::expression::expr::{Expr, Lazy};
 use crate::ops::expression::loops::{BlockLoop, Loops, Table, block_loop, loop_of, table};

@@ -2,7 +2,7 @@
 
 use num_complex::Complex;
 
-use crate::array::scalar::pass::Pass;
+use crate::array::element::scalar::pass::Pass;
 use crate::array::{AnyElement, Float};
 use crate::ops::expression::expr::{IntoExpr, Lazy};
 use crate::ops::expression::loops::{BlockLoop, Loops, Table, block_loop, table};

@@ -1,7 +1,7 @@
 //! The choice by a mask.
 
 use crate::array::AnyElement;
-use crate::array::scalar::pass::Pass;
+use crate::array::element::scalar::pass::Pass;
 use crate::ops::expression::expr::{IntoExpr, Lazy};
 use crate::ops::expression::loops::{BlockLoop, Loops, Table, block_loop, table};
 use crate::ops::expression::node;

@@ -5,8 +5,6 @@
 //! errors of a body once, in the host's code. A literal takes the type of the operand it is
 //! combined with.
 
-use smallvec::SmallVec;
-
 use super::text::Constant;
 use crate::array::{AnyElement, Bits, DType, bits_of};
 use crate::ops::expression::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
@@ -16,6 +14,9 @@ use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::loops::Arguments;
 use crate::ops::expression::node::{Function, call_of};
 use crate::ops::expression::tree::Call;
+
+pub use crate::ops::expression::body::{Body, Term, Terms};
+pub(crate) use crate::ops::expression::body::{BodyTerm, TermKind};
 
 /// The value for the element type of a dtype, or `None` if the list does not have it.
 macro_rules! by_dtype {
@@ -56,42 +57,6 @@ macro_rules! by_dtype {
         }
     };
 }
-
-/// A handle on one part of a body.
-#[derive(Clone, Copy, Debug)]
-pub struct Term {
-    number: u32,
-    /// True if the part consists of literals alone, as `f64` or `i64`, until it is combined with a
-    /// type.
-    is_literal: bool,
-}
-
-/// The kind of a part.
-#[derive(Clone, Debug)]
-pub(crate) enum TermKind {
-    Argument(usize),
-    Scalar(Bits),
-    Call(&'static Call, SmallVec<[u32; 4]>),
-}
-
-/// A part with its type.
-#[derive(Clone, Debug)]
-pub(crate) struct BodyTerm {
-    pub(crate) kind: TermKind,
-    pub(crate) dtype: DType,
-}
-
-/// The parts of a body, in the order in which they can be computed.
-#[derive(Debug, Default)]
-pub struct Terms {
-    pub(crate) own: Vec<BodyTerm>,
-    /// True if a part is no function of arrays.
-    is_opaque: bool,
-}
-
-/// A function that adds the terms of a body, and returns the number of the result if all terms are
-/// functions of arrays.
-pub type Body = fn(&mut Terms) -> Option<u32>;
 
 impl Terms {
     fn push(&mut self, kind: TermKind, dtype: DType) -> Term {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::is_float;
 use super::matrix::{Matrix, Pairs};
-use crate::array::scalar::convert;
+use crate::array::element::scalar::convert;
 use crate::array::{DType, Number};
 use crate::ops::vector::{Loop, vectorised};
 

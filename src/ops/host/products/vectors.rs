@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use super::matrix::Matrix;
 use super::{is, is_float};
 use crate::array::Number;
-use crate::array::scalar::convert;
+use crate::array::element::scalar::convert;
 use crate::ops::reducers::{ACCUMULATORS, add_accumulators};
 use crate::ops::vector::{Loop, vectorised};
 

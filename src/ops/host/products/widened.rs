@@ -10,7 +10,7 @@ use gemm_common::Parallelism;
 use super::matrix::Matrix;
 use super::packed::{PackedResult, gemm_to};
 use crate::array::AnyElement;
-use crate::array::scalar::convert;
+use crate::array::element::scalar::convert;
 use crate::ops::vector::{Loop, vectorised};
 
 /// The number of rows of the result that one thread sums at once.

@@ -1,7 +1,7 @@
 //! Arithmetic and conversions of single elements, for kernels.
 //!
 //! Architecture invariant: these are bounds of the sealed element traits, so that a function which
-//! is generic over [`AnyElement`](super::AnyElement) needs no bounds beside it.
+//! is generic over [`AnyElement`](crate::array::AnyElement) needs no bounds beside it.
 
 mod convert;
 pub mod math;

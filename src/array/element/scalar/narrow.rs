@@ -12,7 +12,7 @@ const QUIET: u32 = 1 << 22;
 
 /// Returns the value as an `f32`, which holds it exactly.
 #[inline(always)]
-pub(super) fn f16_to_f32(value: f16) -> f32 {
+pub(in crate::array::element::scalar) fn f16_to_f32(value: f16) -> f32 {
     const REBIASED: u32 = (127 - 15) << 23;
     /// The bit of the implicit one, which subnormal numbers lack.
     const ONE: u32 = 1 << 23;
@@ -32,7 +32,7 @@ pub(super) fn f16_to_f32(value: f16) -> f32 {
 
 /// Returns the nearest `f16`; ties go to the even one.
 #[inline(always)]
-pub(super) fn f32_to_f16(value: f32) -> f16 {
+pub(in crate::array::element::scalar) fn f32_to_f16(value: f32) -> f16 {
     const INFINITY: u32 = f32::INFINITY.to_bits();
     /// 2^16, beyond all that could be rounded to a finite value.
     const TOO_LARGE: u32 = (127 + 16) << 23;
@@ -62,7 +62,7 @@ pub(super) fn f32_to_f16(value: f32) -> f16 {
 
 /// Returns the value as an `f32`, which holds it exactly.
 #[inline(always)]
-pub(super) fn bf16_to_f32(value: bf16) -> f32 {
+pub(in crate::array::element::scalar) fn bf16_to_f32(value: bf16) -> f32 {
     let wide = u32::from(value.to_bits()) << 16;
     let quiet = if wide & 0x7fff_ffff > f32::INFINITY.to_bits() {
         QUIET
@@ -74,7 +74,7 @@ pub(super) fn bf16_to_f32(value: bf16) -> f32 {
 
 /// Returns the nearest `bf16`; ties go to the even one.
 #[inline(always)]
-pub(super) fn f32_to_bf16(value: f32) -> bf16 {
+pub(in crate::array::element::scalar) fn f32_to_bf16(value: f32) -> bf16 {
     let bits = value.to_bits();
     let odd = (bits >> 16) & 1;
     let rounded = bits.wrapping_add(0x7fff + odd);
@@ -85,7 +85,7 @@ pub(super) fn f32_to_bf16(value: f32) -> bf16 {
 /// The value as an `f32`, inexact ones rounded to the neighbour whose last bit is 1: a second
 /// rounding, to half the bits, then goes as if it were the only one (Boldo and Melquiond, 2008).
 #[inline(always)]
-pub(super) fn f64_to_odd_f32(value: f64) -> f32 {
+pub(in crate::array::element::scalar) fn f64_to_odd_f32(value: f64) -> f32 {
     let near = value as f32;
     let back = f64::from(near);
     let beyond = back.abs() > value.abs();
@@ -99,7 +99,7 @@ pub(super) fn f64_to_odd_f32(value: f64) -> f32 {
 /// them if any of them was set. The result is exact as an `f64`, and has the roundings of `value`
 /// to 24 bits or fewer.
 #[inline(always)]
-pub(super) fn sticky(value: u64) -> u64 {
+pub(in crate::array::element::scalar) fn sticky(value: u64) -> u64 {
     let lost = u64::from(value & 0xffff != 0) << 16;
     let short = (value & !0xffff) | lost;
     if value < 1 << 48 { value } else { short }

@@ -1,7 +1,7 @@
 //! The results at zeros, infinities, NaN and the edges of the range.
 
-use super::super::super::{Arithmetic, Signed, math};
 use super::{Careful, Fast, in_all_passes};
+use crate::array::element::scalar::{Arithmetic, Signed, math};
 
 const INF: f64 = f64::INFINITY;
 

@@ -7,8 +7,8 @@
 use std::f32::consts::{LN_2, LOG2_E as LOG2_E_F32};
 use std::f64::consts::LOG2_E;
 
-use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
+use crate::array::element::scalar::pass::{Pass, multiply_add};
 
 /// A number that rounds another one of less than 2^22 to a whole number when it is added. The
 /// lowest bits of the sum hold the whole number.
@@ -86,7 +86,7 @@ fn parts_f32<L: Pass>(x: f32) -> ExpParts<f32> {
 
 /// Computes 2^x = 2^n · 2^r, where r = x − n is exact.
 #[inline(always)]
-pub(super) fn exp2_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn exp2_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let x = clamp(x, -LIMIT_F32, LIMIT_F32);
     let n = (x + MAGIC_F32) - MAGIC_F32;
     let r = x - n;
@@ -99,14 +99,14 @@ pub(super) fn exp2_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn exp_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn exp_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let parts = parts_f32::<L>(x);
     parts.power * parts.first * parts.second
 }
 
 /// Returns e^x for 0 ≤ x < 80, in fewer steps than [`exp_f32`].
 #[inline(always)]
-pub(super) fn exp_of_moderate_f32<L: Pass>(x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn exp_of_moderate_f32<L: Pass>(x: f32) -> f32 {
     let (power, rounded) = reduced_f32::<L>(x);
     power * two_to_f32(rounded)
 }
@@ -114,7 +114,7 @@ pub(super) fn exp_of_moderate_f32<L: Pass>(x: f32) -> f32 {
 /// Computes e / (1 + e) below 0, and 1 / (1 + e) elsewhere, with e = exp(−|x|), which does not
 /// overflow.
 #[inline(always)]
-pub(super) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let small = exp_f32(pass, -x.abs());
     let numerator = if x < 0.0 { small } else { 1.0 };
     numerator / (1.0 + small)
@@ -123,7 +123,7 @@ pub(super) fn sigmoid_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
 /// Computes x · sigmoid(x), and multiplies by the last power of two at the end: far below 0 the
 /// product with x is a normal number, while the exponential alone is not.
 #[inline(always)]
-pub(super) fn silu_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn silu_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let x = if x < -LIMIT_F32 { -LIMIT_F32 } else { x };
     let parts = parts_f32::<L>(-x.abs());
     let nearly = parts.power * parts.first;
@@ -176,14 +176,14 @@ fn expanded<L: Pass>(r: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn exp_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn exp_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let parts = parts_f64::<L>(x);
     (1.0 + parts.rest) * parts.first * parts.second
 }
 
 /// 2^x = 2^n · e^(r·ln 2), where r = x − n is exact; ln 2 is the constant and what that lacks.
 #[inline(always)]
-pub(super) fn exp2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn exp2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     const LN_2_LOW: f64 = 2.319_046_813_846_299_6e-17;
     let x = clamp(x, -LIMIT_F64, LIMIT_F64);
     let n = (x + MAGIC_F64) - MAGIC_F64;
@@ -197,7 +197,7 @@ pub(super) fn exp2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn exp_m1_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn exp_m1_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let less = less_one_scaled::<L>(x, 1.0);
     // Zero keeps its sign.
     if x == 0.0 { x } else { less }
@@ -205,20 +205,20 @@ pub(super) fn exp_m1_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
 
 /// Returns `scale` · (e^x − 1), which may be in range where e^x is not.
 #[inline(always)]
-pub(super) fn less_one_scaled<L: Pass>(x: f64, scale: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn less_one_scaled<L: Pass>(x: f64, scale: f64) -> f64 {
     let parts = parts_f64::<L>(x);
     let whole = parts.first - parts.inverse;
     multiply_add::<L, _>(parts.rest, parts.first, whole) * (parts.second * scale)
 }
 
 #[inline(always)]
-pub(super) fn exp_m1_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn exp_m1_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     exp_m1_f64(pass, f64::from(x)) as f32
 }
 
 /// Returns e^x / 2, which may be in range where e^x is not.
 #[inline(always)]
-pub(super) fn half_exp_f64<L: Pass>(x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn half_exp_f64<L: Pass>(x: f64) -> f64 {
     let parts = parts_f64::<L>(x);
     (1.0 + parts.rest) * parts.first * (parts.second * 0.5)
 }
@@ -226,7 +226,7 @@ pub(super) fn half_exp_f64<L: Pass>(x: f64) -> f64 {
 /// Returns 2^x for −1000 < x < 1000, with 45 good bits. An x beyond these limits is replaced by the
 /// limit.
 #[inline(always)]
-pub(super) fn exp2_of_moderate_f64<L: Pass>(x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn exp2_of_moderate_f64<L: Pass>(x: f64) -> f64 {
     let x = clamp(x, -1000.0, 1000.0);
     let rounded = x + MAGIC_F64;
     let r = (x - (rounded - MAGIC_F64)) * std::f64::consts::LN_2;
@@ -235,7 +235,7 @@ pub(super) fn exp2_of_moderate_f64<L: Pass>(x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn sigmoid_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn sigmoid_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let small = exp_f64(pass, -x.abs());
     let numerator = if x < 0.0 { small } else { 1.0 };
     numerator / (1.0 + small)
@@ -243,7 +243,7 @@ pub(super) fn sigmoid_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
 
 /// Computes the product as [`silu_f32`] does.
 #[inline(always)]
-pub(super) fn silu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn silu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let x = if x < -LIMIT_F64 { -LIMIT_F64 } else { x };
     let parts = parts_f64::<L>(-x.abs());
     let nearly = (1.0 + parts.rest) * parts.first;

@@ -2,8 +2,8 @@
 
 use std::f64::consts::{LOG2_E, LOG10_2, LOG10_E};
 
-use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
+use crate::array::element::scalar::pass::{Pass, multiply_add};
 
 /// ln 2, the first part in 9 bits.
 const LN_2_F32: (f32, f32) = (0.693_359_4, -0.000_212_194_44);
@@ -20,7 +20,7 @@ fn special<A: num_traits::Float>(x: A, y: A) -> A {
 }
 
 #[inline(always)]
-pub(super) fn ln_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn ln_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     const SQRT_HALF: u32 = 0x3f35_04f3;
     let tiny = x < f32::MIN_POSITIVE;
     let scaled = if tiny { x * 8_388_608.0 } else { x };
@@ -87,12 +87,12 @@ fn ln_corrected<L: Pass>(x: f64, lost: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn ln_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn ln_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     special(x, ln_corrected::<L>(x, 0.0))
 }
 
 #[inline(always)]
-pub(super) fn log1p_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn log1p_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let sum = 1.0 + x;
     // The rounding error of the sum, whichever summand is the larger (Knuth's two-sum).
     let part = sum - 1.0;
@@ -103,13 +103,13 @@ pub(super) fn log1p_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn log1p_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn log1p_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     log1p_f64(pass, f64::from(x)) as f32
 }
 
 /// Returns the logarithm to base 2 of x ≥ 0.
 #[inline(always)]
-pub(super) fn log2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn log2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let (m, k) = split(x);
     let f = m - 1.0;
     let (half_square, rest) = series::<L>(f);
@@ -118,12 +118,12 @@ pub(super) fn log2_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn log2_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn log2_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     log2_f64(pass, f64::from(x)) as f32
 }
 
 #[inline(always)]
-pub(super) fn log10_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn log10_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let x = f64::from(x);
     let (m, k) = split(x);
     let f = m - 1.0;

@@ -1,7 +1,7 @@
 //! `f32`: every function of one argument over all arguments, against the function in `f64`.
 
-use super::super::super::math;
 use super::{Careful, Fast, STRIDE, in_all_passes, ulps};
+use crate::array::element::scalar::math;
 
 /// Arguments that no stride meets.
 const SPECIAL: [f32; 14] = [

@@ -1,6 +1,6 @@
 //! Rounding to whole numbers.
 
-use super::super::pass::Pass;
+use crate::array::element::scalar::pass::Pass;
 
 macro_rules! rounding {
     ($($type:ident $whole:literal: $round:ident $floor:ident $ceil:ident $trunc:ident;)+) => {
@@ -8,7 +8,7 @@ macro_rules! rounding {
             /// Processors that multiply and add in one instruction round in one, too; for others
             /// adding and subtracting the least number without a fraction does it.
             #[inline(always)]
-            pub(super) fn $round<L: Pass>(_pass: &mut L, x: $type) -> $type {
+            pub(in crate::array::element::scalar::math) fn $round<L: Pass>(_pass: &mut L, x: $type) -> $type {
                 const WHOLE: $type = $whole;
                 if L::FMA {
                     return x.round_ties_even();
@@ -19,7 +19,7 @@ macro_rules! rounding {
             }
 
             #[inline(always)]
-            pub(super) fn $floor<L: Pass>(pass: &mut L, x: $type) -> $type {
+            pub(in crate::array::element::scalar::math) fn $floor<L: Pass>(pass: &mut L, x: $type) -> $type {
                 if L::FMA {
                     return x.floor();
                 }
@@ -29,7 +29,7 @@ macro_rules! rounding {
             }
 
             #[inline(always)]
-            pub(super) fn $ceil<L: Pass>(pass: &mut L, x: $type) -> $type {
+            pub(in crate::array::element::scalar::math) fn $ceil<L: Pass>(pass: &mut L, x: $type) -> $type {
                 if L::FMA {
                     return x.ceil();
                 }
@@ -39,7 +39,7 @@ macro_rules! rounding {
             }
 
             #[inline(always)]
-            pub(super) fn $trunc<L: Pass>(pass: &mut L, x: $type) -> $type {
+            pub(in crate::array::element::scalar::math) fn $trunc<L: Pass>(pass: &mut L, x: $type) -> $type {
                 if L::FMA {
                     return x.trunc();
                 }

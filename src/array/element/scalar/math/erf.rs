@@ -2,9 +2,9 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use super::super::pass::{Pass, multiply_add};
 use super::exp::exp_f64;
 use super::polynomial;
+use crate::array::element::scalar::pass::{Pass, multiply_add};
 
 /// Returns erf(x) for |x| ≤ 1.
 #[inline(always)]
@@ -34,7 +34,7 @@ fn far<L: Pass>(pass: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn erf_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn erf_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x.abs());
     // From 4 on the result is ±1.
     let limited = if size > 4.0 { 4.0 } else { size };
@@ -47,7 +47,7 @@ pub(super) fn erf_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let wide = f64::from(x);
     // Below, the result is less than the least subnormal number.
     let wide = if wide < -14.8 { -14.8 } else { wide };
@@ -68,7 +68,7 @@ pub(super) fn gelu_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
 /// With Sun's erfc, whose relative slope is about −2a far up: what the rounding of a = −x / √2 lost
 /// counts for a² units in the last place there, and is made good.
 #[inline(always)]
-pub(super) fn gelu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn gelu_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// 1 / √2 less what is nearest to it.
     const REST: f64 = -4.833646656726457e-17;
     // Below, the result is less than the least subnormal number.

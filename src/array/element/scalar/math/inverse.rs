@@ -2,8 +2,8 @@
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
-use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
+use crate::array::element::scalar::pass::{Pass, multiply_add};
 
 /// Returns the arcsine of a number up to ½, given its square.
 #[inline(always)]
@@ -29,7 +29,7 @@ fn folded<L: Pass>(size: f64) -> (f64, bool) {
 }
 
 #[inline(always)]
-pub(super) fn asin_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn asin_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let (value, small) = folded::<L>(f64::from(x.abs()));
     let value = if small {
         value
@@ -40,7 +40,7 @@ pub(super) fn asin_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn acos_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn acos_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let (value, small) = folded::<L>(f64::from(x.abs()));
     let below = x < 0.0;
     let signed = if below { -value } else { value };
@@ -65,7 +65,7 @@ fn unit_atan<L: Pass>(x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn atan_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn atan_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x.abs());
     let small = size <= 1.0;
     let value = unit_atan::<L>(if small { size } else { 1.0 / size });
@@ -74,7 +74,11 @@ pub(super) fn atan_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn atan2_f32<L: Pass>(_pass: &mut L, y: f32, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn atan2_f32<L: Pass>(
+    _pass: &mut L,
+    y: f32,
+    x: f32,
+) -> f32 {
     let (across, up) = (f64::from(x.abs()), f64::from(y.abs()));
     let steep = up > across;
     let quotient = if steep { across / up } else { up / across };

@@ -1,9 +1,9 @@
 //! The functions of a real number, each generic over the [`Pass`] that computes it: the host's side
 //! of the table rows of kind `float`.
 
-use super::super::Arithmetic;
-use super::super::pass::Pass;
 use super::{erf, exp, hyperbolic, inverse, log, power, rounding, trig};
+use crate::array::element::scalar::Arithmetic;
+use crate::array::element::scalar::pass::Pass;
 
 /// Declares the trait, what it is of `f32` and `f64`, and beside it a free function for each of its
 /// functions.
@@ -30,8 +30,9 @@ macro_rules! real {
         }
 
         /// The functions of [`Real`], called as `math::exp(pass, x)`, and what needs no pass.
-        pub(super) mod free {
-            use super::{Pass, Real};
+        pub(in crate::array::element::scalar::math) mod free {
+            use super::Pass;
+            use super::Real;
 
             $(real! { @free $kind $pass $name $arguments [$($doc)+] })+
 

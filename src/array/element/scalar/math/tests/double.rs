@@ -1,7 +1,7 @@
 //! `f64`, against the standard library and against values known to all digits.
 
-use super::super::super::math;
 use super::{Careful, Fast, in_all_passes, unit};
+use crate::array::element::scalar::math;
 
 /// Returns the distance of `actual` from `exact`, in units in the last place.
 fn ulps(actual: f64, exact: f64) -> f64 {

@@ -2,14 +2,14 @@
 
 use std::f64::consts::LN_2;
 
-use super::super::pass::{Pass, multiply_add};
 use super::exp::{exp_of_moderate_f32, half_exp_f64, less_one_scaled};
 use super::log::log1p_f64;
 use super::polynomial;
+use crate::array::element::scalar::pass::{Pass, multiply_add};
 
 /// Computes an odd polynomial near 0, and 1 − 2 / (exp(2|x|) + 1) elsewhere.
 #[inline(always)]
-pub(super) fn tanh_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn tanh_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     // From here on the result is ±1.
     const LIMIT: f32 = 9.1;
     let size = x.abs();
@@ -25,7 +25,7 @@ pub(super) fn tanh_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn tanh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn tanh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     // From here on the result is ±1.
     const LIMIT: f64 = 20.0;
     let size = x.abs();
@@ -46,7 +46,7 @@ pub(super) fn tanh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
 
 /// Computes h + h / (2h + 1) with h = (exp|x| − 1) / 2, which loses nothing near 0.
 #[inline(always)]
-pub(super) fn sinh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn sinh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let half = less_one_scaled::<L>(x.abs(), 0.5);
     // If h is huge, the quotient is negligible, and might be ∞ / ∞.
     let quotient = if half > 1e300 {
@@ -60,19 +60,19 @@ pub(super) fn sinh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn sinh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn sinh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     sinh_f64(pass, f64::from(x)) as f32
 }
 
 /// Computes h + 1 / 4h with h = exp|x| / 2.
 #[inline(always)]
-pub(super) fn cosh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn cosh_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     let half = half_exp_f64::<L>(x.abs());
     half + 0.25 / half
 }
 
 #[inline(always)]
-pub(super) fn cosh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn cosh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     cosh_f64(pass, f64::from(x)) as f32
 }
 
@@ -81,7 +81,7 @@ const HUGE: f64 = 1e100;
 
 /// ln(x + √(x² + 1)), by what it is more than 1; of huge numbers ln x + ln 2.
 #[inline(always)]
-pub(super) fn asinh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn asinh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let size = x.abs();
     let square = size * size;
     let excess = size + square / (1.0 + (square + 1.0).sqrt());
@@ -92,13 +92,13 @@ pub(super) fn asinh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn asinh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn asinh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     asinh_f64(pass, f64::from(x)) as f32
 }
 
 /// Computes ln(x + √(x² − 1)), as [`asinh_f64`] does.
 #[inline(always)]
-pub(super) fn acosh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn acosh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let above = x - 1.0;
     let excess = above + (above * (above + 2.0)).sqrt();
     let huge = x > HUGE;
@@ -109,13 +109,13 @@ pub(super) fn acosh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn acosh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn acosh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     acosh_f64(pass, f64::from(x)) as f32
 }
 
 /// ln((1 + x) / (1 − x)) / 2, by what the quotient is more than 1.
 #[inline(always)]
-pub(super) fn atanh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn atanh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let size = x.abs();
     let value = 0.5 * log1p_f64(pass, 2.0 * size / (1.0 - size));
     let value = if size > 1.0 { f64::NAN } else { value };
@@ -123,6 +123,6 @@ pub(super) fn atanh_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn atanh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn atanh_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     atanh_f64(pass, f64::from(x)) as f32
 }

@@ -1,8 +1,8 @@
 //! Functions of two arguments in `f32`: every pair of special values, and many others.
 
-use super::super::super::math;
 use super::{Careful, Fast, in_all_passes, ulps};
 use crate::array::Numeric;
+use crate::array::element::scalar::math;
 
 const SPECIAL: [f32; 30] = [
     0.0,

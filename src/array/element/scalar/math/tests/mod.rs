@@ -9,7 +9,7 @@ mod powers;
 mod single;
 mod special;
 
-use super::super::pass::{Careful, Fast};
+use crate::array::element::scalar::pass::{Careful, Fast};
 
 /// A prime, so that all last digits occur.
 const STRIDE: usize = 4001;

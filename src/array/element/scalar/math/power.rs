@@ -1,11 +1,11 @@
 //! Powers in `f32`, as 2^(y·log₂x) in `f64`, and cube roots.
 
-use super::super::convert;
-use super::super::pass::{Pass, multiply_add};
 use super::exp::exp2_of_moderate_f64;
 use super::log::log2_f64;
 use super::polynomial;
 use super::real::Real;
+use crate::array::element::scalar::convert;
+use crate::array::element::scalar::pass::{Pass, multiply_add};
 use crate::array::{DType, Numeric};
 
 /// Returns whether x is a whole number. Infinity is one, and even.
@@ -34,18 +34,26 @@ fn power<L: Pass>(pass: &mut L, x: f32, y: f64) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn powf_f32<L: Pass>(pass: &mut L, x: f32, exponent: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn powf_f32<L: Pass>(
+    pass: &mut L,
+    x: f32,
+    exponent: f32,
+) -> f32 {
     power(pass, x, f64::from(exponent))
 }
 
 #[inline(always)]
-pub(super) fn powi_f32<L: Pass>(pass: &mut L, x: f32, exponent: i32) -> f32 {
+pub(in crate::array::element::scalar::math) fn powi_f32<L: Pass>(
+    pass: &mut L,
+    x: f32,
+    exponent: i32,
+) -> f32 {
     power(pass, x, f64::from(exponent))
 }
 
 /// Computes the power with the exponent as an `f64`, which holds 32 bits exactly.
 #[inline(always)]
-pub(super) fn powi_f64(x: f64, exponent: i32) -> f64 {
+pub(in crate::array::element::scalar::math) fn powi_f64(x: f64, exponent: i32) -> f64 {
     x.powf(f64::from(exponent))
 }
 
@@ -162,7 +170,7 @@ fn is_its_cbrt<A: num_traits::Float>(x: A) -> bool {
 
 /// Makes two steps of Halley's iteration in `f64`, from 5 bits to 47.
 #[inline(always)]
-pub(super) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn cbrt_f32<L: Pass>(_pass: &mut L, x: f32) -> f32 {
     let size = f64::from(x).abs();
     let root = nearly_cbrt(size);
     let root = halley::<L>(size, root);
@@ -181,7 +189,7 @@ fn halley<L: Pass>(x: f64, t: f64) -> f64 {
 /// A polynomial takes the estimate to 23 bits, rounding makes its square exact, and a step of
 /// Newton's iteration ends within 0.67 units in the last place.
 #[inline(always)]
-pub(super) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn cbrt_f64<L: Pass>(_pass: &mut L, x: f64) -> f64 {
     /// 2^54, whose cube root is 2^18.
     const SCALE: f64 = 18_014_398_509_481_984.0;
     const SCALE_ROOT: f64 = 262_144.0;

@@ -4,8 +4,8 @@
 
 use std::f64::consts::FRAC_2_PI;
 
-use super::super::pass::{Pass, multiply_add};
 use super::polynomial;
+use crate::array::element::scalar::pass::{Pass, multiply_add};
 
 /// A number that rounds another one of less than 2^51 to a whole number when it is added. The
 /// lowest bits of the sum hold the whole number.
@@ -58,7 +58,7 @@ fn chosen_f32<L: Pass>(r: f32, n: u32, sign: u32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn sin_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn sin_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let rare = x.abs() >= LIMIT_F32;
     if L::CAREFUL {
         if rare {
@@ -72,7 +72,7 @@ pub(super) fn sin_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn cos_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn cos_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let rare = x.abs() >= LIMIT_F32;
     if L::CAREFUL {
         if rare {
@@ -86,7 +86,7 @@ pub(super) fn cos_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn tan_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
+pub(in crate::array::element::scalar::math) fn tan_f32<L: Pass>(pass: &mut L, x: f32) -> f32 {
     let rare = x.abs() >= LIMIT_F32;
     if L::CAREFUL {
         if rare {
@@ -157,7 +157,7 @@ fn chosen_f64<L: Pass>(r: f64, rest: f64, n: u64, sign: u64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn sin_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn sin_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let rare = x.abs() >= LIMIT_F64;
     if L::CAREFUL {
         if rare {
@@ -171,7 +171,7 @@ pub(super) fn sin_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn cos_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn cos_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let rare = x.abs() >= LIMIT_F64;
     if L::CAREFUL {
         if rare {
@@ -185,7 +185,7 @@ pub(super) fn cos_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
 }
 
 #[inline(always)]
-pub(super) fn tan_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
+pub(in crate::array::element::scalar::math) fn tan_f64<L: Pass>(pass: &mut L, x: f64) -> f64 {
     let rare = x.abs() >= LIMIT_F64;
     if L::CAREFUL {
         if rare {
