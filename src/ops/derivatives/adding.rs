@@ -1,10 +1,12 @@
 //! Addition of contributions to a gradient: to all of it, and to a part of it.
 
+use super::any_array::AnyArray;
+use super::backward::{BackwardStep, Gradients, Upstream};
 use super::evaluation::evaluate;
-use super::gradients::{AnyArray, Gradients, Tracked, filled};
+use super::gradients::filled;
 use super::joint_graph::Adding;
 use super::reduction::sum_of;
-use super::tape::{BackwardStep, Upstream};
+use super::tape::Tracked;
 use super::{Pause, record};
 use crate::array::{AxisSet, Bits, Layout, Shape};
 use crate::error::Result;

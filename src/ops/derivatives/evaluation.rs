@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 
 use super::activations::{SavedArray, Source, source_of_graph};
+use super::backward::{BackwardStep, Upstream};
 use super::forward::{Derived, Forward, tracked_nodes};
 use super::joint_graph::{JointGraph, JointNodeKind, SavedValue};
 use super::reduction::sum_of;
-use super::tape::{BackwardStep, Upstream};
 use super::{AnyArray, Gradients, Pause, is_live, record_all};
 use crate::array::{AxisSet, Buffer, DType, Layout, Shape};
 use crate::context::Device;

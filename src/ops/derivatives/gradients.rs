@@ -1,68 +1,24 @@
 //! The gradients of a backward pass, and how contributions to them add up.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
+use super::any_array::AnyArray;
+use super::backward::{Gradients, Placer, Upstream};
 use super::evaluation::evaluate;
-use super::tape;
-use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout, Shape, bits_of};
+use super::tape::{self, Tracked};
+use crate::array::{AnyElement, Array, Bits, DType, Layout, Shape, bits_of};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::expression::tree::{Operand, SingleValue};
+use crate::ops::expression::tree::SingleValue;
 
 use super::adding::{added, added_to_part, as_whole, copied, own, reduced, summed, tracked_part};
 use super::joint_graph::{Converting, by_differentiable, by_float};
-use super::tape::Upstream;
 use super::total::Total;
 
-/// A type-erased array, with its tracked value.
-#[derive(Debug)]
-pub(crate) struct AnyArray {
-    pub(crate) buffer: Buffer,
-    pub(crate) layout: Layout,
-    pub(crate) dtype: DType,
-}
-
 impl AnyArray {
-    /// Returns a type-erased handle on an array.
-    #[track_caller]
-    pub(crate) fn of<T: AnyElement>(array: &Array<T>) -> Self {
-        Self {
-            buffer: array.buffer().share(),
-            layout: *array.layout(),
-            dtype: T::DTYPE,
-        }
-    }
-
-    /// Returns the array, whose elements are of type `T`.
-    pub(crate) fn into_array<T: AnyElement>(self) -> Array<T> {
-        assert_eq!(self.dtype, T::DTYPE, "the types are one");
-        Array::from_parts(self.buffer, self.layout)
-    }
-
-    /// Returns another handle on the array, whose elements are seen as words of their size.
-    pub(in crate::ops) fn words<Word: AnyElement>(&self) -> Array<Word> {
-        assert_eq!(
-            self.dtype.size_bytes(),
-            size_of::<Word>(),
-            "words of another size"
-        );
-        Array::from_parts(self.buffer.share(), self.layout)
-    }
-
-    /// Returns the type-erased array whose elements, of `dtype`, are `words`.
-    pub(in crate::ops) fn of_words<Word: AnyElement>(words: Array<Word>, dtype: DType) -> Self {
-        let layout = *words.layout();
-        Self {
-            buffer: words.into_buffer(),
-            layout,
-            dtype,
-        }
-    }
-
     /// Returns the elements in another shape, copied if strides cannot express it.
     #[track_caller]
     pub(crate) fn reshaped(self, shape: &Shape) -> Result<Self> {
@@ -115,80 +71,6 @@ impl AnyArray {
         let layout = Layout::contiguous(shape)?;
         filled(self.device(), &layout, (self.dtype, Bits::default()))
     }
-
-    /// Returns another handle on the array.
-    #[track_caller]
-    pub(crate) fn share(&self) -> Self {
-        Self {
-            buffer: self.buffer.share(),
-            ..*self
-        }
-    }
-
-    pub(crate) fn operand(&self) -> Operand<'_> {
-        Operand {
-            buffer: &self.buffer,
-            layout: &self.layout,
-            dtype: self.dtype,
-        }
-    }
-
-    pub(in crate::ops) fn device(&self) -> &Device {
-        self.buffer.device()
-    }
-
-    /// Returns the array with another layout.
-    pub(in crate::ops) fn seen(self, layout: Layout) -> Self {
-        Self { layout, ..self }
-    }
-}
-
-impl Clone for AnyArray {
-    fn clone(&self) -> Self {
-        self.share()
-    }
-}
-
-/// The part of a tracked value that a step read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tracked {
-    pub(crate) value: u32,
-    pub(crate) layout: Layout,
-}
-
-impl Tracked {
-    /// Returns the tracked value that an array is or is a part of.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`tape::tracked`].
-    #[track_caller]
-    pub(crate) fn of(buffer: &Buffer, layout: &Layout) -> Result<Option<Self>> {
-        let value = tape::tracked(buffer)?;
-        Ok(value.map(|value| Self {
-            value,
-            layout: *layout,
-        }))
-    }
-}
-
-/// Gradients by the number of their values, each as an array of its own.
-#[derive(Debug)]
-pub(crate) struct Gradients {
-    sums: HashMap<u32, AnyArray>,
-    /// The values that the present step contributed to, if gradients are checked for NaN.
-    touched: Option<Vec<u32>>,
-    /// True if a tape tracks the sums, so that nothing is written in place.
-    are_tracked: bool,
-    /// The buckets that provide memory for some of the gradients.
-    placer: Option<Rc<dyn Placer>>,
-}
-
-/// Provider of memory for gradients, so that they are computed at their final address.
-pub(crate) trait Placer: fmt::Debug {
-    /// Returns elements for the gradient of the value with that number, of its shape. Nothing else
-    /// reads or writes them until the gradient is complete.
-    fn place_of(&self, value: u32) -> Result<Option<AnyArray>>;
 }
 
 impl Gradients {

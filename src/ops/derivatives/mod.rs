@@ -9,9 +9,12 @@
 
 mod activations;
 mod adding;
+mod any_array;
+mod backward;
 mod evaluation;
 mod forward;
 mod gradients;
+mod guard;
 mod joint_graph;
 mod pause;
 mod reduction;
@@ -27,25 +30,28 @@ use std::panic::Location;
 use smallvec::SmallVec;
 
 pub(crate) use activations::{Budget, BudgetCounts};
-pub(super) use activations::{Operand, SavedArray, Source, pin, with_source, work_of};
+pub(super) use activations::{Operand, SavedArray, Source, pin, store, with_source, work_of};
 pub(super) use adding::{sum_of_windows, with_windows};
+pub(crate) use any_array::AnyArray;
+pub(super) use backward::{BackwardStep, Upstream};
+pub(crate) use backward::{Gradients, Placer};
 pub(super) use evaluation::{Evaluation, bytes_of, evaluate, evaluate_all};
-pub(crate) use gradients::{AnyArray, Gradients, Placer, Tracked, zeros_like};
+pub(crate) use gradients::zeros_like;
+pub(crate) use guard::{FirstRun, TapeGuard};
 pub(super) use joint_graph::{
     DIFFERENTIABLE, by_differentiable, by_float, computed_in, is_complex, is_differentiable,
 };
-pub(crate) use pause::{FirstRun, Pause, is_paused, runs_again_later};
+pub(crate) use pause::{Pause, is_paused, runs_again_later};
 pub(super) use reduction::TrackedReduction;
 pub(crate) use rule::constant;
 pub(super) use rule::{RuledOperation, by_gradient};
 pub(crate) use tape::{
-    BY_HAND, NEVER, TapeGuard, detect_anomalies, detects_anomalies, first_reader, has_constants,
+    BY_HAND, NEVER, Tracked, detect_anomalies, detects_anomalies, first_reader, has_constants,
     has_tape, is_live, length, note_constants, steps, track, tracked, value,
 };
 pub(crate) use total::Total;
 
 use gradients::filled;
-pub(super) use tape::{BackwardStep, Upstream, store};
 use tape::{TapeStep, track_result};
 
 use super::dispatch::device_for;
@@ -162,7 +168,7 @@ fn record_results(
         }
     });
     let buffers: SmallVec<[Buffer; 1]> = tracked.collect();
-    let store = tape::store(buffers[0].device());
+    let store = store(buffers[0].device());
     let mut first_result = None;
     if let Some(store) = &store {
         let places = buffers.iter().zip(&places);
@@ -170,7 +176,7 @@ fn record_results(
         let results: SmallVec<[_; 1]> = results.collect();
         let results = activations::of_results(store, source, &results);
         first_result = results.iter().flatten().next().cloned();
-        tape::set_activations(&buffers, results);
+        activations::set_activations(&buffers, results);
     }
     let value_id = |buffer: &Buffer| buffer.value_id().map(|value_id| value_id.index);
     tape::push(TapeStep {
@@ -228,7 +234,7 @@ pub(crate) fn backward_in_places(
         gradients.add(tracked, gradient)?;
     }
     while length() > from {
-        let step = tape::pop().expect("it is as long");
+        let step = guard::pop().expect("it is as long");
         let upstream = gradients.take_all(&step.results);
         if upstream.iter().any(Option::is_some) {
             let _call_site = CallSiteOverride::at(step.call_site);
@@ -311,7 +317,9 @@ pub(crate) fn identity(array: AnyArray, tracked: Tracked) -> Buffer {
         only_once: None,
     });
     if let Some(value_id) = own.value_id() {
-        tape::saves_like(value_id.index, &tracked);
+        if tape::saves_like(value_id.index, &tracked) {
+            activations::share(value_id.index, tracked.value);
+        }
     }
     own
 }
@@ -319,7 +327,7 @@ pub(crate) fn identity(array: AnyArray, tracked: Tracked) -> Buffer {
 /// Checks that the values that the forward pass saved were within the budget.
 #[track_caller]
 fn check_budget() -> Result<()> {
-    match tape::present_store() {
+    match activations::present_store() {
         Some(store) => store.check_budget(),
         None => Ok(()),
     }

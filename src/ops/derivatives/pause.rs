@@ -2,8 +2,6 @@
 
 use std::cell::Cell;
 
-use super::tape;
-
 thread_local! {
     /// The way the tape of this thread treats the values that operations read.
     static MODE: Cell<Mode> = const { Cell::new(Mode::Active) };
@@ -35,41 +33,15 @@ pub(crate) fn runs_again_later() -> bool {
     mode() == Mode::Rerun || FIRST_RUNS.get() > 0
 }
 
+/// Adds `count` to the number of functions with gradients of their own in the first run of a
+/// checkpoint.
+pub(super) fn count_first_runs(count: isize) {
+    FIRST_RUNS.set(FIRST_RUNS.get().wrapping_add_signed(count));
+}
+
 /// Returns whether no operation records a step.
 pub(crate) fn is_paused() -> bool {
     mode() == Mode::Paused
-}
-
-/// The steps of a function with gradients of its own in the first run of a checkpoint. The tape is
-/// active while this lives, and loses the steps when it drops.
-#[must_use]
-#[derive(Debug)]
-pub(crate) struct FirstRun {
-    /// The number of steps before.
-    from: usize,
-    /// Ends before the steps are lost.
-    active: Option<Pause>,
-}
-
-impl FirstRun {
-    /// Makes the tape active; `None` if no checkpoint runs for the first time.
-    pub(crate) fn begin() -> Option<Self> {
-        (mode() == Mode::Rerun).then(|| {
-            FIRST_RUNS.set(FIRST_RUNS.get() + 1);
-            Self {
-                from: tape::length(),
-                active: Some(Pause::end()),
-            }
-        })
-    }
-}
-
-impl Drop for FirstRun {
-    fn drop(&mut self) {
-        self.active = None;
-        FIRST_RUNS.set(FIRST_RUNS.get() - 1);
-        tape::end_first_run(self.from);
-    }
 }
 
 /// A guard: while it lives, the tape of the thread is in another mode.

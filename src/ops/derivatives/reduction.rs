@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use super::activations::{SavedArray, Source, source_of_graph};
+use super::backward::{BackwardStep, Upstream};
 use super::evaluation::{Derivation, bytes_of, evaluate};
 use super::forward::{Forward, tracked_nodes};
 use super::joint_graph::{
@@ -10,7 +11,6 @@ use super::joint_graph::{
     computed_in, is_differentiable,
 };
 use super::rules::not_equal;
-use super::tape::{BackwardStep, Upstream};
 use super::values::JointValue;
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};

@@ -3,9 +3,9 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::activations::{Operand, Pin, SavedArray, Source, pin};
+use super::backward::{Backward, BackwardStep, Upstream};
 use super::joint_graph::is_differentiable;
-use super::tape::{self, Backward, BackwardStep, Upstream};
-use super::{AnyArray, Gradients, Pause, StepResult, Tracked, is_live, record_results};
+use super::{AnyArray, Gradients, Pause, StepResult, Tracked, is_live, record_results, store};
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, ValueId};
 use crate::error::{Error, ErrorCode, Result};
 
@@ -151,7 +151,7 @@ impl RuledOperation {
         run: impl Fn(&[AnyArray]) -> Result<C> + 'static,
     ) -> Self {
         if let Some(running) = &mut self.0
-            && let Some(store) = tape::store(running.operands[0].device())
+            && let Some(store) = store(running.operands[0].device())
         {
             let operands = running.operands.iter().zip(&running.layouts);
             let operands = operands

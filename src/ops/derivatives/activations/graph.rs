@@ -7,7 +7,7 @@ use super::work_of;
 use crate::array::{Bits, DType, Shape};
 use crate::context::Device;
 use crate::error::Result;
-use crate::ops::derivatives::{AnyArray, tape};
+use crate::ops::derivatives::AnyArray;
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::tree::{Call, MOST_OPERANDS};
 
@@ -76,7 +76,7 @@ pub(in crate::ops::derivatives) fn source_of_graph(
     run: impl Fn(&ExpressionGraph<'_>, &Device, &Shape) -> Result<SmallVec<[AnyArray; 1]>> + 'static,
 ) -> Option<Source> {
     let device = graph.operands().next()?.buffer.device().clone();
-    let store = tape::store(&device)?;
+    let store = super::store(&device)?;
     let operands = graph.operands();
     let operands = operands.map(|own| Operand::new(&store, own.buffer, (own.layout, own.dtype)));
     let calls = graph

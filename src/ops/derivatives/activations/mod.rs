@@ -10,22 +10,25 @@ mod budget;
 mod graph;
 mod recompute;
 mod store;
+mod values;
 
 pub(super) use budget::read_environment;
 pub(crate) use budget::{Budget, BudgetCounts};
 pub(super) use graph::source_of_graph;
 pub(in crate::ops) use recompute::{Operand, Source};
 pub(in crate::ops) use store::{Activation, Pin, Store};
+pub(in crate::ops) use values::store;
+pub(super) use values::{begin, drop_results, end, present_store, set_activations, share};
 
 use std::rc::Rc;
 
-use super::gradients::AnyArray;
+use super::any_array::AnyArray;
 use super::tape;
 use crate::array::{Buffer, DType, Layout, ValueId};
-use crate::context::Device;
 use crate::error::Result;
 use recompute::Recomputation;
 use store::Reader;
+use values::{activation, regenerated};
 
 /// An array that a step saves for the backward pass.
 #[derive(Clone, Debug)]
@@ -59,18 +62,12 @@ pub(in crate::ops) fn work_of(counts: &[usize]) -> u64 {
     counts.fold(1, |work: u64, &count| work.saturating_mul(count as u64))
 }
 
-/// Returns whether the tape stores what steps save on `device`: if there is a budget for it, or if
-/// the device's memory has a limit, so that the tape can release what it saved.
-pub(super) fn are_stored(device: &Device) -> bool {
-    budget::limit_bytes().is_some() || device.has_memory_limit()
-}
-
 impl SavedArray {
     /// Saves an array, for the step that the tape records next.
     #[track_caller]
     pub(in crate::ops) fn new(buffer: &Buffer, layout: &Layout, dtype: DType) -> Self {
-        let activation = tape::store(buffer.device())
-            .and_then(|store| tape::activation(&store, buffer, (layout, dtype)));
+        let activation =
+            store(buffer.device()).and_then(|store| activation(&store, buffer, (layout, dtype)));
         let memory = match activation {
             None => SavedMemory::Held(buffer.share()),
             Some(activation) => SavedMemory::Stored(
@@ -124,8 +121,8 @@ impl SavedArray {
 /// Keeps the memory of an array that a step holds itself, and counts it; `None` if nothing counts
 /// it.
 pub(in crate::ops) fn pin(buffer: &Buffer, layout: &Layout, dtype: DType) -> Option<Pin> {
-    let store = tape::store(buffer.device())?;
-    let activation = tape::activation(&store, buffer, (layout, dtype))?;
+    let store = store(buffer.device())?;
+    let activation = activation(&store, buffer, (layout, dtype))?;
     Some(Pin::new(activation, buffer))
 }
 
@@ -136,13 +133,13 @@ pub(in crate::ops) fn with_source(
     array: AnyArray,
     run: impl Fn() -> Result<AnyArray> + 'static,
 ) -> AnyArray {
-    let Some(store) = tape::store(array.device()) else {
+    let Some(store) = store(array.device()) else {
         return array;
     };
     let source = Source::new([], 0, move |_| Ok(std::iter::once(run()?).collect()));
     let results = [(&array.buffer, &array.layout, array.dtype)];
     let recomputation = Recomputation::new(source, &results);
-    let value_id = tape::regenerated(|value_id| {
+    let value_id = regenerated(|value_id| {
         let place = (array.layout, array.dtype, Some(value_id));
         Activation::computed(&store, place, (&recomputation, 0))
     });

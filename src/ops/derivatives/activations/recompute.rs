@@ -11,8 +11,8 @@ use super::store::{Activation, Pin, Store};
 use super::{budget, work_of};
 use crate::array::{Buffer, DType, Layout};
 use crate::error::{CallSiteOverride, Result};
-use crate::ops::derivatives::gradients::AnyArray;
-use crate::ops::derivatives::{Pause, tape};
+use crate::ops::derivatives::Pause;
+use crate::ops::derivatives::any_array::AnyArray;
 
 /// The results of an operation.
 type Results = SmallVec<[AnyArray; 1]>;
@@ -67,7 +67,7 @@ impl Operand {
         buffer: &Buffer,
         (layout, dtype): (&Layout, DType),
     ) -> Self {
-        let value = match tape::activation(store, buffer, (layout, dtype)) {
+        let value = match super::values::activation(store, buffer, (layout, dtype)) {
             None => OperandValue::Parameter(buffer.share()),
             Some(activation) if activation.source().is_some() => OperandValue::Computed(activation),
             Some(activation) => {

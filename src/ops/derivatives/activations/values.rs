@@ -1,0 +1,172 @@
+//! The activations of a tape's values, by the numbers of the values.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::budget;
+use super::store::{Activation, Store};
+use crate::array::{Buffer, DType, Layout, ValueId};
+use crate::context::{Device, PressureGuard};
+use crate::ops::derivatives::pause::{Mode, mode};
+use crate::ops::derivatives::tape;
+
+thread_local! {
+    /// The activations of this thread's tape.
+    static VALUES: RefCell<Option<Values>> = const { RefCell::new(None) };
+}
+
+#[derive(Default)]
+struct Values {
+    /// The values that can be computed again, by their number; shorter than the tape's values if
+    /// the last ones cannot.
+    activations: Vec<Option<Rc<Activation>>>,
+    /// The constants that can be computed again, by the index of their identity.
+    regenerated: Vec<Rc<Activation>>,
+    /// The memory of saved values, once there was a budget for it.
+    store: Option<Rc<Store>>,
+    /// The devices with a memory limit that may ask the tape to release saved values.
+    limited: SmallVec<[(Device, PressureGuard); 1]>,
+}
+
+impl Drop for Values {
+    /// Drops the last values first: an activation holds those that it is computed from, and a chain
+    /// of them must not be dropped recursively.
+    fn drop(&mut self) {
+        while self.activations.pop().is_some() {}
+    }
+}
+
+impl Values {
+    fn set(&mut self, index: usize, activation: Rc<Activation>) {
+        let length = self.activations.len().max(index + 1);
+        self.activations.resize(length, None);
+        self.activations[index] = Some(activation);
+    }
+}
+
+/// Begins the activations of a new tape.
+pub(in crate::ops::derivatives) fn begin() {
+    VALUES.with_borrow_mut(|values| *values = Some(Values::default()));
+}
+
+/// Ends the activations of this thread's tape, whose steps have been dropped.
+pub(in crate::ops::derivatives) fn end() {
+    // Dropped outside of the borrow, because an activation holds arrays.
+    let ended = VALUES.try_with(|values| values.borrow_mut().take());
+    drop(ended);
+}
+
+/// Calls `see` with the activations of this thread's tape, if there is one.
+fn with_values<R>(see: impl FnOnce(&mut Values) -> R) -> Option<R> {
+    VALUES.with_borrow_mut(|values| values.as_mut().map(see))
+}
+
+/// Returns the store of this thread's tape, if what steps save on `device` has a budget, or if the
+/// device's memory has a limit, so that the tape can release what it saved.
+pub(in crate::ops) fn store(device: &Device) -> Option<Rc<Store>> {
+    if budget::limit_bytes().is_none() && !device.has_memory_limit() {
+        return None;
+    }
+    with_values(|values| {
+        let is_known = values.limited.iter().any(|(known, _)| known == device);
+        if device.has_memory_limit() && !is_known {
+            // The guard ends with the tape, so that the callback may hold the device.
+            let own = device.clone();
+            let guard = device.on_memory_pressure(move |bytes| release(&own, bytes));
+            values.limited.push((device.clone(), guard));
+        }
+        Rc::clone(values.store.get_or_insert_default())
+    })
+}
+
+/// Releases saved values of this thread's tape because an allocation lacks `bytes`. Returns the
+/// bytes that were freed.
+fn release(device: &Device, bytes: u64) -> u64 {
+    let store = VALUES.try_with(|values| {
+        let values = values.try_borrow().ok()?;
+        values.as_ref()?.store.clone()
+    });
+    store
+        .ok()
+        .flatten()
+        .map_or(0, |store| store.release_for(device, bytes))
+}
+
+/// Returns the store of this thread's tape, if it has one.
+pub(in crate::ops::derivatives) fn present_store() -> Option<Rc<Store>> {
+    with_values(|values| values.store.clone())?
+}
+
+/// Returns the activation of the value that `buffer` holds, or of a constant; `None` for a
+/// variable.
+pub(super) fn activation(
+    store: &Rc<Store>,
+    buffer: &Buffer,
+    place: (&Layout, DType),
+) -> Option<Rc<Activation>> {
+    let own = tape::number();
+    match buffer
+        .value_id()
+        .filter(|value_id| own == Some(value_id.tape))
+    {
+        Some(value_id) if value_id.is_constant() => {
+            with_values(|values| Rc::clone(&values.regenerated[value_id.index()]))
+        }
+        Some(value_id) if tape::value(value_id.index).is_variable => None,
+        Some(value_id) => with_values(|values| values.activations.get(value_id.index())?.clone())?
+            .or_else(|| Some(store.constant(buffer, place))),
+        None => Some(store.constant(buffer, place)),
+    }
+}
+
+/// Sets the activations of the results of a step.
+pub(in crate::ops::derivatives) fn set_activations(
+    results: &[Buffer],
+    activations: Vec<Option<Rc<Activation>>>,
+) {
+    with_values(|values| {
+        for (buffer, activation) in results.iter().zip(activations) {
+            if let (Some(value_id), Some(activation)) = (buffer.value_id(), activation) {
+                values.set(value_id.index(), activation);
+            }
+        }
+    });
+}
+
+/// Lets the value `own` be saved like the value `outer`, to which it is equal.
+pub(in crate::ops::derivatives) fn share(own: u32, outer: u32) {
+    with_values(|values| {
+        if let Some(Some(activation)) = values.activations.get(outer as usize).cloned() {
+            values.set(own as usize, activation);
+        }
+    });
+}
+
+/// Drops the activations of a step that was taken from the tape. Nothing computes its results
+/// again: no step that is left reads them.
+pub(in crate::ops::derivatives) fn drop_results(results: &[Option<u32>]) {
+    // Dropped outside of the borrow, because an activation holds arrays.
+    let mut ended: SmallVec<[Rc<Activation>; 1]> = SmallVec::new();
+    with_values(|values| {
+        for result in results.iter().flatten() {
+            let activation = values.activations.get_mut(*result as usize);
+            ended.extend(activation.and_then(Option::take));
+        }
+    });
+}
+
+/// Adds the activation that `make` returns for a constant, and returns the identity of the
+/// constant.
+pub(super) fn regenerated(make: impl FnOnce(ValueId) -> Rc<Activation>) -> Option<ValueId> {
+    if mode() != Mode::Active {
+        return None;
+    }
+    let tape = tape::number()?;
+    with_values(|values| {
+        let value_id = ValueId::constant(tape, values.regenerated.len());
+        values.regenerated.push(make(value_id));
+        value_id
+    })
+}

@@ -1,0 +1,68 @@
+//! The backward pass of a step, and the gradients that it adds to.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::any_array::AnyArray;
+use crate::error::Result;
+
+/// The gradients of a step's results, by the number of the result; `None` for a result that nothing
+/// was computed from.
+pub(crate) type Upstream = SmallVec<[Option<AnyArray>; 1]>;
+
+/// Passes the gradients of a step's results back to what it read.
+pub(crate) trait Backward {
+    /// Passes gradients back for the last time: frees the saved values, and `upstream` as soon as
+    /// it was read.
+    fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()>;
+
+    /// Returns a copy.
+    fn share(&self) -> Box<dyn Backward>;
+}
+
+impl<F> Backward for F
+where
+    F: FnOnce(Upstream, &mut Gradients) -> Result<()> + Clone + 'static,
+{
+    fn pass_back(self: Box<Self>, upstream: Upstream, gradients: &mut Gradients) -> Result<()> {
+        self(upstream, gradients)
+    }
+
+    fn share(&self) -> Box<dyn Backward> {
+        Box::new(self.clone())
+    }
+}
+
+/// The backward pass of a step.
+pub(crate) struct BackwardStep {
+    pub(crate) backward: Box<dyn Backward>,
+    /// The bytes of the arrays that it saves.
+    pub(crate) saved_bytes: u64,
+    /// True if the backward pass records steps that gradients must pass through at once.
+    pub(crate) runs_again: bool,
+    /// The operation's name if gradients of its gradients are not known: it saved something besides
+    /// its operands and results.
+    pub(crate) only_once: Option<&'static str>,
+}
+
+/// Gradients by the number of their values, each as an array of its own.
+#[derive(Debug)]
+pub(crate) struct Gradients {
+    pub(super) sums: HashMap<u32, AnyArray>,
+    /// The values that the present step contributed to, if gradients are checked for NaN.
+    pub(super) touched: Option<Vec<u32>>,
+    /// True if a tape tracks the sums, so that nothing is written in place.
+    pub(super) are_tracked: bool,
+    /// The buckets that provide memory for some of the gradients.
+    pub(super) placer: Option<Rc<dyn Placer>>,
+}
+
+/// Provider of memory for gradients, so that they are computed at their final address.
+pub(crate) trait Placer: fmt::Debug {
+    /// Returns elements for the gradient of the value with that number, of its shape. Nothing else
+    /// reads or writes them until the gradient is complete.
+    fn place_of(&self, value: u32) -> Result<Option<AnyArray>>;
+}

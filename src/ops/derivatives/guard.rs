@@ -1,0 +1,83 @@
+//! The guards of a tape and of the steps in it.
+
+use super::activations::{self, read_environment};
+use super::pause::{self, Mode, Pause, mode};
+use super::refuse_operands;
+use super::tape::{self, TapeStep};
+use crate::array::TapeId;
+use crate::error::Result;
+use crate::ops::order::set_tape_check;
+
+/// The tape of a thread, which ends when the guard drops.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct TapeGuard {
+    number: TapeId,
+}
+
+impl TapeGuard {
+    /// Begins a tape on this thread, for the public function of that name.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the thread has a tape.
+    #[track_caller]
+    pub(crate) fn begin(function: &'static str) -> Result<Self> {
+        read_environment()?;
+        set_tape_check(refuse_operands);
+        let number = TapeId::begin();
+        tape::begin(number, function).inspect_err(|_| number.end())?;
+        activations::begin();
+        Ok(Self { number })
+    }
+}
+
+impl Drop for TapeGuard {
+    fn drop(&mut self) {
+        tape::end();
+        activations::end();
+        self.number.end();
+    }
+}
+
+/// Takes the last step.
+pub(super) fn pop() -> Option<TapeStep> {
+    let step = tape::pop()?;
+    activations::drop_results(&step.results);
+    Some(step)
+}
+
+/// The steps of a function with gradients of its own in the first run of a checkpoint. The tape is
+/// active while this lives, and loses the steps when it drops.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct FirstRun {
+    /// The number of steps before.
+    from: usize,
+    /// Ends before the steps are lost.
+    active: Option<Pause>,
+}
+
+impl FirstRun {
+    /// Makes the tape active; `None` if no checkpoint runs for the first time.
+    pub(crate) fn begin() -> Option<Self> {
+        (mode() == Mode::Rerun).then(|| {
+            pause::count_first_runs(1);
+            Self {
+                from: tape::length(),
+                active: Some(Pause::end()),
+            }
+        })
+    }
+}
+
+impl Drop for FirstRun {
+    fn drop(&mut self) {
+        self.active = None;
+        pause::count_first_runs(-1);
+        while tape::length() > self.from {
+            drop(pop());
+        }
+        tape::read_at(self.from);
+    }
+}
