@@ -1,6 +1,8 @@
 //! Checks the architecture: no module names one above its own layer, and `unsafe` is only in the
 //! files that may have it.
 
+mod circles;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
