@@ -31,7 +31,7 @@ impl Cache {
 /// The state that [`lock`] guards.
 #[derive(Debug)]
 pub(crate) struct State {
-    caches: Vec<Named>,
+    caches: Vec<NamedHandle>,
     /// The caches that were entered and not left, each with the thread that entered it. The last
     /// one is at the end.
     entered: Vec<(&'static Cache, ThreadId)>,
@@ -40,7 +40,7 @@ pub(crate) struct State {
 }
 
 #[derive(Debug)]
-struct Named {
+struct NamedHandle {
     cache: &'static Cache,
     /// The handles that were opened or retained and not released.
     handles: usize,
@@ -105,7 +105,7 @@ impl State {
             name: name.into(),
             host: Device::host().shared_cache(name),
         }));
-        self.caches.push(Named { cache, handles: 1 });
+        self.caches.push(NamedHandle { cache, handles: 1 });
         cache
     }
 
@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    fn find(&mut self, cache: &Cache) -> Option<&mut Named> {
+    fn find(&mut self, cache: &Cache) -> Option<&mut NamedHandle> {
         self.caches.iter_mut().find(|own| ptr::eq(own.cache, cache))
     }
 

@@ -9,12 +9,12 @@ use crate::caches::{Cache, State, lock};
 use crate::failure::code;
 
 /// The state and the caches that a forking thread holds.
-struct Held(UnsafeCell<Option<(MutexGuard<'static, State>, Vec<&'static Cache>)>>);
+struct HeldAtFork(UnsafeCell<Option<(MutexGuard<'static, State>, Vec<&'static Cache>)>>);
 
 // SAFETY: only the thread that has the lock of the state, which is inside, accesses the cell.
-unsafe impl Sync for Held {}
+unsafe impl Sync for HeldAtFork {}
 
-static HELD: Held = Held(UnsafeCell::new(None));
+static HELD: HeldAtFork = HeldAtFork(UnsafeCell::new(None));
 
 /// Registers the functions below when the library is loaded. A registration by the first call could
 /// be in progress on another thread at a fork, and would stay so in the child.

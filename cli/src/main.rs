@@ -23,7 +23,7 @@ use failure::ExitFailure;
 /// memory for known lifetimes.
 #[derive(Debug, Parser)]
 #[command(version, args_override_self = true)]
-struct Arguments {
+struct CommandArguments {
     #[command(subcommand)]
     command: Command,
 }
@@ -37,14 +37,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    match run(&CommandArguments::parse()) {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
 }
 
 /// Runs the command; returns its exit code.
-fn run(options: &Arguments) -> Result<ExitCode, ExitFailure> {
+fn run(options: &CommandArguments) -> Result<ExitCode, ExitFailure> {
     match &options.command {
         Command::Plan(options) => plan::run(options),
         Command::Replay(options) => replay::run(options).map(|()| ExitCode::SUCCESS),

@@ -49,7 +49,7 @@ pub(super) struct Work {
 
 /// The memory of a call: host memory, or device memory if the engine supports it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Memory {
+pub(super) struct CallMemory {
     /// True for device memory. The rank's own part has then been copied to the target already.
     pub(super) is_of_device: bool,
     /// The rank's input: as many elements as the call has. Unused if the rank receives a message,
@@ -86,7 +86,7 @@ pub(super) trait Engine: Send {
     unsafe fn run(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
         completion: &mut dyn Completion,
     ) -> Result<(), HostFailure>;
 

@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 
-use super::engine::{Completion, Engine, Memory, Work};
+use super::engine::{CallMemory, Completion, Engine, Work};
 use crate::array::{AnyElement, Array, Buffer};
 use crate::context::Device;
 use crate::device::cuda::Cuda;
@@ -150,7 +150,7 @@ impl Detached {
             // Never accessed.
             _ => NonNull::<u128>::dangling().as_ptr().cast(),
         };
-        let memory = Memory {
+        let memory = CallMemory {
             is_of_device: false,
             source: pointer(self.source),
             target: pointer(self.target),
@@ -190,7 +190,7 @@ impl Detached {
         };
         // The other ranks have a call that this rank will not reach.
         ready().inspect_err(|error| engine.fail(error))?;
-        let memory = Memory {
+        let memory = CallMemory {
             is_of_device: true,
             source: std::ptr::without_provenance(source as usize),
             target: std::ptr::without_provenance_mut(target as usize),
@@ -222,7 +222,7 @@ impl Detached {
             downloaded.inspect_err(|error| engine.fail(error))?;
         }
         let first = source.as_mut_ptr().cast();
-        let memory = Memory {
+        let memory = CallMemory {
             is_of_device: false,
             source: first,
             target: match in_place {

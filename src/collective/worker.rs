@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 
 use super::call_queue::{CallQueue, Job, StreamFailure, ended};
 use super::channel::{OneShotSender, one_shot};
-use super::engine::{Completion, Engine, Members, Memory, Work};
+use super::engine::{CallMemory, Completion, Engine, Members, Work};
 use super::memory::Spans;
 use crate::context::{Device, Timed};
 use crate::device::StreamId;
@@ -123,7 +123,7 @@ impl Worker {
         let (sender, receiver) = one_shot();
         let mut target = vec![0; length];
         let job = move |engine: &mut dyn Engine| {
-            let memory = Memory {
+            let memory = CallMemory {
                 is_of_device: false,
                 source: source.as_mut_ptr().cast(),
                 target: target.as_mut_ptr().cast(),

@@ -52,7 +52,7 @@ fn shown<T: AnyElement>(array: &Array<T>, elided: bool) -> Result<Vec<T>> {
 }
 
 /// Writes the shown cells in nested brackets.
-struct Table {
+struct CellWriter {
     cells: std::vec::IntoIter<String>,
     /// The text between two cells.
     separator: &'static str,
@@ -62,7 +62,7 @@ struct Table {
     line: usize,
 }
 
-impl Table {
+impl CellWriter {
     /// Writes the axes inside `indent` columns, the first bracket included, in lines of `width`.
     fn write(&mut self, axes: &[usize], indent: usize, width: usize) {
         match axes {
@@ -150,7 +150,7 @@ fn table<T: AnyElement>(
         // A formatting error would become a panic in `to_string`.
         Err(error) => return format!("{prefix}<unreadable: {error}>"),
     };
-    let mut table = Table {
+    let mut table = CellWriter {
         cells: cells(&elements, precision).into_iter(),
         separator,
         elided,

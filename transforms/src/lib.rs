@@ -1,7 +1,7 @@
 //! Fourier transforms of rows for `cachescope`: the crates [rustfft] and [realfft], compiled once
 //! for `f32` and `f64`.
 //!
-//! Both are generic, and take long to compile for a type. Here that happens once: [`Real`] is a
+//! Both are generic, and take long to compile for a type. Here that happens once: [`Transformed`] is a
 //! table of plain functions over slices, none of which is generic. No signature names a type of the
 //! two crates. So an edit of `cachescope`, or of a program that uses it, recompiles nothing of
 //! them.
@@ -62,7 +62,7 @@ impl fmt::Display for OutOfMemory {
 impl std::error::Error for OutOfMemory {}
 
 /// A plan, or the lack of memory for it.
-pub type Outcome<T> = Result<T, OutOfMemory>;
+pub type OrOutOfMemory<T> = Result<T, OutOfMemory>;
 
 /// The real numbers whose complex ones are transformed: `f32` and `f64`.
 ///
@@ -70,20 +70,20 @@ pub type Outcome<T> = Result<T, OutOfMemory>;
 ///
 /// The functions panic if the slices are not of whole rows, or if the scratch memory is shorter
 /// than the plan requires.
-pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
+pub trait Transformed: Copy + Send + Sync + sealed::Sealed + 'static {
     /// Returns a plan for transforms of rows of `length` complex numbers; at least one.
     ///
     /// # Errors
     ///
     /// [`OutOfMemory`].
-    fn plan(length: usize, direction: Direction) -> Outcome<ComplexPlan<Self>>;
+    fn plan(length: usize, direction: Direction) -> OrOutOfMemory<ComplexPlan<Self>>;
 
     /// Returns a plan for forward transforms of rows of `length` real numbers; at least one.
     ///
     /// # Errors
     ///
     /// [`OutOfMemory`].
-    fn plan_forward(length: usize) -> Outcome<ForwardPlan<Self>>;
+    fn plan_forward(length: usize) -> OrOutOfMemory<ForwardPlan<Self>>;
 
     /// Returns a plan for inverse transforms, from spectra to rows of `length` real numbers; at
     /// least one.
@@ -91,7 +91,7 @@ pub trait Real: Copy + Send + Sync + sealed::Sealed + 'static {
     /// # Errors
     ///
     /// [`OutOfMemory`].
-    fn plan_inverse(length: usize) -> Outcome<InversePlan<Self>>;
+    fn plan_inverse(length: usize) -> OrOutOfMemory<InversePlan<Self>>;
 
     /// Overwrites rows with their transforms. The contents of `scratch` do not matter, here and
     /// below.
@@ -136,21 +136,21 @@ macro_rules! real {
         $(
             impl sealed::Sealed for $type {}
 
-            impl Real for $type {
+            impl Transformed for $type {
                 #[inline(never)]
-                fn plan(length: usize, direction: Direction) -> Outcome<ComplexPlan<Self>> {
+                fn plan(length: usize, direction: Direction) -> OrOutOfMemory<ComplexPlan<Self>> {
                     static CACHE: plan_cache::PlanCache<dyn rustfft::Fft<$type>> = plan_cache::PlanCache::new();
                     plans::complex(&CACHE, length, direction)
                 }
 
                 #[inline(never)]
-                fn plan_forward(length: usize) -> Outcome<ForwardPlan<Self>> {
+                fn plan_forward(length: usize) -> OrOutOfMemory<ForwardPlan<Self>> {
                     static CACHE: plan_cache::PlanCache<dyn realfft::RealToComplex<$type>> = plan_cache::PlanCache::new();
                     plans::forward(&CACHE, length)
                 }
 
                 #[inline(never)]
-                fn plan_inverse(length: usize) -> Outcome<InversePlan<Self>> {
+                fn plan_inverse(length: usize) -> OrOutOfMemory<InversePlan<Self>> {
                     static CACHE: plan_cache::PlanCache<dyn realfft::ComplexToReal<$type>> = plan_cache::PlanCache::new();
                     plans::inverse(&CACHE, length)
                 }

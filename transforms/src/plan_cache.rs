@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Complex, Direction, OutOfMemory, Outcome};
+use crate::{Complex, Direction, OrOutOfMemory, OutOfMemory};
 
 /// The most plans that are kept.
 const MOST: usize = 64;
@@ -34,7 +34,7 @@ impl<P: ?Sized> PlanCache<P> {
         &self,
         key: (usize, Direction),
         make: impl FnOnce() -> Arc<P>,
-    ) -> Outcome<Arc<P>> {
+    ) -> OrOutOfMemory<Arc<P>> {
         if let Some(found) = self.find(key) {
             return Ok(found);
         }
@@ -88,7 +88,7 @@ fn surplus(lengths: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator) 
 
 /// Checks that there is memory for the tables of a plan: rustfft and realfft would abort the
 /// program if there were none.
-fn check_memory<T>(length: usize) -> Outcome<()> {
+fn check_memory<T>(length: usize) -> OrOutOfMemory<()> {
     let mut scratch: Vec<Complex<T>> = Vec::new();
     let numbers = length.checked_mul(2).ok_or(OutOfMemory)?;
     scratch.try_reserve_exact(numbers).map_err(|_| OutOfMemory)

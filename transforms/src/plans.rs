@@ -7,7 +7,7 @@ use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftDirection, FftNum, FftPlanner};
 
 use crate::plan_cache::PlanCache;
-use crate::{Direction, Outcome};
+use crate::{Direction, OrOutOfMemory};
 
 /// Rows `Name = Transform;`: the types of plans, and what transforms by them.
 macro_rules! plans {
@@ -55,12 +55,12 @@ plans! {
     InversePlan = ComplexToReal;
 }
 
-/// See [`Real::plan`](crate::Real::plan).
+/// See [`Transformed::plan`](crate::Real::plan).
 pub(crate) fn complex<T: FftNum>(
     cache: &PlanCache<dyn Fft<T>>,
     length: usize,
     direction: Direction,
-) -> Outcome<ComplexPlan<T>> {
+) -> OrOutOfMemory<ComplexPlan<T>> {
     let sign = match direction {
         Direction::Forward => FftDirection::Forward,
         Direction::Inverse => FftDirection::Inverse,
@@ -75,11 +75,11 @@ pub(crate) fn complex<T: FftNum>(
     })
 }
 
-/// See [`Real::plan_forward`](crate::Real::plan_forward).
+/// See [`Transformed::plan_forward`](crate::Real::plan_forward).
 pub(crate) fn forward<T: FftNum>(
     cache: &PlanCache<dyn RealToComplex<T>>,
     length: usize,
-) -> Outcome<ForwardPlan<T>> {
+) -> OrOutOfMemory<ForwardPlan<T>> {
     let rows = cache.get::<T>((length, Direction::Forward), || {
         RealFftPlanner::new().plan_fft_forward(length)
     })?;
@@ -91,11 +91,11 @@ pub(crate) fn forward<T: FftNum>(
     })
 }
 
-/// See [`Real::plan_inverse`](crate::Real::plan_inverse).
+/// See [`Transformed::plan_inverse`](crate::Real::plan_inverse).
 pub(crate) fn inverse<T: FftNum>(
     cache: &PlanCache<dyn ComplexToReal<T>>,
     length: usize,
-) -> Outcome<InversePlan<T>> {
+) -> OrOutOfMemory<InversePlan<T>> {
     let rows = cache.get::<T>((length, Direction::Inverse), || {
         RealFftPlanner::new().plan_fft_inverse(length)
     })?;

@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 use std::thread;
 
-use cachescope_transforms::{Complex, Direction, OutOfMemory, Outcome, Real};
+use cachescope_transforms::{Complex, Direction, OrOutOfMemory, OutOfMemory, Transformed};
 
 // Its own tests run here, so that nothing else is compiled a second time.
 #[path = "../src/plan_cache.rs"]
@@ -20,7 +20,7 @@ impl Numbers {
     }
 }
 
-trait Test: Real + Into<f64> + std::fmt::Debug + PartialEq {
+trait Test: Transformed + Into<f64> + std::fmt::Debug + PartialEq {
     const EPSILON: f64;
 
     fn of(value: f64) -> Self;

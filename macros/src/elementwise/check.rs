@@ -12,7 +12,7 @@ use syn::{
 };
 
 use super::functions::Functions;
-use super::tree::{Argument, Body, Choice, Definition, ElementType, Let, Literal, Value};
+use super::tree::{Argument, Choice, Definition, ElementType, FunctionBody, Let, Literal, Value};
 
 /// The types of elements, by their last words.
 const ELEMENTS: [&str; 13] = [
@@ -234,7 +234,7 @@ struct Scope<'a> {
 
 impl Scope<'_> {
     /// Checks a block, which may use the names around it.
-    fn body(&self, block: &Block) -> Result<Body> {
+    fn body(&self, block: &Block) -> Result<FunctionBody> {
         let mut scope = self.clone();
         let end = block.brace_token.span.close();
         let no_value = |span| Error::new(span, "a block needs a value at its end");
@@ -256,7 +256,7 @@ impl Scope<'_> {
             Stmt::Item(item) => return refuse(item.span(), "an item"),
             Stmt::Macro(call) => return refuse(call.mac.path.span(), "a macro"),
         };
-        Ok(Body { lets, value })
+        Ok(FunctionBody { lets, value })
     }
 
     /// Checks a statement before the last, which must be a `let`.
@@ -379,7 +379,7 @@ impl Scope<'_> {
         let yes = self.body(&choice.then_branch)?;
         let no = match &**other {
             Expr::Block(block) => self.body(&block.block)?,
-            other => Body {
+            other => FunctionBody {
                 lets: Vec::new(),
                 value: self.value(other)?,
             },

@@ -17,7 +17,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::{BinOp, Ident, Lit, Path};
 
-use super::tree::{Body, Definition, Literal, Value};
+use super::tree::{Definition, FunctionBody, Literal, Value};
 use crate::parse::krate_at;
 
 /// Text with holes.
@@ -112,7 +112,7 @@ pub(super) fn lambda(definition: &Definition) -> Text {
 }
 
 /// Writes `{ let …; return …; }`.
-fn statements(body: &Body, locals: &mut Locals, text: &mut Text) {
+fn statements(body: &FunctionBody, locals: &mut Locals, text: &mut Text) {
     let outside = locals.names.len();
     text.push("{ ");
     for binding in &body.lets {
@@ -143,7 +143,7 @@ impl Text {
 }
 
 /// Writes a block as an expression.
-fn block(body: &Body, locals: &mut Locals, text: &mut Text) {
+fn block(body: &FunctionBody, locals: &mut Locals, text: &mut Text) {
     if body.lets.is_empty() {
         return value(&body.value, locals, text);
     }

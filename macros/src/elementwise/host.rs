@@ -6,7 +6,7 @@ use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{BinOp, Ident};
 
-use super::tree::{Body, Choice, Let, Literal, Value};
+use super::tree::{Choice, FunctionBody, Let, Literal, Value};
 use crate::parse::krate_at;
 
 /// Makes the host's form.
@@ -24,7 +24,7 @@ pub(super) fn at(span: Span) -> Span {
 
 impl Host<'_> {
     /// Returns the block, in braces.
-    pub(super) fn body(&self, body: &Body) -> TokenStream {
+    pub(super) fn body(&self, body: &FunctionBody) -> TokenStream {
         let lets = body.lets.iter().map(|binding| self.binding(binding));
         let value = self.value(&body.value);
         quote_spanned! {Span::mixed_site()=> { #(#lets)* #value } }

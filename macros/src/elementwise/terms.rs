@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 use syn::{BinOp, Ident, Lit};
 
 use super::host::{at, signed};
-use super::tree::{Body, Choice, Let, Value};
+use super::tree::{Choice, FunctionBody, Let, Value};
 use crate::parse::krate_at;
 
 /// Makes that form.
@@ -20,7 +20,7 @@ pub(super) struct Derivable<'a> {
 
 impl Derivable<'_> {
     /// Returns the block, in braces.
-    pub(super) fn body(&self, body: &Body) -> TokenStream {
+    pub(super) fn body(&self, body: &FunctionBody) -> TokenStream {
         let lets = body.lets.iter().map(|binding| self.binding(binding));
         let value = self.value(&body.value);
         quote_spanned! {Span::mixed_site()=> { #(#lets)* #value } }

@@ -13,7 +13,7 @@ pub(crate) struct Definition {
     pub(crate) name: Ident,
     pub(crate) arguments: Vec<Argument>,
     pub(crate) output: ElementType,
-    pub(crate) body: Body,
+    pub(crate) body: FunctionBody,
 }
 
 /// `name: type`.
@@ -29,7 +29,7 @@ pub(crate) struct ElementType {
 }
 
 /// `{ let …; … value }`.
-pub(crate) struct Body {
+pub(crate) struct FunctionBody {
     pub(crate) lets: Vec<Let>,
     pub(crate) value: Value,
 }
@@ -55,7 +55,7 @@ pub(crate) enum Value {
     /// `x as type`
     Cast(Box<Value>, ElementType),
     If(Box<Choice>),
-    Block(Box<Body>),
+    Block(Box<FunctionBody>),
     /// `x.name(…)`, the receiver first, and what the library calls it.
     Method(Ident, String, Vec<Value>),
     /// `path(…)`
@@ -72,11 +72,11 @@ pub(crate) struct Literal {
 pub(crate) struct Choice {
     pub(crate) span: Span,
     pub(crate) condition: Value,
-    pub(crate) yes: Body,
-    pub(crate) no: Body,
+    pub(crate) yes: FunctionBody,
+    pub(crate) no: FunctionBody,
 }
 
-impl Body {
+impl FunctionBody {
     /// Shows every value, each before those that it is made of, from left to right.
     pub(crate) fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Value)) {
         for binding in &self.lets {

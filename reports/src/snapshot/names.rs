@@ -8,7 +8,7 @@ use crate::profile::{Frame, Profile};
 
 /// The keys of the dictionaries, and the constant texts.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Key {
+pub(super) enum NameKey {
     Action,
     Addr,
     Size,
@@ -104,7 +104,7 @@ impl<'p> Names<'p> {
         }
     }
 
-    pub(super) fn key(&mut self, pickle: &mut Pickle<'_>, key: Key) {
+    pub(super) fn key(&mut self, pickle: &mut Pickle<'_>, key: NameKey) {
         let number = key as usize;
         if let Some(memo) = self.keys[number] {
             pickle.again(memo);
@@ -150,11 +150,11 @@ impl<'p> Names<'p> {
         }
         let (name, file, line) = frame;
         pickle.begin_dict();
-        self.key(pickle, Key::Name);
+        self.key(pickle, NameKey::Name);
         self.text(pickle, name);
-        self.key(pickle, Key::Filename);
+        self.key(pickle, NameKey::Filename);
         self.text(pickle, file);
-        self.key(pickle, Key::Line);
+        self.key(pickle, NameKey::Line);
         pickle.number(line.into());
         pickle.end_dict();
         self.frames.insert(frame, pickle.memoise());

@@ -3,7 +3,7 @@
 use std::io;
 use std::iter::Peekable;
 
-use super::names::{Key, Names};
+use super::names::{NameKey, Names};
 use super::pickle::{List, Pickle};
 use super::reserved::{AddressSpan, Range};
 use super::trace::{Memory, TracedBlock};
@@ -66,18 +66,21 @@ impl SegmentWriter<'_, '_, '_> {
         blocks: &mut Peekable<impl Iterator<Item = &'m TracedBlock>>,
     ) -> io::Result<()> {
         self.pickle.begin_dict();
-        self.number(Key::Device, device);
-        self.number(Key::Address, segment.span.start);
-        self.number(Key::TotalSize, segment.span.bytes());
-        self.number(Key::Stream, segment.stream.into());
-        self.text(Key::SegmentType, Key::Large);
-        self.names.key(self.pickle, Key::IsExpandable);
+        self.number(NameKey::Device, device);
+        self.number(NameKey::Address, segment.span.start);
+        self.number(NameKey::TotalSize, segment.span.bytes());
+        self.number(NameKey::Stream, segment.stream.into());
+        self.text(NameKey::SegmentType, NameKey::Large);
+        self.names.key(self.pickle, NameKey::IsExpandable);
         self.pickle.yes();
         self.frames(Place::NOWHERE);
         self.blocks(segment.span, blocks)?;
-        self.number(Key::AllocatedSize, self.allocated_bytes);
-        self.number(Key::ActiveSize, self.allocated_bytes + self.pending_bytes);
-        self.number(Key::RequestedSize, self.requested_bytes);
+        self.number(NameKey::AllocatedSize, self.allocated_bytes);
+        self.number(
+            NameKey::ActiveSize,
+            self.allocated_bytes + self.pending_bytes,
+        );
+        self.number(NameKey::RequestedSize, self.requested_bytes);
         self.pickle.end_dict();
         Ok(())
     }
@@ -87,7 +90,7 @@ impl SegmentWriter<'_, '_, '_> {
         segment: AddressSpan,
         blocks: &mut Peekable<impl Iterator<Item = &'m TracedBlock>>,
     ) -> io::Result<()> {
-        self.names.key(self.pickle, Key::Blocks);
+        self.names.key(self.pickle, NameKey::Blocks);
         let mut list = self.pickle.begin_list();
         let mut at = segment.start;
         while let Some(block) = blocks.next_if(|block| block.span.start < segment.end) {
@@ -107,11 +110,11 @@ impl SegmentWriter<'_, '_, '_> {
         let bytes = block.span.bytes();
         let state = if block.is_pending {
             self.pending_bytes += bytes;
-            Key::ActivePendingFree
+            NameKey::ActivePendingFree
         } else {
             self.allocated_bytes += bytes;
             self.requested_bytes += block.requested_bytes;
-            Key::ActiveAllocated
+            NameKey::ActiveAllocated
         };
         self.tile(
             list,
@@ -124,7 +127,7 @@ impl SegmentWriter<'_, '_, '_> {
 
     fn idle(&mut self, list: &mut List, span: AddressSpan) {
         if !span.is_empty() {
-            self.tile(list, span, Key::Inactive, 0, Place::NOWHERE);
+            self.tile(list, span, NameKey::Inactive, 0, Place::NOWHERE);
         }
     }
 
@@ -132,32 +135,32 @@ impl SegmentWriter<'_, '_, '_> {
         &mut self,
         list: &mut List,
         span: AddressSpan,
-        state: Key,
+        state: NameKey,
         requested: u64,
         place: Place,
     ) {
         self.pickle.item(list);
         self.pickle.begin_dict();
-        self.number(Key::Address, span.start);
-        self.number(Key::Size, span.bytes());
-        self.number(Key::RequestedSize, requested);
-        self.text(Key::State, state);
+        self.number(NameKey::Address, span.start);
+        self.number(NameKey::Size, span.bytes());
+        self.number(NameKey::RequestedSize, requested);
+        self.text(NameKey::State, state);
         self.frames(place);
         self.pickle.end_dict();
     }
 
-    fn number(&mut self, key: Key, number: u64) {
+    fn number(&mut self, key: NameKey, number: u64) {
         self.names.key(self.pickle, key);
         self.pickle.number(number);
     }
 
-    fn text(&mut self, key: Key, text: Key) {
+    fn text(&mut self, key: NameKey, text: NameKey) {
         self.names.key(self.pickle, key);
         self.names.key(self.pickle, text);
     }
 
     fn frames(&mut self, place: Place) {
-        self.names.key(self.pickle, Key::Frames);
+        self.names.key(self.pickle, NameKey::Frames);
         self.names.frames(self.pickle, place);
     }
 }

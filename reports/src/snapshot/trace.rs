@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::names::{Key, Names};
+use super::names::{NameKey, Names};
 use super::pickle::{List, Pickle};
 use super::reserved::{AddressSpan, Range, Reserved};
 use crate::place::Place;
@@ -134,7 +134,7 @@ impl SnapshotTrace<'_, '_, '_> {
         block.is_foreign = gaps == [block.span];
         self.map(&gaps, block.origin, event.time_ns);
         self.memory.blocks.insert(block.span.start, block);
-        self.entry(Key::Alloc, block.span, block.origin, event.time_ns);
+        self.entry(NameKey::Alloc, block.span, block.origin, event.time_ns);
     }
 
     fn free(&mut self, event: &Event) {
@@ -149,7 +149,7 @@ impl SnapshotTrace<'_, '_, '_> {
         block.is_pending = true;
         let block = *block;
         let origin = BlockOrigin::of(event);
-        self.entry(Key::FreeRequested, block.span, origin, event.time_ns);
+        self.entry(NameKey::FreeRequested, block.span, origin, event.time_ns);
         if event.kind == EventKind::Free {
             self.complete(&block, origin, event.time_ns);
         }
@@ -202,23 +202,23 @@ impl SnapshotTrace<'_, '_, '_> {
     }
 
     fn out_of_memory(&mut self, event: &Event) {
-        self.begin_entry(Key::Oom);
+        self.begin_entry(NameKey::Oom);
         // The viewer needs a number. The amount of free device memory is not recorded; it was too
         // little.
-        self.number(Key::DeviceFree, 0);
-        self.number(Key::Size, event.bytes);
-        self.category(Key::Oom, event.scope);
+        self.number(NameKey::DeviceFree, 0);
+        self.number(NameKey::Size, event.bytes);
+        self.category(NameKey::Oom, event.scope);
         self.end_entry(BlockOrigin::of(event), event.time_ns);
     }
 
     /// Writes the last entry. It has the category `unknown`: without it, the viewer fails if any
     /// entry has a category.
     fn end(&mut self, time_ns: u64) {
-        self.begin_entry(Key::Snapshot);
-        self.number(Key::Addr, 0);
-        self.number(Key::Size, 0);
-        self.names.key(self.pickle, Key::Category);
-        self.names.key(self.pickle, Key::Unknown);
+        self.begin_entry(NameKey::Snapshot);
+        self.number(NameKey::Addr, 0);
+        self.number(NameKey::Size, 0);
+        self.names.key(self.pickle, NameKey::Category);
+        self.names.key(self.pickle, NameKey::Unknown);
         let nobody = BlockOrigin {
             stream: 0,
             scope: None,
@@ -233,7 +233,7 @@ impl SnapshotTrace<'_, '_, '_> {
             && block.span.end > span.start
         {
             if !block.is_pending {
-                self.entry(Key::FreeRequested, block.span, block.origin, time_ns);
+                self.entry(NameKey::FreeRequested, block.span, block.origin, time_ns);
             }
             self.complete(&block, block.origin, time_ns);
         }
@@ -241,7 +241,7 @@ impl SnapshotTrace<'_, '_, '_> {
 
     fn complete(&mut self, block: &TracedBlock, origin: BlockOrigin, time_ns: u64) {
         self.memory.blocks.remove(&block.span.start);
-        self.entry(Key::FreeCompleted, block.span, origin, time_ns);
+        self.entry(NameKey::FreeCompleted, block.span, origin, time_ns);
         if block.is_foreign {
             self.unmap(block.span, origin, time_ns);
         }
@@ -261,7 +261,7 @@ impl SnapshotTrace<'_, '_, '_> {
         for &span in gaps {
             let stream = self.memory.reserved.add(span, origin.stream);
             let origin = BlockOrigin { stream, ..origin };
-            self.entry(Key::SegmentMap, span, origin, time_ns);
+            self.entry(NameKey::SegmentMap, span, origin, time_ns);
         }
     }
 
@@ -269,51 +269,54 @@ impl SnapshotTrace<'_, '_, '_> {
     fn unmap(&mut self, span: AddressSpan, origin: BlockOrigin, time_ns: u64) {
         for Range { span, stream } in self.memory.reserved.remove(span) {
             let origin = BlockOrigin { stream, ..origin };
-            self.entry(Key::SegmentUnmap, span, origin, time_ns);
+            self.entry(NameKey::SegmentUnmap, span, origin, time_ns);
         }
     }
 
-    fn entry(&mut self, action: Key, span: AddressSpan, origin: BlockOrigin, time_ns: u64) {
+    fn entry(&mut self, action: NameKey, span: AddressSpan, origin: BlockOrigin, time_ns: u64) {
         for untouched in self.touched.gaps(span) {
             self.touched.add(untouched, 0);
         }
         self.begin_entry(action);
-        self.number(Key::Addr, span.start);
-        self.number(Key::Size, span.bytes());
+        self.number(NameKey::Addr, span.start);
+        self.number(NameKey::Size, span.bytes());
         self.category(action, origin.scope);
         self.end_entry(origin, time_ns);
     }
 
     /// Writes the category of every entry about a block, and of other entries that have a scope.
-    fn category(&mut self, action: Key, scope: Option<u32>) {
+    fn category(&mut self, action: NameKey, scope: Option<u32>) {
         if scope.is_some() || is_of_block(action) {
-            self.names.key(self.pickle, Key::Category);
+            self.names.key(self.pickle, NameKey::Category);
             self.names.scope(self.pickle, scope);
         }
     }
 
-    fn begin_entry(&mut self, action: Key) {
+    fn begin_entry(&mut self, action: NameKey) {
         self.pickle.item(&mut self.list);
         self.pickle.begin_dict();
-        self.names.key(self.pickle, Key::Action);
+        self.names.key(self.pickle, NameKey::Action);
         self.names.key(self.pickle, action);
     }
 
     fn end_entry(&mut self, origin: BlockOrigin, time_ns: u64) {
         let unix_ns = self.began_unix_ns.saturating_add(time_ns);
-        self.number(Key::Stream, origin.stream.into());
-        self.number(Key::TimeUs, unix_ns / 1000);
-        self.names.key(self.pickle, Key::Frames);
+        self.number(NameKey::Stream, origin.stream.into());
+        self.number(NameKey::TimeUs, unix_ns / 1000);
+        self.names.key(self.pickle, NameKey::Frames);
         self.names.frames(self.pickle, origin.place);
         self.pickle.end_dict();
     }
 
-    fn number(&mut self, key: Key, number: u64) {
+    fn number(&mut self, key: NameKey, number: u64) {
         self.names.key(self.pickle, key);
         self.pickle.number(number);
     }
 }
 
-fn is_of_block(action: Key) -> bool {
-    matches!(action, Key::Alloc | Key::FreeRequested | Key::FreeCompleted)
+fn is_of_block(action: NameKey) -> bool {
+    matches!(
+        action,
+        NameKey::Alloc | NameKey::FreeRequested | NameKey::FreeCompleted
+    )
 }

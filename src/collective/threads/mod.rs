@@ -7,7 +7,7 @@ use std::ptr;
 
 use super::absence::has_left;
 use super::call::{Call, Operation, part_of};
-use super::engine::{Completion, Engine, Members, Memory, Work, failed, report_outcome};
+use super::engine::{CallMemory, Completion, Engine, Members, Work, failed, report_outcome};
 use super::reduce_rows::reduce_rows;
 use crate::device::host_streams::HostFailure;
 use crate::error::{Error, ErrorKind, Result};
@@ -53,7 +53,7 @@ impl ThreadEngine {
     unsafe fn together(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
         completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         let Work {
@@ -116,7 +116,7 @@ impl ThreadEngine {
     /// # Safety
     ///
     /// As for [`run`](Engine::run).
-    unsafe fn send(&self, work: &Work, memory: Memory, to: usize) -> Result<()> {
+    unsafe fn send(&self, work: &Work, memory: CallMemory, to: usize) -> Result<()> {
         let bytes = work.call.bytes();
         // SAFETY: the source has as many bytes as the call says, by this function's contract.
         let bytes = unsafe { std::slice::from_raw_parts(memory.source, bytes) }.to_vec();
@@ -130,7 +130,7 @@ impl ThreadEngine {
     /// # Safety
     ///
     /// As for [`run`](Engine::run).
-    unsafe fn receive(&mut self, work: &Work, memory: Memory, from: usize) -> Result<()> {
+    unsafe fn receive(&mut self, work: &Work, memory: CallMemory, from: usize) -> Result<()> {
         let limit = WaitLimit {
             operation: work.call.operation.name(),
             timeout: Some(work.timeout),
@@ -155,7 +155,7 @@ impl Engine for ThreadEngine {
     unsafe fn run(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
         completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         debug_assert!(!memory.is_of_device, "this engine takes the host's alone");
@@ -217,7 +217,7 @@ fn panicked(operation: &str) -> Error {
 ///
 /// # Safety
 ///
-/// Each member has filled its slot with an equal call, with memory as [`Memory`] describes it,
+/// Each member has filled its slot with an equal call, with memory as [`CallMemory`] describes it,
 /// which nothing but these calls uses. No member leaves before all have finished.
 unsafe fn share(members: &Members, call: &Call, slots: &[RankSlot]) {
     let (own, size) = (members.own, members.size());
@@ -317,7 +317,7 @@ mod tests {
             checks: false,
         };
         let (source, mut target) = ([true], [false]);
-        let memory = Memory {
+        let memory = CallMemory {
             is_of_device: false,
             source: source.as_ptr().cast(),
             target: target.as_mut_ptr().cast(),

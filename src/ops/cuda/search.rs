@@ -15,7 +15,7 @@ use crate::ops::descriptors::Side;
 use crate::ops::order::CudaOrder;
 
 /// The kernels that search, for each type and each number of bits of an index.
-struct Search<T>(PhantomData<T>);
+struct SearchKernel<T>(PhantomData<T>);
 
 /// Returns for each of `values` the number of elements of `array` before it. `array` has one axis
 /// and is sorted.
@@ -41,7 +41,7 @@ pub(in crate::ops) fn search<T: Element>(
         numbering.push(&mut arguments, &walk);
         arguments.push(output.count as u64);
         let is_after = side == Side::Right;
-        let key = KernelKey::of::<Search<T>>(numbering.form() | u32::from(is_after) << 4);
+        let key = KernelKey::of::<SearchKernel<T>>(numbering.form() | u32::from(is_after) << 4);
         let source = || search_source::<T>(numbering, is_after);
         let grid = grid_of(output.count);
         launch(order, key, &source, grid, &arguments)

@@ -296,7 +296,7 @@ impl RunningRule {
     fn finish_one(
         self,
         result: AnyArray,
-        rule: &mut dyn FnMut(&mut Saved) -> Box<dyn Rule>,
+        rule: &mut dyn FnMut(&mut Saved) -> Box<dyn GradientRule>,
     ) -> AnyArray {
         let AnyArray {
             buffer,
@@ -317,7 +317,7 @@ impl RunningRule {
     fn finish(
         self,
         results: SmallVec<[StepResult; 1]>,
-        rule: &mut dyn FnMut(&mut Saved) -> Box<dyn Rule>,
+        rule: &mut dyn FnMut(&mut Saved) -> Box<dyn GradientRule>,
     ) -> SmallVec<[Buffer; 1]> {
         let Self {
             operation,
@@ -363,7 +363,7 @@ fn step_results<T: AnyElement>(results: &[Array<T>]) -> SmallVec<[StepResult; 1]
 type Contributions = SmallVec<[Option<AnyArray>; 3]>;
 
 /// Returns the rule of an operation with one result. It is called only if that has a gradient.
-fn one_gradient<R, C>(rule: R) -> Box<dyn Rule>
+fn one_gradient<R, C>(rule: R) -> Box<dyn GradientRule>
 where
     R: FnOnce(AnyArray) -> Result<Vec<C>> + Clone + 'static,
     C: Into<Option<AnyArray>>,
@@ -380,26 +380,26 @@ fn contributions<C: Into<Option<AnyArray>>>(gradients: Vec<C>) -> Contributions 
 }
 
 /// A rule that computes the gradients of operands from the gradients of results.
-trait Rule {
+trait GradientRule {
     fn apply(self: Box<Self>, upstream: Upstream) -> Result<Contributions>;
 
     /// Returns a copy.
-    fn share(&self) -> Box<dyn Rule>;
+    fn share(&self) -> Box<dyn GradientRule>;
 }
 
-impl<F: FnOnce(Upstream) -> Result<Contributions> + Clone + 'static> Rule for F {
+impl<F: FnOnce(Upstream) -> Result<Contributions> + Clone + 'static> GradientRule for F {
     fn apply(self: Box<Self>, upstream: Upstream) -> Result<Contributions> {
         self(upstream)
     }
 
-    fn share(&self) -> Box<dyn Rule> {
+    fn share(&self) -> Box<dyn GradientRule> {
         Box::new(self.clone())
     }
 }
 
 /// The backward pass of a step with a rule.
 struct RuleStep {
-    rule: Box<dyn Rule>,
+    rule: Box<dyn GradientRule>,
     tracked: Vec<Option<Tracked>>,
     /// The arrays that the rule holds itself.
     pins: Vec<Pin>,

@@ -135,7 +135,7 @@ fn is_narrow<T: Element>(length: usize) -> bool {
 
 /// Two rows of the length that a task needs. The second is empty if the task needs one, or if the
 /// rows are short.
-type Rows<'a, R> = (&'a mut [MaybeUninit<R>], &'a mut [MaybeUninit<R>]);
+type RowPair<'a, R> = (&'a mut [MaybeUninit<R>], &'a mut [MaybeUninit<R>]);
 
 /// Memory for the rows of the lanes that one launch sorts.
 struct Space<R> {
@@ -185,7 +185,7 @@ impl<R: Rank> Slots<R> {
     /// # Safety
     ///
     /// The space must have this lane, and its memory must be alive and nobody else's.
-    unsafe fn of<'a>(self, lane: usize, Task { rows, slots, .. }: Task) -> Option<Rows<'a, R>> {
+    unsafe fn of<'a>(self, lane: usize, Task { rows, slots, .. }: Task) -> Option<RowPair<'a, R>> {
         let first = self.0?.wrapping_add(rows * lane * slots);
         // SAFETY: the rows of the lane, by this function's contract.
         unsafe {
@@ -204,7 +204,7 @@ fn along<T: Element, O: AnyElement, R: Rank>(
     at: usize,
     shape: &Shape,
     task: Task,
-    write: unsafe fn(Lane<'_, T, O>, Rows<'_, R>),
+    write: unsafe fn(Lane<'_, T, O>, RowPair<'_, R>),
 ) -> Result<Array<O>> {
     let layout = array.layout();
     let whole = Layout::contiguous(shape)?;
@@ -284,7 +284,7 @@ fn along<T: Element, O: AnyElement, R: Rank>(
 ///
 /// The lane must be readable. The lane that is written must be the caller's to write to, and as
 /// long. The rows must be as long as the lane.
-unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): Rows<'_, R>) {
+unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): RowPair<'_, R>) {
     let keys = &mut as_keys::<T::Key, R>(items)[..lane.lanes.length];
     // SAFETY: by this function's contract.
     if !unsafe { write_keys(lane, keys) } {
@@ -315,7 +315,7 @@ unsafe fn sort_lane<T: Element, R: Rank>(lane: Lane<'_, T, T>, (items, spare): R
 /// # Safety
 ///
 /// As for [`sort_lane`], except that the lane that is written may be shorter.
-unsafe fn rank_lane<T: Element, R: Rank>(lane: Lane<'_, T, i64>, rows: Rows<'_, R>) {
+unsafe fn rank_lane<T: Element, R: Rank>(lane: Lane<'_, T, i64>, rows: RowPair<'_, R>) {
     // SAFETY: by this function's contract.
     for (position, rank) in unsafe { ranks(lane, rows) }.iter().enumerate() {
         // SAFETY: by this function's contract.
@@ -330,7 +330,7 @@ unsafe fn rank_lane<T: Element, R: Rank>(lane: Lane<'_, T, i64>, rows: Rows<'_, 
 /// As for [`rank_lane`].
 unsafe fn ranks<'a, T: Element, O: AnyElement, R: Rank>(
     lane: Lane<'_, T, O>,
-    (items, spare): Rows<'a, R>,
+    (items, spare): RowPair<'a, R>,
 ) -> &'a [R] {
     let Lanes {
         length, kept, task, ..

@@ -16,12 +16,12 @@ const BYTES_FOR_ANY: u64 = 1 << 20;
 /// can repeat a value without limit. Code that walks a file charges each visit before it
 /// allocates. This bounds memory and time by the length of the file.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct ReadBudget {
     left_bytes: Cell<u64>,
     limit_bytes: u64,
 }
 
-impl Budget {
+impl ReadBudget {
     pub(super) fn new(pickle: &Pickle<'_>) -> Self {
         let limit_bytes = pickle.file_bytes() * BYTES_PER_BYTE + BYTES_FOR_ANY;
         Self {

@@ -1,11 +1,10 @@
 //! The entries, segments and blocks of a snapshot of PyTorch, in the form of its file.
 
+use crate::trace::Parsed;
 use std::fmt;
 
-use super::budget::Budget;
+use super::budget::ReadBudget;
 use super::pickle::{Pickle, Value};
-
-type Parsed<T> = Result<T, String>;
 
 /// The memory of a [`SnapshotSegment`], of its copy for its device and of its reserved ranges.
 const SEGMENT_BYTES: u64 = 256;
@@ -28,7 +27,7 @@ impl<'a> DeviceEntries<'a> {
     pub(super) fn entries(
         &self,
         pickle: &'a Pickle<'a>,
-        budget: &Budget,
+        budget: &ReadBudget,
         entry_bytes: u64,
     ) -> Parsed<impl Iterator<Item = Parsed<Entry<'a>>> + use<'a>> {
         let ordinal = self.ordinal;
@@ -52,7 +51,7 @@ impl<'a> DeviceEntries<'a> {
 /// Returns the devices for which a snapshot has entries or segments, by ordinal.
 pub(super) fn devices<'a>(
     pickle: &'a Pickle<'a>,
-    budget: &Budget,
+    budget: &ReadBudget,
 ) -> Parsed<Vec<DeviceEntries<'a>>> {
     let list = |key| {
         let value = pickle.get(pickle.root(), key);
@@ -88,7 +87,7 @@ pub(super) fn devices<'a>(
 /// Returns the segments by device, and for each device in the order of the file.
 fn sorted_segments<'a>(
     pickle: &'a Pickle<'a>,
-    budget: &Budget,
+    budget: &ReadBudget,
     values: &[Value],
 ) -> Parsed<Vec<SnapshotSegment<'a>>> {
     budget.charge("segments", values.len(), SEGMENT_BYTES)?;
@@ -176,7 +175,7 @@ impl<'a> SnapshotSegment<'a> {
     pub(super) fn for_each_live(
         &self,
         pickle: &Pickle<'_>,
-        budget: &Budget,
+        budget: &ReadBudget,
         live_bytes: u64,
         mut f: impl FnMut(&Entry<'_>, u64, u64) -> Parsed<()>,
     ) -> Parsed<()> {

@@ -1,10 +1,9 @@
 //! The blocks of a device that are live while the entries of a snapshot are read.
 
+use crate::trace::Parsed;
 use std::collections::{BTreeMap, HashSet};
 
 use super::entries::EntryPath;
-
-type Parsed<T> = Result<T, String>;
 
 /// A live block.
 pub(super) struct LiveBlock<T> {

@@ -55,3 +55,6 @@ pub use reader::Trace;
 pub use replay::{Replay, ReplayOptions, ReplayOutcome};
 pub use simulator::{Allocation, Simulator};
 pub use snapshot::{DeviceTrace, Snapshot};
+
+/// A part of a file, or the reason why it cannot be read.
+type Parsed<T> = std::result::Result<T, String>;

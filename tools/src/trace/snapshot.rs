@@ -10,10 +10,11 @@
 //! Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
 //! pytorch/pytorch.
 
+use crate::trace::Parsed;
 use std::fmt::Display;
 use std::io::Read;
 
-use super::budget::Budget;
+use super::budget::ReadBudget;
 use super::entries::{DeviceEntries, Entry, devices};
 use super::lifetimes::Lifetime;
 use super::live_blocks::LiveBlocks;
@@ -23,8 +24,6 @@ use crate::error::{Error, ErrorCode, ErrorKind, Result};
 /// The memory of a lifetime: itself and its id while their vector grows (192 bytes), its
 /// addresses in the maps (112) and its ends in the order for the peak (48).
 const LIFETIME_BYTES: u64 = 384;
-
-type Parsed<T> = std::result::Result<T, String>;
 
 /// A recorded program of PyTorch.
 ///
@@ -117,7 +116,7 @@ impl Snapshot {
     }
 
     fn of(pickle: &Pickle<'_>) -> Parsed<Self> {
-        let budget = Budget::new(pickle);
+        let budget = ReadBudget::new(pickle);
         let devices = devices(pickle, &budget)?;
         let devices = devices
             .iter()
@@ -142,7 +141,11 @@ struct SnapshotReader {
 }
 
 impl DeviceTrace {
-    fn of<'a>(pickle: &'a Pickle<'a>, budget: &Budget, device: &DeviceEntries<'a>) -> Parsed<Self> {
+    fn of<'a>(
+        pickle: &'a Pickle<'a>,
+        budget: &ReadBudget,
+        device: &DeviceEntries<'a>,
+    ) -> Parsed<Self> {
         let mut reading = SnapshotReader::new();
         let entries = device.entries(pickle, budget, LIFETIME_BYTES)?;
         for (step, entry) in (1..).zip(entries) {

@@ -6,19 +6,19 @@ use std::panic::Location;
 use crate::error::outside;
 use crate::sync::plain::Mutex;
 
-type Line = Option<&'static Location<'static>>;
+type SharedLine = Option<&'static Location<'static>>;
 
 /// A handle in the table: its line, `None` if not known, and whether it belongs to a view.
-type Entry = (Line, bool);
+type SharedEntry = (SharedLine, bool);
 
 /// The handles on each block except its first, in the order they were made.
 ///
 /// Invariant: each [`SharedAt`] that names the block has an entry here.
-static LINES: Mutex<Option<HashMap<usize, Vec<Entry>>>> = Mutex::new(None);
+static LINES: Mutex<Option<HashMap<usize, Vec<SharedEntry>>>> = Mutex::new(None);
 
 /// The line that made a handle.
 pub(in crate::buffer) struct SharedAt {
-    line: Line,
+    line: SharedLine,
     /// The address of the block's header; `None` for the first handle on a block.
     block: Option<usize>,
     /// Set for the handle of a view, and for handles that are made from it.
@@ -84,7 +84,7 @@ impl SharedAt {
         &'a self,
         block: usize,
         except: impl Iterator<Item = &'a Self>,
-    ) -> Line {
+    ) -> SharedLine {
         let mut lines = LINES.lock().as_ref()?.get(&block)?.clone();
         for known in except.chain([self]).filter(|known| known.block.is_some()) {
             let at = lines.iter().rposition(|entry| *entry == known.entry())?;
@@ -96,7 +96,7 @@ impl SharedAt {
         }
     }
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> SharedEntry {
         (self.line, self.is_view)
     }
 }

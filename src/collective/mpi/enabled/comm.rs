@@ -43,13 +43,13 @@ unsafe impl Send for Comm {}
 /// It remains in flight when this drops. Its memory must stay valid until `arrived` returns that it
 /// is done, or for ever.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct MpiRequest {
     raw: ffi::MPI_Request,
     receives: bool,
 }
 
 // SAFETY: as for the communicator.
-unsafe impl Send for Request {}
+unsafe impl Send for MpiRequest {}
 
 impl Comm {
     /// Duplicates the communicator of all ranks, with errors returned to the caller. All ranks must
@@ -94,7 +94,7 @@ impl Comm {
         tag: Tag,
         to: usize,
         (memory, bytes): (*const u8, usize),
-    ) -> Result<Request> {
+    ) -> Result<MpiRequest> {
         let mut raw = MaybeUninit::uninit();
         // SAFETY: by this function's contract; `raw` is written on success.
         unsafe {
@@ -108,7 +108,7 @@ impl Comm {
                 raw.as_mut_ptr(),
             );
             check("MPI_Isend", code)?;
-            Ok(Request {
+            Ok(MpiRequest {
                 raw: raw.assume_init(),
                 receives: false,
             })
@@ -126,7 +126,7 @@ impl Comm {
         tag: Tag,
         from: usize,
         (memory, bytes): (*mut u8, usize),
-    ) -> Result<Request> {
+    ) -> Result<MpiRequest> {
         let mut raw = MaybeUninit::uninit();
         // SAFETY: by this function's contract; `raw` is written on success.
         unsafe {
@@ -140,7 +140,7 @@ impl Comm {
                 raw.as_mut_ptr(),
             );
             check("MPI_Irecv", code)?;
-            Ok(Request {
+            Ok(MpiRequest {
                 raw: raw.assume_init(),
                 receives: true,
             })
@@ -170,7 +170,7 @@ impl Comm {
     }
 }
 
-impl Request {
+impl MpiRequest {
     /// Returns the number of bytes received if the message is done, else `None`. Also lets MPI make
     /// progress on all messages.
     pub(super) fn arrived(&mut self) -> Result<Option<usize>> {
@@ -218,9 +218,9 @@ impl Request {
 /// may yield the core. Returns the indices of those that are done, with the number of bytes
 /// received.
 pub(super) fn arrived_of<'a>(
-    requests: impl Iterator<Item = &'a mut Request>,
+    requests: impl Iterator<Item = &'a mut MpiRequest>,
 ) -> Result<Vec<(usize, usize)>> {
-    let mut requests: Vec<&mut Request> = requests.collect();
+    let mut requests: Vec<&mut MpiRequest> = requests.collect();
     if requests.is_empty() {
         return Ok(Vec::new());
     }

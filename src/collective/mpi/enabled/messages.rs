@@ -3,13 +3,13 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::MpiEngine;
-use super::comm::{Comm, Request, Tag};
+use super::comm::{Comm, MpiRequest, Tag};
 use super::movement::PIECE;
 use super::opening::INLINE;
 use super::peers::{Wait, WaitTarget};
 use super::transfer::{Region, Transfer, TransferDirection};
 use crate::collective::call::Call;
-use crate::collective::engine::{Memory, Work};
+use crate::collective::engine::{CallMemory, Work};
 use crate::collective::header::{HEADER_WORDS, MessageHeader};
 use crate::device::host_streams::HostFailure;
 use crate::error::Result;
@@ -25,7 +25,7 @@ pub(super) struct Messages {
 /// A message that is being sent, and its MPI requests.
 #[derive(Debug)]
 struct OutgoingMessage {
-    in_flight: Vec<Request>,
+    in_flight: Vec<MpiRequest>,
     words: Vec<u64>,
 }
 
@@ -99,7 +99,7 @@ impl MpiEngine {
     /// # Safety
     ///
     /// As for [`run`](crate::collective::engine::Engine::run).
-    pub(super) unsafe fn send(&mut self, work: &Work, memory: Memory, to: usize) -> Result<()> {
+    pub(super) unsafe fn send(&mut self, work: &Work, memory: CallMemory, to: usize) -> Result<()> {
         let to = work.members.ranks[to];
         self.peers.check_receiver(&self.comm, to)?;
         self.messages.reap()?;
@@ -139,7 +139,7 @@ impl MpiEngine {
     pub(super) unsafe fn receive(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
         from: usize,
     ) -> Result<Result<()>, HostFailure> {
         let from = work.members.ranks[from];
@@ -244,7 +244,7 @@ impl ReceivedMessage {
     /// # Safety
     ///
     /// As for [`run`](crate::collective::engine::Engine::run).
-    unsafe fn deliver(&self, work: &Work, memory: Memory, from: usize) -> Result<()> {
+    unsafe fn deliver(&self, work: &Work, memory: CallMemory, from: usize) -> Result<()> {
         work.call.check_received(&self.call, from)?;
         let data = self.words.as_ptr().cast();
         // SAFETY: the target has as many bytes as the call says, and so has the message, as

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use super::super::absence::{GRACE, has_left};
 use super::super::call::Operation;
-use super::super::engine::{Completion, Engine, Members, Memory, Work, failed, report_outcome};
+use super::super::engine::{CallMemory, Completion, Engine, Members, Work, failed, report_outcome};
 use crate::device::host_streams::HostFailure;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
@@ -87,7 +87,7 @@ impl MpiEngine {
     unsafe fn together(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
         completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         // SAFETY: by this function's contract.
@@ -167,7 +167,7 @@ impl Engine for MpiEngine {
     unsafe fn run(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
         completion: &mut dyn Completion,
     ) -> Result<(), HostFailure> {
         if let Some(error) = &self.broken {

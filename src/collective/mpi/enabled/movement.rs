@@ -5,7 +5,7 @@ use super::comm::Tag;
 use super::opening::{INLINE, input_for};
 use super::transfer::{Region, Transfer, TransferDirection};
 use crate::collective::call::Operation;
-use crate::collective::engine::{Memory, Work};
+use crate::collective::engine::{CallMemory, Work};
 use crate::device::host_streams::HostFailure;
 
 /// The length of a piece, in bytes: large enough that the cost of a message is negligible, small
@@ -34,7 +34,7 @@ impl MpiEngine {
     pub(super) unsafe fn exchange(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
     ) -> Result<(), HostFailure> {
         let (own, size) = (work.members.own, work.members.size());
         let bytes = input_for(work, memory, own).1;
@@ -85,7 +85,7 @@ impl MpiEngine {
     pub(super) unsafe fn broadcast(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
         root: usize,
     ) -> Result<(), HostFailure> {
         debug_assert_eq!(work.call.operation, Operation::Broadcast(root));

@@ -4,11 +4,11 @@
 //! ranks, and a large one transfers its data when all ranks have memory for it.
 
 use super::MpiEngine;
-use super::comm::{Request, Tag, arrived_of};
+use super::comm::{MpiRequest, Tag, arrived_of};
 use super::peers::{Wait, WaitTarget};
 use crate::collective::absence::deadlocked;
 use crate::collective::call::{Call, Operation, part_of};
-use crate::collective::engine::{Memory, Work};
+use crate::collective::engine::{CallMemory, Work};
 use crate::collective::header::{HEADER_WORDS, MessageHeader};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -48,7 +48,7 @@ impl HeaderBuffers {
 }
 
 /// Returns the address and the length in bytes of this rank's input for a member.
-pub(super) fn input_for(work: &Work, memory: Memory, to: usize) -> (*const u8, usize) {
+pub(super) fn input_for(work: &Work, memory: CallMemory, to: usize) -> (*const u8, usize) {
     let (call, members) = (&work.call, &work.members);
     let (own, size, bytes) = (members.own, members.size(), call.bytes());
     let (start, length) = match call.operation {
@@ -75,7 +75,7 @@ impl MpiEngine {
     /// # Errors
     ///
     /// If a member does not arrive.
-    pub(super) unsafe fn open(&mut self, work: &Work, memory: Memory) -> Result<Result<()>> {
+    pub(super) unsafe fn open(&mut self, work: &Work, memory: CallMemory) -> Result<Result<()>> {
         let header = MessageHeader {
             group: work.members.group,
             number: self.peers.deadlocks.count_call(work.members.group),
@@ -115,7 +115,7 @@ impl MpiEngine {
     unsafe fn exchange_headers(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
         header: MessageHeader,
         buffers: &mut HeaderBuffers,
         in_flight: &mut InFlight,
@@ -187,7 +187,7 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
         Operation::Broadcast(root) if root == from => call.bytes(),
         Operation::Broadcast(_) => 0,
         _ => {
-            let nothing = Memory {
+            let nothing = CallMemory {
                 is_of_device: false,
                 source: std::ptr::null(),
                 target: std::ptr::null_mut(),
@@ -208,8 +208,8 @@ fn check_length(work: &Work, call: Call, from: usize, bytes: usize) -> Result<()
 /// The messages of an opening that are in flight, with their members.
 #[derive(Debug, Default)]
 struct InFlight {
-    incoming: Vec<(usize, Request)>,
-    outgoing: Vec<(usize, Request)>,
+    incoming: Vec<(usize, MpiRequest)>,
+    outgoing: Vec<(usize, MpiRequest)>,
 }
 
 impl InFlight {

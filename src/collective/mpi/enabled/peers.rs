@@ -5,7 +5,7 @@ use std::hint::spin_loop;
 use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
 
-use super::comm::{Comm, Request, Tag};
+use super::comm::{Comm, MpiRequest, Tag};
 use super::deadlock::{DeadlockDetector, DeadlockProbe};
 use crate::collective::absence::{DROPPED, GRACE, deadlocked, rank_gone, timed_out};
 use crate::collective::engine::{Members, Work};
@@ -23,9 +23,9 @@ pub(super) struct Peers {
     /// The number of calls that this rank has reached, and the search for deadlocks.
     pub(super) deadlocks: DeadlockDetector,
     /// A control message that is being received.
-    incoming: Option<(usize, Request, Box<[u8]>)>,
+    incoming: Option<(usize, MpiRequest, Box<[u8]>)>,
     /// Control messages that are being sent.
-    outgoing: Vec<(Request, Box<[u8]>)>,
+    outgoing: Vec<(MpiRequest, Box<[u8]>)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::comm::Tag;
 use super::opening::{INLINE, input_for};
 use super::transfer::{Region, Transfer, TransferDirection, WINDOW};
 use crate::collective::call::{Call, Operation, Reduce};
-use crate::collective::engine::{Memory, Work};
+use crate::collective::engine::{CallMemory, Work};
 use crate::collective::reduce_rows::reduce_rows;
 use crate::device::host_streams::HostFailure;
 
@@ -71,7 +71,7 @@ impl MpiEngine {
     pub(super) unsafe fn reduce(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
         reduce: Reduce,
     ) -> Result<(), HostFailure> {
         let size = work.members.size();
@@ -99,7 +99,7 @@ impl MpiEngine {
     unsafe fn reduce_in(
         &mut self,
         work: &Work,
-        memory: Memory,
+        memory: CallMemory,
         (reduce, piece): (Reduce, usize),
         ring: &mut [u64],
     ) -> Result<(), HostFailure> {
@@ -167,7 +167,7 @@ fn plain(memory: *mut u8) -> InputRow {
 
 /// Returns the offset of a member's part in the inputs, in bytes.
 fn offset(work: &Work, member: usize) -> usize {
-    let nowhere = Memory {
+    let nowhere = CallMemory {
         is_of_device: false,
         source: std::ptr::null(),
         target: std::ptr::null_mut(),
@@ -182,7 +182,7 @@ fn offset(work: &Work, member: usize) -> usize {
 /// As for [`reduce`](MpiEngine::reduce); the part's rows and result are as long as it is, or rings.
 unsafe fn transfers(
     work: &Work,
-    memory: Memory,
+    memory: CallMemory,
     part: &PartReduction<'_>,
 ) -> (Vec<Transfer>, Roles) {
     let (own, size) = (work.members.own, work.members.size());

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::comm::{Comm, Request, Tag, arrived_of};
+use super::comm::{Comm, MpiRequest, Tag, arrived_of};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Pieces of a transfer in flight at once: the current one, and the next, so that it starts without
@@ -40,7 +40,7 @@ pub(super) struct Transfer {
 /// A piece in flight.
 #[derive(Debug)]
 struct Piece {
-    request: Request,
+    request: MpiRequest,
     length: usize,
     /// The number of bytes received, once the piece is done; 0 for a sent piece.
     arrived: Option<usize>,

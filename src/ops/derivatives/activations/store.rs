@@ -23,7 +23,7 @@ pub(in crate::ops) struct Activation {
     layout: Layout,
     dtype: DType,
     value_id: Option<ValueId>,
-    memory: RefCell<Option<Memory>>,
+    memory: RefCell<Option<HeldMemory>>,
     /// The number of saved arrays that steps have yet to read.
     readers: Cell<usize>,
     /// The number of pins: of steps that hold the memory, and of computations in progress.
@@ -35,7 +35,7 @@ pub(in crate::ops) struct Activation {
     source: Option<(Rc<Recomputation>, usize)>,
 }
 
-struct Memory {
+struct HeldMemory {
     buffer: Buffer,
     /// The layout of the whole value in this memory.
     layout: Layout,
@@ -126,7 +126,7 @@ impl Activation {
         debug_assert_eq!(layout.shape(), self.layout.shape());
         let buffer = buffer.share().with_value_id(self.value_id);
         self.store.add(buffer.size_bytes());
-        let memory = Memory {
+        let memory = HeldMemory {
             buffer,
             layout: *layout,
         };

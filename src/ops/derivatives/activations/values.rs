@@ -14,11 +14,11 @@ use crate::ops::derivatives::tape;
 
 thread_local! {
     /// The activations of this thread's tape.
-    static VALUES: RefCell<Option<Values>> = const { RefCell::new(None) };
+    static VALUES: RefCell<Option<ValueActivations>> = const { RefCell::new(None) };
 }
 
 #[derive(Default)]
-struct Values {
+struct ValueActivations {
     /// The values that can be computed again, by their number; shorter than the tape's values if
     /// the last ones cannot.
     activations: Vec<Option<Rc<Activation>>>,
@@ -30,7 +30,7 @@ struct Values {
     limited: SmallVec<[(Device, PressureGuard); 1]>,
 }
 
-impl Drop for Values {
+impl Drop for ValueActivations {
     /// Drops the last values first: an activation holds those that it is computed from, and a chain
     /// of them must not be dropped recursively.
     fn drop(&mut self) {
@@ -38,7 +38,7 @@ impl Drop for Values {
     }
 }
 
-impl Values {
+impl ValueActivations {
     fn set(&mut self, index: usize, activation: Rc<Activation>) {
         let length = self.activations.len().max(index + 1);
         self.activations.resize(length, None);
@@ -48,7 +48,7 @@ impl Values {
 
 /// Begins the activations of a new tape.
 pub(in crate::ops::derivatives) fn begin() {
-    VALUES.with_borrow_mut(|values| *values = Some(Values::default()));
+    VALUES.with_borrow_mut(|values| *values = Some(ValueActivations::default()));
 }
 
 /// Ends the activations of this thread's tape, whose steps have been dropped.
@@ -59,7 +59,7 @@ pub(in crate::ops::derivatives) fn end() {
 }
 
 /// Calls `see` with the activations of this thread's tape, if there is one.
-fn with_values<R>(see: impl FnOnce(&mut Values) -> R) -> Option<R> {
+fn with_values<R>(see: impl FnOnce(&mut ValueActivations) -> R) -> Option<R> {
     VALUES.with_borrow_mut(|values| values.as_mut().map(see))
 }
 

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::{Lane, Lanes, Rows, write_keys};
+use super::{Lane, Lanes, RowPair, write_keys};
 use crate::array::{AnyElement, Element, Float};
 use crate::ops::descriptors::Direction;
 use crate::ops::host::digits::{Rank, as_keys, initialised};
@@ -98,7 +98,7 @@ impl<T: Element> Loop<()> for AnyBefore<'_, T> {
 /// # Safety
 ///
 /// As for [`rank_lane`](super::rank_lane), except that two elements are written.
-pub(super) unsafe fn choose_lane<T: Float>(lane: Lane<'_, T, T>, (items, _): Rows<'_, u64>) {
+pub(super) unsafe fn choose_lane<T: Float>(lane: Lane<'_, T, T>, (items, _): RowPair<'_, u64>) {
     let Lanes { length, task, .. } = *lane.lanes;
     let keys = &mut as_keys::<T::Key, u64>(items)[..length];
     // SAFETY: by this function's contract.

@@ -1,5 +1,6 @@
 //! Profiles of PyTorch's snapshots.
 
+use crate::trace::Parsed;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::ops::Range;
@@ -11,7 +12,7 @@ use super::builder::{ProfileBuilder, event};
 use super::call_site::call_site_of;
 use super::spans::Spans;
 use crate::error::{Error, ErrorCode, Result};
-use crate::trace::budget::Budget;
+use crate::trace::budget::ReadBudget;
 use crate::trace::entries::{DeviceEntries, Entry, EntryPath, SnapshotSegment, devices};
 use crate::trace::live_blocks::LiveBlocks;
 use crate::trace::pickle::{Pickle, Refusal, Value};
@@ -29,8 +30,6 @@ const EVENT_BYTES: u64 = 512;
 /// The memory of a list of frames, without its frames: its line (96 bytes) and its table entries.
 const STACK_BYTES: u64 = 256;
 
-type Parsed<T> = std::result::Result<T, String>;
-
 /// Returns a profile for each device with entries or segments.
 pub(super) fn profiles(
     name: impl Display,
@@ -40,7 +39,7 @@ pub(super) fn profiles(
     let fail = |reason: String| Error::new(ErrorCode::Content, format!("{name}: {reason}"));
     let pickle = Pickle::read(bytes)
         .map_err(|Refusal { offset, reason }| fail(format!("at byte {offset}: {reason}")))?;
-    let budget = Budget::new(&pickle);
+    let budget = ReadBudget::new(&pickle);
     let devices = devices(&pickle, &budget).map_err(fail)?;
     let profiles = devices
         .iter()
@@ -51,7 +50,7 @@ pub(super) fn profiles(
 /// A device's profile while its entries are read.
 struct ProfileReader<'a> {
     pickle: &'a Pickle<'a>,
-    budget: &'a Budget,
+    budget: &'a ReadBudget,
     options: &'a ProfileOptions,
     builder: ProfileBuilder,
     /// The lines of lists of frames; a file contains most lists once.
@@ -80,7 +79,7 @@ struct Lines {
 impl<'a> ProfileReader<'a> {
     fn new(
         pickle: &'a Pickle<'a>,
-        budget: &'a Budget,
+        budget: &'a ReadBudget,
         options: &'a ProfileOptions,
         ordinal: usize,
     ) -> Self {

@@ -1,6 +1,7 @@
 //! Fourier transforms by cuFFT, which is loaded at the first one.
 
-use std::ffi::{c_int, c_longlong, c_uint, c_void};
+use super::Opaque;
+use std::ffi::{c_int, c_longlong, c_uint};
 
 use cudarc::cufft::sys;
 use cudarc::driver::sys::CUstream;
@@ -37,7 +38,7 @@ pub(super) struct Fft {
 #[derive(Clone, Copy, Debug)]
 struct CachedPlan {
     plan: FftPlan,
-    handle: Handle,
+    handle: PlanNumber,
     workspace_bytes: usize,
     /// Set if a graph may run the plan. The graph reads the plan's tables, so the plan lives as
     /// long as the device.
@@ -86,7 +87,7 @@ impl Fft {
                 .set_stream(handle, raw)
                 .and_then(|()| match cached.workspace_bytes {
                     0 => Ok(()),
-                    _ => functions.set_work_area(handle, workspace.0 as Raw),
+                    _ => functions.set_work_area(handle, workspace.0 as Opaque),
                 })
                 .and_then(|()| functions.execute(handle, call))
         }
@@ -166,7 +167,7 @@ impl Fft {
     }
 
     /// Destroys an unused plan; errors cannot be reported.
-    fn destroy(&self, functions: &Functions, handle: Handle) {
+    fn destroy(&self, functions: &Functions, handle: PlanNumber) {
         self.context.discard(|_| {
             // SAFETY: the handle was made by `make`, and this is the only one.
             let _ = unsafe { functions.destroy(handle) };
@@ -223,21 +224,18 @@ static LIBRARY: Library = Library {
 const ALLOC_FAILED: c_uint = 2;
 
 /// The number of a plan.
-type Handle = sys::cufftHandle;
-
-/// Memory of the device.
-type Raw = *mut c_void;
+type PlanNumber = sys::cufftHandle;
 
 library_functions! { LIBRARY:
-    create = cufftCreate(handle: *mut Handle);
-    destroy = cufftDestroy(handle: Handle);
-    set_auto_allocation = cufftSetAutoAllocation(handle: Handle, is_on: c_int);
-    make_plan = cufftMakePlanMany64(handle: Handle, rank: c_int, n: *mut c_longlong, from_rows: *mut c_longlong, from_stride: c_longlong, from_distance: c_longlong, to_rows: *mut c_longlong, to_stride: c_longlong, to_distance: c_longlong, kind: c_uint, count: c_longlong, workspace_bytes: *mut usize);
-    set_stream = cufftSetStream(handle: Handle, stream: CUstream);
-    set_work_area = cufftSetWorkArea(handle: Handle, workspace: Raw);
-    complex = [cufftExecC2C, cufftExecZ2Z](handle: Handle, from: Raw, to: Raw, direction: c_int);
-    forward = [cufftExecR2C, cufftExecD2Z](handle: Handle, from: Raw, to: Raw);
-    inverse = [cufftExecC2R, cufftExecZ2D](handle: Handle, from: Raw, to: Raw);
+    create = cufftCreate(handle: *mut PlanNumber);
+    destroy = cufftDestroy(handle: PlanNumber);
+    set_auto_allocation = cufftSetAutoAllocation(handle: PlanNumber, is_on: c_int);
+    make_plan = cufftMakePlanMany64(handle: PlanNumber, rank: c_int, n: *mut c_longlong, from_rows: *mut c_longlong, from_stride: c_longlong, from_distance: c_longlong, to_rows: *mut c_longlong, to_stride: c_longlong, to_distance: c_longlong, kind: c_uint, count: c_longlong, workspace_bytes: *mut usize);
+    set_stream = cufftSetStream(handle: PlanNumber, stream: CUstream);
+    set_work_area = cufftSetWorkArea(handle: PlanNumber, workspace: Opaque);
+    complex = [cufftExecC2C, cufftExecZ2Z](handle: PlanNumber, from: Opaque, to: Opaque, direction: c_int);
+    forward = [cufftExecR2C, cufftExecD2Z](handle: PlanNumber, from: Opaque, to: Opaque);
+    inverse = [cufftExecC2R, cufftExecZ2D](handle: PlanNumber, from: Opaque, to: Opaque);
 }
 
 impl Functions {
@@ -246,7 +244,7 @@ impl Functions {
     /// # Safety
     ///
     /// `handle` must be a valid handle, and its context current.
-    unsafe fn prepare(&self, handle: Handle, plan: &FftPlan) -> LibraryResult<usize> {
+    unsafe fn prepare(&self, handle: PlanNumber, plan: &FftPlan) -> LibraryResult<usize> {
         let [rows, numbers] = plan.lengths;
         // A row of n real numbers has n / 2 + 1 complex numbers in its spectrum.
         let half = |is_half: bool| [rows, if is_half { numbers / 2 + 1 } else { numbers }];
@@ -289,9 +287,9 @@ impl Functions {
     /// # Safety
     ///
     /// As for [`Fft::run`]; `handle` is the handle of the plan, and its context is current.
-    unsafe fn execute(&self, handle: Handle, call: &FftCall) -> LibraryResult {
+    unsafe fn execute(&self, handle: PlanNumber, call: &FftCall) -> LibraryResult {
         let width = usize::from(call.plan.is_wide);
-        let [from, to] = [call.from, call.to].map(|address| address.0 as Raw);
+        let [from, to] = [call.from, call.to].map(|address| address.0 as Opaque);
         // SAFETY: by this function's contract.
         unsafe {
             match call.plan.kind {

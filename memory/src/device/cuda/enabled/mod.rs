@@ -66,6 +66,9 @@ use solver::Solver;
 use staging::StagingPool;
 use streams::StreamTable;
 
+/// A handle of a library, or an address in the memory of the device.
+type Opaque = *mut c_void;
+
 /// Shared memory per block that needs no attribute.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
 

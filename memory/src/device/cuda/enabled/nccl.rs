@@ -4,7 +4,8 @@ mod communicator;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use super::Opaque;
+use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use cudarc::driver::sys::CUstream;
 
@@ -87,38 +88,35 @@ const CONFIG_VERSION: c_uint = 23_000;
 const NO_COLOR: c_int = -1;
 
 /// A communicator's handle.
-type Handle = *mut sys::ncclComm;
-
-/// Memory of the device.
-type Raw = *mut c_void;
+type CommHandle = *mut sys::ncclComm;
 
 library_functions! { LIBRARY:
     new_id = ncclGetUniqueId(id: *mut sys::ncclUniqueId);
-    init = ncclCommInitRankConfig(made: *mut Handle, size: c_int, id: sys::ncclUniqueId, rank: c_int, config: *mut sys::ncclConfig_t);
-    split = ncclCommSplit(handle: Handle, color: c_int, key: c_int, made: *mut Handle, config: *mut sys::ncclConfig_t);
-    destroy = ncclCommDestroy(handle: Handle);
-    abort = ncclCommAbort(handle: Handle);
-    async_error = ncclCommGetAsyncError(handle: Handle, status: *mut c_uint);
-    count = ncclCommCount(handle: Handle, count: *mut c_int);
-    user_rank = ncclCommUserRank(handle: Handle, rank: *mut c_int);
-    register = ncclCommRegister(handle: Handle, address: Raw, bytes: usize, registration: *mut Raw);
-    deregister = ncclCommDeregister(handle: Handle, registration: Raw);
+    init = ncclCommInitRankConfig(made: *mut CommHandle, size: c_int, id: sys::ncclUniqueId, rank: c_int, config: *mut sys::ncclConfig_t);
+    split = ncclCommSplit(handle: CommHandle, color: c_int, key: c_int, made: *mut CommHandle, config: *mut sys::ncclConfig_t);
+    destroy = ncclCommDestroy(handle: CommHandle);
+    abort = ncclCommAbort(handle: CommHandle);
+    async_error = ncclCommGetAsyncError(handle: CommHandle, status: *mut c_uint);
+    count = ncclCommCount(handle: CommHandle, count: *mut c_int);
+    user_rank = ncclCommUserRank(handle: CommHandle, rank: *mut c_int);
+    register = ncclCommRegister(handle: CommHandle, address: Opaque, bytes: usize, registration: *mut Opaque);
+    deregister = ncclCommDeregister(handle: CommHandle, registration: Opaque);
     group_start = ncclGroupStart();
     group_end = ncclGroupEnd();
-    all_reduce = ncclAllReduce(source: Raw, target: Raw, count: usize, element: c_uint, reduce: c_uint, handle: Handle, stream: CUstream);
-    reduce = ncclReduce(source: Raw, target: Raw, count: usize, element: c_uint, reduce: c_uint, root: c_int, handle: Handle, stream: CUstream);
-    broadcast = ncclBroadcast(source: Raw, target: Raw, count: usize, element: c_uint, root: c_int, handle: Handle, stream: CUstream);
-    all_gather = ncclAllGather(source: Raw, target: Raw, count: usize, element: c_uint, handle: Handle, stream: CUstream);
-    reduce_scatter = ncclReduceScatter(source: Raw, target: Raw, count: usize, element: c_uint, reduce: c_uint, handle: Handle, stream: CUstream);
-    send = ncclSend(source: Raw, count: usize, element: c_uint, peer: c_int, handle: Handle, stream: CUstream);
-    receive = ncclRecv(target: Raw, count: usize, element: c_uint, peer: c_int, handle: Handle, stream: CUstream);
+    all_reduce = ncclAllReduce(source: Opaque, target: Opaque, count: usize, element: c_uint, reduce: c_uint, handle: CommHandle, stream: CUstream);
+    reduce = ncclReduce(source: Opaque, target: Opaque, count: usize, element: c_uint, reduce: c_uint, root: c_int, handle: CommHandle, stream: CUstream);
+    broadcast = ncclBroadcast(source: Opaque, target: Opaque, count: usize, element: c_uint, root: c_int, handle: CommHandle, stream: CUstream);
+    all_gather = ncclAllGather(source: Opaque, target: Opaque, count: usize, element: c_uint, handle: CommHandle, stream: CUstream);
+    reduce_scatter = ncclReduceScatter(source: Opaque, target: Opaque, count: usize, element: c_uint, reduce: c_uint, handle: CommHandle, stream: CUstream);
+    send = ncclSend(source: Opaque, count: usize, element: c_uint, peer: c_int, handle: CommHandle, stream: CUstream);
+    receive = ncclRecv(target: Opaque, count: usize, element: c_uint, peer: c_int, handle: CommHandle, stream: CUstream);
 }
 
 impl Functions {
     /// Returns the library's text for the last failure; empty if there is none.
     #[cold]
     fn last_error(&self) -> String {
-        type Called = unsafe extern "C" fn(Handle) -> *const c_char;
+        type Called = unsafe extern "C" fn(CommHandle) -> *const c_char;
         // SAFETY: the library is present, as this table is; the type is what its header declares
         // for the name.
         let found = unsafe { sys::culib().get::<Called>(b"ncclGetLastError") };
@@ -141,11 +139,11 @@ impl Functions {
     /// As for [`Communicator::run`]; `handle` is the handle of a communicator of `size` ranks.
     unsafe fn issue(
         &self,
-        (handle, size): (Handle, usize),
+        (handle, size): (CommHandle, usize),
         stream: CUstream,
         call: &NcclCall,
     ) -> LibraryResult {
-        let [source, target] = [call.source, call.target].map(|address| address.0 as Raw);
+        let [source, target] = [call.source, call.target].map(|address| address.0 as Opaque);
         let element = type_number(call.element);
         let count = call.count;
         // SAFETY: by this function's contract.
@@ -186,7 +184,7 @@ impl Functions {
     /// As for [`issue`](Self::issue).
     unsafe fn all_to_all(
         &self,
-        (handle, size): (Handle, usize),
+        (handle, size): (CommHandle, usize),
         stream: CUstream,
         call: &NcclCall,
     ) -> LibraryResult {
@@ -194,7 +192,7 @@ impl Functions {
         let share_bytes = (call.count * size_of(call.element)) as u64;
         let messages = || {
             for peer in 0..size {
-                let place = |all: DevicePtr| all.offset(share_bytes * peer as u64).0 as Raw;
+                let place = |all: DevicePtr| all.offset(share_bytes * peer as u64).0 as Opaque;
                 let (source, target) = (place(call.source), place(call.target));
                 let (count, peer) = (call.count, peer as c_int);
                 // SAFETY: by this function's contract, source and target have `size` parts of

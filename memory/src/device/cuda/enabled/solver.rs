@@ -1,5 +1,6 @@
 //! Factorizations by cuSOLVER, which is loaded at the first one.
 
+use super::Opaque;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -166,26 +167,23 @@ static LIBRARY: Library = Library {
     unsupported: &[4, 9],
 };
 
-/// A handle, or an address in the device's memory.
-type Raw = *mut c_void;
-
 library_functions! { LIBRARY:
-    create = cusolverDnCreate(handle: *mut Raw);
-    destroy = cusolverDnDestroy(handle: Raw);
-    set_stream = cusolverDnSetStream(handle: Raw, stream: CUstream);
-    lu_workspace = [cusolverDnSgetrf_bufferSize, cusolverDnDgetrf_bufferSize](handle: Raw, m: c_int, n: c_int, a: Raw, leading: c_int, length: *mut c_int);
-    lu = [cusolverDnSgetrf, cusolverDnDgetrf](handle: Raw, m: c_int, n: c_int, a: Raw, leading: c_int, workspace: Raw, pivots: Raw, info: Raw);
-    solve = [cusolverDnSgetrs, cusolverDnDgetrs](handle: Raw, operation: c_uint, n: c_int, count: c_int, a: Raw, leading: c_int, pivots: Raw, b: Raw, leading_b: c_int, info: Raw);
-    cholesky_workspace = [cusolverDnSpotrf_bufferSize, cusolverDnDpotrf_bufferSize](handle: Raw, fill: c_uint, n: c_int, a: Raw, leading: c_int, length: *mut c_int);
-    cholesky = [cusolverDnSpotrf, cusolverDnDpotrf](handle: Raw, fill: c_uint, n: c_int, a: Raw, leading: c_int, workspace: Raw, length: c_int, info: Raw);
-    qr_workspace = [cusolverDnSgeqrf_bufferSize, cusolverDnDgeqrf_bufferSize](handle: Raw, m: c_int, n: c_int, a: Raw, leading: c_int, length: *mut c_int);
-    qr = [cusolverDnSgeqrf, cusolverDnDgeqrf](handle: Raw, m: c_int, n: c_int, a: Raw, leading: c_int, factors: Raw, workspace: Raw, length: c_int, info: Raw);
-    reflections_workspace = [cusolverDnSorgqr_bufferSize, cusolverDnDorgqr_bufferSize](handle: Raw, m: c_int, n: c_int, k: c_int, a: Raw, leading: c_int, factors: Raw, length: *mut c_int);
-    reflections = [cusolverDnSorgqr, cusolverDnDorgqr](handle: Raw, m: c_int, n: c_int, k: c_int, a: Raw, leading: c_int, factors: Raw, workspace: Raw, length: c_int, info: Raw);
-    svd_workspace = [cusolverDnSgesvd_bufferSize, cusolverDnDgesvd_bufferSize](handle: Raw, m: c_int, n: c_int, length: *mut c_int);
-    svd = [cusolverDnSgesvd, cusolverDnDgesvd](handle: Raw, job_u: c_char, job_vt: c_char, m: c_int, n: c_int, a: Raw, leading: c_int, values: Raw, u: Raw, leading_u: c_int, vt: Raw, leading_vt: c_int, workspace: Raw, length: c_int, rest: Raw, info: Raw);
-    eigen_workspace = [cusolverDnSsyevd_bufferSize, cusolverDnDsyevd_bufferSize](handle: Raw, mode: c_uint, fill: c_uint, n: c_int, a: Raw, leading: c_int, values: Raw, length: *mut c_int);
-    eigen = [cusolverDnSsyevd, cusolverDnDsyevd](handle: Raw, mode: c_uint, fill: c_uint, n: c_int, a: Raw, leading: c_int, values: Raw, workspace: Raw, length: c_int, info: Raw);
+    create = cusolverDnCreate(handle: *mut Opaque);
+    destroy = cusolverDnDestroy(handle: Opaque);
+    set_stream = cusolverDnSetStream(handle: Opaque, stream: CUstream);
+    lu_workspace = [cusolverDnSgetrf_bufferSize, cusolverDnDgetrf_bufferSize](handle: Opaque, m: c_int, n: c_int, a: Opaque, leading: c_int, length: *mut c_int);
+    lu = [cusolverDnSgetrf, cusolverDnDgetrf](handle: Opaque, m: c_int, n: c_int, a: Opaque, leading: c_int, workspace: Opaque, pivots: Opaque, info: Opaque);
+    solve = [cusolverDnSgetrs, cusolverDnDgetrs](handle: Opaque, operation: c_uint, n: c_int, count: c_int, a: Opaque, leading: c_int, pivots: Opaque, b: Opaque, leading_b: c_int, info: Opaque);
+    cholesky_workspace = [cusolverDnSpotrf_bufferSize, cusolverDnDpotrf_bufferSize](handle: Opaque, fill: c_uint, n: c_int, a: Opaque, leading: c_int, length: *mut c_int);
+    cholesky = [cusolverDnSpotrf, cusolverDnDpotrf](handle: Opaque, fill: c_uint, n: c_int, a: Opaque, leading: c_int, workspace: Opaque, length: c_int, info: Opaque);
+    qr_workspace = [cusolverDnSgeqrf_bufferSize, cusolverDnDgeqrf_bufferSize](handle: Opaque, m: c_int, n: c_int, a: Opaque, leading: c_int, length: *mut c_int);
+    qr = [cusolverDnSgeqrf, cusolverDnDgeqrf](handle: Opaque, m: c_int, n: c_int, a: Opaque, leading: c_int, factors: Opaque, workspace: Opaque, length: c_int, info: Opaque);
+    reflections_workspace = [cusolverDnSorgqr_bufferSize, cusolverDnDorgqr_bufferSize](handle: Opaque, m: c_int, n: c_int, k: c_int, a: Opaque, leading: c_int, factors: Opaque, length: *mut c_int);
+    reflections = [cusolverDnSorgqr, cusolverDnDorgqr](handle: Opaque, m: c_int, n: c_int, k: c_int, a: Opaque, leading: c_int, factors: Opaque, workspace: Opaque, length: c_int, info: Opaque);
+    svd_workspace = [cusolverDnSgesvd_bufferSize, cusolverDnDgesvd_bufferSize](handle: Opaque, m: c_int, n: c_int, length: *mut c_int);
+    svd = [cusolverDnSgesvd, cusolverDnDgesvd](handle: Opaque, job_u: c_char, job_vt: c_char, m: c_int, n: c_int, a: Opaque, leading: c_int, values: Opaque, u: Opaque, leading_u: c_int, vt: Opaque, leading_vt: c_int, workspace: Opaque, length: c_int, rest: Opaque, info: Opaque);
+    eigen_workspace = [cusolverDnSsyevd_bufferSize, cusolverDnDsyevd_bufferSize](handle: Opaque, mode: c_uint, fill: c_uint, n: c_int, a: Opaque, leading: c_int, values: Opaque, length: *mut c_int);
+    eigen = [cusolverDnSsyevd, cusolverDnDsyevd](handle: Opaque, mode: c_uint, fill: c_uint, n: c_int, a: Opaque, leading: c_int, values: Opaque, workspace: Opaque, length: c_int, info: Opaque);
 }
 
 impl Functions {
@@ -196,7 +194,7 @@ impl Functions {
     /// `handle` must be a valid handle, and its context current.
     unsafe fn workspace_length(
         &self,
-        handle: Raw,
+        handle: Opaque,
         call: &SolverCall,
         length: &mut c_int,
     ) -> LibraryResult {
@@ -205,7 +203,7 @@ impl Functions {
             columns: n,
             ..
         } = *call;
-        let (width, a) = (usize::from(call.is_wide), call.matrix.0 as Raw);
+        let (width, a) = (usize::from(call.is_wide), call.matrix.0 as Opaque);
         // SAFETY: by this function's contract.
         unsafe {
             match call.kind {
@@ -216,12 +214,12 @@ impl Functions {
                 }
                 Factorization::Qr { .. } => self.qr_workspace(width, handle, m, n, a, m, length),
                 Factorization::Reflections { factors } => {
-                    let factors = factors.0 as Raw;
+                    let factors = factors.0 as Opaque;
                     self.reflections_workspace(width, handle, m, n, n, a, m, factors, length)
                 }
                 Factorization::Svd { .. } => self.svd_workspace(width, handle, m, n, length),
                 Factorization::Eigen { values, wanted } => {
-                    let (mode, values) = (EIGEN_MODES[usize::from(wanted)], values.0 as Raw);
+                    let (mode, values) = (EIGEN_MODES[usize::from(wanted)], values.0 as Opaque);
                     self.eigen_workspace(width, handle, mode, UPPER, n, a, m, values, length)
                 }
             }
@@ -235,9 +233,9 @@ impl Functions {
     /// As for [`Solver::run`]; `handle` is the handle of the stream, and its context is current.
     unsafe fn run(
         &self,
-        handle: Raw,
+        handle: Opaque,
         call: &SolverCall,
-        workspace: Raw,
+        workspace: Opaque,
         length: c_int,
     ) -> LibraryResult {
         let SolverCall {
@@ -245,8 +243,8 @@ impl Functions {
             columns: n,
             ..
         } = *call;
-        let (width, info) = (usize::from(call.is_wide), call.info.0 as Raw);
-        let raw = |address: DevicePtr| address.0 as Raw;
+        let (width, info) = (usize::from(call.is_wide), call.info.0 as Opaque);
+        let raw = |address: DevicePtr| address.0 as Opaque;
         let a = raw(call.matrix);
         // SAFETY: by this function's contract.
         unsafe {

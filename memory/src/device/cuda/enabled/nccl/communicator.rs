@@ -1,6 +1,7 @@
 //! A communicator whose calls do not block: its status is polled until a call is no longer in
 //! progress, or the timeout has passed.
 
+use crate::device::cuda::enabled::Opaque;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fmt;
 use std::ptr;
@@ -266,7 +267,7 @@ impl Communicator {
         // A failure does not end the communicator: no peer waits for this call.
         let outcome = shared.with_handle(attempting, |functions, raw| {
             // SAFETY: `handle` is writable; the library checks the range.
-            unsafe { functions.register(raw, address.0 as super::Raw, length, &mut handle.0) }
+            unsafe { functions.register(raw, address.0 as Opaque, length, &mut handle.0) }
         })?;
         outcome
             .map_err(|failure| error(&shared.to_string(), attempting, failure, shared.functions))?;
