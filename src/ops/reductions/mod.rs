@@ -9,7 +9,7 @@
 //! threads.
 //!
 //! CUDA devices reduce in these two steps too, in an order that also depends only on shape and
-//! layout (`ops/cuda/reduce.rs`), so a result is equal on every run and on every CUDA device.
+//! layout (`ops/cuda/reduce/`), so a result is equal on every run and on every CUDA device.
 //! Results that are rounded are within a few units in the last place of the host's. Results that
 //! are not rounded are equal to the host's: integers, extremes, positions and truth.
 

@@ -23,9 +23,9 @@ use crate::ops::descriptors::{Lanes, sums_round};
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
 
-const SCAN: &str = include_str!("scan.cuh");
-const LOOK_BACK: &str = include_str!("look_back.cuh");
-const TILES: &str = include_str!("scan_tiles.cuh");
+const SCAN: &str = include_str!("../scan.cuh");
+const LOOK_BACK: &str = include_str!("../look_back.cuh");
+const TILES: &str = include_str!("../scan_tiles.cuh");
 
 /// The most blocks. If there are more lanes or tiles, each block processes several.
 const MOST_BLOCKS: usize = 1 << 20;

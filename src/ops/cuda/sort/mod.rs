@@ -17,8 +17,8 @@ use crate::error::Result;
 use crate::ops::descriptors::Direction;
 use crate::ops::order::CudaOrder;
 
-pub(super) const KEYS: &str = include_str!("keys.cuh");
-const NETWORK: &str = include_str!("sort.cuh");
+pub(super) const KEYS: &str = include_str!("../keys.cuh");
+const NETWORK: &str = include_str!("../sort.cuh");
 
 /// The most elements that a block sorts in shared memory.
 const ITEMS: usize = 2048;

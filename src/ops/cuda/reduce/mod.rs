@@ -30,10 +30,10 @@ use crate::ops::order::CudaOrder;
 use crate::ops::reducers::{CudaReducer, Reducer};
 
 /// The states of reductions and scans, and how threads merge them.
-pub(super) const STATES: &str = include_str!("states.cuh");
-pub(super) const MERGE: &str = include_str!("merge.cuh");
-const REDUCE: &str = include_str!("reduce.cuh");
-const PARTS: &str = include_str!("parts.cuh");
+pub(super) const STATES: &str = include_str!("../states.cuh");
+pub(super) const MERGE: &str = include_str!("../merge.cuh");
+const REDUCE: &str = include_str!("../reduce.cuh");
+const PARTS: &str = include_str!("../parts.cuh");
 
 /// The most blocks if outputs are divided into parts: about as many as the largest device runs at
 /// once. Four times as many took an eighth longer on an H200.

@@ -22,9 +22,9 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::CudaOrder;
 use crate::ops::reducers::Logsumexp;
 
-const LANES: &str = include_str!("softmax.cuh");
-const PARTS: &str = include_str!("softmax_parts.cuh");
-const NORMAL: &str = include_str!("normal.cuh");
+const LANES: &str = include_str!("../softmax.cuh");
+const PARTS: &str = include_str!("../softmax_parts.cuh");
+const NORMAL: &str = include_str!("../normal.cuh");
 
 /// The most shared memory of a block for lanes: little enough that several blocks run concurrently.
 const SHARED_BYTES: usize = 32 << 10;

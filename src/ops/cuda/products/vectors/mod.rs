@@ -173,9 +173,9 @@ impl Vectors {
     }
 }
 
-const ROWS: &str = include_str!("rows.cuh");
-const COLUMNS: &str = include_str!("columns.cuh");
-const CHUNKS: &str = include_str!("chunks.cuh");
+const ROWS: &str = include_str!("../rows.cuh");
+const COLUMNS: &str = include_str!("../columns.cuh");
+const CHUNKS: &str = include_str!("../chunks.cuh");
 
 /// The most bytes that a thread reads at once.
 const PACK_BYTES: usize = 16;
@@ -233,7 +233,7 @@ fn source(
     let out = if partly { sum } else { item };
     let numbers = numbering.text();
     let types = format!("typedef {item} item_t;\ntypedef {sum} sum_t;\ntypedef {out} out_t;\n");
-    let sums = include_str!("sums.cuh");
+    let sums = include_str!("../sums.cuh");
     let text = format!("{numbers}{types}#define GROUP {group}\n#define PACK {pack}\n{sums}{text}");
     prelude::source(format!("a product with a vector of {item}"), &text)
 }

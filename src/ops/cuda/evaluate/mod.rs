@@ -28,9 +28,9 @@ struct EvaluateCrossed;
 /// The kernels that write the elements of several results.
 struct EvaluateAll;
 
-const TEXT: &str = include_str!("elementwise.cuh");
-const TEXT_OF_CROSSED: &str = include_str!("crossed.cuh");
-const TEXT_OF_ALL: &str = include_str!("several.cuh");
+const TEXT: &str = include_str!("../elementwise.cuh");
+const TEXT_OF_CROSSED: &str = include_str!("../crossed.cuh");
+const TEXT_OF_ALL: &str = include_str!("../several.cuh");
 
 /// Returns the elements of each result of `graph` over the shape of `layout`, which is dense from
 /// index 0. One pass computes all results, with one allocation for each.

@@ -319,7 +319,7 @@ impl<T> AtCaller for Result<T> {
 pub(crate) fn outside(location: &'static Location<'static>) -> Option<&'static Location<'static>> {
     let file = location.file();
     let is_std = file.starts_with("/rustc/") || file.contains("/rustlib/src/rust/");
-    let own = file!().trim_end_matches("error.rs");
+    let own = file!().trim_end_matches("error/mod.rs");
     let is_in = |sources: String| file.starts_with(&sources);
     let is_own = file.starts_with(own) || sources_above(own).into_iter().any(is_in);
     (!is_std && !is_own).then_some(location)
@@ -375,7 +375,7 @@ mod tests {
         ] {
             assert_eq!(sources_above(own), [arrays, tools]);
         }
-        let own = file!().trim_end_matches("error.rs");
+        let own = file!().trim_end_matches("error/mod.rs");
         assert!(own.ends_with(['/', '\\']), "{own}");
     }
 
