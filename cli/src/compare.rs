@@ -81,7 +81,7 @@ pub(crate) fn run(options: &CompareArguments) -> Result<(), ExitFailure> {
 
 fn compare(before: &Profile, after: &Profile) -> Comparison {
     let mut lines: BTreeMap<(String, Option<String>), LineChange> = BTreeMap::new();
-    for (profile, side) in [(before, before_of as Side), (after, after_of)] {
+    for (profile, side) in [(before, before_of as ChangedSide), (after, after_of)] {
         for summary in by_call_site(profile) {
             let line = line_of(&summary);
             let change = lines
@@ -130,7 +130,7 @@ fn compare(before: &Profile, after: &Profile) -> Comparison {
     }
 }
 
-type Side = fn(&mut FigureChange) -> &mut u64;
+type ChangedSide = fn(&mut FigureChange) -> &mut u64;
 
 fn before_of(change: &mut FigureChange) -> &mut u64 {
     &mut change.before

@@ -323,15 +323,15 @@ impl ZipArrays for SameShapes {
 /// Returns the sum of the squares of all elements.
 #[track_caller]
 pub(crate) fn sum_of_squares<P: Parameters>(x: &P) -> Result<Total> {
-    let mut squares = Squares::default();
+    let mut squares = SumOfSquares::default();
     x.map_arrays(&mut squares)?;
     Ok(squares.0)
 }
 
 #[derive(Default)]
-struct Squares(Total);
+struct SumOfSquares(Total);
 
-impl MapArrays for Squares {
+impl MapArrays for SumOfSquares {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
         self.0.add_squares(array)?;
         Ok(array.clone())

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 9] = [
+pub(super) const CRATES: [&str; 9] = [
     "capi/src",
     "cli/src",
     "factorizations/src",

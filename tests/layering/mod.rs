@@ -2,6 +2,7 @@
 //! files that may have it.
 
 mod circles;
+mod names;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -68,14 +68,14 @@ enum ErrorInner {
     Message {
         code: ErrorCode,
         text: String,
-        source: Option<Source>,
+        source: Option<Cause>,
     },
     OutOfMemory(OutOfMemoryReport),
 }
 
 /// The error of another library that caused one of this crate. Shared, so that errors with another
 /// text can share it.
-type Source = Arc<dyn std::error::Error + Send + Sync>;
+type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
 // Nothing changes an error after it was made, so a panic cannot leave one half changed.
 impl RefUnwindSafe for ErrorInner {}
@@ -103,7 +103,7 @@ impl Error {
     pub fn caused_by(self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         match &*self.inner {
             ErrorInner::Message { code, text, .. } => {
-                let source: Source = Arc::new(cause);
+                let source: Cause = Arc::new(cause);
                 self.with_message(*code, text.clone(), Some(source))
             }
             ErrorInner::OutOfMemory(_) => self,
@@ -155,7 +155,7 @@ impl Error {
         }
     }
 
-    fn with_message(&self, code: ErrorCode, text: String, source: Option<Source>) -> Self {
+    fn with_message(&self, code: ErrorCode, text: String, source: Option<Cause>) -> Self {
         Self {
             inner: Arc::new(ErrorInner::Message { code, text, source }),
             location: self.location,

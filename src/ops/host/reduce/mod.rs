@@ -153,7 +153,7 @@ unsafe fn finish_all<F: Reducer<T>, T: AnyElement>(
     count: usize,
     out: &mut [MaybeUninit<F::Output>],
 ) {
-    let results = Results {
+    let results = FinishedLanes {
         totals,
         count,
         reducer: PhantomData::<F>,
@@ -162,13 +162,13 @@ unsafe fn finish_all<F: Reducer<T>, T: AnyElement>(
 }
 
 /// Totals of `count` elements each, which have been written: only `finish_all` creates them.
-struct Results<'a, F: Reducer<T>, T: AnyElement> {
+struct FinishedLanes<'a, F: Reducer<T>, T: AnyElement> {
     totals: &'a [MaybeUninit<F::Total>],
     count: usize,
     reducer: PhantomData<F>,
 }
 
-impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for Results<'_, F, T> {
+impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for FinishedLanes<'_, F, T> {
     type Result = ();
 
     #[inline(always)]

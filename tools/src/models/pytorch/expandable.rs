@@ -17,7 +17,7 @@ pub(super) struct ExpandablePool {
 }
 
 /// Pages to map: where, and how many bytes.
-type Growth = Vec<(u64, u64)>;
+type GrownRanges = Vec<(u64, u64)>;
 
 impl ExpandablePool {
     pub(super) fn new(class: Class) -> Self {
@@ -57,9 +57,9 @@ impl ExpandablePool {
 
     /// Returns the pages to map so that `bytes` are free from `start` on, or `None` if a block is
     /// in the way.
-    fn growth_at(&self, start: u64, bytes: u64) -> Option<Growth> {
+    fn growth_at(&self, start: u64, bytes: u64) -> Option<GrownRanges> {
         let end = start.checked_add(bytes).filter(|&end| end <= RANGE_BYTES)?;
-        let (mut growth, mut at) = (Growth::new(), start);
+        let (mut growth, mut at) = (GrownRanges::new(), start);
         while at < end {
             let next = self.parts.next(at);
             match next {
@@ -79,7 +79,7 @@ impl ExpandablePool {
 
     /// Returns the pages to map for a request: at the lowest gap that is large enough together with
     /// the free part before it and the free parts behind it.
-    fn growth(&self, bytes: u64) -> Option<Growth> {
+    fn growth(&self, bytes: u64) -> Option<GrownRanges> {
         self.parts.gaps().find_map(|(gap, _)| {
             let start = self.parts.free_before(gap).unwrap_or(gap);
             self.growth_at(start, bytes)

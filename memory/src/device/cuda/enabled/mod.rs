@@ -60,7 +60,7 @@ use kernels::KernelSources;
 use meta::Imitation;
 pub use nccl::Communicator;
 pub(crate) use ordered::OrderedPool;
-use ranges::Ranges;
+use ranges::MappedRanges;
 #[cfg(feature = "linalg")]
 use solver::Solver;
 use staging::StagingPool;
@@ -84,7 +84,7 @@ pub struct Cuda {
     fft: Fft,
     streams: StreamTable,
     /// `None` if the device does not support virtual memory.
-    ranges: Option<Ranges>,
+    ranges: Option<MappedRanges>,
     staging: StagingPool,
     bad_index: BadIndex,
     launch_lock: LaunchLock,

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::sync::Arc;
 
 /// The ranges of a device.
-pub(super) type Ranges = Handles<DriverHandles>;
+pub(super) type MappedRanges = Handles<DriverHandles>;
 
 /// The driver's handles.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct DriverHandles {
 }
 
 /// Returns the ranges of a device that supports them.
-pub(super) fn ranges(context: &Arc<Context>) -> Result<Ranges> {
+pub(super) fn ranges(context: &Arc<Context>) -> Result<MappedRanges> {
     let properties = properties(context);
     let which = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM as c_uint;
     let mut granularity_bytes = 0;

@@ -1,0 +1,71 @@
+//! Checks of names: of types, and of the files of modules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::circles::CRATES;
+
+/// The most files that define a type of one name: two, or as many twins by feature or by platform.
+const MOST_FILES: usize = 2;
+
+/// Returns the source files of all crates, except unit tests and models.
+fn sources() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders: Vec<PathBuf> = CRATES.iter().map(|folder| root.join(folder)).collect();
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_test = path.ends_with("tests") || path.ends_with("tests.rs");
+            if path.is_dir() && !is_test {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// Returns the name of the type that a line defines at the top level of a file.
+fn defined_type(line: &str) -> Option<&str> {
+    let line = match line.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.strip_prefix(' ')?,
+        None => line,
+    };
+    let (kind, rest) = line.split_once(' ')?;
+    let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_'));
+    let name = &rest[..end.unwrap_or(rest.len())];
+    let is_type = ["struct", "enum", "trait", "type", "union"].contains(&kind);
+    (is_type && !name.is_empty()).then_some(name)
+}
+
+#[test]
+fn no_type_name_is_defined_in_more_than_two_files() {
+    let mut places: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
+    for file in sources() {
+        let text = fs::read_to_string(&file).unwrap();
+        for name in text.lines().filter_map(defined_type) {
+            places
+                .entry(name.to_owned())
+                .or_default()
+                .insert(file.clone());
+        }
+    }
+    assert!(places.len() > 500, "the types were not found");
+    places.retain(|name, files| name != "Sealed" && files.len() > MOST_FILES);
+    assert!(places.is_empty(), "{places:#?}");
+}
+
+#[test]
+fn no_module_has_a_file_beside_its_folder() {
+    let sources = sources();
+    let is_folder = |file: &PathBuf| {
+        let folder = file.with_extension("");
+        sources.iter().any(|other| other.parent() == Some(&folder))
+    };
+    let twofold: Vec<&PathBuf> = sources.iter().filter(|file| is_folder(file)).collect();
+    assert!(twofold.is_empty(), "{twofold:#?}");
+}
