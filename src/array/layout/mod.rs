@@ -2,6 +2,7 @@
 //!
 //! Architecture invariant: nothing here knows of memory. A layout can be tested against any list.
 
+mod slices;
 mod views;
 mod walk;
 

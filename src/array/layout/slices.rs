@@ -1,0 +1,151 @@
+//! Layouts of parts: ranges and indices of axes.
+
+use std::ops::Range;
+
+use ndarray::SliceInfoElem;
+
+use super::views::invalid;
+use super::{Layout, contiguous_strides};
+use crate::array::shape::{MAX_RANK, Shape};
+use crate::error::{AtCaller, Error, ErrorCode, Result};
+
+impl Layout {
+    /// Selects a view with `s![…]`, with ndarray's meaning: a negative step walks its range from
+    /// the end.
+    ///
+    /// # Errors
+    ///
+    /// The errors name `operation` and the shape:
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `parts` does not name every axis, an
+    /// index or a bound lies outside its axis, or a step is 0;
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where new axes raise the rank above 8.
+    #[track_caller]
+    pub(crate) fn slice(&self, operation: &str, parts: &[SliceInfoElem]) -> Result<Self> {
+        let named = parts.iter().filter(|part| !part.is_new_axis()).count();
+        if named != self.ndim() {
+            let axes = if named == 1 { "axis" } else { "axes" };
+            return Err(invalid(format!(
+                "{operation}: the selection names {named} {axes}, the shape {} has {}: write `..` for \
+                 each axis to keep whole",
+                self.shape,
+                self.ndim()
+            )));
+        }
+        let of = (operation, &self.shape);
+        // Indices are taken out after the ranges, and new axes go in last, so that no step
+        // exceeds the rank where the result does not.
+        let mut sliced = *self;
+        let (mut axis, mut dropped) = (0, [false; MAX_RANK]);
+        for part in parts {
+            match *part {
+                SliceInfoElem::Slice { start, end, step } => {
+                    sliced = sliced.ranged(of, axis, (start, end, step))?;
+                }
+                SliceInfoElem::Index(index) => {
+                    sliced = sliced.indexed(of, axis, index)?;
+                    dropped[axis] = true;
+                }
+                SliceInfoElem::NewAxis => continue,
+            }
+            axis += 1;
+        }
+        for axis in (0..self.ndim()).rev().filter(|&axis| dropped[axis]) {
+            sliced = sliced.removed(axis);
+        }
+        let remaining = parts.iter().filter(|part| !part.is_index());
+        for (at, _) in remaining.enumerate().filter(|(_, part)| part.is_new_axis()) {
+            sliced = sliced.inserted(at).map_err(|error| error.of(operation))?;
+        }
+        Ok(sliced)
+    }
+
+    /// Returns the layout of the elements of `range` along `axis`, one every `step`. The range must
+    /// lie within the axis.
+    #[track_caller]
+    pub(crate) fn part(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self> {
+        let (start, end) = (range.start as isize, range.end as isize);
+        let of = ("slice", &self.shape);
+        self.ranged(of, axis, (start, Some(end), step as isize))
+    }
+
+    /// Selects `start..end;step` of one axis. An error names the operation and the operand's shape,
+    /// `of`.
+    #[track_caller]
+    pub(super) fn ranged(
+        &self,
+        of: (&str, &Shape),
+        axis: usize,
+        (start, end, step): (isize, Option<isize>, isize),
+    ) -> Result<Self> {
+        let length = self.dims()[axis];
+        let bound = |bound: isize| {
+            count_from(bound, length)
+                .filter(|&bound| bound <= length)
+                .ok_or_else(|| outside(of, "bound", bound, (axis, length)))
+        };
+        let first = bound(start).at_caller()?;
+        let last = end.map_or(Ok(length), bound).at_caller()?.max(first);
+        if step == 0 {
+            let (operation, shape) = of;
+            return Err(invalid(format!(
+                "{operation}: the step of axis {axis} of the shape {shape} is 0, expected another number"
+            )));
+        }
+        let count = (last - first).div_ceil(step.unsigned_abs());
+        let mut ranged = *self;
+        ranged.shape = self.shape.with(axis, count);
+        if ranged.len() == 0 {
+            // Without elements, strides may be anything: also so long that a length times one
+            // overflows.
+            ranged.strides = contiguous_strides(&ranged.shape);
+            return Ok(ranged);
+        }
+        let begin = if step < 0 { last - 1 } else { first };
+        let reach = begin as isize * self.strides[axis];
+        ranged.offset = self.offset.wrapping_add_signed(reach);
+        // A stride that overflows belongs to an axis of at most one element, where none is used.
+        ranged.strides[axis] = if count <= 1 {
+            0
+        } else {
+            self.strides[axis] * step
+        };
+        Ok(ranged)
+    }
+
+    /// Selects one element of an axis, whose length becomes 1. An error names the operation and the
+    /// operand's shape, `of`.
+    #[track_caller]
+    fn indexed(&self, of: (&str, &Shape), axis: usize, index: isize) -> Result<Self> {
+        let length = self.dims()[axis];
+        let at = count_from(index, length)
+            .filter(|&at| at < length)
+            .ok_or_else(|| outside(of, "index", index, (axis, length)))
+            .at_caller()?;
+        let at = at as isize;
+        self.ranged(of, axis, (at, Some(at + 1), 1))
+    }
+}
+
+/// Returns the error for an index or a bound outside of an axis of this length.
+#[cold]
+#[track_caller]
+fn outside(
+    (operation, shape): (&str, &Shape),
+    what: &str,
+    number: isize,
+    (axis, length): (usize, usize),
+) -> Error {
+    let text = format!(
+        "{operation}: the {what} {number} is out of range for axis {axis} of length {length} of the shape {shape}"
+    );
+    Error::new(ErrorCode::Index, text)
+}
+
+/// Returns `index` from the beginning of an axis; a negative one counts from the end.
+pub(super) fn count_from(index: isize, length: usize) -> Option<usize> {
+    if index < 0 {
+        length.checked_sub(index.unsigned_abs())
+    } else {
+        Some(index.unsigned_abs())
+    }
+}
