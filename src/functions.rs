@@ -29,7 +29,8 @@
 //! The body of a row contains, in this order:
 //!
 //! - `host`: the host form. A `float` or a `power` has one for `f32` and one for `f64`, written
-//!   with the functions of [`math`](crate::array::element::scalar::math) and of the standard library;
+//!   with the functions of [`math`](crate::array::element::scalar::math) and of the standard
+//!   library;
 //! - `rare`, of a `float`: the size from which on an argument is rare, see
 //!   [`Pass`](crate::array::element::scalar::pass::Pass);
 //! - `cuda`: the CUDA form, an expression of `a`, `b` and `c`; any function that it names is CUDA's

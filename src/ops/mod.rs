@@ -9,8 +9,10 @@
 /// `on_device!(device, touching operands, name(…))` calls the function of that name in [`host`] or
 /// in [`cuda`] for work on `operands`. It passes the work's position in the order of streams: after
 /// other streams' work on the operands' memory. A recording reports its time, with the line that
-/// called the function in which the macro is used. If the arguments differ, the two calls are
-/// written out: `on_device!(device, touching operands, order => host::f(order, …), cuda::f(order, …))`.
+/// called the function in which the macro is used.
+///
+/// If the arguments differ, the two calls are written out:
+/// `on_device!(device, touching operands, order => host::f(order, …), cuda::f(order, …))`.
 macro_rules! on_device {
     (
         $device:expr, touching $operands:expr, $name:ident $(::<$($of:tt),+>)? ($($argument:expr),* $(,)?)

@@ -1,7 +1,7 @@
 //! Checks the architecture: no module names one above its own layer, and `unsafe` is only in the
 //! files that may have it.
 
-mod circles;
+mod cycles;
 mod names;
 
 use std::fs;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::circles::CRATES;
+use super::cycles::CRATES;
 
 /// The most files that define a type of one name: two, or as many twins by feature or by platform.
 const MOST_FILES: usize = 2;

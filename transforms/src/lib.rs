@@ -1,10 +1,10 @@
 //! Fourier transforms of rows for `cachescope`: the crates [rustfft] and [realfft], compiled once
 //! for `f32` and `f64`.
 //!
-//! Both are generic, and take long to compile for a type. Here that happens once: [`Transformed`] is a
-//! table of plain functions over slices, none of which is generic. No signature names a type of the
-//! two crates. So an edit of `cachescope`, or of a program that uses it, recompiles nothing of
-//! them.
+//! Both are generic, and take long to compile for a type. Here that happens once: [`Transformed`]
+//! is a table of plain functions over slices, none of which is generic. No signature names a type
+//! of the two crates. So an edit of `cachescope`, or of a program that uses it, recompiles nothing
+//! of them.
 //!
 //! Rows are adjacent, without gaps. No transform is scaled: the inverse of the transform of a row
 //! is the row times its length. The caller passes all memory, except the table of roots of unity of

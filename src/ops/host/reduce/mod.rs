@@ -97,11 +97,11 @@ pub(in crate::ops) fn reduce(
         (&program, &writes),
         |program, &(run, outputs, output_bytes, lanes), range| {
             let to = outputs.all()[0].wrapping_add(range.start * output_bytes);
-            // SAFETY: the loop is for elements of the program's type, which it
-            // was made for. The memory is alive while a launch runs, and its ranges do not overlap. The
-            // stream is ordered after what other streams wrote, so a launch on it may read the
-            // operands; the output is no part of them, because it is new, and has room for the
-            // results of the layout.
+            // SAFETY: the loop is for elements of the program's type, which it was made for. The
+            // memory is alive while a launch runs, and its ranges do not overlap. The stream is
+            // ordered after what other streams wrote, so a launch on it may read the operands; the
+            // output is no part of them, because it is new, and has room for the results of the
+            // layout.
             unsafe { run(program, lanes, range.start, to, range.len()) };
         },
     );

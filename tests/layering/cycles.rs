@@ -1,4 +1,4 @@
-//! Checks that no folder is part of a circle of imports, at any level of any crate. Files of one
+//! Checks that no folder is part of a cycle of imports, at any level of any crate. Files of one
 //! folder may import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub(super) const CRATES: [&str; 9] = [
     "transforms/src",
 ];
 
-/// Circles that are still to be cut.
+/// Cycles that are still to be cut.
 const KNOWN: [&str; 1] = ["src: grad::optim"];
 
 type ModulePath = Vec<String>;
@@ -210,7 +210,7 @@ fn resolve(path: &[String], module: &ModulePath) -> Option<ModulePath> {
 }
 
 /// Returns a way from `from` back to it, if there is one.
-fn circle(from: &str, imports: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+fn cycle(from: &str, imports: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     let mut ways = vec![vec![from.to_owned()]];
     let mut seen = BTreeSet::new();
     while let Some(way) = ways.pop() {
@@ -227,8 +227,8 @@ fn circle(from: &str, imports: &BTreeMap<String, BTreeSet<String>>) -> Option<Ve
 }
 
 #[test]
-fn no_folder_is_in_a_circle_of_imports() {
-    let mut circles = Vec::new();
+fn no_folder_is_in_a_cycle_of_imports() {
+    let mut cycles = Vec::new();
     for folder in CRATES {
         let own = Crate::read(folder);
         assert!(!own.named.is_empty(), "{folder} was not found");
@@ -239,13 +239,13 @@ fn no_folder_is_in_a_circle_of_imports() {
                 if !own.is_folder(&path) || KNOWN.contains(&name.as_str()) {
                     continue;
                 }
-                if let Some(way) = circle(module, &imports) {
-                    circles.push(format!("{name} by {}", way.join(" → ")));
+                if let Some(way) = cycle(module, &imports) {
+                    cycles.push(format!("{name} by {}", way.join(" → ")));
                 }
             }
         }
     }
-    assert!(circles.is_empty(), "{}", circles.join("\n"));
+    assert!(cycles.is_empty(), "{}", cycles.join("\n"));
 }
 
 #[test]
