@@ -16,9 +16,9 @@ impl Layout {
     /// # Errors
     ///
     /// The errors name `operation` and the shape:
-    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where `parts` does not name every axis,
-    /// an index or a bound lies outside its axis, or a step is 0;
-    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) where new axes raise the rank above 8.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `parts` does not name every
+    /// axis, an index or a bound lies outside its axis, or a step is 0;
+    /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if new axes raise the rank above 8.
     #[track_caller]
     pub(crate) fn slice(&self, operation: &str, parts: &[SliceInfoElem]) -> Result<Self> {
         let named = parts.iter().filter(|part| !part.is_new_axis()).count();
