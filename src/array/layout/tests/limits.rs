@@ -4,7 +4,6 @@ use ndarray::SliceInfoElem;
 
 use super::super::*;
 use super::{check, indices};
-use crate::array::shape::broadcast_shapes;
 use crate::error::ErrorKind;
 
 fn layout(dims: &[usize]) -> Layout {

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::array::shape::broadcast_shapes;
+use crate::error::ErrorKind;
 
 /// Elements of the block under test.
 fn block(dims: &[usize]) -> ArrayD<usize> {
