@@ -18,7 +18,7 @@ use cachescope::prelude::*;
 use cachescope::{MetaKind, MetaOptions, dry_run, largest_fit};
 
 use shared::captured::{self, Captured};
-use shared::{charts, savings};
+use shared::{charts, progress, savings};
 
 const TEXT: &str = include_str!("../README.md");
 const STEPS: usize = 600;
@@ -257,6 +257,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .iter()
         .for_each(|scope| savings::watch(scope));
     let start = Instant::now();
+    let bar = progress::bar(STEPS);
     for step in 1..=STEPS {
         optimizer.rate = cosine(step, (20, STEPS), (4e-3, 4e-4));
         let (scope, policy) = savings::half(step, STEPS);
@@ -268,10 +269,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             optimizer.step(&mut gpt, &gradients)?;
             losses.push(loss.item()?);
         });
+        bar.inc(1);
         if step % 50 == 0 {
-            println!("step {step}: a loss of {:.3} a letter", losses[step - 1]);
+            let loss = losses[step - 1];
+            progress::show(&bar, format!("step {step}: a loss of {loss:.3} a letter"))?;
         }
     }
+    bar.finish();
     println!("{STEPS} steps in {:.1} s", start.elapsed().as_secs_f64());
     savings::HALVES
         .iter()

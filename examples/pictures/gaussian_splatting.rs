@@ -15,7 +15,7 @@ use cachescope::prelude::*;
 use zune_jpeg::JpegDecoder;
 
 use shared::captured::{self, Captured};
-use shared::{charts, savings};
+use shared::{charts, progress, savings};
 
 use pictures::write_png;
 
@@ -110,6 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .iter()
         .for_each(|scope| savings::watch(scope));
     let start = Instant::now();
+    let bar = progress::bar(STEPS);
     for step in 1..=STEPS {
         let (scope, policy) = savings::half(step, STEPS);
         cache_scope!(scope, policy = policy, {
@@ -121,10 +122,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             paints.step(&mut splats.colours, &gradients.colours)?;
             losses.push(loss.item()?);
         });
+        bar.inc(1);
         if step % 50 == 0 {
-            println!("step {step}: {:.2} dB", decibels(losses[step - 1]));
+            let quality = decibels(losses[step - 1]);
+            progress::show(&bar, format!("step {step}: {quality:.2} dB"))?;
         }
     }
+    bar.finish();
     println!(
         "{COUNT} Gaussians for {height} × {width} pixels in {:.1} s",
         start.elapsed().as_secs_f64()

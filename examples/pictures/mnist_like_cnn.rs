@@ -4,8 +4,10 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
+use cachescope::grad::data::{Prefetch, Sampler};
 use cachescope::grad::nn::{Conv2d, Linear, dropout};
 use cachescope::grad::optim::AdamW;
 use cachescope::grad::{Parameters, value_and_grad};
@@ -15,7 +17,7 @@ use cachescope::{ConvOptions, Generator};
 use shared::captured::{self, Captured};
 use shared::dataset::Dataset;
 use shared::digits::{CLASSES, Digits};
-use shared::{charts, savings};
+use shared::{charts, progress, savings};
 
 use pictures::write_png;
 
@@ -60,6 +62,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut generator = Generator::new(1);
     let digits = Digits::read(&path).map_err(|_| "the digits cannot be read")?;
     let (train, test) = Dataset::split(&digits, &mut generator)?;
+    let sampler = Sampler::new(train.len(), BATCH).shuffle(1);
+    let train = Arc::new(train);
     manual_seed(1);
     let mut network = Network::new()?;
     let mut optimizer = AdamW::new(4e-3);
@@ -68,11 +72,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         .iter()
         .for_each(|scope| savings::watch(scope));
     let start = Instant::now();
+    let bar = progress::bar(EPOCHS);
     for epoch in 1..=EPOCHS {
         let (scope, policy) = savings::half(epoch, EPOCHS);
-        for indices in train.batches(BATCH, &mut generator)? {
+        let (indices, images) = (sampler.epoch(epoch as u64)?, train.clone());
+        // Another thread copies the images of the next two batches during a step.
+        let batches = indices.into_iter().map(move |own| images.take(&own));
+        for batch in Prefetch::new(2, batches)? {
+            let batch = batch?;
             cache_scope!(scope, policy = policy, {
-                let batch = train.take(&indices)?;
                 let (loss, gradients) = value_and_grad(&network, |network| {
                     network
                         .forward(&batch.images, 0.2)?
@@ -82,13 +90,16 @@ fn main() -> Result<(), Box<dyn Error>> {
                 losses.push(loss.item()?);
             });
         }
+        bar.inc(1);
         if epoch % 3 == 0 {
-            println!(
-                "epoch {epoch}: {:.3} of the test images",
-                accuracy(&network, &test)?
-            );
+            let right = accuracy(&network, &test)?;
+            progress::show(
+                &bar,
+                format!("epoch {epoch}: {right:.3} of the test images"),
+            )?;
         }
     }
+    bar.finish();
     println!(
         "{} steps in {:.1} s",
         losses.len(),
@@ -98,7 +109,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .iter()
         .for_each(|scope| savings::print(scope));
     if Device::current() != Device::host() {
-        let batches = train.batches(BATCH, &mut generator)?;
+        let batches = sampler.epoch(0)?;
         let mut batch = train.take(&batches[0])?;
         // Without dropout: every launch would drop the elements that the capture dropped.
         let graph = Captured::new(&network, |network| {

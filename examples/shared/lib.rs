@@ -6,5 +6,8 @@ pub mod charts;
 pub mod dataset;
 pub mod digits;
 pub mod failure;
+#[cfg(feature = "safetensors")]
+pub mod gpt2;
 pub mod model;
+pub mod progress;
 pub mod savings;

@@ -7,7 +7,6 @@
 mod compare;
 mod options;
 mod parallel;
-mod progress;
 mod report;
 mod train;
 
@@ -17,12 +16,13 @@ use std::time::Instant;
 
 use cachescope::collective::Group;
 use cachescope::{Device, Generator};
+use indicatif::ProgressBar;
 
 use options::Options;
-use progress::Progress;
 use shared::dataset::Dataset;
 use shared::digits::{CLASSES, Digits, PIXELS};
 use shared::failure::Failure;
+use shared::progress;
 
 fn main() -> ExitCode {
     let options = match Options::parse() {
@@ -74,8 +74,12 @@ fn train_here(
     )?;
     let start = Instant::now();
     let is_first = group.is_none_or(|group| group.rank() == 0);
-    let progress = Progress::new(options.epochs, is_first, out);
-    let accuracy = train::train(group, options, &data, &mut generator, progress)?;
+    let bar = match is_first {
+        true => progress::bar(options.epochs),
+        false => ProgressBar::hidden(),
+    };
+    let accuracy = train::train(group, options, &data, &mut generator, (&bar, out))?;
+    bar.finish();
     let seconds = start.elapsed().as_secs_f64();
     writeln!(out, "test accuracy {accuracy:.4} after {seconds:.1} s")?;
     Ok(())

@@ -1,22 +1,27 @@
 //! The training loop.
 
+use std::io::Write;
+
 use cachescope::collective::Group;
 use cachescope::ndarray::s;
 use cachescope::{Array, Generator, Policy, Result, cache_scope};
 
+use indicatif::ProgressBar;
+
 use crate::options::Options;
-use crate::progress::Progress;
 use shared::dataset::Dataset;
 use shared::failure::Failure;
 use shared::model::Model;
+use shared::progress;
 
-/// Trains a new model, and returns its accuracy on the test images.
+/// Trains a new model, shows its progress by `bar` or in lines of `out`, and returns its accuracy
+/// on the test images.
 pub(crate) fn train(
     group: Option<&Group>,
     options: &Options,
     (train, test): &(Dataset, Dataset),
     generator: &mut Generator,
-    mut progress: Progress<'_>,
+    (bar, out): (&ProgressBar, &mut dyn Write),
 ) -> Result<f64, Failure> {
     let mut model = Model::new(options.hidden, generator)?;
     if let Some(group) = group {
@@ -31,7 +36,12 @@ pub(crate) fn train(
         };
         let loss = run_epoch(&mut model, train, &batches)?;
         accuracy = evaluate(&model, test)?;
-        progress.epoch(epoch, loss, accuracy)?;
+        let epochs = options.epochs;
+        let width = epochs.to_string().len();
+        let line =
+            format!("epoch {epoch:width$}/{epochs}: loss {loss:.4}, test accuracy {accuracy:.4}");
+        progress::show_or_write(bar, out, line)?;
+        bar.inc(1);
     }
     Ok(accuracy)
 }

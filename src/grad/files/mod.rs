@@ -12,6 +12,9 @@
 //! - `.npz`, with the feature `npy`, which is a default one: `np.load` reads it. NumPy has no
 //!   `bf16`.
 //!
+//! A file of another program, whose names no structure here has, is read array by array by
+//! `SafetensorsReader` or `npy::NpzReader`.
+//!
 //! Arrays are written and read one by one. In addition to them, host memory holds one array of a
 //! device, and a buffer of constant size.
 //!
@@ -53,6 +56,8 @@ use std::fmt::Display;
 use std::path::Path;
 
 use draft::Draft;
+#[cfg(feature = "safetensors")]
+pub use safetensors::SafetensorsReader;
 
 use super::parameters::{MapArrays, Parameters};
 use super::place::{Member, ParameterPath, members};

@@ -10,14 +10,14 @@
 use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
-use crate::array::{self, Array, DType, Float};
-use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use crate::array::{self, Array, DType, Float, Shape};
+use crate::error::{AtCaller, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
 /// The maximum length of a header in the format.
@@ -124,16 +124,17 @@ impl ArrayTarget for SafetensorsTarget<'_> {
     }
 }
 
-pub(super) struct SafetensorsSource<'c> {
+/// An open file and its header.
+#[derive(Debug)]
+struct OpenFile {
     file: File,
     metadata: Metadata,
     data_start: u64,
-    context: &'c FileContext<'c>,
 }
 
-impl<'c> SafetensorsSource<'c> {
+impl OpenFile {
     /// Reads the header. The rest of the file must have exactly the length that it describes.
-    pub(super) fn open(context: &'c FileContext<'c>) -> Result<Self> {
+    fn open(context: &FileContext<'_>) -> Result<Self> {
         let io = |error| context.io(error);
         let damaged = |problem: String| context.error(ErrorCode::Content, None, problem);
         let mut file = File::open(context.path).map_err(io)?;
@@ -165,28 +166,20 @@ impl<'c> SafetensorsSource<'c> {
             file,
             metadata,
             data_start: LENGTH_BYTES + length,
-            context,
         })
     }
-}
 
-impl ArraySource for SafetensorsSource<'_> {
-    fn names(&self) -> Vec<String> {
-        self.metadata.offset_keys()
-    }
-
-    fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>> {
-        let context = self.context;
+    /// Reads an array whose type is `T`, into memory of `writer`.
+    fn read<T: Float>(
+        &mut self,
+        name: &str,
+        writer: array::Writer<'_, T>,
+        context: &FileContext<'_>,
+    ) -> Result<Array<T>> {
         let info = info::<T>(&self.metadata, name, context)?;
-        if info.shape != like.shape() {
-            let (found, expected) = (&info.shape, like.shape());
-            let problem = format!("the shape is {found:?}, expected {expected:?}");
-            return Err(context.error(ErrorKind::ShapeMismatch, Some(name), problem));
-        }
         let start = self.data_start + info.data_offsets.0 as u64;
         let found = self.file.seek(SeekFrom::Start(start));
         found.map_err(|error| context.io(error))?;
-        let writer = array::Writer::new(like.device(), like.layout().shape())?;
         elements::read(&mut self.file, writer, IS_SWAPPED, |done, error| {
             let problem = format!("{error}, after {done} bytes");
             context
@@ -196,13 +189,162 @@ impl ArraySource for SafetensorsSource<'_> {
     }
 }
 
+pub(super) struct SafetensorsSource<'c> {
+    file: OpenFile,
+    context: &'c FileContext<'c>,
+}
+
+impl<'c> SafetensorsSource<'c> {
+    pub(super) fn open(context: &'c FileContext<'c>) -> Result<Self> {
+        let file = OpenFile::open(context)?;
+        Ok(Self { file, context })
+    }
+}
+
+impl ArraySource for SafetensorsSource<'_> {
+    fn names(&self) -> Vec<String> {
+        self.file.metadata.offset_keys()
+    }
+
+    fn read<T: Float>(&mut self, name: &str, like: &Array<T>) -> Result<Array<T>> {
+        let context = self.context;
+        let info = info::<T>(&self.file.metadata, name, context)?;
+        if info.shape != like.shape() {
+            let (found, expected) = (&info.shape, like.shape());
+            let problem = format!("the shape is {found:?}, expected {expected:?}");
+            return Err(context.error(ErrorKind::ShapeMismatch, Some(name), problem));
+        }
+        let writer = array::Writer::new(like.device(), like.layout().shape())?;
+        self.file.read(name, writer, context)
+    }
+}
+
+/// A `.safetensors` file whose arrays are read one by one, such as a model that was published by
+/// others: a file with names or types that no structure here has.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::Array;
+/// use cachescope::grad::files::{self, SafetensorsReader};
+/// use cachescope::half::f16;
+///
+/// let path = std::env::temp_dir().join(format!("cachescope-{}.safetensors", std::process::id()));
+/// files::save(&vec![Array::<f16>::ones([2, 3])?], &path)?;
+/// let mut file = SafetensorsReader::open(&path)?;
+/// assert_eq!(file.names(), ["0"]);
+/// assert_eq!(file.shape("0"), Some(&[2, 3][..]));
+/// assert_eq!(file.read::<f32>("0")?, Array::ones([2, 3])?);
+/// assert!(file.read::<f32>("1").is_err());
+/// # std::fs::remove_file(path).unwrap();
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SafetensorsReader {
+    file: OpenFile,
+    path: PathBuf,
+}
+
+impl SafetensorsReader {
+    /// Opens the file at `path` and reads its header.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::files::SafetensorsReader;
+    ///
+    /// let error = SafetensorsReader::open("Cargo.toml").unwrap_err();
+    /// assert!(error.to_string().contains("Cargo.toml: the header claims"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Io`](ErrorKind::Io), naming the file, if it cannot be read, is damaged or is truncated.
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref().to_owned();
+        let context = FileContext {
+            operation: "SafetensorsReader::open",
+            path: &path,
+        };
+        let file = OpenFile::open(&context).at_caller()?;
+        Ok(Self { file, path })
+    }
+
+    /// Returns the names of the arrays, in the order of the file.
+    ///
+    /// # Examples
+    ///
+    /// See [`SafetensorsReader`].
+    pub fn names(&self) -> Vec<String> {
+        self.file.metadata.offset_keys()
+    }
+
+    /// Returns the lengths of an array's axes, or `None` if no array has this name.
+    ///
+    /// # Examples
+    ///
+    /// See [`SafetensorsReader`].
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        let info = self.file.metadata.info(name)?;
+        Some(&info.shape)
+    }
+
+    /// Reads the array called `name` to the current device. Elements of another float type are
+    /// cast to `T`.
+    ///
+    /// # Examples
+    ///
+    /// See [`SafetensorsReader`].
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the file has no such name, or if its
+    /// elements are not floats; [`Io`](ErrorKind::Io), naming the file, if it cannot be read; and
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
+    #[track_caller]
+    pub fn read<T: Float>(&mut self, name: &str) -> Result<Array<T>> {
+        let context = FileContext {
+            operation: "SafetensorsReader::read",
+            path: &self.path,
+        };
+        let file = &mut self.file;
+        let found = entry(&file.metadata, name, &context).map(|info| info.dtype);
+        let array = found.and_then(|found| match found {
+            Dtype::F16 => read_as::<half::f16, T>(file, name, &context),
+            Dtype::BF16 => read_as::<half::bf16, T>(file, name, &context),
+            Dtype::F32 => read_as::<f32, T>(file, name, &context),
+            Dtype::F64 => read_as::<f64, T>(file, name, &context),
+            other => {
+                let problem = format!("the elements are {other}, expected a float type");
+                Err(context.error(ErrorKind::InvalidArgument, Some(name), problem))
+            }
+        });
+        array.at_caller()
+    }
+}
+
+/// Reads an array of the type `F` to the current device, and casts its elements.
+fn read_as<F: Float, T: Float>(
+    file: &mut OpenFile,
+    name: &str,
+    context: &FileContext<'_>,
+) -> Result<Array<T>> {
+    let shape = Shape::from(&entry(&file.metadata, name, context)?.shape[..]);
+    let array = file.read(name, array::Writer::<F>::on_current(&shape)?, context)?;
+    match F::DTYPE == T::DTYPE {
+        true => Ok(array.downcast()),
+        false => array.cast::<T>().eval(),
+    }
+}
+
 /// Returns the header's entry of an array. Returns an error if its type is not `T`.
 fn info<'m, T: Float>(
     metadata: &'m Metadata,
     name: &str,
     context: &FileContext<'_>,
 ) -> Result<&'m TensorInfo> {
-    let info = metadata.info(name).ok_or_else(|| lacking(name, context))?;
+    let info = entry(metadata, name, context)?;
     if info.dtype != known(T::DTYPE, name, context)? {
         let problem = format!("the elements are {}, expected {}", info.dtype, T::NAME);
         return Err(context.error(ErrorKind::InvalidArgument, Some(name), problem));
@@ -210,9 +352,14 @@ fn info<'m, T: Float>(
     Ok(info)
 }
 
-/// Returns the error of a structure that changed: its names were compared before.
-#[cold]
-fn lacking(name: &str, context: &FileContext<'_>) -> Error {
-    let problem = "the structure had no array of this name before";
-    context.error(ErrorKind::InvalidArgument, Some(name), problem)
+/// Returns the header's entry of an array.
+fn entry<'m>(
+    metadata: &'m Metadata,
+    name: &str,
+    context: &FileContext<'_>,
+) -> Result<&'m TensorInfo> {
+    metadata.info(name).ok_or_else(|| {
+        let problem = "no array has this name";
+        context.error(ErrorKind::InvalidArgument, Some(name), problem)
+    })
 }

@@ -9,6 +9,7 @@ mod differences;
 mod digits_step;
 mod elementwise;
 mod files;
+mod gpt2;
 mod indices;
 mod layers;
 mod lbfgs;

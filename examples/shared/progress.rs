@@ -1,0 +1,32 @@
+//! The progress of a training: a bar on a terminal, lines elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+
+/// Returns a bar for `steps` steps, on standard error. It is hidden unless both outputs are
+/// terminals, so that a log has lines.
+pub fn bar(steps: usize) -> ProgressBar {
+    let target = match io::stdout().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let style = ProgressStyle::with_template("{wide_bar} {pos} of {len}, {eta} left; {msg}");
+    ProgressBar::with_draw_target(Some(steps as u64), target)
+        .with_style(style.expect("the template is well formed"))
+        .with_finish(ProgressFinish::AndLeave)
+}
+
+/// Shows a text beside the bar, or prints a line if the bar is hidden.
+pub fn show(bar: &ProgressBar, text: String) -> io::Result<()> {
+    show_or_write(bar, &mut io::stdout(), text)
+}
+
+/// Shows a text beside the bar, or writes a line to `out` if the bar is hidden.
+pub fn show_or_write(bar: &ProgressBar, out: &mut dyn Write, text: String) -> io::Result<()> {
+    if bar.is_hidden() {
+        return writeln!(out, "{text}");
+    }
+    bar.set_message(text);
+    Ok(())
+}
