@@ -269,11 +269,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             optimizer.step(&mut gpt, &gradients)?;
             losses.push(loss.item()?);
         });
-        bar.inc(1);
         if step % 50 == 0 {
             let loss = losses[step - 1];
             progress::show(&bar, format!("step {step}: a loss of {loss:.3} a letter"))?;
         }
+        bar.inc(1);
     }
     bar.finish();
     println!("{STEPS} steps in {:.1} s", start.elapsed().as_secs_f64());

@@ -3,7 +3,7 @@
 //! the loss.
 //!
 //! ```text
-//! $ echo penalty 10 | cargo bench --bench second_order
+//! $ echo penalty 10 | RAYON_NUM_THREADS=1 cargo bench --bench second_order
 //! ```
 
 use std::error::Error;
@@ -70,9 +70,6 @@ fn residual(solution: &[Layer], x: &Array<f32>) -> Result<Array<f32>> {
 }
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(1)
-        .build_global()?;
     let critic = (layers(&[256, 256, 1])?, numbers([256, 256], 1.0)?);
     let solution = (layers(&[1, 64, 64, 64, 64, 1])?, numbers([1024, 1], 3.0)?);
     let step = |name: &str| {

@@ -108,10 +108,10 @@ fn train(network: &mut Gpt2, text: &[i64], steps: usize) -> Result<(), Failure> 
             let batch = parts.take(&which, 0)?;
             value_and_step(network, &mut optimizer, |own| own.loss(&batch))?.item()
         })?;
-        bar.inc(1);
         if step == 1 || step % 10 == 0 {
             progress::show(&bar, format!("step {step}: a loss of {loss:.3}"))?;
         }
+        bar.inc(1);
     }
     bar.finish();
     Ok(())

@@ -122,11 +122,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             paints.step(&mut splats.colours, &gradients.colours)?;
             losses.push(loss.item()?);
         });
-        bar.inc(1);
         if step % 50 == 0 {
             let quality = decibels(losses[step - 1]);
             progress::show(&bar, format!("step {step}: {quality:.2} dB"))?;
         }
+        bar.inc(1);
     }
     bar.finish();
     println!(

@@ -90,7 +90,6 @@ fn main() -> Result<(), Box<dyn Error>> {
                 losses.push(loss.item()?);
             });
         }
-        bar.inc(1);
         if epoch % 3 == 0 {
             let right = accuracy(&network, &test)?;
             progress::show(
@@ -98,6 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 format!("epoch {epoch}: {right:.3} of the test images"),
             )?;
         }
+        bar.inc(1);
     }
     bar.finish();
     println!(

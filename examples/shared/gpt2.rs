@@ -85,12 +85,12 @@ pub struct Conv1d {
     pub bias: Array<f32>,
 }
 
+/// A function that returns an array by its name in the file and its shape.
+pub type GetArray<'a, E> = dyn FnMut(&str, &[usize]) -> Result<Array<f32>, E> + 'a;
+
 impl Gpt2 {
     /// Makes a network from the arrays that `get` returns by name and shape.
-    pub fn build<E>(
-        size: Size,
-        get: &mut dyn FnMut(&str, &[usize]) -> Result<Array<f32>, E>,
-    ) -> Result<Self, E> {
+    pub fn build<E>(size: Size, get: &mut GetArray<'_, E>) -> Result<Self, E> {
         let width = size.width;
         Ok(Self {
             wte: Embedding {
@@ -149,10 +149,7 @@ impl Gpt2 {
 }
 
 impl Block {
-    fn build<E>(
-        width: usize,
-        get: &mut dyn FnMut(&str, &[usize]) -> Result<Array<f32>, E>,
-    ) -> Result<Self, E> {
+    fn build<E>(width: usize, get: &mut GetArray<'_, E>) -> Result<Self, E> {
         Ok(Self {
             ln_1: norm(width, "ln_1", get)?,
             attn: Attention {
@@ -188,11 +185,7 @@ impl Block {
 }
 
 impl Conv1d {
-    fn build<E>(
-        shape: [usize; 2],
-        name: &str,
-        get: &mut dyn FnMut(&str, &[usize]) -> Result<Array<f32>, E>,
-    ) -> Result<Self, E> {
+    fn build<E>(shape: [usize; 2], name: &str, get: &mut GetArray<'_, E>) -> Result<Self, E> {
         Ok(Self {
             weight: get(&format!("{name}.weight"), &shape)?,
             bias: get(&format!("{name}.bias"), &shape[1..])?,
@@ -206,11 +199,7 @@ impl Conv1d {
     }
 }
 
-fn norm<E>(
-    width: usize,
-    name: &str,
-    get: &mut dyn FnMut(&str, &[usize]) -> Result<Array<f32>, E>,
-) -> Result<LayerNorm, E> {
+fn norm<E>(width: usize, name: &str, get: &mut GetArray<'_, E>) -> Result<LayerNorm, E> {
     Ok(LayerNorm {
         weight: get(&format!("{name}.weight"), &[width])?,
         bias: get(&format!("{name}.bias"), &[width])?,

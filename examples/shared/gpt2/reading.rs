@@ -1,10 +1,11 @@
 //! Reading a published network.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 
-use cachescope::Array;
 use cachescope::grad::files::SafetensorsReader;
+use serde_json::{Value, json};
 
 use super::{Gpt2, Size};
 use crate::failure::Failure;
@@ -12,17 +13,19 @@ use crate::failure::Failure;
 /// The width of a head in all published sizes.
 const HEAD_WIDTH: usize = 64;
 
+/// The projection to the scores of tokens, in files that have it beside the tied embedding.
+const HEAD: &str = "lm_head.weight";
+
 impl Gpt2 {
     /// Reads `model.safetensors` in a folder, with its `config.json` if there is one.
     pub fn read(folder: &Path) -> Result<Self, Failure> {
-        let heads = match fs::read(folder.join("config.json")) {
-            Ok(text) => Some(heads(&text).map_err(|problem| {
-                Failure::Input(format!(
-                    "{}: {problem}",
-                    folder.join("config.json").display()
-                ))
-            })?),
-            Err(_) => None,
+        let config = folder.join("config.json");
+        let heads = match config.exists() {
+            true => {
+                let text = fs::read(&config).map_err(|error| of_file(&config, error))?;
+                Some(heads(&text).map_err(|problem| of_file(&config, problem))?)
+            }
+            false => None,
         };
         Self::read_file(&folder.join("model.safetensors"), heads)
     }
@@ -36,34 +39,37 @@ impl Gpt2 {
             Some(_) => "transformer.",
             None => "",
         };
-        let size = size(&file, prefix, heads)
-            .map_err(|problem| Failure::Input(format!("{}: {problem}", path.display())))?;
+        let size = size(&file, prefix, heads).map_err(|problem| of_file(path, problem))?;
         let network = Self::build(size, &mut |name, shape| {
             let name = format!("{prefix}{name}");
-            check(&file, &name, shape)
-                .map_err(|problem| Failure::Input(format!("{}: {problem}", path.display())))?;
+            check(&file, &name, shape).map_err(|problem| of_file(path, problem))?;
             Ok::<_, Failure>(file.read(&name)?)
         })?;
-        let head: Option<Array<f32>> = match file.shape("lm_head.weight") {
-            Some(_) => Some(file.read("lm_head.weight")?),
-            None => None,
-        };
-        if head.is_some_and(|head| head != network.wte.weight) {
-            let problem =
-                "\"lm_head.weight\" differs from \"wte.weight\", but GPT-2's head is tied";
-            return Err(Failure::Input(format!("{}: {problem}", path.display())));
+        if file.shape(HEAD).is_some() && file.read::<f32>(HEAD)? != network.wte.weight {
+            let problem = format!("{HEAD:?} differs from \"wte.weight\", but GPT-2's head is tied");
+            return Err(of_file(path, problem));
         }
         Ok(network)
     }
 }
 
-/// Returns the number of heads that a configuration states.
+fn of_file(path: &Path, problem: impl Display) -> Failure {
+    Failure::Input(format!("{}: {problem}", path.display()))
+}
+
+/// Returns the number of heads that a configuration states, or what it has that this code lacks.
 fn heads(text: &[u8]) -> Result<usize, String> {
-    let config: serde_json::Value =
-        serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    let gelu = config["activation_function"].as_str().unwrap_or("gelu_new");
-    if gelu != "gelu_new" {
-        return Err(format!("the activation is {gelu:?}, expected \"gelu_new\""));
+    let config: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    for (name, expected) in [
+        ("activation_function", json!("gelu_new")),
+        ("layer_norm_epsilon", json!(1e-5)),
+        ("scale_attn_by_inverse_layer_idx", json!(false)),
+        ("scale_attn_weights", json!(true)),
+    ] {
+        let found = &config[name];
+        if !found.is_null() && *found != expected {
+            return Err(format!("{name:?} is {found}, expected {expected}"));
+        }
     }
     let heads = config["n_head"].as_u64().ok_or("no number \"n_head\"")?;
     usize::try_from(heads).map_err(|error| error.to_string())

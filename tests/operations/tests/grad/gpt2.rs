@@ -251,6 +251,22 @@ fn errors_name_the_array() {
 }
 
 #[test]
+fn another_architecture_is_an_error() {
+    let other = env::temp_dir().join(format!("cachescope-gpt2-{}", process::id()));
+    fs::create_dir_all(&other).unwrap();
+    let config = fs::read_to_string(folder().join("config.json")).unwrap();
+    fs::write(
+        other.join("config.json"),
+        config.replace("gelu_new", "relu"),
+    )
+    .unwrap();
+    let error = Gpt2::read(&other).unwrap_err().to_string();
+    fs::remove_dir_all(other).unwrap();
+    let end = "\"activation_function\" is \"relu\", expected \"gelu_new\"";
+    assert!(error.ends_with(end), "{error}");
+}
+
+#[test]
 fn texts_have_the_tokens_of_hugging_face() {
     let tokens = Tokens::read(&folder()).unwrap();
     let texts = fs::read(folder().join("texts.json")).unwrap();

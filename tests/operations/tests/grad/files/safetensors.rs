@@ -1,5 +1,7 @@
 //! Hugging Face's format.
 
+use cachescope::grad::files::SafetensorsReader;
+
 use super::*;
 
 /// Returns a file of this header, its length, and these bytes of elements.
@@ -263,5 +265,50 @@ fn files_that_lie() -> Result<()> {
             &["cut.safetensors"],
         );
     }
+    Ok(())
+}
+
+#[test]
+fn arrays_are_read_by_name_and_cast() -> Result<()> {
+    let header = concat!(
+        r#"{"f16":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},"#,
+        r#""bf16":{"dtype":"BF16","shape":[1,2],"data_offsets":[4,8]},"#,
+        r#""f32":{"dtype":"F32","shape":[],"data_offsets":[8,12]},"#,
+        r#""mask":{"dtype":"I32","shape":[1],"data_offsets":[12,16]},"#,
+        r#""axes":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[16,20]}}"#,
+    );
+    let data = b"\x008\x00\xb8\xc0? \xc0\x00\x00\x80?\x01\x00\x00\x00\x00\x00\x00\x00";
+    let scratch = Scratch::new("by-name");
+    let path = scratch.holding("model.safetensors", &file(header, data));
+    let mut reader = SafetensorsReader::open(&path)?;
+    assert_eq!(reader.names(), ["f16", "bf16", "f32", "mask", "axes"]);
+    assert_eq!(reader.shape("bf16"), Some(&[1, 2][..]));
+    assert_eq!(reader.shape("else"), None);
+    assert_eq!(reader.read::<f32>("f16")?.to_vec()?, [0.5, -0.5]);
+    assert_eq!(reader.read::<f64>("bf16")?.to_vec()?, [1.5, -2.5]);
+    let half = [1.5, -2.5].map(bf16::from_f32);
+    assert_eq!(reader.read::<bf16>("bf16")?.to_vec()?, half);
+    assert_eq!(reader.read::<f16>("f32")?.item()?, f16::ONE);
+    let names = |name| [name, "model.safetensors"];
+    let invalid = ErrorKind::InvalidArgument;
+    fails(reader.read::<f32>("else"), invalid, &names("\"else\""));
+    fails(
+        reader.read::<f32>("mask"),
+        invalid,
+        &names("I32, expected a float"),
+    );
+    let error = reader.read::<f32>("axes").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidShape);
+    let cut = scratch.holding("cut.safetensors", &file(header, &data[..19]));
+    fails(
+        SafetensorsReader::open(cut),
+        ErrorKind::Io,
+        &["cut.safetensors"],
+    );
+    fails(
+        SafetensorsReader::open(scratch.path("none")),
+        ErrorKind::Io,
+        &["none"],
+    );
     Ok(())
 }
