@@ -181,7 +181,7 @@ fn read_changed(
         .iter()
         .map(|(name, (_, values))| {
             let values = values.iter().map(|&value| bf16::from_f32(value));
-            (name, values.flat_map(|value| value.to_le_bytes()).collect())
+            (name, values.flat_map(bf16::to_le_bytes).collect())
         })
         .collect();
     let views = arrays.iter().map(|(name, (shape, _))| {
