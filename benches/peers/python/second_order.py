@@ -1,12 +1,12 @@
 """Gradients of gradients beside JAX's, on one thread. (BENCHMARKS: W10, second-order steps.)
 
-    cargo build --release --bench second_order
+    cargo bench --no-run --profile release --bench second_order
     python3 -m venv venv && venv/bin/pip install jax numpy
-    taskset -c 0 venv/bin/python benches/peers/python/second_order.py target/release/deps/second_order-*
+    taskset -c 0 venv/bin/python benches/peers/python/second_order.py PROGRAM
 
-A step is a loss with the gradients of all parameters. Each round times a batch of both; what is printed are the
-medians, and the median of JAX's times over this library's: above 1 this library is faster. JAX compiles its steps
-before (`jit`). The processor's affinity limits JAX to one thread. Option: --rounds N.
+The first command prints the path of PROGRAM. A step is a loss with the gradients of all parameters. Each round times a
+batch of both; what is printed are the medians, and the median of JAX's times over this library's: above 1 this library
+is faster. JAX compiles its steps before (`jit`). The processor's affinity limits JAX to one thread. Option: --rounds N.
 """
 
 import argparse
@@ -92,8 +92,9 @@ for name, function, own, x in CASES:
     step = lambda: compiled(own, x)
     (_, loss), (_, expected) = ours(name, 5), theirs(step, 5)
     assert abs(loss - expected) < 1e-4 * abs(expected), (loss, expected)
-    counts = [max(1, round(BATCH_SECONDS * 5 / run(5)[0])) for run in (lambda n: ours(name, n), lambda n: theirs(step, n))]
-    rounds = [(ours(name, counts[0])[0] / counts[0], theirs(step, counts[1])[0] / counts[1]) for _ in range(options.rounds)]
+    runs = (lambda times: ours(name, times), lambda times: theirs(step, times))
+    counts = [max(1, round(BATCH_SECONDS * 5 / run(5)[0])) for run in runs]
+    rounds = [[run(times)[0] / times for run, times in zip(runs, counts)] for _ in range(options.rounds)]
     here, there = (statistics.median(times) * 1e3 for times in zip(*rounds))
     ratio = statistics.median(there / here for here, there in rounds)
     print(f"{function.__name__:<22} {here:>10.3f} {there:>10.3f} {ratio:>7.2f}")
