@@ -8,6 +8,7 @@
 
 mod awaits;
 mod body;
+mod cast_parameters;
 mod elementwise;
 mod expand;
 mod options;
@@ -40,6 +41,16 @@ pub fn expand_elementwise(input: TokenStream) -> TokenStream {
 pub fn derive_parameters(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
     let derived = parameters::derive(&input);
+    derived
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Derives `cachescope::grad::CastParameters`.
+#[proc_macro_derive(CastParameters, attributes(parameters))]
+pub fn derive_cast_parameters(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    let derived = cast_parameters::derive(&input);
     derived
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()

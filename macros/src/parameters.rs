@@ -80,7 +80,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 
 /// Returns the accessor and the name of a field: its name, or its number in a structure without
 /// names.
-fn member(field: &Field, number: usize) -> (Member, String) {
+pub(crate) fn member(field: &Field, number: usize) -> (Member, String) {
     match &field.ident {
         Some(name) => (Member::Named(name.clone()), name.unraw().to_string()),
         None => (Member::Unnamed(Index::from(number)), number.to_string()),
@@ -88,7 +88,7 @@ fn member(field: &Field, number: usize) -> (Member, String) {
 }
 
 /// Returns whether a field is marked `#[parameters(skip)]`.
-fn is_skipped(field: &Field) -> Result<bool> {
+pub(crate) fn is_skipped(field: &Field) -> Result<bool> {
     let mut skipped = false;
     for attribute in field
         .attrs
@@ -110,7 +110,7 @@ fn is_skipped(field: &Field) -> Result<bool> {
 }
 
 /// Returns the path of the crate: `cachescope`, or the path in `#[parameters(crate = path)]`.
-fn krate(input: &DeriveInput) -> Result<Path> {
+pub(crate) fn krate(input: &DeriveInput) -> Result<Path> {
     let mut krate: Path = syn::parse_quote!(::cachescope);
     for attribute in input
         .attrs

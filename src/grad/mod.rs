@@ -49,6 +49,7 @@
 //! | a value with something beside it | [`value_and_grad_aux`] |
 //! | each parameter moved as soon as its gradient is complete | [`value_and_step`] |
 //! | products of Jacobian and Hessian matrices with vectors | [`jvp`], [`hvp`] |
+//! | training in half precision | [`CastParameters`](trait@CastParameters), [`optim::LossScaled`] |
 //! | less memory for more time | [`activation_budget`], [`checkpoint`] |
 //! | a program that is no one function | [`Tape`] |
 //! | sums and products of structures of parameters | [`arithmetic`] |
@@ -57,6 +58,7 @@
 
 pub mod arithmetic;
 mod budget;
+mod cast;
 mod checkpoint;
 pub mod data;
 #[cfg(any(feature = "npy", feature = "safetensors"))]
@@ -70,6 +72,30 @@ mod products;
 mod step;
 mod tape;
 
+pub use budget::{BudgetGuard, BudgetReport, activation_budget};
+/// Implements [`CastParameters`](trait@CastParameters) for a `struct` with one type parameter, the type
+/// of its elements.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::grad::{CastParameters, Parameters, nn};
+/// use cachescope::half::bf16;
+/// use cachescope::{Array, Float};
+///
+/// #[derive(Parameters, CastParameters)]
+/// struct Block<T: Float = f32> {
+///     norm: nn::LayerNorm, // keeps its type
+///     linear: Option<nn::Linear<T>>,
+///     scale: Array<T>,
+/// }
+///
+/// let block = Block { norm: nn::LayerNorm::new(4)?, linear: None, scale: Array::<f32>::ones(4)? };
+/// let halves: Block<bf16> = block.cast()?;
+/// assert_eq!(halves.scale.to_vec()?, [bf16::ONE; 4]);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub use cachescope_macros::CastParameters;
 /// Implements [`Parameters`](trait@Parameters) for a `struct` of arrays and of other such
 /// structures.
 ///
@@ -94,8 +120,8 @@ mod tape;
 /// assert_eq!(gradient.name, "a line");
 /// # Ok::<(), cachescope::Error>(())
 /// ```
-pub use budget::{BudgetGuard, BudgetReport, activation_budget};
 pub use cachescope_macros::Parameters;
+pub use cast::CastParameters;
 pub use checkpoint::checkpoint;
 pub use loss::{
     AnomalyGuard, Loss, detect_anomaly, print_saved, stop_gradient, value_and_grad,

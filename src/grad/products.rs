@@ -107,7 +107,7 @@ pub fn hvp<P: Parameters, L: Loss>(
     let tracked = tape.follow(parameters)?;
     let loss = function(&tracked)?.into_value()?;
     tape.check_loss(&loss)?;
-    let gradients = tracked_backward(seed(&loss)?, tape.first_step())?;
+    let gradients = tracked_backward(seed(&loss, 1.0)?, tape.first_step())?;
     let is_reached = |variable: &u32| gradients.has(*variable);
     tape.check_gradients(has_constants() || tape.variables().iter().any(is_reached))?;
     let seeds = DirectionalSeeds::of(tracked, vector, (gradients, tape.variables()))?;

@@ -116,6 +116,23 @@ pub trait Optimizer {
     /// ```
     fn set_norm(&mut self, _norm: &Array<f64>) {}
 
+    /// Returns the factor of the gradients of the next step.
+    /// [`value_and_step`](super::value_and_step) computes the gradients of this multiple of the
+    /// loss, and returns the loss itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{LossScaled, Sgd};
+    ///
+    /// assert_eq!(Sgd::new(0.1).loss_scale(), 1.0);
+    /// assert_eq!(LossScaled::new(Sgd::new(0.1)).loss_scale(), 65536.0);
+    /// ```
+    fn loss_scale(&self) -> f64 {
+        1.0
+    }
+
     /// Moves all parameters along given gradients.
     ///
     /// # Examples
@@ -277,6 +294,7 @@ fn step_all<P: Parameters, T: Float>(
     let mut waiting: Vec<Option<u32>> = tape.variables().iter().copied().map(Some).collect();
     let mut is_reached = false;
     let needs_norm = optimizer.needs_norm();
+    let seeds = seed(loss, optimizer.loss_scale())?;
     let mut step = |gradients: &mut Gradients, steps: usize, norm: Option<Array<f64>>| {
         if let Some(norm) = norm {
             optimizer.set_norm(&norm);
@@ -295,7 +313,6 @@ fn step_all<P: Parameters, T: Float>(
         };
         parameters.zip_arrays(&nothing, &mut stepping)
     };
-    let seeds = seed(loss)?;
     let mut see = |gradients: &mut Gradients| match needs_norm {
         true => Ok(()),
         false => step(gradients, length(), None),

@@ -227,7 +227,7 @@ impl Tape {
     ) -> Result<(Array<L::Item>, P)> {
         let loss = loss.into_value()?;
         self.check_loss(&loss)?;
-        let seeds = seed(&loss)?;
+        let seeds = seed(&loss, 1.0)?;
         let mut numbers = VariableIds {
             of: &self.variables,
             numbers: Vec::new(),

@@ -262,15 +262,16 @@ impl<T: Float, A: Float> NormalizedRows<T, A, Array<T>> {
 }
 
 /// Returns the elements in the type that they are computed in.
-fn widened<T: Float, A: Float>(x: &Array<T>) -> BoxedLazy<A> {
+pub(crate) fn widened<T: Float, A: Float>(x: &Array<T>) -> BoxedLazy<A> {
     if T::DTYPE == A::DTYPE {
         return x.downcast_ref::<A>().lazy().boxed();
     }
     x.cast::<A>().boxed()
 }
 
+/// Evaluates values that were computed in `A`, rounded once.
 #[track_caller]
-fn narrowed<T: Float, A: Float>(normal: &BoxedLazy<A>) -> Result<Array<T>> {
+pub(crate) fn narrowed<T: Float, A: Float>(normal: &BoxedLazy<A>) -> Result<Array<T>> {
     if T::DTYPE == A::DTYPE {
         return Ok(normal.eval()?.downcast());
     }

@@ -244,7 +244,7 @@ impl DataParallel {
         parameters: &P,
         function: impl FnOnce(&P) -> Result<L>,
     ) -> Result<(Array<L::Item>, P)> {
-        let (value, buckets) = self.fill(parameters, function, (Exchange::Average, None))?;
+        let (value, buckets) = self.fill(parameters, function, (Exchange::Average, None, 1.0))?;
         let value = self.group.all_reduced(&value, Reduce::Mean)?;
         Ok((value, buckets.gradients(parameters)?))
     }
@@ -280,7 +280,8 @@ impl DataParallel {
         parameters: &P,
         function: impl FnOnce(&P) -> Result<L>,
     ) -> Result<Array<L::Item>> {
-        let (value, buckets) = self.fill(parameters, function, (Exchange::Accumulate, None))?;
+        let (value, buckets) =
+            self.fill(parameters, function, (Exchange::Accumulate, None, 1.0))?;
         self.accumulated = Some(buckets);
         Ok(value)
     }
@@ -322,7 +323,9 @@ impl DataParallel {
     ) -> Result<Array<L::Item>> {
         optimizer.check(&self.group, parameters)?;
         let layout = optimizer.layout();
-        let (value, buckets) = self.fill(parameters, function, (Exchange::AveragePart, layout))?;
+        let scale = optimizer.optimizer_mut().loss_scale();
+        let own = (Exchange::AveragePart, layout, scale);
+        let (value, buckets) = self.fill(parameters, function, own)?;
         optimizer.step(parameters, buckets)?;
         self.group.all_reduced(&value, Reduce::Mean)
     }
@@ -334,7 +337,7 @@ impl DataParallel {
         &mut self,
         parameters: &P,
         function: impl FnOnce(&P) -> Result<L>,
-        (exchange, layout): (Exchange, Option<BucketLayout>),
+        (exchange, layout, loss_scale): (Exchange, Option<BucketLayout>, f64),
     ) -> Result<(Array<L::Item>, Buckets)> {
         if let Some((roster, _)) = &self.agreed {
             roster.check("DataParallel", parameters)?;
@@ -350,6 +353,7 @@ impl DataParallel {
             group: self.group.clone(),
             exchange,
             buckets: Rc::clone(&buckets),
+            loss_scale,
         };
         let agree = |filling: &mut Filling, order: Order<'_>| {
             if filling.buckets.borrow().is_none() {
@@ -413,9 +417,14 @@ struct Filling {
     group: Group,
     exchange: Exchange,
     buckets: SharedBuckets,
+    loss_scale: f64,
 }
 
 impl Optimizer for Filling {
+    fn loss_scale(&self) -> f64 {
+        self.loss_scale
+    }
+
     #[track_caller]
     fn step_one<T: Float>(
         &mut self,

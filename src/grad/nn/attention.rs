@@ -3,11 +3,11 @@
 use super::Linear;
 use crate::array::{Array, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::grad::Parameters;
+use crate::grad::{CastParameters, Parameters};
 use crate::ops::attention;
 
 /// Multi-head self-attention, optionally causal (Vaswani et al. 2017).
-#[derive(Clone, Debug, Parameters)]
+#[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Attention<T: Float = f32> {
     /// The projection to queries, keys and values of all heads, with a weight `[3 width, width]`.

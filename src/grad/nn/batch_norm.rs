@@ -1,13 +1,16 @@
 //! Normalization of channels over a batch, with running statistics.
 
+use std::any::Any;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::norms::per_channel;
-use crate::array::{AnyElement, Array, Float};
+use super::norms::{centred, normalized, per_channel};
+use crate::array::{AnyElement, Array, DType, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
-use crate::grad::Parameters;
-use crate::ops::derivatives::{constant, runs_again_later};
+use crate::grad::{CastParameters, Parameters};
+use crate::ops::derivatives::{AnyArray, constant, runs_again_later};
+use crate::ops::widened;
 
 /// A batch normalization of channels, the second axis (Ioffe and Szegedy 2015): PyTorch's
 /// `BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
@@ -34,13 +37,26 @@ pub struct BatchNorm<T: Float = f32> {
 }
 
 /// Running means and variances of channels. Clones share them, so that a forward pass with tracked
-/// parameters updates the layer's own statistics.
+/// parameters updates the layer's own statistics. A layer that was
+/// [converted](CastParameters::cast) updates and reads the statistics of the layer that it was
+/// converted from, and has rounded copies of them.
 ///
 /// They are allocated outside of every cache.
 #[derive(Clone, Debug)]
 pub struct RunningStatistics<T: Float = f32> {
     /// The means and the variances, each of shape `[channels]`.
     arrays: Arc<Mutex<[Array<T>; 2]>>,
+    /// The statistics that these were converted from.
+    source: Option<Arc<dyn Statistics>>,
+}
+
+/// Running statistics of any type.
+trait Statistics: Debug + Send + Sync {
+    /// Mixes the mean and the biased variance of a batch in, with a share for each.
+    fn mix(&self, batch: &[AnyArray; 2], shares: [f64; 2]) -> Result<()>;
+
+    /// Returns the means and the variances, before any conversion.
+    fn exact(&self) -> [AnyArray; 2];
 }
 
 impl<T: Float> BatchNorm<T> {
@@ -73,12 +89,14 @@ impl<T: Float> BatchNorm<T> {
             momentum: 0.1,
             statistics: RunningStatistics {
                 arrays: Arc::new(Mutex::new(arrays)),
+                source: None,
             },
         })
     }
 
     /// Normalizes each channel of `x`, of shape `[count, channels, ..]`, by its mean and variance
-    /// over the batch, and updates the running statistics. They get the unbiased variance.
+    /// over the batch, and updates the running statistics. They get the unbiased variance. `f16` and
+    /// `bf16` are computed in `f32`.
     ///
     /// In a [`checkpoint`](crate::grad::checkpoint) the statistics are updated once, when the
     /// backward pass calls its function again.
@@ -103,22 +121,30 @@ impl<T: Float> BatchNorm<T> {
     /// two elements, of which there is no variance.
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
-        let [weight, bias] = per_channel("BatchNorm", x, [&self.weight, &self.bias])?;
+        match const { T::DTYPE as u8 == DType::F64 as u8 } {
+            true => self.forward_in::<f64>(x),
+            false => self.forward_in::<f32>(x),
+        }
+    }
+
+    /// Applies the layer, computed in `A`.
+    #[track_caller]
+    fn forward_in<A: Float>(&self, x: &Array<T>) -> Result<Array<T>> {
+        let parameters = per_channel("BatchNorm", x, [&self.weight, &self.bias])?;
         let count = x.len() / self.weight.len().max(1);
         if count < 2 {
             return Err(too_few(x));
         }
         let axes: Vec<isize> = (0..x.ndim() as isize).filter(|&axis| axis != 1).collect();
-        let mean = x.mean_keepdims(&axes[..])?;
-        let centred = (x - &mean).eval()?;
-        let variance = centred.square().mean_keepdims(&axes[..])?;
+        let (mean, centred, variance) = centred::<T, A>(x, &axes)?;
         if !runs_again_later() {
             let unbiased = count as f64 / (count - 1) as f64;
-            self.statistics
-                .mix([&mean, &variance], unbiased, self.momentum)?;
+            let shares = [self.momentum, self.momentum * unbiased];
+            let batch = [&mean, &variance].map(|own| AnyArray::of(&constant(own)));
+            self.statistics.mix(&batch, shares)?;
         }
-        let epsilon = <T as AnyElement>::from_f64(self.epsilon);
-        (centred * ((variance + epsilon).rsqrt() * weight) + bias).eval()
+        let variance = variance.lazy().boxed();
+        normalized(centred, variance, (&parameters, self.epsilon))
     }
 
     /// Normalizes each channel of `x` by the running statistics, which stay as they are.
@@ -140,11 +166,38 @@ impl<T: Float> BatchNorm<T> {
     /// [`ShapeMismatch`](ErrorKind::ShapeMismatch), as for [`forward`](Self::forward).
     #[track_caller]
     pub fn infer(&self, x: &Array<T>) -> Result<Array<T>> {
-        let (mean, variance) = self.statistics.arrays();
-        let [weight, bias] = per_channel("BatchNorm", x, [&self.weight, &self.bias])?;
+        match const { T::DTYPE as u8 == DType::F64 as u8 } {
+            true => self.infer_in::<f64>(x),
+            false => self.infer_in::<f32>(x),
+        }
+    }
+
+    /// Applies the running statistics, computed in `A`.
+    #[track_caller]
+    fn infer_in<A: Float>(&self, x: &Array<T>) -> Result<Array<T>> {
+        let [mean, variance] = self.statistics.exact();
+        let mean = mean.converted(A::DTYPE)?.into_array::<A>();
+        let variance = variance.converted(A::DTYPE)?.into_array::<A>();
+        let parameters = per_channel("BatchNorm", x, [&self.weight, &self.bias])?;
         let [mean, variance] = per_channel("BatchNorm", x, [&mean, &variance])?;
-        let epsilon = <T as AnyElement>::from_f64(self.epsilon);
-        ((x - mean) * ((variance + epsilon).rsqrt() * weight) + bias).eval()
+        let centred = (widened::<T, A>(x) - mean).boxed();
+        let variance = variance.lazy().boxed();
+        normalized(centred, variance, (&parameters, self.epsilon))
+    }
+}
+
+impl<T: Float> CastParameters for BatchNorm<T> {
+    type Cast<U: Float> = BatchNorm<U>;
+
+    #[track_caller]
+    fn cast<U: Float>(&self) -> Result<BatchNorm<U>> {
+        Ok(BatchNorm {
+            weight: CastParameters::cast(&self.weight)?,
+            bias: CastParameters::cast(&self.bias)?,
+            epsilon: self.epsilon,
+            momentum: self.momentum,
+            statistics: self.statistics.converted()?,
+        })
     }
 }
 
@@ -184,9 +237,15 @@ impl<T: Float> RunningStatistics<T> {
     ///
     /// # Errors
     ///
-    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if one has another number of channels.
+    /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if one has another number of channels, and
+    /// [`Unsupported`](ErrorKind::Unsupported) if the layer was converted from another one, whose
+    /// statistics must be set.
     #[track_caller]
     pub fn set(&self, (mean, variance): (Array<T>, Array<T>)) -> Result<()> {
+        if self.source.is_some() {
+            let text = "RunningStatistics::set: the layer was converted from another one: set the statistics of that layer";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         let mut own = self.lock();
         for (own, new) in own.iter().zip([&mean, &variance]) {
             if own.shape() != new.shape() {
@@ -199,26 +258,57 @@ impl<T: Float> RunningStatistics<T> {
         Ok(())
     }
 
-    /// Mixes the mean and the biased variance of a batch in, with the share `momentum`.
+    /// Returns the statistics for a layer of another type.
     #[track_caller]
-    fn mix(&self, batch: [&Array<T>; 2], unbiased: f64, momentum: f64) -> Result<()> {
-        let of = |value: f64| <T as AnyElement>::from_f64(value);
-        let kept = of(1.0 - momentum);
-        let shares = [momentum, momentum * unbiased].map(of);
-        let [mean, variance] = batch.map(constant);
-        let _outside = enter_uncached();
-        let mut own = self.lock();
-        for (own, (batch, share)) in own.iter_mut().zip([mean, variance].into_iter().zip(shares)) {
-            let batch = batch.reshape(own.len())?;
-            // In place, so that a graph that captures the step writes to the statistics.
-            own.update(|own| own * kept + batch * share)?;
+    fn converted<U: Float>(&self) -> Result<RunningStatistics<U>> {
+        if let Some(own) = (self as &dyn Any).downcast_ref::<RunningStatistics<U>>() {
+            return Ok(own.clone());
         }
-        Ok(())
+        let _outside = enter_uncached();
+        let [mean, variance] = &*self.lock();
+        let arrays = [CastParameters::cast(mean)?, CastParameters::cast(variance)?];
+        Ok(RunningStatistics {
+            arrays: Arc::new(Mutex::new(arrays)),
+            source: Some(Arc::new(self.clone())),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, [Array<T>; 2]> {
         // A panic leaves two valid arrays.
         self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Float> Statistics for RunningStatistics<T> {
+    #[track_caller]
+    fn mix(&self, batch: &[AnyArray; 2], shares: [f64; 2]) -> Result<()> {
+        let of = |value: f64| <T as AnyElement>::from_f64(value);
+        let new = match &self.source {
+            Some(source) => {
+                source.mix(batch, shares)?;
+                source.exact()
+            }
+            None => batch.each_ref().map(AnyArray::share),
+        };
+        let _outside = enter_uncached();
+        let mut own = self.lock();
+        for ((own, new), share) in own.iter_mut().zip(new).zip(shares) {
+            let new = new.converted(T::DTYPE)?.into_array::<T>();
+            let new = new.reshape(own.len())?;
+            // In place, so that a graph that captures the step writes to the statistics.
+            match self.source {
+                Some(_) => own.assign(&new)?,
+                None => own.update(|own| own * of(1.0 - shares[0]) + new * of(share))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn exact(&self) -> [AnyArray; 2] {
+        match &self.source {
+            Some(source) => source.exact(),
+            None => self.lock().each_ref().map(AnyArray::of),
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 use super::uniform;
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
-use crate::grad::Parameters;
+use crate::grad::{CastParameters, Parameters};
 use crate::ops::ConvOptions;
 
 /// A layer of [`Array::conv2d`] with a kernel and a bias.
-#[derive(Clone, Debug, Parameters)]
+#[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Conv2d<T: Float = f32> {
     /// The kernel, of shape `[outputs, inputs / groups, height, width]`.

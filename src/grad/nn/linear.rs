@@ -3,10 +3,10 @@
 use super::uniform;
 use crate::array::{Array, Float};
 use crate::error::Result;
-use crate::grad::Parameters;
+use crate::grad::{CastParameters, Parameters};
 
 /// A linear layer: x Wᵀ + b along the last axis.
-#[derive(Clone, Debug, Parameters)]
+#[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Linear<T: Float = f32> {
     /// The weight W, of shape `[outputs, inputs]`.
@@ -95,7 +95,7 @@ impl<T: Float> Linear<T> {
 }
 
 /// An embedding layer: a vector for each of `count` items, such as words or positions.
-#[derive(Clone, Debug, Parameters)]
+#[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Embedding<T: Float = f32> {
     /// The vectors, of shape `[count, width]`.

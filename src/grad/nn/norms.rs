@@ -1,11 +1,12 @@
 //! Normalization layers, along the last axis or over groups of channels.
 
-use crate::array::{AnyElement, Array, Float, Shape};
+use crate::array::{AnyElement, Array, DType, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
-use crate::grad::Parameters;
+use crate::grad::{CastParameters, Parameters};
+use crate::ops::{BoxedLazy, narrowed, widened};
 
 /// A layer of [`Array::layer_norm`] with a weight and a bias.
-#[derive(Clone, Debug, Parameters)]
+#[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct LayerNorm<T: Float = f32> {
     /// The weight, of shape `[width]`.
@@ -67,7 +68,7 @@ impl<T: Float> LayerNorm<T> {
 }
 
 /// A layer of [`Array::rms_norm`] with a weight.
-#[derive(Clone, Debug, Parameters)]
+#[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct RmsNorm<T: Float = f32> {
     /// The weight, of shape `[width]`.
@@ -126,7 +127,7 @@ impl<T: Float> RmsNorm<T> {
 
 /// A normalization of groups of channels (Wu and He 2018), which does not depend on the batch. One
 /// group is a layer norm of images, and a group for each channel an instance norm.
-#[derive(Clone, Debug, Parameters)]
+#[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct GroupNorm<T: Float = f32> {
     /// The weight, of shape `[channels]`.
@@ -170,6 +171,7 @@ impl<T: Float> GroupNorm<T> {
     }
 
     /// Normalizes each group of channels of each image of `x`, of shape `[count, channels, ..]`.
+    /// `f16` and `bf16` are computed in `f32`.
     ///
     /// # Examples
     ///
@@ -189,21 +191,58 @@ impl<T: Float> GroupNorm<T> {
     /// of channels.
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
+        match const { T::DTYPE as u8 == DType::F64 as u8 } {
+            true => self.forward_in::<f64>(x),
+            false => self.forward_in::<f32>(x),
+        }
+    }
+
+    /// Applies the layer, computed in `A`.
+    #[track_caller]
+    fn forward_in<A: Float>(&self, x: &Array<T>) -> Result<Array<T>> {
         per_channel("GroupNorm", x, [&self.weight, &self.bias])?;
         let channels = self.weight.len();
         check_groups(self.groups, channels)?;
         let (count, each) = (x.shape()[0], channels / self.groups);
         let places = x.shape()[2..].iter().product();
         let split = x.reshape([count, self.groups, each, places])?;
-        let mean = split.mean_keepdims([2, 3])?;
-        let centred = (&split - &mean).eval()?;
-        let variance = centred.square().mean_keepdims([2, 3])?;
+        let (_, centred, variance) = centred::<T, A>(&split, &[2, 3])?;
         let own = [self.groups, each, 1];
-        let (weight, bias) = (self.weight.reshape(own)?, self.bias.reshape(own)?);
-        let epsilon = <T as AnyElement>::from_f64(self.epsilon);
-        let normal = centred * ((variance + epsilon).rsqrt() * weight) + bias;
-        normal.eval()?.reshape(*x.layout().shape())
+        let [weight, bias] = [self.weight.reshape(own)?, self.bias.reshape(own)?];
+        let scaling = (&[weight, bias], self.epsilon);
+        let variance = variance.lazy().boxed();
+        normalized(centred, variance, scaling)?.reshape(*x.layout().shape())
     }
+}
+
+/// Returns the mean of `x` along some axes, the difference of each element, and the biased
+/// variance. In half precision, nothing but `x` is saved for gradients: the difference is computed
+/// again.
+#[track_caller]
+pub(super) fn centred<T: Float, A: Float>(
+    x: &Array<T>,
+    axes: &[isize],
+) -> Result<(Array<A>, BoxedLazy<A>, Array<A>)> {
+    let wide = widened::<T, A>(x);
+    let mean = wide.mean_keepdims(axes)?;
+    let centred = match T::DTYPE == A::DTYPE {
+        true => (wide - &mean).eval()?.lazy().boxed(),
+        false => (wide - &mean).boxed(),
+    };
+    let variance = centred.square().mean_keepdims(axes)?;
+    Ok((mean, centred, variance))
+}
+
+/// Returns the differences from the mean over the deviation, times a weight, plus a bias.
+#[track_caller]
+pub(super) fn normalized<T: Float, A: Float>(
+    centred: BoxedLazy<A>,
+    variance: BoxedLazy<A>,
+    ([weight, bias], epsilon): (&[Array<T>; 2], f64),
+) -> Result<Array<T>> {
+    let epsilon = <A as AnyElement>::from_f64(epsilon);
+    let scale = (variance + epsilon).rsqrt() * widened::<T, A>(weight);
+    narrowed(&(centred * scale + widened::<T, A>(bias)).boxed())
 }
 
 #[track_caller]
@@ -222,15 +261,15 @@ fn check_groups(groups: usize, channels: usize) -> Result<()> {
 ///
 /// [`ShapeMismatch`](ErrorKind::ShapeMismatch) if `x` has another number of channels.
 #[track_caller]
-pub(super) fn per_channel<T: Float>(
+pub(super) fn per_channel<T: Float, U: Float>(
     layer: &str,
     x: &Array<T>,
-    arrays: [&Array<T>; 2],
-) -> Result<[Array<T>; 2]> {
+    arrays: [&Array<U>; 2],
+) -> Result<[Array<U>; 2]> {
     let channels = x.shape().get(1).copied();
     for own in arrays {
         if own.ndim() != 1 || Some(own.len()) != channels {
-            let [x, own] = [x, own].map(|array| *array.layout().shape());
+            let (x, own) = (x.layout().shape(), own.layout().shape());
             let text = format!(
                 "{layer}: x has the shape {x}, expected [count, channels, ..] for a parameter of shape {own}"
             );

@@ -3,7 +3,7 @@
 use super::uniform;
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
-use crate::grad::Parameters;
+use crate::grad::{CastParameters, Parameters};
 use crate::ops::{concat, eval, stack};
 
 /// A gated recurrent unit (Cho et al. 2014), as PyTorch computes it: the reset gate multiplies the
@@ -11,7 +11,7 @@ use crate::ops::{concat, eval, stack};
 ///
 /// A step is two matrix products and one expression, which computes all gates and the new state.
 /// The products with the inputs of all steps are one product.
-#[derive(Clone, Debug, Parameters)]
+#[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Gru<T: Float = f32> {
     /// The weight of the inputs, of shape `[3 width, inputs]`: for the reset gate, the update gate
@@ -109,7 +109,7 @@ pub type LstmState<T> = (Array<T>, Array<T>);
 ///
 /// A step is a matrix product and one pass, which computes all gates, the new cell and the new
 /// state. The products with the inputs of all steps are one product.
-#[derive(Clone, Debug, Parameters)]
+#[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct Lstm<T: Float = f32> {
     /// The weight of the inputs, of shape `[4 width, inputs]`: for the input gate, the forget gate,

@@ -5,7 +5,7 @@ use ndarray::SliceInfoElem;
 use super::uniform;
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
-use crate::grad::Parameters;
+use crate::grad::{CastParameters, Parameters};
 use crate::ops::ConvOptions;
 
 /// A transposed convolution: each element of the input adds its product with the kernel to the
@@ -14,7 +14,7 @@ use crate::ops::ConvOptions;
 ///
 /// It is computed as a convolution of the input, with zeros between its elements, and the flipped
 /// kernel.
-#[derive(Clone, Debug, Parameters)]
+#[derive(Clone, Debug, CastParameters, Parameters)]
 #[parameters(crate = crate)]
 pub struct ConvTranspose2d<T: Float = f32> {
     /// The kernel, of shape `[inputs, outputs / groups, height, width]`.

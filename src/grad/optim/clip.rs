@@ -77,6 +77,8 @@ pub struct Clipped<O> {
     norm: Option<Array<f64>>,
     /// True if the norm is of the present step.
     has_norm: bool,
+    /// The factor of the gradients of the present step.
+    scale: f64,
 }
 
 impl<O: Optimizer> Clipped<O> {
@@ -102,6 +104,7 @@ impl<O: Optimizer> Clipped<O> {
             most_value: None,
             norm: None,
             has_norm: false,
+            scale: 1.0,
         }
     }
 
@@ -173,7 +176,8 @@ impl<O: Optimizer> Clipped<O> {
     /// The errors of [`Array::item`].
     #[track_caller]
     pub fn last_norm(&self) -> Result<Option<f64>> {
-        self.norm.as_ref().map(Array::item).transpose()
+        let norm = self.norm.as_ref().map(Array::item).transpose()?;
+        Ok(norm.map(|norm| norm / self.scale))
     }
 
     /// Returns the gradient after clipping.
@@ -181,7 +185,7 @@ impl<O: Optimizer> Clipped<O> {
     fn clipped<T: Float>(&self, gradient: &Array<T>) -> Result<Array<T>> {
         let of = |value: f64| <T as AnyElement>::from_f64(value);
         let mut clipped = gradient.clone();
-        if let Some(most) = self.most_norm {
+        if let Some(most) = self.most_norm.map(|most| most * self.scale) {
             let norm = self.norm.as_ref().filter(|_| self.has_norm);
             let norm = norm.ok_or_else(without_norm)?;
             let norm = norm.to_device(gradient.device())?;
@@ -189,7 +193,7 @@ impl<O: Optimizer> Clipped<O> {
             let factor = (most / norm.maximum(most.max(f64::MIN_POSITIVE))).cast::<T>();
             clipped = (clipped * factor).eval()?;
         }
-        if let Some(most) = self.most_value {
+        if let Some(most) = self.most_value.map(|most| most * self.scale) {
             clipped = clipped.clamp(of(-most), of(most)).eval()?;
         }
         Ok(clipped)
@@ -206,6 +210,7 @@ fn without_norm() -> Error {
 impl<O: Optimizer> Optimizer for Clipped<O> {
     fn begin(&mut self) {
         self.has_norm = false;
+        self.scale = self.optimizer.loss_scale();
         self.optimizer.begin();
     }
 
@@ -221,6 +226,10 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
         self.norm = Some(norm.clone());
         self.has_norm = true;
         self.optimizer.set_norm(norm);
+    }
+
+    fn loss_scale(&self) -> f64 {
+        self.optimizer.loss_scale()
     }
 
     #[track_caller]

@@ -91,7 +91,8 @@ impl<O: Stateful> Groups<O> {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if no parameter is chosen, or if the
-    /// optimizer has another number of states or of steps than the first group's.
+    /// optimizer has another number of states or of steps than the first group's, or a
+    /// [scale](super::LossScaled), which is for all groups: write `LossScaled::new(groups)`.
     #[track_caller]
     pub fn with(mut self, optimizer: O, chooses: impl Fn(&str) -> bool) -> Result<Self> {
         let first = &self.groups[0];
@@ -101,6 +102,13 @@ impl<O: Stateful> Groups<O> {
             let text = format!(
                 "Groups::with: the optimizer has {own_states} states and made {own_steps} steps, the first group's has {states} states and made {steps} steps"
             );
+            return Err(Error::new(ErrorKind::InvalidArgument, text));
+        }
+        if [first, &optimizer]
+            .iter()
+            .any(|own| own.loss_scale() != 1.0)
+        {
+            let text = "Groups::with: the optimizer of a group scales the loss, expected one scale of all groups: write `LossScaled::new(groups)`";
             return Err(Error::new(ErrorKind::InvalidArgument, text));
         }
         let group = self.groups.len();
@@ -171,6 +179,10 @@ impl<O: Stateful> Optimizer for Groups<O> {
 
     fn set_norm(&mut self, norm: &Array<f64>) {
         self.groups.iter_mut().for_each(|own| own.set_norm(norm));
+    }
+
+    fn loss_scale(&self) -> f64 {
+        self.groups[0].loss_scale()
     }
 
     #[track_caller]

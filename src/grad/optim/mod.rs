@@ -32,6 +32,7 @@ mod clock;
 mod groups;
 mod lbfgs;
 mod lion;
+mod loss_scaled;
 mod memory;
 mod muon;
 mod schedule;
@@ -50,6 +51,7 @@ pub use clip::{Clipped, clip_norm};
 pub use groups::Groups;
 pub use lbfgs::Lbfgs;
 pub use lion::Lion;
+pub use loss_scaled::LossScaled;
 pub use muon::Muon;
 pub use schedule::{cosine, linear};
 pub use sgd::Sgd;
@@ -402,6 +404,10 @@ impl<O: Optimizer> Optimizer for Named<'_, O> {
 
     fn set_norm(&mut self, norm: &Array<f64>) {
         self.optimizer.set_norm(norm);
+    }
+
+    fn loss_scale(&self) -> f64 {
+        self.optimizer.loss_scale()
     }
 
     fn step_one<T: Float>(

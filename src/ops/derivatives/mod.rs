@@ -197,15 +197,16 @@ fn record_results(
 /// The values that a backward pass begins with, and their gradients.
 pub(crate) type Seeds = Vec<(Tracked, AnyArray)>;
 
-/// Returns the gradient of `loss` for itself, which is 1; empty if the tape does not track `loss`.
+/// Returns the gradient of `scale` times `loss` for the loss; empty if the tape does not track
+/// `loss`.
 #[track_caller]
-pub(crate) fn seed<T: AnyElement>(loss: &Array<T>) -> Result<Seeds> {
+pub(crate) fn seed<T: AnyElement>(loss: &Array<T>, scale: f64) -> Result<Seeds> {
     let Some(tracked) = Tracked::of(loss.buffer(), loss.layout())? else {
         return Ok(Vec::new());
     };
-    let one = bits_of(<T as AnyElement>::from_f64(1.0));
-    let one = filled(loss.device(), loss.layout(), (T::DTYPE, one))?;
-    Ok(vec![(tracked, one)])
+    let scale = bits_of(<T as AnyElement>::from_f64(scale));
+    let scale = filled(loss.device(), loss.layout(), (T::DTYPE, scale))?;
+    Ok(vec![(tracked, scale)])
 }
 
 /// Passes the gradients `seeds` back to everything that their values were computed from, and takes

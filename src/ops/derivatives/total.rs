@@ -1,6 +1,7 @@
 //! Sums over several arrays.
 
 use crate::array::{Array, Float};
+use crate::context::scope::enter_uncached;
 use crate::error::Result;
 
 /// A sum over arrays in `f64`, on the device of the first one.
@@ -38,9 +39,10 @@ impl Total {
         }
     }
 
-    /// Returns the square root of the sum.
+    /// Returns the square root of the sum, outside of every cache: an optimizer may keep it.
     #[track_caller]
     pub(crate) fn root(self) -> Result<Array<f64>> {
+        let _outside = enter_uncached();
         self.into_array()?.sqrt().eval()
     }
 

@@ -10,6 +10,8 @@ mod digits_step;
 mod elementwise;
 mod files;
 mod gpt2;
+mod half;
+mod half_training;
 mod indices;
 mod layers;
 mod lbfgs;

@@ -1,0 +1,318 @@
+//! Training in half precision, compared with PyTorch's autocast: `tests/reference/torch_half.py`.
+
+use std::path::Path;
+
+use cachescope::grad::nn::{Attention, LayerNorm, Linear};
+use cachescope::grad::optim::{AdamW, LossScaled, Sgd};
+use cachescope::grad::{
+    CastParameters, MapArrays, Optimizer, Parameters, value_and_grad, value_and_step,
+};
+use cachescope::npy::NpzReader;
+use cachescope::{Array, Float, Result, cache_scope};
+use half::{bf16, f16};
+use ndarray::s;
+use shared::digits::Digits;
+
+const STEPS: usize = 300;
+const BATCH: usize = 50;
+const TRAIN: usize = 1500;
+
+/// A network of the script, with its name there.
+trait Network: Parameters {
+    const NAME: &'static str;
+
+    fn new() -> Result<Self>;
+
+    /// Returns `f32` scores, computed in `C`.
+    fn forward<C: Float>(&self, x: &Array<f32>) -> Result<Array<f32>>;
+}
+
+#[derive(Parameters, CastParameters)]
+struct Mlp<T: Float> {
+    hidden: Linear<T>,
+    out: Linear<T>,
+}
+
+impl<T: Float> Mlp<T> {
+    fn scores(&self, x: &Array<T>) -> Result<Array<T>> {
+        self.out.forward(&self.hidden.forward(x)?.relu().eval()?)
+    }
+}
+
+impl Network for Mlp<f32> {
+    const NAME: &'static str = "mlp";
+
+    fn new() -> Result<Self> {
+        Ok(Self {
+            hidden: Linear::new(64, 32)?,
+            out: Linear::new(32, 10)?,
+        })
+    }
+
+    fn forward<C: Float>(&self, x: &Array<f32>) -> Result<Array<f32>> {
+        let scores = self.cast::<C>()?.scores(&x.cast().eval()?)?;
+        scores.cast::<f32>().eval()
+    }
+}
+
+#[derive(Parameters, CastParameters)]
+struct Block<T: Float> {
+    first: LayerNorm<T>,
+    attention: Attention<T>,
+    second: LayerNorm<T>,
+    up: Linear<T>,
+    down: Linear<T>,
+}
+
+impl<T: Float> Block<T> {
+    /// Applies products and attention in `C`, and the norms in `T`. The sum of the branches is in
+    /// `T`.
+    fn forward<C: Float>(&self, x: &Array<T>) -> Result<Array<T>> {
+        let seen = self.first.forward(x)?.cast::<C>().eval()?;
+        let seen = self.attention.cast::<C>()?.forward(&seen)?;
+        let x = (x + seen.cast::<T>()).eval()?;
+        let y = self.second.forward(&x)?.cast::<C>().eval()?;
+        let hidden = self.up.cast::<C>()?.forward(&y)?.gelu().eval()?;
+        let y = self.down.cast::<C>()?.forward(&hidden)?;
+        (&x + y.cast::<T>()).eval()
+    }
+}
+
+/// Reads an image as a sequence of its rows.
+#[derive(Parameters, CastParameters)]
+struct Transformer<T: Float> {
+    places: Array<T>,
+    embed: Linear<T>,
+    blocks: Vec<Block<T>>,
+    norm: LayerNorm<T>,
+    out: Linear<T>,
+}
+
+impl<T: Float> Transformer<T> {
+    fn scores<C: Float>(&self, x: &Array<f32>) -> Result<Array<f32>> {
+        let rows = x.reshape([x.len() / 64, 8, 8])?.cast::<C>().eval()?;
+        let embedded = self.embed.cast::<C>()?.forward(&rows)?;
+        let mut x = (embedded.cast::<T>() + &self.places).eval()?;
+        for block in &self.blocks {
+            x = block.forward::<C>(&x)?;
+        }
+        let y = self.norm.forward(&x)?.mean_axis(1)?.cast::<C>().eval()?;
+        self.out.cast::<C>()?.forward(&y)?.cast::<f32>().eval()
+    }
+}
+
+impl Network for Transformer<f32> {
+    const NAME: &'static str = "transformer";
+
+    fn new() -> Result<Self> {
+        const WIDTH: usize = 32;
+        let block = |_| {
+            Ok(Block {
+                first: LayerNorm::new(WIDTH)?,
+                attention: Attention::new(WIDTH, 4, false)?,
+                second: LayerNorm::new(WIDTH)?,
+                up: Linear::new(WIDTH, 2 * WIDTH)?,
+                down: Linear::new(2 * WIDTH, WIDTH)?,
+            })
+        };
+        Ok(Self {
+            places: Array::zeros([8, WIDTH])?,
+            embed: Linear::new(8, WIDTH)?,
+            blocks: (0..2).map(block).collect::<Result<_>>()?,
+            norm: LayerNorm::new(WIDTH)?,
+            out: Linear::new(WIDTH, 10)?,
+        })
+    }
+
+    fn forward<C: Float>(&self, x: &Array<f32>) -> Result<Array<f32>> {
+        self.scores::<C>(x)
+    }
+}
+
+/// The transformer with every value in `C`, also the sums of the branches.
+#[derive(Parameters)]
+struct Converted(Transformer<f32>);
+
+impl Network for Converted {
+    const NAME: &'static str = "transformer";
+
+    fn new() -> Result<Self> {
+        Transformer::new().map(Self)
+    }
+
+    fn forward<C: Float>(&self, x: &Array<f32>) -> Result<Array<f32>> {
+        self.0.cast::<C>()?.scores::<C>(x)
+    }
+}
+
+/// The script's initial values: matrices of hashed numbers, by the number of the parameter.
+struct Initialize {
+    number: u32,
+    is_bias: bool,
+}
+
+impl MapArrays for Initialize {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        let number = self.number;
+        self.number += 1;
+        match array.shape() {
+            &[_, inputs] => {
+                let hashed = (0..array.len() as u32).map(|place| hash(place, number));
+                let hashed = Array::from_vec(hashed.collect(), array.shape())?;
+                (hashed / (inputs as f32).sqrt()).cast::<T>().eval()
+            }
+            _ if self.is_bias => Array::zeros(array.len()),
+            _ => Ok(array.clone()),
+        }
+    }
+
+    fn enter(&mut self, name: &dyn std::fmt::Display) {
+        self.is_bias = name.to_string() == "bias";
+    }
+}
+
+/// Returns a number from -1 to 1: the hash of the script's `numbers`.
+fn hash(place: u32, seed: u32) -> f32 {
+    let x = place
+        .wrapping_add(seed.wrapping_mul(1_000_003))
+        .wrapping_mul(0x9e37_79b9);
+    let x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
+    let x = (x ^ (x >> 13)).wrapping_mul(0xc2b2_ae35);
+    ((x ^ (x >> 16)) >> 8) as f32 / (1 << 23) as f32 - 1.0
+}
+
+/// Returns the images and labels, in the script's order.
+fn data() -> Result<(Array<f32>, Array<i64>)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data/digits.csv.gz");
+    let digits = Digits::read(&path).unwrap_or_else(|_| panic!("{} is no data", path.display()));
+    let count = digits.labels.len();
+    let order = (0..count as i64).map(|row| row * 1000 % count as i64);
+    let order = Array::from_vec(order.collect(), count)?;
+    let images = Array::from_vec(digits.pixels, [count, 64])?;
+    let labels = Array::from_vec(digits.labels, count)?;
+    Ok((images.take(&order, 0)?, labels.take(&order, 0)?))
+}
+
+/// The losses of the steps, and the share of the test images that are right.
+struct Trained {
+    losses: Vec<f32>,
+    right: f32,
+}
+
+impl Trained {
+    fn last_loss(&self) -> f32 {
+        self.losses[STEPS - 50..].iter().sum::<f32>() / 50.0
+    }
+}
+
+fn train<N: Network, C: Float>(optimizer: &mut impl Optimizer) -> Result<Trained> {
+    let (images, labels) = data()?;
+    let mut network = initialized::<N>()?;
+    let mut losses = Vec::new();
+    for step in 0..STEPS {
+        let first = step * BATCH % TRAIN;
+        cache_scope!("step", {
+            let rows = s![first..first + BATCH, ..];
+            let (x, y) = (images.slice(rows)?, labels.slice(s![first..first + BATCH])?);
+            let loss = value_and_step(&mut network, optimizer, |own| {
+                own.forward::<C>(&x)?.cross_entropy(&y)
+            })?;
+            losses.push(loss.item()?);
+        });
+    }
+    let scores = network.forward::<f32>(&images.slice(s![TRAIN.., ..])?)?;
+    let right = scores.argmax_axis(1)?.eq(&labels.slice(s![TRAIN..])?);
+    let right = right.cast::<f32>().mean()?.item()?;
+    Ok(Trained { losses, right })
+}
+
+fn initialized<N: Network>() -> Result<N> {
+    N::new()?.map_arrays(&mut Initialize {
+        number: 0,
+        is_bias: false,
+    })
+}
+
+fn reference() -> NpzReader {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reference/half.npz");
+    NpzReader::open(path).unwrap()
+}
+
+/// Compares a training with PyTorch's: the first losses, the means of the last losses, whose ratio
+/// may differ from 1 by `bound`, and the accuracies. Prints the figures of both.
+fn agrees<N: Network, C: Float>(optimizer: &mut impl Optimizer, bound: f32) -> Result<()> {
+    let (mut file, case) = (reference(), format!("{} in {}", N::NAME, C::NAME));
+    let own = train::<N, C>(optimizer)?;
+    let mut read = |what: &str| file.read::<f32>(&format!("{}.{}.{what}", N::NAME, C::NAME));
+    let expected = Trained {
+        losses: read("losses")?.to_vec()?,
+        right: read("right")?.item()?,
+    };
+    for (of, trained) in [("this library", &own), ("PyTorch", &expected)] {
+        let (loss, right) = (trained.last_loss(), 100.0 * trained.right);
+        println!("{case}, {of}: loss {loss:.4}, {right:.1} % right");
+    }
+    let apart = (own.losses[0] - expected.losses[0]).abs();
+    assert!(apart < 0.01, "{case}: the first losses differ by {apart}");
+    let apart = own.last_loss() / expected.last_loss() - 1.0;
+    assert!(
+        apart.abs() < bound,
+        "{case}: the last losses differ by {apart}"
+    );
+    let apart = own.right - expected.right;
+    assert!(apart > -0.02, "{case}: the accuracies differ by {apart}");
+    Ok(())
+}
+
+#[test]
+fn a_perceptron_learns_as_with_autocast() -> Result<()> {
+    let optimizer = || Sgd::new(0.05).momentum(0.9);
+    agrees::<Mlp<f32>, f32>(&mut optimizer(), 0.001)?;
+    agrees::<Mlp<f32>, bf16>(&mut optimizer(), 0.03)?;
+    agrees::<Mlp<f32>, f16>(&mut LossScaled::new(optimizer()), 0.01)
+}
+
+#[test]
+fn a_transformer_learns_as_with_autocast() -> Result<()> {
+    let optimizer = || AdamW::new(2e-3).weight_decay(0.01);
+    agrees::<Transformer<f32>, f32>(&mut optimizer(), 0.02)?;
+    agrees::<Transformer<f32>, bf16>(&mut optimizer(), 0.1)?;
+    agrees::<Transformer<f32>, f16>(&mut LossScaled::new(optimizer()), 0.1)
+}
+
+#[test]
+fn a_transformer_with_every_value_in_half_precision_learns() -> Result<()> {
+    let optimizer = || AdamW::new(2e-3).weight_decay(0.01);
+    agrees::<Converted, bf16>(&mut optimizer(), 0.5)?;
+    agrees::<Converted, f16>(&mut LossScaled::new(optimizer()), 0.1)
+}
+
+/// Compares the gradients of the first step with PyTorch's.
+fn has_gradients<C: Float>(scale: f32, bound: f32) -> Result<()> {
+    let (images, labels) = data()?;
+    let (x, y) = (images.slice(s![..BATCH, ..])?, labels.slice(s![..BATCH])?);
+    let network = initialized::<Mlp<f32>>()?;
+    let (_, gradients) = value_and_grad(&network, |own| {
+        Ok(own.forward::<C>(&x)?.cross_entropy(&y)? * scale)
+    })?;
+    let mut file = reference();
+    let layers = [(gradients.hidden, "hidden"), (gradients.out, "out")];
+    for (layer, name) in layers {
+        let bias = layer.bias.expect("the layer has one");
+        for (own, of) in [(layer.weight, "weight"), (bias, "bias")] {
+            let place = format!("mlp.{}.{name}.{of}", C::NAME);
+            let expected: Array<f32> = file.read(&place)?;
+            let apart = (own / scale - &expected).norm()?.item()? / expected.norm()?.item()?;
+            assert!(apart < bound, "{place} differs by {apart}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn gradients_are_autocasts() -> Result<()> {
+    // Some roundings to 24, 8 and 11 bits.
+    has_gradients::<f32>(1.0, 1e-5)?;
+    has_gradients::<bf16>(1.0, 1e-2)?;
+    has_gradients::<f16>(65536.0, 2e-3)
+}
