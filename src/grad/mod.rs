@@ -73,8 +73,8 @@ mod step;
 mod tape;
 
 pub use budget::{BudgetGuard, BudgetReport, activation_budget};
-/// Implements [`CastParameters`](trait@CastParameters) for a `struct` with one type parameter, the type
-/// of its elements.
+/// Implements [`CastParameters`](trait@CastParameters) for a `struct` with one type parameter, the
+/// type of its elements.
 ///
 /// # Examples
 ///

@@ -95,8 +95,8 @@ impl<T: Float> BatchNorm<T> {
     }
 
     /// Normalizes each channel of `x`, of shape `[count, channels, ..]`, by its mean and variance
-    /// over the batch, and updates the running statistics. They get the unbiased variance. `f16` and
-    /// `bf16` are computed in `f32`.
+    /// over the batch, and updates the running statistics. They get the unbiased variance. Half
+    /// precision is computed in `f32`.
     ///
     /// In a [`checkpoint`](crate::grad::checkpoint) the statistics are updated once, when the
     /// backward pass calls its function again.

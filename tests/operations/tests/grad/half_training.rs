@@ -13,7 +13,6 @@ use half::{bf16, f16};
 use ndarray::s;
 use shared::digits::Digits;
 
-const STEPS: usize = 300;
 const BATCH: usize = 50;
 const TRAIN: usize = 1500;
 
@@ -201,15 +200,23 @@ struct Trained {
 
 impl Trained {
     fn last_loss(&self) -> f32 {
-        self.losses[STEPS - 50..].iter().sum::<f32>() / 50.0
+        mean(&self.losses[self.losses.len() - 50..])
     }
 }
 
-fn train<N: Network, C: Float>(optimizer: &mut impl Optimizer) -> Result<Trained> {
+fn mean(numbers: &[f32]) -> f32 {
+    numbers.iter().sum::<f32>() / numbers.len() as f32
+}
+
+fn train<N: Network, C: Float>(
+    optimizer: &mut impl Optimizer,
+    seed: u32,
+    steps: usize,
+) -> Result<Trained> {
     let (images, labels) = data()?;
-    let mut network = initialized::<N>()?;
+    let mut network = initialized::<N>(seed)?;
     let mut losses = Vec::new();
-    for step in 0..STEPS {
+    for step in 0..steps {
         let first = step * BATCH % TRAIN;
         cache_scope!("step", {
             let rows = s![first..first + BATCH, ..];
@@ -226,9 +233,9 @@ fn train<N: Network, C: Float>(optimizer: &mut impl Optimizer) -> Result<Trained
     Ok(Trained { losses, right })
 }
 
-fn initialized<N: Network>() -> Result<N> {
+fn initialized<N: Network>(seed: u32) -> Result<N> {
     N::new()?.map_arrays(&mut Initialize {
-        number: 0,
+        number: 100 * seed,
         is_bias: false,
     })
 }
@@ -238,60 +245,89 @@ fn reference() -> NpzReader {
     NpzReader::open(path).unwrap()
 }
 
-/// Compares a training with PyTorch's: the first losses, the means of the last losses, whose ratio
-/// may differ from 1 by `bound`, and the accuracies. Prints the figures of both.
+/// Compares the losses of the first 100 steps with PyTorch's, to `bound`. Later, trainings differ by
+/// rounding alone: PyTorch's own last losses by a half.
 fn agrees<N: Network, C: Float>(optimizer: &mut impl Optimizer, bound: f32) -> Result<()> {
-    let (mut file, case) = (reference(), format!("{} in {}", N::NAME, C::NAME));
-    let own = train::<N, C>(optimizer)?;
-    let mut read = |what: &str| file.read::<f32>(&format!("{}.{}.{what}", N::NAME, C::NAME));
-    let expected = Trained {
-        losses: read("losses")?.to_vec()?,
-        right: read("right")?.item()?,
-    };
-    for (of, trained) in [("this library", &own), ("PyTorch", &expected)] {
-        let (loss, right) = (trained.last_loss(), 100.0 * trained.right);
-        println!("{case}, {of}: loss {loss:.4}, {right:.1} % right");
+    let case = format!("{}.{}.losses", N::NAME, C::NAME);
+    let losses = reference().read::<f32>(&case)?.to_vec()?;
+    let own = train::<N, C>(optimizer, 0, 100)?;
+    for range in [0..20, 20..100] {
+        let apart = mean(&own.losses[range.clone()]) / mean(&losses[range.clone()]) - 1.0;
+        assert!(apart.abs() < bound, "{case} of {range:?} differ by {apart}");
     }
-    let apart = (own.losses[0] - expected.losses[0]).abs();
-    assert!(apart < 0.01, "{case}: the first losses differ by {apart}");
-    let apart = own.last_loss() / expected.last_loss() - 1.0;
-    assert!(
-        apart.abs() < bound,
-        "{case}: the last losses differ by {apart}"
-    );
-    let apart = own.right - expected.right;
-    assert!(apart > -0.02, "{case}: the accuracies differ by {apart}");
     Ok(())
 }
 
 #[test]
 fn a_perceptron_learns_as_with_autocast() -> Result<()> {
-    let optimizer = || Sgd::new(0.05).momentum(0.9);
-    agrees::<Mlp<f32>, f32>(&mut optimizer(), 0.001)?;
-    agrees::<Mlp<f32>, bf16>(&mut optimizer(), 0.03)?;
-    agrees::<Mlp<f32>, f16>(&mut LossScaled::new(optimizer()), 0.01)
+    agrees::<Mlp<f32>, f32>(&mut sgd(), 1e-4)?;
+    agrees::<Mlp<f32>, bf16>(&mut sgd(), 5e-3)?;
+    agrees::<Mlp<f32>, f16>(&mut LossScaled::new(sgd()), 1e-3)
 }
 
 #[test]
 fn a_transformer_learns_as_with_autocast() -> Result<()> {
-    let optimizer = || AdamW::new(2e-3).weight_decay(0.01);
-    agrees::<Transformer<f32>, f32>(&mut optimizer(), 0.02)?;
-    agrees::<Transformer<f32>, bf16>(&mut optimizer(), 0.1)?;
-    agrees::<Transformer<f32>, f16>(&mut LossScaled::new(optimizer()), 0.1)
+    agrees::<Transformer<f32>, f32>(&mut adam(), 1e-3)?;
+    agrees::<Transformer<f32>, bf16>(&mut adam(), 0.02)?;
+    agrees::<Transformer<f32>, f16>(&mut LossScaled::new(adam()), 5e-3)
 }
 
 #[test]
 fn a_transformer_with_every_value_in_half_precision_learns() -> Result<()> {
-    let optimizer = || AdamW::new(2e-3).weight_decay(0.01);
-    agrees::<Converted, bf16>(&mut optimizer(), 0.5)?;
-    agrees::<Converted, f16>(&mut LossScaled::new(optimizer()), 0.1)
+    agrees::<Converted, bf16>(&mut adam(), 0.03)?;
+    agrees::<Converted, f16>(&mut LossScaled::new(adam()), 5e-3)
+}
+
+fn sgd() -> Sgd {
+    Sgd::new(0.05).momentum(0.9)
+}
+
+fn adam() -> AdamW {
+    AdamW::new(2e-3).weight_decay(0.01)
+}
+
+/// Prints the means over the initial values of the script.
+fn report<N: Network, C: Float, O: Optimizer>(case: &str, optimizer: fn() -> O) -> Result<()> {
+    let runs = (0..5).map(|seed| train::<N, C>(&mut optimizer(), seed, 300));
+    let runs = runs.collect::<Result<Vec<Trained>>>()?;
+    let losses: Vec<f32> = runs.iter().map(Trained::last_loss).collect();
+    let rights: Vec<f32> = runs.iter().map(|own| 100.0 * own.right).collect();
+    let (least, most) = losses
+        .iter()
+        .fold((f32::MAX, 0.0_f32), |(least, most), own| {
+            (least.min(*own), most.max(*own))
+        });
+    let (loss, right) = (mean(&losses), mean(&rights));
+    let name = C::NAME;
+    println!("{case} in {name}: loss {loss:.4} ({least:.4} to {most:.4}), {right:.1} % right");
+    Ok(())
+}
+
+/// Prints the figures of docs/benchmarks.md.
+#[test]
+#[ignore = "30 trainings"]
+fn figures() -> Result<()> {
+    report::<Mlp<f32>, f32, _>("mlp", sgd)?;
+    report::<Mlp<f32>, bf16, _>("mlp", sgd)?;
+    report::<Mlp<f32>, f16, _>("mlp", || LossScaled::new(sgd()))?;
+    report::<Transformer<f32>, f32, _>("transformer", adam)?;
+    report::<Transformer<f32>, bf16, _>("transformer, layers", adam)?;
+    report::<Transformer<f32>, f16, _>("transformer, layers", || LossScaled::new(adam()))
+}
+
+/// Prints the figures of networks that are converted as a whole.
+#[test]
+#[ignore = "10 trainings"]
+fn figures_of_converted_networks() -> Result<()> {
+    report::<Converted, bf16, _>("transformer, converted", adam)?;
+    report::<Converted, f16, _>("transformer, converted", || LossScaled::new(adam()))
 }
 
 /// Compares the gradients of the first step with PyTorch's.
 fn has_gradients<C: Float>(scale: f32, bound: f32) -> Result<()> {
     let (images, labels) = data()?;
     let (x, y) = (images.slice(s![..BATCH, ..])?, labels.slice(s![..BATCH])?);
-    let network = initialized::<Mlp<f32>>()?;
+    let network = initialized::<Mlp<f32>>(0)?;
     let (_, gradients) = value_and_grad(&network, |own| {
         Ok(own.forward::<C>(&x)?.cross_entropy(&y)? * scale)
     })?;

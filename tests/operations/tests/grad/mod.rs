@@ -16,6 +16,7 @@ mod indices;
 mod layers;
 mod lbfgs;
 mod lines;
+mod loss_scaled;
 mod memory;
 mod narrow;
 mod nested;
