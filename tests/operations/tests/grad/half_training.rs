@@ -245,8 +245,8 @@ fn reference() -> NpzReader {
     NpzReader::open(path).unwrap()
 }
 
-/// Compares the losses of the first 100 steps with PyTorch's, to `bound`. Later, trainings differ by
-/// rounding alone: PyTorch's own last losses by a half.
+/// Compares the losses of the first 100 steps with PyTorch's, to `bound`. Then rounding alone makes
+/// trainings differ, PyTorch's own last losses by a half.
 fn agrees<N: Network, C: Float>(optimizer: &mut impl Optimizer, bound: f32) -> Result<()> {
     let case = format!("{}.{}.losses", N::NAME, C::NAME);
     let losses = reference().read::<f32>(&case)?.to_vec()?;
