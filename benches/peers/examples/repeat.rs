@@ -1,6 +1,11 @@
-//! One thing again and again, for a profiler to count: `repeat hit 11000`, `repeat scope 11000`,
-//! `repeat miss 11000` (a scope whose exit releases the block), `repeat outside 11000` (of every
-//! scope), and under a policy, 64 times to an entry, `repeat bump 11008`, `repeat plan 11008`.
+//! One thing again and again, for a profiler to count: `repeat hit 11000`. `repeat miss 11000` is a
+//! scope whose exit releases the block, and `repeat outside 11000` is outside of every scope.
+//! `repeat bump 11008` and `repeat plan 11008` make 64 requests in an entry under a policy.
+//! `repeat one-hit 11000` makes one request in an entry.
+//!
+//! An empty scope is entered by a literal (`repeat scope 11000`), by a computed name
+//! (`repeat computed 11000`), or by a handle (`repeat handle 11000`). A third argument names its
+//! policy.
 //!
 //! Two runs, 10,000 repetitions apart, differ by what those take:
 //!
@@ -19,11 +24,16 @@ const REQUESTS: u64 = 64;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [what, times] = arguments.as_slice() else {
-        panic!("usage: repeat hit|miss|outside|scope|recycle|bump|plan TIMES");
+    let [what, times, rest @ ..] = arguments.as_slice() else {
+        panic!(
+            "usage: repeat hit|miss|outside|scope|computed|handle|one-hit|recycle|bump|plan TIMES [POLICY]"
+        );
     };
     let times: u64 = times.parse().expect("a number of times");
     let device = Device::host();
+    if let [policy, ..] = rest {
+        configure(&device, "empty", policy.parse()?);
+    }
     match what.as_str() {
         "hit" => cache_scope!("hit", {
             for _ in 0..times {
@@ -47,17 +57,39 @@ fn main() -> Result<()> {
                 cache_scope!("empty", { black_box(()) });
             }
         }
+        "computed" => {
+            for _ in 0..times {
+                cache_scope!(black_box("empty"), { black_box(()) });
+            }
+        }
+        "handle" => {
+            let handle = device.scope("empty");
+            for _ in 0..times {
+                let _guard = black_box(&handle).enter();
+            }
+        }
+        "one-hit" => {
+            for _ in 0..times {
+                cache_scope!("empty", {
+                    drop(black_box(Buffer::new(&device, black_box(4096))?));
+                });
+            }
+        }
         policy => entries(&device, policy.parse()?, times / REQUESTS)?,
     }
     Ok(())
 }
 
-fn entries(device: &Device, policy: Policy, entries: u64) -> Result<()> {
+fn configure(device: &Device, name: &str, policy: Policy) {
     let config = CacheConfig {
         policy,
         ..Default::default()
     };
-    device.configure_cache("entries", config);
+    device.configure_cache(name, config);
+}
+
+fn entries(device: &Device, policy: Policy, entries: u64) -> Result<()> {
+    configure(device, "entries", policy);
     for _ in 0..entries {
         cache_scope!("entries", {
             for _ in 0..REQUESTS {
