@@ -93,14 +93,13 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
             return None;
         }
         let epoch = store.epoch;
-        let mut header = store.idle_suballocations().pop_if(|_| true)?;
+        // `refill` reassigns headers of other streams.
+        let is_own = |header: &Header<H>| header.block.stream == stream;
+        let mut header = store.idle_suballocations().pop_if(is_own)?;
         if header.epoch() == epoch
             && let Some(end) = self.ends.get_mut(header.block.suballocation_index())
         {
             *end |= FREED;
-        }
-        if header.block.stream != stream {
-            header.follow(stream);
         }
         header
             .block
@@ -132,6 +131,11 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         {
             let header = store.new_suballocation(counters, arena.block.new_suballocation());
             store.push(header);
+        }
+        let idle = store.idle_suballocations();
+        if let Some(mut header) = idle.pop_if(|header| header.block.stream != request.stream) {
+            header.follow(request.stream);
+            idle.push(header);
         }
         self.ends.reserve(1);
         let header = self.allocate(store, rounded_bytes, request.stream);

@@ -67,10 +67,19 @@ pub(in crate::cache) struct Plan<H: Home> {
     served: u64,
 }
 
+/// The requests that last used a suballocation's memory.
+enum Below {
+    Nothing,
+    One(u32),
+    /// Those that the plan names.
+    Several,
+}
+
 /// A planned suballocation of the slab, with its header while it is idle.
 struct PlannedBlock<H: Home> {
     /// Copied from the tree, so that one look-up finds both.
     request: PlannedRequest,
+    below: Below,
     /// Empty while the suballocation is handed out, or if the request is served outside of the
     /// slab.
     header: Slot<H>,
@@ -115,23 +124,32 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         rounded_bytes: u64,
         stream: StreamId,
     ) -> Option<Box<Header<H>>> {
-        if !self.following {
-            return None;
-        }
+        debug_assert!(self.following, "it is the fast path");
+        let cursor = self.cursor;
         let blocks = self.blocks.as_mut_slice();
         let idle = store.idle_suballocations();
         while let Some(header) =
             idle.pop_if(|header| header.block.suballocation_index() < blocks.len())
         {
             let block = &mut blocks[header.block.suballocation_index()];
-            block.idle_since = self.cursor;
+            block.idle_since = cursor;
             block.header.put(header);
         }
         if !idle.is_empty() {
             return None; // `refill` puts them elsewhere.
         }
-        let request = &self.blocks.get(self.cursor)?.request;
-        if !request.is_for(rounded_bytes, stream) || !self.is_clear(request) {
+        let block = blocks.get(cursor)?;
+        if !block.request.is_for(rounded_bytes, stream) {
+            return None;
+        }
+        let is_clear = match block.below {
+            Below::Nothing => true,
+            Below::One(below) => blocks
+                .get(below as usize)
+                .is_some_and(|block| !block.header.is_empty()),
+            Below::Several => self.is_clear(&self.blocks[cursor].request),
+        };
+        if !is_clear {
             return None;
         }
         self.take_planned(rounded_bytes)
@@ -321,7 +339,7 @@ impl<H: Home> Plan<H> {
     }
 
     /// Hands out the suballocation of the request at the cursor, which is clear.
-    #[inline]
+    #[inline(always)]
     fn take_planned(&mut self, rounded_bytes: u64) -> Option<Box<Header<H>>> {
         let block = self.blocks.get_mut(self.cursor)?;
         let header = block.header.take()?;
@@ -334,7 +352,7 @@ impl<H: Home> Plan<H> {
 
     /// Returns true if every suballocation that last used the request's memory is idle. Returns
     /// false if the slab was released since.
-    #[inline]
+    #[inline(always)]
     fn is_clear(&self, request: &PlannedRequest) -> bool {
         let block = |below: &u32| self.blocks.get(*below as usize);
         let mut below = self.tree.before(request).iter().map(block);
@@ -444,6 +462,11 @@ impl<H: Home> Plan<H> {
         let requests = self.tree.requests().iter().enumerate();
         let blocks = requests.map(|(index, request)| PlannedBlock {
             request: *request,
+            below: match *self.tree.before(request) {
+                [] => Below::Nothing,
+                [below] => Below::One(below),
+                _ => Below::Several,
+            },
             header: Slot::new(lay(index, request)),
             // Earlier requests were served from a slab that was lost. They became idle now, at the
             // earliest.
