@@ -4,6 +4,7 @@ mod bump;
 mod changes;
 mod devices;
 mod drift;
+mod empty;
 mod endings;
 mod escape;
 mod invalidation;

@@ -53,6 +53,7 @@ impl Caches {
     ) -> Result<BlockHandle> {
         match allocate_current::<Plan<Shard>>(self, bytes) {
             Some(block) => Ok(block),
+            None if scope::settle() => self.allocate(bytes, call_site),
             None => self.allocate_slowly(bytes, current_stream(self), call_site),
         }
     }

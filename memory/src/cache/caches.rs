@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::memory::header::{Handle, List};
 use crate::memory::{DeviceMemory, Reclaim, WaitMode};
 use crate::recorder::{EventKind, EventRecord};
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, plain};
 
 /// A shard of some device.
 pub(crate) type Shard = shard::Shard<CachesRef>;
@@ -53,6 +53,8 @@ pub(crate) struct Caches {
     pub(super) this: Weak<Caches>,
     /// The number of [`CachesRef`] handles; the last one to drop closes the caches.
     handles: AtomicUsize,
+    /// True if a handle exists until the process ends.
+    permanent: plain::AtomicBool,
     pub(super) registry: Mutex<Registry<CachesRef>>,
     /// Serialises transfers from shards to the pool, so that a reclaim that finds nothing is
     /// conclusive.
@@ -79,6 +81,7 @@ impl Caches {
                 config,
                 this: this.clone(),
                 handles: AtomicUsize::new(0),
+                permanent: plain::AtomicBool::new(false),
                 registry: Mutex::default(),
                 moving: Mutex::default(),
                 uncached: Mutex::new(None),
@@ -96,6 +99,16 @@ impl Caches {
 
     pub(crate) fn memory(&self) -> &DeviceMemory {
         &self.memory
+    }
+
+    /// Notes that a handle exists until the process ends.
+    pub(crate) fn set_permanent(&self) {
+        self.permanent.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_permanent(&self) -> bool {
+        self.permanent.load(Ordering::Relaxed)
     }
 
     /// Runs `f` on the home of the blocks that belong to no cache.

@@ -39,6 +39,7 @@ pub use policy::Policy;
 pub use record::AllocationRecord;
 pub use report::{CacheReport, Growth, LineGrowth, ScopeReport};
 pub use scope::CallSite;
+pub(crate) use scope::Place;
 pub(crate) use scope::{Entered, StreamLease, current_stream};
 pub use settings::CacheConfig;
 pub(crate) use settings::EntryOptions;

@@ -13,6 +13,7 @@ impl Caches {
     /// thread is inside is recorded from its next entry on. With `backtraces`, allocations have a
     /// backtrace.
     pub(crate) fn begin_recording(&self, ring_bytes: u64, backtraces: bool) -> RecordingStart {
+        scope::settle(); // A scope that this thread is inside began before the recording.
         // If the device cannot measure times, its work is recorded without them.
         let _ = self.memory.backend().begin_timing();
         let mark = self.memory.recorder().begin(ring_bytes, backtraces);
@@ -22,6 +23,7 @@ impl Caches {
 
     /// Ends a recording.
     pub(crate) fn end_recording(&self, mark: &RecordingStart) {
+        scope::settle();
         self.memory.recorder().end(mark);
         self.follow_recorder();
     }

@@ -83,6 +83,7 @@ impl Caches {
     }
 
     pub(super) fn named(&self, name: &str) -> Arc<NamedCache<CachesRef>> {
+        scope::settle();
         let mut registry = self.registry.lock();
         if let Some(cache) = registry.named.get(name) {
             return Arc::clone(cache);
@@ -94,12 +95,14 @@ impl Caches {
     }
 
     pub(super) fn find(&self, name: &str) -> Option<Arc<NamedCache<CachesRef>>> {
+        scope::settle();
         self.registry.lock().named.get(name).cloned()
     }
 
     /// Returns every cache that may hold blocks, including those that were removed while a thread
     /// was inside.
     pub(super) fn all(&self) -> Vec<Arc<NamedCache<CachesRef>>> {
+        scope::settle();
         let registry = self.registry.lock();
         registry
             .named
@@ -127,6 +130,7 @@ impl Caches {
 
     /// Returns the statistics of every cache, sorted by name.
     pub(crate) fn reports(&self) -> Vec<CacheReport> {
+        scope::settle();
         let named: Vec<_> = self.registry.lock().named.values().cloned().collect();
         let reports = named.into_iter().map(|cache| {
             self.drain_shards(&cache);
@@ -239,6 +243,7 @@ impl Caches {
 
     /// Like [`remove`](Self::remove), but does not wait for the work that uses the returned memory.
     fn retire_named(&self, name: &str) -> Invalidation {
+        scope::settle();
         let cache = {
             let mut registry = self.registry.lock();
             let Some(cache) = registry.named.remove(name) else {

@@ -121,7 +121,7 @@ impl Device {
             let config = of_environment(&backend)?;
             Self::build(Arc::new(backend), config, "CACHESCOPE_POOL=")
         };
-        HOST.get_or_init(|| build().unwrap_or_else(Self::broken))
+        HOST.get_or_init(|| build().unwrap_or_else(Self::broken).permanent())
             .clone()
     }
 
@@ -189,6 +189,7 @@ impl Device {
         let backend = Cuda::open(ordinal).at_caller()?;
         let config = of_environment(&backend)?;
         let device = Self::build(Arc::new(backend), config, "CACHESCOPE_POOL=").at_caller()?;
+        let device = device.permanent();
         devices.push((ordinal, device.clone()));
         Ok(device)
     }
@@ -234,6 +235,12 @@ impl Device {
     pub fn available() -> Vec<Self> {
         let cuda = (0..Cuda::count()).filter_map(|ordinal| Self::cuda(ordinal).ok());
         cuda.chain([Self::host()]).collect()
+    }
+
+    /// Notes that the caller holds a handle until the process ends.
+    fn permanent(self) -> Self {
+        self.caches().set_permanent();
+        self
     }
 
     /// Builds a separate device on `backend`. `pool_source` names the origin of the choice of pool

@@ -1,7 +1,8 @@
 //! Scopes, entered by macro or by handle.
 
-use crate::cache::{CallSite, Entered, EntryOptions, Growth, Policy, ScopeReport, scope};
+use crate::cache::{CallSite, Entered, EntryOptions, Growth, Place, Policy, ScopeReport, scope};
 use crate::context::Device;
+use crate::sync::plain::{AtomicU64, Ordering};
 
 /// A scope that any thread can enter.
 ///
@@ -25,11 +26,18 @@ use crate::context::Device;
 pub struct ScopeHandle {
     device: Device,
     name: Box<str>,
+    /// Its number among the handles of the process, which its clones share.
+    number: u64,
 }
 
 impl ScopeHandle {
     pub(super) fn new(device: Device, name: Box<str>) -> Self {
-        Self { device, name }
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        Self {
+            device,
+            name,
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// Binds the cache and makes its device current for this thread, until the guard drops.
@@ -50,12 +58,17 @@ impl ScopeHandle {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn enter(&self) -> ScopeGuard {
-        let options = EntryOptions::NONE;
-        ScopeGuard(scope::enter_name_on(
-            self.device.caches(),
-            &self.name,
-            &options,
-        ))
+        let (place, options) = (Place::handle(self.number), EntryOptions::NONE);
+        match scope::reenter(place, Some(self.device.caches()), &options) {
+            Some(entered) => ScopeGuard(entered),
+            None => self.enter_now(),
+        }
+    }
+
+    #[inline(never)]
+    fn enter_now(&self) -> ScopeGuard {
+        let (place, options) = (Place::handle(self.number), EntryOptions::NONE);
+        enter_now(place, Some(&self.device), &self.name, &options)
     }
 
     /// Returns the name of the cache.
@@ -196,6 +209,7 @@ pub struct ScopeOptions<'a> {
 }
 
 impl ScopeOptions<'_> {
+    #[inline]
     fn entry(&self) -> EntryOptions {
         EntryOptions {
             policy: self.policy,
@@ -207,9 +221,9 @@ impl ScopeOptions<'_> {
 /// Enters `cache_scope!` with a literal name.
 #[inline]
 pub fn enter(site: &'static CallSite) -> ScopeGuard {
-    match scope::reenter(site, &EntryOptions::NONE) {
+    match scope::reenter(Place::site(site), None, &EntryOptions::NONE) {
         Some(entered) => ScopeGuard(entered),
-        None => enter_first(site, &EntryOptions::NONE),
+        None => enter_site_now(site, &EntryOptions::NONE),
     }
 }
 
@@ -219,27 +233,64 @@ pub fn enter_site(site: &'static CallSite, options: ScopeOptions<'_>) -> ScopeGu
         return enter_named(site.name(), options);
     }
     let entry = options.entry();
-    match scope::reenter(site, &entry) {
+    match scope::reenter(Place::site(site), None, &entry) {
         Some(entered) => ScopeGuard(entered),
-        None => enter_first(site, &entry),
+        None => enter_site_now(site, &entry),
     }
 }
 
-/// Enters for the first time at this call site: the slow path.
-#[cold]
-fn enter_first(site: &'static CallSite, entry: &EntryOptions) -> ScopeGuard {
-    ScopeGuard(Device::with_current(|device| {
-        scope::enter_site(device.caches(), site, entry)
-    }))
+#[inline(never)]
+fn enter_site_now(site: &'static CallSite, options: &EntryOptions) -> ScopeGuard {
+    enter_now(Place::site(site), None, site.name(), options)
 }
 
 /// Enters `cache_scope!` with a computed name.
+#[inline]
 pub fn enter_named(name: &str, options: ScopeOptions<'_>) -> ScopeGuard {
     let entry = options.entry();
-    ScopeGuard(match options.device {
-        Some(device) => scope::enter_name_on(device.caches(), name, &entry),
-        None => Device::with_current(|device| scope::enter_name(device.caches(), name, &entry)),
-    })
+    if options.device.is_none() && entry == EntryOptions::NONE {
+        return enter_name(name);
+    }
+    enter_name_now(name, options.device, &entry)
+}
+
+/// Enters the cache `name` of the current device, without options.
+#[inline(never)]
+fn enter_name(name: &str) -> ScopeGuard {
+    if name.len() > Place::EXACT_NAME_BYTES {
+        return enter_name_now(name, None, &EntryOptions::NONE);
+    }
+    match scope::reenter(Place::name(name), None, &EntryOptions::NONE) {
+        Some(entered) => ScopeGuard(entered),
+        None => enter_name_now(name, None, &EntryOptions::NONE),
+    }
+}
+
+#[inline(never)]
+fn enter_name_now(name: &str, device: Option<&Device>, options: &EntryOptions) -> ScopeGuard {
+    enter_now(Place::name(name), device, name, options)
+}
+
+/// Enters the cache `name`, which `place` names, on `device` or on the current device.
+#[inline(never)]
+fn enter_now(
+    place: Place<'_>,
+    device: Option<&Device>,
+    name: &str,
+    options: &EntryOptions,
+) -> ScopeGuard {
+    scope::settle();
+    let known = scope::reenter(place, device.map(Device::caches), options);
+    ScopeGuard(known.unwrap_or_else(|| {
+        let entered = match device {
+            Some(device) => scope::enter_name_on(device.caches(), name, options),
+            None => {
+                Device::with_current(|device| scope::enter_name(device.caches(), name, options))
+            }
+        };
+        scope::remember(place, options);
+        entered
+    }))
 }
 
 /// Enters `uncached!`.

@@ -10,7 +10,9 @@ mod between;
 mod check;
 mod observe;
 mod release;
+mod skipped;
 
+use std::mem;
 use std::ptr::NonNull;
 
 use crate::cache::arena::{DetachedArenas, SUBALLOCATION};
@@ -56,6 +58,10 @@ pub(super) struct Allocator<H: Home> {
     version: u64,
     /// The entries that have not ended; 0 unless a thread is inside.
     depth: u64,
+    /// The number of entries that the shard had counted when the last one ended.
+    counted_entries: u64,
+    /// The number of requests that the shard had served then.
+    counted_requests: u64,
     aging: Aging,
     /// The epoch from which on an exit has blocks to release.
     due_epoch: u64,
@@ -84,6 +90,8 @@ impl<H: Home> Allocator<H> {
             ends: false,
             version: 0,
             depth: 0,
+            counted_entries: 0,
+            counted_requests: 0,
             aging: Aging::default(),
             due_epoch: u64::MAX,
             peak_out_bytes: 0,
@@ -99,10 +107,13 @@ impl<H: Home> Allocator<H> {
         self.depth > 0
     }
 
-    /// Begins an outermost entry. Returns true if the settings had changed.
+    /// Begins an outermost entry, after `entries` others. Returns true if the settings had changed.
     #[inline]
-    pub(super) fn begin(&mut self, settings: &CacheSettings) -> bool {
+    pub(super) fn begin(&mut self, settings: &CacheSettings, entries: u64) -> bool {
         self.depth = 1;
+        if entries != self.counted_entries {
+            self.end_skipped(entries - self.counted_entries);
+        }
         let has_changed = self.version != settings.version();
         if has_changed {
             self.configure(settings);
@@ -148,9 +159,8 @@ impl<H: Home> Allocator<H> {
             None
         };
         self.known_out_bytes = self.peak_out_bytes;
-        self.store.epoch += 1;
-        self.store.exit_epoch = self.store.epoch;
-        self.update_free_epoch();
+        self.end_skipped(1);
+        self.counted_entries = counters.entries.get();
         counters.escaped_blocks.set(live_blocks);
         recorded
     }
@@ -427,7 +437,7 @@ impl<H: Home> Allocator<H> {
     /// that contain their suballocations.
     pub(super) fn close(&mut self, counters: &Counters) -> (u64, DetachedArenas<H>) {
         let headers = counters.live_blocks.get() + self.empties;
-        (headers, std::mem::take(&mut self.store.detached))
+        (headers, mem::take(&mut self.store.detached))
     }
 
     /// Counts the arenas that serve requests, the unused bytes of the others, and the idle

@@ -1,5 +1,5 @@
-//! The call-site cache: at a `cache_scope!` with a literal name, a thread finds its shard again
-//! without a look-up by name.
+//! The call-site cache: at a `cache_scope!`, or by a handle, a thread finds its shard again without
+//! a look-up among the names of the device.
 
 use std::ptr;
 use std::rc::Rc;
@@ -24,16 +24,85 @@ impl CallSite {
     }
 }
 
-/// The number of sites that a thread remembers: a power of two, well above the number of scopes
+/// The number of places that a thread remembers: a power of two, well above the number of scopes
 /// that one loop nests.
-const SLOTS: usize = 16;
+const SLOTS: usize = 32;
 
-/// The result of a thread's last entry at a call site.
+/// The place that enters a cache: a call site with a literal name, a handle, or a computed name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    /// The address of a call site, the number of a handle, or the length of a name. The lowest bits
+    /// are the kind of the place.
+    key: u64,
+    /// The first and the last bytes of a name.
+    words: [u64; 2],
+    /// A name that is longer than `words`.
+    name: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    /// The length up to which `words` are all of a name, so that no bytes are compared.
+    pub(crate) const EXACT_NAME_BYTES: usize = size_of::<[u64; 2]>();
+
+    #[inline(always)]
+    pub(crate) fn site(site: &'static CallSite) -> Self {
+        const { assert!(align_of::<CallSite>() >= 4) };
+        Self::numbered(ptr::from_ref(site).addr() as u64)
+    }
+
+    /// Makes the place of the handle with this number.
+    #[inline(always)]
+    pub(crate) fn handle(number: u64) -> Self {
+        Self::numbered((number << 4) | 1)
+    }
+
+    #[inline(always)]
+    fn numbered(key: u64) -> Self {
+        Self {
+            key,
+            words: [0; 2],
+            name: None,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn name(name: &'a str) -> Self {
+        let words = words(name.as_bytes());
+        Self {
+            key: ((name.len() as u64) << 4) | 2,
+            words,
+            name: (name.len() > Self::EXACT_NAME_BYTES).then_some(name),
+        }
+    }
+
+    #[inline(always)]
+    fn slot(self, device: *const Caches) -> usize {
+        let [first, last] = self.words;
+        let mixed = (first ^ last.rotate_left(23)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        ((self.key >> 4) as usize ^ mixed as usize ^ (device.addr() >> 7)) % SLOTS
+    }
+}
+
+/// Returns the first and the last eight bytes of a name, or of a short name all of it.
+#[inline(always)]
+fn words(name: &[u8]) -> [u64; 2] {
+    if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+        [u64::from_le_bytes(*first), u64::from_le_bytes(*last)]
+    } else if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+        [first, last].map(|half| u64::from(u32::from_le_bytes(*half)))
+    } else {
+        let bytes = name.iter().map(|byte| u64::from(*byte));
+        [bytes.fold(0, |word, byte| (word << 8) | byte), 0]
+    }
+}
+
+/// The result of a thread's last entry at a place.
 struct CallSiteEntry {
-    site: *const CallSite,
-    /// The device that a frame had made current; null for the thread's first device, which never
-    /// changes.
-    current: *const Caches,
+    key: u64,
+    words: [u64; 2],
+    /// The device of a handle or of `device = …`, or else the device that a frame had made current;
+    /// null for the thread's first device, which never changes.
+    device: *const Caches,
     /// The options of the entry, and the version of the settings with these options.
     options: EntryOptions,
     version: u64,
@@ -41,17 +110,27 @@ struct CallSiteEntry {
 }
 
 impl CallSiteEntry {
+    #[inline(always)]
+    fn is_of(&self, place: Place<'_>, device: *const Caches) -> bool {
+        let settings = || self.shard.settings.as_ref();
+        let has_name = |name: &str| settings().is_some_and(|own| *own.name == *name);
+        self.key == place.key
+            && self.words == place.words
+            && ptr::eq(self.device, device)
+            && place.name.is_none_or(has_name)
+    }
+
     /// Returns true if the settings are as an entry with `options` makes them.
-    #[inline]
+    #[inline(always)]
     fn holds(&self, options: &EntryOptions) -> bool {
         let version = || self.shard.settings.as_ref().map(|own| own.version());
         options.is_empty() || *options == self.options && version() == Some(self.version)
     }
 }
 
-/// A thread's call sites, by site and device. A shard of a device that is gone, or of a cache that
-/// was removed, cannot be entered. So an entry may outlive the device that it names, and be found
-/// for another device at its address.
+/// A thread's places, by place and device. A shard of a device that is gone, or of a cache that was
+/// removed, cannot be entered. So an entry may outlive the device that it names, and be found for
+/// another device at its address.
 pub(super) struct CallSiteCache([Option<CallSiteEntry>; SLOTS]);
 
 impl CallSiteCache {
@@ -59,40 +138,48 @@ impl CallSiteCache {
         Self([const { None }; SLOTS])
     }
 
-    #[inline]
+    /// Returns the shard that was last entered at a place, with its slot.
+    #[inline(always)]
     pub(super) fn find(
         &self,
-        site: &'static CallSite,
-        current: *const Caches,
+        place: Place<'_>,
+        device: *const Caches,
         options: &EntryOptions,
-    ) -> Option<&LocalShard> {
-        let entry = self.0[slot(site, current)].as_ref()?;
-        let same = ptr::eq(entry.site, site) && ptr::eq(entry.current, current);
-        (same && entry.holds(options)).then_some(&entry.shard)
+    ) -> Option<(usize, &LocalShard)> {
+        let slot = place.slot(device);
+        let entry = self.0[slot].as_ref()?;
+        let is_known = entry.is_of(place, device) && entry.holds(options);
+        is_known.then_some((slot, &entry.shard))
     }
 
+    /// Returns the shard in a slot, and the options of its entry.
+    #[inline]
+    pub(super) fn at(&self, slot: usize) -> Option<(&LocalShard, &EntryOptions)> {
+        let entry = self.0[slot % SLOTS].as_ref()?;
+        Some((&entry.shard, &entry.options))
+    }
+
+    /// Remembers a shard. Returns the shard whose slot it takes.
+    #[must_use = "dropping it is for who has let go of the call sites"]
     pub(super) fn insert(
         &mut self,
-        site: &'static CallSite,
-        current: *const Caches,
+        place: Place<'_>,
+        device: *const Caches,
         options: &EntryOptions,
         shard: &LocalShard,
-    ) {
+    ) -> Option<LocalShard> {
         let settings = shard.settings.as_ref();
-        let Some(version) = settings.and_then(|own| own.version_with(options)) else {
-            return; // Another thread changed the settings meanwhile.
-        };
-        self.0[slot(site, current)] = Some(CallSiteEntry {
-            site,
-            current,
+        // `None` if another thread changed the settings meanwhile.
+        let version = settings.and_then(|own| own.version_with(options))?;
+        let entry = CallSiteEntry {
+            key: place.key,
+            words: place.words,
+            device,
             options: *options,
             version,
             shard: Rc::clone(shard),
-        });
+        };
+        let replaced = self.0[place.slot(device)].replace(entry);
+        replaced.map(|entry| entry.shard)
     }
-}
-
-#[inline]
-fn slot(site: &'static CallSite, current: *const Caches) -> usize {
-    ((ptr::from_ref(site).addr() >> 4) ^ (current.addr() >> 7)) % SLOTS
 }

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
+use super::deferred::settle;
 use crate::cache::caches::{Caches, CachesRef, LocalShard, Shard};
 use crate::cache::policy::FastPath;
 use crate::cache::request::Request;
@@ -67,6 +68,18 @@ pub(super) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
     (!before.is_null()).then(|| unsafe { Rc::from_raw(before) })
 }
 
+/// Hides the current shard from requests and drops. Returns it, for [`reveal_current`].
+#[inline]
+pub(super) fn hide_current() -> *const Shard {
+    CURRENT.with(|current| current.shard.replace(ptr::null()))
+}
+
+/// Reverses [`hide_current`].
+#[inline]
+pub(super) fn reveal_current(shard: *const Shard) {
+    CURRENT.with(|current| current.shard.set(shard));
+}
+
 /// Sets the stream of requests to the current shard, a stream of its device.
 pub(in crate::cache) fn set_current_stream(stream: StreamId) {
     CURRENT.with(|current| current.stream.set(stream));
@@ -82,6 +95,7 @@ pub(in crate::cache) fn with_current<R>(look: impl FnOnce(Option<&LocalShard>) -
 
 /// Returns the current shard.
 pub(in crate::cache) fn current_shard() -> Option<LocalShard> {
+    settle();
     let current = set_current(None);
     set_current(current.clone());
     current
@@ -90,6 +104,7 @@ pub(in crate::cache) fn current_shard() -> Option<LocalShard> {
 /// Publishes the live bytes of the current shard to the device's totals.
 #[inline]
 pub(in crate::cache) fn publish_current() {
+    settle();
     if !current().is_null() {
         publish_outer();
     }

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
+use super::deferred::entrance;
 use super::stream::StreamLease;
 use crate::cache::caches::{CachesRef, LocalShard};
 use crate::sync::Arc;
@@ -82,7 +83,6 @@ impl Frame {
 pub(super) struct Frames {
     slots: Vec<Frame>,
     depth: usize,
-    serials: u64,
 }
 
 impl Frames {
@@ -90,7 +90,6 @@ impl Frames {
         Self {
             slots: Vec::new(),
             depth: 0,
-            serials: 0,
         }
     }
 
@@ -105,7 +104,7 @@ impl Frames {
     }
 
     /// Adds a frame. Returns its serial.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(
         &mut self,
         kind: FrameKind,
@@ -115,19 +114,21 @@ impl Frames {
         if self.depth == self.slots.len() {
             self.slots.push(Frame::BLANK);
         }
-        self.serials += 1;
+        let serials = &entrance().last_serial;
+        let serial = serials.get() + 1;
+        serials.set(serial);
         let frame = &mut self.slots[self.depth];
-        frame.serial = self.serials;
+        frame.serial = serial;
         frame.device = device;
         frame.before = before;
         frame.kind = kind;
         frame.dead = false;
         self.depth += 1;
-        self.serials
+        serial
     }
 
     /// Removes the top frame and returns its slot. The caller must take the handles out of it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<&mut Frame> {
         self.depth = self.depth.checked_sub(1)?;
         self.slots.get_mut(self.depth)

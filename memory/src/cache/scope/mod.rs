@@ -11,6 +11,7 @@
 mod bindings;
 mod call_site;
 mod current;
+mod deferred;
 mod frames;
 mod stream;
 
@@ -25,10 +26,12 @@ use crate::device::StreamId;
 use crate::sync::{Arc, thread_local};
 use bindings::ThreadBindings;
 pub use call_site::CallSite;
-use call_site::CallSiteCache;
+pub(crate) use call_site::Place;
 pub(in crate::cache) use current::set_current_stream;
 pub(in crate::cache) use current::{allocate_current, publish_current, refill_current};
 use current::{current_shard, set_current, with_current};
+use deferred::{end_deferred, end_thread, entrance, remember_at};
+pub(crate) use deferred::{reenter, settle};
 use frames::{CurrentDevice, Frame, FrameKind, Frames};
 pub(crate) use stream::StreamLease;
 use stream::{entered_stream, note_stream};
@@ -56,14 +59,11 @@ impl Drop for Popped {
 /// Invariants:
 /// - each frame that changed the current shard holds the previous one; for the lowest frame, that
 ///   is none;
-/// - `current` is [`current_device`](Self::current_device), or null;
+/// - [`entrance`] has the [`current_device`](Self::current_device), or null;
 /// - [`note_stream`] was last given [`innermost_stream`](Self::innermost_stream), and
 ///   [`set_current_stream`] the stream of the current shard's device.
 struct Stack {
     frames: Frames,
-    /// The device that a frame made current, or null.
-    current: *const Caches,
-    call_sites: CallSiteCache,
     /// Ends with the thread, after its scopes were left.
     bindings: ThreadBindings,
 }
@@ -75,6 +75,7 @@ thread_local! {
 impl Drop for Stack {
     /// Leaves the scopes whose guards were forgotten when the thread ends, the innermost first.
     fn drop(&mut self) {
+        end_thread();
         while !self.frames.is_empty() {
             let (left, _) = self.pop_dead();
             drop(left);
@@ -86,8 +87,6 @@ impl Stack {
     const fn new() -> Self {
         Self {
             frames: Frames::new(),
-            current: ptr::null(),
-            call_sites: CallSiteCache::new(),
             bindings: ThreadBindings::new(),
         }
     }
@@ -147,10 +146,9 @@ impl Stack {
         self.streams().next()
     }
 
-    /// Enters the shard that was last entered at this site, if `options` are equal.
-    #[inline]
-    fn enter_remembered(&mut self, site: &'static CallSite, options: &EntryOptions) -> Option<u64> {
-        let shard = self.call_sites.find(site, self.current, options)?;
+    /// Enters a shard that the thread entered before. Returns `None` if it cannot be entered.
+    #[inline(always)]
+    fn enter_again(&mut self, shard: &LocalShard, makes_current: bool) -> Option<u64> {
         let shard = if self.frames.is_empty() {
             Rc::clone(shard)
         } else {
@@ -158,6 +156,10 @@ impl Stack {
         };
         if !shard.enter() {
             return None;
+        }
+        if makes_current {
+            let device = CurrentDevice::new(shard.device());
+            return Some(self.push(Some(device), Some(shard)));
         }
         Some(self.push(None, Some(shard)))
     }
@@ -169,8 +171,18 @@ impl Stack {
         held.unwrap_or_else(|| Rc::clone(shard))
     }
 
+    /// Binds requests to a shard that was entered, and makes a device current. If there is no
+    /// shard, makes at most a device current.
+    fn push_on(&mut self, device: Option<&CachesRef>, shard: Option<LocalShard>) -> u64 {
+        let device = device.map(CurrentDevice::new);
+        match shard {
+            Some(shard) => self.push(device, Some(shard)),
+            None => self.push_frame(FrameKind::Device, device, None),
+        }
+    }
+
     /// Binds requests to a shard, or to none.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, device: Option<Rc<CurrentDevice>>, shard: Option<LocalShard>) -> u64 {
         // From here on the shard's live bytes are constant, while other shards change theirs.
         publish_current();
@@ -180,7 +192,7 @@ impl Stack {
         serial
     }
 
-    #[inline]
+    #[inline(always)]
     fn push_frame(
         &mut self,
         kind: FrameKind,
@@ -188,14 +200,14 @@ impl Stack {
         before: Option<LocalShard>,
     ) -> u64 {
         if let Some(device) = &device {
-            self.current = device.as_ptr();
+            entrance().device.set(device.as_ptr());
         }
         self.frames.push(kind, device, before)
     }
 
     /// Removes the frame of `serial` from the top, or marks it if it is not there. Returns the
     /// contents of the frame, and whether the one below must be removed too.
-    #[inline]
+    #[inline(always)]
     fn leave(&mut self, serial: u64) -> (Popped, bool) {
         if self.frames.is_on_top(serial) {
             self.pop()
@@ -229,7 +241,7 @@ impl Stack {
 
     /// Removes the top frame. Returns its contents, and whether the guard of the one below has
     /// dropped.
-    #[inline]
+    #[inline(always)]
     fn pop(&mut self) -> (Popped, bool) {
         let Some(frame) = self.frames.pop() else {
             return (Popped::default(), false);
@@ -251,7 +263,9 @@ impl Stack {
     #[inline(never)]
     fn forget_device(&mut self, kind: FrameKind) {
         let device = self.current_device();
-        self.current = device.map_or(ptr::null(), |device| device.as_ptr());
+        entrance()
+            .device
+            .set(device.map_or(ptr::null(), |device| device.as_ptr()));
         if kind != FrameKind::Shard {
             self.note_stream();
         }
@@ -309,48 +323,39 @@ impl Entered {
 
     /// Enters by `push`, which is not called while the thread's locals are being destroyed.
     fn by(push: impl FnOnce(&mut Stack) -> u64) -> Self {
+        settle();
         let serial = STACK.try_with(|stack| push(&mut stack.borrow_mut()));
         Self::new(serial.unwrap_or(0))
-    }
-
-    /// Binds requests to a shard that was entered. If there is none, makes at most a device
-    /// current.
-    fn bound_to(device: Option<Rc<CurrentDevice>>, shard: Option<LocalShard>) -> Self {
-        match shard {
-            Some(shard) => Self::by(|stack| stack.push(device, Some(shard))),
-            None => Self::by(|stack| stack.push_frame(FrameKind::Device, device, None)),
-        }
     }
 }
 
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
-        let _ = STACK.try_with(|stack| {
-            let (left, mut more) = stack.borrow_mut().leave(self.serial);
-            drop(left);
-            while more {
-                let (left, below) = stack.borrow_mut().pop_dead();
-                more = below;
-                drop(left);
-            }
-        });
+        if !end_deferred(self.serial) {
+            leave(self.serial);
+        }
     }
 }
 
-/// Enters the scope at `site` again, if the current device and `options` are as in its last entry.
-/// Returns `None` if a look-up by name is needed.
-#[inline]
-pub(crate) fn reenter(site: &'static CallSite, options: &EntryOptions) -> Option<Entered> {
-    let serial = STACK
-        .try_with(|stack| stack.borrow_mut().enter_remembered(site, options))
-        .ok()??;
-    Some(Entered::new(serial))
+/// Leaves an entry that was made.
+#[inline(never)]
+fn leave(serial: u64) {
+    settle();
+    let _ = STACK.try_with(|stack| {
+        let (left, mut more) = stack.borrow_mut().leave(serial);
+        drop(left);
+        while more {
+            let (left, below) = stack.borrow_mut().pop_dead();
+            more = below;
+            drop(left);
+        }
+    });
 }
 
 /// Makes a device current.
 pub(crate) fn enter_device(device: &CachesRef) -> Entered {
-    Entered::bound_to(Some(CurrentDevice::new(device)), None)
+    Entered::by(|stack| stack.push_on(Some(device), None))
 }
 
 /// Sends work on a device to one of its streams, and makes the device current.
@@ -364,43 +369,36 @@ pub(crate) fn enter_uncached() -> Entered {
     Entered::by(|stack| stack.push(None, None))
 }
 
-/// Binds the cache that `site` names on the current device, `caches`, and remembers it.
-pub(crate) fn enter_site(
-    caches: &CachesRef,
-    site: &'static CallSite,
-    options: &EntryOptions,
-) -> Entered {
-    let shard = enter_shard(caches, site.name(), options);
-    if let Some(shard) = &shard {
-        let _ = STACK.try_with(|stack| {
-            let mut stack = stack.borrow_mut();
-            let current = stack.current;
-            stack.call_sites.insert(site, current, options, shard);
-        });
-    }
-    Entered::bound_to(None, shard)
-}
-
 /// Binds the cache `name` on the current device, `caches`.
 pub(crate) fn enter_name(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
-    Entered::bound_to(None, enter_shard(caches, name, options))
+    let shard = enter_shard(caches, name, options);
+    Entered::by(|stack| stack.push_on(None, shard))
 }
 
 /// Binds the cache `name` on `caches`, and makes that device current.
 pub(crate) fn enter_name_on(caches: &CachesRef, name: &str, options: &EntryOptions) -> Entered {
     let shard = enter_shard(caches, name, options);
-    Entered::bound_to(Some(CurrentDevice::new(caches)), shard)
+    Entered::by(|stack| stack.push_on(Some(caches), shard))
+}
+
+/// Remembers the current shard, which was entered just now with `options`, at its place.
+pub(crate) fn remember(place: Place<'_>, options: &EntryOptions) {
+    if let Some(shard) = current_shard() {
+        remember_at(place, options, &shard);
+    }
 }
 
 /// Enters a shard of the cache `name`. Returns `None` while the thread's locals are being
 /// destroyed: there is no stack to bind on.
 fn enter_shard(caches: &CachesRef, name: &str, options: &EntryOptions) -> Option<LocalShard> {
+    settle();
     STACK.try_with(|_| ()).ok()?;
     caches.enter_shard(name, options)
 }
 
 /// Returns the device that a frame of this thread made current.
 pub(crate) fn current_device() -> Option<Rc<CurrentDevice>> {
+    settle();
     STACK
         .try_with(|stack| stack.borrow().current_device().cloned())
         .ok()
@@ -439,6 +437,7 @@ fn stream_of(caches: &Caches) -> StreamId {
 
 /// Returns the shard that requests of this thread to `caches` go to.
 pub(in crate::cache) fn shard_of(caches: &Caches) -> Option<LocalShard> {
+    settle();
     STACK
         .try_with(|stack| stack.borrow().shard_of(caches))
         .ok()
@@ -447,6 +446,7 @@ pub(in crate::cache) fn shard_of(caches: &Caches) -> Option<LocalShard> {
 
 /// Returns the shard of exactly this cache that the thread is inside.
 pub(in crate::cache) fn held_shard(settings: &Arc<CacheSettings>) -> Option<LocalShard> {
+    settle();
     STACK
         .try_with(|stack| stack.borrow().held(settings))
         .ok()

@@ -36,7 +36,8 @@ impl<'a, D: Owner> Guard<'a, D> {
     #[inline]
     pub(super) fn begin(&mut self) {
         if let Some(settings) = &self.shard.settings {
-            let has_changed = self.inside.allocator.begin(settings);
+            let entries = self.shard.counters.entries.get();
+            let has_changed = self.inside.allocator.begin(settings, entries);
             if has_changed {
                 self.shard
                     .follow_recording(self.inside.allocator.is_observed());
@@ -64,6 +65,14 @@ impl<'a, D: Owner> Guard<'a, D> {
             self.shard.keep_record(&recorded);
         }
         self.record_entry(EventKind::Exit);
+    }
+
+    /// Sets how many entries may be skipped after this exit.
+    #[inline]
+    pub(super) fn allow_skips(&mut self) {
+        let Inside { allocator, .. } = self.inside;
+        let entries = allocator.skippable_entries(&self.shard.counters);
+        self.shard.allow_skips(entries, allocator.version());
     }
 
     #[inline]

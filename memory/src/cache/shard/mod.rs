@@ -23,6 +23,7 @@ mod orphans;
 mod remote;
 mod shared;
 mod signals;
+mod skipped;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -54,6 +55,7 @@ pub(super) use remote::RemoteFreeList;
 pub(super) use shared::free_by_visit;
 use signals::ANY_SIGNAL;
 pub(super) use signals::{CLOSE, DRAIN, INVALIDATE, signal_each};
+use skipped::Skips;
 
 /// `state`: no thread holds the shard.
 const IDLE: u64 = 0;
@@ -100,6 +102,7 @@ pub(crate) struct Shard<D: Owner> {
     pub(super) counters: Counters,
     /// The device's miss epoch at the last entry; rung 3 sorts shards by it.
     last_used: plain::AtomicU64,
+    skips: Skips,
     /// The cache of this shard; `None` for the blocks of a device that belong to no cache.
     pub(super) settings: Option<Arc<CacheSettings>>,
     /// The device, uncounted, because idle memory must not keep it alive. Once the shard is closed,
@@ -161,6 +164,7 @@ impl<D: Owner> Shard<D> {
                 remote: RemoteFreeList::new(),
                 counters: Counters::default(),
                 last_used: plain::AtomicU64::new(0),
+                skips: Skips::default(),
                 settings,
                 device,
                 inside: UnsafeCell::new(inside),
@@ -265,6 +269,7 @@ impl<D: Owner> Shard<D> {
         if signals & ANY_SIGNAL == 0 && self.remote.is_empty() && guard.is_quiet() {
             guard.end();
             guard.begin_window();
+            guard.allow_skips();
             drop(guard);
         } else {
             drop(guard);
@@ -288,6 +293,7 @@ impl<D: Owner> Shard<D> {
         }
         let idle = guard.drain_deferred();
         guard.publish();
+        guard.allow_skips();
         drop(guard);
         self.return_as_signalled(idle, signals);
     }

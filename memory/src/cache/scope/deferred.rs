@@ -1,0 +1,192 @@
+//! The deferred entry: the thread's innermost entry, while nothing was requested in it. Most of
+//! what an entry does serves its requests, so an entry without one does not enter its shard.
+//!
+//! Architecture invariant: everything that reads the stack of bindings or the current shard, except
+//! a hit and a drop, calls [`settle`] first, which makes the entry. A hit fails meanwhile, because
+//! there is no current shard, and takes the slow path.
+
+use std::cell::{Cell, RefCell};
+use std::mem::{self, ManuallyDrop};
+use std::ptr;
+use std::rc::Rc;
+
+use super::call_site::{CallSiteCache, Place};
+use super::current::{hide_current, reveal_current};
+use super::{Entered, STACK};
+use crate::cache::caches::{Caches, CachesRef, LocalShard, Shard};
+use crate::cache::settings::EntryOptions;
+use crate::sync::thread_local;
+
+/// The serial of no entry.
+const NOT_DEFERRED: u64 = u64::MAX;
+
+/// The state of a thread that an entry reads before it touches the stack of bindings.
+pub(super) struct Entrance {
+    /// The device that a frame made current, or null.
+    pub(super) device: Cell<*const Caches>,
+    /// The serial of the last frame.
+    pub(super) last_serial: Cell<u64>,
+    /// The serial that the frame of the deferred entry will have.
+    serial: Cell<u64>,
+    /// The shard of the deferred entry, which the call-site cache keeps alive.
+    shard: Cell<*const Shard>,
+    /// The slot of the deferred entry in the call-site cache.
+    slot: Cell<usize>,
+    /// True if the deferred entry makes its device current.
+    makes_current: Cell<bool>,
+    /// The shard that was current before the deferred entry.
+    outer: Cell<*const Shard>,
+    call_sites: ManuallyDrop<RefCell<CallSiteCache>>,
+}
+
+thread_local! {
+    /// It has no destructor, so that it is read without a check, at any time. The scope stack
+    /// clears it when the thread ends.
+    static ENTRANCE: Entrance = const {
+        Entrance {
+            device: Cell::new(ptr::null()),
+            last_serial: Cell::new(0),
+            serial: Cell::new(NOT_DEFERRED),
+            shard: Cell::new(ptr::null()),
+            slot: Cell::new(0),
+            makes_current: Cell::new(false),
+            outer: Cell::new(ptr::null()),
+            call_sites: ManuallyDrop::new(RefCell::new(CallSiteCache::new())),
+        }
+    };
+}
+
+/// Returns the thread's state. A longer closure that `with` calls would not be inlined.
+#[inline(always)]
+pub(super) fn entrance<'a>() -> &'a Entrance {
+    let entrance = ENTRANCE.with(ptr::from_ref);
+    // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference
+    // does not leave the functions of the scope stack.
+    unsafe { &*entrance }
+}
+
+/// Enters the cache of `place` again, on `device` or on the current device, if `options` are as in
+/// the thread's last entry there. Defers the entry if it can wait for a request. Returns `None` if
+/// [`settle`] must be called first, or a look-up by name is needed.
+#[inline(always)]
+pub(crate) fn reenter(
+    place: Place<'_>,
+    device: Option<&CachesRef>,
+    options: &EntryOptions,
+) -> Option<Entered> {
+    let thread = entrance();
+    if thread.serial.get() != NOT_DEFERRED {
+        return None;
+    }
+    let current = thread.device.get();
+    let on = device.map_or(current, CachesRef::as_ptr);
+    let makes_current = !ptr::eq(on, current);
+    let call_sites = thread.call_sites.try_borrow().ok()?;
+    let (slot, shard) = call_sites.find(place, on, options)?;
+    // The frame that makes a device current keeps it alive, and is not made yet.
+    let is_kept = !makes_current || device.is_some_and(|device| device.is_permanent());
+    if !is_kept || !shard.can_skip_entry() {
+        drop(call_sites);
+        return enter_slot(slot, makes_current);
+    }
+    let serial = thread.last_serial.get() + 1;
+    thread.serial.set(serial);
+    thread.shard.set(&raw const ***shard);
+    thread.slot.set(slot);
+    thread.makes_current.set(makes_current);
+    thread.outer.set(hide_current());
+    Some(Entered::new(serial))
+}
+
+/// Enters the shard in a slot of the call-site cache. Returns `None` if it cannot be entered.
+#[inline(never)]
+fn enter_slot(slot: usize, makes_current: bool) -> Option<Entered> {
+    let entered = STACK.try_with(|stack| {
+        let call_sites = entrance().call_sites.borrow();
+        let (shard, _) = call_sites.at(slot)?;
+        stack.borrow_mut().enter_again(shard, makes_current)
+    });
+    entered.ok()?.map(Entered::new)
+}
+
+/// Ends the entry of `serial` if it is deferred. Returns false if it must be left as any other.
+#[inline(always)]
+pub(super) fn end_deferred(serial: u64) -> bool {
+    let thread = entrance();
+    if thread.serial.get() != serial {
+        return false;
+    }
+    // SAFETY: the call-site cache keeps the shard; it changes only after `settle`.
+    let shard = unsafe { &*thread.shard.get() };
+    if shard.has_remote() && !shard.is_closed() {
+        return false; // The exit takes back what was dropped.
+    }
+    thread.serial.set(NOT_DEFERRED);
+    reveal_current(thread.outer.get());
+    shard.skip_entry();
+    true
+}
+
+/// Makes the deferred entry, if there is one. Returns true if there was one.
+#[inline]
+pub(crate) fn settle() -> bool {
+    let is_deferred = entrance().serial.get() != NOT_DEFERRED;
+    if is_deferred {
+        make_deferred();
+    }
+    is_deferred
+}
+
+#[cold]
+#[inline(never)]
+fn make_deferred() {
+    let thread = entrance();
+    thread.serial.set(NOT_DEFERRED);
+    reveal_current(thread.outer.get());
+    let (slot, makes_current) = (thread.slot.get(), thread.makes_current.get());
+    match enter_slot(slot, makes_current) {
+        Some(entered) => mem::forget(entered), // Its guard exists.
+        None => enter_removed(slot, makes_current),
+    }
+}
+
+/// Makes a deferred entry whose cache another thread removed meanwhile, as if it began afterwards.
+#[cold]
+fn enter_removed(slot: usize, makes_current: bool) {
+    let known = entrance()
+        .call_sites
+        .borrow()
+        .at(slot)
+        .map(|(shard, options)| (Rc::clone(shard), *options));
+    let Some((shard, options)) = known else {
+        return;
+    };
+    let name = shard
+        .settings
+        .as_ref()
+        .map_or("", |settings| &settings.name);
+    let device = shard.device();
+    let shard = device.enter_shard(name, &options);
+    let device = makes_current.then_some(device);
+    let _ = STACK.try_with(|stack| stack.borrow_mut().push_on(device, shard));
+}
+
+/// Remembers a shard that was entered on the current device.
+pub(super) fn remember_at(place: Place<'_>, options: &EntryOptions, shard: &LocalShard) {
+    let thread = entrance();
+    let mut call_sites = thread.call_sites.borrow_mut();
+    let replaced = call_sites.insert(place, thread.device.get(), options, shard);
+    drop(call_sites);
+    drop(replaced);
+}
+
+/// Forgets the deferred entry, whose guard was forgotten, and the call sites. The thread ends.
+pub(super) fn end_thread() {
+    // Only a model's thread-local may have ended before.
+    let _ = ENTRANCE.try_with(|thread| {
+        if thread.serial.replace(NOT_DEFERRED) != NOT_DEFERRED {
+            reveal_current(thread.outer.get());
+        }
+        drop(thread.call_sites.replace(CallSiteCache::new()));
+    });
+}
