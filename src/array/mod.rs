@@ -30,7 +30,7 @@ pub(crate) use layout::{Layout, Walk};
 pub use meshgrid::meshgrid;
 pub(crate) use plain::{Bits, bits_of};
 pub use shape::{INFER, Shape};
-pub(crate) use shape::{MAX_RANK, broadcast_shapes};
+pub(crate) use shape::{MAX_RANK, broadcast_pair, broadcast_shapes};
 pub(crate) use writer::Writer;
 
 use crate::context::Device;

@@ -55,6 +55,13 @@ impl Shape {
         ndim: 0,
     };
 
+    /// Returns the shape of the first `ndim` lengths of `dims`, whose other entries are 0.
+    #[inline]
+    pub(crate) fn of_rank(dims: [usize; MAX_RANK], ndim: usize) -> Self {
+        debug_assert!(dims[ndim..].iter().all(|&length| length == 0));
+        Self { dims, ndim }
+    }
+
     /// Returns the lengths of the axes, outermost first; for a shape with more than 8 axes, the
     /// first 8.
     ///
@@ -102,29 +109,35 @@ impl Shape {
     /// lengths that are not 0 multiply to more than an address can count.
     #[track_caller]
     pub fn checked_len(&self) -> Result<usize> {
+        let (mut product, mut overflows) = (1_usize, self.ndim > MAX_RANK);
+        let mut is_empty = false;
+        for &length in self.dims() {
+            is_empty |= length == 0;
+            let (next, overflow) = product.overflowing_mul(length.max(1));
+            product = next;
+            overflows |= overflow;
+        }
+        if overflows || product > isize::MAX as usize {
+            return Err(self.too_large());
+        }
+        Ok(if is_empty { 0 } else { product })
+    }
+
+    /// Returns the error for a shape without a number of elements.
+    #[cold]
+    #[track_caller]
+    fn too_large(&self) -> Error {
         if self.ndim > MAX_RANK {
-            return Err(Error::new(
-                ErrorCode::Rank,
-                format!(
-                    "the shape {self} has rank {}, expected at most {MAX_RANK}",
-                    self.ndim
-                ),
-            ));
+            let text = format!(
+                "the shape {self} has rank {}, expected at most {MAX_RANK}",
+                self.ndim
+            );
+            return Error::new(ErrorCode::Rank, text);
         }
-        let spanned = self
-            .dims()
-            .iter()
-            .filter(|&&length| length != 0)
-            .try_fold(1usize, |product, &length| product.checked_mul(length))
-            .filter(|&product| isize::try_from(product).is_ok());
-        match spanned {
-            Some(_) if self.dims().contains(&0) => Ok(0),
-            Some(product) => Ok(product),
-            None => Err(Error::new(
-                ErrorCode::Size,
-                format!("the size of the shape {self} overflows"),
-            )),
-        }
+        Error::new(
+            ErrorCode::Size,
+            format!("the size of the shape {self} overflows"),
+        )
     }
 
     /// Returns whether the shape has no elements.
@@ -379,8 +392,8 @@ fn not_broadcast(operation: &str, shapes: &[&Shape]) -> String {
     )
 }
 
-/// Returns the shape that two shapes broadcast to, if they do.
-fn broadcast_pair(left: &Shape, right: &Shape) -> Option<Shape> {
+/// Returns the shape that two shapes broadcast to, if they do. Its size may overflow.
+pub(crate) fn broadcast_pair(left: &Shape, right: &Shape) -> Option<Shape> {
     let (longer, shorter) = if left.ndim >= right.ndim {
         (left, right)
     } else {

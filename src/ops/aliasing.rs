@@ -134,6 +134,10 @@ pub(super) struct Aliasing {
     is_reordered: bool,
     /// The array and every operand are on one device, dense, and of one shape.
     is_dense: bool,
+    /// An expression reads the array's memory.
+    pub(super) is_read: bool,
+    /// The bytes that one element of all expressions reads.
+    pub(super) bytes_read: usize,
 }
 
 impl Aliasing {
@@ -146,6 +150,7 @@ impl Aliasing {
         let mut handles = 1;
         let mut is_reordered = false;
         let mut is_dense = layout.is_contiguous();
+        let mut bytes_read = 0;
         let mut see = |operand: Operand<'_>| {
             let other = operand.layout;
             if operand.buffer.is_same(buffer) {
@@ -154,8 +159,10 @@ impl Aliasing {
             }
             is_dense &= other.is_contiguous() && other.shape() == layout.shape();
             is_dense &= operand.buffer.device() == device;
+            bytes_read += operand.dtype.size_bytes();
         };
         read.iter().for_each(|tree| operands(*tree, &mut see));
+        let is_read = handles > 1;
         let mut hold =
             |operand: Operand<'_>| handles += usize::from(operand.buffer.is_same(buffer));
         held.iter().for_each(|tree| operands(*tree, &mut hold));
@@ -163,6 +170,8 @@ impl Aliasing {
             is_exclusive: buffer.holders() == handles && !layout.repeats(),
             is_reordered,
             is_dense,
+            is_read,
+            bytes_read,
         }
     }
 

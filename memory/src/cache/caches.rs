@@ -97,6 +97,7 @@ impl Caches {
         self.this.clone()
     }
 
+    #[inline]
     pub(crate) fn memory(&self) -> &DeviceMemory {
         &self.memory
     }

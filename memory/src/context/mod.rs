@@ -79,20 +79,24 @@ impl Hash for Device {
 
 impl Device {
     /// Returns the handle that a block's home stores.
+    #[inline]
     pub(crate) fn from_caches(caches: &CachesRef) -> &Self {
         Self::wrap_ref(caches)
     }
 
+    #[inline]
     pub(crate) fn caches(&self) -> &CachesRef {
         &self.caches
     }
 
     #[doc(hidden)]
+    #[inline]
     pub fn memory(&self) -> &DeviceMemory {
         self.caches.memory()
     }
 
     #[doc(hidden)]
+    #[inline]
     pub fn backend(&self) -> &dyn Backend {
         self.caches.memory().backend()
     }

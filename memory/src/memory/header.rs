@@ -313,6 +313,7 @@ impl<H: Home> Handle<H> {
 
     /// Returns the home of the block. The reference lives no longer than this handle, which keeps
     /// the block out.
+    #[inline]
     pub(crate) fn home(&self) -> &H {
         // SAFETY: a home outlives every header that names it (`Home`'s contract), and this handle
         // keeps the header.

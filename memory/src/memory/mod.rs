@@ -265,6 +265,7 @@ impl DeviceMemory {
             .expect("a memory has one layer above it");
     }
 
+    #[inline]
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.backend
     }

@@ -211,10 +211,42 @@ impl Layout {
     /// Returns a layout of these elements in their order over the fewest axes, so that rows are
     /// long.
     pub(crate) fn coalesced(&self) -> Self {
+        let axes = self.dims().iter().zip(self.strides());
+        Self::over_fewest_axes(self.offset, axes.map(|(&length, &stride)| (length, stride)))
+    }
+
+    /// Returns a layout of these elements, repeated over `shape`, with the axes of `shape` in the
+    /// order of `order`, over the fewest axes. `order` names each axis once.
+    ///
+    /// # Panics
+    ///
+    /// If the layout does not broadcast to `shape`.
+    pub(crate) fn placed(&self, shape: &Shape, order: &[usize]) -> Self {
+        let lead = shape.ndim() - self.ndim();
+        let axes = order.iter().map(|&axis| {
+            let length = shape.dims()[axis];
+            match axis.checked_sub(lead) {
+                Some(own) if self.dims()[own] == length => (length, self.strides[own]),
+                own => {
+                    assert!(
+                        own.is_none_or(|own| self.dims()[own] == 1),
+                        "{self:?} in {shape}"
+                    );
+                    (length, 0)
+                }
+            }
+        });
+        Self::over_fewest_axes(self.offset, axes)
+    }
+
+    /// Returns the layout of axes with these lengths and strides, where adjacent axes are one if
+    /// they can be.
+    #[inline(always)]
+    fn over_fewest_axes(offset: usize, axes: impl Iterator<Item = (usize, isize)>) -> Self {
         let mut strides = [0; MAX_RANK];
         let mut dims = [0; MAX_RANK];
         let mut ndim = 0;
-        for (&length, &stride) in self.dims().iter().zip(self.strides()) {
+        for (length, stride) in axes {
             if length == 1 {
                 continue;
             }
@@ -227,9 +259,9 @@ impl Layout {
             }
         }
         Self {
-            shape: dims[..ndim].into(),
+            shape: Shape::of_rank(dims, ndim),
             strides,
-            offset: self.offset,
+            offset,
         }
     }
 

@@ -52,12 +52,7 @@ impl IndexSpace {
     ///
     /// If the operand does not broadcast to the index space, which the expression's shape excludes.
     pub(in crate::ops) fn place(&self, operand: &Layout) -> Layout {
-        let placed = operand.broadcast_to(&self.shape);
-        let ordered = placed.and_then(|layout| layout.permute(&self.axes[..self.shape.ndim()]));
-        match ordered {
-            Ok(layout) => layout.coalesced(),
-            Err(error) => unreachable!("{error}"),
-        }
+        operand.placed(&self.shape, &self.axes[..self.shape.ndim()])
     }
 
     /// Returns whether an operand's elements are consecutive in memory in the order of this index

@@ -2,7 +2,7 @@
 //! Elements are numbered in row-major order. (The text of kernels calls a lane a line, because
 //! CUDA's lanes are the threads of a warp.)
 
-use crate::array::{AnyElement, DType, Shape};
+use crate::array::{AnyElement, AxisSet, DType, Shape};
 
 /// Lanes of equal length. A reduction reduces each to one output.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,23 @@ impl Lanes {
             length: dims[axis],
             inner: dims[axis + 1..].iter().product(),
         }
+    }
+
+    /// Returns the lanes along the `reduced` axes, if there are such axes and no others are between
+    /// them.
+    pub(in crate::ops) fn along_all(reduced: AxisSet, shape: &Shape) -> Option<Self> {
+        let dims = shape.dims();
+        let is_reduced = |axis: &usize| reduced.contains(*axis);
+        let first = (0..dims.len()).find(is_reduced)?;
+        let end = (first..dims.len()).take_while(is_reduced).count() + first;
+        if (end..dims.len()).any(|axis| reduced.contains(axis)) {
+            return None;
+        }
+        Some(Self {
+            outer: dims[..first].iter().product(),
+            length: dims[first..end].iter().product(),
+            inner: dims[end..].iter().product(),
+        })
     }
 
     /// Returns the number of lanes.

@@ -22,7 +22,7 @@ pub(super) use index_space::IndexSpace;
 pub(super) use lanes::{Lanes, sums_round};
 pub(super) use matrices::{Triangle, as_matrices, length_of, start_of};
 pub(super) use picks::{Axis, Picking, counted, reached};
-pub(super) use reduction::ReductionPlan;
+pub(super) use reduction::{ReductionPlan, outputs_of};
 pub(super) use sorting::{Direction, Side};
 #[cfg(feature = "fft")]
 pub(super) use spectra::Sample;

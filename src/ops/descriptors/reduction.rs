@@ -81,20 +81,24 @@ impl ReductionPlan {
         if split < count {
             order[split..].rotate_left(count - split);
         }
-        let outputs = (0..dims.len()).filter(|&axis| keeps || !reduced.contains(axis));
-        let outputs = outputs.map(|axis| {
-            if reduced.contains(axis) {
-                &1
-            } else {
-                &dims[axis]
-            }
-        });
         Self {
             space: IndexSpace::reordered(shape, axes),
             lanes,
-            outputs: outputs.collect(),
+            outputs: outputs_of(shape, reduced, keeps),
         }
     }
+}
+
+/// Returns the shape of the outputs of a reduction along the `reduced` axes of `shape`. It keeps
+/// them with a length of 1, or does not have them.
+pub(in crate::ops) fn outputs_of(shape: &Shape, reduced: AxisSet, keeps: bool) -> Shape {
+    let lengths = shape.dims().iter().enumerate();
+    let lengths = lengths.filter_map(|(axis, &length)| match (reduced.contains(axis), keeps) {
+        (false, _) => Some(length),
+        (true, true) => Some(1),
+        (true, false) => None,
+    });
+    lengths.collect()
 }
 
 /// Returns how many of the `kept` axes vary slower than the `reduced` ones. Outputs are in the

@@ -14,7 +14,7 @@ use crate::ops::expression::tree::Operand;
 
 /// Nodes that are computed into memory of their own before the rest of the expression graph.
 #[derive(Debug)]
-pub(in crate::ops) struct Hoisted(SmallVec<[(usize, DType, Buffer, Layout); 1]>);
+pub(in crate::ops) struct Hoisted(Vec<(usize, DType, Buffer, Layout)>);
 
 /// The least number of function values that must be saved to justify the memory and the pass, on
 /// the host and on a GPU. On the host, a pass takes as long as some thousand values; on a GPU, as a
@@ -30,7 +30,7 @@ impl Hoisted {
         device: &Device,
         shape: &Shape,
     ) -> Result<Self> {
-        let mut hoisted = SmallVec::new();
+        let mut hoisted = Vec::new();
         let on_gpu = device.backend().cuda().is_some();
         for node in repeated(
             graph,

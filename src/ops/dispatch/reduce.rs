@@ -2,11 +2,12 @@
 
 use super::devices::device_for;
 use super::hoist::Hoisted;
-use crate::array::{AnyElement, Buffer, DType, Layout};
+use crate::array::{AnyElement, Buffer, DType, Layout, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::cuda::{self, ReductionKernels};
-use crate::ops::descriptors::ReductionPlan;
+use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Operand;
 use crate::ops::host::{self, Compiled, ReductionLoop, reduction_loop_of};
 use crate::ops::order::ReadOperands;
 use crate::ops::reducers::Reducer;
@@ -70,4 +71,18 @@ pub(in crate::ops) fn reduce(
         cuda::reduce(order, (reduction.cuda)(), graph, (plan, &layout))
     )?;
     Ok((results, layout))
+}
+
+/// Like [`reduce`], for an array on a host that is contiguous, with the lanes in the order of its
+/// elements. It needs no graph.
+#[track_caller]
+pub(in crate::ops) fn reduce_contiguous(
+    reduction: &Reduction,
+    operand: &Operand<'_>,
+    (lanes, outputs): (Lanes, &Shape),
+) -> Result<(Buffer, Layout)> {
+    let layout = Layout::contiguous(outputs)?;
+    let form = (reduction.host, reduction.output);
+    let buffer = host::reduce_contiguous(form, operand, (lanes, &layout))?;
+    Ok((buffer, layout))
 }

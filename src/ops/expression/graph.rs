@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use smallvec::SmallVec;
 
 use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
-use crate::array::{Bits, Buffer, DType, MAX_RANK, Shape, broadcast_shapes};
+use crate::array::{Bits, Buffer, DType, MAX_RANK, Shape, broadcast_pair, broadcast_shapes};
 use crate::error::{AtCaller, Result};
 
 /// The most results that are computed in one pass.
@@ -270,10 +270,10 @@ impl<'a> ExpressionGraph<'a> {
         let mut common = *shape_of(first);
         for shape in rest.iter().map(shape_of) {
             if shape.ndim() > 0 && *shape != common {
-                let Ok(both) = broadcast_shapes(operation, &[&common, shape]) else {
-                    return self.not_broadcast(operation, operands);
-                };
-                common = both;
+                match broadcast_pair(&common, shape) {
+                    Some(both) if both.checked_len().is_ok() => common = both,
+                    _ => return self.not_broadcast(operation, operands),
+                }
             }
         }
         Ok(common)

@@ -187,11 +187,7 @@ impl<T: AnyElement> Expr for Leaf<T> {
 
     #[inline(always)]
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
-        see(Node::Array(Operand {
-            buffer: self.0.buffer(),
-            layout: self.0.layout(),
-            dtype: T::DTYPE,
-        }));
+        see(Node::Array(Operand::from(&self.0)));
     }
 
     #[inline(always)]

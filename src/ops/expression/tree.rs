@@ -9,7 +9,7 @@ use std::fmt;
 use super::body::Body;
 use super::expr::Expr;
 use super::loops::Loops;
-use crate::array::{Bits, Buffer, DType, Layout};
+use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout};
 
 /// A node of an expression, as it is visited: after its operands.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,11 @@ pub(crate) const MOST_OPERANDS: usize = 4;
 pub(crate) trait Tree: Send + Sync {
     /// Visits every node after its operands, these from left to right.
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>));
+
+    /// Returns the array, if the expression is known to be one array by itself.
+    fn as_operand(&self) -> Option<Operand<'_>> {
+        None
+    }
 }
 
 impl fmt::Debug for dyn Tree + '_ {
@@ -85,6 +90,21 @@ impl Tree for SingleValue {
 impl Tree for Operand<'_> {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
         see(Node::Array(*self));
+    }
+
+    fn as_operand(&self) -> Option<Operand<'_>> {
+        Some(*self)
+    }
+}
+
+impl<'a, T: AnyElement> From<&'a Array<T>> for Operand<'a> {
+    #[inline(always)]
+    fn from(array: &'a Array<T>) -> Self {
+        Self {
+            buffer: array.buffer(),
+            layout: array.layout(),
+            dtype: T::DTYPE,
+        }
     }
 }
 

@@ -31,7 +31,8 @@ pub(in crate::ops) fn evaluate(
     }
     // SAFETY: the results are new, and have room for as many elements.
     unsafe {
-        write(&program, &results, program.work(bytes_each), order);
+        let outputs = outputs_of(&results);
+        write(&program, &outputs, program.work(bytes_each), order);
     };
     Ok(results)
 }
@@ -51,9 +52,9 @@ pub(in crate::ops) fn evaluate_fused(
     let order = HostOrder::new(device, &ReadOperands(tree))?;
     let buffer = allocate_for(device, layout, element_bytes)?;
     let work = Work::of_elements(layout.len(), element_bytes + bytes_read);
-    let results = std::slice::from_ref(&buffer);
+    let outputs = outputs_of(std::slice::from_ref(&buffer));
     // SAFETY: the result is new, and has room for as many elements.
-    unsafe { write(fused, results, work, order) };
+    unsafe { write(fused, &outputs, work, order) };
     Ok(buffer)
 }
 
@@ -68,23 +69,34 @@ pub(super) fn allocate_for(
     Buffer::new(device, layout.size_bytes(element_bytes)?)
 }
 
-/// Writes all elements of `source` to `results`.
-///
-/// # Safety
-///
-/// There must be a buffer for each result of the source, with room for its elements, which nobody
-/// else has. The stream must be ordered after other uses of the operands.
+/// Returns the addresses of `results`.
 #[inline]
-unsafe fn write(source: &dyn ElementSource, results: &[Buffer], work: Work, order: HostOrder<'_>) {
+fn outputs_of(results: &[Buffer]) -> Outputs {
     let bases = results
         .iter()
         .map(|buffer| host_pointer(DevicePtr(buffer.address())));
-    let outputs = Outputs::new(bases);
-    launch_source(order, work, (source, &outputs), |source, outputs, range| {
+    Outputs::new(bases)
+}
+
+/// Writes all elements of `source` to `outputs`.
+///
+/// # Safety
+///
+/// There must be an output for each result of the source, with room for its elements. Nobody else
+/// may read or write them, and they must be no part of the operands. The stream must be ordered
+/// after other uses of the memory.
+#[inline]
+pub(super) unsafe fn write(
+    source: &dyn ElementSource,
+    outputs: &Outputs,
+    work: Work,
+    order: HostOrder<'_>,
+) {
+    launch_source(order, work, (source, outputs), |source, outputs, range| {
         // SAFETY: the memory is alive while a launch runs, and its ranges lie in the index space
-        // and do not overlap. The stream is ordered after what other streams wrote, so a launch on
-        // it may read the operands. The results are no part of them, because they are new; they
-        // have room for all elements.
+        // and do not overlap. The stream is ordered after what other streams do with the memory.
+        // The outputs are no part of the operands, and have room for all elements, by this
+        // function's contract.
         unsafe { source.write(range, outputs) };
     });
 }

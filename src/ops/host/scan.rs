@@ -99,7 +99,7 @@ unsafe fn sum_loop<T: AnyElement>(
     jobs: Range<usize>,
 ) {
     // SAFETY: by this function's contract.
-    let (elements, output) = unsafe { (Readable::new(program), &output.typed()) };
+    let (elements, output) = unsafe { (Readable::new(program.into()), &output.typed()) };
     sum_jobs::<T>(elements, output, lanes, jobs);
 }
 
@@ -113,7 +113,7 @@ unsafe fn product_loop<T: AnyElement>(
     jobs: Range<usize>,
 ) {
     // SAFETY: by this function's contract.
-    let (elements, output) = unsafe { (Readable::new(program), &output.typed()) };
+    let (elements, output) = unsafe { (Readable::new(program.into()), &output.typed()) };
     run_jobs::<T, Product<T::Wide>>(elements, output, lanes, jobs);
 }
 

@@ -82,7 +82,7 @@ unsafe fn lane_loop<T: Float, const LOG: bool>(
     jobs: Range<usize>,
 ) {
     // SAFETY: by this function's contract.
-    let (elements, output) = unsafe { (Readable::<T>::new(program), &output.typed()) };
+    let (elements, output) = unsafe { (Readable::<T>::new(program.into()), &output.typed()) };
     elements.read(|elements| {
         let softmax = Softmax::<T, LOG> {
             elements,

@@ -4,16 +4,19 @@ use std::ops::Range;
 use std::panic::Location;
 
 use super::blocked::BlockProgram;
-use super::element_source::ElementSource;
+use super::element_source::{ElementSource, Outputs};
+use super::evaluate::write as write_new;
 use super::fused::Fusing;
 use super::launch::{Work, launch_source};
 use super::memory::Elements;
 use crate::context::{Device, Timed};
+use crate::device::DevicePtr;
+use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::aliasing::{Aliasing, Overwritable, Target};
 use crate::ops::descriptors::IndexSpace;
 use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS};
-use crate::ops::expression::tree::{Tree, operands};
+use crate::ops::expression::tree::Tree;
 use crate::ops::order::{HostOrder, ReadOperands, UpdateTargets};
 
 /// Overwrites the elements of each target with a result of `graph`. The targets have one shape,
@@ -47,7 +50,8 @@ pub(in crate::ops) fn store_fused(
     target: Target<'_>,
     device: &Device,
 ) -> Result<bool> {
-    if !Aliasing::of(&target, &[tree], &[]).allows_fused_overwriting() {
+    let aliasing = Aliasing::of(&target, &[tree], &[]);
+    if !aliasing.allows_fused_overwriting() {
         return Ok(false);
     }
     let mut outcome = Ok(false);
@@ -59,14 +63,19 @@ pub(in crate::ops) fn store_fused(
             reading: ReadOperands(tree as &dyn Tree),
         };
         outcome = HostOrder::new(device, &updating).map(|order| {
-            let mut bytes_each = target.dtype().size_bytes();
-            operands(tree, &mut |operand| {
-                bytes_each += operand.dtype.size_bytes();
-            });
+            let element_bytes = target.dtype().size_bytes();
+            let bytes_each = element_bytes + aliasing.bytes_read;
             let work = Work::of_elements(target.layout().len(), bytes_each);
-            // SAFETY: the target can be overwritten, as just checked; the rest as in `store`. The
-            // loop has as many elements.
-            unsafe { write(fused, work, &[target], order) };
+            if aliasing.is_read {
+                // SAFETY: the target can be overwritten, as just checked; the rest as in `store`.
+                // The loop has as many elements.
+                unsafe { write(fused, work, &[target], order) };
+            } else {
+                let first = target.layout().offset() * element_bytes;
+                let base = host_pointer(DevicePtr(target.buffer().address())).wrapping_add(first);
+                // SAFETY: as above; the target is dense, and no operand has its memory.
+                unsafe { write_new(fused, &Outputs::new([base]), work, order) };
+            }
             true
         });
     });

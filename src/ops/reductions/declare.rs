@@ -77,19 +77,19 @@ macro_rules! reductions {
             #[doc = $array_whole]
             #[track_caller]
             pub fn $whole(&self) -> $crate::Result<$crate::Array<$output>> {
-                $crate::ops::reductions::all::<$reducer, T>(&self.lazy().expr)
+                $crate::ops::reductions::all::<$reducer, T>(&$crate::ops::expression::tree::Operand::from(self))
             }
 
             #[doc = $array_axis]
             #[track_caller]
             pub fn $axis(&self, axes: impl Into<$crate::Axes>) -> $crate::Result<$crate::Array<$output>> {
-                $crate::ops::reductions::along::<$reducer, T>(&self.lazy().expr, &axes.into(), false)
+                $crate::ops::reductions::along::<$reducer, T>(&$crate::ops::expression::tree::Operand::from(self), &axes.into(), false)
             }
 
             #[doc = $array_keepdims]
             #[track_caller]
             pub fn $keepdims(&self, axes: impl Into<$crate::Axes>) -> $crate::Result<$crate::Array<$output>> {
-                $crate::ops::reductions::along::<$reducer, T>(&self.lazy().expr, &axes.into(), true)
+                $crate::ops::reductions::along::<$reducer, T>(&$crate::ops::expression::tree::Operand::from(self), &axes.into(), true)
             }
         }
 

@@ -17,15 +17,26 @@ mod cross_entropy;
 mod declare;
 mod rows;
 
-use super::derivatives::TrackedReduction;
-use super::descriptors::ReductionPlan;
-use super::dispatch::{Reduction, reduce};
+use super::derivatives::{TrackedReduction, is_live};
+use super::descriptors::{Lanes, ReductionPlan, outputs_of};
+use super::dispatch::{Reduction, reduce, reduce_contiguous};
 use super::expression::graph::ExpressionGraph;
-use super::expression::tree::Tree;
+use super::expression::tree::{Operand, Tree};
 use super::host::Compiled;
 use super::reducers::Reducer;
-use crate::array::{AnyElement, Array, Axes, AxisSet, Buffer, Layout};
+use crate::array::{AnyElement, Array, Axes, AxisSet, Buffer, Layout, Shape};
 use crate::error::Result;
+
+/// Returns the array that `tree` is, if it can be reduced without an expression graph: it is on a
+/// host, not empty, and contiguous, and no tape is live.
+fn contiguous_array(tree: &dyn Tree) -> Option<Operand<'_>> {
+    let operand = tree.as_operand()?;
+    let is_direct = !is_live()
+        && operand.layout.is_contiguous()
+        && operand.layout.len() > 0
+        && operand.buffer.device().backend().cuda().is_none();
+    is_direct.then_some(operand)
+}
 
 /// Reduces all elements of `tree`, which have type `T`, to an array of rank 0.
 #[track_caller]
@@ -36,6 +47,14 @@ fn all<F: Reducer<T> + Compiled, T: AnyElement>(tree: &dyn Tree) -> Result<Array
 
 #[track_caller]
 fn reduce_all(reduction: &'static Reduction, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
+    if let Some(operand) = contiguous_array(tree) {
+        let lanes = Lanes {
+            outer: 1,
+            length: operand.layout.len(),
+            inner: 1,
+        };
+        return reduce_contiguous(reduction, &operand, (lanes, &Shape::SCALAR));
+    }
     let graph = ExpressionGraph::of(tree)?;
     let axes = AxisSet::of_each(graph.first().shape.ndim(), |_| true);
     let tracked_reduction =
@@ -68,6 +87,14 @@ fn reduce_along(
     axes: &Axes,
     keeps: bool,
 ) -> Result<(Buffer, Layout)> {
+    if let Some(operand) = contiguous_array(tree) {
+        let shape = operand.layout.shape();
+        let axes = axes.of(reduction.name, shape)?;
+        if let Some(lanes) = Lanes::along_all(axes, shape) {
+            let outputs = outputs_of(shape, axes, keeps);
+            return reduce_contiguous(reduction, &operand, (lanes, &outputs));
+        }
+    }
     let graph = ExpressionGraph::of(tree)?;
     let axes = axes.of(reduction.name, &graph.first().shape)?;
     let tracked_reduction =

@@ -7,40 +7,104 @@ use std::ops::Range;
 use super::program::BlockProgram;
 use super::reader::BlockReader;
 use crate::array::AnyElement;
+use crate::device::DevicePtr;
+use crate::device::host::host_pointer;
 use crate::ops::host::element_source::Outputs;
+use crate::ops::expression::tree::Operand;
 
-/// A program with one result, of elements of `T`, that may be read.
+/// The elements that a loop reads, of any type.
+#[derive(Clone, Copy)]
+pub(in crate::ops) enum Source<'a> {
+    /// Consecutive elements in memory.
+    InMemory(Consecutive),
+    /// The elements of a program with one result.
+    Computed(&'a BlockProgram),
+}
+
+impl<'a> From<&'a BlockProgram> for Source<'a> {
+    #[inline]
+    fn from(program: &'a BlockProgram) -> Self {
+        match program.in_memory() {
+            Some(base) => Self::InMemory(Consecutive {
+                base,
+                count: program.count,
+            }),
+            None => Self::Computed(program),
+        }
+    }
+}
+
+/// The elements of an array that are consecutive in memory, in their order.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct Consecutive {
+    base: *const u8,
+    count: usize,
+}
+
+// SAFETY: an address, which only `Readable` reads from. By its contract, the elements exist and
+// are not written to.
+unsafe impl Send for Consecutive {}
+// SAFETY: as above.
+unsafe impl Sync for Consecutive {}
+
+impl Consecutive {
+    /// # Panics
+    ///
+    /// If the elements of `operand` are not consecutive.
+    pub(in crate::ops::host) fn new(operand: &Operand<'_>) -> Self {
+        let layout = operand.layout;
+        assert!(layout.is_contiguous(), "elements with gaps");
+        let base: *const u8 = host_pointer(DevicePtr(operand.buffer.address()));
+        Self {
+            base: base.wrapping_add(layout.offset() * operand.dtype.size_bytes()),
+            count: layout.len(),
+        }
+    }
+}
+
+impl From<&Consecutive> for Source<'_> {
+    #[inline]
+    fn from(elements: &Consecutive) -> Self {
+        Self::InMemory(*elements)
+    }
+}
+
+/// Elements of `T` that may be read.
 ///
 /// Invariant: while a value of this type exists, the memory of the operands is alive, and nothing
-/// writes to the elements that the program reads.
+/// writes to the elements that are read.
 #[derive(Clone, Copy)]
 pub(in crate::ops::host) struct Readable<'a, T> {
-    program: &'a BlockProgram,
+    source: Source<'a>,
     element: PhantomData<fn() -> T>,
 }
 
 impl<'a, T: AnyElement> Readable<'a, T> {
     /// # Safety
     ///
-    /// The invariant must hold for as long as the returned value lives, and the program's result
-    /// must have elements of `T`.
-    pub(in crate::ops::host) unsafe fn new(program: &'a BlockProgram) -> Self {
-        assert_eq!(program.results[0].element_bytes, size_of::<T>());
+    /// The invariant must hold for as long as the returned value lives, and the source must have
+    /// elements of `T`.
+    pub(in crate::ops::host) unsafe fn new(source: Source<'a>) -> Self {
+        if let Source::Computed(program) = source {
+            assert_eq!(program.results[0].element_bytes, size_of::<T>());
+        }
         Self {
-            program,
+            source,
             element: PhantomData,
         }
     }
 
     /// Calls `read` with a reader of the elements; each thread has its own.
     pub(in crate::ops::host) fn read<R>(self, read: impl FnOnce(&mut Blocks<'_, '_, T>) -> R) -> R {
-        let program = self.program;
+        let program = match self.source {
+            // Consecutive elements in memory need no scratch memory.
+            Source::InMemory(Consecutive { base, count }) => {
+                let location = Location::InMemory(base.cast());
+                return read(&mut Blocks { count, location });
+            }
+            Source::Computed(program) => program,
+        };
         let count = program.count;
-        // Consecutive elements in memory need no scratch memory.
-        if let (Some(base), true) = (program.in_memory(), count > 0) {
-            let location = Location::InMemory(base.cast());
-            return read(&mut Blocks { count, location });
-        }
         let (mut read, mut result) = (Some(read), None);
         let mut once = |reader: &mut BlockReader<'_>| {
             let location = Location::Computed(reader);

@@ -14,7 +14,7 @@ mod scratch;
 mod tile;
 mod view;
 
-pub(super) use blocks::{Blocks, Readable};
+pub(super) use blocks::{Blocks, Consecutive, Readable, Source};
 pub(crate) use program::BlockProgram;
 pub(super) use view::coordinates;
 

@@ -23,6 +23,7 @@ use crate::ops::host::launch::Work;
 #[derive(Clone, Debug)]
 pub(crate) struct BlockProgram {
     pub(super) steps: SmallVec<[ProgramStep; 3]>,
+    pub(super) views: SmallVec<[View; 1]>,
     pub(super) results: SmallVec<[ProgramResult; 1]>,
     pub(super) count: usize,
     pub(super) scratch_bytes: usize,
@@ -41,8 +42,8 @@ pub(super) enum ProgramStep {
         base: *const u8,
         element_bytes: usize,
     },
-    /// The block is gathered.
-    View { view: View, at: usize },
+    /// The block is gathered from the program's view of this number.
+    View { view: usize, at: usize },
     /// The block repeats one value, and is made once.
     Value {
         bits: Bits,
@@ -83,10 +84,11 @@ impl BlockProgram {
             .fold(1, |widest, node| widest.max(node.dtype.size_bytes()));
         let mut registers = Registers::new(nodes.len(), BLOCK * widest);
         let mut steps: SmallVec<[ProgramStep; 3]> = SmallVec::with_capacity(nodes.len());
+        let mut views = SmallVec::new();
         let mut calls = 0;
         let mut is_flat = true;
         for node in nodes {
-            let step = ProgramStep::of(node, space, &mut registers);
+            let step = ProgramStep::of(node, space, (&mut registers, &mut views));
             match step {
                 ProgramStep::Call { .. } => {
                     calls += 1;
@@ -117,10 +119,11 @@ impl BlockProgram {
         let rows = if is_flat {
             None
         } else {
-            steps.iter().find_map(ProgramStep::transposed)
+            views.iter().find_map(View::transposed)
         };
         Self {
             steps,
+            views,
             results,
             count: space.count(),
             scratch_bytes: registers.scratch_bytes(),
@@ -138,12 +141,12 @@ impl BlockProgram {
         }
     }
 
-    /// Returns the address of the first result's first element, if all its elements are consecutive
-    /// in memory.
+    /// Returns the address of the first result's first element, if there are elements and all of
+    /// them are consecutive in memory.
     #[inline]
     pub(super) fn in_memory(&self) -> Option<*const u8> {
         match self.steps[self.results[0].step] {
-            ProgramStep::Memory { base, .. } => Some(base),
+            ProgramStep::Memory { base, .. } if self.count > 0 => Some(base),
             _ => None,
         }
     }
@@ -151,7 +154,11 @@ impl BlockProgram {
 
 impl ProgramStep {
     /// Returns the step that makes the block of `node`.
-    fn of(node: &GraphNode<'_>, space: &IndexSpace, registers: &mut Registers) -> Self {
+    fn of(
+        node: &GraphNode<'_>,
+        space: &IndexSpace,
+        (registers, views): (&mut Registers, &mut SmallVec<[View; 1]>),
+    ) -> Self {
         let element_bytes = node.dtype.size_bytes();
         match node.kind {
             NodeKind::Scalar(bits) => Self::Value {
@@ -180,15 +187,12 @@ impl ProgramStep {
                 }
                 let view = View::new(base, element_bytes, layout);
                 let at = registers.reserve(view.scratch_bytes());
-                Self::View { view, at }
+                views.push(view);
+                Self::View {
+                    view: views.len() - 1,
+                    at,
+                }
             }
-        }
-    }
-
-    fn transposed(&self) -> Option<TileRows> {
-        match self {
-            Self::View { view, .. } => view.transposed(),
-            _ => None,
         }
     }
 }

@@ -95,8 +95,9 @@ impl BlockReader<'_> {
             let block = match *step {
                 ProgramStep::Memory { base, .. } => base,
                 ProgramStep::View { view, at } => {
+                    let view = &program.views[view];
                     // SAFETY: the registers reserve the scratch memory; the caller keeps the rest.
-                    unsafe { view.prepare(self.scratch(&view, at)) };
+                    unsafe { view.prepare(self.scratch(view, at)) };
                     self.scratch
                 }
                 ProgramStep::Value {
@@ -152,6 +153,7 @@ impl BlockReader<'_> {
                     element_bytes,
                 } => self.set_address(number, base.wrapping_add(start * element_bytes)),
                 ProgramStep::View { view, at } => {
+                    let view = &program.views[*view];
                     let scratch = self.scratch(view, *at);
                     // SAFETY: the range lies within the index space, and by the contract of
                     // `with_reader` the memory may be read; `prepare` prepared the scratch.
@@ -293,6 +295,7 @@ impl BlockReader<'_> {
             };
             for step in &self.program.steps {
                 if let ProgramStep::View { view, at } = step {
+                    let view = &self.program.views[*view];
                     // SAFETY: the rows lie in the range, and the caller keeps this contract.
                     unsafe { view.open(first + column, part, self.scratch(view, *at)) };
                 }

@@ -7,16 +7,17 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{BlockProgram, Readable};
-use super::element_source::Outputs;
+use super::blocked::{BlockProgram, Consecutive, Readable, Source};
 use super::evaluate::allocate_for;
 use super::launch::{Work, both, launch};
 use crate::array::{AnyElement, Buffer, DType, Layout};
+use crate::context::Timed;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
 use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 use crate::ops::reducers::{
     All, Any, Argmax, Argmin, CrossEntropy, Logsumexp, Max, Mean, Min, Norm, Prod, Reducer, Std,
@@ -28,10 +29,9 @@ use crate::ops::vector::{Loop, vectorised};
 /// whose totals are merged two by two, by several threads if there are several.
 const CHUNK: usize = 1 << 16;
 
-/// A loop that reduces the elements of a program, of one type, to a number of outputs. The
-/// arguments are the program, the lanes, the number of the first output, its address, and the
-/// count.
-pub(in crate::ops) type ReductionLoop = unsafe fn(&BlockProgram, Lanes, usize, *mut u8, usize);
+/// A loop that reduces elements of one type to a number of outputs. The arguments are the elements,
+/// the lanes, the number of the first output, its address, and the count.
+pub(in crate::ops) type ReductionLoop = unsafe fn(Source<'_>, Lanes, usize, *mut u8, usize);
 
 /// The loops of a reducer for the types that most programs reduce, by the number of `DType`. The
 /// others are compiled where they are used.
@@ -71,51 +71,90 @@ pub(in crate::ops) const fn reduction_loop_of<F: Reducer<T> + Compiled, T: AnyEl
     }
 }
 
-/// Reduces `graph`, whose elements are of the type that the loop `run` is for, along the lanes of
-/// `plan`. The results have the type `output` and `layout`, which is dense from index 0.
+/// Reduces `graph` along the lanes of `plan`, by a loop for elements of its type. `reduction` also
+/// has the type of the results, which have `layout`, dense from index 0.
 #[track_caller]
 pub(in crate::ops) fn reduce(
     order: HostOrder<'_>,
-    (run, output): (&ReductionLoop, DType),
+    reduction: (&ReductionLoop, DType),
     graph: &ExpressionGraph<'_>,
     (plan, layout): (&ReductionPlan, &Layout),
 ) -> Result<Buffer> {
     let program = BlockProgram::new(graph, &plan.space);
+    let elements = (&program, graph.bytes_read());
+    reduce_source(order, reduction, elements, (plan.lanes, layout))
+}
+
+/// Like [`reduce`], for an array whose elements are contiguous, with the lanes in their order. It
+/// needs no program.
+#[track_caller]
+pub(in crate::ops) fn reduce_contiguous(
+    reduction: (&ReductionLoop, DType),
+    operand: &Operand<'_>,
+    (lanes, layout): (Lanes, &Layout),
+) -> Result<Buffer> {
+    let device = operand.buffer.device();
+    let _timed = Timed::begin(device);
+    let order = HostOrder::new(device, operand.buffer)?;
+    let elements = (&Consecutive::new(operand), operand.dtype.size_bytes());
+    reduce_source(order, reduction, elements, (lanes, layout))
+}
+
+/// Reduces the elements of a source, each of which reads as many bytes as given.
+#[track_caller]
+fn reduce_source<R>(
+    order: HostOrder<'_>,
+    (run, output): (&ReductionLoop, DType),
+    (elements, bytes_each): (&R, usize),
+    (lanes, layout): (Lanes, &Layout),
+) -> Result<Buffer>
+where
+    R: Clone + Send + Sync + 'static,
+    for<'a> Source<'a>: From<&'a R>,
+{
     let output_bytes = output.size_bytes();
     let buffer = allocate_for(order.device, layout, output_bytes)?;
-    let lanes = plan.lanes;
-    let work = Work::of_reductions(graph.bytes_read(), layout.len(), lanes.length);
+    let work = Work::of_reductions(bytes_each, layout.len(), lanes.length);
     let work = match lanes.inner {
         0 | 1 => work,
         inner => work.in_units_of(columns::together(inner)),
     };
-    let outputs = Outputs::new([host_pointer(DevicePtr(buffer.address()))]);
-    let writes = (*run, outputs, output_bytes, lanes);
+    let to = Place(host_pointer(DevicePtr(buffer.address())));
+    let writes = (*run, to, output_bytes, lanes);
     launch(
         order,
         work,
-        (&program, &writes),
-        |program, &(run, outputs, output_bytes, lanes), range| {
-            let to = outputs.all()[0].wrapping_add(range.start * output_bytes);
-            // SAFETY: the loop is for elements of the program's type, which it was made for. The
-            // memory is alive while a launch runs, and its ranges do not overlap. The stream is
-            // ordered after what other streams wrote, so a launch on it may read the operands; the
-            // output is no part of them, because it is new, and has room for the results of the
-            // layout.
-            unsafe { run(program, lanes, range.start, to, range.len()) };
+        (elements, &writes),
+        |elements, &(run, Place(to), output_bytes, lanes), range| {
+            let to = to.wrapping_add(range.start * output_bytes);
+            // SAFETY: the loop is for elements of the source's type, which it was
+            // made for. The memory is alive while a launch runs, and its ranges do not overlap. The
+            // stream is ordered after what other streams wrote, so a launch on it may read the
+            // operands; the output is no part of them, because it is new, and has room for the
+            // results of the layout.
+            unsafe { run(elements.into(), lanes, range.start, to, range.len()) };
         },
     );
     Ok(buffer)
 }
 
+/// The address of the first output.
+#[derive(Clone, Copy)]
+struct Place(*mut u8);
+
+// SAFETY: an address, which only unsafe functions follow.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
 /// The [`ReductionLoop`] of `F` for elements of `T`.
 ///
 /// # Safety
 ///
-/// The program's result must be of elements of `T`, and its operands alive and not written to;
-/// there must be room for `count` results from `to` on, which nobody else reads or writes.
+/// The source must be of elements of `T`, and its operands alive and not written to; there must be
+/// room for `count` results from `to` on, which nobody else reads or writes.
 unsafe fn reduction_loop<F: Reducer<T>, T: AnyElement>(
-    program: &BlockProgram,
+    source: Source<'_>,
     lanes: Lanes,
     first: usize,
     to: *mut u8,
@@ -124,7 +163,7 @@ unsafe fn reduction_loop<F: Reducer<T>, T: AnyElement>(
     // SAFETY: by this function's contract; blocks are aligned for every element.
     let (elements, out) = unsafe {
         let out = std::slice::from_raw_parts_mut(to.cast(), count);
-        (Readable::new(program), out)
+        (Readable::new(source), out)
     };
     reduce_range::<F, T>(elements, lanes, first, out);
 }
