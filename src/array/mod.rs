@@ -72,6 +72,29 @@ impl<T: AnyElement> Array<T> {
         }
     }
 
+    /// Returns the array of the first elements of `buffer`, in row-major order without gaps, of the
+    /// shape of `layout`, whose elements are contiguous.
+    ///
+    /// The caller ensures that these elements have been written, or are written before anything
+    /// reads them.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the buffer has fewer elements.
+    #[inline]
+    pub(crate) fn dense(buffer: Buffer, layout: &Layout) -> Self {
+        let capacity = buffer.size_bytes() / size_of::<T>();
+        assert!(
+            layout.len() <= capacity,
+            "{layout:?} reaches beyond {capacity} elements"
+        );
+        Self {
+            buffer,
+            layout: layout.starting_at(0),
+            element: PhantomData,
+        }
+    }
+
     /// The same array, of a type that is the same one by another name.
     #[inline(always)]
     pub(crate) fn downcast_ref<U: AnyElement>(&self) -> &Array<U> {

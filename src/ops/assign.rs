@@ -251,7 +251,7 @@ fn overwritten(target: &Target<'_>, value: &dyn Tree) -> Result<Option<(Buffer, 
 #[track_caller]
 fn assigned<'a>(target: &Target<'_>, value: &'a dyn Tree) -> Result<ExpressionGraph<'a>> {
     let graph = ExpressionGraph::of(value)?;
-    check_shape(target.layout().shape(), &graph.first().shape)?;
+    check_shape(target.layout().shape(), graph.shape())?;
     check_device("assign", target, &graph)?;
     Ok(graph)
 }
@@ -311,7 +311,7 @@ pub(super) fn check_device(
         None => Ok(()),
         Some(other) => {
             let own = ("the target", device, target.layout().shape());
-            let value = ("the value", other, &graph.first().shape);
+            let value = ("the value", other, graph.shape());
             Err(device_mismatch(operation, own, value))
         }
     }

@@ -36,16 +36,15 @@ impl<E: Expr> Lazy<E> {
         if E::FUSES
             && let Some((dense, fused)) = Dense::of(&self.expr)
         {
-            let layout = dense.layout.starting_at(0);
+            let Dense { device, layout, .. } = dense;
             let work = (size_of::<E::Item>(), dense.bytes_each);
-            if is_live() {
-                let buffer = tracked_evaluation(&self.expr, &layout, &mut || {
-                    host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout)
-                })?;
-                return Ok(Array::from_parts(buffer, layout));
-            }
-            let buffer = host::evaluate_fused(&fused, &self.expr, work, dense.device, &layout)?;
-            return Ok(Array::from_parts(buffer, layout));
+            let mut compute = || host::evaluate_fused(&fused, &self.expr, work, device, layout);
+            let buffer = if is_live() {
+                tracked_evaluation(&self.expr, &layout.starting_at(0), &mut compute)?
+            } else {
+                compute()?
+            };
+            return Ok(Array::dense(buffer, layout));
         }
         let (buffer, layout) = evaluate_tree(&self.expr)?;
         Ok(Array::from_parts(buffer, layout))
@@ -73,7 +72,7 @@ fn tracked_evaluation(
 fn evaluate_tree(tree: &dyn Tree) -> Result<(Buffer, Layout)> {
     let graph = ExpressionGraph::of(tree)?;
     let device = device_for("eval", &graph)?;
-    evaluate(&graph, &device, &graph.first().shape)
+    evaluate(&graph, &device, graph.shape())
 }
 
 /// The common device and layout of operands that are on one host device, dense, and of one shape.

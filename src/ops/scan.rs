@@ -6,10 +6,11 @@ use super::derivatives::{
     AnyArray, DIFFERENTIABLE, RuledOperation, SavedArray, TrackedReduction, by_differentiable,
     by_gradient, tracked_value,
 };
-use super::dispatch::{Hoisted, device_for};
+use super::dispatch::{Hoisted, contiguous_array, device_for};
 use super::expression::expr::{Expr, Lazy};
 use super::expression::graph::ExpressionGraph;
-use super::expression::tree::Tree;
+use super::expression::tree::{Operand, Tree};
+use super::host::normalized_contiguous;
 use super::index::concat;
 use super::order::ReadOperands;
 use super::precompiled::precompiled;
@@ -115,7 +116,7 @@ fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>
         return summed_of_tracked(&x, axis);
     }
     let graph = ExpressionGraph::of(tree)?;
-    let shape = graph.first().shape;
+    let shape = *graph.shape();
     let axis = shape.axis("cumsum", axis)?;
     let device = &*device_for("cumsum", &graph)?;
     let hoisted = Hoisted::of(&graph, device, &shape)?;
@@ -133,7 +134,7 @@ fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total
         return multiplied_of_tracked(&x, axis);
     }
     let graph = ExpressionGraph::of(tree)?;
-    let shape = graph.first().shape;
+    let shape = *graph.shape();
     let axis = shape.axis("cumprod", axis)?;
     let device = &*device_for("cumprod", &graph)?;
     let hoisted = Hoisted::of(&graph, device, &shape)?;
@@ -236,8 +237,12 @@ fn normalized<T: Float, const LOG: bool>(
     operation: &str,
     axis: isize,
 ) -> Result<Array<T>> {
+    if let Some(operand) = contiguous_array(tree) {
+        let axis = operand.layout.shape().axis(operation, axis)?;
+        return normalized_contiguous::<T, LOG>(&operand, axis);
+    }
     let graph = ExpressionGraph::of(tree)?;
-    let shape = graph.first().shape;
+    let shape = *graph.shape();
     let axis = shape.axis(operation, axis)?;
     let name = if LOG { "log_softmax" } else { "softmax" };
     let axes = AxisSet::of_each(shape.ndim(), |own| own == axis);
@@ -305,7 +310,7 @@ macro_rules! normalizations {
                 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there is no such axis.
                 #[track_caller]
                 pub fn $name(&self, axis: isize) -> Result<Array<T>> {
-                    self.lazy().$name(axis)
+                    $name::<T>(&Operand::from(self), axis)
                 }
             }
 

@@ -231,7 +231,7 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     let device = device_for("eval", &graph)?;
     let mut fresh: All<Fresh> = trees.iter().map(|_| None).collect();
     let results = graph.results();
-    let shape_of = |number: usize| graph.nodes()[results[number]].shape;
+    let shape_of = |number: usize| *graph.shape_of(results[number]);
     for group in groups((0..trees.len()).map(shape_of)) {
         let wanted: All<usize> = group.iter().map(|&number| results[number]).collect();
         let part = graph.rebuilt(&wanted, &[]);
@@ -306,7 +306,7 @@ fn checked<'a>(targets: &[Target<'_>], trees: &[&'a dyn Tree]) -> Result<Express
     let graph = ExpressionGraph::of_all(trees)?;
     let first = &targets[0];
     for (number, (target, &result)) in targets.iter().zip(graph.results()).enumerate() {
-        check_shape(target.layout().shape(), &graph.nodes()[result].shape)?;
+        check_shape(target.layout().shape(), graph.shape_of(result))?;
         if target.device() != first.device() {
             let name = format!("target {number}");
             let one = ("target 0", first.device(), first.layout().shape());

@@ -12,8 +12,8 @@ use std::process::{Command, exit};
 use cachescope_peers::arrays::{OPS, Op, Task, candle, limit, nd, ours};
 use cachescope_peers::race::{Figure, Race};
 
-/// Rows of the square matrices: 2^4, 2^8, 2^10, 2^16 and 2^22 elements.
-const SIDES: [usize; 5] = [4, 16, 32, 256, 2048];
+/// Rows of the square matrices: 1, 2^4, 121, 2^8, 2^10, 2^16 and 2^22 elements.
+const SIDES: [usize; 7] = [1, 4, 11, 16, 32, 256, 2048];
 /// Rows of the square matrices of products.
 const PRODUCT_SIDES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
 /// The contestants, by the names of their columns.

@@ -276,6 +276,7 @@ impl Drop for CachesRef {
 impl Deref for CachesRef {
     type Target = Caches;
 
+    #[inline]
     fn deref(&self) -> &Caches {
         &self.0
     }

@@ -39,10 +39,10 @@ impl Layout {
         for part in parts {
             match *part {
                 SliceInfoElem::Slice { start, end, step } => {
-                    sliced = sliced.ranged(of, axis, (start, end, step))?;
+                    sliced.select_range(of, axis, (start, end, step))?;
                 }
                 SliceInfoElem::Index(index) => {
-                    sliced = sliced.indexed(of, axis, index)?;
+                    sliced.select_index(of, axis, index)?;
                     dropped[axis] = true;
                 }
                 SliceInfoElem::NewAxis => continue,
@@ -65,18 +65,20 @@ impl Layout {
     pub(crate) fn part(&self, axis: usize, range: Range<usize>, step: usize) -> Result<Self> {
         let (start, end) = (range.start as isize, range.end as isize);
         let of = ("slice", &self.shape);
-        self.ranged(of, axis, (start, Some(end), step as isize))
+        let mut part = *self;
+        part.select_range(of, axis, (start, Some(end), step as isize))?;
+        Ok(part)
     }
 
     /// Selects `start..end;step` of one axis. An error names the operation and the operand's shape,
     /// `of`.
     #[track_caller]
-    pub(super) fn ranged(
-        &self,
+    pub(super) fn select_range(
+        &mut self,
         of: (&str, &Shape),
         axis: usize,
         (start, end, step): (isize, Option<isize>, isize),
-    ) -> Result<Self> {
+    ) -> Result<()> {
         let length = self.dims()[axis];
         let bound = |bound: isize| {
             count_from(bound, length)
@@ -92,37 +94,36 @@ impl Layout {
             )));
         }
         let count = (last - first).div_ceil(step.unsigned_abs());
-        let mut ranged = *self;
-        ranged.shape = self.shape.with(axis, count);
-        if ranged.len() == 0 {
+        self.shape = self.shape.with(axis, count);
+        if self.len() == 0 {
             // Without elements, strides may be anything: also so long that a length times one
             // overflows.
-            ranged.strides = contiguous_strides(&ranged.shape);
-            return Ok(ranged);
+            self.strides = contiguous_strides(&self.shape);
+            return Ok(());
         }
         let begin = if step < 0 { last - 1 } else { first };
         let reach = begin as isize * self.strides[axis];
-        ranged.offset = self.offset.wrapping_add_signed(reach);
+        self.offset = self.offset.wrapping_add_signed(reach);
         // A stride that overflows belongs to an axis of at most one element, where none is used.
-        ranged.strides[axis] = if count <= 1 {
+        self.strides[axis] = if count <= 1 {
             0
         } else {
             self.strides[axis] * step
         };
-        Ok(ranged)
+        Ok(())
     }
 
     /// Selects one element of an axis, whose length becomes 1. An error names the operation and the
     /// operand's shape, `of`.
     #[track_caller]
-    fn indexed(&self, of: (&str, &Shape), axis: usize, index: isize) -> Result<Self> {
+    fn select_index(&mut self, of: (&str, &Shape), axis: usize, index: isize) -> Result<()> {
         let length = self.dims()[axis];
         let at = count_from(index, length)
             .filter(|&at| at < length)
             .ok_or_else(|| outside(of, "index", index, (axis, length)))
             .at_caller()?;
         let at = at as isize;
-        self.ranged(of, axis, (at, Some(at + 1), 1))
+        self.select_range(of, axis, (at, Some(at + 1), 1))
     }
 }
 

@@ -154,7 +154,9 @@ impl Layout {
         let each = (length / parts) as isize;
         for part in 0..parts as isize {
             let end = Some((part + 1) * each);
-            split.push(self.ranged(("split", &self.shape), at, (part * each, end, 1))?);
+            let mut layout = *self;
+            layout.select_range(("split", &self.shape), at, (part * each, end, 1))?;
+            split.push(layout);
         }
         Ok(split)
     }

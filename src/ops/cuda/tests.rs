@@ -66,7 +66,7 @@ pub(super) use {of_every_complex, of_every_float, of_every_ordered};
 
 fn with_program<E: Expr, R>(lazy: &Lazy<E>, see: impl FnOnce(&Program<'_>) -> R) -> R {
     let graph = ExpressionGraph::of(&lazy.expr).unwrap();
-    see(&Program::row_major(&graph, &graph.first().shape))
+    see(&Program::row_major(&graph, graph.shape()))
 }
 
 fn text_of<E: Expr>(lazy: &Lazy<E>) -> String {
@@ -150,7 +150,7 @@ fn other_operands_are_read_by_strides_over_the_fewest_axes() -> Result<()> {
     let axes: [usize; MAX_RANK] = [1, 2, 0, 3, 4, 5, 6, 7];
     let lazy = turned.lazy();
     let graph = ExpressionGraph::of(&lazy.expr)?;
-    let program = Program::new(&graph, &graph.first().shape, axes);
+    let program = Program::new(&graph, graph.shape(), axes);
     assert_eq!(parts(program.form()), (0, false, true, 0));
     Ok(())
 }

@@ -289,7 +289,7 @@ fn saved_operands(
 /// An evaluation of an expression graph. While it runs, nothing is tracked; then the step that
 /// passes gradients back is recorded.
 #[must_use]
-pub(in crate::ops) struct Evaluation(Option<RunningEvaluation>);
+pub(in crate::ops) struct Evaluation(Option<Box<RunningEvaluation>>);
 
 struct RunningEvaluation {
     forward: Forward,
@@ -333,7 +333,7 @@ impl Evaluation {
 impl RunningEvaluation {
     #[cold]
     #[track_caller]
-    fn begin(graph: &ExpressionGraph<'_>, shape: &Shape) -> Result<Option<Self>> {
+    fn begin(graph: &ExpressionGraph<'_>, shape: &Shape) -> Result<Option<Box<Self>>> {
         let tracked = tracked_nodes(graph)?;
         if tracked.is_empty() {
             return Ok(None);
@@ -341,13 +341,13 @@ impl RunningEvaluation {
         let forward = Forward::of(graph, tracked);
         let derived = forward.derive_results(|_| true).at_caller()?;
         let dtypes = graph.results().iter().map(|&own| graph.nodes()[own].dtype);
-        Ok(Some(Self {
+        Ok(Some(Box::new(Self {
             derivation: Derivation::new(graph, derived, None, shape),
             forward,
             dtypes: dtypes.collect(),
             source: source_of_graph(graph, (shape, 0), evaluated),
             _pause: Pause::begin(),
-        }))
+        })))
     }
 
     #[cold]

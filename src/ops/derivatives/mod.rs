@@ -104,7 +104,7 @@ pub(super) fn tracked_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Arr
                 debug_assert_eq!(node.dtype, T::DTYPE);
                 return Ok(Some(array));
             }
-            let shape = graph.first().shape;
+            let shape = *graph.shape();
             let device = device_for("eval", &graph)?;
             let (buffer, layout) = evaluate(&graph, &device, &shape)?;
             return Ok(Some(Array::from_parts(buffer, layout)));

@@ -244,7 +244,7 @@ impl TrackedReduction {
     ) -> Self {
         if let Some(RunningReduction::DerivedReduction(running)) = &mut self.0 {
             let dtype = running.dtype;
-            let shape = &graph.first().shape;
+            let shape = graph.shape();
             let flops_each = match running.rule {
                 Rule::Softmax | Rule::LogSoftmax => SOFTMAX_FLOPS,
                 _ => 0,
@@ -285,7 +285,7 @@ impl RunningReduction {
         if tracked.is_empty() {
             return Ok(None);
         }
-        let (shape, dtype) = (graph.first().shape, graph.first().dtype);
+        let (shape, dtype) = (*graph.shape(), graph.first().dtype);
         if !is_differentiable(dtype) || !is_differentiable(output) {
             return Ok(Some(Self::Constant(Pause::begin())));
         }
@@ -409,7 +409,7 @@ pub(super) fn sum_of(
     let dtype = graph.first().dtype;
     let reduction = by_differentiable!(dtype, T => const { &Reduction::of::<Sum, T>() });
     let reduction: &'static Reduction = reduction.expect(DIFFERENTIABLE);
-    debug_assert_eq!(graph.first().shape, *shape);
+    debug_assert_eq!(*graph.shape(), *shape);
     let tracked_reduction =
         TrackedReduction::begin(graph, (reduction.name, reduction.output), axes)?;
     let plan = ReductionPlan::along(graph, axes, true, false);

@@ -24,7 +24,7 @@ impl ReductionPlan {
     /// count.
     #[track_caller]
     pub(in crate::ops) fn all(graph: &ExpressionGraph<'_>, is_positional: bool) -> Result<Self> {
-        let shape = &graph.first().shape;
+        let shape = graph.shape();
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
         if !is_positional {
             let reach = graph.reach_of_axes(shape);
@@ -52,7 +52,7 @@ impl ReductionPlan {
         keeps: bool,
         is_positional: bool,
     ) -> Self {
-        let shape = &graph.first().shape;
+        let shape = graph.shape();
         let (dims, reach) = (shape.dims(), graph.reach_of_axes(shape));
         let mut axes: [usize; MAX_RANK] = std::array::from_fn(|axis| axis);
         let order = &mut axes[..dims.len()];

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::array::{AnyElement, Array, Shape};
+use crate::array::{AnyElement, Array, Shape, TapeId};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
-use crate::ops::expression::tree::MOST_OPERANDS;
+use crate::ops::expression::tree::{MOST_OPERANDS, Operand, Tree};
 
 /// An operand with its name in messages, its device and its shape.
 pub(in crate::ops) type Located<'a> = (&'a str, &'a Device, &'a Shape);
@@ -49,7 +49,7 @@ fn mixed_devices(operation: &str, graph: &ExpressionGraph<'_>) -> Error {
                         let names = names_of_operands(call.arity);
                         let [one, other] = pair.map(|(position, device)| {
                             let node = node.operands()[position] as usize;
-                            (names[position], device, &nodes[node].shape)
+                            (names[position], device, graph.shape_of(node))
                         });
                         return device_mismatch(call.name, one, other);
                     }
@@ -64,7 +64,11 @@ fn mixed_devices(operation: &str, graph: &ExpressionGraph<'_>) -> Error {
     let names = pair.map(|(position, _)| format!("expression {position}"));
     let [one, other] = [0, 1].map(|at| {
         let (position, device) = pair[at];
-        (names[at].as_str(), device, &nodes[results[position]].shape)
+        (
+            names[at].as_str(),
+            device,
+            graph.shape_of(results[position]),
+        )
     });
     device_mismatch(operation, one, other)
 }
@@ -148,4 +152,15 @@ pub(in crate::ops) fn device_mismatch(
             "{operation}: {one} {shape} is on {device}, {other} {others} on {place}; move one with `.to_device(&device)`"
         ),
     )
+}
+
+/// Returns the array that `tree` is, if it can be read without an expression graph: it is on a
+/// host, not empty, and contiguous, and there is no tape.
+pub(in crate::ops) fn contiguous_array(tree: &dyn Tree) -> Option<Operand<'_>> {
+    let operand = tree.as_operand()?;
+    let is_direct = !TapeId::are_any()
+        && operand.layout.is_contiguous()
+        && operand.layout.len() > 0
+        && operand.buffer.device().backend().cuda().is_none();
+    is_direct.then_some(operand)
 }

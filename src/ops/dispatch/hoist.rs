@@ -38,7 +38,7 @@ impl Hoisted {
             LEAST_SAVED[usize::from(on_gpu)],
         ) {
             let part = graph.rebuilt(&[node], &[]);
-            let layout = Layout::contiguous(&part.first().shape)?;
+            let layout = Layout::contiguous(part.shape())?;
             let buffer = evaluate(&part, device, &layout)?;
             hoisted.push((node, part.first().dtype, buffer, layout));
         }
@@ -87,7 +87,7 @@ fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> Sm
         let NodeKind::Call(..) = node.kind else {
             continue;
         };
-        let Ok(own) = node.shape.checked_len() else {
+        let Ok(own) = graph.shape_of(number).checked_len() else {
             continue;
         };
         let repeats = own > 0 && own.saturating_mul(2) <= read_for[number];

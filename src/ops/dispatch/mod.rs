@@ -6,7 +6,7 @@ mod evaluate;
 mod hoist;
 mod reduce;
 
-pub(super) use devices::{device_for, device_mismatch, device_of, same_device};
+pub(super) use devices::{contiguous_array, device_for, device_mismatch, device_of, same_device};
 pub(super) use evaluate::{evaluate_all, store};
 pub(super) use hoist::Hoisted;
 pub(super) use reduce::{Reduction, reduce, reduce_contiguous};

@@ -50,7 +50,7 @@ pub(in crate::ops) fn reduce(
     plan: &ReductionPlan,
     graph: &ExpressionGraph<'_>,
 ) -> Result<(Buffer, Layout)> {
-    let shape = &graph.first().shape;
+    let shape = graph.shape();
     if plan.lanes.length == 0 && !(reduction.has_result_of_nothing)() {
         return Err(Error::new(
             ErrorKind::InvalidArgument,

@@ -118,7 +118,7 @@ impl<E: Expr> Lazy<E> {
     /// [`InvalidShape`](crate::ErrorKind::InvalidShape) if the common shape overflows.
     #[track_caller]
     pub fn shape(&self) -> Result<Shape> {
-        Ok(ExpressionGraph::of(&self.expr)?.first().shape)
+        Ok(*ExpressionGraph::of(&self.expr)?.shape())
     }
 }
 

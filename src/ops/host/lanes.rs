@@ -5,15 +5,14 @@ use std::ops::Range;
 use super::blocked::RUN;
 use super::launch::Work;
 use crate::ops::descriptors::Lanes;
-use crate::ops::expression::graph::ExpressionGraph;
 
 /// A job is one lane where its elements are contiguous, and up to [`RUN`] adjacent lanes otherwise.
 impl Lanes {
-    /// Returns the work of all jobs, which make an element of `bytes` from each element of
-    /// `graph`. It takes `effort` times as long as to read and write the elements.
+    /// Returns the work of all jobs. Each element reads `bytes_read`, and makes an element of
+    /// `bytes`. It takes `effort` times as long as to read and write the elements.
     pub(in crate::ops::host) fn work(
         &self,
-        graph: &ExpressionGraph<'_>,
+        bytes_read: usize,
         bytes: usize,
         effort: usize,
     ) -> Work {
@@ -21,7 +20,7 @@ impl Lanes {
             return Work::on_one_thread(0);
         }
         let elements = self.length * self.inner.min(RUN);
-        let bytes_each = bytes + graph.bytes_read();
+        let bytes_each = bytes + bytes_read;
         let job_bytes = elements.saturating_mul(bytes_each).saturating_mul(effort);
         Work::of_bytes(self.outer * self.inner.div_ceil(RUN), job_bytes)
     }

@@ -73,6 +73,6 @@ pub(super) use reduce::{Compiled, ReductionLoop, reduce, reduce_contiguous, redu
 pub(super) use regions::{on_diagonal, padded, triangular};
 pub(super) use scan::{running_products, running_sums};
 pub(super) use search::search;
-pub(super) use softmax::normalized;
+pub(super) use softmax::{normalized, normalized_contiguous};
 pub(super) use sort::{neighbours, ranked, sorted};
 pub(super) use store::{store, store_fused};

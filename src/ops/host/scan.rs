@@ -60,7 +60,7 @@ fn scan<T: AnyElement>(
 ) -> Result<Array<T::Total>> {
     let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
     let lanes = Lanes::along(axis, shape);
-    let work = lanes.work(graph, size_of::<T::Total>(), 1);
+    let work = lanes.work(graph.bytes_read(), size_of::<T::Total>(), 1);
     let write = |output: Output<T::Total>| {
         let writes = (run, output.untyped(), lanes);
         launch(

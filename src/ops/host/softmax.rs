@@ -5,16 +5,18 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{BlockProgram, Blocks, RUN, Readable};
+use super::blocked::{BlockProgram, Blocks, Consecutive, RUN, Readable, Source};
 use super::lanes::Job;
 use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
 use crate::array::element::scalar::pass::Fast;
 use crate::array::element::scalar::{convert, math};
 use crate::array::{AnyElement, Array, Float, Shape};
+use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::descriptors::{IndexSpace, Lanes};
 use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Operand;
 use crate::ops::order::HostOrder;
 use crate::ops::reducers::{ACCUMULATORS, add_accumulators, largest};
 use crate::ops::vector::{Loop, vectorised};
@@ -35,6 +37,34 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     axis: usize,
 ) -> Result<Array<T>> {
     let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
+    normalized_source::<T, _, LOG>(order, (&program, graph.bytes_read()), shape, axis)
+}
+
+/// Like [`normalized`], for an array whose elements are contiguous. It needs no program.
+#[track_caller]
+pub(in crate::ops) fn normalized_contiguous<T: Float, const LOG: bool>(
+    operand: &Operand<'_>,
+    axis: usize,
+) -> Result<Array<T>> {
+    let device = operand.buffer.device();
+    let _timed = Timed::begin(device);
+    let order = HostOrder::new(device, operand.buffer)?;
+    let elements = (&Consecutive::new(operand), size_of::<T>());
+    normalized_source::<T, _, LOG>(order, elements, operand.layout.shape(), axis)
+}
+
+/// Normalizes the elements of a source, each of which reads as many bytes as given.
+#[track_caller]
+fn normalized_source<T: Float, R, const LOG: bool>(
+    order: HostOrder<'_>,
+    (elements, bytes_each): (&R, usize),
+    shape: &Shape,
+    axis: usize,
+) -> Result<Array<T>>
+where
+    R: Clone + Send + Sync + 'static,
+    for<'a> Source<'a>: From<&'a R>,
+{
     let lanes = Lanes::along(axis, shape);
     // A constant, so that no loop is compiled if there is one in the table.
     let run: LaneLoop = if const { (T::DTYPE as usize) < LOOPS[0].len() } {
@@ -43,17 +73,17 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
         lane_loop::<T, LOG>
     };
     let write = |output: Output<T>| {
-        let work = lanes.work(graph, size_of::<T>(), 4);
+        let work = lanes.work(bytes_each, size_of::<T>(), 4);
         let writes = (run, output.untyped(), lanes);
         launch(
             order,
             work,
-            (&program, &writes),
-            |program, (run, output, lanes), jobs| {
+            (elements, &writes),
+            |elements, (run, output, lanes), jobs| {
                 // SAFETY: the stream of the launch is ordered after the writes of other streams, so
                 // the operands may be read. The output is new, so it is no part of them. Its
-                // elements and the program's are of the type that the loop is for.
-                unsafe { run(program, *output, lanes, jobs) };
+                // elements and the source's are of the type that the loop is for.
+                unsafe { run(elements.into(), *output, lanes, jobs) };
             },
         );
     };
@@ -61,8 +91,8 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
     unsafe { computed(order.device, shape, write) }
 }
 
-/// Normalizes the lanes of some jobs of a program's elements, to an output that is theirs.
-type LaneLoop = unsafe fn(&BlockProgram, Untyped, &Lanes, Range<usize>);
+/// Normalizes the lanes of some jobs of a source's elements, to an output that is theirs.
+type LaneLoop = unsafe fn(Source<'_>, Untyped, &Lanes, Range<usize>);
 
 /// The loops of softmax and of its logarithm for the types that most programs compute in, by the
 /// number of [`DType`](crate::array::DType); compiled with the library.
@@ -73,16 +103,16 @@ static LOOPS: [[LaneLoop; 2]; 2] = [
 
 /// # Safety
 ///
-/// The program's result and the output must be of elements of `T`. The operands must be alive and
-/// not written to. The jobs' lanes of the output must be nobody else's.
+/// The source and the output must be of elements of `T`. The operands must be alive and not written
+/// to. The jobs' lanes of the output must be nobody else's.
 unsafe fn lane_loop<T: Float, const LOG: bool>(
-    program: &BlockProgram,
+    source: Source<'_>,
     output: Untyped,
     lanes: &Lanes,
     jobs: Range<usize>,
 ) {
     // SAFETY: by this function's contract.
-    let (elements, output) = unsafe { (Readable::<T>::new(program.into()), &output.typed()) };
+    let (elements, output) = unsafe { (Readable::<T>::new(source), &output.typed()) };
     elements.read(|elements| {
         let softmax = Softmax::<T, LOG> {
             elements,

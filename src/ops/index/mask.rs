@@ -116,12 +116,12 @@ impl<T: AnyElement> Array<T> {
         let own = self.layout().shape();
         check_broadcast("mask", mask.layout().shape(), own)?;
         let graph = ExpressionGraph::of(&value.expr)?;
-        check_broadcast("value", &graph.first().shape, own)?;
+        check_broadcast("value", graph.shape(), own)?;
         if let Some(device) = device_of("masked_assign", &graph)?
             && device != self.device()
         {
             let array = ("the array", self.device(), own);
-            let value = ("the value", device, &graph.first().shape);
+            let value = ("the value", device, graph.shape());
             return Err(device_mismatch("masked_assign", array, value));
         }
         let chosen = select(mask, value, &*self);

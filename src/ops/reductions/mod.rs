@@ -17,26 +17,15 @@ mod cross_entropy;
 mod declare;
 mod rows;
 
-use super::derivatives::{TrackedReduction, is_live};
+use super::derivatives::TrackedReduction;
 use super::descriptors::{Lanes, ReductionPlan, outputs_of};
-use super::dispatch::{Reduction, reduce, reduce_contiguous};
+use super::dispatch::{Reduction, contiguous_array, reduce, reduce_contiguous};
 use super::expression::graph::ExpressionGraph;
-use super::expression::tree::{Operand, Tree};
+use super::expression::tree::Tree;
 use super::host::Compiled;
 use super::reducers::Reducer;
 use crate::array::{AnyElement, Array, Axes, AxisSet, Buffer, Layout, Shape};
 use crate::error::Result;
-
-/// Returns the array that `tree` is, if it can be reduced without an expression graph: it is on a
-/// host, not empty, and contiguous, and no tape is live.
-fn contiguous_array(tree: &dyn Tree) -> Option<Operand<'_>> {
-    let operand = tree.as_operand()?;
-    let is_direct = !is_live()
-        && operand.layout.is_contiguous()
-        && operand.layout.len() > 0
-        && operand.buffer.device().backend().cuda().is_none();
-    is_direct.then_some(operand)
-}
 
 /// Reduces all elements of `tree`, which have type `T`, to an array of rank 0.
 #[track_caller]
@@ -56,7 +45,7 @@ fn reduce_all(reduction: &'static Reduction, tree: &dyn Tree) -> Result<(Buffer,
         return reduce_contiguous(reduction, &operand, (lanes, &Shape::SCALAR));
     }
     let graph = ExpressionGraph::of(tree)?;
-    let axes = AxisSet::of_each(graph.first().shape.ndim(), |_| true);
+    let axes = AxisSet::of_each(graph.shape().ndim(), |_| true);
     let tracked_reduction =
         TrackedReduction::begin(&graph, (reduction.name, reduction.output), axes)?;
     let tracked_reduction = tracked_reduction.computed_by(&graph, |graph| {
@@ -96,7 +85,7 @@ fn reduce_along(
         }
     }
     let graph = ExpressionGraph::of(tree)?;
-    let axes = axes.of(reduction.name, &graph.first().shape)?;
+    let axes = axes.of(reduction.name, graph.shape())?;
     let tracked_reduction =
         TrackedReduction::begin(&graph, (reduction.name, reduction.output), axes)?;
     let tracked_reduction = tracked_reduction.computed_by(&graph, move |graph| {

@@ -7,7 +7,7 @@ use crate::ops::expression::expr::{Expr, Lazy};
 /// Returns the text of the kernel by tiles and its number of tiles, if there is such a kernel.
 fn by_tiles<E: Expr>(lazy: &Lazy<E>) -> Option<(String, usize)> {
     let graph = ExpressionGraph::of(&lazy.expr).unwrap();
-    let shape = graph.first().shape;
+    let shape = *graph.shape();
     by_tiles_onto(lazy, &Array::<E::Item>::zeros(shape).unwrap())
 }
 

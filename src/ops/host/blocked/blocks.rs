@@ -9,8 +9,8 @@ use super::reader::BlockReader;
 use crate::array::AnyElement;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
-use crate::ops::host::element_source::Outputs;
 use crate::ops::expression::tree::Operand;
+use crate::ops::host::element_source::Outputs;
 
 /// The elements that a loop reads, of any type.
 #[derive(Clone, Copy)]

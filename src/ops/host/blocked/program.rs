@@ -83,53 +83,49 @@ impl BlockProgram {
             .iter()
             .fold(1, |widest, node| widest.max(node.dtype.size_bytes()));
         let mut registers = Registers::new(nodes.len(), BLOCK * widest);
-        let mut steps: SmallVec<[ProgramStep; 3]> = SmallVec::with_capacity(nodes.len());
-        let mut views = SmallVec::new();
+        // Filled in place, because it is long.
+        let mut program = Self {
+            steps: SmallVec::with_capacity(nodes.len()),
+            views: SmallVec::new(),
+            results: SmallVec::new(),
+            count: space.count(),
+            scratch_bytes: 0,
+            is_flat: true,
+            rows: None,
+        };
         let mut calls = 0;
-        let mut is_flat = true;
         for node in nodes {
-            let step = ProgramStep::of(node, space, (&mut registers, &mut views));
+            let step = ProgramStep::of(node, space, (&mut registers, &mut program.views));
             match step {
                 ProgramStep::Call { .. } => {
                     calls += 1;
-                    if calls == 1 {
-                        registers.uses = graph.uses();
-                    }
                     for &operand in node.operands() {
-                        if let ProgramStep::Call { at, .. } = steps[operand as usize] {
+                        if let ProgramStep::Call { at, .. } = program.steps[operand as usize] {
+                            if registers.uses.is_empty() {
+                                registers.uses = graph.uses();
+                            }
                             registers.was_read(operand as usize, at);
                         }
                     }
                 }
                 ProgramStep::Memory { .. } => {}
-                ProgramStep::View { .. } | ProgramStep::Value { .. } => is_flat = false,
+                ProgramStep::View { .. } | ProgramStep::Value { .. } => program.is_flat = false,
             }
-            steps.push(step);
+            program.steps.push(step);
         }
-        let mut results: SmallVec<[ProgramResult; 1]> = SmallVec::new();
         for (number, &step) in graph.results().iter().enumerate() {
-            let is_call = matches!(steps[step], ProgramStep::Call { .. });
-            results.push(ProgramResult {
+            let is_call = matches!(program.steps[step], ProgramStep::Call { .. });
+            program.results.push(ProgramResult {
                 step,
                 element_bytes: nodes[step].dtype.size_bytes(),
                 is_direct: is_call && !graph.results()[..number].contains(&step),
                 stage: (!is_call).then(|| registers.take()),
             });
         }
-        let rows = if is_flat {
-            None
-        } else {
-            views.iter().find_map(View::transposed)
-        };
-        Self {
-            steps,
-            views,
-            results,
-            count: space.count(),
-            scratch_bytes: registers.scratch_bytes(),
-            is_flat: is_flat && calls <= 1,
-            rows,
-        }
+        program.is_flat &= calls <= 1;
+        program.rows = program.views.iter().find_map(View::transposed);
+        program.scratch_bytes = registers.scratch_bytes();
+        program
     }
 
     /// Returns the work of storing the elements, each of which reads and writes `bytes_each`.

@@ -265,6 +265,9 @@ pub(in crate::ops::host) fn coordinates(
 ) -> ([usize; MAX_RANK], usize) {
     let mut index = [0; MAX_RANK];
     let mut at = layout.offset();
+    if number == 0 {
+        return (index, at);
+    }
     let mut rest = number;
     let axes = layout.dims().iter().zip(layout.strides());
     for (axis, (&length, &stride)) in axes.enumerate().rev() {

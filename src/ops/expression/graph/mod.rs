@@ -5,12 +5,17 @@
 //! results share. Single values are stored separately, because otherwise the choice of the kernel
 //! would depend on whether two of them happen to be equal.
 
+mod node_list;
+mod shapes;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use smallvec::SmallVec;
 
+use self::node_list::NodeList;
+use self::shapes::NodeShape;
 use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
-use crate::array::{Bits, Buffer, DType, MAX_RANK, Shape, broadcast_pair, broadcast_shapes};
+use crate::array::{Bits, Buffer, DType, MAX_RANK, Shape};
 use crate::error::{AtCaller, Result};
 
 /// The most results that are computed in one pass.
@@ -22,7 +27,9 @@ pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 /// Nodes in an order in which they can be computed, and the numbers of the requested results.
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct ExpressionGraph<'a> {
-    nodes: Vec<GraphNode<'a>>,
+    nodes: NodeList<'a>,
+    // The shapes that no array has.
+    shapes: Vec<Shape>,
     results: SmallVec<[usize; 1]>,
 }
 
@@ -31,7 +38,7 @@ pub(in crate::ops) struct ExpressionGraph<'a> {
 pub(in crate::ops) struct GraphNode<'a> {
     pub(in crate::ops) kind: NodeKind<'a>,
     pub(in crate::ops) dtype: DType,
-    pub(in crate::ops) shape: Shape,
+    shape: NodeShape<'a>,
 }
 
 /// The kind of a node.
@@ -44,11 +51,6 @@ pub(in crate::ops) enum NodeKind<'a> {
     /// A function of nodes before it, as many as it has operands.
     Call(&'static Call, [u32; MOST_OPERANDS]),
 }
-
-/// The nodes of most expression graphs. They are short of 1 KiB, up to which `malloc` is fast.
-const INLINE_NODES: usize = 9;
-
-const _: () = assert!(INLINE_NODES * size_of::<GraphNode<'_>>() <= 1024);
 
 /// Window of the search for an equal node, in nodes. Bounds the cost of each insertion in a long
 /// expression graph.
@@ -73,10 +75,7 @@ impl<'a> ExpressionGraph<'a> {
     #[track_caller]
     pub(in crate::ops) fn of_all(trees: &[&'a dyn Tree]) -> Result<Self> {
         let mut builder = GraphBuilder {
-            graph: Self {
-                nodes: Vec::with_capacity(INLINE_NODES),
-                results: SmallVec::new(),
-            },
+            graph: Self::empty(),
             stack: SmallVec::new(),
             outcome: Ok(()),
         };
@@ -98,7 +97,8 @@ impl<'a> ExpressionGraph<'a> {
     /// Returns an expression graph without nodes.
     pub(in crate::ops) fn empty() -> Self {
         Self {
-            nodes: Vec::with_capacity(INLINE_NODES),
+            nodes: NodeList::new(),
+            shapes: Vec::new(),
             results: SmallVec::new(),
         }
     }
@@ -108,7 +108,7 @@ impl<'a> ExpressionGraph<'a> {
         let node = GraphNode {
             kind: NodeKind::Array(operand),
             dtype: operand.dtype,
-            shape: *operand.layout.shape(),
+            shape: NodeShape::Borrowed(operand.layout.shape()),
         };
         self.add(node) as u32
     }
@@ -118,7 +118,7 @@ impl<'a> ExpressionGraph<'a> {
         let node = GraphNode {
             kind: NodeKind::Scalar(bits),
             dtype,
-            shape: Shape::SCALAR,
+            shape: NodeShape::Borrowed(&Shape::SCALAR),
         };
         self.add(node) as u32
     }
@@ -168,12 +168,12 @@ impl<'a> GraphBuilder<'a> {
             Node::Array(operand) => GraphNode {
                 kind: NodeKind::Array(operand),
                 dtype: operand.dtype,
-                shape: *operand.layout.shape(),
+                shape: NodeShape::Borrowed(operand.layout.shape()),
             },
             Node::Scalar(dtype, bits) => GraphNode {
                 kind: NodeKind::Scalar(bits),
                 dtype,
-                shape: Shape::SCALAR,
+                shape: NodeShape::Borrowed(&Shape::SCALAR),
             },
             Node::Call(call) => {
                 let first = self.stack.len() - call.arity;
@@ -259,39 +259,6 @@ impl<'a> ExpressionGraph<'a> {
         }
     }
 
-    /// Returns the shape that the shapes of `operands` broadcast to.
-    #[inline]
-    #[track_caller]
-    fn common_shape(&self, operation: &str, operands: &[u32]) -> Result<Shape> {
-        let shape_of = |&operand: &u32| &self.nodes[operand as usize].shape;
-        let Some((first, rest)) = operands.split_first() else {
-            return Ok(Shape::SCALAR);
-        };
-        let mut common = *shape_of(first);
-        for shape in rest.iter().map(shape_of) {
-            if shape.ndim() > 0 && *shape != common {
-                match broadcast_pair(&common, shape) {
-                    Some(both) if both.checked_len().is_ok() => common = both,
-                    _ => return self.not_broadcast(operation, operands),
-                }
-            }
-        }
-        Ok(common)
-    }
-
-    /// Returns the error for `operands` that do not broadcast, which names all of their shapes.
-    #[cold]
-    #[track_caller]
-    fn not_broadcast(&self, operation: &str, operands: &[u32]) -> Result<Shape> {
-        let shapes = operands
-            .iter()
-            .map(|&operand| &self.nodes[operand as usize].shape);
-        broadcast_shapes(
-            operation,
-            &shapes.collect::<SmallVec<[&Shape; MOST_OPERANDS]>>(),
-        )
-    }
-
     pub(in crate::ops) fn nodes(&self) -> &[GraphNode<'a>] {
         &self.nodes
     }
@@ -341,7 +308,7 @@ impl<'a> ExpressionGraph<'a> {
     /// Returns how often each node is an operand or a result.
     pub(in crate::ops) fn uses(&self) -> SmallVec<[u32; 8]> {
         let mut uses: SmallVec<[u32; 8]> = SmallVec::from_elem(0, self.nodes.len());
-        for node in &self.nodes {
+        for node in self.nodes() {
             for &operand in node.operands() {
                 uses[operand as usize] += 1;
             }
@@ -358,7 +325,7 @@ impl<'a> ExpressionGraph<'a> {
         let half = |salt: u64| {
             let mut hasher = DefaultHasher::new();
             salt.hash(&mut hasher);
-            for node in &self.nodes {
+            for node in self.nodes() {
                 node.dtype.hash(&mut hasher);
                 match &node.kind {
                     NodeKind::Array(_) => 0.hash(&mut hasher),
@@ -398,8 +365,8 @@ impl<'a> ExpressionGraph<'a> {
             }
         }
         let mut graph = ExpressionGraph {
-            nodes: Vec::with_capacity(self.nodes.len()),
-            results: SmallVec::new(),
+            shapes: self.shapes.clone(),
+            ..ExpressionGraph::empty()
         };
         let mut numbers: SmallVec<[usize; 8]> = SmallVec::from_elem(0, self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {

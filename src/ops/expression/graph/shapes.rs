@@ -1,0 +1,82 @@
+//! The shapes of nodes, which are borrowed from arrays where an array has the shape.
+
+use smallvec::SmallVec;
+
+use super::ExpressionGraph;
+use crate::array::{Shape, broadcast_pair, broadcast_shapes};
+use crate::error::{Error, Result};
+use crate::ops::expression::tree::MOST_OPERANDS;
+
+/// The shape of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NodeShape<'a> {
+    /// The shape of an array, or of a single value.
+    Borrowed(&'a Shape),
+    /// The shape of this number in the expression graph.
+    Own(usize),
+}
+
+impl<'a> ExpressionGraph<'a> {
+    /// Returns the shape that the shapes of `operands` broadcast to.
+    #[inline]
+    #[track_caller]
+    pub(super) fn common_shape(
+        &mut self,
+        operation: &str,
+        operands: &[u32],
+    ) -> Result<NodeShape<'a>> {
+        let Some((&first, rest)) = operands.split_first() else {
+            return Ok(NodeShape::Borrowed(&Shape::SCALAR));
+        };
+        let mut common = self.nodes[first as usize].shape;
+        for &operand in rest {
+            let own = self.nodes[operand as usize].shape;
+            let (one, other) = (self.resolve(&common), self.resolve(&own));
+            if other.ndim() == 0 || other == one {
+                continue;
+            }
+            match broadcast_pair(one, other) {
+                Some(both) if both == *one => {}
+                Some(both) if both == *other => common = own,
+                Some(both) if both.checked_len().is_ok() => {
+                    self.shapes.push(both);
+                    common = NodeShape::Own(self.shapes.len() - 1);
+                }
+                _ => return Err(self.not_broadcast(operation, operands)),
+            }
+        }
+        Ok(common)
+    }
+
+    #[inline]
+    fn resolve<'b>(&'b self, shape: &NodeShape<'b>) -> &'b Shape {
+        match *shape {
+            NodeShape::Borrowed(shape) => shape,
+            NodeShape::Own(number) => &self.shapes[number],
+        }
+    }
+
+    /// Returns the shape of the node `number`.
+    #[inline]
+    pub(in crate::ops) fn shape_of(&self, number: usize) -> &Shape {
+        self.resolve(&self.nodes[number].shape)
+    }
+
+    /// Returns the shape of the first result.
+    #[inline]
+    pub(in crate::ops) fn shape(&self) -> &Shape {
+        self.shape_of(self.results[0])
+    }
+
+    /// Returns the error for `operands` that do not broadcast, which names all of their shapes.
+    #[cold]
+    #[track_caller]
+    fn not_broadcast(&self, operation: &str, operands: &[u32]) -> Error {
+        let shapes = operands
+            .iter()
+            .map(|&operand| self.shape_of(operand as usize));
+        let shapes: SmallVec<[&Shape; MOST_OPERANDS]> = shapes.collect();
+        let common = broadcast_shapes(operation, &shapes);
+        common.expect_err("the shapes do not broadcast")
+    }
+}
