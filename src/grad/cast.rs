@@ -37,7 +37,8 @@ use crate::error::Result;
 /// manual_seed(1);
 /// let x = Array::<f32>::randn([32, 4])?.cast::<bf16>().eval()?;
 /// let classes = Array::randint(0_i64, 3, 32)?;
-/// let mut network = Network { hidden: nn::Linear::new(4, 16)?, out: nn::Linear::new(16, 3)? };
+/// let (hidden, out) = (nn::Linear::<f32>::new(4, 16)?, nn::Linear::new(16, 3)?);
+/// let mut network = Network { hidden, out };
 /// let mut optimizer = AdamW::new(0.01);
 /// let loss = value_and_step(&mut network, &mut optimizer, |own| {
 ///     let scores = own.cast::<bf16>()?.forward(&x)?;
