@@ -88,6 +88,7 @@ impl Caches {
         bytes: u64,
         call_site: &'static Location<'static>,
     ) -> Result<BlockHandle> {
+        scope::settle();
         publish_current();
         let Some(size) = self.size(bytes, call_site)? else {
             return self.allocate_nothing();
@@ -293,6 +294,7 @@ impl Caches {
         allowed: Use,
         destructor: Destructor,
     ) -> Result<BlockHandle> {
+        scope::settle();
         publish_current();
         self.check_not_broken()?;
         // Frees imported memory that is not used any more. Otherwise it would accumulate in a

@@ -5,65 +5,15 @@
 //! a hit and a drop, calls [`settle`] first, which makes the entry. A hit fails meanwhile, because
 //! there is no current shard, and takes the slow path.
 
-use std::cell::{Cell, RefCell};
-use std::mem::{self, ManuallyDrop};
+use std::mem;
 use std::ptr;
 use std::rc::Rc;
 
 use super::call_site::{CallSiteCache, Place};
-use super::current::{hide_current, reveal_current};
+use super::current::{NOT_DEFERRED, entrance, hide_current, reveal_current, with_entrance};
 use super::{Entered, STACK};
-use crate::cache::caches::{Caches, CachesRef, LocalShard, Shard};
+use crate::cache::caches::{CachesRef, LocalShard};
 use crate::cache::settings::EntryOptions;
-use crate::sync::thread_local;
-
-/// The serial of no entry.
-const NOT_DEFERRED: u64 = u64::MAX;
-
-/// The state of a thread that an entry reads before it touches the stack of bindings.
-pub(super) struct Entrance {
-    /// The device that a frame made current, or null.
-    pub(super) device: Cell<*const Caches>,
-    /// The serial of the last frame.
-    pub(super) last_serial: Cell<u64>,
-    /// The serial that the frame of the deferred entry will have.
-    serial: Cell<u64>,
-    /// The shard of the deferred entry, which the call-site cache keeps alive.
-    shard: Cell<*const Shard>,
-    /// The slot of the deferred entry in the call-site cache.
-    slot: Cell<usize>,
-    /// True if the deferred entry makes its device current.
-    makes_current: Cell<bool>,
-    /// The shard that was current before the deferred entry.
-    outer: Cell<*const Shard>,
-    call_sites: ManuallyDrop<RefCell<CallSiteCache>>,
-}
-
-thread_local! {
-    /// It has no destructor, so that it is read without a check, at any time. The scope stack
-    /// clears it when the thread ends.
-    static ENTRANCE: Entrance = const {
-        Entrance {
-            device: Cell::new(ptr::null()),
-            last_serial: Cell::new(0),
-            serial: Cell::new(NOT_DEFERRED),
-            shard: Cell::new(ptr::null()),
-            slot: Cell::new(0),
-            makes_current: Cell::new(false),
-            outer: Cell::new(ptr::null()),
-            call_sites: ManuallyDrop::new(RefCell::new(CallSiteCache::new())),
-        }
-    };
-}
-
-/// Returns the thread's state. A longer closure that `with` calls would not be inlined.
-#[inline(always)]
-pub(super) fn entrance<'a>() -> &'a Entrance {
-    let entrance = ENTRANCE.with(ptr::from_ref);
-    // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference
-    // does not leave the functions of the scope stack.
-    unsafe { &*entrance }
-}
 
 /// Enters the cache of `place` again, on `device` or on the current device, if `options` are as in
 /// the thread's last entry there. Defers the entry if it can wait for a request. Returns `None` if
@@ -116,8 +66,7 @@ pub(super) fn end_deferred(serial: u64) -> bool {
     if thread.serial.get() != serial {
         return false;
     }
-    // SAFETY: the call-site cache keeps the shard; it changes only after `settle`.
-    let shard = unsafe { &*thread.shard.get() };
+    let shard = thread.deferred_shard();
     if shard.has_remote() && !shard.is_closed() {
         return false; // The exit takes back what was dropped.
     }
@@ -182,8 +131,7 @@ pub(super) fn remember_at(place: Place<'_>, options: &EntryOptions, shard: &Loca
 
 /// Forgets the deferred entry, whose guard was forgotten, and the call sites. The thread ends.
 pub(super) fn end_thread() {
-    // Only a model's thread-local may have ended before.
-    let _ = ENTRANCE.try_with(|thread| {
+    with_entrance(|thread| {
         if thread.serial.replace(NOT_DEFERRED) != NOT_DEFERRED {
             reveal_current(thread.outer.get());
         }

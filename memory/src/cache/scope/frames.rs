@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use super::deferred::entrance;
+use super::current::entrance;
 use super::stream::StreamLease;
 use crate::cache::caches::{CachesRef, LocalShard};
 use crate::sync::Arc;

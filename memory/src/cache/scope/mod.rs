@@ -29,8 +29,8 @@ pub use call_site::CallSite;
 pub(crate) use call_site::Place;
 pub(in crate::cache) use current::set_current_stream;
 pub(in crate::cache) use current::{allocate_current, publish_current, refill_current};
-use current::{current_shard, set_current, with_current};
-use deferred::{end_deferred, end_thread, entrance, remember_at};
+use current::{current_shard, entrance, set_current, with_current};
+use deferred::{end_deferred, end_thread, remember_at};
 pub(crate) use deferred::{reenter, settle};
 use frames::{CurrentDevice, Frame, FrameKind, Frames};
 pub(crate) use stream::StreamLease;
@@ -383,6 +383,7 @@ pub(crate) fn enter_name_on(caches: &CachesRef, name: &str, options: &EntryOptio
 
 /// Remembers the current shard, which was entered just now with `options`, at its place.
 pub(crate) fn remember(place: Place<'_>, options: &EntryOptions) {
+    settle();
     if let Some(shard) = current_shard() {
         remember_at(place, options, &shard);
     }
@@ -408,6 +409,7 @@ pub(crate) fn current_device() -> Option<Rc<CurrentDevice>> {
 /// Returns the device and the settings of the innermost scope; `None` outside, and beyond an
 /// `uncached!`.
 pub(crate) fn current_scope() -> Option<(CachesRef, Arc<CacheSettings>)> {
+    settle();
     let shard = current_shard()?;
     Some((shard.device().clone(), shard.settings.clone()?))
 }
