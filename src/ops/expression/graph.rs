@@ -5,15 +5,12 @@
 //! results share. Single values are stored separately, because otherwise the choice of the kernel
 //! would depend on whether two of them happen to be equal.
 
-mod node_list;
-mod shapes;
-
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use smallvec::SmallVec;
 
-use self::node_list::NodeList;
-use self::shapes::NodeShape;
+use super::node_list::NodeList;
+use super::node_shapes::NodeShape;
 use super::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
 use crate::array::{Bits, Buffer, DType, MAX_RANK, Shape};
 use crate::error::{AtCaller, Result};
@@ -27,10 +24,10 @@ pub(in crate::ops) type Results = SmallVec<[Buffer; 1]>;
 /// Nodes in an order in which they can be computed, and the numbers of the requested results.
 #[derive(Clone, Debug)]
 pub(in crate::ops) struct ExpressionGraph<'a> {
-    nodes: NodeList<'a>,
+    pub(super) nodes: NodeList<'a>,
     // The shapes that no array has.
-    shapes: Vec<Shape>,
-    results: SmallVec<[usize; 1]>,
+    pub(super) shapes: Vec<Shape>,
+    pub(super) results: SmallVec<[usize; 1]>,
 }
 
 /// One operation or operand of an expression graph.
@@ -38,7 +35,7 @@ pub(in crate::ops) struct ExpressionGraph<'a> {
 pub(in crate::ops) struct GraphNode<'a> {
     pub(in crate::ops) kind: NodeKind<'a>,
     pub(in crate::ops) dtype: DType,
-    shape: NodeShape<'a>,
+    pub(super) shape: NodeShape<'a>,
 }
 
 /// The kind of a node.

@@ -10,6 +10,8 @@ pub(in crate::ops) mod expr;
 pub(in crate::ops) mod graph;
 pub(in crate::ops) mod loops;
 pub(in crate::ops) mod node;
+mod node_list;
+mod node_shapes;
 pub(crate) mod nodes;
 pub(in crate::ops) mod not_yet;
 pub(in crate::ops) mod run;

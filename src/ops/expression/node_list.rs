@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-use super::{GraphNode, NodeKind, NodeShape};
+use super::graph::{GraphNode, NodeKind};
+use super::node_shapes::NodeShape;
 use crate::array::{DType, Shape, bits_of};
 
 /// The most nodes that need no allocation.

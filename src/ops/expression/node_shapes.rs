@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::ExpressionGraph;
+use super::graph::ExpressionGraph;
 use crate::array::{Shape, broadcast_pair, broadcast_shapes};
 use crate::error::{Error, Result};
 use crate::ops::expression::tree::MOST_OPERANDS;
