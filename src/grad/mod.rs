@@ -127,9 +127,11 @@ pub use loss::{
     AnomalyGuard, Loss, detect_anomaly, print_saved, stop_gradient, value_and_grad,
     value_and_grad_aux,
 };
+pub use optim::interface::Optimizer;
 pub use parameters::{MapArrays, Parameters, ZipArrays};
+pub(crate) use place::NoElements;
 pub(crate) use place::{Member, ParameterPath, members};
 pub use products::{hvp, jvp};
-pub(crate) use step::{NoElements, Order, value_and_step_in_order};
-pub use step::{Optimizer, value_and_step};
+pub use step::value_and_step;
+pub(crate) use step::{Order, value_and_step_in_order};
 pub use tape::Tape;

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Write};
 use super::parameters::{MapArrays, Parameters};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::Result;
+use crate::ops::derivatives::AnyArray;
 
 /// The name of an array outside of a structure.
 const ALONE: &str = "array";
@@ -92,5 +93,15 @@ impl MapArrays for Listing {
 
     fn leave(&mut self) {
         self.place.leave();
+    }
+}
+
+/// A map to arrays without elements, for a traversal by `zip_arrays` that needs no second
+/// structure.
+pub(crate) struct NoElements;
+
+impl MapArrays for NoElements {
+    fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
+        Ok(AnyArray::of(array).zeros(&[0].into())?.into_array())
     }
 }

@@ -1,0 +1,180 @@
+//! The trait of optimizers.
+
+use super::step_any;
+use crate::array::{Array, Float};
+use crate::error::Result;
+use crate::grad::parameters::Parameters;
+
+/// A function that is called with each parameter and its gradient, and usually moves the parameter.
+/// A program that reads gradients, or sends them elsewhere, implements this trait, too. It then
+/// passes the gradients to an optimizer that it owns.
+///
+/// # Examples
+///
+/// ```
+/// use cachescope::grad::optim::Sgd;
+/// use cachescope::grad::{Optimizer, value_and_step};
+/// use cachescope::{Array, Float, Result};
+///
+/// /// Notes which gradients come first.
+/// struct Noting {
+///     of: Sgd,
+///     order: Vec<usize>,
+/// }
+///
+/// impl Optimizer for Noting {
+///     // Adam counts its steps by this.
+///     fn begin(&mut self) {
+///         self.of.begin();
+///     }
+///
+///     fn step_one<T: Float>(&mut self, number: usize, own: &mut Array<T>, gradient: &Array<T>) -> Result<()> {
+///         self.order.push(number);
+///         self.of.step_one(number, own, gradient)
+///     }
+/// }
+///
+/// let mut layers = vec![Array::<f32>::eye(4)?, Array::eye(4)?];
+/// let mut optimizer = Noting { of: Sgd::new(0.1), order: Vec::new() };
+/// value_and_step(&mut layers, &mut optimizer, |layers| {
+///     layers[0].matmul(&layers[1])?.square().sum()
+/// })?;
+/// assert_eq!(optimizer.order.len(), 2);
+/// # Ok::<(), cachescope::Error>(())
+/// ```
+pub trait Optimizer {
+    /// Begins a step of all parameters.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Adam, Stateful};
+    ///
+    /// let mut optimizer = Adam::new(0.1);
+    /// optimizer.begin();
+    /// assert_eq!(optimizer.steps(), 1);
+    /// ```
+    fn begin(&mut self) {}
+
+    /// Abandons a step after an error. Some parameters may have moved.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Adam, Stateful};
+    ///
+    /// let mut optimizer = Adam::new(0.1);
+    /// optimizer.begin();
+    /// optimizer.abandon();
+    /// assert_eq!(optimizer.steps(), 0);
+    /// ```
+    fn abandon(&mut self) {}
+
+    /// Returns true if the optimizer needs the global norm of the gradients before it moves the
+    /// first parameter. All gradients of a pass are then in memory at once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Clipped, Sgd};
+    ///
+    /// assert!(!Sgd::new(0.1).needs_norm());
+    /// assert!(Clipped::new(Sgd::new(0.1)).norm(1.0).needs_norm());
+    /// ```
+    fn needs_norm(&self) -> bool {
+        false
+    }
+
+    /// Receives the global norm of the gradients, an array of rank 0, after
+    /// [`begin`](Self::begin) and before the first parameter moves. It is called only if the
+    /// optimizer [needs](Self::needs_norm) the norm.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Clipped, Sgd};
+    ///
+    /// let mut optimizer = Clipped::new(Sgd::new(0.1)).norm(1.0);
+    /// optimizer.set_norm(&Array::full([], 2.0)?);
+    /// assert_eq!(optimizer.last_norm()?, Some(2.0));
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    fn set_norm(&mut self, _norm: &Array<f64>) {}
+
+    /// Returns the factor of the gradients of the next step.
+    /// [`value_and_step`](super::value_and_step) computes the gradients of this multiple of the
+    /// loss, and returns the loss itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{LossScaled, Sgd};
+    ///
+    /// assert_eq!(Sgd::new(0.1).loss_scale(), 1.0);
+    /// assert_eq!(LossScaled::new(Sgd::new(0.1)).loss_scale(), 65536.0);
+    /// ```
+    fn loss_scale(&self) -> f64 {
+        1.0
+    }
+
+    /// Moves all parameters along given gradients.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::{Clipped, Sgd};
+    ///
+    /// let mut x = Array::from_slice(&[1.0_f32, 2.0], 2)?;
+    /// Clipped::new(Sgd::new(0.5)).step(&mut x, &Array::ones(2)?)?;
+    /// assert_eq!(x.to_vec()?, [0.5, 1.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a gradient has another shape than its
+    /// parameter; no parameter has moved then. The errors of [`step_one`](Self::step_one), after
+    /// which some parameters may have moved.
+    #[track_caller]
+    fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()>
+    where
+        Self: Sized,
+    {
+        step_any(self, parameters, gradients)
+    }
+
+    /// Moves parameter `number`, counted in the order of the structure.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope::Array;
+    /// use cachescope::grad::Optimizer;
+    /// use cachescope::grad::optim::Sgd;
+    ///
+    /// let mut x = Array::from_slice(&[1.0_f32, 2.0], 2)?;
+    /// let mut optimizer = Sgd::new(0.5);
+    /// optimizer.begin();
+    /// optimizer.step_one(0, &mut x, &Array::ones(2)?)?;
+    /// assert_eq!(x.to_vec()?, [0.5, 1.5]);
+    /// # Ok::<(), cachescope::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of the implementation.
+    fn step_one<T: Float>(
+        &mut self,
+        number: usize,
+        own: &mut Array<T>,
+        gradient: &Array<T>,
+    ) -> Result<()>;
+}
