@@ -2,6 +2,7 @@
 
 mod access;
 mod axes;
+mod broadcast;
 mod construct;
 mod dtype;
 pub(crate) mod element;
@@ -23,14 +24,15 @@ pub(crate) use crate::buffer::{
 pub(crate) use access::Elements;
 pub use axes::Axes;
 pub(crate) use axes::AxisSet;
+pub(crate) use broadcast::{broadcast_pair, broadcast_shapes};
 pub(crate) use cachescope_memory::Buffer;
 pub use dtype::DType;
 pub use element::{AnyElement, Bitwise, Element, Float, Integer, Number, Numeric};
 pub(crate) use layout::{Layout, Walk};
 pub use meshgrid::meshgrid;
 pub(crate) use plain::{Bits, bits_of};
+pub(crate) use shape::MAX_RANK;
 pub use shape::{INFER, Shape};
-pub(crate) use shape::{MAX_RANK, broadcast_pair, broadcast_shapes};
 pub(crate) use writer::Writer;
 
 use crate::context::Device;

@@ -43,9 +43,9 @@ pub const INFER: usize = usize::MAX;
 #[derive(Clone, Copy)]
 pub struct Shape {
     // Invariant: unused lengths are 0, so that equal shapes are equal fields.
-    dims: [usize; MAX_RANK],
+    pub(super) dims: [usize; MAX_RANK],
     // May be above MAX_RANK; then `dims` holds the first lengths and every use is an error.
-    ndim: usize,
+    pub(super) ndim: usize,
 }
 
 impl Shape {
@@ -343,74 +343,6 @@ impl Shape {
         self.dims[..self.ndim.min(MAX_RANK)][axis] = length;
         self
     }
-}
-
-/// Returns the shape that all of `shapes` broadcast to, as NumPy aligns them: at their last axes,
-/// where a length of 1 repeats.
-///
-/// # Errors
-///
-/// [`ShapeMismatch`](crate::ErrorKind::ShapeMismatch), naming `operation` and both shapes, and
-/// [`InvalidShape`](crate::ErrorKind::InvalidShape) where the common shape overflows.
-#[track_caller]
-pub(crate) fn broadcast_shapes(operation: &str, shapes: &[&Shape]) -> Result<Shape> {
-    let mut common = Shape::SCALAR;
-    for shape in shapes {
-        shape.checked_len()?;
-        let Some(both) = broadcast_pair(&common, shape) else {
-            return Err(Error::new(
-                ErrorCode::Broadcast,
-                not_broadcast(operation, shapes),
-            ));
-        };
-        common = both;
-    }
-    common.checked_len()?;
-    Ok(common)
-}
-
-/// Returns the message for shapes that do not broadcast, with the axis, counted from the end, and
-/// its lengths.
-#[cold]
-fn not_broadcast(operation: &str, shapes: &[&Shape]) -> String {
-    let from_end = |shape: &Shape, axis: usize| shape.dims().iter().rev().nth(axis).copied();
-    let conflict = (0..MAX_RANK).find_map(|axis| {
-        let lengths = shapes.iter().filter_map(|shape| from_end(shape, axis));
-        let mut lengths = lengths.filter(|&length| length != 1);
-        let first = lengths.next()?;
-        let other = lengths.find(|&length| length != first)?;
-        Some((axis + 1, first, other))
-    });
-    let (axis, first, other) = conflict.expect("some axis has two lengths");
-    let named = shapes.iter().filter(|shape| shape.ndim > 0);
-    let named: Vec<String> = named.map(ToString::to_string).collect();
-    let (last, before) = named.split_last().expect("two shapes differ");
-    format!(
-        "{operation}: the shapes {} and {last} do not broadcast: axis -{axis} has the lengths {first} and \
-         {other}, expected equal lengths or 1",
-        before.join(", ")
-    )
-}
-
-/// Returns the shape that two shapes broadcast to, if they do. Its size may overflow.
-pub(crate) fn broadcast_pair(left: &Shape, right: &Shape) -> Option<Shape> {
-    let (longer, shorter) = if left.ndim >= right.ndim {
-        (left, right)
-    } else {
-        (right, left)
-    };
-    let lead = longer.ndim - shorter.ndim;
-    let mut common = *longer;
-    for (axis, &length) in shorter.dims().iter().enumerate() {
-        let target = &mut common.dims[lead + axis];
-        *target = match (*target, length) {
-            (one, other) if one == other => one,
-            (1, other) => other,
-            (one, 1) => one,
-            _ => return None,
-        };
-    }
-    Some(common)
 }
 
 impl FromIterator<usize> for Shape {

@@ -40,7 +40,7 @@ const CRATES: [Layers; 3] = [
         with_unsafe: &[
             "device/",
             "source/",
-            "memory/header.rs",
+            "memory/header/",
             "simulation/device.rs",
             "recorder/mod.rs",
             "recorder/ring.rs",

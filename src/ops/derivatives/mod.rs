@@ -317,10 +317,10 @@ pub(crate) fn identity(array: AnyArray, tracked: Tracked) -> Buffer {
         runs_again: false,
         only_once: None,
     });
-    if let Some(value_id) = own.value_id() {
-        if tape::saves_like(value_id.index, &tracked) {
-            activations::share(value_id.index, tracked.value);
-        }
+    if let Some(value_id) = own.value_id()
+        && tape::saves_like(value_id.index, &tracked)
+    {
+        activations::share(value_id.index, tracked.value);
     }
     own
 }

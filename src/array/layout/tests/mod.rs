@@ -8,7 +8,7 @@ use ndarray::{ArrayD, IxDyn, SliceInfoElem};
 use proptest::prelude::*;
 
 use super::*;
-use crate::array::shape::broadcast_shapes;
+use crate::array::broadcast_shapes;
 use crate::error::ErrorKind;
 
 /// Elements of the block under test.

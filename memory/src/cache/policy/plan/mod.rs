@@ -4,6 +4,7 @@
 mod gaps;
 mod learn;
 mod sequence;
+mod slab;
 mod tree;
 
 use super::{CachePolicy, Need, Policy, Refill, Trim};
@@ -443,82 +444,5 @@ impl<H: Home> Plan<H> {
             .block
             .set_suballocation(address, rounded_bytes, UNPLANNED);
         Some(header)
-    }
-
-    /// Lays the plan's suballocations out in the slab, unless this was done before.
-    fn lay_out(&mut self, store: &Store<H>, counters: &Counters) {
-        let Some(slab) = self.slab.first().filter(|_| self.blocks.is_empty()) else {
-            return;
-        };
-        let lay = |index: usize, request: &PlannedRequest| {
-            let address = slab.block.address.offset(request.offset?);
-            let mut header = store.new_suballocation(counters, slab.block.new_suballocation());
-            header
-                .block
-                .set_suballocation(address, request.rounded_bytes, index);
-            header.join_slab(slab);
-            Some(header)
-        };
-        let requests = self.tree.requests().iter().enumerate();
-        let blocks = requests.map(|(index, request)| PlannedBlock {
-            request: *request,
-            below: match *self.tree.before(request) {
-                [] => Below::Nothing,
-                [below] => Below::One(below),
-                _ => Below::Several,
-            },
-            header: Slot::new(lay(index, request)),
-            // Earlier requests were served from a slab that was lost. They became idle now, at the
-            // earliest.
-            idle_since: self.cursor,
-            served_bytes: request.rounded_bytes,
-        });
-        self.blocks = blocks.collect();
-    }
-
-    /// Iterates over the indices of the plan's suballocations that are handed out.
-    fn live(&self) -> impl Iterator<Item = usize> {
-        let requests = self.tree.requests().iter().zip(&self.blocks).enumerate();
-        let live = requests
-            .filter(|(_, (request, block))| request.offset.is_some() && block.header.is_empty());
-        live.map(|(index, _)| index)
-    }
-
-    fn has_live(&self) -> bool {
-        self.live().next().is_some() || self.gaps.as_ref().is_some_and(|gaps| gaps.live() > 0)
-    }
-
-    /// Takes the headers that are not handed out.
-    fn take_headers(&mut self) -> List<H> {
-        self.gaps = None;
-        let mut headers = std::mem::replace(&mut self.unplanned, List::new());
-        for mut block in self.blocks.drain(..) {
-            let header = block.header.take().into_iter();
-            header.for_each(|header| headers.push(header));
-        }
-        headers
-    }
-
-    /// Detaches the slab, whether a suballocation is live or not.
-    fn detach_slab(&mut self, store: &mut Store<H>) {
-        let live = match &self.gaps {
-            Some(gaps) => (gaps.live(), gaps.live_bytes()),
-            None => {
-                let sizes = self
-                    .live()
-                    .map(|index| self.tree.requests()[index].rounded_bytes);
-                sizes.fold((0, 0), |(live, sum), bytes| (live + 1, sum + bytes))
-            }
-        };
-        store.detached.add(store.epoch, live, self.slab.take());
-        store.release(self.take_headers());
-    }
-
-    /// Releases the slab, if none of its suballocations is live.
-    fn release_slab(&mut self, store: &mut Store<H>) {
-        if !self.has_live() {
-            store.release(self.take_headers());
-            store.release(self.slab.take());
-        }
     }
 }

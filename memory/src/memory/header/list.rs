@@ -1,0 +1,206 @@
+//! Lists of idle headers.
+
+use std::ptr;
+
+use super::{Header, Home};
+
+/// A list of idle headers, linked through themselves: pushing and popping allocate nothing.
+///
+/// Invariant: the list owns every header that it links, each header came out of a `Box`, and `next`
+/// of the last is null.
+pub(crate) struct List<H: Home> {
+    head: *mut Header<H>,
+}
+
+// SAFETY: a list owns its headers, and a header is plain data except its home, which is `Sync`.
+unsafe impl<H: Home> Send for List<H> {}
+
+impl<H: Home> List<H> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            head: ptr::null_mut(),
+        }
+    }
+
+    /// Returns the list that begins at `head`.
+    ///
+    /// # Safety
+    ///
+    /// `head` is null, or begins a null-terminated chain of headers that nothing else owns, each
+    /// out of a `Box`.
+    pub(crate) unsafe fn from_chain(head: *mut Header<H>) -> Self {
+        Self { head }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_null()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, mut header: Box<Header<H>>) {
+        header.watch.own();
+        header.next = self.head;
+        self.head = Box::into_raw(header);
+    }
+
+    /// Takes the header that was pushed last, if it `fits`.
+    #[inline]
+    pub(crate) fn pop_if(&mut self, fits: impl Fn(&Header<H>) -> bool) -> Option<Box<Header<H>>> {
+        let head = self.head;
+        // SAFETY: the head is null or a header that this list owns, out of a `Box`, and `&mut self`
+        // excludes all other access.
+        unsafe {
+            let header = head.as_ref()?;
+            header.watch.own();
+            if !fits(header) {
+                return None;
+            }
+            self.head = header.next;
+            Some(Box::from_raw(head))
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Box<Header<H>>> {
+        self.take_best(|_| Some(0))
+    }
+
+    /// Takes the header with the least `excess`, the first of equals. A header for which `excess`
+    /// returns `None` is not taken; 0 ends the search.
+    pub(crate) fn take_best(
+        &mut self,
+        excess: impl Fn(&Header<H>) -> Option<u64>,
+    ) -> Option<Box<Header<H>>> {
+        let mut best: Option<(*mut *mut Header<H>, u64)> = None;
+        let mut link: *mut *mut Header<H> = &raw mut self.head;
+        // SAFETY: `link` is this list's head or the `next` of a header it owns, and its target is
+        // null or a header it owns; `&mut self` excludes all other access.
+        unsafe {
+            while let Some(header) = (*link).as_ref() {
+                header.watch.own();
+                match excess(header) {
+                    Some(0) => {
+                        best = Some((link, 0));
+                        break;
+                    }
+                    Some(more) if best.is_none_or(|(_, least)| more < least) => {
+                        best = Some((link, more));
+                    }
+                    _ => {}
+                }
+                link = &raw mut (**link).next;
+            }
+            let (link, _) = best?;
+            let header = *link;
+            *link = (*header).next;
+            Some(Box::from_raw(header))
+        }
+    }
+
+    /// Iterates over the headers, beginning with the one pushed last.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Header<H>> {
+        // SAFETY: the list owns the headers it links, and is borrowed for as long as the references
+        // are.
+        let reference = |header: *mut Header<H>| unsafe { header.as_ref() };
+        std::iter::successors(reference(self.head), move |header| reference(header.next))
+    }
+
+    pub(crate) fn for_each_mut(&mut self, mut change: impl FnMut(&mut Header<H>)) {
+        let mut link = self.head;
+        // SAFETY: the list owns the headers it links, and `&mut self` excludes all other access.
+        while let Some(header) = unsafe { link.as_mut() } {
+            link = header.next;
+            change(header);
+        }
+    }
+
+    /// Takes out the headers for which `matches` returns true.
+    pub(crate) fn extract(&mut self, mut matches: impl FnMut(&Header<H>) -> bool) -> Self {
+        let (mut taken, mut kept) = (Self::new(), Self::new());
+        while let Some(header) = self.pop() {
+            let list = if matches(&header) {
+                &mut taken
+            } else {
+                &mut kept
+            };
+            list.push(header);
+        }
+        while let Some(header) = kept.pop() {
+            self.push(header); // Restores the order of the headers that stay.
+        }
+        taken
+    }
+
+    /// Moves all headers of `other` into this list.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        while let Some(header) = other.pop() {
+            self.push(header);
+        }
+    }
+}
+
+/// Storage for one idle header.
+pub(crate) struct Slot<H: Home>(*mut Header<H>);
+
+// SAFETY: as for a list.
+unsafe impl<H: Home> Send for Slot<H> {}
+
+impl<H: Home> Slot<H> {
+    pub(crate) fn new(header: Option<Box<Header<H>>>) -> Self {
+        Self(header.map_or(ptr::null_mut(), Box::into_raw))
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Stores a header in the empty slot.
+    #[inline]
+    pub(crate) fn put(&mut self, header: Box<Header<H>>) {
+        debug_assert!(self.is_empty());
+        self.0 = Box::into_raw(header);
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Box<Header<H>>> {
+        let header = std::mem::replace(&mut self.0, ptr::null_mut());
+        // SAFETY: the header came out of a `Box`, and was removed from the slot just now.
+        (!header.is_null()).then(|| unsafe { Box::from_raw(header) })
+    }
+
+    /// Returns the header in the slot.
+    #[cfg(test)]
+    pub(crate) fn get(&self) -> Option<&Header<H>> {
+        // SAFETY: null, or a header that this slot owns.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<H: Home> Drop for Slot<H> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+impl<H: Home> From<Box<Header<H>>> for List<H> {
+    fn from(header: Box<Header<H>>) -> Self {
+        let mut list = Self::new();
+        list.push(header);
+        list
+    }
+}
+
+impl<H: Home> Iterator for List<H> {
+    type Item = Box<Header<H>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.pop()
+    }
+}
+
+impl<H: Home> Drop for List<H> {
+    fn drop(&mut self) {
+        self.for_each(drop); // One by one: recursion along a long chain would overflow the stack.
+    }
+}
