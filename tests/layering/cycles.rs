@@ -140,7 +140,7 @@ fn imported_paths(code: &str) -> Vec<Vec<String>> {
             continue;
         };
         let before = statement[..start].chars().next_back();
-        if before.is_none_or(|before| before.is_whitespace()) {
+        if before.is_none_or(char::is_whitespace) {
             expand(&statement[start + 4..], &[], &mut paths);
         }
     }

@@ -107,8 +107,8 @@ pub trait Optimizer {
     fn set_norm(&mut self, _norm: &Array<f64>) {}
 
     /// Returns the factor of the gradients of the next step.
-    /// [`value_and_step`](super::value_and_step) computes the gradients of this multiple of the
-    /// loss, and returns the loss itself.
+    /// [`value_and_step`](crate::grad::value_and_step) computes the gradients of this multiple of
+    /// the loss, and returns the loss itself.
     ///
     /// # Examples
     ///
@@ -140,9 +140,9 @@ pub trait Optimizer {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) if a gradient has another shape than its
-    /// parameter; no parameter has moved then. The errors of [`step_one`](Self::step_one), after
-    /// which some parameters may have moved.
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if a gradient has another shape than
+    /// its parameter; no parameter has moved then. The errors of [`step_one`](Self::step_one),
+    /// after which some parameters may have moved.
     #[track_caller]
     fn step<P: Parameters>(&mut self, parameters: &mut P, gradients: &P) -> Result<()>
     where
