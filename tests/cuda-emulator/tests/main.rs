@@ -13,6 +13,7 @@ mod gpu_run;
 mod graph;
 mod indexing;
 mod lending;
+mod products;
 mod programs;
 mod rules;
 
@@ -34,7 +35,7 @@ const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
     Suite { name, runs }
 }
 
-static SUITES: [Suite; 14] = [
+static SUITES: [Suite; 15] = [
     suite("gpu_run", &[Run::host()]),
     // Each test has a small device.
     suite(
@@ -53,6 +54,7 @@ static SUITES: [Suite; 14] = [
     suite("along", &[CUDA]),
     suite("elementwise", &[CUDA]),
     suite("indexing", &[CUDA]),
+    suite("products", &[CUDA]),
     suite("programs", &[CUDA]),
     // The suite needs four devices, and few machines have as many.
     suite(

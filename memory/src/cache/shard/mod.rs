@@ -36,8 +36,7 @@ use super::record::{AllocationRecord, FinishedRecord, RecordedAllocation};
 use super::settings::CacheSettings;
 use super::stats::Counters;
 use super::totals::DeviceTotals;
-use crate::device::Backend;
-use crate::device::StreamId;
+use crate::device::{Backend, StreamId};
 use crate::error::Result;
 use crate::memory::DeviceMemory;
 use crate::memory::header::{Handle, Header, Home, List};
@@ -50,7 +49,6 @@ use crate::sync::{
 };
 
 pub(super) use guard::Guard;
-
 pub(super) use remote::RemoteFreeList;
 pub(super) use shared::free_by_visit;
 use signals::ANY_SIGNAL;

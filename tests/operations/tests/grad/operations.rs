@@ -486,11 +486,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap()
-            .to_owned();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if path.is_dir() && !["host", "cuda", "derivatives", "written"].contains(&name.as_str()) {
             all.extend(files(&path));
         } else if name.ends_with(".rs") {

@@ -1,14 +1,15 @@
 //! The random program of one thread.
 
+mod control;
+mod script;
+
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Arc;
-use std::time::Duration;
 
 use cachescope::scope::{self, ScopeHandle};
 use cachescope::{
-    Buffer, CacheConfig, Device, DeviceConfig, Error, ErrorKind, Policy, Stream, cache_scope,
-    uncached,
+    Buffer, Device, DeviceConfig, Error, ErrorKind, Policy, Stream, cache_scope, uncached,
 };
 
 use crate::stress::bindings::{Bindings, FOREIGN};
@@ -395,127 +396,6 @@ impl Worker {
             if self.random.once_in(2) {
                 self.kept.push(owned);
             }
-        }
-    }
-
-    fn change_caches(&mut self) {
-        let (index, device) = self.device();
-        let name = self.name();
-        match self.random.below(8) {
-            0..=2 => {
-                device.invalidate_cache(&name);
-            }
-            3 => {
-                device.invalidate_all_caches();
-            }
-            4 if self.round.removes => {
-                device.remove_cache(&name);
-            }
-            5 => {
-                let _invalidates = Invalidates {
-                    device: &device,
-                    index,
-                    name: NAMES[self.random.below(NAMES.len())],
-                    bindings: self.bindings.clone(),
-                };
-                if self.random.once_in(2) {
-                    panic_any(OnPurpose);
-                }
-            }
-            _ => device.configure_cache(
-                &name,
-                CacheConfig {
-                    policy: *self.random.one_of(&POLICIES),
-                    max_bytes: *self.random.one_of(&[None, None, Some(0), Some(100_000)]),
-                    idle: *self.random.one_of(&[None, Some(Duration::ZERO)]),
-                    keep_entries: *self.random.one_of(&[None, Some(1), Some(64)]),
-                    record: self.random.once_in(4),
-                },
-            ),
-        }
-    }
-
-    fn change_memory(&mut self) {
-        let (index, device) = self.device();
-        match self.random.below(4) {
-            0 => {
-                device.trim(self.random.next() % (8 << 20));
-            }
-            1 => device.set_memory_limit(Some(self.random.next() % (24 << 20))),
-            2 => device.set_memory_limit(self.round.limits[index]),
-            _ => device.reset_peaks(),
-        }
-    }
-
-    fn look(&mut self) {
-        let (index, device) = self.device();
-        let name = self.name();
-        match self.random.below(6) {
-            0 => {
-                let stats = device.memory_stats();
-                let fragmentation = stats.fragmentation();
-                if !(0.0..=1.0).contains(&fragmentation) {
-                    fail(format!("a fragmentation of {fragmentation}: {stats:?}"));
-                }
-            }
-            1 => drop(device.cache_stats(&name)),
-            2 => drop(scope::report().to_string()),
-            3 => drop(device.memory_report().to_string()),
-            4 => drop(device.cache_record(&name)),
-            _ => {
-                let streams = &self.round.streams[index];
-                let done = streams
-                    .iter()
-                    .try_for_each(Stream::synchronize)
-                    .and_then(|()| device.synchronize());
-                done.unwrap_or_else(|error| fail(format!("waiting: {error}")));
-            }
-        }
-        let own = scope::current().map(|handle| handle.name().to_owned());
-        drop(own);
-    }
-
-    /// Runs some entries of one sequence, from which plans are made; a few of them differ.
-    fn repeat(&mut self, depth: usize) {
-        let script = self.random.below(4) as u64;
-        for _ in 0..1 + self.random.below(4) {
-            self.at_site(|worker, depth| worker.script(script, depth), depth);
-        }
-    }
-
-    fn script(&mut self, number: u64, depth: usize) {
-        let mut script = Random::new(number);
-        let mut live: Vec<Owned> = Vec::new();
-        for _ in 0..4 + script.below(12) {
-            let len = 1 + script.below(3000);
-            let drops = script.once_in(2);
-            if self.random.once_in(60) {
-                self.step(depth + 1);
-            }
-            live.extend(room_for(Owned::new(len, &self.bindings)));
-            if drops && !live.is_empty() {
-                live.swap_remove(script.below(live.len()));
-            }
-        }
-        live.iter().for_each(Owned::check);
-        if self.random.once_in(16) {
-            self.kept.extend(live.pop());
-        }
-    }
-
-    /// Allocates and drops many times; most requests are hits.
-    fn hit(&mut self, _depth: usize) {
-        let index = self.bindings.current_device();
-        let Some(device) = self.round.devices.get(index).cloned() else {
-            return;
-        };
-        let sizes = [64, 5000, 64, 700].map(|bytes| bytes + self.random.below(3) * 1000);
-        for iteration in 0..self.random.below(200) {
-            let _pair = [iteration, iteration + 1].map(|at| {
-                let buffer = room_for(Buffer::new(&device, sizes[at % sizes.len()]))?;
-                self.bindings.served(index);
-                Some(buffer)
-            });
         }
     }
 
