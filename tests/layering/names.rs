@@ -9,18 +9,32 @@ use super::cycles::CRATES;
 /// The most files that define a type of one name: two, or as many twins by feature or by platform.
 const MOST_FILES: usize = 2;
 
-/// Returns the source files of all crates, except unit tests and models.
+/// The most lines of a file.
+const MOST_LINES: usize = 500;
+
+/// Returns the source files of all crates, except unit tests.
 fn sources() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders: Vec<PathBuf> = CRATES.iter().map(|folder| root.join(folder)).collect();
+    let folders = CRATES.iter().map(|folder| root().join(folder));
+    let is_test = |path: &Path| path.ends_with("tests") || path.ends_with("tests.rs");
+    files(folders.collect(), &is_test)
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns the files of Rust code in `folders`, without those that are `skipped`.
+fn files(mut folders: Vec<PathBuf>, is_skipped: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            let is_test = path.ends_with("tests") || path.ends_with("tests.rs");
-            if path.is_dir() && !is_test {
+            if is_skipped(&path) {
+                continue;
+            }
+            if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
                 files.push(path);
             }
         }
@@ -68,4 +82,17 @@ fn no_module_has_a_file_beside_its_folder() {
     };
     let twofold: Vec<&PathBuf> = sources.iter().filter(|file| is_folder(file)).collect();
     assert!(twofold.is_empty(), "{twofold:#?}");
+}
+
+#[test]
+fn no_file_has_more_than_500_lines() {
+    let is_skipped = |path: &Path| path.ends_with("target") || path.ends_with(".git");
+    let length = |file: &PathBuf| fs::read_to_string(file).unwrap().lines().count();
+    let files = files(vec![root().to_owned()], &is_skipped);
+    assert!(files.len() > 500, "the files were not found");
+    let long: Vec<_> = files
+        .iter()
+        .filter(|file| length(file) > MOST_LINES)
+        .collect();
+    assert!(long.is_empty(), "{long:#?}");
 }

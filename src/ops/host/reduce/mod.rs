@@ -119,13 +119,13 @@ where
         0 | 1 => work,
         inner => work.in_units_of(columns::together(inner)),
     };
-    let to = Place(host_pointer(DevicePtr(buffer.address())));
+    let to = FirstOutput(host_pointer(DevicePtr(buffer.address())));
     let writes = (*run, to, output_bytes, lanes);
     launch(
         order,
         work,
         (elements, &writes),
-        |elements, &(run, Place(to), output_bytes, lanes), range| {
+        |elements, &(run, FirstOutput(to), output_bytes, lanes), range| {
             let to = to.wrapping_add(range.start * output_bytes);
             // SAFETY: the loop is for elements of the source's type, which it was
             // made for. The memory is alive while a launch runs, and its ranges do not overlap. The
@@ -140,12 +140,12 @@ where
 
 /// The address of the first output.
 #[derive(Clone, Copy)]
-struct Place(*mut u8);
+struct FirstOutput(*mut u8);
 
 // SAFETY: an address, which only unsafe functions follow.
-unsafe impl Send for Place {}
+unsafe impl Send for FirstOutput {}
 // SAFETY: as above.
-unsafe impl Sync for Place {}
+unsafe impl Sync for FirstOutput {}
 
 /// The [`ReductionLoop`] of `F` for elements of `T`.
 ///
