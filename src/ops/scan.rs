@@ -14,6 +14,7 @@ use super::host::normalized_contiguous;
 use super::index::concat;
 use super::order::ReadOperands;
 use super::precompiled::precompiled;
+use super::reducers::ReductionRule;
 use crate::array::{AnyElement, Array, AxisSet, Buffer, Float, Layout, Number, Shape};
 use crate::error::Result;
 
@@ -234,7 +235,7 @@ fn products_back<T: Number>(x: &Array<T>, gradient: &Array<T>, axis: isize) -> R
 #[track_caller]
 fn normalized<T: Float, const LOG: bool>(
     tree: &dyn Tree,
-    operation: &str,
+    operation: &'static str,
     axis: isize,
 ) -> Result<Array<T>> {
     if let Some(operand) = contiguous_array(tree) {
@@ -244,9 +245,13 @@ fn normalized<T: Float, const LOG: bool>(
     let graph = ExpressionGraph::of(tree)?;
     let shape = *graph.shape();
     let axis = shape.axis(operation, axis)?;
-    let name = if LOG { "log_softmax" } else { "softmax" };
+    let rule = match LOG {
+        true => ReductionRule::LogSoftmax,
+        false => ReductionRule::Softmax,
+    };
     let axes = AxisSet::of_each(shape.ndim(), |own| own == axis);
-    let tracked_reduction = TrackedReduction::begin(&graph, (name, T::DTYPE), axes)?;
+    let tracked_reduction =
+        TrackedReduction::begin(&graph, (operation, Some(rule), T::DTYPE), axes)?;
     let tracked_reduction = tracked_reduction.computed_by(&graph, move |graph| {
         normalized_graph::<T, LOG>(graph, &shape, axis)
     });

@@ -18,45 +18,14 @@ use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::ops::descriptors::ReductionPlan;
 use crate::ops::dispatch::{Reduction, reduce};
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::reducers::Sum;
+use crate::ops::reducers::{ReductionRule as Rule, Sum};
 
-/// A way of passing gradients back through a reduction: the gradient of each element, as a function
-/// of the result's gradient.
+/// The gradient of each element, as a function of the result's gradient.
 ///
 /// `g` is the gradient of the result and `r` the result, both broadcast over the reduced axes; `x`
 /// is the element. Some rules need a sum of their own over the reduced axes, `s`; for products, `s`
 /// is the product of the other elements. All are in the type of [`computed_in`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
-    Sum,
-    Mean,
-    Product,
-    Largest,
-    Logsumexp,
-    Norm,
-    Variance,
-    Deviation,
-    Softmax,
-    LogSoftmax,
-}
-
 impl Rule {
-    fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "sum" => Self::Sum,
-            "mean" => Self::Mean,
-            "prod" => Self::Product,
-            "max" | "min" => Self::Largest,
-            "logsumexp" => Self::Logsumexp,
-            "norm" => Self::Norm,
-            "var" => Self::Variance,
-            "std" => Self::Deviation,
-            "softmax" => Self::Softmax,
-            "log_softmax" => Self::LogSoftmax,
-            _ => return None,
-        })
-    }
-
     /// Returns the gradient of an element, and the summand of `s` if `s` is needed. For reductions
     /// of both real and complex numbers.
     fn of_numbers<'g, T: Number>(self, of: RuleOperands<'g, T>) -> Option<ByRule<'g, T>> {
@@ -218,7 +187,8 @@ struct DerivedReduction {
 }
 
 impl TrackedReduction {
-    /// Begins the reduction of that name along `axes`, whose results are of the type `output`.
+    /// Begins a reduction along `axes`, of that name and rule, whose results are of the type
+    /// `output`.
     ///
     /// # Errors
     ///
@@ -227,13 +197,13 @@ impl TrackedReduction {
     #[track_caller]
     pub(in crate::ops) fn begin(
         graph: &ExpressionGraph<'_>,
-        (name, output): (&'static str, DType),
+        (name, rule, output): (&'static str, Option<Rule>, DType),
         axes: AxisSet,
     ) -> Result<Self> {
         if !is_live() {
             return Ok(Self(None));
         }
-        RunningReduction::begin(graph, (name, output), axes).map(Self)
+        RunningReduction::begin(graph, (name, rule, output), axes).map(Self)
     }
 
     /// Sets the function that reduces `graph` again.
@@ -278,7 +248,7 @@ impl RunningReduction {
     #[track_caller]
     fn begin(
         graph: &ExpressionGraph<'_>,
-        (name, output): (&'static str, DType),
+        (name, rule, output): (&'static str, Option<Rule>, DType),
         axes: AxisSet,
     ) -> Result<Option<Self>> {
         let tracked = tracked_nodes(graph)?;
@@ -291,7 +261,7 @@ impl RunningReduction {
         }
         let reduced = (0..shape.ndim()).filter(|&axis| axes.contains(axis));
         let count: usize = reduced.map(|axis| shape.dims()[axis]).product();
-        let Some(rule) = Rule::of(name) else {
+        let Some(rule) = rule else {
             return Err(unknown(name));
         };
         let mut summand = None;
@@ -410,8 +380,7 @@ pub(super) fn sum_of(
     let reduction = by_differentiable!(dtype, T => const { &Reduction::of::<Sum, T>() });
     let reduction: &'static Reduction = reduction.expect(DIFFERENTIABLE);
     debug_assert_eq!(*graph.shape(), *shape);
-    let tracked_reduction =
-        TrackedReduction::begin(graph, (reduction.name, reduction.output), axes)?;
+    let tracked_reduction = TrackedReduction::begin(graph, reduction.step(), axes)?;
     let plan = ReductionPlan::along(graph, axes, true, false);
     let (buffer, layout) = reduce(reduction, &plan, graph)?;
     Ok(AnyArray {

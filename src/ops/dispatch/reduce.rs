@@ -10,7 +10,7 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 use crate::ops::host::{self, Compiled, ReductionLoop, reduction_loop_of};
 use crate::ops::order::ReadOperands;
-use crate::ops::reducers::Reducer;
+use crate::ops::reducers::{Reducer, ReductionRule};
 
 /// A reducer of elements of one type as a value, so that only its loops are compiled for each
 /// reducer and type.
@@ -18,12 +18,14 @@ use crate::ops::reducers::Reducer;
 pub(in crate::ops) struct Reduction {
     /// See [`Reducer::NAME`].
     pub(in crate::ops) name: &'static str,
+    /// See [`Reducer::RULE`].
+    rule: Option<ReductionRule>,
     /// See [`Reducer::POSITIONAL`].
     pub(in crate::ops) is_positional: bool,
     /// Returns whether no elements have a result.
     has_result_of_nothing: fn() -> bool,
     /// The type of the results.
-    pub(in crate::ops) output: DType,
+    output: DType,
     /// The host's loop.
     host: &'static ReductionLoop,
     /// Returns the reduction for a CUDA device.
@@ -31,9 +33,15 @@ pub(in crate::ops) struct Reduction {
 }
 
 impl Reduction {
+    /// Returns what its step on a tape is made from: its name, its rule, and the type of its results.
+    pub(in crate::ops) fn step(&self) -> (&'static str, Option<ReductionRule>, DType) {
+        (self.name, self.rule, self.output)
+    }
+
     pub(in crate::ops) const fn of<F: Reducer<T> + Compiled, T: AnyElement>() -> Self {
         Self {
             name: F::NAME,
+            rule: F::RULE,
             is_positional: F::POSITIONAL,
             has_result_of_nothing: || F::nothing().is_some(),
             output: <F::Output as AnyElement>::DTYPE,

@@ -1,6 +1,6 @@
 //! Sums of exponentials that do not overflow.
 
-use super::{ACCUMULATORS, CudaReducer, Reducer, add_accumulators, largest};
+use super::{ACCUMULATORS, CudaReducer, Reducer, ReductionRule, add_accumulators, largest};
 use crate::array::element::scalar::pass::Fast;
 use crate::array::element::scalar::{Real, convert, math};
 use crate::array::{AnyElement, Element, Float};
@@ -77,6 +77,7 @@ pub(in crate::ops) struct Logsumexp;
 
 impl<T: Float> Reducer<T> for Logsumexp {
     const NAME: &'static str = "logsumexp";
+    const RULE: Option<ReductionRule> = Some(ReductionRule::Logsumexp);
     const CUDA: CudaReducer = CudaReducer {
         partial: "cs_exponents<A>",
         total: "cs_exponents<f64>",

@@ -1,7 +1,10 @@
 //! The largest and the smallest element, and their positions.
 
 use super::sums::is_nan;
-use super::{ACCUMULATORS, CudaReducer, Reducer, Unordered, join_accumulators, reduce_unordered};
+use super::{
+    ACCUMULATORS, CudaReducer, Reducer, ReductionRule, Unordered, join_accumulators,
+    reduce_unordered,
+};
 use crate::array::Element;
 
 /// Returns the index of the first of `values` that equals `wanted`, where NaN equals NaN. There
@@ -77,6 +80,7 @@ macro_rules! extreme {
 
             impl<T: Element> Reducer<T> for $value {
                 const NAME: &'static str = $name;
+                const RULE: Option<ReductionRule> = Some(ReductionRule::Largest);
                 const CUDA: CudaReducer = CudaReducer {
                     partial: "T",
                     total: "T",

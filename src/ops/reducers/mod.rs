@@ -34,6 +34,9 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// The name in error messages.
     const NAME: &'static str;
 
+    /// The rule by which gradients pass back; `None` if it is not known.
+    const RULE: Option<ReductionRule> = None;
+
     /// `true` if the result depends on the positions of elements.
     const POSITIONAL: bool = false;
 
@@ -74,6 +77,21 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
 
     /// Returns the result for `count` elements.
     fn finish(total: Self::Total, count: usize) -> Self::Output;
+}
+
+/// The rules by which gradients pass back through reductions, and through softmax functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReductionRule {
+    Sum,
+    Mean,
+    Product,
+    Largest,
+    Logsumexp,
+    Norm,
+    Variance,
+    Deviation,
+    Softmax,
+    LogSoftmax,
 }
 
 /// A reducer in CUDA C++, as types and expressions. `T` is the type in which elements are computed,

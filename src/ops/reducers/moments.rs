@@ -1,7 +1,7 @@
 //! The variance and the standard deviation.
 
 use super::sums::{Mean, MeanOf};
-use super::{ACCUMULATORS, CudaReducer, Reducer, add_accumulators};
+use super::{ACCUMULATORS, CudaReducer, Reducer, ReductionRule, add_accumulators};
 use crate::array::element::scalar::{Arithmetic, convert};
 use crate::array::{AnyElement, Element};
 
@@ -101,13 +101,14 @@ fn not_negative(value: f64) -> f64 {
 }
 
 macro_rules! moments {
-    ($($name:literal $reducer:ident: |$moments:ident| $finish:expr, cuda $cuda:literal;)+) => {
+    ($($name:literal $reducer:ident by $rule:ident: |$moments:ident| $finish:expr, cuda $cuda:literal;)+) => {
         $(
             #[derive(Clone, Copy, Debug)]
             pub(in crate::ops) struct $reducer;
 
             impl<T: Element> Reducer<T> for $reducer {
                 const NAME: &'static str = $name;
+                const RULE: Option<ReductionRule> = Some(ReductionRule::$rule);
                 const CUDA: CudaReducer = CudaReducer {
                     partial: "cs_block<M>",
                     total: "cs_moments",
@@ -175,6 +176,6 @@ macro_rules! moments {
 }
 
 moments! {
-    "var" Var: |moments| moments.variance(), cuda "cs_cast<R>(a.squares / a.count)";
-    "std" Std: |moments| moments.variance().sqrt(), cuda "cs_cast<R>(sqrt(a.squares / a.count))";
+    "var" Var by Variance: |moments| moments.variance(), cuda "cs_cast<R>(a.squares / a.count)";
+    "std" Std by Deviation: |moments| moments.variance().sqrt(), cuda "cs_cast<R>(sqrt(a.squares / a.count))";
 }

@@ -2,7 +2,10 @@
 
 use std::any::TypeId;
 
-use super::{ACCUMULATORS, CudaReducer, Reducer, Unordered, add_accumulators, reduce_unordered};
+use super::{
+    ACCUMULATORS, CudaReducer, Reducer, ReductionRule, Unordered, add_accumulators,
+    reduce_unordered,
+};
 use crate::array::{AnyElement, Element};
 
 /// Elements above this are scaled down before they are squared.
@@ -96,6 +99,7 @@ pub(in crate::ops) struct Norm;
 
 impl<T: Element> Reducer<T> for Norm {
     const NAME: &'static str = "norm";
+    const RULE: Option<ReductionRule> = Some(ReductionRule::Norm);
     const CUDA: CudaReducer = CudaReducer {
         partial: "cs_squares",
         total: "cs_squares",

@@ -1,6 +1,6 @@
 //! Sums, means and products.
 
-use super::{CudaReducer, Reducer, Unordered, reduce_unordered};
+use super::{CudaReducer, Reducer, ReductionRule, Unordered, reduce_unordered};
 use crate::array::AnyElement;
 use crate::array::element::scalar::{Arithmetic, convert};
 
@@ -62,7 +62,7 @@ pub(super) type MeanOf<T> = <<T as AnyElement>::Average as AnyElement>::Accumula
 /// The reducers that add elements: the type of the sum, and the result of it.
 macro_rules! sums {
     ($(
-        $name:literal $reducer:ident in $accumulator:ty as $output:ty:
+        $name:literal $reducer:ident by $rule:ident in $accumulator:ty as $output:ty:
         $nothing:expr, |$sum:ident, $count:ident| $finish:expr, cuda $sums:literal, $cuda:literal;
     )+) => {
         $(
@@ -71,6 +71,7 @@ macro_rules! sums {
 
             impl<T: AnyElement> Reducer<T> for $reducer {
                 const NAME: &'static str = $name;
+                const RULE: Option<ReductionRule> = Some(ReductionRule::$rule);
                 const CUDA: CudaReducer = {
                     const TOTAL: &str = concat!("cs_sum<", $sums, ">");
                     // A thread's elements are far apart in memory, so large elements of both signs
@@ -159,10 +160,10 @@ macro_rules! sums {
 }
 
 sums! {
-    "sum" Sum in T::Accumulator as T::Total:
+    "sum" Sum by Sum in T::Accumulator as T::Total:
         T::Total::zero(), |sum, _count| sum, cuda "A", "cs_cast<R>(cs_value(a))";
 
-    "mean" Mean in MeanOf<T> as T::Average:
+    "mean" Mean by Mean in MeanOf<T> as T::Average:
         T::Average::from_f64(f64::NAN), |sum, count| sum.over(convert(count as u64)),
         cuda "M", "cs_cast<R>(cs_value(a) / (M)n)";
 }
@@ -172,6 +173,7 @@ pub(in crate::ops) struct Prod;
 
 impl<T: AnyElement> Reducer<T> for Prod {
     const NAME: &'static str = "prod";
+    const RULE: Option<ReductionRule> = Some(ReductionRule::Product);
     const CUDA: CudaReducer = CudaReducer {
         partial: "A",
         total: "A",

@@ -46,8 +46,7 @@ fn reduce_all(reduction: &'static Reduction, tree: &dyn Tree) -> Result<(Buffer,
     }
     let graph = ExpressionGraph::of(tree)?;
     let axes = AxisSet::of_each(graph.shape().ndim(), |_| true);
-    let tracked_reduction =
-        TrackedReduction::begin(&graph, (reduction.name, reduction.output), axes)?;
+    let tracked_reduction = TrackedReduction::begin(&graph, reduction.step(), axes)?;
     let tracked_reduction = tracked_reduction.computed_by(&graph, |graph| {
         let plan = ReductionPlan::all(graph, reduction.is_positional)?;
         reduce(reduction, &plan, graph)
@@ -86,8 +85,7 @@ fn reduce_along(
     }
     let graph = ExpressionGraph::of(tree)?;
     let axes = axes.of(reduction.name, graph.shape())?;
-    let tracked_reduction =
-        TrackedReduction::begin(&graph, (reduction.name, reduction.output), axes)?;
+    let tracked_reduction = TrackedReduction::begin(&graph, reduction.step(), axes)?;
     let tracked_reduction = tracked_reduction.computed_by(&graph, move |graph| {
         let plan = ReductionPlan::along(graph, axes, keeps, reduction.is_positional);
         reduce(reduction, &plan, graph)
