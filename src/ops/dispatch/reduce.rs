@@ -33,7 +33,7 @@ pub(in crate::ops) struct Reduction {
 }
 
 impl Reduction {
-    /// Returns what its step on a tape is made from: its name, its rule, and the type of its results.
+    /// Returns the name, the rule and the type of results, for the step on a tape.
     pub(in crate::ops) fn step(&self) -> (&'static str, Option<ReductionRule>, DType) {
         (self.name, self.rule, self.output)
     }

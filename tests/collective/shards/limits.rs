@@ -1,4 +1,4 @@
-//! What divided optimizers refuse, and where their states are.
+//! The errors of divided optimizers, and the memory of their states.
 
 use cachescope::cache_scope;
 use cachescope::collective::{DataParallel, Group, Sharded};
