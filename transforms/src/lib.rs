@@ -14,7 +14,7 @@
 //! # Examples
 //!
 //! ```
-//! use cachescope_transforms::{Complex, Direction, Real};
+//! use cachescope_transforms::{Complex, Direction, Transformed};
 //!
 //! let plan = f64::plan(4, Direction::Forward)?;
 //! let mut row = [1.0, 2.0, 3.0, 4.0].map(Complex::from);

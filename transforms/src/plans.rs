@@ -55,7 +55,7 @@ plans! {
     InversePlan = ComplexToReal;
 }
 
-/// See [`Transformed::plan`](crate::Real::plan).
+/// See [`Transformed::plan`](crate::Transformed::plan).
 pub(crate) fn complex<T: FftNum>(
     cache: &PlanCache<dyn Fft<T>>,
     length: usize,
@@ -75,7 +75,7 @@ pub(crate) fn complex<T: FftNum>(
     })
 }
 
-/// See [`Transformed::plan_forward`](crate::Real::plan_forward).
+/// See [`Transformed::plan_forward`](crate::Transformed::plan_forward).
 pub(crate) fn forward<T: FftNum>(
     cache: &PlanCache<dyn RealToComplex<T>>,
     length: usize,
@@ -91,7 +91,7 @@ pub(crate) fn forward<T: FftNum>(
     })
 }
 
-/// See [`Transformed::plan_inverse`](crate::Real::plan_inverse).
+/// See [`Transformed::plan_inverse`](crate::Transformed::plan_inverse).
 pub(crate) fn inverse<T: FftNum>(
     cache: &PlanCache<dyn ComplexToReal<T>>,
     length: usize,

@@ -7,7 +7,7 @@ use rustfft::FftNum;
 
 use crate::Complex;
 
-/// See [`Transformed::forward`](crate::Real::forward).
+/// See [`Transformed::forward`](crate::Transformed::forward).
 pub(crate) fn forward<T: FftNum + Pod>(
     plan: &dyn RealToComplex<T>,
     rows: &[T],
@@ -39,7 +39,7 @@ pub(crate) fn forward<T: FftNum + Pod>(
     }
 }
 
-/// See [`Transformed::inverse`](crate::Real::inverse).
+/// See [`Transformed::inverse`](crate::Transformed::inverse).
 pub(crate) fn inverse<T: FftNum + Pod>(
     plan: &dyn ComplexToReal<T>,
     (spectra, width): (&[Complex<T>], usize),
