@@ -38,11 +38,13 @@ impl<E: Expr> Lazy<E> {
         {
             let Dense { device, layout, .. } = dense;
             let work = (size_of::<E::Item>(), dense.bytes_each);
-            let mut compute = || host::evaluate_fused(&fused, &self.expr, work, device, layout);
             let buffer = if is_live() {
-                tracked_evaluation(&self.expr, &layout.starting_at(0), &mut compute)?
+                tracked_evaluation(&self.expr, &layout.starting_at(0), &mut || {
+                    host::evaluate_fused(&fused, &self.expr, work, device, layout)
+                })?
             } else {
-                compute()?
+                // Not in the closure, which would be reported as the caller.
+                host::evaluate_fused(&fused, &self.expr, work, device, layout)?
             };
             return Ok(Array::dense(buffer, layout));
         }

@@ -1,5 +1,6 @@
 //! Entries that request nothing, and entries whose first request comes after empty ones.
 
+use std::panic::Location;
 use std::thread;
 
 use super::{POLICIES, device, stats};
@@ -241,4 +242,31 @@ fn a_guard_keeps_the_device_of_its_handle() -> Result<()> {
     drop(guard);
     assert_ne!(Device::current(), device);
     Ok(())
+}
+
+/// A handle that takes over the shard of an ended thread serves between entries.
+#[test]
+fn blocks_between_entries_escape_with_the_next_one() {
+    let device = device();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let handle = device.scope("taken over");
+            for _ in 0..8 {
+                drop(handle.enter());
+            }
+        });
+    });
+    let cache = device.shared_cache("taken over");
+    let stream = Default::default();
+    let block = match cache.hit(4096, stream) {
+        Some(block) => block,
+        None => cache.allocate(4096, stream, Location::caller()).unwrap().0,
+    };
+    assert!(cache.enter());
+    let escaped = stats(&device, "taken over").escaped_blocks;
+    assert!(escaped <= 1, "{escaped}");
+    assert!(block.free().is_none(), "the shard is idle");
+    let after = stats(&device, "taken over");
+    assert_eq!((after.escaped_blocks, after.live_blocks), (0, 0));
+    assert!(cache.exit());
 }

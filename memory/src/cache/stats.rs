@@ -21,7 +21,7 @@ use crate::sync::plain::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Outermost entries.
+    /// Outermost entries. An entry without a request is counted at its end.
     pub entries: u64,
     /// Requests served from the cache.
     pub hits: u64,

@@ -2,7 +2,6 @@
 
 use crate::cache::{CallSite, Entered, EntryOptions, Growth, Place, Policy, ScopeReport, scope};
 use crate::context::Device;
-use crate::sync::plain::{AtomicU64, Ordering};
 
 /// A scope that any thread can enter.
 ///
@@ -26,18 +25,11 @@ use crate::sync::plain::{AtomicU64, Ordering};
 pub struct ScopeHandle {
     device: Device,
     name: Box<str>,
-    /// Its number among the handles of the process, which its clones share.
-    number: u64,
 }
 
 impl ScopeHandle {
     pub(super) fn new(device: Device, name: Box<str>) -> Self {
-        static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        Self {
-            device,
-            name,
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-        }
+        Self { device, name }
     }
 
     /// Binds the cache and makes its device current for this thread, until the guard drops.
@@ -58,7 +50,7 @@ impl ScopeHandle {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn enter(&self) -> ScopeGuard {
-        let (place, options) = (Place::handle(self.number), EntryOptions::NONE);
+        let (place, options) = (Place::name(&self.name), EntryOptions::NONE);
         match scope::reenter(place, Some(self.device.caches()), &options) {
             Some(entered) => ScopeGuard(entered),
             None => self.enter_now(),
@@ -67,7 +59,7 @@ impl ScopeHandle {
 
     #[inline(never)]
     fn enter_now(&self) -> ScopeGuard {
-        let (place, options) = (Place::handle(self.number), EntryOptions::NONE);
+        let (place, options) = (Place::name(&self.name), EntryOptions::NONE);
         enter_now(place, Some(&self.device), &self.name, &options)
     }
 
@@ -288,7 +280,7 @@ fn enter_now(
                 Device::with_current(|device| scope::enter_name(device.caches(), name, options))
             }
         };
-        scope::remember(place, options);
+        scope::remember(&entered, place, options);
         entered
     }))
 }

@@ -252,7 +252,8 @@ impl DataParallel {
     /// Returns the value on this rank, and keeps the gradients, to which the next call adds its
     /// own. Use it for a batch that is computed in several parts: the gradients are sums over the
     /// parts. Ranks exchange no messages, except in the first step. A call that fails loses the
-    /// gradients.
+    /// gradients. For a [`LossScaled`](crate::grad::optim::LossScaled) optimizer, return the loss
+    /// times its [`scale`](crate::grad::optim::LossScaled::scale).
     ///
     /// # Examples
     ///

@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
@@ -17,7 +18,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::{ArraySource, ArrayTarget, FileContext, Member};
 use crate::array::{self, Array, DType, Float, Shape};
-use crate::error::{AtCaller, ErrorCode, ErrorKind, Result};
+use crate::error::{AtCaller, CallSiteOverride, ErrorCode, ErrorKind, Result};
 use crate::interop::elements;
 
 /// The maximum length of a header in the format.
@@ -88,7 +89,9 @@ fn metadata(entries: &[Member], context: &FileContext<'_>) -> Result<Metadata> {
         };
         infos.push((name.clone(), info));
     }
-    Metadata::new(None, infos)
+    // Some versions of Hugging Face's library refuse a file without this entry.
+    let about = std::iter::once(("format".to_owned(), "pt".to_owned()));
+    Metadata::new(Some(about.collect()), infos)
         .map_err(|error| context.error(ErrorKind::InvalidArgument, None, error))
 }
 
@@ -300,7 +303,8 @@ impl SafetensorsReader {
     /// # Errors
     ///
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the file has no such name, or if its
-    /// elements are not floats; [`Io`](ErrorKind::Io), naming the file, if it cannot be read; and
+    /// elements are not floats of 16, 32 or 64 bits; [`InvalidShape`](ErrorKind::InvalidShape) if
+    /// its rank is above 8; [`Io`](ErrorKind::Io), naming the file, if it cannot be read; and
     /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     #[track_caller]
     pub fn read<T: Float>(&mut self, name: &str) -> Result<Array<T>> {
@@ -308,6 +312,7 @@ impl SafetensorsReader {
             operation: "SafetensorsReader::read",
             path: &self.path,
         };
+        let _call_site = CallSiteOverride::at(Location::caller());
         let file = &mut self.file;
         let found = entry(&file.metadata, name, &context).map(|info| info.dtype);
         let array = found.and_then(|found| match found {
@@ -316,7 +321,8 @@ impl SafetensorsReader {
             Dtype::F32 => read_as::<f32, T>(file, name, &context),
             Dtype::F64 => read_as::<f64, T>(file, name, &context),
             other => {
-                let problem = format!("the elements are {other}, expected a float type");
+                let problem =
+                    format!("the elements are {other}, expected floats of 16, 32 or 64 bits");
                 Err(context.error(ErrorKind::InvalidArgument, Some(name), problem))
             }
         });
@@ -331,6 +337,8 @@ fn read_as<F: Float, T: Float>(
     context: &FileContext<'_>,
 ) -> Result<Array<T>> {
     let shape = Shape::from(&entry(&file.metadata, name, context)?.shape[..]);
+    let checked = shape.checked_len();
+    checked.map_err(|error| context.error(error.kind(), Some(name), error))?;
     let array = file.read(name, array::Writer::<F>::on_current(&shape)?, context)?;
     match F::DTYPE == T::DTYPE {
         true => Ok(array.downcast()),

@@ -73,7 +73,9 @@ pub trait Optimizer {
     fn abandon(&mut self) {}
 
     /// Returns true if the optimizer needs the global norm of the gradients before it moves the
-    /// first parameter. All gradients of a pass are then in memory at once.
+    /// first parameter. All gradients of a pass are then in memory at once. An optimizer that wraps
+    /// another one forwards this method, [`set_norm`](Self::set_norm) and
+    /// [`loss_scale`](Self::loss_scale) together.
     ///
     /// # Examples
     ///

@@ -12,6 +12,9 @@ const INTERVAL: u64 = 2000;
 /// The least scale. If gradients are not finite with it, the cause is not the range of `f16`.
 const LEAST_SCALE: f64 = 1.0 / 65_536.0;
 
+/// The scale that is not doubled any more.
+const GREATEST_SCALE: f64 = f64::from_bits((1023 + 127) << 52);
+
 /// An optimizer for gradients that are computed in `f16`, whose least positive number is 6 · 10⁻⁸:
 /// PyTorch's `GradScaler`. The gradients are of the loss times a scale, and divided by it before
 /// the parameters move (Micikevicius et al. 2018, ["Mixed Precision
@@ -19,12 +22,14 @@ const LEAST_SCALE: f64 = 1.0 / 65_536.0;
 ///
 /// [`value_and_step`](crate::grad::value_and_step) multiplies the loss itself, and so does
 /// [`DataParallel::value_and_step`](crate::collective::DataParallel::value_and_step). Gradients
-/// that are computed elsewhere, such as by [`value_and_grad`](crate::grad::value_and_grad) or
-/// [`Accumulated`](super::Accumulated), must be of the loss times [`scale`](Self::scale).
+/// that are computed elsewhere, such as by [`value_and_grad`](crate::grad::value_and_grad),
+/// [`Accumulated`](super::Accumulated) or
+/// [`DataParallel::accumulate`](crate::collective::DataParallel::accumulate), must be of the loss
+/// times [`scale`](Self::scale).
 ///
 /// If an element of a gradient is infinite or NaN, the step is skipped: no parameter moves, and the
-/// scale is halved. After 2000 steps without that, it is doubled. All scales are powers of two
-/// times the first one, so that scaling by 65536 rounds nothing.
+/// scale is halved. After 2000 steps without that, it is doubled, up to 2¹²⁷. All scales are powers
+/// of two times the first one, so that scaling by 65536 rounds nothing.
 ///
 /// The host reads the norm of the gradients in each step, so a step cannot be captured in a graph.
 /// All gradients are in memory at once. Gradients in `bf16`, which has the range of `f32`, need no
@@ -266,7 +271,7 @@ impl<O: Optimizer> LossScaled<O> {
         }
         self.good_steps += 1;
         if self.good_steps >= self.interval {
-            (self.scale, self.good_steps) = (scale * 2.0, 0);
+            (self.scale, self.good_steps) = ((scale * 2.0).min(GREATEST_SCALE), 0);
         }
         self.present = Present::Moves(scale);
         self.optimizer.begin();

@@ -4,8 +4,8 @@
 //! is derived from the expression graph, as nodes: the chain rule gives another expression graph
 //! for each operand, which is evaluated in one pass, in which the nodes of the forward pass are
 //! computed a second time in registers. So a step saves only arrays that these expression graphs
-//! read. Operations without a rule reject tracked values in `on_device!`, the single entry point to
-//! both devices.
+//! read. Operations without a rule reject tracked values in `on_device!`, their entry point to both
+//! devices.
 
 mod activations;
 mod adding;

@@ -5,7 +5,7 @@ use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{BlockProgram, Blocks, Consecutive, RUN, Readable, Source};
+use super::blocked::{BlockProgram, BlockSource, Blocks, Consecutive, RUN, Readable};
 use super::lanes::Job;
 use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
@@ -63,7 +63,7 @@ fn normalized_source<T: Float, R, const LOG: bool>(
 ) -> Result<Array<T>>
 where
     R: Clone + Send + Sync + 'static,
-    for<'a> Source<'a>: From<&'a R>,
+    for<'a> BlockSource<'a>: From<&'a R>,
 {
     let lanes = Lanes::along(axis, shape);
     // A constant, so that no loop is compiled if there is one in the table.
@@ -92,7 +92,7 @@ where
 }
 
 /// Normalizes the lanes of some jobs of a source's elements, to an output that is theirs.
-type LaneLoop = unsafe fn(Source<'_>, Untyped, &Lanes, Range<usize>);
+type LaneLoop = unsafe fn(BlockSource<'_>, Untyped, &Lanes, Range<usize>);
 
 /// The loops of softmax and of its logarithm for the types that most programs compute in, by the
 /// number of [`DType`](crate::array::DType); compiled with the library.
@@ -106,7 +106,7 @@ static LOOPS: [[LaneLoop; 2]; 2] = [
 /// The source and the output must be of elements of `T`. The operands must be alive and not written
 /// to. The jobs' lanes of the output must be nobody else's.
 unsafe fn lane_loop<T: Float, const LOG: bool>(
-    source: Source<'_>,
+    source: BlockSource<'_>,
     output: Untyped,
     lanes: &Lanes,
     jobs: Range<usize>,
@@ -124,7 +124,7 @@ unsafe fn lane_loop<T: Float, const LOG: bool>(
     });
 }
 
-/// The jobs of a launch of [`normalized`], which alone makes one.
+/// The jobs of a launch of [`normalized_source`], which alone makes one.
 struct Softmax<'a, 'b, 'c, T: Float, const LOG: bool> {
     elements: &'a mut Blocks<'b, 'c, T>,
     output: &'a Output<T>,

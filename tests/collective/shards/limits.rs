@@ -128,7 +128,8 @@ fn what_outlives_a_scope_is_outside_of_its_cache() -> Result<()> {
             let _current = device.enter();
             let mut x = Array::<f32>::ones(1 << 12)?;
             let mut parallel = DataParallel::new(&group);
-            let mut optimizer = Sharded::new(&group, Adam::new(0.1))?;
+            let adam = || Sharded::new(&group, Clipped::new(Adam::new(0.1)).norm(1.0));
+            let mut optimizer = adam()?;
             let escaped = || device.cache_stats("step").unwrap().escaped_blocks;
             for iteration in 0..6 {
                 cache_scope!("step", policy = policy, {
@@ -139,7 +140,7 @@ fn what_outlives_a_scope_is_outside_of_its_cache() -> Result<()> {
                     parallel.value_and_step(&mut x, &mut optimizer, |x| x.square().sum())?;
                     if iteration == 3 {
                         let state = optimizer.state(&x)?;
-                        optimizer = Sharded::new(&group, Adam::new(0.1))?;
+                        optimizer = adam()?;
                         optimizer.set_state(&state)?;
                     }
                 });

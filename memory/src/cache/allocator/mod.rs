@@ -109,11 +109,18 @@ impl<H: Home> Allocator<H> {
 
     /// Begins an outermost entry, after `entries` others. Returns true if the settings had changed.
     #[inline]
-    pub(super) fn begin(&mut self, settings: &CacheSettings, entries: u64) -> bool {
+    pub(super) fn begin(
+        &mut self,
+        settings: &CacheSettings,
+        counters: &Counters,
+        entries: u64,
+    ) -> bool {
         self.depth = 1;
         if entries != self.counted_entries {
             self.end_skipped(entries - self.counted_entries);
+            counters.escaped_blocks.set(counters.live_blocks.get());
         }
+        self.counted_entries = entries + 1;
         let has_changed = self.version != settings.version();
         if has_changed {
             self.configure(settings);
@@ -160,7 +167,6 @@ impl<H: Home> Allocator<H> {
         };
         self.known_out_bytes = self.peak_out_bytes;
         self.end_skipped(1);
-        self.counted_entries = counters.entries.get();
         counters.escaped_blocks.set(live_blocks);
         recorded
     }

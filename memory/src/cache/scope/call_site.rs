@@ -28,11 +28,12 @@ impl CallSite {
 /// that one loop nests.
 const SLOTS: usize = 32;
 
-/// The place that enters a cache: a call site with a literal name, a handle, or a computed name.
+/// The place that enters a cache: a call site with a literal name, or the name of a handle or a
+/// computed one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
-    /// The address of a call site, the number of a handle, or the length of a name. The lowest bits
-    /// are the kind of the place.
+    /// The address of a call site, or the length of a name. The lowest bits are the kind of the
+    /// place.
     key: u64,
     /// The first and the last bytes of a name.
     words: [u64; 2],
@@ -47,19 +48,8 @@ impl<'a> Place<'a> {
     #[inline(always)]
     pub(crate) fn site(site: &'static CallSite) -> Self {
         const { assert!(align_of::<CallSite>() >= 4) };
-        Self::numbered(ptr::from_ref(site).addr() as u64)
-    }
-
-    /// Makes the place of the handle with this number.
-    #[inline(always)]
-    pub(crate) fn handle(number: u64) -> Self {
-        Self::numbered((number << 4) | 1)
-    }
-
-    #[inline(always)]
-    fn numbered(key: u64) -> Self {
         Self {
-            key,
+            key: ptr::from_ref(site).addr() as u64,
             words: [0; 2],
             name: None,
         }
@@ -157,6 +147,13 @@ impl CallSiteCache {
     pub(super) fn at(&self, slot: usize) -> Option<(&LocalShard, &EntryOptions)> {
         let entry = self.0[slot % SLOTS].as_ref()?;
         Some((&entry.shard, &entry.options))
+    }
+
+    /// Returns true if the settings in a slot are as its entry made them.
+    #[inline]
+    pub(super) fn holds_at(&self, slot: usize) -> bool {
+        let entry = self.0[slot % SLOTS].as_ref();
+        entry.is_some_and(|entry| entry.holds(&entry.options))
     }
 
     /// Remembers a shard. Returns the shard whose slot it takes.

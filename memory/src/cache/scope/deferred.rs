@@ -93,15 +93,21 @@ fn make_deferred() {
     thread.serial.set(NOT_DEFERRED);
     reveal_current(thread.outer.get());
     let (slot, makes_current) = (thread.slot.get(), thread.makes_current.get());
-    match enter_slot(slot, makes_current) {
+    let is_as_before = thread.call_sites.borrow().holds_at(slot);
+    let entered = is_as_before.then(|| enter_slot(slot, makes_current));
+    match entered.flatten() {
         Some(entered) => mem::forget(entered), // Its guard exists.
-        None => enter_removed(slot, makes_current),
+        None => enter_anew(slot, makes_current),
     }
 }
 
-/// Makes a deferred entry whose cache another thread removed meanwhile, as if it began afterwards.
+/// Makes a deferred entry whose cache another thread removed or configured meanwhile, as if it
+/// began afterwards.
 #[cold]
-fn enter_removed(slot: usize, makes_current: bool) {
+fn enter_anew(slot: usize, makes_current: bool) {
+    if STACK.try_with(|_| ()).is_err() {
+        return; // The thread's locals are being destroyed.
+    }
     let known = entrance()
         .call_sites
         .borrow()

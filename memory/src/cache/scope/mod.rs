@@ -232,10 +232,13 @@ impl Stack {
         });
     }
 
-    /// Calls [`pop`](Self::pop), for a frame whose guard has dropped.
+    /// Calls [`pop`](Self::pop) if the guard of the top frame has dropped.
     #[cold]
     #[inline(never)]
     fn pop_dead(&mut self) -> (Popped, bool) {
+        if !self.frames.is_top_dead() {
+            return (Popped::default(), false);
+        }
         self.pop()
     }
 
@@ -346,6 +349,8 @@ fn leave(serial: u64) {
         let (left, mut more) = stack.borrow_mut().leave(serial);
         drop(left);
         while more {
+            // The drop may have run code of the program, which may have entered a scope.
+            settle();
             let (left, below) = stack.borrow_mut().pop_dead();
             more = below;
             drop(left);
@@ -381,9 +386,12 @@ pub(crate) fn enter_name_on(caches: &CachesRef, name: &str, options: &EntryOptio
     Entered::by(|stack| stack.push_on(Some(caches), shard))
 }
 
-/// Remembers the current shard, which was entered just now with `options`, at its place.
-pub(crate) fn remember(place: Place<'_>, options: &EntryOptions) {
+/// Remembers the current shard, which was `entered` just now with `options`, at its place.
+pub(crate) fn remember(entered: &Entered, place: Place<'_>, options: &EntryOptions) {
     settle();
+    if entered.serial == 0 {
+        return; // The thread's locals are being destroyed.
+    }
     if let Some(shard) = current_shard() {
         remember_at(place, options, &shard);
     }

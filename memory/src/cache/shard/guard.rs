@@ -37,7 +37,8 @@ impl<'a, D: Owner> Guard<'a, D> {
     pub(super) fn begin(&mut self) {
         if let Some(settings) = &self.shard.settings {
             let entries = self.shard.counters.entries.get();
-            let has_changed = self.inside.allocator.begin(settings, entries);
+            let has_changed =
+                (self.inside.allocator).begin(settings, &self.shard.counters, entries);
             if has_changed {
                 self.shard
                     .follow_recording(self.inside.allocator.is_observed());

@@ -14,14 +14,14 @@ use crate::ops::host::element_source::Outputs;
 
 /// The elements that a loop reads, of any type.
 #[derive(Clone, Copy)]
-pub(in crate::ops) enum Source<'a> {
+pub(in crate::ops) enum BlockSource<'a> {
     /// Consecutive elements in memory.
     InMemory(Consecutive),
     /// The elements of a program with one result.
     Computed(&'a BlockProgram),
 }
 
-impl<'a> From<&'a BlockProgram> for Source<'a> {
+impl<'a> From<&'a BlockProgram> for BlockSource<'a> {
     #[inline]
     fn from(program: &'a BlockProgram) -> Self {
         match program.in_memory() {
@@ -62,7 +62,7 @@ impl Consecutive {
     }
 }
 
-impl From<&Consecutive> for Source<'_> {
+impl From<&Consecutive> for BlockSource<'_> {
     #[inline]
     fn from(elements: &Consecutive) -> Self {
         Self::InMemory(*elements)
@@ -75,7 +75,7 @@ impl From<&Consecutive> for Source<'_> {
 /// writes to the elements that are read.
 #[derive(Clone, Copy)]
 pub(in crate::ops::host) struct Readable<'a, T> {
-    source: Source<'a>,
+    source: BlockSource<'a>,
     element: PhantomData<fn() -> T>,
 }
 
@@ -84,8 +84,8 @@ impl<'a, T: AnyElement> Readable<'a, T> {
     ///
     /// The invariant must hold for as long as the returned value lives, and the source must have
     /// elements of `T`.
-    pub(in crate::ops::host) unsafe fn new(source: Source<'a>) -> Self {
-        if let Source::Computed(program) = source {
+    pub(in crate::ops::host) unsafe fn new(source: BlockSource<'a>) -> Self {
+        if let BlockSource::Computed(program) = source {
             assert_eq!(program.results[0].element_bytes, size_of::<T>());
         }
         Self {
@@ -98,11 +98,11 @@ impl<'a, T: AnyElement> Readable<'a, T> {
     pub(in crate::ops::host) fn read<R>(self, read: impl FnOnce(&mut Blocks<'_, '_, T>) -> R) -> R {
         let program = match self.source {
             // Consecutive elements in memory need no scratch memory.
-            Source::InMemory(Consecutive { base, count }) => {
+            BlockSource::InMemory(Consecutive { base, count }) => {
                 let location = Location::InMemory(base.cast());
                 return read(&mut Blocks { count, location });
             }
-            Source::Computed(program) => program,
+            BlockSource::Computed(program) => program,
         };
         let count = program.count;
         let (mut read, mut result) = (Some(read), None);

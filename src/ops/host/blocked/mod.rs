@@ -14,7 +14,7 @@ mod scratch;
 mod tile;
 mod view;
 
-pub(super) use blocks::{Blocks, Consecutive, Readable, Source};
+pub(super) use blocks::{BlockSource, Blocks, Consecutive, Readable};
 pub(crate) use program::BlockProgram;
 pub(super) use view::coordinates;
 

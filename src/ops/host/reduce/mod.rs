@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::{BlockProgram, Consecutive, Readable, Source};
+use super::blocked::{BlockProgram, BlockSource, Consecutive, Readable};
 use super::evaluate::allocate_for;
 use super::launch::{Work, both, launch};
 use crate::array::{AnyElement, Buffer, DType, Layout};
@@ -31,7 +31,7 @@ const CHUNK: usize = 1 << 16;
 
 /// A loop that reduces elements of one type to a number of outputs. The arguments are the elements,
 /// the lanes, the number of the first output, its address, and the count.
-pub(in crate::ops) type ReductionLoop = unsafe fn(Source<'_>, Lanes, usize, *mut u8, usize);
+pub(in crate::ops) type ReductionLoop = unsafe fn(BlockSource<'_>, Lanes, usize, *mut u8, usize);
 
 /// The loops of a reducer for the types that most programs reduce, by the number of `DType`. The
 /// others are compiled where they are used.
@@ -110,7 +110,7 @@ fn reduce_source<R>(
 ) -> Result<Buffer>
 where
     R: Clone + Send + Sync + 'static,
-    for<'a> Source<'a>: From<&'a R>,
+    for<'a> BlockSource<'a>: From<&'a R>,
 {
     let output_bytes = output.size_bytes();
     let buffer = allocate_for(order.device, layout, output_bytes)?;
@@ -154,7 +154,7 @@ unsafe impl Sync for FirstOutput {}
 /// The source must be of elements of `T`, and its operands alive and not written to; there must be
 /// room for `count` results from `to` on, which nobody else reads or writes.
 unsafe fn reduction_loop<F: Reducer<T>, T: AnyElement>(
-    source: Source<'_>,
+    source: BlockSource<'_>,
     lanes: Lanes,
     first: usize,
     to: *mut u8,

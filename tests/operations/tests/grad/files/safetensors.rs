@@ -28,8 +28,10 @@ fn structures_survive() -> Result<()> {
         .unwrap()
         .keys()
         .map(String::as_str)
+        .filter(|name| *name != "__metadata__")
         .collect();
     names.sort_unstable();
+    assert_eq!(header["__metadata__"]["format"], "pt");
     let mut expected = NAMES;
     expected.sort_unstable();
     assert_eq!(names, expected);
@@ -295,10 +297,11 @@ fn arrays_are_read_by_name_and_cast() -> Result<()> {
     fails(
         reader.read::<f32>("mask"),
         invalid,
-        &names("I32, expected a float"),
+        &names("I32, expected floats"),
     );
     let error = reader.read::<f32>("axes").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidShape);
+    assert!(error.to_string().contains("model.safetensors, \"axes\""));
     let cut = scratch.holding("cut.safetensors", &file(header, &data[..19]));
     fails(
         SafetensorsReader::open(cut),
