@@ -77,7 +77,7 @@ impl Drop for Stack {
     fn drop(&mut self) {
         end_thread();
         while !self.frames.is_empty() {
-            let (left, _) = self.pop_dead();
+            let (left, _) = self.pop();
             drop(left);
         }
     }
