@@ -17,6 +17,9 @@ steps agree with it. One thread. A case is trained twice, each time in a process
 With `CHECKPOINT=1`, each block of the GPT, and each convolution of the CNN with its activation and pool, is a
 `torch.utils.checkpoint`: the backward pass runs it again.
 
+With `DEVICE=cuda` the networks are on a GPU. Then there is one row, `torch_cuda`, whose peak and growth are those that
+`torch.cuda` counts, and one case more, a GPT of GPT-2's depth and width.
+
 Attention is `F.scaled_dot_product_attention`, whose kernel for the processor never has all scores. Optimizer: `torch.optim.AdamW`
 as its defaults are.
 """
@@ -37,9 +40,15 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.checkpoint import checkpoint
 
 torch.set_num_threads(1)
+# "cuda", or the processor.
+DEVICE = os.environ.get("DEVICE", "cpu")
+torch.set_default_device(DEVICE)
+# Products of full precision, as this library's are.
+torch.backends.cudnn.allow_tf32 = False
 
 # Steps, and layers, width, heads, length, batch.
-GPTS = {"small": (20, 2, 128, 4, 128, 8), "medium": (10, 4, 256, 8, 256, 4), "large": (7, 6, 384, 6, 256, 8)}
+GPTS = {"small": (20, 2, 128, 4, 128, 8), "medium": (10, 4, 256, 8, 256, 4), "large": (7, 6, 384, 6, 256, 8),
+        "gpt2": (12, 12, 768, 12, 512, 8)}
 # Steps, and channels, batch.
 CNNS = {"small": (20, 16, 64), "medium": (10, 32, 128), "large": (7, 64, 256)}
 CASES = {"gpt": GPTS, "cnn": CNNS}
@@ -69,11 +78,11 @@ class Values:
 
     def uniform(self, shape, bound):
         unit = (self.bits(int(np.prod(shape))) >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)
-        return torch.from_numpy(((unit * 2 - 1) * np.float32(bound)).reshape(shape)).clone()
+        return torch.from_numpy(((unit * 2 - 1) * np.float32(bound)).reshape(shape)).to(DEVICE, copy=True)
 
     def below(self, shape, limit):
         numbers = (self.bits(int(np.prod(shape))) >> np.uint64(32)) % np.uint64(limit)
-        return torch.from_numpy(numbers.astype(np.int64).reshape(shape)).clone()
+        return torch.from_numpy(numbers.astype(np.int64).reshape(shape)).to(DEVICE, copy=True)
 
     def fill(self, layer):
         """A layer with weight and bias, bounded as PyTorch bounds them; the bias may be missing."""
@@ -179,8 +188,8 @@ def status_bytes(name):
     return int(row.split()[1]) << 10
 
 
-def resident(network, size):
-    """Peak, time of a step in ms, and growth, by the resident set."""
+def resident(network, size, live=lambda: status_bytes("VmRSS:")):
+    """Peak, time of a step in ms, and growth, by the resident set; or growth of what is live."""
     steps, *sizes = CASES[network][size]
     warm(network)
     before = status_bytes("VmRSS:")
@@ -197,12 +206,12 @@ def resident(network, size):
         if len(times) <= TOLD:
             print(f"torch {network},{size}: loss {len(times)} is {loss:.6f}", file=sys.stderr)
         if len(times) == SETTLED:
-            settled = status_bytes("VmRSS:")
+            settled = live()
         if times[-1] > LONG_SECONDS:
             steps = min(steps, WARM_UP + 3)
     busy = (time.process_time() - processor) / sum(times)
     print(f"torch {network},{size}: {steps} steps, processor time {busy:.2f} of the time", file=sys.stderr)
-    growth = status_bytes("VmRSS:") - settled
+    growth = live() - settled
     timed = sorted(times[WARM_UP:])
     return status_bytes("VmHWM:") - before, timed[len(timed) // 2] * 1e3, growth
 
@@ -237,6 +246,13 @@ def profiled(network, size):
     return peak, at_marks[-1] - at_marks[SETTLED - 1]
 
 
+def allocated(network, size):
+    """Peak, time of a step in ms, and growth, by the count of PyTorch's allocator for a GPU."""
+    live, peak = torch.cuda.memory_allocated, torch.cuda.max_memory_allocated
+    _, step_ms, growth = resident(network, size, live)
+    return peak(), step_ms, growth
+
+
 def apart(how, network, size):
     """What `how` tells of a case in a process of its own."""
     command = [sys.executable, __file__, how, network, size]
@@ -244,6 +260,10 @@ def apart(how, network, size):
 
 
 def train(network, size):
+    if DEVICE == "cuda":
+        peak, step_ms, growth = apart("allocated", network, size)
+        print(f"torch_cuda,{network},{size},{peak},{float(step_ms):.3f},{growth}", flush=True)
+        return
     peak, step_ms, growth = apart("resident", network, size)
     tensors, tensor_growth = apart("profiled", network, size)
     name = "torch_checkpoint" if CHECKPOINT else "torch"
@@ -257,6 +277,8 @@ def main():
             print(*resident(network, size))
         case ["profiled", network, size]:
             print(*profiled(network, size))
+        case ["allocated", network, size]:
+            print(*allocated(network, size))
         case ["torch", network, size]:
             print(HEADING, flush=True)
             train(network, size)
@@ -264,7 +286,9 @@ def main():
             print(HEADING, flush=True)
             for network, sizes in CASES.items():
                 for size in sizes:
-                    train(network, size)
+                    # The processor would take a minute a step.
+                    if size != "gpt2" or DEVICE == "cuda":
+                        train(network, size)
         case _:
             sys.exit("usage: training.py all | training.py torch [NETWORK SIZE]")
 

@@ -245,6 +245,10 @@ fn a_tensor_names_its_device() -> Result<()> {
     }
     x.fill(5.0)?;
     assert_eq!((&again + &x).eval()?.to_vec()?, [7.0; 100]);
+    device.synchronize()?;
+    // Other tests use the default stream of this device meanwhile.
+    let stream = device.new_stream()?;
+    let _stream = stream.enter();
     let captured = graph::capture(&device, || x.to_dlpack().map(drop));
     assert_eq!(captured.unwrap_err().kind(), ErrorKind::Unsupported);
     device.synchronize()

@@ -72,7 +72,20 @@ const fn cnn(size: &'static str, steps: usize, channels: usize, batch: usize) ->
     }
 }
 
-/// All of them.
+/// A GPT of GPT-2's depth and width, for a GPU.
+const GPT_2: Case = gpt(
+    "gpt2",
+    12,
+    Gpt {
+        layers: 12,
+        width: 768,
+        heads: 12,
+        length: 512,
+        batch: 8,
+    },
+);
+
+/// The cases of `all`.
 pub const CASES: [Case; 6] = [
     gpt(
         "small",
@@ -124,7 +137,7 @@ impl FromStr for Case {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut cases = CASES.into_iter();
+        let mut cases = CASES.into_iter().chain([GPT_2]);
         cases
             .find(|case| case.to_string() == text)
             .ok_or_else(|| format!("no case \"{text}\""))

@@ -2,7 +2,7 @@
 
 use cachescope::plan::pack;
 use cachescope::record::lifetimes;
-use cachescope::{Array, Device, Result, fft, linalg, plan, record};
+use cachescope::{Array, Device, DeviceConfig, RecordOptions, Result, fft, linalg, plan, record};
 
 #[expect(deprecated, reason = "the former name")]
 fn inverse<T: linalg::Real>(a: &Array<T>) -> Result<Array<T>> {
@@ -40,7 +40,9 @@ fn programs_with_former_names_compile() -> Result<()> {
         pack(&[buffer(8), buffer(16)], &plan::Options::default()).slab_bytes,
         24
     );
-    let recording = Device::current().record(cachescope::RecordOptions::default())?;
+    // Other tests allocate on the current device meanwhile.
+    let device = Device::host_with(DeviceConfig::default())?;
+    let recording = device.record(RecordOptions::default())?;
     assert_eq!(bytes(&lifetimes(&recording.profile())), 0);
     Ok(())
 }

@@ -26,6 +26,8 @@ use crate::sync::{Arc, thread_token};
 #[derive(Debug, Default)]
 pub(super) struct CaptureState(AtomicU64);
 
+const OTHER_THREAD: &str = "another thread captures this stream";
+
 /// Means no capture: no thread has this token.
 const NO_CAPTURE: u64 = 0;
 /// The shift of the token, above the stream number.
@@ -86,7 +88,7 @@ impl CaptureState {
         match (token == thread_token(), stream == captured) {
             (true, true) | (false, false) => Ok(()),
             (true, false) => Err(refused("all work must go to the captured stream")),
-            (false, true) => Err(refused("another thread captures this stream")),
+            (false, true) => Err(refused(OTHER_THREAD)),
         }
     }
 
@@ -95,9 +97,10 @@ impl CaptureState {
     /// If the calling thread captures, or another thread captures `stream`.
     pub(super) fn check_not_captured(&self, what: &str, stream: StreamId) -> Result<()> {
         match self.current() {
-            Some((token, captured)) if token == thread_token() || captured == stream => {
+            Some((token, _)) if token == thread_token() => {
                 Err(refused(&format!("{what} cannot be captured")))
             }
+            Some((_, captured)) if captured == stream => Err(refused(OTHER_THREAD)),
             _ => Ok(()),
         }
     }
@@ -311,7 +314,8 @@ mod tests {
                     capture.check_submission(own).is_err()
                         && capture.check_submission(other).is_ok()
                 );
-                assert!(capture.check_not_captured("a copy", own).is_err());
+                let refusal = capture.check_not_captured("a copy", own).unwrap_err();
+                assert!(refusal.to_string().contains("another thread"), "{refusal}");
                 assert!(capture.check_not_captured("a copy", other).is_ok());
                 assert!(capture.is_active() && !capture.is_by_this_thread());
             });
