@@ -1,6 +1,6 @@
-// Softmax and its logarithm of lines that fit shared memory: `lanes` threads process a line, and
-// read and write it once. `CS_LOG` selects the logarithm. With `CS_PACKED`, lines are whole packs,
-// which are read and written at once.
+// Softmax and its logarithm of lines that fit the registers of their threads: `lanes` threads
+// process a line, and read and write it once. `CS_LOG` selects the logarithm. With `CS_PACKED`,
+// lines are whole packs, which are read and written at once. A thread has at most `CS_HELD` units.
 //
 // Defined by the including text: `T`, `I`, `element`, `Operands` and `index_t` of the expression,
 // and `A`, the type of the computation.
@@ -47,59 +47,59 @@ CS_FN f64 cs_sum_of_all(f64 value, u32 lanes, f64* room) {
 #else
 #define CS_UNIT 1
 #endif
-// The units that a thread loads before it needs the first.
-#define CS_UNITS (CS_UNIT < 8 ? (CS_UNIT < 4 ? 4 : 2) : 1)
+
+// Returns `a / b` for a `b` of at least 1, whose `inverse` is 1 / b: the product, and one step that
+// corrects it (Markstein, 1990). A division would take three times as long.
+CS_FN A cs_quotient(A a, A b, A inverse) {
+    const A quotient = a * inverse;
+    return fma(fma(-quotient, b, a), inverse, quotient);
+}
 
 extern "C" __global__ void __launch_bounds__(CS_THREADS)
 kernel(const Operands operands, const cs_lines all, I* results) {
-    // Each thread reads only what it wrote itself.
-    extern __shared__ f64 cs_shared[];
     __shared__ A most_room[CS_THREADS / 32];
     __shared__ f64 sum_room[CS_THREADS / 32];
     const u32 lanes = (u32)all.lanes, side = CS_THREADS / lanes;
     const u32 lane = threadIdx.x % lanes, place = threadIdx.x / lanes;
-    const index_t length = (index_t)all.length;
-    // The first elements of all units, then the second ones, so that adjacent threads access
-    // different banks.
-    A* const own = (A*)cs_shared + (u64)place * length;
-    const index_t units = length / CS_UNIT;
+    const A least = -(A)cs_bits<f32>(0x7f800000u);
+    const index_t units = (index_t)all.length / CS_UNIT;
     for (u64 tile = blockIdx.x; tile * side < all.lines; tile += gridDim.x) {
         const bool is_line = tile * side + place < all.lines;
         // In units.
         const index_t start = is_line ? (index_t)(tile * side + place) * units : 0;
         const index_t end = is_line ? units : 0;
-        A most = -(A)cs_bits<f32>(0x7f800000u);
-        for (index_t at = lane; at < end; at += CS_UNITS * lanes) {
-            T x[CS_UNITS][CS_UNIT];
+        T x[CS_HELD][CS_UNIT];
 #pragma unroll
-            for (u32 k = 0; k < CS_UNITS; ++k) {
-                if (at + k * lanes < end) {
+        for (u32 k = 0; k < CS_HELD; ++k) {
+            const index_t at = lane + k * lanes;
+            if (at < end) {
 #if CS_PACKED
-                    elements(operands, start + at + k * lanes, x[k]);
+                elements(operands, start + at, x[k]);
 #else
-                    x[k][0] = element(operands, start + at + k * lanes);
+                x[k][0] = element(operands, start + at);
 #endif
-                }
             }
+        }
+        // Beyond the line, an element is less than all others, so that its exponential is 0.
+        A own[CS_HELD][CS_UNIT];
+        A most = least;
 #pragma unroll
-            for (u32 k = 0; k < CS_UNITS; ++k) {
-                if (at + k * lanes < end) {
+        for (u32 k = 0; k < CS_HELD; ++k) {
 #pragma unroll
-                    for (u32 j = 0; j < CS_UNIT; ++j) {
-                        own[j * units + at + k * lanes] = (A)x[k][j];
-                        most = cs_larger(most, (A)x[k][j]);
-                    }
-                }
+            for (u32 j = 0; j < CS_UNIT; ++j) {
+                own[k][j] = lane + k * lanes < end ? (A)x[k][j] : least;
+                most = cs_larger(most, own[k][j]);
             }
         }
         most = cs_largest_of(most, lanes, most_room);
         A sum = 0;
-        for (index_t at = lane; at < end; at += lanes) {
+#pragma unroll
+        for (u32 k = 0; k < CS_HELD; ++k) {
 #pragma unroll
             for (u32 j = 0; j < CS_UNIT; ++j) {
-                const A exponential = exp(own[j * units + at] - most);
+                const A exponential = exp(own[k][j] - most);
 #if !CS_LOG
-                own[j * units + at] = exponential;
+                own[k][j] = exponential;
 #endif
                 sum += exponential;
             }
@@ -108,19 +108,21 @@ kernel(const Operands operands, const cs_lines all, I* results) {
 #if CS_LOG
         const A divisor = (A)log(total);
 #else
-        const A divisor = (A)total;
+        const A divisor = (A)total, inverse = 1 / divisor;
 #endif
-        for (index_t at = lane; at < end; at += lanes) {
+#pragma unroll
+        for (u32 k = 0; k < CS_HELD; ++k) {
+            const index_t at = lane + k * lanes;
             cs_pack<I, CS_UNIT> stored;
 #pragma unroll
             for (u32 j = 0; j < CS_UNIT; ++j) {
 #if CS_LOG
-                cs_store(&stored.at[j], own[j * units + at] - most - divisor);
+                cs_store(&stored.at[j], own[k][j] - most - divisor);
 #else
-                cs_store(&stored.at[j], own[j * units + at] / divisor);
+                cs_store(&stored.at[j], cs_quotient(own[k][j], divisor, inverse));
 #endif
             }
-            *(cs_pack<I, CS_UNIT>*)(results + (start + at) * CS_UNIT) = stored;
+            if (at < end) *(cs_pack<I, CS_UNIT>*)(results + (start + at) * CS_UNIT) = stored;
         }
     }
 }

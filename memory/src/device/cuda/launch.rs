@@ -35,10 +35,34 @@ impl KernelKey {
 /// CUDA C++ source with one `extern "C" __global__` function named `kernel`.
 #[derive(Clone, Debug)]
 pub struct KernelSource {
-    /// The name for error messages.
+    /// The name for error messages and profilers.
     pub name: String,
     pub text: String,
 }
+
+impl KernelSource {
+    /// Returns the name of the compiled function, which profilers show.
+    pub fn function_name(&self) -> String {
+        let letters = self.name.chars().take(MOST_LETTERS);
+        let letter = |own: char| {
+            if own.is_ascii_alphanumeric() {
+                own
+            } else {
+                '_'
+            }
+        };
+        "cs_".chars().chain(letters.map(letter)).collect()
+    }
+
+    /// Returns the text, in which `kernel` has the [name](Self::function_name) of the function.
+    pub fn named_text(&self) -> String {
+        let name = self.function_name() + "(";
+        self.text.replace("kernel(", &name)
+    }
+}
+
+/// The most letters of a function's name that are from the kernel's name.
+const MOST_LETTERS: usize = 100;
 
 /// The launch dimensions of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

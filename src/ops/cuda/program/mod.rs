@@ -37,8 +37,10 @@ struct Form {
     repeated: u32,
 }
 
-/// The bits of [`Form::repeated`] that fit a key.
-const MOST_REPEATED: usize = 24;
+/// The bits of [`Form::repeated`] that fit a key, below the number of a variant.
+const MOST_REPEATED: usize = 19;
+/// The shift of a variant in a key.
+const VARIANT: u32 = 27;
 
 impl Form {
     /// Returns whether the operand repeats one element along the last axis; false if elements are
@@ -175,6 +177,11 @@ impl<'a> Program<'a> {
     /// Returns the key of a kernel over the program; `of` maps a form to a key.
     pub(super) fn key(&self, of: fn(u32) -> KernelKey) -> KernelKey {
         of(self.form()).over(self.graph.fingerprint())
+    }
+
+    /// Returns the key of a kernel that comes in several variants, which are numbered below 32.
+    pub(super) fn variant_key(&self, of: fn(u32) -> KernelKey, variant: u32) -> KernelKey {
+        of(self.form() | variant << VARIANT).over(self.graph.fingerprint())
     }
 
     /// Returns the part of the kernel's key that does not depend on the expression graph.

@@ -42,8 +42,19 @@ const MOST_BLOCKS: usize = 1024;
 /// The most blocks along x. If there are more tiles, each block processes several.
 const MOST_TILES: usize = 1 << 20;
 
-/// The kernels that reduce by `F`; several elements at once if `PACKED`.
-struct ReductionKernel<F, const PACKED: bool>(PhantomData<F>);
+/// The kernels that reduce by `F`.
+struct ReductionKernel<F>(PhantomData<F>);
+
+/// The elements that a thread reads at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    /// One element.
+    Single,
+    /// Several elements of one output.
+    Along,
+    /// An element of each of several adjacent outputs.
+    Across,
+}
 
 /// The kernels that merge the parts of outputs.
 struct PartKernels<F, T>(PhantomData<(F, T)>);
@@ -63,8 +74,7 @@ pub(in crate::ops) struct ReductionKernels {
     sums: &'static str,
     means: &'static str,
     result: &'static str,
-    /// The keys of the kernels that reduce elements of a program one by one, and several at once.
-    kernels: [fn(u32) -> KernelKey; 2],
+    kernels: fn(u32) -> KernelKey,
     parts: KernelKey,
 }
 
@@ -79,10 +89,7 @@ impl ReductionKernels {
             sums: T::Accumulator::DTYPE.in_cuda(),
             means: <T::Average as AnyElement>::Accumulator::DTYPE.in_cuda(),
             result: F::Output::DTYPE.in_cuda(),
-            kernels: [
-                KernelKey::of::<ReductionKernel<F, false>>,
-                KernelKey::of::<ReductionKernel<F, true>>,
-            ],
+            kernels: KernelKey::of::<ReductionKernel<F>>,
             parts: KernelKey::of::<PartKernels<F, T>>(0),
         }
     }
@@ -191,16 +198,32 @@ pub(super) fn reduce_into(
     lanes: Lanes,
     target: ReductionTarget,
 ) -> Result<()> {
-    let is_packed = lanes.inner == 1 && lanes.length.is_multiple_of(program.width());
-    let width = if is_packed { program.width() } else { 1 };
+    let (packing, width) = match program.width() {
+        1 => (Packing::Single, 1),
+        width if lanes.inner == 1 && lanes.length.is_multiple_of(width) => (Packing::Along, width),
+        width if lanes.inner > 1 && lanes.inner.is_multiple_of(width) => (Packing::Across, width),
+        _ => (Packing::Single, 1),
+    };
     let split = ReductionSplit::new(lanes, width);
     if split.parts == 1 {
-        return launch_reduction(workspace, program, reduction, (lanes, split, width), target);
+        return launch_reduction(
+            workspace,
+            program,
+            reduction,
+            (lanes, split, packing),
+            target,
+        );
     }
     let count = split.parts.saturating_mul(lanes.count());
     let totals = workspace.allocate(count, reduction.total_bytes())?;
     let parts = ReductionTarget::Totals(totals.address());
-    launch_reduction(workspace, program, reduction, (lanes, split, width), parts)?;
+    launch_reduction(
+        workspace,
+        program,
+        reduction,
+        (lanes, split, packing),
+        parts,
+    )?;
     let mut arguments = Arguments::default();
     arguments.push(totals.address());
     arguments.push(split.parts as u64);
@@ -208,7 +231,11 @@ pub(super) fn reduce_into(
     arguments.push(lanes.length as u64);
     target.push(&mut arguments);
     let source = || parts_source(reduction);
-    let grid = grid([lanes.count(), 1]);
+    let outputs_of_block = match split.parts {
+        parts @ ..=32 => THREADS as usize / parts.next_power_of_two(),
+        _ => 1,
+    };
+    let grid = grid([lanes.count().div_ceil(outputs_of_block), 1]);
     workspace.launch(reduction.parts, &source, grid, &arguments)
 }
 
@@ -218,7 +245,7 @@ fn launch_reduction(
     workspace: Workspace<'_>,
     program: &Program<'_>,
     reduction: ReductionKernels,
-    (lanes, split, width): (Lanes, ReductionSplit, usize),
+    (lanes, split, packing): (Lanes, ReductionSplit, Packing),
     target: ReductionTarget,
 ) -> Result<()> {
     let mut arguments = Arguments::default();
@@ -234,9 +261,8 @@ fn launch_reduction(
     ];
     arguments.push_all(members.map(|member| member as u64));
     target.push(&mut arguments);
-    let is_packed = width > 1;
-    let source = || lanes_source(program, reduction, is_packed);
-    let key = program.key(reduction.kernels[usize::from(is_packed)]);
+    let source = || lanes_source(program, reduction, packing);
+    let key = program.variant_key(reduction.kernels, packing as u32);
     let grid = grid([split.tiles, split.parts]);
     workspace.launch(key, &source, grid, &arguments)
 }
@@ -254,11 +280,15 @@ fn grid([along_x, along_y]: [usize; 2]) -> Grid {
 fn lanes_source(
     program: &Program<'_>,
     reduction: ReductionKernels,
-    is_packed: bool,
+    packing: Packing,
 ) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
-    let _ = writeln!(text, "#define CS_PACKED {}", u8::from(is_packed));
+    let [along, across] = [Packing::Along, Packing::Across].map(|own| u8::from(own == packing));
+    let _ = writeln!(
+        text,
+        "#define CS_PACKED {along}\n#define CS_ACROSS {across}"
+    );
     reduction.write(&mut text);
     text.push_str(REDUCE);
     source(format!("{} of {}", reduction.name, program.name()), &text)
@@ -289,12 +319,13 @@ struct ReductionSplit {
 }
 
 impl ReductionSplit {
-    /// Divides lanes whose elements are read `width` at once.
+    /// Divides lanes, of which a thread reads `width` elements at once: of one lane if lanes are
+    /// contiguous, else of adjacent ones.
     fn new(lanes: Lanes, width: usize) -> Self {
         if lanes.inner == 1 {
             Self::beside(lanes, width)
         } else {
-            Self::apart(lanes)
+            Self::apart(lanes, width)
         }
     }
 
@@ -328,11 +359,12 @@ impl ReductionSplit {
         }
     }
 
-    /// Divides strided lanes: elements of several outputs are read together.
-    fn apart(lanes: Lanes) -> Self {
+    /// Divides strided lanes: elements of several outputs are read together, `width` of them by one
+    /// thread.
+    fn apart(lanes: Lanes, width: usize) -> Self {
         const BLOCK: usize = THREADS as usize;
-        let (length, outputs) = (lanes.length, lanes.count());
-        let least_side = lanes.inner.next_power_of_two().min(32);
+        let (length, outputs) = (lanes.length, lanes.count() / width);
+        let least_side = (lanes.inner / width).next_power_of_two().min(32);
         let threads = length
             .div_ceil(8)
             .next_power_of_two()

@@ -43,14 +43,17 @@ fn check(lanes: Lanes, width: usize) {
     );
     assert_eq!(is_beside, lanes.inner == 1, "{what}");
     let side = THREADS as usize / threads;
-    assert_eq!(tiles, lanes.count().div_ceil(side), "{what}");
+    // If lanes are strided, a thread has several outputs.
+    let outputs = if is_beside { 1 } else { width };
+    assert_eq!(tiles, (lanes.count() / outputs).div_ceil(side), "{what}");
     // The parts cover the output. No part is empty or begins inside a pack.
     assert!(
         parts >= 1 && (parts - 1) * part_length < lanes.length,
         "{what}"
     );
     assert!(parts * part_length >= lanes.length, "{what}");
-    assert!(parts == 1 || part_length.is_multiple_of(width), "{what}");
+    let own = if is_beside { width } else { 1 };
+    assert!(parts == 1 || part_length.is_multiple_of(own), "{what}");
     // A grid has at most 65,535 blocks along y, and totals take little memory.
     assert!(
         parts <= 65_535 && parts * lanes.count() <= 1 << 21 || parts == 1,
@@ -80,14 +83,22 @@ fn every_element_is_in_one_part() {
                     );
                 }
             }
-            for inner in [2, 3, 32, 1000] {
+            for (inner, width) in [
+                (2, 1),
+                (3, 1),
+                (32, 1),
+                (1000, 1),
+                (4, 4),
+                (32, 8),
+                (1000, 2),
+            ] {
                 check(
                     Lanes {
                         length,
                         inner,
                         outer: outputs,
                     },
-                    1,
+                    width,
                 );
             }
         }
@@ -126,16 +137,20 @@ mod compiled {
     struct Sources(Vec<KernelSource>);
 
     impl<T: AnyElement> Visit<T> for Sources {
-        /// The kernels of a reducer, in packs or one by one.
+        /// The kernels of a reducer.
         fn visit<F: Reducer<T>>(&mut self) {
             let shape = Shape::from([16, 64]);
             let leaf = Leaf(Array::<T>::zeros(shape).unwrap());
             let graph = ExpressionGraph::of(&leaf).unwrap();
             let program = Program::row_major(&graph, &shape);
             assert!(program.width() > 1);
-            let is_packed = F::NAME != "sum" && F::NAME != "argmax";
+            let packing = match F::NAME {
+                "sum" => Packing::Across,
+                "argmax" => Packing::Single,
+                _ => Packing::Along,
+            };
             let reduction = ReductionKernels::of::<F, T>();
-            self.0.push(lanes_source(&program, reduction, is_packed));
+            self.0.push(lanes_source(&program, reduction, packing));
             self.0.push(parts_source(reduction));
         }
     }

@@ -1,7 +1,8 @@
 //! Softmax and its logarithm.
 //!
-//! A lane that fits shared memory is read and written once. For other lanes, a first pass computes
-//! the scale and the sum together, and a second pass computes the results.
+//! A lane of at most 8,192 elements is in the registers of its threads, and is read and written
+//! once. For other lanes, a first pass computes the scale and the sum together. A second pass
+//! computes the results.
 
 #[cfg(test)]
 mod tests;
@@ -25,9 +26,6 @@ use crate::ops::reducers::Logsumexp;
 const LANES: &str = include_str!("../softmax.cuh");
 const PARTS: &str = include_str!("../softmax_parts.cuh");
 const NORMAL: &str = include_str!("../normal.cuh");
-
-/// The most shared memory of a block for lanes: little enough that several blocks run concurrently.
-const SHARED_BYTES: usize = 32 << 10;
 
 /// The most blocks of lanes. If there are more lanes, each block processes several.
 const MOST_TILES: usize = 1 << 20;
@@ -61,7 +59,7 @@ pub(in crate::ops) fn normalized<T: Float, const LOG: bool>(
             true => program.width(),
             false => 1,
         };
-        match SoftmaxSplit::new(lanes, size_of::<T::Accumulator>(), width) {
+        match SoftmaxSplit::new(lanes, width) {
             Some(split) => of_lanes(workspace, &program, kind, (lanes, split, width > 1), output),
             None if lanes.inner == 1 => of_parts(workspace, &program, kind, lanes, output),
             None => of_reductions(workspace, &program, kind, lanes, output),
@@ -111,12 +109,12 @@ fn of_lanes(
     program.arguments(&mut arguments);
     arguments.push_all([lanes.length, lanes.count(), split.threads].map(|member| member as u64));
     arguments.push(output.address.0);
-    let source = || lanes_text(program, kind, is_packed);
-    let key = program.key(kind.lanes[usize::from(is_packed)]);
+    let source = || lanes_text(program, kind, split, is_packed);
+    let key = program.variant_key(kind.lanes[usize::from(is_packed)], split.variant());
     let grid = Grid {
         blocks: [split.tiles.min(MOST_TILES) as u32, 1],
-        threads: THREADS,
-        shared_bytes: split.shared_bytes as u32,
+        threads: split.block as u32,
+        shared_bytes: 0,
     };
     workspace.launch(key, &source, grid, &arguments)
 }
@@ -170,16 +168,25 @@ fn of_reductions(
     arguments.push(lanes.inner as u64);
     arguments.push(totals.address());
     arguments.push(output.address.0);
-    let source = || text(program, kind, NORMAL);
+    let source = || text(program, kind, THREADS, NORMAL);
     let key = program.key(kind.normal);
     let grid = grid_of(output.count);
     workspace.launch(key, &source, grid, &arguments)
 }
 
 /// Returns the source of a kernel over lanes that fit.
-fn lanes_text(program: &Program<'_>, kind: SoftmaxKind, is_packed: bool) -> KernelSource {
-    let packed = format!("#define CS_PACKED {}\n", u8::from(is_packed));
-    text(program, kind, &(packed + LANES))
+fn lanes_text(
+    program: &Program<'_>,
+    kind: SoftmaxKind,
+    split: SoftmaxSplit,
+    is_packed: bool,
+) -> KernelSource {
+    let packed = u8::from(is_packed);
+    let before = format!(
+        "#define CS_PACKED {packed}\n#define CS_HELD {}\n",
+        split.held
+    );
+    text(program, kind, split.block as u32, &(before + LANES))
 }
 
 /// Returns the source of a kernel over long lanes, which writes the results or else computes the
@@ -194,17 +201,17 @@ CS_FN Total cs_join(const Total a, const Total b) {{ return cs_merge(a, b); }}
         u8::from(writes)
     );
     before.push_str(MERGE);
-    text(program, kind, &(before + PARTS))
+    text(program, kind, THREADS, &(before + PARTS))
 }
 
-/// Returns the source of a kernel over the elements of `program`.
-fn text(program: &Program<'_>, kind: SoftmaxKind, kernel: &str) -> KernelSource {
+/// Returns the source of a kernel over the elements of `program`, for blocks of `threads`.
+fn text(program: &Program<'_>, kind: SoftmaxKind, threads: u32, kernel: &str) -> KernelSource {
     let mut text = String::new();
     program.text(&mut text);
     text.push_str(STATES);
     let _ = writeln!(
         text,
-        "#define CS_THREADS {THREADS}\n#define CS_LOG {}\ntypedef {} A;",
+        "#define CS_THREADS {threads}\n#define CS_LOG {}\ntypedef {} A;",
         u8::from(kind.is_log),
         kind.sums
     );
@@ -249,33 +256,44 @@ impl LaneParts {
 /// The division of lanes that fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SoftmaxSplit {
-    /// The threads of a lane: up to a warp, or a block.
+    /// The threads of a lane: a power of two.
     threads: usize,
+    /// The threads of a block, which has one lane or several.
+    block: usize,
     tiles: usize,
-    shared_bytes: usize,
+    /// The units of a thread, rounded up to a power of two, so that kernels are few.
+    held: usize,
 }
 
 impl SoftmaxSplit {
-    /// Divides lanes of elements that take `element_bytes` of shared memory, of which `width` are
-    /// read at once. Returns `None` if the lanes do not fit.
-    fn new(lanes: Lanes, element_bytes: usize, width: usize) -> Option<Self> {
-        const BLOCK: usize = THREADS as usize;
-        /// Fewer lanes than this do not fill a device with a warp for each.
-        const FEW: usize = 1024;
+    /// Divides lanes of which `width` elements are read at once. Returns `None` if the lanes do not
+    /// fit.
+    fn new(lanes: Lanes, width: usize) -> Option<Self> {
+        /// The elements of a thread of a long lane. On an H200, 8 and 32 take a third longer.
+        const ELEMENTS: usize = 16;
+        /// The most threads of a lane.
+        const MOST: usize = 512;
         let (length, outputs) = (lanes.length, lanes.count());
-        let lane_bytes = length.saturating_mul(element_bytes);
-        if lanes.inner > 1 || lane_bytes > SHARED_BYTES {
+        if lanes.inner > 1 || length > MOST * ELEMENTS {
             return None;
         }
-        let threads = length.div_ceil(width.max(4)).next_power_of_two().min(32);
-        let fits =
-            BLOCK / threads * lane_bytes <= SHARED_BYTES && (length <= 256 || outputs >= FEW);
-        let threads = if fits { threads } else { BLOCK };
-        let side = BLOCK / threads;
+        let short = length.div_ceil(width.max(4)).next_power_of_two().min(32);
+        let threads = length.div_ceil(ELEMENTS).next_power_of_two().max(short);
+        let block = if threads > 32 {
+            threads
+        } else {
+            THREADS as usize
+        };
         Some(Self {
             threads,
-            tiles: outputs.div_ceil(side),
-            shared_bytes: side * lane_bytes,
+            block,
+            tiles: outputs.div_ceil(block / threads),
+            held: length.div_ceil(width * threads).next_power_of_two(),
         })
+    }
+
+    /// Returns the number of the kernel's variant: of 1 to 16 units, and blocks of 64 to 512.
+    fn variant(&self) -> u32 {
+        self.held.ilog2() * 4 + self.block.ilog2() - 6
     }
 }

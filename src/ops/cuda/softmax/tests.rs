@@ -2,27 +2,31 @@ use super::*;
 
 #[test]
 fn lanes_fit_or_are_reduced() {
-    let bounds = [1, 2, 4, 64, 256, 1024, 4096, 8192, 1 << 16];
+    let bounds = [1, 2, 4, 64, 256, 512, 1024, 4096, 8192, 1 << 16];
     for length in bounds.into_iter().flat_map(|length| [length, length + 1]) {
         for outputs in [1, 2, 1000, 1024, 1 << 24] {
-            for (element_bytes, width) in [(4, 1), (4, 4), (4, 8), (8, 4)] {
+            for width in [1, 2, 4, 8] {
                 let lanes = Lanes {
                     length,
                     inner: 1,
                     outer: outputs,
                 };
-                let Some(split) = SoftmaxSplit::new(lanes, element_bytes, width) else {
-                    assert!(length * element_bytes > SHARED_BYTES);
+                let Some(split) = SoftmaxSplit::new(lanes, width) else {
+                    assert!(length > 8192);
                     continue;
                 };
-                let what = format!("{lanes:?} of {element_bytes}: {split:?}");
-                let (threads, block) = (split.threads, THREADS as usize);
+                let what = format!("{lanes:?} by {width}: {split:?}");
+                let (threads, block) = (split.threads, split.block);
+                // A lane has at most a warp, or the whole block.
                 assert!(threads.is_power_of_two(), "{what}");
-                assert!(threads <= 32 || threads == block, "{what}");
-                let side = block / threads;
-                assert_eq!(split.shared_bytes, side * length * element_bytes, "{what}");
-                assert!(split.shared_bytes <= SHARED_BYTES, "{what}");
-                assert_eq!(split.tiles, outputs.div_ceil(side), "{what}");
+                assert!(threads == block || threads <= 32, "{what}");
+                assert!((64..=512).contains(&block), "{what}");
+                // The threads have room for the lane, and not much more.
+                let room = split.held * width * threads;
+                assert!(split.held.is_power_of_two() && room >= length, "{what}");
+                assert!(split.held * width <= 16, "{what}");
+                assert!(split.variant() < 20, "{what}");
+                assert_eq!(split.tiles, outputs.div_ceil(block / threads), "{what}");
             }
         }
     }
@@ -31,7 +35,7 @@ fn lanes_fit_or_are_reduced() {
         inner: 2,
         outer: 4,
     };
-    assert_eq!(SoftmaxSplit::new(apart, 4, 1), None);
+    assert_eq!(SoftmaxSplit::new(apart, 1), None);
 }
 
 #[test]
@@ -79,8 +83,17 @@ mod compiled {
             let program = Program::row_major(&graph, &shape);
             assert_eq!(program.width() > 1, shape.dims()[1] == 64);
             for kind in [SoftmaxKind::of::<T, false>(), SoftmaxKind::of::<T, true>()] {
-                sources.push(lanes_text(&program, kind, program.width() > 1));
-                sources.push(text(&program, kind, NORMAL));
+                for length in [64, 2048] {
+                    let (inner, outer) = (1, 16);
+                    let lanes = Lanes {
+                        length,
+                        inner,
+                        outer,
+                    };
+                    let split = SoftmaxSplit::new(lanes, program.width()).unwrap();
+                    sources.push(lanes_text(&program, kind, split, program.width() > 1));
+                }
+                sources.push(text(&program, kind, THREADS, NORMAL));
                 sources.extend([false, true].map(|writes| parts_text(&program, kind, writes)));
             }
         }

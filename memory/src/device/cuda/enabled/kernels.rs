@@ -1,6 +1,7 @@
 //! Compiled kernels, cached until the process ends.
 
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::ptr;
 use std::thread;
 
@@ -72,7 +73,8 @@ impl Kernels {
         let mismatch = self.compiler.mismatch(context.driver.version());
         let mismatch = mismatch.map_or(String::new(), |why| format!(" ({why})"));
         let what = format!("loading the kernel {}{mismatch}", source.name);
-        let loaded = context.run(&what, |driver| load(driver, &image))?;
+        let name = source.function_name();
+        let loaded = context.run(&what, |driver| load(driver, &image, &name))?;
         *kernel = Some(loaded);
         Ok(loaded)
     }
@@ -113,15 +115,15 @@ impl Kernels {
     }
 }
 
-/// Loads a compiled image and finds its kernel.
-fn load(driver: &Driver, image: &[u8]) -> DriverResult<Kernel> {
+/// Loads a compiled image and finds its function `name`.
+fn load(driver: &Driver, image: &[u8], name: &str) -> DriverResult<Kernel> {
+    let name = CString::new(name).expect("it has letters, digits and underscores");
     let mut module: RawHandle<CUmod_st> = RawHandle(ptr::null_mut());
     // SAFETY: `module` is writable; an image contains its length.
     unsafe { driver.module_load_data(&mut module.0, image.as_ptr().cast()) }?;
     let mut function = RawHandle(ptr::null_mut());
     // SAFETY: `function` is writable, the module was just loaded, and the name is zero-terminated.
-    let found =
-        unsafe { driver.module_get_function(&mut function.0, module.0, c"kernel".as_ptr()) };
+    let found = unsafe { driver.module_get_function(&mut function.0, module.0, name.as_ptr()) };
     if let Err(failure) = found {
         // SAFETY: this is the only handle of the module.
         let _ = unsafe { driver.module_unload(module.0) };

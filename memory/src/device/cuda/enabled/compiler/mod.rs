@@ -36,7 +36,7 @@ impl Compiler {
         let nvrtc = self.nvrtc()?;
         let target = nvrtc.target(self.capability);
         let options = target.options();
-        let entry = CacheKey::of_kernel(&nvrtc.version(), &options, &source.text);
+        let entry = CacheKey::of_kernel(&nvrtc.version(), &options, &source.named_text());
         if let Some(image) = self.disk.read(&entry) {
             return Ok(image);
         }

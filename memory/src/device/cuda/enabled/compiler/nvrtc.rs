@@ -135,7 +135,7 @@ impl Nvrtc {
         options: &[String],
     ) -> Result<Vec<u8>> {
         let failed = |error| failed(&source.name, error);
-        let text = CString::new(source.text.as_str()).map_err(|_| {
+        let text = CString::new(source.named_text()).map_err(|_| {
             let text = format!("the kernel {} has a zero byte in its text", source.name);
             Error::new(ErrorKind::Driver, text)
         })?;
