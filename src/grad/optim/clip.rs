@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::state::Stateful;
+use super::state::{Stateful, forward_states};
 use crate::array::{AnyElement, Array, Float};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::grad::arithmetic::{Scaled, sum_of_squares};
@@ -244,40 +244,4 @@ impl<O: Optimizer> Optimizer for Clipped<O> {
     }
 }
 
-/// The states are the states of the wrapped optimizer.
-impl<O: Stateful> Stateful for Clipped<O> {
-    fn states(&self) -> usize {
-        self.optimizer.states()
-    }
-
-    fn keeps(&self, which: usize, shape: &[usize]) -> bool {
-        self.optimizer.keeps(which, shape)
-    }
-
-    #[track_caller]
-    fn state_of<T: Float>(
-        &mut self,
-        which: usize,
-        number: usize,
-        parameter: &Array<T>,
-    ) -> Result<&mut Array<T>> {
-        self.optimizer.state_of(which, number, parameter)
-    }
-
-    fn steps(&self) -> u64 {
-        self.optimizer.steps()
-    }
-
-    #[track_caller]
-    fn read_steps(&mut self) -> Result<u64> {
-        self.optimizer.read_steps()
-    }
-
-    fn set_steps(&mut self, steps: u64) {
-        self.optimizer.set_steps(steps);
-    }
-
-    fn is_elementwise(&self) -> bool {
-        self.optimizer.is_elementwise()
-    }
-}
+forward_states!(Clipped);

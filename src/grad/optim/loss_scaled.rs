@@ -1,6 +1,6 @@
 //! Scaling of the loss, for gradients in `f16`.
 
-use super::state::{Stateful, steps_of};
+use super::state::{Stateful, forward_states, steps_of};
 use crate::array::{AnyElement, Array, DType, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{Error, ErrorKind, Result};
@@ -380,40 +380,4 @@ impl<O: Optimizer> Optimizer for LossScaled<O> {
     }
 }
 
-/// The states are the states of the wrapped optimizer.
-impl<O: Stateful> Stateful for LossScaled<O> {
-    fn states(&self) -> usize {
-        self.optimizer.states()
-    }
-
-    fn keeps(&self, which: usize, shape: &[usize]) -> bool {
-        self.optimizer.keeps(which, shape)
-    }
-
-    #[track_caller]
-    fn state_of<T: Float>(
-        &mut self,
-        which: usize,
-        number: usize,
-        parameter: &Array<T>,
-    ) -> Result<&mut Array<T>> {
-        self.optimizer.state_of(which, number, parameter)
-    }
-
-    fn steps(&self) -> u64 {
-        self.optimizer.steps()
-    }
-
-    #[track_caller]
-    fn read_steps(&mut self) -> Result<u64> {
-        self.optimizer.read_steps()
-    }
-
-    fn set_steps(&mut self, steps: u64) {
-        self.optimizer.set_steps(steps);
-    }
-
-    fn is_elementwise(&self) -> bool {
-        self.optimizer.is_elementwise()
-    }
-}
+forward_states!(LossScaled);

@@ -410,3 +410,47 @@ impl MapArrays for ShareArrays {
         Ok(array.clone())
     }
 }
+
+/// Implements [`Stateful`] for a wrapper by the states of its `optimizer`.
+macro_rules! forward_states {
+    ($Own:ident) => {
+        /// The states are the states of the wrapped optimizer.
+        impl<O: Stateful> Stateful for $Own<O> {
+            fn states(&self) -> usize {
+                self.optimizer.states()
+            }
+
+            fn keeps(&self, which: usize, shape: &[usize]) -> bool {
+                self.optimizer.keeps(which, shape)
+            }
+
+            #[track_caller]
+            fn state_of<T: Float>(
+                &mut self,
+                which: usize,
+                number: usize,
+                parameter: &Array<T>,
+            ) -> Result<&mut Array<T>> {
+                self.optimizer.state_of(which, number, parameter)
+            }
+
+            fn steps(&self) -> u64 {
+                self.optimizer.steps()
+            }
+
+            #[track_caller]
+            fn read_steps(&mut self) -> Result<u64> {
+                self.optimizer.read_steps()
+            }
+
+            fn set_steps(&mut self, steps: u64) {
+                self.optimizer.set_steps(steps);
+            }
+
+            fn is_elementwise(&self) -> bool {
+                self.optimizer.is_elementwise()
+            }
+        }
+    };
+}
+pub(super) use forward_states;
