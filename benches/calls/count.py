@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call on a small array costs, in instructions: a figure that nothing else on the machine disturbs.
 
-    python3 benches/calls/count.py [--library CHECKOUT]...
+    python3 benches/calls/count.py [--type f64] [--library CHECKOUT]...
 
 Builds a program outside of the workspace against each checkout (this one by default), runs it under callgrind with 500
 and with 1,500 calls of each operation, and prints the difference divided by 1,000. Needs cargo and valgrind on the PATH.
@@ -19,6 +19,7 @@ OPERATIONS = {
     "a + b": "black_box((&a + &b).eval().unwrap());",
     "chain": "black_box(((&a * &b + &c).sin() * 2.0 - &d).eval().unwrap());",
     "exp": "black_box(a.exp().eval().unwrap());",
+    "w = a + b": "w.assign(&a + &b).unwrap();",
     "w -= r * g": "w.assign(&w - 0.1 * &a).unwrap();",
     "softmax": "black_box(m.softmax(-1).unwrap());",
     "sum": "black_box(a.sum().unwrap());",
@@ -26,13 +27,19 @@ OPERATIONS = {
     "sum along 1": "black_box(m.sum_axis(1).unwrap());",
     "(a * b).sum": "black_box((&a * &b).sum().unwrap());",
     "row": "black_box((&m + &row).eval().unwrap());",
-    "zeros": "black_box(Array::<f32>::zeros(n).unwrap());",
+    "column": "black_box((&m + &column).eval().unwrap());",
+    "slice": "black_box(m.slice(s![.., ..columns.div_ceil(2)]).unwrap());",
+    "slice, copied": "black_box(m.slice(s![.., ..columns.div_ceil(2)]).unwrap().lazy().eval().unwrap());",
+    "zeros": "black_box(Array::<T>::zeros(n).unwrap());",
 }
 EXPONENTS = (4, 10)
 
 MAIN = """
+use cachescope::ndarray::s;
 use cachescope::{Array, Device, cache_scope};
 use std::hint::black_box;
+
+type T = %s;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -41,9 +48,10 @@ fn main() {
     let _guard = device.enter();
     let n = 1usize << exponent;
     let (rows, columns) = (1 << (exponent / 2), 1 << (exponent - exponent / 2));
-    let [a, b, c, d, mut w] = [(); 5].map(|()| Array::<f32>::ones(n).unwrap());
-    let m = Array::<f32>::ones([rows, columns]).unwrap();
-    let row = Array::<f32>::ones(columns).unwrap();
+    let [a, b, c, d, mut w] = [(); 5].map(|()| Array::<T>::ones(n).unwrap());
+    let m = Array::<T>::ones([rows, columns]).unwrap();
+    let row = Array::<T>::ones(columns).unwrap();
+    let column = Array::<T>::ones([rows, 1]).unwrap();
     cache_scope!("calls", {
         for _ in 0..calls {
             match operation {
@@ -56,7 +64,7 @@ fn main() {
 """
 
 
-def build(folder, library):
+def build(folder, library, element):
     (folder / "src").mkdir(parents=True)
     (folder / "Cargo.toml").write_text(
         '[package]\nname = "calls"\nversion = "0.1.0"\nedition = "2024"\n[dependencies]\n'
@@ -64,7 +72,7 @@ def build(folder, library):
     )
     (folder / "Cargo.lock").write_bytes((library / "Cargo.lock").read_bytes())
     arms = "\n".join(f"{number} => {{ {call} }}" for number, call in enumerate(OPERATIONS.values()))
-    (folder / "src" / "main.rs").write_text(MAIN % arms)
+    (folder / "src" / "main.rs").write_text(MAIN % (element, arms))
     subprocess.run(["cargo", "build", "--offline", "--quiet", "--release"], cwd=folder, check=True)
     return folder / "target" / "release" / "calls"
 
@@ -80,9 +88,11 @@ def main():
     root = pathlib.Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", type=pathlib.Path, action="append")
-    libraries = [library.resolve() for library in parser.parse_args().library or [root]]
+    parser.add_argument("--type", choices=["f32", "f64"], default="f32")
+    options = parser.parse_args()
+    libraries = [library.resolve() for library in options.library or [root]]
     with tempfile.TemporaryDirectory() as temporary:
-        programs = [build(pathlib.Path(temporary) / str(at), library) for at, library in enumerate(libraries)]
+        programs = [build(pathlib.Path(temporary) / str(at), library, options.type) for at, library in enumerate(libraries)]
         print("elements of each column:", *(2**exponent for exponent in EXPONENTS for _ in programs))
         for number, name in enumerate(OPERATIONS):
             counts = []
@@ -90,7 +100,7 @@ def main():
                 for program in programs:
                     few, many = (instructions(program, number, exponent, calls) for calls in (500, 1500))
                     counts.append((many - few) // 1000)
-            print(f"{name:12}", *(f"{count:8,}" for count in counts), flush=True)
+            print(f"{name:13}", *(f"{count:8,}" for count in counts), flush=True)
 
 
 if __name__ == "__main__":
