@@ -46,7 +46,7 @@ const CRATES: [Layers; 3] = [
             "recorder/ring.rs",
             "recorder/signals.rs",
             "sync/at_exit.rs",
-            "cache/scope/current.rs",
+            "cache/scope/entrance.rs",
             "cache/shard/",
             "cache/shared.rs",
             "cache/tests/shared.rs",

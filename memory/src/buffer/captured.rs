@@ -10,12 +10,11 @@ use std::fmt;
 use std::ops::Range;
 
 use super::Buffer;
-use crate::cache::{self, BlockHandle, Shard};
+use crate::cache::{self, BlockHandle, Pinned};
 use crate::context::Device;
 use crate::device::cuda::{Cuda, Executable};
 use crate::device::{Backend, DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result};
-use crate::memory::header::Pinned;
 use crate::memory::order::Streams;
 
 thread_local! {
@@ -44,7 +43,7 @@ impl fmt::Debug for CapturedMemory {
 }
 
 struct PinnedBlock {
-    block: Pinned<Shard>,
+    block: Pinned,
     used: Use,
 }
 

@@ -4,10 +4,10 @@
 use std::panic::Location;
 use std::ptr;
 
-use super::caches::{BlockHandle, Caches, Shard};
 use super::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
 use super::request::{Request, Size};
-use super::scope::{self, allocate_current, current_stream, publish_current, refill_current};
+use super::scope::{self, current_stream};
+use super::shard::{BlockHandle, Caches, Shard, allocate_current, publish_current, refill_current};
 use crate::device::{DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result, reported_call_site};
 use crate::memory::{self, Block, Destructor};
@@ -22,7 +22,7 @@ impl Caches {
         bytes: u64,
         call_site: &'static Location<'static>,
     ) -> Result<BlockHandle> {
-        match allocate_current::<Recycle<Shard>>(self, bytes) {
+        match allocate_current::<Recycle>(self, bytes) {
             Some(block) => Ok(block),
             None => self.allocate_bump(bytes, call_site),
         }
@@ -38,7 +38,7 @@ impl Caches {
         bytes: u64,
         call_site: &'static Location<'static>,
     ) -> Result<BlockHandle> {
-        match allocate_current::<Bump<Shard>>(self, bytes) {
+        match allocate_current::<Bump>(self, bytes) {
             Some(block) => Ok(block),
             None => self.allocate_planned(bytes, call_site),
         }
@@ -51,7 +51,7 @@ impl Caches {
         bytes: u64,
         call_site: &'static Location<'static>,
     ) -> Result<BlockHandle> {
-        match allocate_current::<Plan<Shard>>(self, bytes) {
+        match allocate_current::<Plan>(self, bytes) {
             Some(block) => Ok(block),
             None if scope::settle() => self.allocate(bytes, call_site),
             None => self.allocate_slowly(bytes, current_stream(self), call_site),

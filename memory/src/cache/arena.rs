@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use crate::device::DevicePtr;
-use crate::memory::header::{Header, Home, List};
+use crate::memory::header::{Header, List};
 use crate::pool::size_class::CLASSES;
 
 /// The class of a suballocation: above the size classes.
@@ -14,9 +14,9 @@ pub(super) const SUBALLOCATION: usize = CLASSES;
 pub(super) const ARENA: usize = CLASSES + 1;
 
 /// The arenas of a policy; its cursor is in the first one.
-pub(super) struct Arenas<H: Home>(List<H>);
+pub(super) struct Arenas(List);
 
-impl<H: Home> Arenas<H> {
+impl Arenas {
     pub(super) const fn new() -> Self {
         Self(List::new())
     }
@@ -31,11 +31,11 @@ impl<H: Home> Arenas<H> {
     }
 
     #[inline]
-    pub(super) fn first(&self) -> Option<&Header<H>> {
+    pub(super) fn first(&self) -> Option<&Header> {
         self.0.iter().next()
     }
 
-    pub(super) fn push(&mut self, arena: Box<Header<H>>) {
+    pub(super) fn push(&mut self, arena: Box<Header>) {
         self.0.push(arena);
     }
 
@@ -46,7 +46,7 @@ impl<H: Home> Arenas<H> {
         pair.for_each(|arena| self.0.push(arena));
     }
 
-    pub(super) fn take(&mut self) -> List<H> {
+    pub(super) fn take(&mut self) -> List {
         std::mem::replace(&mut self.0, List::new())
     }
 
@@ -72,7 +72,7 @@ impl<H: Home> Arenas<H> {
     }
 
     /// Lets the arena of a suballocation wait for the other streams that may still use it.
-    pub(super) fn share(&mut self, suballocation: &mut Header<H>) {
+    pub(super) fn share(&mut self, suballocation: &mut Header) {
         share(&mut self.0, suballocation);
     }
 
@@ -85,28 +85,23 @@ impl<H: Home> Arenas<H> {
 }
 
 /// Arenas with suballocations that outlived their entry.
-pub(super) struct DetachedArenas<H: Home>(Vec<Detached<H>>);
+pub(super) struct DetachedArenas(Vec<Detached>);
 
 /// Arenas that were detached in one epoch.
 ///
 /// Invariant: `live` suballocations of the arenas are handed out, at least one.
-struct Detached<H: Home> {
+struct Detached {
     /// The epoch in which the suballocations were handed out.
     epoch: u64,
     live: usize,
     /// The bytes of these suballocations.
     live_bytes: u64,
-    arenas: List<H>,
+    arenas: List,
 }
 
-impl<H: Home> DetachedArenas<H> {
+impl DetachedArenas {
     /// Adds arenas of which `live` suballocations of `live_bytes` are handed out, since `epoch`.
-    pub(super) fn add(
-        &mut self,
-        epoch: u64,
-        (live, live_bytes): (usize, u64),
-        mut arenas: List<H>,
-    ) {
+    pub(super) fn add(&mut self, epoch: u64, (live, live_bytes): (usize, u64), mut arenas: List) {
         match self.0.iter_mut().find(|detached| detached.epoch == epoch) {
             Some(detached) => {
                 detached.live += live;
@@ -123,7 +118,7 @@ impl<H: Home> DetachedArenas<H> {
     }
 
     /// Frees a suballocation of `epoch`. Returns the arenas that are not in use any more.
-    pub(super) fn free(&mut self, epoch: u64, bytes: u64) -> List<H> {
+    pub(super) fn free(&mut self, epoch: u64, bytes: u64) -> List {
         let position = self.0.iter().position(|detached| detached.epoch == epoch);
         let Some(index) = position else {
             return List::new();
@@ -138,7 +133,7 @@ impl<H: Home> DetachedArenas<H> {
 
     /// Counts one more suballocation of the arena that contains `address`. Returns the arena and
     /// its epoch.
-    pub(super) fn export(&mut self, address: DevicePtr) -> Option<(&Header<H>, u64)> {
+    pub(super) fn export(&mut self, address: DevicePtr) -> Option<(&Header, u64)> {
         self.0.iter_mut().find_map(|detached| {
             let arena = detached.arenas.iter().find(|arena| holds(arena, address))?;
             detached.live += 1;
@@ -147,7 +142,7 @@ impl<H: Home> DetachedArenas<H> {
     }
 
     /// Like [`Arenas::share`], for detached arenas.
-    pub(super) fn share(&mut self, suballocation: &mut Header<H>) {
+    pub(super) fn share(&mut self, suballocation: &mut Header) {
         for detached in &mut self.0 {
             share(&mut detached.arenas, suballocation);
         }
@@ -155,7 +150,7 @@ impl<H: Home> DetachedArenas<H> {
 
     /// Returns the bytes that nothing can use until a suballocation drops.
     pub(super) fn unused_bytes(&self) -> u64 {
-        let unused = |own: &Detached<H>| bytes(own.arenas.iter()) - own.live_bytes;
+        let unused = |own: &Detached| bytes(own.arenas.iter()) - own.live_bytes;
         self.0.iter().map(unused).sum()
     }
 
@@ -166,14 +161,14 @@ impl<H: Home> DetachedArenas<H> {
     }
 }
 
-impl<H: Home> Default for DetachedArenas<H> {
+impl Default for DetachedArenas {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
 /// Moves the uses of a freed suballocation to its arena, if that is one of `arenas`.
-fn share<H: Home>(arenas: &mut List<H>, suballocation: &mut Header<H>) {
+fn share(arenas: &mut List, suballocation: &mut Header) {
     let block = &mut suballocation.block;
     arenas.for_each_mut(|arena| {
         if holds(arena, block.address) {
@@ -185,11 +180,11 @@ fn share<H: Home>(arenas: &mut List<H>, suballocation: &mut Header<H>) {
     });
 }
 
-fn holds<H: Home>(arena: &Header<H>, address: DevicePtr) -> bool {
+fn holds(arena: &Header, address: DevicePtr) -> bool {
     let first = arena.block.address.0;
     (first..first + arena.block.bytes()).contains(&address.0)
 }
 
-fn bytes<'a, H: Home + 'a>(arenas: impl Iterator<Item = &'a Header<H>>) -> u64 {
+fn bytes<'a>(arenas: impl Iterator<Item = &'a Header>) -> u64 {
     arenas.map(|arena| arena.block.bytes()).sum()
 }

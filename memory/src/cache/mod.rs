@@ -11,10 +11,8 @@
 mod allocate;
 mod allocator;
 mod arena;
-mod caches;
 #[cfg(all(test, loom))]
 mod model;
-mod named;
 mod observe;
 mod policy;
 mod reclaim;
@@ -32,9 +30,6 @@ mod store;
 mod tests;
 mod totals;
 
-pub(crate) use caches::{
-    BlockHandle, Caches, CachesConfig, CachesRef, Shard, WeakCaches, is_planned,
-};
 pub use policy::Policy;
 pub use record::AllocationRecord;
 pub use report::{CacheReport, Growth, LineGrowth, ScopeReport};
@@ -43,5 +38,8 @@ pub(crate) use scope::Place;
 pub(crate) use scope::{Entered, StreamLease, current_stream};
 pub use settings::CacheConfig;
 pub(crate) use settings::EntryOptions;
+pub(crate) use shard::{
+    BlockHandle, Caches, CachesConfig, CachesRef, Pinned, WeakCaches, is_planned,
+};
 pub use shared::{SharedBlock, SharedCache};
 pub use stats::{CacheStats, Invalidation};

@@ -1,10 +1,10 @@
 //! The events that the caches write to their device's recorder. During a recording, every request
 //! and free of a shard takes the slow path, which records it.
 
-use super::caches::{BlockHandle, Caches};
 use super::request::Request;
 use super::scope;
 use super::settings::CacheSettings;
+use super::shard::{BlockHandle, Caches};
 use crate::recorder::{EventKind, EventRecord, NO_SCOPE, NO_STACK, RecordingStart, ScopeNumber};
 use crate::sync::Arc;
 

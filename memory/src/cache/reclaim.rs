@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::caches::{Caches, CachesRef, Shard};
-use super::named::NamedCache;
 use super::policy::Policy;
 use super::report::{Growth, LineGrowth};
+use super::shard::NamedCache;
+use super::shard::{Caches, Shard};
 use super::shard::{DRAIN, signal_each};
 use crate::error::{CacheUse, LineUse, OutOfMemoryReport};
 use crate::memory::Reclaim;
@@ -66,7 +66,7 @@ impl Caches {
 
 /// Returns the memory that a cache holds, and the lines that allocated it, as far as these are
 /// recorded.
-fn describe_cache(cache: &NamedCache<CachesRef>) -> CacheUse {
+fn describe_cache(cache: &NamedCache) -> CacheUse {
     let stats = cache.stats();
     let mut lines: BTreeMap<_, LineUse> = BTreeMap::new();
     let mut usage = CacheUse {

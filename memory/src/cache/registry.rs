@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::caches::{BlockHandle, Caches, CachesRef, LocalShard, Shard};
-use super::named::NamedCache;
 use super::record::{AllocationRecord, FinishedRecord};
 use super::report::CacheReport;
 use super::scope;
 use super::settings::{CacheConfig, EntryOptions};
+use super::shard::NamedCache;
+use super::shard::{BlockHandle, Caches, LocalShard, Shard};
 use super::shard::{CLOSE, INVALIDATE, signal_each};
 use super::stats::{CacheStats, Invalidation};
 use crate::device::DevicePtr;
@@ -16,7 +16,7 @@ use crate::memory::{MemoryStats, WaitMode};
 use crate::sync::Arc;
 
 /// Signals every shard of a cache. Returns the blocks that go to the pool at once.
-fn signal_all(cache: &NamedCache<CachesRef>, signals: u64) -> List<Shard> {
+fn signal_all(cache: &NamedCache, signals: u64) -> List {
     let mut idle = List::new();
     signal_each(&cache.shards(), signals, |mut more| {
         idle.append(&mut more);
@@ -49,7 +49,7 @@ impl Caches {
 
     /// Enters this thread's shard: the one that it is already inside, if any. Returns `None` if
     /// that shard is to be closed.
-    fn enter_named(&self, cache: &NamedCache<CachesRef>) -> Option<LocalShard> {
+    fn enter_named(&self, cache: &NamedCache) -> Option<LocalShard> {
         let known =
             scope::held_shard(&cache.settings).or_else(|| scope::thread_shard(&cache.settings));
         if let Some(own) = known {
@@ -66,7 +66,7 @@ impl Caches {
     }
 
     /// Retains a cache that was removed while it was being entered, until its shards are closed.
-    fn retire(&self, cache: Arc<NamedCache<CachesRef>>) {
+    fn retire(&self, cache: Arc<NamedCache>) {
         let mut registry = self.registry.lock();
         if !registry
             .retired
@@ -77,12 +77,12 @@ impl Caches {
         }
     }
 
-    fn is_named(&self, cache: &Arc<NamedCache<CachesRef>>) -> bool {
+    fn is_named(&self, cache: &Arc<NamedCache>) -> bool {
         self.find(&cache.settings.name)
             .is_some_and(|now| Arc::ptr_eq(&now, cache))
     }
 
-    pub(super) fn named(&self, name: &str) -> Arc<NamedCache<CachesRef>> {
+    pub(super) fn named(&self, name: &str) -> Arc<NamedCache> {
         scope::settle();
         let mut registry = self.registry.lock();
         if let Some(cache) = registry.named.get(name) {
@@ -94,14 +94,14 @@ impl Caches {
         cache
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<Arc<NamedCache<CachesRef>>> {
+    pub(super) fn find(&self, name: &str) -> Option<Arc<NamedCache>> {
         scope::settle();
         self.registry.lock().named.get(name).cloned()
     }
 
     /// Returns every cache that may hold blocks, including those that were removed while a thread
     /// was inside.
-    pub(super) fn all(&self) -> Vec<Arc<NamedCache<CachesRef>>> {
+    pub(super) fn all(&self) -> Vec<Arc<NamedCache>> {
         scope::settle();
         let registry = self.registry.lock();
         registry
@@ -112,7 +112,7 @@ impl Caches {
             .collect()
     }
 
-    fn retired(&self) -> Vec<Arc<NamedCache<CachesRef>>> {
+    fn retired(&self) -> Vec<Arc<NamedCache>> {
         self.registry.lock().retired.clone()
     }
 
@@ -223,7 +223,7 @@ impl Caches {
         sum
     }
 
-    fn invalidate_cache(&self, cache: &NamedCache<CachesRef>) -> Invalidation {
+    fn invalidate_cache(&self, cache: &NamedCache) -> Invalidation {
         let invalidation = {
             let _moving = self.moving.lock();
             self.return_and_release(signal_all(cache, INVALIDATE))
@@ -274,9 +274,8 @@ impl Caches {
         }
         // A thread may have entered meanwhile. It added its shard to the cache first, and then
         // checks, under this lock, that the cache is still registered.
-        let is_open = |cache: &Arc<NamedCache<CachesRef>>| {
-            cache.shards().iter().any(|shard| !shard.is_closed())
-        };
+        let is_open =
+            |cache: &Arc<NamedCache>| cache.shards().iter().any(|shard| !shard.is_closed());
         self.registry.lock().retired.retain(is_open);
     }
 
@@ -318,7 +317,7 @@ impl Caches {
         self.memory.drain_pending(WaitMode::Poll);
     }
 
-    fn drain_shards(&self, cache: &NamedCache<CachesRef>) {
+    fn drain_shards(&self, cache: &NamedCache) {
         let _moving = self.moving.lock();
         for shard in cache.shards() {
             if let Some(mut guard) = shard.guard() {
@@ -345,7 +344,7 @@ impl Caches {
         shards.find_map(|shard| shard.guard()?.export_slab(address))
     }
 
-    pub(super) fn return_and_release(&self, idle: List<Shard>) -> Invalidation {
+    pub(super) fn return_and_release(&self, idle: List) -> Invalidation {
         let mut invalidation = Invalidation::default();
         self.memory.free_and_release(idle.map(|header| {
             let block = header.into_block();

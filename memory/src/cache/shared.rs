@@ -5,11 +5,11 @@
 
 use std::panic::Location;
 
-use super::caches::{BlockHandle, Caches, CachesRef, Shard};
 use super::policy::Policy;
 use super::request::Request;
 use super::settings::EntryOptions;
 use super::shard::free_by_visit;
+use super::shard::{BlockHandle, Caches, CachesRef, Shard};
 use crate::device::{StreamId, Use};
 use crate::error::Result;
 use crate::recorder::EventKind;

@@ -2,8 +2,6 @@
 //! record of the entry. Plain bookkeeping by one thread at a time. [`shard`](super::shard) decides
 //! which thread that is, and when.
 
-use std::ptr::NonNull;
-
 use super::arena::{DetachedArenas, SUBALLOCATION};
 use super::record::{MAX_RECORDED, RecordedAllocation, Recording};
 use super::request::{Request, Size};
@@ -26,18 +24,18 @@ const LISTS: usize = CLASSES.next_power_of_two();
 /// Invariants, asserted by [`check`](super::shard::Guard::check):
 /// - a free list holds idle blocks of its class, which only their own stream may still use;
 /// - `exit_epoch` and `invalidation_epoch` are at most `epoch`.
-pub(super) struct Store<H: Home> {
-    home: NonNull<H>,
-    free_lists: [List<H>; LISTS],
+pub(super) struct Store {
+    home: Home,
+    free_lists: [List; LISTS],
     /// The set of classes that ever had a block: only their lists are searched.
     classes: [u64; CLASSES.div_ceil(64)],
     /// Blocks that go to the pool at the next opportunity: a drop must not lock.
-    pub(super) to_release: List<H>,
+    pub(super) to_release: List,
     /// Blocks that were freed while other streams may still use them: a drop must record no event.
-    pub(super) deferred: List<H>,
+    pub(super) deferred: List,
     /// Deferred blocks with the events that they wait for.
-    pub(super) pending: EventQueue<Box<Header<H>>>,
-    pub(super) detached: DetachedArenas<H>,
+    pub(super) pending: EventQueue<Box<Header>>,
+    pub(super) detached: DetachedArenas,
     /// Advances at each outermost exit and each invalidation. A block stores the epoch in which it
     /// was handed out.
     pub(super) epoch: u64,
@@ -51,8 +49,8 @@ pub(super) struct Store<H: Home> {
     pub(super) records: bool,
 }
 
-impl<H: Home> Store<H> {
-    pub(super) fn new(home: NonNull<H>) -> Self {
+impl Store {
+    pub(super) fn new(home: Home) -> Self {
         Self {
             home,
             free_lists: [const { List::new() }; LISTS],
@@ -69,25 +67,25 @@ impl<H: Home> Store<H> {
         }
     }
 
-    pub(super) fn home(&self) -> NonNull<H> {
+    pub(super) fn home(&self) -> Home {
         self.home
     }
 
     #[inline]
-    fn list(&mut self, class: usize) -> &mut List<H> {
+    fn list(&mut self, class: usize) -> &mut List {
         const { assert!(CLASSES <= SUBALLOCATION && SUBALLOCATION < LISTS) };
         &mut self.free_lists[class & (LISTS - 1)]
     }
 
     /// Returns the headers of suballocations that have no handle any more.
     #[inline]
-    pub(super) fn idle_suballocations(&mut self) -> &mut List<H> {
+    pub(super) fn idle_suballocations(&mut self) -> &mut List {
         &mut self.free_lists[SUBALLOCATION]
     }
 
     /// Returns the headers of [`idle_suballocations`](Self::idle_suballocations), and the recording
     /// that records their frees.
-    pub(super) fn idle_and_recording(&mut self) -> (&mut List<H>, Option<&mut Recording>) {
+    pub(super) fn idle_and_recording(&mut self) -> (&mut List, Option<&mut Recording>) {
         let recording = self.recording.as_mut();
         (&mut self.free_lists[SUBALLOCATION], recording)
     }
@@ -99,16 +97,16 @@ impl<H: Home> Store<H> {
         &mut self,
         rounded_bytes: u64,
         stream: StreamId,
-    ) -> Option<Box<Header<H>>> {
+    ) -> Option<Box<Header>> {
         self.list(floor_class(rounded_bytes))
             .pop_if(|header| header.block.bytes() == rounded_bytes && header.block.stream == stream)
     }
 
     /// Takes the tightest fit that wastes at most an eighth; of equals, the most recently freed
     /// one.
-    pub(super) fn pop_tightest(&mut self, size: Size, stream: StreamId) -> Option<Box<Header<H>>> {
+    pub(super) fn pop_tightest(&mut self, size: Size, stream: StreamId) -> Option<Box<Header>> {
         let waste_bytes = size.rounded_bytes / 8;
-        let waste = |header: &Header<H>| {
+        let waste = |header: &Header| {
             let fits = header.block.stream == stream;
             let waste = header.block.bytes().checked_sub(size.rounded_bytes);
             waste.filter(|waste| fits && *waste <= waste_bytes)
@@ -120,24 +118,24 @@ impl<H: Home> Store<H> {
 
     /// Puts an idle block into its free list.
     #[inline]
-    pub(super) fn push(&mut self, header: Box<Header<H>>) {
+    pub(super) fn push(&mut self, header: Box<Header>) {
         self.list(header.class).push(header);
     }
 
     /// Iterates over the idle blocks, without those that wait for other streams.
-    pub(super) fn idle(&self) -> impl Iterator<Item = &Header<H>> {
+    pub(super) fn idle(&self) -> impl Iterator<Item = &Header> {
         set_bits(self.classes).flat_map(|class| self.free_lists[class].iter())
     }
 
     /// Returns every free list with its class, and the idle suballocations.
     #[cfg(test)]
-    pub(super) fn lists(&self) -> (impl Iterator<Item = (usize, &List<H>)>, &List<H>) {
+    pub(super) fn lists(&self) -> (impl Iterator<Item = (usize, &List)>, &List) {
         let lists = self.free_lists[..CLASSES].iter().enumerate();
         (lists, &self.free_lists[SUBALLOCATION])
     }
 
     /// Makes the header of a block of the pool.
-    pub(super) fn new_header(&mut self, counters: &Counters, block: Block) -> Box<Header<H>> {
+    pub(super) fn new_header(&mut self, counters: &Counters, block: Block) -> Box<Header> {
         counters.owned_blocks.add(1);
         counters.owned_bytes.add(block.bytes());
         let class = floor_class(block.bytes());
@@ -146,24 +144,24 @@ impl<H: Home> Store<H> {
     }
 
     /// Makes the header of an arena, which is not counted as a block.
-    pub(super) fn new_arena(&self, counters: &Counters, block: Block) -> Box<Header<H>> {
+    pub(super) fn new_arena(&self, counters: &Counters, block: Block) -> Box<Header> {
         counters.owned_bytes.add(block.bytes());
         Header::new(block, super::arena::ARENA, self.home)
     }
 
     /// Makes the header of a suballocation, whose bytes are its arena's.
-    pub(super) fn new_suballocation(&self, counters: &Counters, block: Block) -> Box<Header<H>> {
+    pub(super) fn new_suballocation(&self, counters: &Counters, block: Block) -> Box<Header> {
         counters.owned_blocks.add(1);
         Header::new(block, SUBALLOCATION, self.home)
     }
 
     /// Makes a header without a block.
-    pub(super) fn new_empty(&self) -> Box<Header<H>> {
+    pub(super) fn new_empty(&self) -> Box<Header> {
         Header::new(Block::EMPTY, 0, self.home)
     }
 
     /// Releases the idle blocks for which `is_released` returns true.
-    pub(super) fn release_where(&mut self, is_released: impl Fn(&Header<H>) -> bool) {
+    pub(super) fn release_where(&mut self, is_released: impl Fn(&Header) -> bool) {
         for class in set_bits(self.classes) {
             let mut released = self.free_lists[class].extract(&is_released);
             self.to_release.append(&mut released);
@@ -176,12 +174,12 @@ impl<H: Home> Store<H> {
     }
 
     /// Releases headers of suballocations, and arenas.
-    pub(super) fn release(&mut self, mut headers: List<H>) {
+    pub(super) fn release(&mut self, mut headers: List) {
         self.to_release.append(&mut headers);
     }
 
     /// Frees a block that other streams may still use.
-    pub(super) fn defer(&mut self, counters: &Counters, header: Box<Header<H>>) {
+    pub(super) fn defer(&mut self, counters: &Counters, header: Box<Header>) {
         counters.pending_blocks.add(1);
         counters.pending_bytes.add(header.block.bytes());
         self.deferred.push(header);
@@ -226,7 +224,7 @@ impl<H: Home> Store<H> {
     }
 
     /// Takes back a suballocation whose entry has ended.
-    pub(super) fn free_detached(&mut self, header: Box<Header<H>>) {
+    pub(super) fn free_detached(&mut self, header: Box<Header>) {
         let arenas = self.detached.free(header.epoch(), header.block.bytes());
         self.release(arenas);
         self.to_release.push(header);

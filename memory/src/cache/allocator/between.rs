@@ -4,10 +4,10 @@
 use super::Allocator;
 use crate::cache::stats::Counters;
 use crate::device::StreamId;
-use crate::memory::header::{Handle, Header, Home};
+use crate::memory::header::{HandedOut, Header};
 use crate::pool::Rounding;
 
-impl<H: Home> Allocator<H> {
+impl Allocator {
     /// Returns the block of a hit between two entries.
     #[cold]
     pub(in crate::cache) fn allocate_between_entries(
@@ -15,7 +15,7 @@ impl<H: Home> Allocator<H> {
         counters: &Counters,
         bytes: u64,
         stream: StreamId,
-    ) -> Option<Handle<H>> {
+    ) -> Option<HandedOut> {
         debug_assert!(!self.is_entered());
         self.fast_path?;
         let rounded_bytes = Rounding::Units.round(bytes)?;
@@ -27,9 +27,9 @@ impl<H: Home> Allocator<H> {
     pub(in crate::cache) fn hand_out_hit(
         &self,
         counters: &Counters,
-        header: Box<Header<H>>,
+        header: Box<Header>,
         requested_bytes: u64,
-    ) -> Handle<H> {
+    ) -> HandedOut {
         counters.hits.add(1);
         counters.count_out(header.block.bytes(), requested_bytes);
         header.hand_out(requested_bytes, self.store.epoch)

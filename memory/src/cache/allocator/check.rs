@@ -4,10 +4,10 @@ use super::Allocator;
 use crate::cache::arena::{ARENA, SUBALLOCATION};
 use crate::cache::policy::{CachePolicy, dispatch};
 use crate::cache::stats::Counters;
-use crate::memory::header::{Header, Home};
+use crate::memory::header::Header;
 use crate::pool::size_class::floor_class;
 
-impl<H: Home> Allocator<H> {
+impl Allocator {
     /// Asserts the invariants. Returns the bytes of the arenas.
     pub(in crate::cache) fn check(&mut self, counters: &Counters) -> u64 {
         let epoch = self.store.epoch;
@@ -37,7 +37,7 @@ impl<H: Home> Allocator<H> {
         blocks += listed;
         let pending = store.pending.iter().map(|header| &**header);
         let pending = store.deferred.iter().chain(pending);
-        let sizes = pending.map(|header: &Header<H>| header.block.bytes());
+        let sizes = pending.map(|header: &Header| header.block.bytes());
         let pending = sizes.fold((0, 0), |(count, sum), size| (count + 1, sum + size));
         let counted = (counters.pending_blocks.get(), counters.pending_bytes.get());
         assert_eq!(counted, pending);

@@ -13,7 +13,6 @@ mod release;
 mod skipped;
 
 use std::mem;
-use std::ptr::NonNull;
 
 use crate::cache::arena::{DetachedArenas, SUBALLOCATION};
 use crate::cache::policy::{CachePolicy, FastPath, Need, Policies, Policy, dispatch};
@@ -24,7 +23,7 @@ use crate::cache::stats::Counters;
 use crate::cache::store::Store;
 use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
-use crate::memory::header::{Handle, Header, Home};
+use crate::memory::header::{HandedOut, Header, Home};
 use crate::pool::Rounding;
 use aging::Aging;
 
@@ -39,9 +38,9 @@ pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 /// - each block that the shard owns is live, idle in the store or in the active policy, pending, or
 ///   to be released;
 /// - between two entries no suballocation of an attached arena is live.
-pub(super) struct Allocator<H: Home> {
-    pub(super) store: Store<H>,
-    policies: Policies<H>,
+pub(super) struct Allocator {
+    pub(super) store: Store,
+    policies: Policies,
     /// The policy whose `allocate` serves requests. `None` if each request takes the slow path,
     /// because it is recorded or its block is filled.
     fast_path: Option<Policy>,
@@ -73,10 +72,10 @@ pub(super) struct Allocator<H: Home> {
     empties: u64,
 }
 
-impl<H: Home> Allocator<H> {
+impl Allocator {
     /// Makes the allocator of a cache, or (`is_uncached`) of the blocks that belong to no cache. If
     /// the device `fills` every block, no request is a hit.
-    pub(super) fn new(home: NonNull<H>, is_uncached: bool, fills: bool) -> Self {
+    pub(super) fn new(home: Home, is_uncached: bool, fills: bool) -> Self {
         let mut store = Store::new(home);
         store.invalidation_epoch = u64::from(is_uncached);
         let mut new = Self {
@@ -229,12 +228,12 @@ impl<H: Home> Allocator<H> {
     /// Returns the block of a hit. Rounds to 512 B: an exact fit is valid under every pool. If a
     /// pool rounds further, `refill` finds the other blocks.
     #[inline]
-    pub(super) fn allocate<P: FastPath<H>>(
+    pub(super) fn allocate<P: FastPath>(
         &mut self,
         counters: &Counters,
         bytes: u64,
         stream: StreamId,
-    ) -> Option<Handle<H>> {
+    ) -> Option<HandedOut> {
         if self.fast_path != Some(P::POLICY) {
             return None;
         }
@@ -252,7 +251,7 @@ impl<H: Home> Allocator<H> {
         &mut self,
         counters: &Counters,
         request: &Request,
-    ) -> Result<Handle<H>, Need> {
+    ) -> Result<HandedOut, Need> {
         let store = &mut self.store;
         let served = if self.depth == 0 {
             let fit = store.pop_tightest(request.size, request.stream);
@@ -280,7 +279,7 @@ impl<H: Home> Allocator<H> {
         counters: &Counters,
         arena: Block,
         request: &Request,
-    ) -> (Result<Handle<H>, Need>, Option<Block>) {
+    ) -> (Result<HandedOut, Need>, Option<Block>) {
         if !self.is_entered() {
             return (Err(Need::Block), Some(arena));
         }
@@ -311,7 +310,7 @@ impl<H: Home> Allocator<H> {
         counters: &Counters,
         block: Block,
         request: &Request,
-    ) -> Handle<H> {
+    ) -> HandedOut {
         counters.misses.add(1);
         let header = self.store.new_header(counters, block);
         self.hand_out(counters, header, request)
@@ -324,7 +323,7 @@ impl<H: Home> Allocator<H> {
         counters: &Counters,
         block: Block,
         request: &Request,
-    ) -> Handle<H> {
+    ) -> HandedOut {
         let owned_bytes = counters.owned_bytes.get() + block.bytes();
         if owned_bytes > self.known_out_bytes + self.known_out_bytes / 8 {
             return self.adopt(counters, block, request);
@@ -340,14 +339,14 @@ impl<H: Home> Allocator<H> {
         counters: &Counters,
         block: Block,
         requested_bytes: u64,
-    ) -> Handle<H> {
+    ) -> HandedOut {
         counters.count_out(block.bytes(), requested_bytes);
         let header = self.store.new_header(counters, block);
         header.hand_out(requested_bytes, UNCACHED_EPOCH)
     }
 
     /// Hands out a header without a block.
-    pub(super) fn hand_out_empty(&mut self) -> Handle<H> {
+    pub(super) fn hand_out_empty(&mut self) -> HandedOut {
         self.empties += 1;
         self.store.new_empty().hand_out(0, EMPTY_EPOCH)
     }
@@ -356,9 +355,9 @@ impl<H: Home> Allocator<H> {
     fn hand_out(
         &mut self,
         counters: &Counters,
-        mut header: Box<Header<H>>,
+        mut header: Box<Header>,
         request: &Request,
-    ) -> Handle<H> {
+    ) -> HandedOut {
         let mut epoch = self.store.epoch;
         if let Some(index) = self.store.record_allocation(counters, request) {
             header.record_index = index;
@@ -376,11 +375,7 @@ impl<H: Home> Allocator<H> {
     /// Takes back a block that has no handle any more, if it is of this epoch, and neither recorded
     /// nor used by another stream. Returns other blocks, for [`free_slowly`](Self::free_slowly).
     #[inline]
-    pub(super) fn free(
-        &mut self,
-        counters: &Counters,
-        header: Box<Header<H>>,
-    ) -> Option<Box<Header<H>>> {
+    pub(super) fn free(&mut self, counters: &Counters, header: Box<Header>) -> Option<Box<Header>> {
         if header.epoch() != self.free_epoch {
             return Some(header);
         }
@@ -390,7 +385,7 @@ impl<H: Home> Allocator<H> {
     }
 
     /// Takes back any block.
-    pub(super) fn free_slowly(&mut self, counters: &Counters, mut header: Box<Header<H>>) {
+    pub(super) fn free_slowly(&mut self, counters: &Counters, mut header: Box<Header>) {
         header.end_uses();
         if header.epoch() == EMPTY_EPOCH {
             self.empties -= 1;
@@ -418,7 +413,7 @@ impl<H: Home> Allocator<H> {
         }
     }
 
-    fn free_suballocation(&mut self, mut header: Box<Header<H>>) {
+    fn free_suballocation(&mut self, mut header: Box<Header>) {
         if !header.block.other_uses.is_empty() {
             dispatch!(self.policies, policy => policy.share(&mut header));
             self.store.detached.share(&mut header);
@@ -441,7 +436,7 @@ impl<H: Home> Allocator<H> {
 
     /// Ends the allocator. Returns the number of headers that are still handed out, and the arenas
     /// that contain their suballocations.
-    pub(super) fn close(&mut self, counters: &Counters) -> (u64, DetachedArenas<H>) {
+    pub(super) fn close(&mut self, counters: &Counters) -> (u64, DetachedArenas) {
         let headers = counters.live_blocks.get() + self.empties;
         (headers, mem::take(&mut self.store.detached))
     }
@@ -464,7 +459,7 @@ impl<H: Home> Allocator<H> {
         &mut self,
         counters: &Counters,
         address: DevicePtr,
-    ) -> Option<Handle<H>> {
+    ) -> Option<HandedOut> {
         let store = &mut self.store;
         if dispatch!(self.policies, policy => policy.detach_at(store, address)) {
             store.epoch += 1;

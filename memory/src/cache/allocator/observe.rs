@@ -4,13 +4,13 @@ use super::Allocator;
 use crate::cache::policy::{CachePolicy, Policy, dispatch};
 use crate::cache::request::Request;
 use crate::cache::stats::Counters;
-use crate::memory::header::{Handle, Header, Home};
+use crate::memory::header::{HandedOut, Header};
 use crate::pool::Rounding;
 
 /// An epoch that no block ever has.
 const NO_EPOCH: u64 = u64::MAX - 1;
 
-impl<H: Home> Allocator<H> {
+impl Allocator {
     #[inline]
     pub(super) fn update_free_epoch(&mut self) {
         self.free_epoch = if self.is_observed {
@@ -38,12 +38,12 @@ impl<H: Home> Allocator<H> {
         &mut self,
         counters: &Counters,
         request: &Request,
-    ) -> Option<Handle<H>> {
+    ) -> Option<HandedOut> {
         let header = self.pop_observed(request)?;
         Some(self.hand_out_hit(counters, header, request.size.requested_bytes))
     }
 
-    fn pop_observed(&mut self, request: &Request) -> Option<Box<Header<H>>> {
+    fn pop_observed(&mut self, request: &Request) -> Option<Box<Header>> {
         if !self.is_observed || self.is_filled_or_recorded() {
             return None;
         }

@@ -7,9 +7,9 @@ use crate::cache::request::Request;
 use crate::cache::stats::Counters;
 use crate::device::StreamId;
 use crate::memory::ExchangeCost;
-use crate::memory::header::{Header, Home, List};
+use crate::memory::header::{Header, List};
 
-impl<H: Home> Allocator<H> {
+impl Allocator {
     /// Evicts idle blocks of other sizes to the pool, for a request that none of them fits. All are
     /// evicted at once, so that neighbours coalesce.
     ///
@@ -46,7 +46,7 @@ impl<H: Home> Allocator<H> {
         let epoch = self.store.epoch;
         let is_early = exchange == ExchangeCost::BelowGrowth;
         if wanted_bytes > peak_bytes || to_grow || is_early {
-            let is_unused = |header: &Header<H>| header.epoch() < epoch;
+            let is_unused = |header: &Header| header.epoch() < epoch;
             self.store
                 .release_where(|header| header.block.stream == stream && is_unused(header));
         }
@@ -107,7 +107,7 @@ impl<H: Home> Allocator<H> {
     }
 
     /// Takes the blocks that go to the pool.
-    pub(in crate::cache) fn take_released(&mut self, counters: &Counters) -> List<H> {
+    pub(in crate::cache) fn take_released(&mut self, counters: &Counters) -> List {
         let released = std::mem::replace(&mut self.store.to_release, List::new());
         let mut blocks = List::new();
         for header in released {

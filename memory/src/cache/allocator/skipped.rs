@@ -4,9 +4,8 @@ use std::mem;
 
 use super::Allocator;
 use crate::cache::stats::Counters;
-use crate::memory::header::Home;
 
-impl<H: Home> Allocator<H> {
+impl Allocator {
     /// Ends entries for the blocks. The shard counts them, and all but the last were not made.
     #[inline]
     pub(super) fn end_skipped(&mut self, entries: u64) {

@@ -1,22 +1,20 @@
 //! The list of remote headers.
 
-use std::ptr::NonNull;
-
 use loom::thread;
 
 use super::*;
 use crate::cache::shard::RemoteFreeList;
 use crate::memory::Block;
-use crate::memory::header::{Header, List};
+use crate::memory::header::{Header, Home, List};
 
-fn header(bytes: u64) -> Box<Header<Shard>> {
+fn header(bytes: u64) -> Box<Header> {
     // Never handed out, so its home is not accessed.
-    let mut header = Header::new(Block::EMPTY, 0, NonNull::dangling());
+    let mut header = Header::new(Block::EMPTY, 0, Home::NONE);
     header.requested_bytes = bytes;
     header
 }
 
-fn bytes(list: List<Shard>) -> u64 {
+fn bytes(list: List) -> u64 {
     list.map(|header| header.requested_bytes).sum()
 }
 

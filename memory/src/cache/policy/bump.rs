@@ -13,7 +13,7 @@ use crate::cache::request::{Request, Size};
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
 use crate::device::{DevicePtr, StreamId};
-use crate::memory::header::{Header, Home, List};
+use crate::memory::header::{Header, List};
 
 /// The length of the arena that small requests share until the need of an entry is known.
 const SHARED_ARENA_BYTES: u64 = 64 << 10;
@@ -32,9 +32,9 @@ fn about(bytes: u64) -> u64 {
 /// - `ends` are the ends of the suballocations of the present epoch, in order. `cursor` is the
 ///   highest of them in the first arena, or the arena's beginning, and at most `limit`;
 /// - an idle header of the present epoch represents the end at its index, which is not [`FREED`].
-pub(in crate::cache) struct Bump<H: Home> {
+pub(in crate::cache) struct Bump {
     /// The arenas; the cursor is in the first.
-    arenas: Arenas<H>,
+    arenas: Arenas,
     cursor: u64,
     limit: u64,
     stream: StreamId,
@@ -48,7 +48,7 @@ pub(in crate::cache) struct Bump<H: Home> {
     later_bytes: u64,
 }
 
-impl<H: Home> CachePolicy<H> for Bump<H> {
+impl CachePolicy for Bump {
     fn fast_path(&self) -> Policy {
         Policy::Bump
     }
@@ -62,7 +62,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
     }
 
     /// Makes the memory that the nested entry handed out last, and that was freed, available again.
-    fn end_nested(&mut self, store: &mut Store<H>) {
+    fn end_nested(&mut self, store: &mut Store) {
         let mark = self.nested.pop().unwrap_or(0);
         if self.arenas.is_shared() {
             return;
@@ -83,10 +83,10 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
     #[inline]
     fn allocate(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         rounded_bytes: u64,
         stream: StreamId,
-    ) -> Option<Box<Header<H>>> {
+    ) -> Option<Box<Header>> {
         let has_room = rounded_bytes > 0 && self.has_room(rounded_bytes);
         // `refill` makes room for more ends.
         if !has_room || stream != self.stream || self.ends.len() == self.ends.capacity() {
@@ -94,7 +94,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         }
         let epoch = store.epoch;
         // `refill` reassigns headers of other streams.
-        let is_own = |header: &Header<H>| header.block.stream == stream;
+        let is_own = |header: &Header| header.block.stream == stream;
         let mut header = store.idle_suballocations().pop_if(is_own)?;
         if header.epoch() == epoch
             && let Some(end) = self.ends.get_mut(header.block.suballocation_index())
@@ -109,12 +109,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         Some(header)
     }
 
-    fn refill(
-        &mut self,
-        store: &mut Store<H>,
-        counters: &Counters,
-        request: &Request,
-    ) -> Refill<H> {
+    fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {
         let Size { rounded_bytes, .. } = request.size;
         if !self.arenas.is_empty() && request.stream != self.stream {
             let fit = store.pop_tightest(request.size, request.stream);
@@ -146,11 +141,11 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
     /// that has more room.
     fn add_arena(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         counters: &Counters,
-        arena: Box<Header<H>>,
+        arena: Box<Header>,
         request: &Request,
-    ) -> Refill<H> {
+    ) -> Refill {
         let (cursor, limit) = (self.cursor, self.limit);
         self.stream = arena.block.stream;
         self.cursor = arena.block.address.0;
@@ -164,7 +159,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         refill
     }
 
-    fn share(&mut self, suballocation: &mut Header<H>) {
+    fn share(&mut self, suballocation: &mut Header) {
         self.arenas.share(suballocation);
     }
 
@@ -172,7 +167,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
     /// ones, are released.
     fn end(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         counters: &Counters,
         escapes: bool,
     ) -> Option<Vec<RecordedAllocation>> {
@@ -187,7 +182,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         Some(recorded)
     }
 
-    fn detach(&mut self, store: &mut Store<H>, _escape: bool) {
+    fn detach(&mut self, store: &mut Store, _escape: bool) {
         self.mark_freed(store);
         let live = self.ends.iter().filter(|end| **end & FREED == 0).count();
         let epoch = store.epoch;
@@ -200,7 +195,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
         }
     }
 
-    fn trim(&mut self, store: &mut Store<H>, trim: Trim) {
+    fn trim(&mut self, store: &mut Store, trim: Trim) {
         match trim {
             Trim::All => self.release_all(store),
             Trim::OlderThan(epoch) => self.expire(store, epoch),
@@ -213,7 +208,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
     }
 
     #[cfg(test)]
-    fn check(&self, idle: &List<H>, epoch: u64) -> u64 {
+    fn check(&self, idle: &List, epoch: u64) -> u64 {
         if self.arenas.is_empty() {
             return 0;
         }
@@ -231,7 +226,7 @@ impl<H: Home> CachePolicy<H> for Bump<H> {
     }
 }
 
-impl<H: Home> Bump<H> {
+impl Bump {
     pub(super) fn new() -> Self {
         Self {
             arenas: Arenas::new(),
@@ -284,7 +279,7 @@ impl<H: Home> Bump<H> {
     }
 
     /// Takes the arenas, and begins anew without one.
-    fn take_arenas(&mut self, epoch: u64) -> List<H> {
+    fn take_arenas(&mut self, epoch: u64) -> List {
         self.note_high_water(epoch);
         let arenas = self.arenas.take();
         self.reset(epoch);
@@ -311,7 +306,7 @@ impl<H: Home> Bump<H> {
     }
 
     /// Releases the arenas, if none of their suballocations is live.
-    fn release_arenas(&mut self, store: &mut Store<H>) {
+    fn release_arenas(&mut self, store: &mut Store) {
         self.mark_freed(store);
         if self.ends.iter().all(|end| end & FREED != 0) {
             let arenas = self.take_arenas(store.epoch);
@@ -320,7 +315,7 @@ impl<H: Home> Bump<H> {
     }
 
     /// Like [`release_arenas`](Self::release_arenas); also releases the idle headers.
-    fn release_all(&mut self, store: &mut Store<H>) {
+    fn release_all(&mut self, store: &mut Store) {
         self.release_arenas(store);
         let headers = std::mem::replace(store.idle_suballocations(), List::new());
         store.release(headers);
@@ -328,7 +323,7 @@ impl<H: Home> Bump<H> {
 
     /// Releases, between two entries, an arena that is much longer than the most that an entry
     /// since `epoch` handed out.
-    fn expire(&mut self, store: &mut Store<H>, epoch: u64) {
+    fn expire(&mut self, store: &mut Store, epoch: u64) {
         if self.high_water.1 >= epoch {
             return;
         }
@@ -339,7 +334,7 @@ impl<H: Home> Bump<H> {
     }
 
     /// Marks the ends of the idle suballocations as freed. Their headers then represent no end.
-    fn mark_freed(&mut self, store: &mut Store<H>) {
+    fn mark_freed(&mut self, store: &mut Store) {
         if self.arenas.is_empty() {
             return;
         }

@@ -20,7 +20,7 @@ use super::request::Request;
 use super::stats::Counters;
 use super::store::Store;
 use crate::device::{DevicePtr, StreamId};
-use crate::memory::header::{Header, Home, List};
+use crate::memory::header::{Header, List};
 use crate::naming::names;
 
 /// The treatment of a named cache's idle blocks.
@@ -74,7 +74,7 @@ pub(super) enum Need {
 }
 
 /// The block that serves a request that was no hit, or the memory that it needs.
-pub(super) type Refill<H> = Result<Box<Header<H>>, Need>;
+pub(super) type Refill = Result<Box<Header>, Need>;
 
 /// The idle memory that a policy is to release to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub(super) enum Trim {
 }
 
 /// A policy of one shard. `store` holds the state that all policies share.
-pub(super) trait CachePolicy<H: Home> {
+pub(super) trait CachePolicy {
     /// Returns the policy whose [`allocate`](Self::allocate) serves the next request.
     fn fast_path(&self) -> Policy;
 
@@ -103,7 +103,7 @@ pub(super) trait CachePolicy<H: Home> {
     }
 
     /// Begins an outermost entry.
-    fn begin(&mut self, store: &mut Store<H>) {
+    fn begin(&mut self, store: &mut Store) {
         store.record_as_set();
     }
 
@@ -111,27 +111,22 @@ pub(super) trait CachePolicy<H: Home> {
     fn begin_nested(&mut self) {}
 
     /// Ends an entry inside another one.
-    fn end_nested(&mut self, _store: &mut Store<H>) {}
+    fn end_nested(&mut self, _store: &mut Store) {}
 
     /// Returns the block of a hit: by default, the most recently freed block of the size class, if
     /// it has exactly that size. Allocates and releases nothing.
     #[inline]
     fn allocate(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         rounded_bytes: u64,
         stream: StreamId,
-    ) -> Option<Box<Header<H>>> {
+    ) -> Option<Box<Header>> {
         store.pop_exact(rounded_bytes, stream)
     }
 
     /// Serves a request that was no hit, or returns the memory that it needs.
-    fn refill(
-        &mut self,
-        store: &mut Store<H>,
-        counters: &Counters,
-        request: &Request,
-    ) -> Refill<H> {
+    fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {
         let _ = counters;
         let fit = store.pop_tightest(request.size, request.stream);
         fit.ok_or(Need::Block)
@@ -141,11 +136,11 @@ pub(super) trait CachePolicy<H: Home> {
     /// it.
     fn add_arena(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         counters: &Counters,
-        arena: Box<Header<H>>,
+        arena: Box<Header>,
         request: &Request,
-    ) -> Refill<H> {
+    ) -> Refill {
         debug_assert!(false, "{} asks for no arena", self.fast_path());
         store.release(List::from(arena));
         self.refill(store, counters, request)
@@ -159,13 +154,13 @@ pub(super) trait CachePolicy<H: Home> {
     fn note_block(&mut self, _request: &Request) {}
 
     /// Notes the free of a suballocation that other streams may still use.
-    fn share(&mut self, _suballocation: &mut Header<H>) {}
+    fn share(&mut self, _suballocation: &mut Header) {}
 
     /// Ends an outermost entry. `escapes` is true if one of its blocks is still live. Returns the
     /// record of the entry.
     fn end(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         counters: &Counters,
         _escapes: bool,
     ) -> Option<Vec<RecordedAllocation>> {
@@ -176,11 +171,11 @@ pub(super) trait CachePolicy<H: Home> {
     /// Detaches arenas with live suballocations, because the epoch is about to advance. If
     /// suballocations `escape` from an entry, the next entry serves those requests from other
     /// memory.
-    fn detach(&mut self, _store: &mut Store<H>, _escape: bool) {}
+    fn detach(&mut self, _store: &mut Store, _escape: bool) {}
 
     /// Detaches the arena that contains `address`, live or not. Returns false if no arena contains
     /// it.
-    fn detach_at(&mut self, _store: &mut Store<H>, _address: DevicePtr) -> bool {
+    fn detach_at(&mut self, _store: &mut Store, _address: DevicePtr) -> bool {
         false
     }
 
@@ -190,7 +185,7 @@ pub(super) trait CachePolicy<H: Home> {
     }
 
     /// Releases idle arenas and suballocations to `store`.
-    fn trim(&mut self, _store: &mut Store<H>, _trim: Trim) {}
+    fn trim(&mut self, _store: &mut Store, _trim: Trim) {}
 
     /// Returns the number of idle suballocations that are not in `store`, and of arenas.
     fn idle_and_arenas(&self) -> (usize, usize) {
@@ -199,18 +194,18 @@ pub(super) trait CachePolicy<H: Home> {
 
     /// Asserts the invariants, and returns the bytes of all arenas.
     #[cfg(test)]
-    fn check(&self, _idle: &List<H>, _epoch: u64) -> u64 {
+    fn check(&self, _idle: &List, _epoch: u64) -> u64 {
         0
     }
 }
 
 /// The policies of a shard, one of which is active; the others hold nothing.
-pub(super) struct Policies<H: Home> {
+pub(super) struct Policies {
     pub(super) active: Policy,
-    pub(super) recycle: Recycle<H>,
-    pub(super) release: Release<H>,
-    pub(super) bump: Bump<H>,
-    pub(super) plan: Plan<H>,
+    pub(super) recycle: Recycle,
+    pub(super) release: Release,
+    pub(super) bump: Bump,
+    pub(super) plan: Plan,
 }
 
 /// Calls the active policy, by a branch instead of a table of function pointers.
@@ -239,12 +234,12 @@ macro_rules! dispatch {
 
 pub(super) use dispatch;
 
-impl<H: Home> Policies<H> {
+impl Policies {
     pub(super) fn new() -> Self {
         Self {
             active: Policy::Recycle,
-            recycle: Recycle::new(),
-            release: Release::new(),
+            recycle: Recycle,
+            release: Release,
             bump: Bump::new(),
             plan: Plan::new(),
         }
@@ -258,35 +253,35 @@ impl<H: Home> Policies<H> {
 }
 
 /// A policy that serves hits itself.
-pub(super) trait FastPath<H: Home>: CachePolicy<H> {
+pub(super) trait FastPath: CachePolicy {
     const POLICY: Policy;
 
-    fn of(policies: &mut Policies<H>) -> &mut Self;
+    fn of(policies: &mut Policies) -> &mut Self;
 }
 
-impl<H: Home> FastPath<H> for Recycle<H> {
+impl FastPath for Recycle {
     const POLICY: Policy = Policy::Recycle;
 
     #[inline]
-    fn of(policies: &mut Policies<H>) -> &mut Self {
+    fn of(policies: &mut Policies) -> &mut Self {
         &mut policies.recycle
     }
 }
 
-impl<H: Home> FastPath<H> for Bump<H> {
+impl FastPath for Bump {
     const POLICY: Policy = Policy::Bump;
 
     #[inline]
-    fn of(policies: &mut Policies<H>) -> &mut Self {
+    fn of(policies: &mut Policies) -> &mut Self {
         &mut policies.bump
     }
 }
 
-impl<H: Home> FastPath<H> for Plan<H> {
+impl FastPath for Plan {
     const POLICY: Policy = Policy::Plan;
 
     #[inline]
-    fn of(policies: &mut Policies<H>) -> &mut Self {
+    fn of(policies: &mut Policies) -> &mut Self {
         &mut policies.plan
     }
 }

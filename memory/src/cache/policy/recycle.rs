@@ -1,20 +1,11 @@
 //! Recycle: idle blocks stay in the free lists.
 
-use std::marker::PhantomData;
-
 use super::{CachePolicy, Policy};
-use crate::memory::header::Home;
 
 /// Serves from the free lists.
-pub(in crate::cache) struct Recycle<H: Home>(PhantomData<fn(H)>);
+pub(in crate::cache) struct Recycle;
 
-impl<H: Home> Recycle<H> {
-    pub(super) fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<H: Home> CachePolicy<H> for Recycle<H> {
+impl CachePolicy for Recycle {
     fn fast_path(&self) -> Policy {
         Policy::Recycle
     }

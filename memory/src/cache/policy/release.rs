@@ -1,20 +1,11 @@
 //! Release: as Recycle inside the scope; nothing idle stays after the exit.
 
-use std::marker::PhantomData;
-
 use super::{CachePolicy, Policy};
-use crate::memory::header::Home;
 
 /// Serves from the free lists, which the exit empties.
-pub(in crate::cache) struct Release<H: Home>(PhantomData<fn(H)>);
+pub(in crate::cache) struct Release;
 
-impl<H: Home> Release<H> {
-    pub(super) fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<H: Home> CachePolicy<H> for Release<H> {
+impl CachePolicy for Release {
     fn fast_path(&self) -> Policy {
         Policy::Recycle
     }

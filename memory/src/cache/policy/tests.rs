@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::panic::Location;
-use std::ptr::NonNull;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::cache::request::Size;
 use crate::memory::Block;
-use crate::memory::header::NoHome;
+use crate::memory::header::Home;
 use crate::pool::Rounding;
 
 /// Requests of an entry: units of 512 bytes, and the number of later requests before each is
@@ -19,8 +18,8 @@ type Requests = Vec<(u64, usize)>;
 
 /// A shard's policies, and a substitute for the memory below them.
 struct Bench {
-    policies: Policies<NoHome>,
-    store: Store<NoHome>,
+    policies: Policies,
+    store: Store,
     counters: Counters,
     next_address: u64,
     /// The memory that was requested from below since the last clear.
@@ -33,7 +32,7 @@ impl Bench {
         policies.activate(policy);
         Self {
             policies,
-            store: Store::new(NonNull::dangling()),
+            store: Store::new(Home::NONE),
             counters: Counters::default(),
             next_address: 1 << 20,
             needs: Vec::new(),
@@ -47,7 +46,7 @@ impl Bench {
         block
     }
 
-    fn allocate(&mut self, bytes: u64) -> Box<Header<NoHome>> {
+    fn allocate(&mut self, bytes: u64) -> Box<Header> {
         let request = Request {
             size: Size::new(bytes, Rounding::Units).unwrap(),
             stream: StreamId::default(),
@@ -73,7 +72,7 @@ impl Bench {
         header
     }
 
-    fn refill(&mut self, request: &Request) -> Box<Header<NoHome>> {
+    fn refill(&mut self, request: &Request) -> Box<Header> {
         let (store, counters) = (&mut self.store, &self.counters);
         let mut served =
             dispatch!(self.policies, policy => policy.refill(store, counters, request));
@@ -95,7 +94,7 @@ impl Bench {
         })
     }
 
-    fn free(&mut self, header: Box<Header<NoHome>>) {
+    fn free(&mut self, header: Box<Header>) {
         if let Some(recording) = &mut self.store.recording {
             recording.freed(header.record_index, header.epoch());
         }
@@ -114,9 +113,9 @@ impl Bench {
     }
 
     /// Runs an entry. Returns its blocks that are still live.
-    fn enter(&mut self, requests: &Requests, escape: usize) -> List<NoHome> {
+    fn enter(&mut self, requests: &Requests, escape: usize) -> List {
         dispatch!(self.policies, policy => policy.begin(&mut self.store));
-        let mut live: BTreeMap<usize, Vec<Box<Header<NoHome>>>> = BTreeMap::new();
+        let mut live: BTreeMap<usize, Vec<Box<Header>>> = BTreeMap::new();
         for (now, &(units, lifetime)) in requests.iter().enumerate() {
             for header in live.remove(&now).into_iter().flatten() {
                 self.free(header);

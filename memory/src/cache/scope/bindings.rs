@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ptr;
 use std::rc::Rc;
 
-use crate::cache::caches::LocalShard;
 use crate::cache::settings::CacheSettings;
+use crate::cache::shard::LocalShard;
 use crate::sync::Arc;
 
 /// The shards that are bound to this thread, by cache.

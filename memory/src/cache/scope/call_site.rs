@@ -4,8 +4,8 @@
 use std::ptr;
 use std::rc::Rc;
 
-use crate::cache::caches::{Caches, LocalShard};
 use crate::cache::settings::EntryOptions;
+use crate::cache::shard::{Caches, LocalShard};
 
 /// A call site that names its cache by a literal.
 #[derive(Debug)]

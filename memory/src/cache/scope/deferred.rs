@@ -10,10 +10,10 @@ use std::ptr;
 use std::rc::Rc;
 
 use super::call_site::{CallSiteCache, Place};
-use super::current::{NOT_DEFERRED, entrance, hide_current, reveal_current, with_entrance};
+use super::entrance::{NOT_DEFERRED, entrance, with_entrance};
 use super::{Entered, STACK};
-use crate::cache::caches::{CachesRef, LocalShard};
 use crate::cache::settings::EntryOptions;
+use crate::cache::shard::{CachesRef, LocalShard, hide_current, reveal_current};
 
 /// Enters the cache of `place` again, on `device` or on the current device, if `options` are as in
 /// the thread's last entry there. Defers the entry if it can wait for a request. Returns `None` if

@@ -3,9 +3,9 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use super::current::entrance;
+use super::entrance::entrance;
 use super::stream::StreamLease;
-use crate::cache::caches::{CachesRef, LocalShard};
+use crate::cache::shard::{CachesRef, LocalShard};
 use crate::sync::Arc;
 
 /// The bindings that a frame changed.

@@ -10,8 +10,8 @@
 
 mod bindings;
 mod call_site;
-mod current;
 mod deferred;
+mod entrance;
 mod frames;
 mod stream;
 
@@ -20,18 +20,19 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::rc::Rc;
 
-use super::caches::{Caches, CachesRef, LocalShard};
 use super::settings::{CacheSettings, EntryOptions};
+use super::shard::{
+    Caches, CachesRef, LocalShard, current_shard, publish_current, set_current, set_current_stream,
+    with_current,
+};
 use crate::device::StreamId;
 use crate::sync::{Arc, thread_local};
 use bindings::ThreadBindings;
 pub use call_site::CallSite;
 pub(crate) use call_site::Place;
-pub(in crate::cache) use current::set_current_stream;
-pub(in crate::cache) use current::{allocate_current, publish_current, refill_current};
-use current::{current_shard, entrance, set_current, with_current};
 use deferred::{end_deferred, end_thread, remember_at};
 pub(crate) use deferred::{reenter, settle};
+use entrance::entrance;
 use frames::{CurrentDevice, Frame, FrameKind, Frames};
 pub(crate) use stream::StreamLease;
 use stream::{entered_stream, note_stream};
@@ -59,7 +60,7 @@ impl Drop for Popped {
 /// Invariants:
 /// - each frame that changed the current shard holds the previous one; for the lowest frame, that
 ///   is none;
-/// - [`entrance`] has the [`current_device`](Self::current_device), or null;
+/// - [`entrance()`] has the [`current_device`](Self::current_device), or null;
 /// - [`note_stream`] was last given [`innermost_stream`](Self::innermost_stream), and
 ///   [`set_current_stream`] the stream of the current shard's device.
 struct Stack {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ptr;
 
-use crate::cache::caches::{Caches, CachesRef};
+use crate::cache::shard::{Caches, CachesRef};
 use crate::device::StreamId;
 use crate::sync::thread_local;
 

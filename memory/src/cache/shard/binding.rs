@@ -7,13 +7,13 @@
 //! never runs. Then the shard keeps its idle blocks until rung 3 reclaims them, and nothing else is
 //! wrong.
 
-use super::{Owner, Shard};
+use super::Shard;
 use crate::sync::{Ordering, thread_token};
 
 /// `bound_thread`: no thread, not yet or not any more.
 pub(super) const NO_THREAD: u64 = 0;
 
-impl<D: Owner> Shard<D> {
+impl Shard {
     pub(in crate::cache) fn is_bound(&self) -> bool {
         self.bound_thread.load(Ordering::Relaxed) != NO_THREAD
     }

@@ -3,28 +3,28 @@
 use std::panic::Location;
 
 use super::signals::INVALIDATE;
-use super::{Inside, Owner, Shard};
+use super::{BlockHandle, Inside, Shard};
 use crate::cache::arena::DetachedArenas;
 use crate::cache::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
 use crate::cache::record::{AllocationRecord, RECORDED, Recording};
 use crate::cache::request::Request;
 use crate::device::{DevicePtr, StreamId};
 use crate::memory::Block;
-use crate::memory::header::{Handle, Header, List};
+use crate::memory::header::{Header, List};
 use crate::recorder::EventKind;
 
 /// The right to access a shard's inside: this thread is in its scope, or visits it.
-pub(in crate::cache) struct Guard<'a, D: Owner> {
-    shard: &'a Shard<D>,
-    inside: &'a mut Inside<D>,
+pub(in crate::cache) struct Guard<'a> {
+    shard: &'a Shard,
+    inside: &'a mut Inside,
     visiting: bool,
 }
 
-impl<'a, D: Owner> Guard<'a, D> {
+impl<'a> Guard<'a> {
     /// Makes a guard. The caller holds the shard's state, as itself or as a visitor, and passes
     /// `inside`, which only the holder may borrow.
     #[inline]
-    pub(super) fn new(shard: &'a Shard<D>, inside: &'a mut Inside<D>, visiting: bool) -> Self {
+    pub(super) fn new(shard: &'a Shard, inside: &'a mut Inside, visiting: bool) -> Self {
         Self {
             shard,
             inside,
@@ -90,9 +90,10 @@ impl<'a, D: Owner> Guard<'a, D> {
     }
 
     /// Returns the block of a hit, for a request that takes the slow path only to be recorded.
-    pub(in crate::cache) fn observed_hit(&mut self, request: &Request) -> Option<Handle<Shard<D>>> {
+    pub(in crate::cache) fn observed_hit(&mut self, request: &Request) -> Option<BlockHandle> {
         let counters = &self.shard.counters;
-        self.inside.allocator.observed_hit(counters, request)
+        let hit = self.inside.allocator.observed_hit(counters, request);
+        hit.map(BlockHandle::from)
     }
 
     /// Returns true if an exit only has to end the entry: the allocator has no block to release,
@@ -103,21 +104,23 @@ impl<'a, D: Owner> Guard<'a, D> {
         let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
         self.inside.allocator.is_quiet()
             && live == self.inside.published_bytes
-            && !self.shard.device().totals().would_raise(live, peak)
+            && !self.shard.device().totals.would_raise(live, peak)
     }
 
     /// Returns the block of a hit, under any policy, inside an entry or between two.
     #[inline]
-    pub(super) fn hit(&mut self, bytes: u64, stream: StreamId) -> Option<Handle<Shard<D>>> {
+    pub(super) fn hit(&mut self, bytes: u64, stream: StreamId) -> Option<BlockHandle> {
         let Inside { allocator, .. } = self.inside;
         let counters = &self.shard.counters;
         if !allocator.is_entered() {
-            return allocator.allocate_between_entries(counters, bytes, stream);
+            let hit = allocator.allocate_between_entries(counters, bytes, stream);
+            return hit.map(BlockHandle::from);
         }
         allocator
-            .allocate::<Recycle<Shard<D>>>(counters, bytes, stream)
-            .or_else(|| allocator.allocate::<Bump<Shard<D>>>(counters, bytes, stream))
-            .or_else(|| allocator.allocate::<Plan<Shard<D>>>(counters, bytes, stream))
+            .allocate::<Recycle>(counters, bytes, stream)
+            .or_else(|| allocator.allocate::<Bump>(counters, bytes, stream))
+            .or_else(|| allocator.allocate::<Plan>(counters, bytes, stream))
+            .map(BlockHandle::from)
     }
 
     /// Returns true if an entry has begun and not ended.
@@ -126,9 +129,10 @@ impl<'a, D: Owner> Guard<'a, D> {
     }
 
     /// Serves a request that was no hit, or returns the memory that it needs.
-    pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<Handle<Shard<D>>, Need> {
+    pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<BlockHandle, Need> {
         let counters = &self.shard.counters;
-        self.inside.allocator.refill(counters, request)
+        let served = self.inside.allocator.refill(counters, request);
+        served.map(BlockHandle::from)
     }
 
     /// Serves a request that missed from a new arena. Returns the arena if it is not needed any
@@ -137,24 +141,21 @@ impl<'a, D: Owner> Guard<'a, D> {
         &mut self,
         arena: Block,
         request: &Request,
-    ) -> (Option<Handle<Shard<D>>>, Option<Block>) {
+    ) -> (Option<BlockHandle>, Option<Block>) {
         let counters = &self.shard.counters;
         let (served, surplus) = self.inside.allocator.refill_from(counters, arena, request);
-        (served.ok(), surplus)
+        (served.ok().map(BlockHandle::from), surplus)
     }
 
     /// Looks for a free block once more, because there is no room for the arena that
     /// [`refill`](Self::refill) requested.
-    pub(in crate::cache) fn without_arena(
-        &mut self,
-        request: &Request,
-    ) -> Option<Handle<Shard<D>>> {
+    pub(in crate::cache) fn without_arena(&mut self, request: &Request) -> Option<BlockHandle> {
         self.inside.allocator.without_arena();
         self.refill(request).ok()
     }
 
     /// Evicts idle blocks for a request. Returns those that go to the pool.
-    pub(in crate::cache) fn evict(&mut self, request: &Request, to_grow: bool) -> List<Shard<D>> {
+    pub(in crate::cache) fn evict(&mut self, request: &Request, to_grow: bool) -> List {
         let Inside { allocator, .. } = self.inside;
         let counters = &self.shard.counters;
         let memory = self.shard.device().memory();
@@ -175,39 +176,37 @@ impl<'a, D: Owner> Guard<'a, D> {
     }
 
     /// Hands out a block of the pool. The shard is its home from now on.
-    pub(in crate::cache) fn adopt(&mut self, block: Block, request: &Request) -> Handle<Shard<D>> {
+    pub(in crate::cache) fn adopt(&mut self, block: Block, request: &Request) -> BlockHandle {
         let counters = &self.shard.counters;
-        self.inside.allocator.adopt(counters, block, request)
+        self.inside.allocator.adopt(counters, block, request).into()
     }
 
     /// Like [`adopt`](Self::adopt), for a block that the memory did not grow for.
-    pub(in crate::cache) fn adopt_free(
-        &mut self,
-        block: Block,
-        request: &Request,
-    ) -> Handle<Shard<D>> {
+    pub(in crate::cache) fn adopt_free(&mut self, block: Block, request: &Request) -> BlockHandle {
         let counters = &self.shard.counters;
-        self.inside.allocator.adopt_free(counters, block, request)
+        self.inside
+            .allocator
+            .adopt_free(counters, block, request)
+            .into()
     }
 
     /// Hands out a block that belongs to no cache.
-    pub(in crate::cache) fn adopt_uncached(
-        &mut self,
-        block: Block,
-        bytes: u64,
-    ) -> Handle<Shard<D>> {
+    pub(in crate::cache) fn adopt_uncached(&mut self, block: Block, bytes: u64) -> BlockHandle {
         let counters = &self.shard.counters;
-        self.inside.allocator.adopt_uncached(counters, block, bytes)
+        self.inside
+            .allocator
+            .adopt_uncached(counters, block, bytes)
+            .into()
     }
 
     /// Hands out a header without a block.
-    pub(in crate::cache) fn hand_out_empty(&mut self) -> Handle<Shard<D>> {
-        self.inside.allocator.hand_out_empty()
+    pub(in crate::cache) fn hand_out_empty(&mut self) -> BlockHandle {
+        self.inside.allocator.hand_out_empty().into()
     }
 
     /// Like [`free`](Self::free), on the fast path.
     #[inline]
-    pub(super) fn free_fast(&mut self, header: Box<Header<Shard<D>>>) {
+    pub(super) fn free_fast(&mut self, header: Box<Header>) {
         let counters = &self.shard.counters;
         if let Some(header) = self.inside.allocator.free(counters, header) {
             self.free(header);
@@ -215,7 +214,7 @@ impl<'a, D: Owner> Guard<'a, D> {
     }
 
     /// Takes back a block that has no handle any more.
-    pub(in crate::cache) fn free(&mut self, header: Box<Header<Shard<D>>>) {
+    pub(in crate::cache) fn free(&mut self, header: Box<Header>) {
         let counters = &self.shard.counters;
         self.inside.allocator.free_slowly(counters, header);
     }
@@ -228,7 +227,7 @@ impl<'a, D: Owner> Guard<'a, D> {
     }
 
     /// Does all deferred work. Returns the blocks that go to the pool.
-    pub(in crate::cache) fn drain_deferred(&mut self) -> List<Shard<D>> {
+    pub(in crate::cache) fn drain_deferred(&mut self) -> List {
         self.drain_remote();
         let counters = &self.shard.counters;
         let signals = self.shard.take_signals();
@@ -248,7 +247,7 @@ impl<'a, D: Owner> Guard<'a, D> {
     }
 
     /// Releases every idle block, pending ones included.
-    pub(in crate::cache) fn release_idle(&mut self) -> List<Shard<D>> {
+    pub(in crate::cache) fn release_idle(&mut self) -> List {
         let counters = &self.shard.counters;
         self.inside.allocator.release_idle(counters);
         self.inside.allocator.take_released(counters)
@@ -256,13 +255,13 @@ impl<'a, D: Owner> Guard<'a, D> {
 
     /// Releases everything when the shard closes. Returns the idle blocks, the number of headers
     /// that are still handed out, and the arenas that contain their suballocations.
-    pub(super) fn close(mut self) -> (List<Shard<D>>, u64, DetachedArenas<Shard<D>>) {
+    pub(super) fn close(mut self) -> (List, u64, DetachedArenas) {
         self.inside.allocator.invalidate();
         let idle = self.release_idle();
         self.publish();
         let counters = &self.shard.counters;
         let (blocks, bytes) = (counters.live_blocks.get(), counters.live_bytes.get());
-        self.shard.device().totals().adopt_orphans(blocks, bytes);
+        self.shard.device().totals.adopt_orphans(blocks, bytes);
         self.visiting = false; // The state becomes closed, not idle.
         let (headers, detached) = self.inside.allocator.close(counters);
         (idle, headers, detached)
@@ -274,15 +273,16 @@ impl<'a, D: Owner> Guard<'a, D> {
     }
 
     /// Hands out, as a whole, the slab that contains `address`.
-    pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<Handle<Shard<D>>> {
+    pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<BlockHandle> {
         let counters = &self.shard.counters;
-        self.inside.allocator.export_slab(counters, address)
+        let slab = self.inside.allocator.export_slab(counters, address);
+        slab.map(BlockHandle::from)
     }
 
     /// Marks a handed-out block as a copy that a write forced.
     pub(in crate::cache) fn mark_copy_on_write(
         &mut self,
-        copy: &Handle<Shard<D>>,
+        copy: &BlockHandle,
         shared_at: Option<&'static Location<'static>>,
     ) {
         let recording = &mut self.inside.allocator.store.recording;
@@ -304,7 +304,7 @@ impl<'a, D: Owner> Guard<'a, D> {
     pub(in crate::cache) fn publish(&mut self) {
         let counters = &self.shard.counters;
         let (live, peak) = (counters.live_bytes.get(), counters.window_peak_bytes.get());
-        let totals = &self.shard.device().totals();
+        let totals = &self.shard.device().totals;
         totals.publish(self.inside.published_bytes, live, peak);
         self.inside.published_bytes = live;
         self.begin_window();
@@ -338,7 +338,7 @@ impl<'a, D: Owner> Guard<'a, D> {
     }
 }
 
-impl<D: Owner> Drop for Guard<'_, D> {
+impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.visiting {

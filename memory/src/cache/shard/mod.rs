@@ -17,7 +17,11 @@
 //! [`allocator`](super::allocator) decides what happens to the blocks.
 
 mod binding;
+mod caches;
+mod current;
 mod guard;
+mod handle;
+mod named;
 mod observe;
 mod orphans;
 mod remote;
@@ -35,11 +39,9 @@ use super::policy::FastPath;
 use super::record::{AllocationRecord, FinishedRecord, RecordedAllocation};
 use super::settings::CacheSettings;
 use super::stats::Counters;
-use super::totals::DeviceTotals;
 use crate::device::{Backend, StreamId};
 use crate::error::Result;
-use crate::memory::DeviceMemory;
-use crate::memory::header::{Handle, Header, Home, List};
+use crate::memory::header::Home;
 #[cfg(all(test, not(loom)))]
 use crate::memory::order::Streams;
 use crate::sync::barrier::light_barrier;
@@ -48,7 +50,15 @@ use crate::sync::{
     thread_token, yield_now,
 };
 
+pub(super) use caches::LocalShard;
+pub(crate) use caches::{Caches, CachesConfig, CachesRef, WeakCaches, is_planned};
+pub(super) use current::{
+    allocate_current, current_shard, hide_current, publish_current, refill_current, reveal_current,
+    set_current, set_current_stream, with_current,
+};
 pub(super) use guard::Guard;
+pub(crate) use handle::{BlockHandle, Pinned};
+pub(super) use named::NamedCache;
 pub(super) use remote::RemoteFreeList;
 pub(super) use shared::free_by_visit;
 use signals::ANY_SIGNAL;
@@ -62,41 +72,13 @@ const VISIT: u64 = 1 << 63;
 /// `state`: no thread will hold the shard again.
 const CLOSED: u64 = u64::MAX;
 
-/// The device, as a shard needs it. Implemented by an upper layer, so that this layer depends
-/// neither on the caches nor on the scopes.
-pub(crate) trait Owner: Sized + Send + Sync + 'static {
-    /// A value that keeps the device's caches alive.
-    type KeepAlive: Send;
-
-    fn memory(&self) -> &DeviceMemory;
-
-    fn totals(&self) -> &DeviceTotals;
-
-    /// Returns blocks to the pool. If `release`, also releases to the device the segments and pages
-    /// that become idle in the pool.
-    fn return_blocks(&self, blocks: List<Shard<Self>>, release: bool);
-
-    /// Closes the remaining shards of removed caches, except those that a thread is inside.
-    fn close_removed(&self);
-
-    /// Returns true if `shard` is the current shard of the calling thread.
-    fn is_current(shard: NonNull<Shard<Self>>) -> bool;
-
-    /// Calls [`free_slowly`]. Exists so that it is compiled once.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Home::return_block`].
-    unsafe fn free_slowly(home: NonNull<Shard<Self>>, header: Box<Header<Shard<Self>>>);
-}
-
 /// One thread's share of a cache.
-pub(crate) struct Shard<D: Owner> {
+pub(crate) struct Shard {
     state: AtomicU64,
     signals: AtomicU64,
     /// The thread that the shard is reserved for.
     bound_thread: AtomicU64,
-    pub(super) remote: RemoteFreeList<Self>,
+    pub(super) remote: RemoteFreeList,
     pub(super) counters: Counters,
     /// The device's miss epoch at the last entry; rung 3 sorts shards by it.
     last_used: plain::AtomicU64,
@@ -105,17 +87,17 @@ pub(crate) struct Shard<D: Owner> {
     pub(super) settings: Option<Arc<CacheSettings>>,
     /// The device, uncounted, because idle memory must not keep it alive. Once the shard is closed,
     /// `kept_alive` keeps it alive; until then, every holder of the shard also holds the device.
-    device: ManuallyDrop<D>,
-    inside: UnsafeCell<Inside<D>>,
+    device: ManuallyDrop<CachesRef>,
+    inside: UnsafeCell<Inside>,
     /// After closing: the orphans that are still live. Before: minus the number of orphans that
     /// dropped before the closing had counted them.
     orphans: AtomicI64,
-    kept_alive: Mutex<Option<OrphanReferences<D>>>,
+    kept_alive: Mutex<Option<OrphanReferences>>,
     /// Checks that the thread that takes `kept_alive` out runs after all other uses of the shard by
     /// orphans.
     end: RaceDetector,
     /// The arenas that contain the suballocations among the orphans.
-    orphaned: Mutex<DetachedArenas<Self>>,
+    orphaned: Mutex<DetachedArenas>,
     /// The record of the entry that was recorded last.
     record: Mutex<FinishedRecord>,
     /// True if every request and free takes the slow path, so that the device's recorder records
@@ -124,26 +106,26 @@ pub(crate) struct Shard<D: Owner> {
 }
 
 /// The state that only the holder accesses.
-pub(super) struct Inside<D: Owner> {
-    pub(super) allocator: Allocator<Shard<D>>,
+pub(super) struct Inside {
+    pub(super) allocator: Allocator,
     /// The `live_bytes` that were last published to the device's totals.
     published_bytes: u64,
 }
 
 // SAFETY: `inside` is accessed only by the thread that `state` names, as a holder or a visitor;
 // everything else is `Sync` by itself.
-unsafe impl<D: Owner> Sync for Shard<D> {}
+unsafe impl Sync for Shard {}
 // SAFETY: nothing in a shard belongs to the thread that made it.
-unsafe impl<D: Owner> Send for Shard<D> {}
+unsafe impl Send for Shard {}
 
 /// The references that the orphans of a closed shard keep alive together.
-type OrphanReferences<D> = (<D as Owner>::KeepAlive, Arc<Shard<D>>);
+type OrphanReferences = (Arc<Caches>, Arc<Shard>);
 
-impl<D: Owner> Shard<D> {
+impl Shard {
     /// Makes a shard of the cache `settings`, or of no cache. If the device `fills` every block, no
     /// request is a hit.
     pub(super) fn new(
-        device: ManuallyDrop<D>,
+        device: ManuallyDrop<CachesRef>,
         settings: Option<Arc<CacheSettings>>,
         fills: bool,
     ) -> Arc<Self> {
@@ -151,6 +133,9 @@ impl<D: Owner> Shard<D> {
         Arc::new_cyclic(|this: &Weak<Self>| {
             // The address that the shard will have; headers that are made later name it.
             let home = NonNull::new(this.as_ptr().cast_mut()).expect("not null");
+            // SAFETY: a named cache and its device keep their shards until these are closed, and a
+            // closed shard keeps itself, in `kept_alive`, for its orphans.
+            let home = unsafe { Home::of(home) };
             let inside = Inside {
                 allocator: Allocator::new(home, is_uncached, fills),
                 published_bytes: 0,
@@ -177,7 +162,7 @@ impl<D: Owner> Shard<D> {
     }
 
     /// Returns the device of the shard's blocks. The caller holds the shard or one of its blocks.
-    pub(crate) fn device(&self) -> &D {
+    pub(crate) fn device(&self) -> &CachesRef {
         &self.device
     }
 
@@ -242,7 +227,7 @@ impl<D: Owner> Shard<D> {
     #[inline]
     fn arrive(&self) {
         self.last_used
-            .store(self.device.totals().miss_epoch(), Ordering::Relaxed);
+            .store(self.device.totals.miss_epoch(), Ordering::Relaxed);
         self.own().begin();
         if !self.remote.is_empty() || self.signals.load(Ordering::Relaxed) & ANY_SIGNAL != 0 {
             self.drain_at_entry();
@@ -253,7 +238,7 @@ impl<D: Owner> Shard<D> {
     #[inline(never)]
     fn drain_at_entry(&self) {
         let idle = self.own().drain_deferred();
-        self.device.return_blocks(idle, false);
+        self.device.return_idle(idle);
     }
 
     /// Ends the innermost entry. The end of the outermost entry also leaves the shard.
@@ -298,7 +283,7 @@ impl<D: Owner> Shard<D> {
 
     /// Returns a guard on the shard's inside, to hold briefly. Returns `None` if another thread is
     /// inside or the shard is closed. Waits for another visitor to leave.
-    pub(super) fn guard(&self) -> Option<Guard<'_, D>> {
+    pub(super) fn guard(&self) -> Option<Guard<'_>> {
         let token = thread_token();
         if self.is_held() {
             return Some(self.own());
@@ -323,27 +308,28 @@ impl<D: Owner> Shard<D> {
     ///
     /// The calling thread is inside.
     #[inline]
-    pub(super) unsafe fn allocate<P: FastPath<Self>>(
+    pub(super) unsafe fn allocate<P: FastPath>(
         &self,
         bytes: u64,
         stream: StreamId,
-    ) -> Option<Handle<Self>> {
+    ) -> Option<BlockHandle> {
         // SAFETY: no other `Guard` exists (the caller's promise), and nothing below makes one.
         let inside = unsafe { &mut *self.inside.get() };
         inside
             .allocator
             .allocate::<P>(&self.counters, bytes, stream)
+            .map(BlockHandle::from)
     }
 
     /// Returns the guard of a thread that is inside. The caller has just checked that it is.
     #[inline]
-    pub(super) fn own(&self) -> Guard<'_, D> {
+    pub(super) fn own(&self) -> Guard<'_> {
         debug_assert!(self.is_held());
         self.held(false)
     }
 
     #[inline]
-    fn held(&self, visiting: bool) -> Guard<'_, D> {
+    fn held(&self, visiting: bool) -> Guard<'_> {
         // SAFETY: `state` names this thread, so no other thread has a `Guard`. This thread has no
         // second one: each lives only while `Guard`'s own methods run, and those do not reenter a
         // shard.
@@ -377,48 +363,7 @@ impl<D: Owner> Shard<D> {
     }
 }
 
-// SAFETY: a shard outlives every header that names it: a named cache and its device keep their
-// shards until these are closed, and a closed shard keeps itself, in `kept_alive`, for its orphans.
-unsafe impl<D: Owner> Home for Shard<D> {
-    #[inline]
-    unsafe fn return_block(home: NonNull<Self>, header: Box<Header<Self>>) {
-        let slow = if D::is_current(home) {
-            // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
-            let shard = unsafe { home.as_ref() };
-            // SAFETY: this thread is inside the current shard, so no other `Guard` exists, and
-            // nothing below makes one.
-            let inside = unsafe { &mut *shard.inside.get() };
-            inside.allocator.free(&shard.counters, header)
-        } else {
-            Some(header)
-        };
-        if let Some(header) = slow {
-            // SAFETY: the caller's promise.
-            unsafe { D::free_slowly(home, header) };
-        }
-    }
-}
-
-/// Returns any block to its home, on any thread.
-///
-/// # Safety
-///
-/// As for [`Home::return_block`].
-pub(super) unsafe fn free_slowly<D: Owner>(home: NonNull<Shard<D>>, header: Box<Header<Shard<D>>>) {
-    let last = {
-        // SAFETY: `home` is the shard that the header was made with, and the header keeps it.
-        let shard = unsafe { home.as_ref() };
-        shard.record_free(&header);
-        if shard.is_held() {
-            return shard.own().free(header);
-        }
-        shard.end_orphan(header)
-    };
-    // Dropped here, where nothing borrows the shard: this may drop the shard itself.
-    drop(last);
-}
-
-impl<D: Owner> fmt::Debug for Shard<D> {
+impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shard")
             .field("settings", &self.settings)
@@ -435,7 +380,7 @@ pub(super) fn uncounted<T>(this: &Weak<T>) -> ManuallyDrop<Arc<T>> {
 }
 
 /// Overwrites a block that was just handed out.
-pub(super) fn fill<H: Home>(backend: &dyn Backend, handle: &Handle<H>, byte: u8) -> Result<()> {
+pub(super) fn fill(backend: &dyn Backend, handle: &BlockHandle, byte: u8) -> Result<()> {
     let block = &handle.block;
     if block.bytes() == 0 {
         return Ok(());
@@ -446,7 +391,7 @@ pub(super) fn fill<H: Home>(backend: &dyn Backend, handle: &Handle<H>, byte: u8)
 
 /// Returns the bytes of a block; for tests.
 #[cfg(all(test, not(loom)))]
-pub(super) fn read<H: Home>(backend: &dyn Backend, handle: &Handle<H>) -> Vec<u8> {
+pub(super) fn read(backend: &dyn Backend, handle: &BlockHandle) -> Vec<u8> {
     let mut bytes = vec![0; handle.requested_bytes as usize];
     if !bytes.is_empty() {
         // SAFETY: the handle keeps the block, and its holder wrote all of it before.
@@ -461,9 +406,9 @@ pub(super) fn read<H: Home>(backend: &dyn Backend, handle: &Handle<H>) -> Vec<u8
 
 /// Enqueues on a stream, after all other users of a block, a write to the block; for tests.
 #[cfg(all(test, not(loom)))]
-pub(super) fn write_on<H: Home>(
+pub(super) fn write_on(
     streams: Streams<'_>,
-    handle: &Handle<H>,
+    handle: &BlockHandle,
     stream: StreamId,
     byte: u8,
 ) -> Result<()> {
@@ -476,9 +421,9 @@ pub(super) fn write_on<H: Home>(
 /// Enqueues on a stream, of a host that delays its work, a check that a block holds `byte`
 /// throughout; for tests.
 #[cfg(all(test, not(loom)))]
-pub(super) fn expect_on<H: Home>(
+pub(super) fn expect_on(
     streams: Streams<'_>,
-    handle: &Handle<H>,
+    handle: &BlockHandle,
     stream: StreamId,
     byte: u8,
 ) -> Result<()> {

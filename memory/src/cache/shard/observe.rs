@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use super::{Owner, Shard};
+use super::Shard;
 use crate::memory::header::Header;
 use crate::naming::display_name;
 use crate::recorder::{EventKind, EventRecord, NO_SCOPE, NO_STACK, Recorder, ScopeNumber};
 use crate::size::ByteSize;
 use crate::sync::Ordering;
 
-impl<D: Owner> Shard<D> {
+impl Shard {
     fn recorder(&self) -> &Recorder {
         self.device.memory().recorder()
     }
@@ -43,7 +43,7 @@ impl<D: Owner> Shard<D> {
     /// Records that a block has no handle any more. Imported memory, exported slabs and arrays of
     /// no bytes have headers without a block. They are not recorded, because their allocation was
     /// not either.
-    pub(super) fn record_free(&self, header: &Header<Self>) {
+    pub(super) fn record_free(&self, header: &Header) {
         let block = &header.block;
         if block.bytes() == 0 || !self.is_recorded() {
             return;

@@ -1,16 +1,16 @@
 //! The end of a shard, and the blocks that are still handed out then.
 
-use super::{CLOSED, OrphanReferences, Owner, Shard};
+use super::{CLOSED, Caches, OrphanReferences, Shard};
 use crate::cache::allocator::EMPTY_EPOCH;
 use crate::cache::arena::SUBALLOCATION;
 use crate::cache::record::RECORDED;
 use crate::memory::header::{Header, List};
 use crate::sync::{Arc, Ordering};
 
-impl<D: Owner> Shard<D> {
+impl Shard {
     /// Closes the shard for good, unless a thread is inside. Returns the blocks that go to the
     /// pool.
-    pub(in crate::cache) fn close(self: &Arc<Self>, device: D::KeepAlive) -> Option<List<Self>> {
+    pub(in crate::cache) fn close(self: &Arc<Self>, device: Arc<Caches>) -> Option<List> {
         if self.is_closed() {
             return Some(List::new());
         }
@@ -36,7 +36,7 @@ impl<D: Owner> Shard<D> {
     }
 
     /// Adds to the count of orphans. If it becomes 0, returns the references that they kept alive.
-    fn count_orphans(&self, more: i64) -> Option<OrphanReferences<D>> {
+    fn count_orphans(&self, more: i64) -> Option<OrphanReferences> {
         let before = self.orphans.fetch_add(more, Ordering::AcqRel);
         if before + more == 0 {
             self.end.own();
@@ -47,7 +47,7 @@ impl<D: Owner> Shard<D> {
     }
 
     /// Returns the block of an orphan to the pool, or the arenas whose last suballocation it was.
-    fn free_orphan(&self, mut header: Box<Header<Self>>) {
+    fn free_orphan(&self, mut header: Box<Header>) {
         header.set_epoch(header.epoch() & !RECORDED);
         let blocks = if header.class == SUBALLOCATION {
             let mut orphaned = self.orphaned.lock();
@@ -64,13 +64,13 @@ impl<D: Owner> Shard<D> {
     /// Takes a block back from a thread that does not hold the shard.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_orphan(&self, header: Box<Header<Self>>) -> Option<OrphanReferences<D>> {
+    pub(super) fn end_orphan(&self, header: Box<Header>) -> Option<OrphanReferences> {
         let mut header = self.remote.push(header).err()?;
         // The shard is closed: `kept_alive` was set before, and stays set until this orphan is
         // counted.
         header.end_uses(); // First: it clears the bit of other streams in the epoch.
         if header.epoch() != EMPTY_EPOCH {
-            self.device.totals().drop_orphan(header.requested_bytes);
+            self.device.totals.drop_orphan(header.requested_bytes);
             self.free_orphan(header);
         }
         self.end.read();

@@ -6,21 +6,21 @@
 
 use std::ptr;
 
-use crate::memory::header::{Header, Home, List};
+use crate::memory::header::{Header, List};
 use crate::sync::{AtomicPtr, Ordering};
 
 /// A lock-free list of remote headers, which can be closed for good.
-pub(crate) struct RemoteFreeList<H: Home> {
+pub(crate) struct RemoteFreeList {
     /// Null, [`closed`], or the chain that begins with the last header pushed.
-    head: AtomicPtr<Header<H>>,
+    head: AtomicPtr<Header>,
 }
 
 /// Returns the head of a closed list, an address at which no header is.
-fn closed<H: Home>() -> *mut Header<H> {
+fn closed() -> *mut Header {
     ptr::without_provenance_mut(1)
 }
 
-impl<H: Home> RemoteFreeList<H> {
+impl RemoteFreeList {
     pub(crate) fn new() -> Self {
         Self {
             head: AtomicPtr::new(ptr::null_mut()),
@@ -34,7 +34,7 @@ impl<H: Home> RemoteFreeList<H> {
     }
 
     /// Pushes a header. A closed list returns it.
-    pub(crate) fn push(&self, header: Box<Header<H>>) -> Result<(), Box<Header<H>>> {
+    pub(crate) fn push(&self, header: Box<Header>) -> Result<(), Box<Header>> {
         header.watch.own();
         let header = Box::into_raw(header);
         let mut head = self.head.load(Ordering::Acquire);
@@ -58,7 +58,7 @@ impl<H: Home> RemoteFreeList<H> {
     }
 
     /// Takes all headers. An open list stays open, a closed one is empty.
-    pub(crate) fn drain(&self) -> List<H> {
+    pub(crate) fn drain(&self) -> List {
         let head = self.head.load(Ordering::Relaxed);
         if head.is_null() || head == closed() {
             return List::new();
@@ -67,11 +67,11 @@ impl<H: Home> RemoteFreeList<H> {
     }
 
     /// Takes all headers, and closes the list: later pushes fail.
-    pub(crate) fn close(&self) -> List<H> {
+    pub(crate) fn close(&self) -> List {
         self.replace(closed())
     }
 
-    fn replace(&self, with: *mut Header<H>) -> List<H> {
+    fn replace(&self, with: *mut Header) -> List {
         let head = self.head.swap(with, Ordering::AcqRel);
         let chain = if head == closed() {
             ptr::null_mut()
@@ -84,7 +84,7 @@ impl<H: Home> RemoteFreeList<H> {
     }
 }
 
-impl<H: Home> Drop for RemoteFreeList<H> {
+impl Drop for RemoteFreeList {
     fn drop(&mut self) {
         self.close();
     }

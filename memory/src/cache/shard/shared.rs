@@ -4,12 +4,11 @@
 use std::mem;
 use std::ptr::NonNull;
 
-use super::{Guard, IDLE, Owner, Shard, VISIT};
+use super::{BlockHandle, Guard, IDLE, Shard, VISIT};
 use crate::device::StreamId;
-use crate::memory::header::Handle;
 use crate::sync::Ordering;
 
-impl<D: Owner> Shard<D> {
+impl Shard {
     /// Begins an entry. Returns false if the shard is closed.
     pub(in crate::cache) fn enter_by_visit(&self) -> bool {
         let Some(mut guard) = self.guard() else {
@@ -20,11 +19,11 @@ impl<D: Owner> Shard<D> {
             return true;
         }
         self.last_used
-            .store(self.device.totals().miss_epoch(), Ordering::Relaxed);
+            .store(self.device.totals.miss_epoch(), Ordering::Relaxed);
         guard.begin();
         let idle = guard.drain_deferred();
         drop(guard);
-        self.device.return_blocks(idle, false);
+        self.device.return_idle(idle);
         true
     }
 
@@ -44,7 +43,7 @@ impl<D: Owner> Shard<D> {
         let idle = guard.drain_deferred();
         guard.publish();
         drop(guard);
-        self.device.return_blocks(idle, false);
+        self.device.return_idle(idle);
         true
     }
 
@@ -54,7 +53,7 @@ impl<D: Owner> Shard<D> {
         &self,
         bytes: u64,
         stream: StreamId,
-    ) -> Option<Handle<Self>> {
+    ) -> Option<BlockHandle> {
         let mut guard = self.try_visit()?;
         if !self.remote.is_empty() {
             guard.drain_remote();
@@ -70,7 +69,7 @@ impl<D: Owner> Shard<D> {
 
     /// Visits the shard, if nobody does.
     #[inline]
-    fn try_visit(&self) -> Option<Guard<'_, D>> {
+    fn try_visit(&self) -> Option<Guard<'_>> {
         self.state
             .compare_exchange(IDLE, VISIT, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
@@ -80,9 +79,7 @@ impl<D: Owner> Shard<D> {
 
 /// Takes a block back by a visit to its shard. Returns the block if that needs a lock or a wait.
 #[inline]
-pub(in crate::cache) fn free_by_visit<D: Owner>(
-    block: Handle<Shard<D>>,
-) -> Option<Handle<Shard<D>>> {
+pub(in crate::cache) fn free_by_visit(block: BlockHandle) -> Option<BlockHandle> {
     let home = NonNull::from(block.home());
     // SAFETY: a shard outlives every header that names it. The visit below prevents its closing
     // after the block has returned, and the end of the visit is the last access.

@@ -6,7 +6,7 @@
 //! before the load. It need not: it may delay a store beyond a load. The sender's heavy barrier
 //! orders both sides. An exit needs a barrier of its own only if the system has no heavy barrier.
 
-use super::{Owner, Shard};
+use super::Shard;
 use crate::memory::header::List;
 use crate::sync::barrier::{self, heavy_barrier};
 use crate::sync::{Arc, Ordering};
@@ -31,10 +31,10 @@ pub(super) fn no_signals() -> u64 {
 /// Signals shards one after the other, as long as `take` returns true for the blocks that a shard
 /// releases at once. A shard that another thread is inside follows the signal when that thread
 /// leaves.
-pub(in crate::cache) fn signal_each<D: Owner>(
-    shards: &[Arc<Shard<D>>],
+pub(in crate::cache) fn signal_each(
+    shards: &[Arc<Shard>],
     signals: u64,
-    mut take: impl FnMut(List<Shard<D>>) -> bool,
+    mut take: impl FnMut(List) -> bool,
 ) {
     let mut busy = Vec::new();
     for shard in shards {
@@ -60,16 +60,16 @@ pub(in crate::cache) fn signal_each<D: Owner>(
     }
 }
 
-impl<D: Owner> Shard<D> {
+impl Shard {
     /// Sends a signal. If no other thread is inside, follows the signal now, and returns the blocks
     /// that go to the pool.
-    pub(in crate::cache) fn signal(&self, signals: u64) -> Option<List<Self>> {
+    pub(in crate::cache) fn signal(&self, signals: u64) -> Option<List> {
         self.signals.fetch_or(signals, Ordering::AcqRel);
         self.drain_from_outside()
     }
 
     /// Does all deferred work. Returns `None` if another thread is inside.
-    pub(in crate::cache) fn drain_from_outside(&self) -> Option<List<Self>> {
+    pub(in crate::cache) fn drain_from_outside(&self) -> Option<List> {
         if self.is_closed() {
             return Some(List::new());
         }
@@ -96,14 +96,18 @@ impl<D: Owner> Shard<D> {
             self.return_as_signalled(idle, signals);
         }
         if signals & CLOSE != 0 {
-            self.device.close_removed();
+            self.device.sweep_retired();
         }
     }
 
     /// Returns blocks to the pool. After an invalidation, also releases to the device the segments
     /// and pages that become idle in the pool.
-    pub(super) fn return_as_signalled(&self, idle: List<Self>, signals: u64) {
-        self.device.return_blocks(idle, signals & INVALIDATE != 0);
+    pub(super) fn return_as_signalled(&self, idle: List, signals: u64) {
+        if signals & INVALIDATE != 0 {
+            self.device.return_and_release(idle);
+        } else {
+            self.device.return_idle(idle);
+        }
     }
 
     /// Takes the signals about blocks; [`CLOSE`] stays set.

@@ -1,7 +1,7 @@
 //! Entries that are counted and not made, because nothing was requested in them.
 
 use super::signals::ANY_SIGNAL;
-use super::{IDLE, Owner, Shard};
+use super::{IDLE, Shard};
 use crate::cache::stats::Counter;
 use crate::sync::Ordering;
 
@@ -15,7 +15,7 @@ pub(super) struct Skips {
     version: Counter,
 }
 
-impl<D: Owner> Shard<D> {
+impl Shard {
     /// Returns true if an entry without a request would do nothing but count. Called by the thread
     /// that the shard is bound to.
     #[inline]
@@ -33,7 +33,7 @@ impl<D: Owner> Shard<D> {
     #[inline]
     pub(in crate::cache) fn skip_entry(&self) {
         self.last_used
-            .store(self.device.totals().miss_epoch(), Ordering::Relaxed);
+            .store(self.device.totals.miss_epoch(), Ordering::Relaxed);
         self.counters.entries.add(1);
     }
 

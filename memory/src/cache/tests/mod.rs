@@ -14,7 +14,7 @@ use std::panic::Location;
 use proptest::prelude::*;
 
 use super::policy::{bump::Bump, plan::Plan, recycle::Recycle};
-use super::scope::allocate_current;
+use super::shard::{allocate_current, set_current_stream};
 use super::*;
 use crate::device::StreamId;
 use crate::device::host::HostBackend;
@@ -56,11 +56,11 @@ impl Caches {
     /// Serves a request as for a thread that entered `stream`.
     #[track_caller]
     fn allocate_on(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        scope::set_current_stream(stream);
-        let hit = allocate_current::<Recycle<Shard>>(self, bytes)
-            .or_else(|| allocate_current::<Bump<Shard>>(self, bytes))
-            .or_else(|| allocate_current::<Plan<Shard>>(self, bytes));
-        scope::set_current_stream(StreamId::default());
+        set_current_stream(stream);
+        let hit = allocate_current::<Recycle>(self, bytes)
+            .or_else(|| allocate_current::<Bump>(self, bytes))
+            .or_else(|| allocate_current::<Plan>(self, bytes));
+        set_current_stream(StreamId::default());
         hit.map_or_else(
             || self.allocate_slowly(bytes, stream, Location::caller()),
             Ok,

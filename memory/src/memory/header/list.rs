@@ -2,20 +2,20 @@
 
 use std::ptr;
 
-use super::{Header, Home};
+use super::Header;
 
 /// A list of idle headers, linked through themselves: pushing and popping allocate nothing.
 ///
 /// Invariant: the list owns every header that it links, each header came out of a `Box`, and `next`
 /// of the last is null.
-pub(crate) struct List<H: Home> {
-    head: *mut Header<H>,
+pub(crate) struct List {
+    head: *mut Header,
 }
 
-// SAFETY: a list owns its headers, and a header is plain data except its home, which is `Sync`.
-unsafe impl<H: Home> Send for List<H> {}
+// SAFETY: a list owns its headers, and a header is plain data: its home is an address.
+unsafe impl Send for List {}
 
-impl<H: Home> List<H> {
+impl List {
     pub(crate) const fn new() -> Self {
         Self {
             head: ptr::null_mut(),
@@ -28,7 +28,7 @@ impl<H: Home> List<H> {
     ///
     /// `head` is null, or begins a null-terminated chain of headers that nothing else owns, each
     /// out of a `Box`.
-    pub(crate) unsafe fn from_chain(head: *mut Header<H>) -> Self {
+    pub(crate) unsafe fn from_chain(head: *mut Header) -> Self {
         Self { head }
     }
 
@@ -38,7 +38,7 @@ impl<H: Home> List<H> {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, mut header: Box<Header<H>>) {
+    pub(crate) fn push(&mut self, mut header: Box<Header>) {
         header.watch.own();
         header.next = self.head;
         self.head = Box::into_raw(header);
@@ -46,7 +46,7 @@ impl<H: Home> List<H> {
 
     /// Takes the header that was pushed last, if it `fits`.
     #[inline]
-    pub(crate) fn pop_if(&mut self, fits: impl Fn(&Header<H>) -> bool) -> Option<Box<Header<H>>> {
+    pub(crate) fn pop_if(&mut self, fits: impl Fn(&Header) -> bool) -> Option<Box<Header>> {
         let head = self.head;
         // SAFETY: the head is null or a header that this list owns, out of a `Box`, and `&mut self`
         // excludes all other access.
@@ -61,7 +61,7 @@ impl<H: Home> List<H> {
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Box<Header<H>>> {
+    pub(crate) fn pop(&mut self) -> Option<Box<Header>> {
         self.take_best(|_| Some(0))
     }
 
@@ -69,10 +69,10 @@ impl<H: Home> List<H> {
     /// returns `None` is not taken; 0 ends the search.
     pub(crate) fn take_best(
         &mut self,
-        excess: impl Fn(&Header<H>) -> Option<u64>,
-    ) -> Option<Box<Header<H>>> {
-        let mut best: Option<(*mut *mut Header<H>, u64)> = None;
-        let mut link: *mut *mut Header<H> = &raw mut self.head;
+        excess: impl Fn(&Header) -> Option<u64>,
+    ) -> Option<Box<Header>> {
+        let mut best: Option<(*mut *mut Header, u64)> = None;
+        let mut link: *mut *mut Header = &raw mut self.head;
         // SAFETY: `link` is this list's head or the `next` of a header it owns, and its target is
         // null or a header it owns; `&mut self` excludes all other access.
         unsafe {
@@ -98,14 +98,14 @@ impl<H: Home> List<H> {
     }
 
     /// Iterates over the headers, beginning with the one pushed last.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Header<H>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Header> {
         // SAFETY: the list owns the headers it links, and is borrowed for as long as the references
         // are.
-        let reference = |header: *mut Header<H>| unsafe { header.as_ref() };
+        let reference = |header: *mut Header| unsafe { header.as_ref() };
         std::iter::successors(reference(self.head), move |header| reference(header.next))
     }
 
-    pub(crate) fn for_each_mut(&mut self, mut change: impl FnMut(&mut Header<H>)) {
+    pub(crate) fn for_each_mut(&mut self, mut change: impl FnMut(&mut Header)) {
         let mut link = self.head;
         // SAFETY: the list owns the headers it links, and `&mut self` excludes all other access.
         while let Some(header) = unsafe { link.as_mut() } {
@@ -115,7 +115,7 @@ impl<H: Home> List<H> {
     }
 
     /// Takes out the headers for which `matches` returns true.
-    pub(crate) fn extract(&mut self, mut matches: impl FnMut(&Header<H>) -> bool) -> Self {
+    pub(crate) fn extract(&mut self, mut matches: impl FnMut(&Header) -> bool) -> Self {
         let (mut taken, mut kept) = (Self::new(), Self::new());
         while let Some(header) = self.pop() {
             let list = if matches(&header) {
@@ -140,13 +140,13 @@ impl<H: Home> List<H> {
 }
 
 /// Storage for one idle header.
-pub(crate) struct Slot<H: Home>(*mut Header<H>);
+pub(crate) struct Slot(*mut Header);
 
 // SAFETY: as for a list.
-unsafe impl<H: Home> Send for Slot<H> {}
+unsafe impl Send for Slot {}
 
-impl<H: Home> Slot<H> {
-    pub(crate) fn new(header: Option<Box<Header<H>>>) -> Self {
+impl Slot {
+    pub(crate) fn new(header: Option<Box<Header>>) -> Self {
         Self(header.map_or(ptr::null_mut(), Box::into_raw))
     }
 
@@ -157,13 +157,13 @@ impl<H: Home> Slot<H> {
 
     /// Stores a header in the empty slot.
     #[inline]
-    pub(crate) fn put(&mut self, header: Box<Header<H>>) {
+    pub(crate) fn put(&mut self, header: Box<Header>) {
         debug_assert!(self.is_empty());
         self.0 = Box::into_raw(header);
     }
 
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<Box<Header<H>>> {
+    pub(crate) fn take(&mut self) -> Option<Box<Header>> {
         let header = std::mem::replace(&mut self.0, ptr::null_mut());
         // SAFETY: the header came out of a `Box`, and was removed from the slot just now.
         (!header.is_null()).then(|| unsafe { Box::from_raw(header) })
@@ -171,35 +171,35 @@ impl<H: Home> Slot<H> {
 
     /// Returns the header in the slot.
     #[cfg(test)]
-    pub(crate) fn get(&self) -> Option<&Header<H>> {
+    pub(crate) fn get(&self) -> Option<&Header> {
         // SAFETY: null, or a header that this slot owns.
         unsafe { self.0.as_ref() }
     }
 }
 
-impl<H: Home> Drop for Slot<H> {
+impl Drop for Slot {
     fn drop(&mut self) {
         drop(self.take());
     }
 }
 
-impl<H: Home> From<Box<Header<H>>> for List<H> {
-    fn from(header: Box<Header<H>>) -> Self {
+impl From<Box<Header>> for List {
+    fn from(header: Box<Header>) -> Self {
         let mut list = Self::new();
         list.push(header);
         list
     }
 }
 
-impl<H: Home> Iterator for List<H> {
-    type Item = Box<Header<H>>;
+impl Iterator for List {
+    type Item = Box<Header>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.pop()
     }
 }
 
-impl<H: Home> Drop for List<H> {
+impl Drop for List {
     fn drop(&mut self) {
         self.for_each(drop); // One by one: recursion along a long chain would overflow the stack.
     }

@@ -6,9 +6,8 @@ use super::{EAGER_REPLANS, Plan, SEQUENCES};
 use crate::cache::record::{MAX_PLANNED, RecordedAllocation};
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
-use crate::memory::header::Home;
 
-impl<H: Home> Plan<H> {
+impl Plan {
     /// Returns true if an entry that follows no plan is recorded. After entries that were too long
     /// to be planned, this happens less and less often.
     pub(super) fn learns(&self) -> bool {
@@ -35,7 +34,7 @@ impl<H: Home> Plan<H> {
     /// Plans an entry that followed no plan, from its record, if that is complete and not too long.
     pub(super) fn learn(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         counters: &Counters,
         recorded: Option<&(Vec<RecordedAllocation>, bool)>,
     ) {
@@ -120,7 +119,7 @@ impl<H: Home> Plan<H> {
 
     /// Plans anew between two entries, if the sequences changed. Releases the suballocations, and
     /// the slab if it is too short by now, or another stream's.
-    pub(super) fn replan(&mut self, store: &mut Store<H>) {
+    pub(super) fn replan(&mut self, store: &mut Store) {
         if !std::mem::take(&mut self.is_outdated) {
             return;
         }
@@ -157,7 +156,7 @@ impl<H: Home> Plan<H> {
     /// Releases, between two entries, a slab that is much longer than needed by the sequences that
     /// an entry since `epoch` followed in their whole length. Forgets the other sequences then;
     /// they are kept while they cost nothing.
-    pub(super) fn expire(&mut self, store: &mut Store<H>, epoch: u64) {
+    pub(super) fn expire(&mut self, store: &mut Store, epoch: u64) {
         let is_used = |known: &Sequence| known.full_epoch >= epoch;
         let used = self.sequences.iter().filter(|known| is_used(known));
         let used_bytes = used.map(Sequence::load_bytes).max().unwrap_or(0);

@@ -16,7 +16,7 @@ use crate::cache::request::Request;
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
 use crate::device::{DevicePtr, StreamId};
-use crate::memory::header::{Header, Home, List, Slot};
+use crate::memory::header::{Header, List, Slot};
 use gaps::Gaps;
 use sequence::Sequence;
 use tree::{PlanTree, PlannedRequest};
@@ -42,17 +42,17 @@ const EAGER_REPLANS: u32 = 8;
 ///   `blocks` is empty, none of the plan's suballocations is handed out;
 /// - once an entry follows no plan any more, `gaps` are the gaps between the suballocations that
 ///   are handed out or in the idle list.
-pub(in crate::cache) struct Plan<H: Home> {
+pub(in crate::cache) struct Plan {
     sequences: Vec<Sequence>,
     tree: PlanTree,
     is_outdated: bool,
-    slab: Arenas<H>,
+    slab: Arenas,
     /// The slab length that the plan needed when the slab was made.
     slab_bytes: u64,
     /// The planned suballocation of each request.
-    blocks: Vec<PlannedBlock<H>>,
+    blocks: Vec<PlannedBlock>,
     /// Idle headers that belong to no request of the plan.
-    unplanned: List<H>,
+    unplanned: List,
     gaps: Option<Gaps>,
     cursor: usize,
     following: bool,
@@ -77,20 +77,20 @@ enum Below {
 }
 
 /// A planned suballocation of the slab, with its header while it is idle.
-struct PlannedBlock<H: Home> {
+struct PlannedBlock {
     /// Copied from the tree, so that one look-up finds both.
     request: PlannedRequest,
     below: Below,
     /// Empty while the suballocation is handed out, or if the request is served outside of the
     /// slab.
-    header: Slot<H>,
+    header: Slot,
     /// The cursor when the suballocation was last found idle.
     idle_since: usize,
     /// The size of the last request that it served.
     served_bytes: u64,
 }
 
-impl<H: Home> CachePolicy<H> for Plan<H> {
+impl CachePolicy for Plan {
     fn fast_path(&self) -> Policy {
         if self.following {
             Policy::Plan
@@ -107,7 +107,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         true
     }
 
-    fn begin(&mut self, store: &mut Store<H>) {
+    fn begin(&mut self, store: &mut Store) {
         self.cursor = self.root;
         self.spare_bytes = 0;
         self.gaps = None;
@@ -121,10 +121,10 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
     #[inline]
     fn allocate(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         rounded_bytes: u64,
         stream: StreamId,
-    ) -> Option<Box<Header<H>>> {
+    ) -> Option<Box<Header>> {
         debug_assert!(self.following, "it is the fast path");
         let cursor = self.cursor;
         let blocks = self.blocks.as_mut_slice();
@@ -157,12 +157,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
     }
 
     /// An entry may continue along any recorded sequence with the same prefix.
-    fn refill(
-        &mut self,
-        store: &mut Store<H>,
-        counters: &Counters,
-        request: &Request,
-    ) -> Refill<H> {
+    fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {
         self.sort_in(store);
         let Some(index) = self.next_planned(request) else {
             return self.refill_unplanned(store, counters, request);
@@ -190,11 +185,11 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
 
     fn add_arena(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         counters: &Counters,
-        mut arena: Box<Header<H>>,
+        mut arena: Box<Header>,
         request: &Request,
-    ) -> Refill<H> {
+    ) -> Refill {
         debug_assert!(self.slab.is_empty() && self.blocks.is_empty());
         arena.begin_slab();
         self.slab.push(arena);
@@ -221,14 +216,14 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
     }
 
     /// Lets the slab wait for the streams. It serves nothing more in this entry.
-    fn share(&mut self, suballocation: &mut Header<H>) {
+    fn share(&mut self, suballocation: &mut Header) {
         self.slab.share(suballocation);
         self.following = false;
     }
 
     fn end(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         counters: &Counters,
         escapes: bool,
     ) -> Option<Vec<RecordedAllocation>> {
@@ -252,7 +247,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
 
     /// Detaches the slab if one of its suballocations is live. If these `escape` from an entry, the
     /// next plan serves their requests outside of the slab.
-    fn detach(&mut self, store: &mut Store<H>, escape: bool) {
+    fn detach(&mut self, store: &mut Store, escape: bool) {
         self.sort_in(store);
         if !self.has_live() {
             return;
@@ -264,7 +259,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         self.detach_slab(store);
     }
 
-    fn detach_at(&mut self, store: &mut Store<H>, address: DevicePtr) -> bool {
+    fn detach_at(&mut self, store: &mut Store, address: DevicePtr) -> bool {
         self.sort_in(store);
         let holds = self.slab.holds(address);
         if holds {
@@ -273,7 +268,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
         holds
     }
 
-    fn trim(&mut self, store: &mut Store<H>, trim: Trim) {
+    fn trim(&mut self, store: &mut Store, trim: Trim) {
         self.sort_in(store);
         match trim {
             Trim::All => {
@@ -294,7 +289,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
     }
 
     #[cfg(test)]
-    fn check(&self, _idle: &List<H>, _epoch: u64) -> u64 {
+    fn check(&self, _idle: &List, _epoch: u64) -> u64 {
         assert!(self.sequences.len() <= SEQUENCES && self.known_requests() <= MAX_PLANNED);
         let slab_bytes = self.slab.bytes();
         assert!(self.slab.count() <= 1);
@@ -311,7 +306,7 @@ impl<H: Home> CachePolicy<H> for Plan<H> {
     }
 }
 
-impl<H: Home> Plan<H> {
+impl Plan {
     pub(super) fn new() -> Self {
         Self {
             sequences: Vec::new(),
@@ -341,7 +336,7 @@ impl<H: Home> Plan<H> {
 
     /// Hands out the suballocation of the request at the cursor, which is clear.
     #[inline(always)]
-    fn take_planned(&mut self, rounded_bytes: u64) -> Option<Box<Header<H>>> {
+    fn take_planned(&mut self, rounded_bytes: u64) -> Option<Box<Header>> {
         let block = self.blocks.get_mut(self.cursor)?;
         let header = block.header.take()?;
         // As requested: pools of size classes round the planned sizes further than a hit does.
@@ -363,10 +358,10 @@ impl<H: Home> Plan<H> {
     /// Serves a request that differs from the plan: from a gap of the slab, or as Recycle does.
     fn refill_unplanned(
         &mut self,
-        store: &mut Store<H>,
+        store: &mut Store,
         counters: &Counters,
         request: &Request,
-    ) -> Refill<H> {
+    ) -> Refill {
         if self.following {
             counters.divergences.add(1);
             if store.recording.is_none() && self.learns() {
@@ -382,7 +377,7 @@ impl<H: Home> Plan<H> {
 
     /// Moves idle suballocations to their slots in `blocks`. If the entry left the plan, its
     /// recording also records the frees of the suballocations that the plan served.
-    fn sort_in(&mut self, store: &mut Store<H>) {
+    fn sort_in(&mut self, store: &mut Store) {
         let (idle, mut recording) = store.idle_and_recording();
         if self.slab.is_empty() {
             return;
@@ -413,10 +408,10 @@ impl<H: Home> Plan<H> {
     /// Serves a request of an entry that follows no plan from a gap of the slab.
     fn take_gap(
         &mut self,
-        store: &Store<H>,
+        store: &Store,
         counters: &Counters,
         request: &Request,
-    ) -> Option<Box<Header<H>>> {
+    ) -> Option<Box<Header>> {
         let slab = self.slab.first()?;
         if slab.block.stream != request.stream || self.slab.is_shared() {
             return None;

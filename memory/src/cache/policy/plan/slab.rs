@@ -4,11 +4,11 @@ use super::tree::PlannedRequest;
 use super::{Below, Plan, PlannedBlock};
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
-use crate::memory::header::{Home, List, Slot};
+use crate::memory::header::{List, Slot};
 
-impl<H: Home> Plan<H> {
+impl Plan {
     /// Lays the plan's suballocations out in the slab, unless this was done before.
-    pub(super) fn lay_out(&mut self, store: &Store<H>, counters: &Counters) {
+    pub(super) fn lay_out(&mut self, store: &Store, counters: &Counters) {
         let Some(slab) = self.slab.first().filter(|_| self.blocks.is_empty()) else {
             return;
         };
@@ -51,7 +51,7 @@ impl<H: Home> Plan<H> {
     }
 
     /// Takes the headers that are not handed out.
-    pub(super) fn take_headers(&mut self) -> List<H> {
+    pub(super) fn take_headers(&mut self) -> List {
         self.gaps = None;
         let mut headers = std::mem::replace(&mut self.unplanned, List::new());
         for mut block in self.blocks.drain(..) {
@@ -62,7 +62,7 @@ impl<H: Home> Plan<H> {
     }
 
     /// Detaches the slab, whether a suballocation is live or not.
-    pub(super) fn detach_slab(&mut self, store: &mut Store<H>) {
+    pub(super) fn detach_slab(&mut self, store: &mut Store) {
         let live = match &self.gaps {
             Some(gaps) => (gaps.live(), gaps.live_bytes()),
             None => {
@@ -77,7 +77,7 @@ impl<H: Home> Plan<H> {
     }
 
     /// Releases the slab, if none of its suballocations is live.
-    pub(super) fn release_slab(&mut self, store: &mut Store<H>) {
+    pub(super) fn release_slab(&mut self, store: &mut Store) {
         if !self.has_live() {
             store.release(self.take_headers());
             store.release(self.slab.take());

@@ -7,26 +7,17 @@ use std::panic::RefUnwindSafe;
 use std::rc::Rc;
 
 use super::named::Registry;
-use super::settings::{CacheConfig, CacheSettings};
-use super::shard;
-use super::totals::DeviceTotals;
+use super::{BlockHandle, Guard, Shard};
+use crate::cache::settings::{CacheConfig, CacheSettings};
+use crate::cache::totals::DeviceTotals;
 use crate::error::{Error, Result};
-use crate::memory::header::{Handle, List};
+use crate::memory::header::List;
 use crate::memory::{DeviceMemory, Reclaim, WaitMode};
 use crate::recorder::{EventKind, EventRecord};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, plain};
 
-/// A shard of some device.
-pub(crate) type Shard = shard::Shard<CachesRef>;
-
-/// The right to access the inside of a [`Shard`].
-pub(super) type Guard<'a> = shard::Guard<'a, CachesRef>;
-
 /// A shard as its thread stores it: counted once for the thread, so that entering counts nothing.
-pub(super) type LocalShard = Rc<Arc<Shard>>;
-
-/// A counted handle on a block of some device's memory.
-pub(crate) type BlockHandle = Handle<Shard>;
+pub(in crate::cache) type LocalShard = Rc<Arc<Shard>>;
 
 /// Returns true if the block is a suballocation of the slab that serves the present entry of this
 /// thread. Once the block drops, other requests reuse its memory.
@@ -47,23 +38,23 @@ pub(crate) struct CachesConfig {
 
 /// The caches of one device, and the memory below them.
 pub(crate) struct Caches {
-    pub(super) memory: DeviceMemory,
-    pub(super) config: CachesConfig,
+    pub(in crate::cache) memory: DeviceMemory,
+    pub(in crate::cache) config: CachesConfig,
     /// A weak reference to this value: shards name it, and its memory calls it.
-    pub(super) this: Weak<Caches>,
+    pub(in crate::cache) this: Weak<Caches>,
     /// The number of [`CachesRef`] handles; the last one to drop closes the caches.
     handles: AtomicUsize,
     /// True if a handle exists until the process ends.
     permanent: plain::AtomicBool,
-    pub(super) registry: Mutex<Registry<CachesRef>>,
+    pub(in crate::cache) registry: Mutex<Registry>,
     /// Serialises transfers from shards to the pool, so that a reclaim that finds nothing is
     /// conclusive.
-    pub(super) moving: Mutex<()>,
+    pub(in crate::cache) moving: Mutex<()>,
     /// The home of blocks that belong to no cache; made on first use.
-    pub(super) uncached: Mutex<Option<Arc<Shard>>>,
+    pub(in crate::cache) uncached: Mutex<Option<Arc<Shard>>>,
     /// Serialises the updates of shards after the recorder starts or stops.
-    pub(super) following_recorder: Mutex<()>,
-    pub(super) totals: DeviceTotals,
+    pub(in crate::cache) following_recorder: Mutex<()>,
+    pub(in crate::cache) totals: DeviceTotals,
 }
 
 // After a panic in an entry, a callback or a destructor the caches are still consistent: exits run,
@@ -108,12 +99,15 @@ impl Caches {
     }
 
     #[inline]
-    pub(super) fn is_permanent(&self) -> bool {
+    pub(in crate::cache) fn is_permanent(&self) -> bool {
         self.permanent.load(Ordering::Relaxed)
     }
 
     /// Runs `f` on the home of the blocks that belong to no cache.
-    pub(super) fn with_uncached<R>(&self, f: impl FnOnce(&mut Guard<'_>) -> R) -> Result<R> {
+    pub(in crate::cache) fn with_uncached<R>(
+        &self,
+        f: impl FnOnce(&mut Guard<'_>) -> R,
+    ) -> Result<R> {
         let (result, idle) = {
             let mut slot = self.uncached.lock();
             // If a live array returned the device after its last handle had dropped, the shard is
@@ -141,7 +135,7 @@ impl Caches {
     }
 
     /// Returns blocks that were dropped outside of every cache to the pool. Returns their bytes.
-    pub(super) fn drain_uncached(&self) -> u64 {
+    pub(in crate::cache) fn drain_uncached(&self) -> u64 {
         let slot = self.uncached.lock();
         let Some(mut guard) = slot.as_ref().and_then(|shard| shard.guard()) else {
             return 0;
@@ -152,7 +146,7 @@ impl Caches {
     }
 
     /// Returns blocks to the pool in one locked step. Returns their bytes.
-    pub(super) fn return_idle(&self, idle: List<Shard>) -> u64 {
+    pub(in crate::cache) fn return_idle(&self, idle: List) -> u64 {
         if idle.is_empty() {
             return 0;
         }
@@ -196,20 +190,20 @@ impl Caches {
     }
 
     /// Returns a handle that is not counted, for the device's own shards.
-    pub(super) fn uncounted(&self) -> ManuallyDrop<CachesRef> {
-        let caches = ManuallyDrop::into_inner(shard::uncounted(&self.this));
+    pub(in crate::cache) fn uncounted(&self) -> ManuallyDrop<CachesRef> {
+        let caches = ManuallyDrop::into_inner(super::uncounted(&self.this));
         ManuallyDrop::new(CachesRef(caches))
     }
 
     /// Makes a shard of the cache `settings`, or of no cache.
-    pub(super) fn new_shard(&self, settings: Option<Arc<CacheSettings>>) -> Arc<Shard> {
+    pub(in crate::cache) fn new_shard(&self, settings: Option<Arc<CacheSettings>>) -> Arc<Shard> {
         let fills = self.config.fill_recycled.is_some();
         Shard::new(self.uncounted(), settings, fills)
     }
 
     /// Overwrites a block before it is handed out, if the device is configured so. No request on
     /// such a device is a hit, so every block passes here.
-    pub(super) fn filled(&self, handle: BlockHandle) -> Result<BlockHandle> {
+    pub(in crate::cache) fn filled(&self, handle: BlockHandle) -> Result<BlockHandle> {
         match self.config.fill_recycled {
             None => Ok(handle),
             Some(byte) => self.overwritten(handle, byte),
@@ -218,7 +212,7 @@ impl Caches {
 
     #[cold]
     fn overwritten(&self, handle: BlockHandle, byte: u8) -> Result<BlockHandle> {
-        shard::fill(self.memory.backend(), &handle, byte)?;
+        super::fill(self.memory.backend(), &handle, byte)?;
         Ok(handle)
     }
 }
@@ -233,10 +227,10 @@ impl fmt::Debug for Caches {
 
 /// A counted handle. When the last one drops, the caches close: their idle blocks return to the
 /// device. The rest ends with its last live block, which keeps the `Arc` alive but is not a handle.
-pub(crate) struct CachesRef(pub(super) Arc<Caches>);
+pub(crate) struct CachesRef(pub(in crate::cache) Arc<Caches>);
 
 impl CachesRef {
-    pub(super) fn first(caches: Arc<Caches>) -> Self {
+    pub(in crate::cache) fn first(caches: Arc<Caches>) -> Self {
         caches.handles.fetch_add(1, Ordering::Relaxed);
         Self(caches)
     }

@@ -2,36 +2,36 @@
 
 use std::collections::HashMap;
 
-use super::settings::{CacheConfig, CacheSettings};
-use super::shard::{Owner, Shard};
-use super::stats::CacheStats;
+use super::Shard;
+use crate::cache::settings::{CacheConfig, CacheSettings};
+use crate::cache::stats::CacheStats;
 use crate::sync::{Arc, Mutex};
 
 /// A cache and its shards. Each shard is bound to one thread, or available to the next one.
 #[derive(Debug)]
-pub(super) struct NamedCache<D: Owner> {
-    pub(super) settings: Arc<CacheSettings>,
-    shards: Mutex<Vec<Arc<Shard<D>>>>,
+pub(in crate::cache) struct NamedCache {
+    pub(in crate::cache) settings: Arc<CacheSettings>,
+    shards: Mutex<Vec<Arc<Shard>>>,
 }
 
-impl<D: Owner> NamedCache<D> {
-    pub(super) fn new(name: &str, config: CacheConfig, observed: bool) -> Self {
+impl NamedCache {
+    pub(in crate::cache) fn new(name: &str, config: CacheConfig, observed: bool) -> Self {
         Self {
             settings: Arc::new(CacheSettings::new(name, config, observed)),
             shards: Mutex::default(),
         }
     }
 
-    pub(super) fn configure(&self, config: CacheConfig) {
+    pub(in crate::cache) fn configure(&self, config: CacheConfig) {
         self.settings.configure(config);
     }
 
     /// Returns a shard for this thread: the most recently used shard of an ended thread, with its
     /// idle blocks, or a new one.
-    pub(super) fn bind_shard(
+    pub(in crate::cache) fn bind_shard(
         &self,
-        new: impl FnOnce(Arc<CacheSettings>) -> Arc<Shard<D>>,
-    ) -> Arc<Shard<D>> {
+        new: impl FnOnce(Arc<CacheSettings>) -> Arc<Shard>,
+    ) -> Arc<Shard> {
         let mut shards = self.shards.lock();
         let free = shards.iter().filter(|shard| !shard.is_bound());
         if let Some(last) = free.max_by_key(|shard| shard.last_used())
@@ -46,11 +46,11 @@ impl<D: Owner> NamedCache<D> {
     }
 
     /// Returns every shard, including those that a thread is inside.
-    pub(super) fn shards(&self) -> Vec<Arc<Shard<D>>> {
+    pub(in crate::cache) fn shards(&self) -> Vec<Arc<Shard>> {
         self.shards.lock().clone()
     }
 
-    pub(super) fn stats(&self) -> CacheStats {
+    pub(in crate::cache) fn stats(&self) -> CacheStats {
         let mut stats = CacheStats::default();
         for shard in self.shards() {
             stats.add(&shard.counters);
@@ -59,7 +59,7 @@ impl<D: Owner> NamedCache<D> {
     }
 
     /// Returns the bytes of all blocks whose home is this cache, live or idle.
-    pub(super) fn owned_bytes(&self) -> u64 {
+    pub(in crate::cache) fn owned_bytes(&self) -> u64 {
         self.shards()
             .iter()
             .map(|shard| shard.counters.owned_bytes.get())
@@ -68,17 +68,8 @@ impl<D: Owner> NamedCache<D> {
 }
 
 /// The named caches, and those that were removed while a thread was inside.
-#[derive(Debug)]
-pub(super) struct Registry<D: Owner> {
-    pub(super) named: HashMap<Box<str>, Arc<NamedCache<D>>>,
-    pub(super) retired: Vec<Arc<NamedCache<D>>>,
-}
-
-impl<D: Owner> Default for Registry<D> {
-    fn default() -> Self {
-        Self {
-            named: HashMap::new(),
-            retired: Vec::new(),
-        }
-    }
+#[derive(Debug, Default)]
+pub(in crate::cache) struct Registry {
+    pub(in crate::cache) named: HashMap<Box<str>, Arc<NamedCache>>,
+    pub(in crate::cache) retired: Vec<Arc<NamedCache>>,
 }

@@ -4,20 +4,14 @@
 //! Architecture invariant: a thread is inside its current shard. It enters a shard before that
 //! becomes current, and makes the next one current before it leaves.
 
-use std::cell::{Cell, RefCell};
-use std::mem::ManuallyDrop;
-use std::ptr::{self, NonNull};
+use std::cell::Cell;
+use std::ptr;
 use std::rc::Rc;
 
-use super::call_site::CallSiteCache;
-use crate::cache::caches::{Caches, CachesRef, LocalShard, Shard};
+use super::{BlockHandle, Caches, LocalShard, Shard};
 use crate::cache::policy::FastPath;
 use crate::cache::request::Request;
-use crate::cache::shard::{self, Owner};
-use crate::cache::totals::DeviceTotals;
 use crate::device::StreamId;
-use crate::memory::DeviceMemory;
-use crate::memory::header::{Handle, Header, List};
 use crate::sync::{Arc, thread_local};
 
 /// The destination of a thread's requests.
@@ -43,71 +37,9 @@ thread_local! {
     };
 }
 
-/// The serial of no entry.
-pub(super) const NOT_DEFERRED: u64 = u64::MAX;
-
-/// The state of a thread that an entry reads before it touches the stack of bindings.
-pub(super) struct Entrance {
-    /// The device that a frame made current, or null.
-    pub(super) device: Cell<*const Caches>,
-    /// The serial of the last frame.
-    pub(super) last_serial: Cell<u64>,
-    /// The serial that the frame of the deferred entry will have.
-    pub(super) serial: Cell<u64>,
-    /// The shard of the deferred entry, which the call-site cache keeps alive.
-    pub(super) shard: Cell<*const Shard>,
-    /// The slot of the deferred entry in the call-site cache.
-    pub(super) slot: Cell<usize>,
-    /// True if the deferred entry makes its device current.
-    pub(super) makes_current: Cell<bool>,
-    /// The shard that was current before the deferred entry.
-    pub(super) outer: Cell<*const Shard>,
-    pub(super) call_sites: ManuallyDrop<RefCell<CallSiteCache>>,
-}
-
-impl Entrance {
-    /// Returns the shard of the deferred entry. There is one.
-    #[inline(always)]
-    pub(super) fn deferred_shard(&self) -> &Shard {
-        // SAFETY: the call-site cache keeps the shard; it changes only after `settle`.
-        unsafe { &*self.shard.get() }
-    }
-}
-
-thread_local! {
-    /// It has no destructor, so that it is read without a check, at any time. The scope stack
-    /// clears it when the thread ends.
-    static ENTRANCE: Entrance = const {
-        Entrance {
-            device: Cell::new(ptr::null()),
-            last_serial: Cell::new(0),
-            serial: Cell::new(NOT_DEFERRED),
-            shard: Cell::new(ptr::null()),
-            slot: Cell::new(0),
-            makes_current: Cell::new(false),
-            outer: Cell::new(ptr::null()),
-            call_sites: ManuallyDrop::new(RefCell::new(CallSiteCache::new())),
-        }
-    };
-}
-
-/// Returns the thread's state. A longer closure that `with` calls would not be inlined.
-#[inline(always)]
-pub(super) fn entrance<'a>() -> &'a Entrance {
-    let entrance = ENTRANCE.with(ptr::from_ref);
-    // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference
-    // does not leave the functions of the scope stack.
-    unsafe { &*entrance }
-}
-
-/// Calls `work` with the thread's state, unless a model has ended the thread-local.
-pub(super) fn with_entrance(work: impl FnOnce(&Entrance)) {
-    let _ = ENTRANCE.try_with(work);
-}
-
 /// Returns the current shard, or null.
 #[inline]
-fn current() -> *const Shard {
+pub(super) fn current() -> *const Shard {
     CURRENT.with(|current| current.shard.get())
 }
 
@@ -118,7 +50,7 @@ fn stream() -> StreamId {
 
 /// Makes current a shard that the thread is inside. Returns the previous one.
 #[inline]
-pub(super) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
+pub(in crate::cache) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
     let pointer = shard
         .as_ref()
         .map_or(ptr::null(), |shard| Arc::as_ptr(shard));
@@ -133,13 +65,13 @@ pub(super) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
 
 /// Hides the current shard from requests and drops. Returns it, for [`reveal_current`].
 #[inline]
-pub(super) fn hide_current() -> *const Shard {
+pub(in crate::cache) fn hide_current() -> *const Shard {
     CURRENT.with(|current| current.shard.replace(ptr::null()))
 }
 
 /// Reverses [`hide_current`].
 #[inline]
-pub(super) fn reveal_current(shard: *const Shard) {
+pub(in crate::cache) fn reveal_current(shard: *const Shard) {
     CURRENT.with(|current| current.shard.set(shard));
 }
 
@@ -190,60 +122,20 @@ fn current_on(caches: &Caches) -> Option<&Shard> {
 
 /// Serves a hit from the current shard, if it is one of this device and `P` serves the request.
 #[inline]
-pub(in crate::cache) fn allocate_current<P: FastPath<Shard>>(
+pub(in crate::cache) fn allocate_current<P: FastPath>(
     caches: &Caches,
     bytes: u64,
-) -> Option<Handle<Shard>> {
+) -> Option<BlockHandle> {
     let shard = current_on(caches)?;
     // SAFETY: this thread is inside the current shard.
     unsafe { shard.allocate::<P>(bytes, stream()) }
 }
 
 /// Serves a request that was no hit, without draining the blocks that other threads dropped.
-pub(in crate::cache) fn refill_current(
-    caches: &Caches,
-    request: &Request,
-) -> Option<Handle<Shard>> {
+pub(in crate::cache) fn refill_current(caches: &Caches, request: &Request) -> Option<BlockHandle> {
     let mut guard = current_on(caches)?.own();
     match guard.observed_hit(request) {
         Some(block) => Some(block),
         None => guard.refill(request).ok(),
-    }
-}
-
-impl Owner for CachesRef {
-    type KeepAlive = Arc<Caches>;
-
-    fn memory(&self) -> &DeviceMemory {
-        Caches::memory(self)
-    }
-
-    #[inline]
-    fn totals(&self) -> &DeviceTotals {
-        &self.totals
-    }
-
-    fn return_blocks(&self, blocks: List<Shard>, release: bool) {
-        if release {
-            self.return_and_release(blocks);
-        } else {
-            self.return_idle(blocks);
-        }
-    }
-
-    fn close_removed(&self) {
-        self.sweep_retired();
-    }
-
-    #[inline]
-    fn is_current(shard: NonNull<Shard>) -> bool {
-        ptr::eq(current(), shard.as_ptr())
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn free_slowly(home: NonNull<Shard>, header: Box<Header<Shard>>) {
-        // SAFETY: the caller's promise.
-        unsafe { shard::free_slowly(home, header) }
     }
 }

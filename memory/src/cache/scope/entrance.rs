@@ -1,0 +1,71 @@
+//! The state of a thread that an entry reads before it touches the stack of bindings.
+
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::ptr;
+
+use super::call_site::CallSiteCache;
+use crate::cache::shard::{Caches, Shard};
+use crate::sync::thread_local;
+
+/// The serial of no entry.
+pub(super) const NOT_DEFERRED: u64 = u64::MAX;
+
+/// The state of a thread that an entry reads before it touches the stack of bindings.
+pub(super) struct Entrance {
+    /// The device that a frame made current, or null.
+    pub(super) device: Cell<*const Caches>,
+    /// The serial of the last frame.
+    pub(super) last_serial: Cell<u64>,
+    /// The serial that the frame of the deferred entry will have.
+    pub(super) serial: Cell<u64>,
+    /// The shard of the deferred entry, which the call-site cache keeps alive.
+    pub(super) shard: Cell<*const Shard>,
+    /// The slot of the deferred entry in the call-site cache.
+    pub(super) slot: Cell<usize>,
+    /// True if the deferred entry makes its device current.
+    pub(super) makes_current: Cell<bool>,
+    /// The shard that was current before the deferred entry.
+    pub(super) outer: Cell<*const Shard>,
+    pub(super) call_sites: ManuallyDrop<RefCell<CallSiteCache>>,
+}
+
+impl Entrance {
+    /// Returns the shard of the deferred entry. There is one.
+    #[inline(always)]
+    pub(super) fn deferred_shard(&self) -> &Shard {
+        // SAFETY: the call-site cache keeps the shard; it changes only after `settle`.
+        unsafe { &*self.shard.get() }
+    }
+}
+
+thread_local! {
+    /// It has no destructor, so that it is read without a check, at any time. The scope stack
+    /// clears it when the thread ends.
+    static ENTRANCE: Entrance = const {
+        Entrance {
+            device: Cell::new(ptr::null()),
+            last_serial: Cell::new(0),
+            serial: Cell::new(NOT_DEFERRED),
+            shard: Cell::new(ptr::null()),
+            slot: Cell::new(0),
+            makes_current: Cell::new(false),
+            outer: Cell::new(ptr::null()),
+            call_sites: ManuallyDrop::new(RefCell::new(CallSiteCache::new())),
+        }
+    };
+}
+
+/// Returns the thread's state. A longer closure that `with` calls would not be inlined.
+#[inline(always)]
+pub(super) fn entrance<'a>() -> &'a Entrance {
+    let entrance = ENTRANCE.with(ptr::from_ref);
+    // SAFETY: a thread-local without a destructor lives as long as its thread, and the reference
+    // does not leave the functions of the scope stack.
+    unsafe { &*entrance }
+}
+
+/// Calls `work` with the thread's state, unless a model has ended the thread-local.
+pub(super) fn with_entrance(work: impl FnOnce(&Entrance)) {
+    let _ = ENTRANCE.try_with(work);
+}
