@@ -150,7 +150,7 @@ impl Caches {
             return Err(Need::Block);
         };
         self.return_idle(guard.drain_deferred());
-        guard.refill(request)
+        guard.refill(request).map(BlockHandle::from)
     }
 
     /// Serves a request from a new arena of `bytes`. If there is no room for it, a block of the
@@ -170,11 +170,11 @@ impl Caches {
         let (served, surplus) = match (&mut guard, arena) {
             (Some(guard), Some(arena)) => guard.refill_from(arena, request),
             (Some(guard), None) => (guard.without_arena(request), None),
-            (None, arena) => (None, arena),
+            (None, arena) => (Err(Need::Block), arena),
         };
         drop(guard);
         self.memory.free(surplus);
-        Ok(served)
+        Ok(served.ok().map(BlockHandle::from))
     }
 
     /// Allocates an arena, if there is room for it without reclaiming memory.
@@ -213,7 +213,7 @@ impl Caches {
                 self.memory.free([block]);
                 return None;
             };
-            return Some(guard.adopt_free(block, request));
+            return Some(guard.adopt_free(block, request).into());
         }
         None
     }
@@ -231,7 +231,7 @@ impl Caches {
         // No borrow of the shard is alive here: the ladder's third rung may access the shard.
         let block = self.memory.allocate(&to_memory(shard, request))?;
         match shard.and_then(Shard::guard) {
-            Some(mut guard) => Ok(guard.adopt(block, request)),
+            Some(mut guard) => Ok(guard.adopt(block, request).into()),
             None => self
                 .with_uncached(|guard| guard.adopt_uncached(block, request.size.requested_bytes)),
         }
@@ -278,10 +278,6 @@ impl Caches {
     /// Serves a request of no bytes with a header without a block.
     #[cold]
     fn allocate_nothing(&self) -> Result<BlockHandle> {
-        #[expect(
-            clippy::redundant_closure_for_method_calls,
-            reason = "the method's path is not general enough over the lifetime"
-        )]
         self.with_uncached(|guard| guard.hand_out_empty())
     }
 

@@ -341,7 +341,8 @@ impl Caches {
         let _moving = self.moving.lock();
         let caches = self.all();
         let mut shards = caches.iter().flat_map(|cache| cache.shards());
-        shards.find_map(|shard| shard.guard()?.export_slab(address))
+        let slab = shards.find_map(|shard| shard.guard()?.export_slab(address));
+        slab.map(BlockHandle::from)
     }
 
     pub(super) fn return_and_release(&self, idle: List) -> Invalidation {

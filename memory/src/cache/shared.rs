@@ -77,7 +77,7 @@ impl SharedCache {
             guard.and_then(|mut guard| guard.observed_hit(&request))
         };
         let (block, kind) = match hit {
-            Some(block) => (block, EventKind::Hit),
+            Some(block) => (block.into(), EventKind::Hit),
             None => self.miss(&request).map_err(|error| error.at(call_site))?,
         };
         self.caches.record_allocation(kind, &block, &request);

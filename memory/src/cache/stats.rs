@@ -150,6 +150,8 @@ pub(crate) struct Counters {
     pub(crate) peak_live_bytes: Counter,
     /// The highest `live_bytes` since the shard's last publication.
     pub(crate) window_peak_bytes: Counter,
+    /// The `live_bytes` that were last published to the device's totals.
+    pub(crate) published_bytes: Counter,
     /// Idle suballocations and arenas, as of the last call of `count_arenas`.
     pub(crate) idle_suballocations: Counter,
     pub(crate) arenas: Counter,
@@ -217,6 +219,16 @@ impl Counters {
             &self.idle_suballocations
         };
         counter.set(counter.get().saturating_sub(1));
+    }
+
+    /// Merges the peak of the window into the shard's peak, and begins a window at the live bytes.
+    #[inline]
+    pub(crate) fn begin_window(&self) {
+        let peak = self.window_peak_bytes.get();
+        if peak > self.peak_live_bytes.get() {
+            self.peak_live_bytes.set(peak);
+        }
+        self.window_peak_bytes.set(self.live_bytes.get());
     }
 
     /// Returns the number of requests so far.

@@ -1,22 +1,23 @@
 //! The invariants of a shard's allocator, which hold whenever no operation is in progress.
 
-use super::Allocator;
+use super::{Allocator, AllocatorState};
 use crate::cache::arena::{ARENA, SUBALLOCATION};
 use crate::cache::policy::{CachePolicy, dispatch};
-use crate::cache::stats::Counters;
 use crate::memory::header::Header;
 use crate::pool::size_class::floor_class;
 
-impl Allocator {
+impl Allocator<'_> {
     /// Asserts the invariants. Returns the bytes of the arenas.
-    pub(in crate::cache) fn check(&mut self, counters: &Counters) -> u64 {
+    pub(in crate::cache) fn check(&mut self) -> u64 {
         let epoch = self.store.epoch;
         assert!(self.store.exit_epoch <= epoch && self.store.invalidation_epoch <= epoch);
         assert!(self.free_epoch == epoch || self.is_observed());
         let (kept, _) = dispatch!(self.policies, policy => policy.idle_and_arenas());
-        let store = &self.store;
+        let AllocatorState {
+            store, policies, ..
+        } = &mut *self.state;
         let (lists, suballocations) = store.lists();
-        let arenas = dispatch!(self.policies, policy => policy.check(suballocations, epoch));
+        let arenas = dispatch!(policies, policy => policy.check(suballocations, epoch));
         let arena_bytes = arenas + store.detached.bytes();
         let mut blocks = kept + suballocations.iter().count();
         let (mut bytes, mut listed) = (0, 0);
@@ -39,19 +40,22 @@ impl Allocator {
         let pending = store.deferred.iter().chain(pending);
         let sizes = pending.map(|header: &Header| header.block.bytes());
         let pending = sizes.fold((0, 0), |(count, sum), size| (count + 1, sum + size));
-        let counted = (counters.pending_blocks.get(), counters.pending_bytes.get());
+        let counted = (
+            self.counters.pending_blocks.get(),
+            self.counters.pending_bytes.get(),
+        );
         assert_eq!(counted, pending);
         for header in store.to_release.iter() {
             blocks += usize::from(header.class != ARENA);
             let is_part = header.class == SUBALLOCATION;
             bytes += if is_part { 0 } else { header.block.bytes() };
         }
-        let idle_headers = counters.idle_headers();
+        let idle_headers = self.counters.idle_headers();
         assert_eq!(idle_headers, blocks as u64, "what is not live is idle");
         let idle_bytes = bytes..=bytes + arena_bytes;
-        let cached_bytes = counters.cached_bytes();
+        let cached_bytes = self.counters.cached_bytes();
         assert!(idle_bytes.contains(&cached_bytes), "and so are its bytes");
-        assert!(counters.escaped_blocks.get() <= counters.live_blocks.get());
+        assert!(self.counters.escaped_blocks.get() <= self.counters.live_blocks.get());
         arena_bytes
     }
 }

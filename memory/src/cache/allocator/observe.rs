@@ -1,16 +1,15 @@
 //! The slow path of an allocator while the device's recorder records its every request and free.
 
-use super::Allocator;
+use super::{Allocator, AllocatorState};
 use crate::cache::policy::{CachePolicy, Policy, dispatch};
 use crate::cache::request::Request;
-use crate::cache::stats::Counters;
 use crate::memory::header::{HandedOut, Header};
 use crate::pool::Rounding;
 
 /// An epoch that no block ever has.
 const NO_EPOCH: u64 = u64::MAX - 1;
 
-impl Allocator {
+impl AllocatorState {
     #[inline]
     pub(super) fn update_free_epoch(&mut self) {
         self.free_epoch = if self.is_observed {
@@ -31,16 +30,14 @@ impl Allocator {
     pub(in crate::cache) fn is_observed(&self) -> bool {
         self.is_observed
     }
+}
 
+impl Allocator<'_> {
     /// Returns the block that [`allocate`](Allocator::allocate) would have returned, for a request
     /// that takes the slow path only to be recorded.
-    pub(in crate::cache) fn observed_hit(
-        &mut self,
-        counters: &Counters,
-        request: &Request,
-    ) -> Option<HandedOut> {
+    pub(in crate::cache) fn observed_hit(&mut self, request: &Request) -> Option<HandedOut> {
         let header = self.pop_observed(request)?;
-        Some(self.hand_out_hit(counters, header, request.size.requested_bytes))
+        Some(self.hand_out_hit(header, request.size.requested_bytes))
     }
 
     fn pop_observed(&mut self, request: &Request) -> Option<Box<Header>> {
@@ -54,9 +51,9 @@ impl Allocator {
         if !self.is_entered() {
             return self.store.pop_exact(rounded_bytes, stream);
         }
-        let Self {
+        let AllocatorState {
             store, policies, ..
-        } = self;
+        } = &mut *self.state;
         match dispatch!(policies, policy => policy.fast_path()) {
             Policy::Recycle | Policy::Release => {
                 policies.recycle.allocate(store, rounded_bytes, stream)

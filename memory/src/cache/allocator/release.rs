@@ -1,15 +1,33 @@
 //! The blocks that an allocator releases to the pool: to make room for a request, or by age.
 
-use super::Allocator;
+use super::{Allocator, AllocatorState};
 use crate::cache::arena::{ARENA, SUBALLOCATION};
 use crate::cache::policy::{CachePolicy, Trim, dispatch};
 use crate::cache::request::Request;
-use crate::cache::stats::Counters;
 use crate::device::StreamId;
 use crate::memory::ExchangeCost;
 use crate::memory::header::{Header, List};
 
-impl Allocator {
+impl AllocatorState {
+    /// Returns the idle bytes here of blocks that belong to other streams.
+    pub(in crate::cache) fn idle_bytes_beside(&self, stream: StreamId) -> u64 {
+        let others = self.store.idle();
+        let others = others.filter(|header| header.block.stream != stream);
+        others.map(|header| header.block.bytes()).sum()
+    }
+
+    pub(super) fn trim(&mut self, trim: Trim) {
+        dispatch!(self.policies, policy => policy.trim(&mut self.store, trim));
+    }
+
+    pub(super) fn release_all(&mut self) {
+        (self.peak_out_bytes, self.known_out_bytes) = (0, 0);
+        self.store.release_free_lists();
+        self.trim(Trim::All);
+    }
+}
+
+impl Allocator<'_> {
     /// Evicts idle blocks of other sizes to the pool, for a request that none of them fits. All are
     /// evicted at once, so that neighbours coalesce.
     ///
@@ -29,17 +47,16 @@ impl Allocator {
     /// wait for it.
     pub(in crate::cache) fn evict(
         &mut self,
-        counters: &Counters,
         request: &Request,
         elsewhere_bytes: u64,
         to_grow: bool,
         exchange: ExchangeCost,
     ) {
         let (bytes, stream) = (request.size.rounded_bytes, request.stream);
-        let out_bytes = counters.allocated_bytes.get() + bytes;
+        let out_bytes = self.counters.allocated_bytes.get() + bytes;
         self.peak_out_bytes = self.peak_out_bytes.max(out_bytes);
         let peak_bytes = self.peak_out_bytes;
-        let wanted_bytes = counters.owned_bytes.get() - elsewhere_bytes + bytes;
+        let wanted_bytes = self.counters.owned_bytes.get() - elsewhere_bytes + bytes;
         if exchange == ExchangeCost::High && wanted_bytes <= peak_bytes.saturating_mul(2) {
             return;
         }
@@ -60,27 +77,17 @@ impl Allocator {
         }
     }
 
-    /// Returns the idle bytes here of blocks that belong to other streams.
-    pub(in crate::cache) fn idle_bytes_beside(&self, stream: StreamId) -> u64 {
-        let others = self.store.idle();
-        let others = others.filter(|header| header.block.stream != stream);
-        others.map(|header| header.block.bytes()).sum()
-    }
-
-    pub(super) fn trim(&mut self, trim: Trim) {
-        dispatch!(self.policies, policy => policy.trim(&mut self.store, trim));
-    }
-
     /// Releases, between two entries, the blocks that the policy does not keep, and those that were
     /// unused for too long.
-    pub(in crate::cache) fn trim_between_entries(&mut self, counters: &Counters) {
+    pub(in crate::cache) fn trim_between_entries(&mut self) {
         if self.is_entered() || self.store.epoch < self.due_epoch {
             return;
         }
         if !self.keeps_idle() {
-            return self.release_idle(counters);
+            return self.release_unused();
         }
-        let expiry_epoch = self.aging.sweep(self.store.epoch);
+        let epoch = self.store.epoch;
+        let expiry_epoch = self.aging.sweep(epoch);
         self.due_epoch = self.aging.due_epoch();
         if expiry_epoch > 0 {
             self.store
@@ -90,33 +97,34 @@ impl Allocator {
     }
 
     /// Releases every idle block, pending ones included.
-    pub(in crate::cache) fn release_idle(&mut self, counters: &Counters) {
+    pub(in crate::cache) fn release_idle(&mut self) -> List {
+        self.release_unused();
+        self.take_released()
+    }
+
+    fn release_unused(&mut self) {
         // Headers of suballocations may be idle without an arena, and an arena without any.
-        if counters.cached_bytes() > 0 || counters.idle_headers() > 0 {
+        if self.counters.cached_bytes() > 0 || self.counters.idle_headers() > 0 {
             self.release_all();
         }
         if self.store.has_pending() {
-            self.store.release_pending(counters);
+            self.state.store.release_pending(self.counters);
         }
     }
 
-    pub(super) fn release_all(&mut self) {
-        (self.peak_out_bytes, self.known_out_bytes) = (0, 0);
-        self.store.release_free_lists();
-        self.trim(Trim::All);
-    }
-
     /// Takes the blocks that go to the pool.
-    pub(in crate::cache) fn take_released(&mut self, counters: &Counters) -> List {
+    pub(in crate::cache) fn take_released(&mut self) -> List {
         let released = std::mem::replace(&mut self.store.to_release, List::new());
         let mut blocks = List::new();
         for header in released {
-            counters.owned_blocks.sub(u64::from(header.class != ARENA));
+            self.counters
+                .owned_blocks
+                .sub(u64::from(header.class != ARENA));
             if header.class >= SUBALLOCATION {
-                counters.count_released(header.class == ARENA);
+                self.counters.count_released(header.class == ARENA);
             }
             if header.class != SUBALLOCATION {
-                counters.owned_bytes.sub(header.block.bytes());
+                self.counters.owned_bytes.sub(header.block.bytes());
                 blocks.push(header);
             }
         }

@@ -2,10 +2,9 @@
 
 use std::mem;
 
-use super::Allocator;
-use crate::cache::stats::Counters;
+use super::{Allocator, AllocatorState};
 
-impl Allocator {
+impl AllocatorState {
     /// Ends entries for the blocks. The shard counts them, and all but the last were not made.
     #[inline]
     pub(super) fn end_skipped(&mut self, entries: u64) {
@@ -14,11 +13,18 @@ impl Allocator {
         self.update_free_epoch();
     }
 
+    /// Returns the version of the settings that the policy was configured with.
+    pub(in crate::cache) fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+impl Allocator<'_> {
     /// Returns the number of entries without a request that would have no work to do after this
     /// one; 0 if this one made a request, because the next one is likely to make one too.
     #[inline]
-    pub(in crate::cache) fn skippable_entries(&mut self, counters: &Counters) -> u64 {
-        let requests = counters.served();
+    pub(in crate::cache) fn skippable_entries(&mut self) -> u64 {
+        let requests = self.counters.served();
         let has_requests = mem::replace(&mut self.counted_requests, requests) != requests;
         if has_requests || self.is_observed || self.store.records {
             return 0;
@@ -27,10 +33,5 @@ impl Allocator {
             return u64::MAX; // Nothing is idle after an exit.
         }
         self.due_epoch.saturating_sub(self.store.epoch)
-    }
-
-    /// Returns the version of the settings that the policy was configured with.
-    pub(in crate::cache) fn version(&self) -> u64 {
-        self.version
     }
 }

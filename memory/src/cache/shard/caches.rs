@@ -11,7 +11,7 @@ use super::{BlockHandle, Guard, Shard};
 use crate::cache::settings::{CacheConfig, CacheSettings};
 use crate::cache::totals::DeviceTotals;
 use crate::error::{Error, Result};
-use crate::memory::header::List;
+use crate::memory::header::{HandedOut, List};
 use crate::memory::{DeviceMemory, Reclaim, WaitMode};
 use crate::recorder::{EventKind, EventRecord};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, plain};
@@ -103,12 +103,12 @@ impl Caches {
         self.permanent.load(Ordering::Relaxed)
     }
 
-    /// Runs `f` on the home of the blocks that belong to no cache.
-    pub(in crate::cache) fn with_uncached<R>(
+    /// Hands out a block from the home of the blocks that belong to no cache.
+    pub(in crate::cache) fn with_uncached(
         &self,
-        f: impl FnOnce(&mut Guard<'_>) -> R,
-    ) -> Result<R> {
-        let (result, idle) = {
+        hand_out: impl FnOnce(&mut Guard<'_>) -> HandedOut,
+    ) -> Result<BlockHandle> {
+        let (block, idle) = {
             let mut slot = self.uncached.lock();
             // If a live array returned the device after its last handle had dropped, the shard is
             // closed.
@@ -120,9 +120,9 @@ impl Caches {
                 .guard()
                 .expect("nobody is ever inside of it, and it is open");
             let idle = guard.drain_deferred();
-            let result = f(&mut guard);
+            let block = hand_out(&mut guard);
             guard.publish();
-            (result, idle)
+            (block, idle)
         };
         self.return_idle(idle);
         // A live array may return its device when no handle is left. If `close` ran before the lock
@@ -131,7 +131,7 @@ impl Caches {
         if self.handles.load(Ordering::Relaxed) == 0 {
             drop(CachesRef::clone(&self.uncounted()));
         }
-        Ok(result)
+        Ok(block.into())
     }
 
     /// Returns blocks that were dropped outside of every cache to the pool. Returns their bytes.

@@ -127,15 +127,18 @@ pub(in crate::cache) fn allocate_current<P: FastPath>(
     bytes: u64,
 ) -> Option<BlockHandle> {
     let shard = current_on(caches)?;
-    // SAFETY: this thread is inside the current shard.
-    unsafe { shard.allocate::<P>(bytes, stream()) }
+    // SAFETY: this thread is inside the current shard, so no other `Guard` exists, and nothing below
+    // makes one.
+    let mut allocator = unsafe { shard.allocator() };
+    allocator
+        .allocate::<P>(bytes, stream())
+        .map(BlockHandle::from)
 }
 
 /// Serves a request that was no hit, without draining the blocks that other threads dropped.
 pub(in crate::cache) fn refill_current(caches: &Caches, request: &Request) -> Option<BlockHandle> {
     let mut guard = current_on(caches)?.own();
-    match guard.observed_hit(request) {
-        Some(block) => Some(block),
-        None => guard.refill(request).ok(),
-    }
+    let served = guard.observed_hit(request);
+    let served = served.or_else(|| guard.refill(request).ok());
+    served.map(BlockHandle::from)
 }

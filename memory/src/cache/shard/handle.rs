@@ -75,7 +75,7 @@ impl BlockHandle {
     /// the block out.
     #[inline]
     pub(crate) fn home(&self) -> &Shard {
-        // SAFETY: the home is a shard that outlives the header (`Home::of`), which this handle keeps.
+        // SAFETY: a shard outlives its headers (`Home::of`), and this handle keeps the header.
         unsafe { self.home.address().as_ref() }
     }
 }
@@ -161,8 +161,7 @@ unsafe fn end(header: NonNull<Header>) {
         let shard = unsafe { home.as_ref() };
         // SAFETY: this thread is inside the current shard, so no other `Guard` exists, and nothing
         // below makes one.
-        let inside = unsafe { &mut *shard.inside.get() };
-        inside.allocator.free(&shard.counters, header)
+        unsafe { shard.allocator() }.free(header)
     } else {
         Some(header)
     };
@@ -180,7 +179,7 @@ fn free_slowly(header: Box<Header>) {
         let shard = unsafe { header.home.address::<Shard>().as_ref() };
         shard.record_free(&header);
         if shard.is_held() {
-            return shard.own().free(header);
+            return shard.own().free_slowly(header);
         }
         shard.end_orphan(header)
     };

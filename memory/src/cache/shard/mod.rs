@@ -3,7 +3,7 @@
 //!
 //! Access rules:
 //! - `state` names the holder of the shard: nobody, a thread inside its scope, a visitor, or nobody
-//!   ever again. Only the holder accesses `inside` and writes `counters`, through [`Guard`] or, for
+//!   ever again. Only the holder accesses `allocator` and writes `counters`, through [`Guard`] or, for
 //!   the current shard of its thread, directly. Any thread may read the counters.
 //! - `bound_thread` names the thread that the shard is reserved for. It determines only which shard
 //!   a thread enters.
@@ -33,13 +33,14 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use super::allocator::Allocator;
+use super::allocator::{Allocator, AllocatorState};
 use super::arena::DetachedArenas;
-use super::policy::FastPath;
 use super::record::{AllocationRecord, FinishedRecord, RecordedAllocation};
 use super::settings::CacheSettings;
 use super::stats::Counters;
-use crate::device::{Backend, StreamId};
+use crate::device::Backend;
+#[cfg(all(test, not(loom)))]
+use crate::device::StreamId;
 use crate::error::Result;
 use crate::memory::header::Home;
 #[cfg(all(test, not(loom)))]
@@ -88,7 +89,8 @@ pub(crate) struct Shard {
     /// The device, uncounted, because idle memory must not keep it alive. Once the shard is closed,
     /// `kept_alive` keeps it alive; until then, every holder of the shard also holds the device.
     device: ManuallyDrop<CachesRef>,
-    inside: UnsafeCell<Inside>,
+    /// What only the holder accesses.
+    allocator: UnsafeCell<AllocatorState>,
     /// After closing: the orphans that are still live. Before: minus the number of orphans that
     /// dropped before the closing had counted them.
     orphans: AtomicI64,
@@ -105,14 +107,7 @@ pub(crate) struct Shard {
     follows_recording: plain::AtomicBool,
 }
 
-/// The state that only the holder accesses.
-pub(super) struct Inside {
-    pub(super) allocator: Allocator,
-    /// The `live_bytes` that were last published to the device's totals.
-    published_bytes: u64,
-}
-
-// SAFETY: `inside` is accessed only by the thread that `state` names, as a holder or a visitor;
+// SAFETY: `allocator` is accessed only by the thread that `state` names, as a holder or a visitor;
 // everything else is `Sync` by itself.
 unsafe impl Sync for Shard {}
 // SAFETY: nothing in a shard belongs to the thread that made it.
@@ -136,10 +131,7 @@ impl Shard {
             // SAFETY: a named cache and its device keep their shards until these are closed, and a
             // closed shard keeps itself, in `kept_alive`, for its orphans.
             let home = unsafe { Home::of(home) };
-            let inside = Inside {
-                allocator: Allocator::new(home, is_uncached, fills),
-                published_bytes: 0,
-            };
+            let allocator = AllocatorState::new(home, is_uncached, fills);
             Self {
                 state: AtomicU64::new(IDLE),
                 signals: AtomicU64::new(signals::no_signals()),
@@ -150,7 +142,7 @@ impl Shard {
                 skips: Skips::default(),
                 settings,
                 device,
-                inside: UnsafeCell::new(inside),
+                allocator: UnsafeCell::new(allocator),
                 orphans: AtomicI64::new(0),
                 kept_alive: Mutex::new(None),
                 end: RaceDetector::new(),
@@ -251,7 +243,7 @@ impl Shard {
         let signals = self.signals.load(Ordering::Relaxed);
         if signals & ANY_SIGNAL == 0 && self.remote.is_empty() && guard.is_quiet() {
             guard.end();
-            guard.begin_window();
+            self.counters.begin_window();
             guard.allow_skips();
             drop(guard);
         } else {
@@ -302,23 +294,18 @@ impl Shard {
         }
     }
 
-    /// Returns the block of a hit, if `P` serves the request.
+    /// Returns the allocator, for a hit or a free.
     ///
     /// # Safety
     ///
-    /// The calling thread is inside.
+    /// The calling thread holds the shard. No other `Guard` or allocator of it is in use.
     #[inline]
-    pub(super) unsafe fn allocate<P: FastPath>(
-        &self,
-        bytes: u64,
-        stream: StreamId,
-    ) -> Option<BlockHandle> {
-        // SAFETY: no other `Guard` exists (the caller's promise), and nothing below makes one.
-        let inside = unsafe { &mut *self.inside.get() };
-        inside
-            .allocator
-            .allocate::<P>(&self.counters, bytes, stream)
-            .map(BlockHandle::from)
+    unsafe fn allocator(&self) -> Allocator<'_> {
+        Allocator {
+            // SAFETY: the caller's promise.
+            state: unsafe { &mut *self.allocator.get() },
+            counters: &self.counters,
+        }
     }
 
     /// Returns the guard of a thread that is inside. The caller has just checked that it is.
@@ -330,10 +317,14 @@ impl Shard {
 
     #[inline]
     fn held(&self, visiting: bool) -> Guard<'_> {
-        // SAFETY: `state` names this thread, so no other thread has a `Guard`. This thread has no
-        // second one: each lives only while `Guard`'s own methods run, and those do not reenter a
-        // shard.
-        Guard::new(self, unsafe { &mut *self.inside.get() }, visiting)
+        Guard {
+            shard: self,
+            // SAFETY: `state` names this thread, so no other thread has a `Guard`. This thread has
+            // no second one: each lives only while methods of it or of its allocator run, and
+            // those do not reenter a shard.
+            allocator: unsafe { self.allocator() },
+            visiting,
+        }
     }
 
     pub(super) fn end_visit(&self) {

@@ -24,7 +24,7 @@ impl Shard {
         // Held until it is filled: an orphan may drop before that.
         let mut orphaned = self.orphaned.lock();
         for header in self.remote.close() {
-            guard.free(header);
+            guard.free_slowly(header);
         }
         let (idle, orphans, detached) = guard.close();
         *orphaned = detached;

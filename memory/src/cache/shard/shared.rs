@@ -29,7 +29,7 @@ impl Shard {
 
     /// Ends the innermost entry. Returns false if there is none, or the shard is closed.
     pub(in crate::cache) fn exit_by_visit(&self) -> bool {
-        let Some(mut guard) = self.guard().filter(Guard::is_entered) else {
+        let Some(mut guard) = self.guard().filter(|guard| guard.is_entered()) else {
             return false;
         };
         if !guard.end_nested() {
@@ -58,7 +58,7 @@ impl Shard {
         if !self.remote.is_empty() {
             guard.drain_remote();
         }
-        guard.hit(bytes, stream)
+        guard.hit(bytes, stream).map(BlockHandle::from)
     }
 
     /// Visits the shard until [`end_visit`](Self::end_visit): before a fork, so that no other
@@ -97,7 +97,9 @@ pub(in crate::cache) fn free_by_visit(block: BlockHandle) -> Option<BlockHandle>
     }
     match block.into_header() {
         Ok(header) => {
-            guard.free_fast(header);
+            if let Some(header) = guard.free(header) {
+                guard.free_slowly(header);
+            }
             None
         }
         Err(shared) => {

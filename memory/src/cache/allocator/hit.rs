@@ -1,0 +1,124 @@
+//! The hit, a request that an idle block serves, and the free that makes a block idle.
+
+use super::{Allocator, AllocatorState, EMPTY_EPOCH};
+use crate::cache::arena::SUBALLOCATION;
+use crate::cache::policy::{
+    CachePolicy, FastPath, bump::Bump, dispatch, plan::Plan, recycle::Recycle,
+};
+use crate::cache::record::RECORDED;
+use crate::device::StreamId;
+use crate::memory::header::{HandedOut, Header};
+use crate::pool::Rounding;
+
+impl Allocator<'_> {
+    /// Returns the block of a hit. Rounds to 512 B: an exact fit is valid under every pool. If a
+    /// pool rounds further, `refill` finds the other blocks.
+    #[inline]
+    pub(in crate::cache) fn allocate<P: FastPath>(
+        &mut self,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<HandedOut> {
+        if self.fast_path != Some(P::POLICY) {
+            return None;
+        }
+        let rounded_bytes = Rounding::Units.round(bytes)?;
+        let AllocatorState {
+            store, policies, ..
+        } = &mut *self.state;
+        let header = P::of(policies).allocate(store, rounded_bytes, stream)?;
+        self.counters.hits.add(1);
+        self.counters.count_out(header.block.bytes(), bytes);
+        Some(header.hand_out(bytes, self.store.epoch))
+    }
+
+    /// Returns the block of a hit, under any policy, inside an entry or between two.
+    #[inline]
+    pub(in crate::cache) fn hit(&mut self, bytes: u64, stream: StreamId) -> Option<HandedOut> {
+        if !self.is_entered() {
+            return self.allocate_between_entries(bytes, stream);
+        }
+        self.allocate::<Recycle>(bytes, stream)
+            .or_else(|| self.allocate::<Bump>(bytes, stream))
+            .or_else(|| self.allocate::<Plan>(bytes, stream))
+    }
+
+    /// Returns the block of a hit between two entries. Free lists alone serve it: the next entry
+    /// hands out all of an arena.
+    #[cold]
+    fn allocate_between_entries(&mut self, bytes: u64, stream: StreamId) -> Option<HandedOut> {
+        debug_assert!(!self.is_entered());
+        self.fast_path?;
+        let rounded_bytes = Rounding::Units.round(bytes)?;
+        let header = self.store.pop_exact(rounded_bytes, stream)?;
+        Some(self.hand_out_hit(header, bytes))
+    }
+
+    /// Hands out a block that was idle.
+    pub(in crate::cache) fn hand_out_hit(
+        &self,
+        header: Box<Header>,
+        requested_bytes: u64,
+    ) -> HandedOut {
+        self.counters.hits.add(1);
+        self.counters
+            .count_out(header.block.bytes(), requested_bytes);
+        header.hand_out(requested_bytes, self.store.epoch)
+    }
+
+    /// Takes back a block that has no handle any more, if it is of this epoch, and neither recorded
+    /// nor used by another stream. Returns other blocks, for [`free_slowly`](Self::free_slowly).
+    #[inline]
+    pub(in crate::cache) fn free(&mut self, header: Box<Header>) -> Option<Box<Header>> {
+        if header.epoch() != self.free_epoch {
+            return Some(header);
+        }
+        self.counters
+            .count_back(header.block.bytes(), header.requested_bytes);
+        self.store.push(header);
+        None
+    }
+
+    /// Takes back any block.
+    pub(in crate::cache) fn free_slowly(&mut self, mut header: Box<Header>) {
+        header.end_uses();
+        if header.epoch() == EMPTY_EPOCH {
+            self.empties -= 1;
+            return;
+        }
+        if header.epoch() & RECORDED != 0 {
+            let epoch = header.epoch() & !RECORDED;
+            header.set_epoch(epoch);
+            if let Some(recording) = &mut self.store.recording {
+                recording.freed(header.record_index, epoch);
+            }
+        }
+        self.counters
+            .count_back(header.block.bytes(), header.requested_bytes);
+        if header.epoch() < self.store.exit_epoch {
+            self.counters.escaped_blocks.sub(1);
+        }
+        if header.class == SUBALLOCATION {
+            self.free_suballocation(header);
+        } else if header.epoch() < self.store.invalidation_epoch {
+            self.store.to_release.push(header);
+        } else if header.block.other_uses.is_empty() {
+            self.store.push(header);
+        } else {
+            self.state.store.defer(self.counters, header);
+        }
+    }
+
+    fn free_suballocation(&mut self, mut header: Box<Header>) {
+        if !header.block.other_uses.is_empty() {
+            dispatch!(self.policies, policy => policy.share(&mut header));
+            self.store.detached.share(&mut header);
+            self.update_fast_path();
+        }
+        if header.epoch() == self.store.epoch {
+            self.store.push(header);
+        } else {
+            self.store.free_detached(header);
+        }
+    }
+}

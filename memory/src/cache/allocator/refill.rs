@@ -1,0 +1,155 @@
+//! The requests that are no hits: served by the policy, or with memory of the pool.
+
+use super::{Allocator, AllocatorState, EMPTY_EPOCH, UNCACHED_EPOCH};
+use crate::cache::arena::SUBALLOCATION;
+use crate::cache::policy::{CachePolicy, Need, dispatch};
+use crate::cache::record::RECORDED;
+use crate::cache::request::Request;
+use crate::device::DevicePtr;
+use crate::memory::Block;
+use crate::memory::header::{HandedOut, Header};
+
+impl Allocator<'_> {
+    /// Serves a request that was no hit, or returns the memory that it needs. A request between two
+    /// entries is never served from an arena: the next entry hands out all of it.
+    pub(in crate::cache) fn refill(&mut self, request: &Request) -> Result<HandedOut, Need> {
+        let AllocatorState {
+            store,
+            policies,
+            depth,
+            ..
+        } = &mut *self.state;
+        let served = if *depth == 0 {
+            let fit = store.pop_tightest(request.size, request.stream);
+            fit.ok_or(Need::Block)
+        } else {
+            dispatch!(policies, policy => policy.refill(store, self.counters, request))
+        };
+        self.update_fast_path();
+        let header = served?;
+        self.counters.hits.add(1);
+        Ok(self.hand_out(header, request))
+    }
+
+    /// Looks for a free block once more, because there is no room for the arena that
+    /// [`refill`](Self::refill) requested.
+    pub(in crate::cache) fn without_arena(&mut self, request: &Request) -> Result<HandedOut, Need> {
+        dispatch!(self.policies, policy => policy.without_arena());
+        self.refill(request)
+    }
+
+    /// Serves a request from a new arena. Returns the arena if it is not needed any more: a
+    /// callback of the memory may have left the scope, or entered it with another policy.
+    pub(in crate::cache) fn refill_from(
+        &mut self,
+        arena: Block,
+        request: &Request,
+    ) -> (Result<HandedOut, Need>, Option<Block>) {
+        if !self.is_entered() {
+            return (Err(Need::Block), Some(arena));
+        }
+        match self.refill(request) {
+            Err(Need::Arena { min_bytes, .. }) if min_bytes <= arena.bytes() => {}
+            other => return (other, Some(arena)),
+        }
+        self.due_epoch = 0; // A first arena may not be the last: the exit checks.
+        let AllocatorState {
+            store, policies, ..
+        } = &mut *self.state;
+        let arena = store.new_arena(self.counters, arena);
+        let served = dispatch!(
+            policies,
+            policy => policy.add_arena(store, self.counters, arena, request)
+        );
+        self.update_fast_path();
+        match served {
+            Ok(header) => {
+                self.counters.misses.add(1);
+                (Ok(self.hand_out(header, request)), None)
+            }
+            Err(need) => (Err(need), None),
+        }
+    }
+
+    /// Hands out a block of the pool. This shard is its home from now on.
+    pub(in crate::cache) fn adopt(&mut self, block: Block, request: &Request) -> HandedOut {
+        self.counters.misses.add(1);
+        let header = self.state.store.new_header(self.counters, block);
+        self.hand_out(header, request)
+    }
+
+    /// Like [`adopt`](Self::adopt), for a block that the memory did not grow for. It counts as a
+    /// hit if with it the shard owns about what it had before, in other sizes.
+    pub(in crate::cache) fn adopt_free(&mut self, block: Block, request: &Request) -> HandedOut {
+        let owned_bytes = self.counters.owned_bytes.get() + block.bytes();
+        if owned_bytes > self.known_out_bytes + self.known_out_bytes / 8 {
+            return self.adopt(block, request);
+        }
+        self.counters.hits.add(1);
+        let header = self.state.store.new_header(self.counters, block);
+        self.hand_out(header, request)
+    }
+
+    /// Hands out a block that belongs to no cache.
+    pub(in crate::cache) fn adopt_uncached(
+        &mut self,
+        block: Block,
+        requested_bytes: u64,
+    ) -> HandedOut {
+        self.counters.count_out(block.bytes(), requested_bytes);
+        let header = self.state.store.new_header(self.counters, block);
+        header.hand_out(requested_bytes, UNCACHED_EPOCH)
+    }
+
+    /// Hands out a header without a block.
+    pub(in crate::cache) fn hand_out_empty(&mut self) -> HandedOut {
+        self.empties += 1;
+        self.store.new_empty().hand_out(0, EMPTY_EPOCH)
+    }
+
+    /// Hands out a block that was no hit, and records it if the entry is recorded.
+    fn hand_out(&mut self, mut header: Box<Header>, request: &Request) -> HandedOut {
+        let mut epoch = self.store.epoch;
+        if let Some(index) = self.state.store.record_allocation(self.counters, request) {
+            header.record_index = index;
+            epoch |= RECORDED;
+        }
+        if header.class != SUBALLOCATION && self.is_entered() {
+            dispatch!(self.policies, policy => policy.note_block(request));
+        }
+        self.update_fast_path();
+        let requested_bytes = request.size.requested_bytes;
+        self.counters
+            .count_out(header.block.bytes(), requested_bytes);
+        header.hand_out(requested_bytes, epoch)
+    }
+
+    /// Hands out a slab as a whole. The slab is detached, so that nothing else is served from it.
+    /// Its live suballocations stay valid.
+    pub(in crate::cache) fn export_slab(&mut self, address: DevicePtr) -> Option<HandedOut> {
+        let AllocatorState {
+            store, policies, ..
+        } = &mut *self.state;
+        if dispatch!(policies, policy => policy.detach_at(store, address)) {
+            store.epoch += 1;
+        }
+        self.update_fast_path();
+        self.update_free_epoch();
+        let home = self.store.home();
+        let (slab, epoch) = self.state.store.detached.export(address)?;
+        let slab_bytes = slab.block.bytes();
+        let block = slab.block.new_suballocation();
+        let mut header = Header::new(block, SUBALLOCATION, home);
+        header.join_slab(slab);
+        self.counters.owned_blocks.add(1);
+        self.counters.count_out(0, slab_bytes);
+        if !self.is_entered() {
+            // As for every block that is live between two entries.
+            self.store.exit_epoch = self.store.epoch;
+        }
+        if epoch < self.store.exit_epoch {
+            self.counters.escaped_blocks.add(1);
+        }
+        Some(header.hand_out(slab_bytes, epoch))
+    }
+}
