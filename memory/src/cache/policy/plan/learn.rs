@@ -25,7 +25,7 @@ impl Plan {
             let served_bytes = block.map_or(u64::MAX, |block| block.served_bytes);
             request.recorded(
                 (depth, served_bytes),
-                idle.map(|block| self.tree.depth(block.idle_since)),
+                idle.map(|block| self.tree.depth(block.idle_since as usize)),
             )
         });
         recorded.collect()
@@ -98,9 +98,27 @@ impl Plan {
         lengths.sum()
     }
 
+    /// Returns the bytes by which the requests of the present entry are shorter than the planned
+    /// ones.
+    pub(super) fn spare_bytes(&mut self) -> u64 {
+        if !self.varies || self.tree.requests().is_empty() {
+            return 0;
+        }
+        let spare = |index: usize| {
+            // As requested: pools of size classes round the planned sizes further than a hit does.
+            let planned_bytes = self.tree.requests()[index].requested_bytes;
+            let served_bytes = self.blocks.get(index)?.served_bytes;
+            Some(planned_bytes.saturating_sub(served_bytes))
+        };
+        let path = self.tree.path_to(self.cursor).into_iter();
+        let spare_bytes = path.filter_map(spare).sum();
+        self.varies = spare_bytes > 0;
+        spare_bytes
+    }
+
     /// Ends the entry. It counts as a use of its sequence if it followed at least half of the
     /// sequence, and as a use of its whole length unless its requests were much shorter.
-    pub(super) fn end_sequence(&mut self, epoch: u64) {
+    pub(super) fn end_sequence(&mut self, epoch: u64, spare_bytes: u64) {
         if self.following {
             self.differed = 0;
         }
@@ -110,7 +128,7 @@ impl Plan {
         let sequence = &mut self.sequences[self.tree.sequence_of(self.cursor)];
         if self.tree.depth(self.cursor) >= sequence.requests.len().div_ceil(2) {
             sequence.used_epoch = epoch;
-            if self.spare_bytes == 0 || self.spare_bytes <= sequence.bytes() / 8 {
+            if spare_bytes == 0 || spare_bytes <= sequence.bytes() / 8 {
                 sequence.full_epoch = epoch;
             }
         }

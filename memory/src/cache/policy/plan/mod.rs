@@ -19,7 +19,7 @@ use crate::device::{DevicePtr, StreamId};
 use crate::memory::header::{Header, List, Slot};
 use gaps::Gaps;
 use sequence::Sequence;
-use tree::{PlanTree, PlannedRequest};
+use tree::{Fit, PlanTree};
 
 /// The maximum number of sequences that a scope may alternate between. A further one replaces the
 /// least recently followed one.
@@ -58,8 +58,8 @@ pub(in crate::cache) struct Plan {
     following: bool,
     /// The cursor at the beginning of an entry that repeats the last one.
     root: usize,
-    /// The bytes by which the requests of the present entry are shorter than the planned ones.
-    spare_bytes: u64,
+    /// True if a suballocation last served a request of another size than the planned one.
+    varies: bool,
     /// Entries in a row that differed from the plan.
     differed: u32,
     /// Entries since the last plannable one that had too many requests.
@@ -68,24 +68,22 @@ pub(in crate::cache) struct Plan {
     served: u64,
 }
 
-/// The requests that last used a suballocation's memory.
-enum Below {
-    Nothing,
-    One(u32),
-    /// Those that the plan names.
-    Several,
-}
+/// `below`: several requests, which the plan names.
+const SEVERAL: u32 = u32::MAX;
 
-/// A planned suballocation of the slab, with its header while it is idle.
+/// A planned suballocation of the slab, with its header while it is idle. One line of the
+/// processor's cache, so that a hit reads one.
+#[repr(align(64))]
 struct PlannedBlock {
-    /// Copied from the tree, so that one look-up finds both.
-    request: PlannedRequest,
-    below: Below,
+    /// What the tree knows of the request.
+    fit: Fit,
+    /// The request that last used the memory: this one if none did before, or [`SEVERAL`].
+    below: u32,
+    /// The cursor when the suballocation was last found idle.
+    idle_since: u32,
     /// Empty while the suballocation is handed out, or if the request is served outside of the
     /// slab.
     header: Slot,
-    /// The cursor when the suballocation was last found idle.
-    idle_since: usize,
     /// The size of the last request that it served.
     served_bytes: u64,
 }
@@ -109,7 +107,6 @@ impl CachePolicy for Plan {
 
     fn begin(&mut self, store: &mut Store) {
         self.cursor = self.root;
-        self.spare_bytes = 0;
         self.gaps = None;
         self.following = !self.sequences.is_empty();
         store.record_as_set();
@@ -133,22 +130,19 @@ impl CachePolicy for Plan {
             idle.pop_if(|header| header.block.suballocation_index() < blocks.len())
         {
             let block = &mut blocks[header.block.suballocation_index()];
-            block.idle_since = cursor;
+            block.idle_since = cursor as u32;
             block.header.put(header);
         }
         if !idle.is_empty() {
             return None; // `refill` puts them elsewhere.
         }
         let block = blocks.get(cursor)?;
-        if !block.request.is_for(rounded_bytes, stream) {
+        if !block.fit.is_for(rounded_bytes, stream) {
             return None;
         }
-        let is_clear = match block.below {
-            Below::Nothing => true,
-            Below::One(below) => blocks
-                .get(below as usize)
-                .is_some_and(|block| !block.header.is_empty()),
-            Below::Several => self.is_clear(&self.blocks[cursor].request),
+        let is_clear = match blocks.get(block.below as usize) {
+            Some(below) => !below.header.is_empty(),
+            None => self.is_clear(cursor),
         };
         if !is_clear {
             return None;
@@ -176,7 +170,7 @@ impl CachePolicy for Plan {
             });
         }
         self.lay_out(store, counters);
-        if !self.is_clear(&self.tree.requests()[index]) {
+        if !self.is_clear(index) {
             return self.refill_unplanned(store, counters, request);
         }
         let header = self.take_planned(request.size.rounded_bytes);
@@ -228,6 +222,7 @@ impl CachePolicy for Plan {
         escapes: bool,
     ) -> Option<Vec<RecordedAllocation>> {
         self.sort_in(store);
+        let spare_bytes = self.spare_bytes();
         if escapes {
             self.detach(store, true);
         }
@@ -235,7 +230,7 @@ impl CachePolicy for Plan {
             self.release_slab(store);
         }
         let recorded = store.finish_recording(counters);
-        self.end_sequence(store.epoch);
+        self.end_sequence(store.epoch, spare_bytes);
         if !self.following {
             self.learn(store, counters, recorded.as_ref());
         }
@@ -320,7 +315,7 @@ impl Plan {
             cursor: 0,
             following: false,
             root: 0,
-            spare_bytes: 0,
+            varies: false,
             differed: 0,
             too_long: 0,
             served: 0,
@@ -339,18 +334,19 @@ impl Plan {
     fn take_planned(&mut self, rounded_bytes: u64) -> Option<Box<Header>> {
         let block = self.blocks.get_mut(self.cursor)?;
         let header = block.header.take()?;
-        // As requested: pools of size classes round the planned sizes further than a hit does.
-        self.spare_bytes += block.request.requested_bytes.saturating_sub(rounded_bytes);
-        block.served_bytes = rounded_bytes;
+        if block.served_bytes != rounded_bytes {
+            block.served_bytes = rounded_bytes;
+            self.varies = true;
+        }
         self.cursor += 1;
         Some(header)
     }
 
     /// Returns true if every suballocation that last used the request's memory is idle. Returns
     /// false if the slab was released since.
-    #[inline(always)]
-    fn is_clear(&self, request: &PlannedRequest) -> bool {
+    fn is_clear(&self, index: usize) -> bool {
         let block = |below: &u32| self.blocks.get(*below as usize);
+        let request = &self.tree.requests()[index];
         let mut below = self.tree.before(request).iter().map(block);
         below.all(|block| block.is_some_and(|block| !block.header.is_empty()))
     }
@@ -400,7 +396,7 @@ impl Plan {
                 self.unplanned.push(header);
                 continue;
             };
-            block.idle_since = self.cursor;
+            block.idle_since = self.cursor as u32;
             block.header.put(header);
         }
     }

@@ -1,7 +1,7 @@
 //! The slab of a plan: its layout, and its release.
 
 use super::tree::PlannedRequest;
-use super::{Below, Plan, PlannedBlock};
+use super::{Plan, PlannedBlock, SEVERAL};
 use crate::cache::stats::Counters;
 use crate::cache::store::Store;
 use crate::memory::header::{List, Slot};
@@ -23,16 +23,16 @@ impl Plan {
         };
         let requests = self.tree.requests().iter().enumerate();
         let blocks = requests.map(|(index, request)| PlannedBlock {
-            request: *request,
+            fit: request.fit(),
             below: match *self.tree.before(request) {
-                [] => Below::Nothing,
-                [below] => Below::One(below),
-                _ => Below::Several,
+                [] => index as u32,
+                [below] => below,
+                _ => SEVERAL,
             },
             header: Slot::new(lay(index, request)),
             // Earlier requests were served from a slab that was lost. They became idle now, at the
             // earliest.
-            idle_since: self.cursor,
+            idle_since: self.cursor as u32,
             served_bytes: request.rounded_bytes,
         });
         self.blocks = blocks.collect();

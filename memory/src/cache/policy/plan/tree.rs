@@ -37,18 +37,35 @@ impl PlannedRequest {
         before: (0, 0),
     };
 
-    /// Returns whether an entry that reached this request continues with it, whatever the other
-    /// sequences are.
-    #[inline]
-    pub(super) fn is_for(&self, rounded_bytes: u64, stream: StreamId) -> bool {
-        rounded_bytes <= self.rounded_bytes
-            && rounded_bytes >= self.least_bytes
-            && self.stream == stream
+    /// Returns the requests with which an entry that reached this one continues here, whatever the
+    /// other sequences are.
+    pub(super) fn fit(&self) -> Fit {
+        Fit {
+            least_bytes: self.least_bytes,
+            most_bytes: self.rounded_bytes,
+            stream: self.stream,
+        }
     }
 
     /// Returns whether a request fits in the memory of this one.
     pub(super) fn has_room_for(&self, rounded_bytes: u64, stream: StreamId) -> bool {
         (1..=self.rounded_bytes).contains(&rounded_bytes) && self.stream == stream
+    }
+}
+
+/// The requests that a planned one stands for.
+pub(super) struct Fit {
+    least_bytes: u64,
+    most_bytes: u64,
+    stream: StreamId,
+}
+
+impl Fit {
+    #[inline]
+    pub(super) fn is_for(&self, rounded_bytes: u64, stream: StreamId) -> bool {
+        rounded_bytes <= self.most_bytes
+            && rounded_bytes >= self.least_bytes
+            && self.stream == stream
     }
 }
 
@@ -212,7 +229,7 @@ impl PlanTree {
         rounded_bytes: u64,
         stream: StreamId,
     ) -> Option<usize> {
-        if self.requests[number].is_for(rounded_bytes, stream) {
+        if self.requests[number].fit().is_for(rounded_bytes, stream) {
             return Some(number);
         }
         let run = self.run_of(number);
@@ -389,7 +406,7 @@ mod tests {
                 prop_assert_eq!(path.len(), sequence.requests.len());
                 for (depth, &number) in path.iter().enumerate() {
                     let request = &plan.requests()[number];
-                    prop_assert!(request.is_for(sequence.requests[depth].rounded_bytes, StreamId(0)));
+                    prop_assert!(request.fit().is_for(sequence.requests[depth].rounded_bytes, StreamId(0)));
                     prop_assert_eq!(plan.depth(number), depth);
                     prop_assert!(request.offset.is_none() || sequence.requests[depth].upper.is_some());
                     let mut behind = vec![false; plan.requests().len()];
