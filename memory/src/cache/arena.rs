@@ -2,8 +2,6 @@
 //! [`SUBALLOCATION`]. When it drops, it goes to the free list of that class, as any block goes to
 //! the list of its class.
 
-use std::ops::Range;
-
 use crate::device::DevicePtr;
 use crate::memory::header::{Header, List};
 use crate::pool::size_class::CLASSES;
@@ -57,14 +55,6 @@ impl Arenas {
     /// Returns the bytes of all arenas except the first.
     pub(super) fn full_bytes(&self) -> u64 {
         bytes(self.0.iter().skip(1))
-    }
-
-    /// Returns the addresses of each arena.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
-        self.0.iter().map(|arena| {
-            let begin = arena.block.address.0;
-            begin..begin + arena.block.bytes()
-        })
     }
 
     pub(super) fn holds(&self, address: DevicePtr) -> bool {

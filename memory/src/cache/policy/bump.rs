@@ -4,8 +4,6 @@
 //!
 //! The header of a suballocation that dropped serves the next request.
 
-use std::ops::Range;
-
 use super::{CachePolicy, Need, Policy, Refill, Trim};
 use crate::cache::arena::Arenas;
 use crate::cache::record::RecordedAllocation;
@@ -26,18 +24,30 @@ fn about(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
 
+/// The number of a suballocation that was handed out in no nested entry.
+const UNNUMBERED: usize = u32::MAX as usize;
+
 /// The arenas of a shard, and the cursor in the first one.
 ///
 /// Invariants:
-/// - `ends` are the ends of the suballocations of the present epoch, in order. `cursor` is the
-///   highest of them in the first arena, or the arena's beginning, and at most `limit`;
-/// - an idle header of the present epoch represents the end at its index, which is not [`FREED`].
+/// - `cursor` is the end of the last suballocation in the first arena, or the arena's beginning, and
+///   at most `limit`;
+/// - the suballocations of the arenas, and the idle headers, are on `stream`;
+/// - in nested entries, `ends` has the cursor at the beginning of the outermost one, and then the
+///   ends of the suballocations since, in order;
+/// - an idle header of the present epoch that has a number represents the end at its index, which is
+///   not [`FREED`].
 pub(in crate::cache) struct Bump {
     /// The arenas; the cursor is in the first.
     arenas: Arenas,
     cursor: u64,
     limit: u64,
     stream: StreamId,
+    /// The number of headers, idle or handed out from `arenas`, and the sum of the bytes that each
+    /// was last handed out with.
+    headers: usize,
+    header_bytes: u64,
+    /// The ends of suballocations that nested entries handed out.
     ends: Vec<u64>,
     /// The number of `ends` when each nested entry began.
     nested: Vec<usize>,
@@ -58,15 +68,18 @@ impl CachePolicy for Bump {
     }
 
     fn begin_nested(&mut self) {
+        if self.nested.is_empty() {
+            self.ends.push(self.cursor);
+        }
         self.nested.push(self.ends.len());
     }
 
     /// Makes the memory that the nested entry handed out last, and that was freed, available again.
     fn end_nested(&mut self, store: &mut Store) {
-        let mark = self.nested.pop().unwrap_or(0);
-        if self.arenas.is_shared() {
+        // `None` if the arenas were detached since the nested entry began.
+        let Some(mark) = self.nested.pop().filter(|_| !self.arenas.is_shared()) else {
             return;
-        }
+        };
         self.mark_freed(store);
         while self.ends.len() > mark
             && let Some(&end) = self.ends.last()
@@ -78,6 +91,9 @@ impl CachePolicy for Bump {
         let ends = self.ends.iter().map(|end| end & !FREED);
         let here = ends.filter(|end| (base + 1..=self.limit).contains(end));
         self.cursor = here.max().unwrap_or(base);
+        if self.nested.is_empty() && self.ends.len() == mark {
+            self.ends.pop(); // The cursor at the beginning.
+        }
     }
 
     #[inline]
@@ -88,24 +104,24 @@ impl CachePolicy for Bump {
         stream: StreamId,
     ) -> Option<Box<Header>> {
         let has_room = rounded_bytes > 0 && self.has_room(rounded_bytes);
+        let is_nested = !self.nested.is_empty();
         // `refill` makes room for more ends.
-        if !has_room || stream != self.stream || self.ends.len() == self.ends.capacity() {
+        let is_full = is_nested && self.ends.len() == self.ends.capacity();
+        if !has_room || stream != self.stream || is_full {
             return None;
         }
         let epoch = store.epoch;
-        // `refill` reassigns headers of other streams.
-        let is_own = |header: &Header| header.block.stream == stream;
-        let mut header = store.idle_suballocations().pop_if(is_own)?;
-        if header.epoch() == epoch
-            && let Some(end) = self.ends.get_mut(header.block.suballocation_index())
-        {
-            *end |= FREED;
-        }
+        let mut header = store.idle_suballocations().pop_if(|_| true)?;
+        let number = if is_nested {
+            self.add_end(&header, epoch, rounded_bytes)
+        } else {
+            UNNUMBERED
+        };
+        self.header_bytes = self.header_bytes - header.block.bytes() + rounded_bytes;
         header
             .block
-            .set_suballocation(DevicePtr(self.cursor), rounded_bytes, self.ends.len());
+            .set_suballocation(DevicePtr(self.cursor), rounded_bytes, number);
         self.cursor += rounded_bytes;
-        self.ends.push(self.cursor);
         Some(header)
     }
 
@@ -126,11 +142,7 @@ impl CachePolicy for Bump {
         {
             let header = store.new_suballocation(counters, arena.block.new_suballocation());
             store.push(header);
-        }
-        let idle = store.idle_suballocations();
-        if let Some(mut header) = idle.pop_if(|header| header.block.stream != request.stream) {
-            header.follow(request.stream);
-            idle.push(header);
+            self.headers += 1;
         }
         self.ends.reserve(1);
         let header = self.allocate(store, rounded_bytes, request.stream);
@@ -147,7 +159,11 @@ impl CachePolicy for Bump {
         request: &Request,
     ) -> Refill {
         let (cursor, limit) = (self.cursor, self.limit);
-        self.stream = arena.block.stream;
+        if self.stream != arena.block.stream {
+            self.stream = arena.block.stream;
+            let idle = store.idle_suballocations();
+            idle.for_each_mut(|header| header.follow(self.stream));
+        }
         self.cursor = arena.block.address.0;
         self.limit = self.cursor + arena.block.bytes();
         self.arenas.push(arena);
@@ -183,15 +199,15 @@ impl CachePolicy for Bump {
     }
 
     fn detach(&mut self, store: &mut Store, _escape: bool) {
-        self.mark_freed(store);
-        let live = self.ends.iter().filter(|end| **end & FREED == 0).count();
+        let (live, live_bytes) = self.live(store);
         let epoch = store.epoch;
         if live == 0 {
             self.reset(epoch);
         } else {
-            let live = (live, self.live_bytes());
+            self.headers -= live;
+            self.header_bytes -= live_bytes;
             let arenas = self.take_arenas(epoch);
-            store.detached.add(epoch, live, arenas);
+            store.detached.add(epoch, (live, live_bytes), arenas);
         }
     }
 
@@ -212,14 +228,16 @@ impl CachePolicy for Bump {
         if self.arenas.is_empty() {
             return 0;
         }
-        let mut freed = self.ends.iter().filter(|end| **end & FREED != 0).count();
         for header in idle.iter().filter(|header| header.epoch() == epoch) {
-            let end = self.ends[header.block.suballocation_index()];
+            let end = self.ends.get(header.block.suballocation_index());
             let found = header.block.address.0 + header.block.bytes();
-            assert_eq!(end, found, "an idle suballocation ends where it should");
-            freed += 1;
+            assert!(
+                end.is_none_or(|end| *end == found),
+                "an idle suballocation has its end"
+            );
         }
-        assert!(freed <= self.ends.len());
+        assert!(idle.iter().all(|header| header.block.stream == self.stream));
+        assert!(idle.iter().count() <= self.headers);
         assert!(self.cursor <= self.limit);
         assert!(self.nested.iter().all(|mark| *mark <= self.ends.len()));
         self.arenas.bytes()
@@ -233,6 +251,8 @@ impl Bump {
             cursor: 0,
             limit: 0,
             stream: StreamId::default(),
+            headers: 0,
+            header_bytes: 0,
             ends: Vec::new(),
             nested: Vec::new(),
             high_water: (0, 0),
@@ -287,28 +307,31 @@ impl Bump {
         arenas
     }
 
-    /// Returns the bytes of the suballocations whose ends are not [`FREED`]. In each arena,
-    /// suballocations follow each other from its beginning.
-    fn live_bytes(&self) -> u64 {
-        let mut ends = self.ends.clone();
-        ends.sort_unstable_by_key(|end| end & !FREED);
-        let mut live_bytes = 0;
-        for Range { mut start, end } in self.arenas.ranges() {
-            let first = ends.partition_point(|own| own & !FREED <= start);
-            let own = ends[first..].iter().take_while(|own| *own & !FREED <= end);
-            for own in own {
-                let own_end = own & !FREED;
-                live_bytes += if own & FREED == 0 { own_end - start } else { 0 };
-                start = own_end;
-            }
+    /// Adds the end of the next suballocation of a nested entry, and marks the one that the idle
+    /// `header` represents. Returns the number of the new one.
+    #[inline(always)]
+    fn add_end(&mut self, header: &Header, epoch: u64, rounded_bytes: u64) -> usize {
+        if header.epoch() == epoch
+            && let Some(end) = self.ends.get_mut(header.block.suballocation_index())
+        {
+            *end |= FREED;
         }
-        live_bytes
+        self.ends.push(self.cursor + rounded_bytes);
+        self.ends.len() - 1
+    }
+
+    /// Returns the number of the suballocations that are handed out, and their bytes.
+    fn live(&self, store: &mut Store) -> (usize, u64) {
+        let idle = store.idle_suballocations().iter();
+        let idle = idle.map(|header| header.block.bytes());
+        let (idle, idle_bytes) = idle.fold((0, 0), |(idle, sum), bytes| (idle + 1, sum + bytes));
+        (self.headers - idle, self.header_bytes - idle_bytes)
     }
 
     /// Releases the arenas, if none of their suballocations is live.
     fn release_arenas(&mut self, store: &mut Store) {
         self.mark_freed(store);
-        if self.ends.iter().all(|end| end & FREED != 0) {
+        if self.live(store).0 == 0 {
             let arenas = self.take_arenas(store.epoch);
             store.release(arenas);
         }
@@ -317,6 +340,8 @@ impl Bump {
     /// Like [`release_arenas`](Self::release_arenas); also releases the idle headers.
     fn release_all(&mut self, store: &mut Store) {
         self.release_arenas(store);
+        let (live, live_bytes) = self.live(store);
+        (self.headers, self.header_bytes) = (live, live_bytes);
         let headers = std::mem::replace(store.idle_suballocations(), List::new());
         store.release(headers);
     }
@@ -340,8 +365,10 @@ impl Bump {
         }
         let epoch = store.epoch;
         store.idle_suballocations().for_each_mut(|header| {
-            if header.epoch() == epoch {
-                self.ends[header.block.suballocation_index()] |= FREED;
+            if header.epoch() == epoch
+                && let Some(end) = self.ends.get_mut(header.block.suballocation_index())
+            {
+                *end |= FREED;
                 header.set_epoch(0);
             }
         });
