@@ -1,61 +1,31 @@
-//! The path of a request, from the top down: a hit under each policy, or a miss. A miss uses free
-//! memory of the shard, then evicts and uses the pool, then uses the memory's reclaim ladder.
+//! The path of a request that is no hit. A miss uses free memory of the shard, then evicts and uses
+//! the pool, then uses the memory's reclaim ladder.
 
 use std::panic::Location;
 use std::ptr;
 
-use super::policy::{Need, bump::Bump, plan::Plan, recycle::Recycle};
+use super::policy::Need;
 use super::request::{Request, Size};
 use super::scope::{self, current_stream};
-use super::shard::{BlockHandle, Caches, Shard, allocate_current, publish_current, refill_current};
+use super::shard::{BlockHandle, Caches, Shard, publish_current, refill_current};
 use crate::device::{DevicePtr, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result, reported_call_site};
 use crate::memory::{self, Block, Destructor};
 use crate::recorder::EventKind;
 
 impl Caches {
-    /// Hands out a block of `bytes` on the thread's stream, to the caller at `call_site`. The block
-    /// is from the nearest scope of this device, if there is one.
-    #[inline]
-    pub(crate) fn allocate(
-        &self,
-        bytes: u64,
-        call_site: &'static Location<'static>,
-    ) -> Result<BlockHandle> {
-        match allocate_current::<Recycle>(self, bytes) {
-            Some(block) => Ok(block),
-            None => self.allocate_bump(bytes, call_site),
-        }
-    }
-
-    /// Tries the next policy. Each of these functions is the tail call of the one before, and saves
-    /// no registers for others. Cold, so that it is a function of its own. Inline nevertheless, so
-    /// that it is compiled with the executable, which accesses its thread-locals without a call.
+    /// Serves a request that was no hit of the current shard.
     #[cold]
-    #[inline]
-    fn allocate_bump(
+    #[inline(never)]
+    pub(super) fn allocate_otherwise(
         &self,
         bytes: u64,
         call_site: &'static Location<'static>,
     ) -> Result<BlockHandle> {
-        match allocate_current::<Bump>(self, bytes) {
-            Some(block) => Ok(block),
-            None => self.allocate_planned(bytes, call_site),
+        if scope::settle() {
+            return self.allocate(bytes, call_site);
         }
-    }
-
-    #[cold]
-    #[inline]
-    fn allocate_planned(
-        &self,
-        bytes: u64,
-        call_site: &'static Location<'static>,
-    ) -> Result<BlockHandle> {
-        match allocate_current::<Plan>(self, bytes) {
-            Some(block) => Ok(block),
-            None if scope::settle() => self.allocate(bytes, call_site),
-            None => self.allocate_slowly(bytes, current_stream(self), call_site),
-        }
+        self.allocate_slowly(bytes, current_stream(self), call_site)
     }
 
     /// Serves any request that was no hit.

@@ -2,67 +2,68 @@
 
 use super::{Allocator, AllocatorState, EMPTY_EPOCH};
 use crate::cache::arena::SUBALLOCATION;
-use crate::cache::policy::{
-    CachePolicy, FastPath, bump::Bump, dispatch, plan::Plan, recycle::Recycle,
-};
+use crate::cache::policy::{CachePolicy, Policy, dispatch};
 use crate::cache::record::RECORDED;
 use crate::device::StreamId;
 use crate::memory::header::{HandedOut, Header};
 use crate::pool::Rounding;
 
 impl Allocator<'_> {
-    /// Returns the block of a hit. Rounds to 512 B: an exact fit is valid under every pool. If a
-    /// pool rounds further, `refill` finds the other blocks.
-    #[inline]
-    pub(in crate::cache) fn allocate<P: FastPath>(
+    /// Returns the block of a hit, if `policy` serves the request. Compiled for each policy, which
+    /// callers pass as a constant.
+    #[inline(always)]
+    pub(in crate::cache) fn hit(
         &mut self,
+        policy: Policy,
         bytes: u64,
         stream: StreamId,
     ) -> Option<HandedOut> {
-        if self.fast_path != Some(P::POLICY) {
+        if self.fast_path != Some(policy) {
             return None;
         }
+        let header = self.pop(policy, bytes, stream)?;
+        Some(self.hand_out_hit(header, bytes))
+    }
+
+    /// Returns the block of a hit under any policy, inside an entry or between two. Free lists alone
+    /// serve it between two: the next entry hands out all of an arena.
+    pub(in crate::cache) fn any_hit(&mut self, bytes: u64, stream: StreamId) -> Option<HandedOut> {
+        let policy = self.fast_path?;
+        let policy = if self.is_entered() {
+            policy
+        } else {
+            Policy::Recycle
+        };
+        let header = self.pop(policy, bytes, stream)?;
+        Some(self.hand_out_hit(header, bytes))
+    }
+
+    /// Takes the block that `policy` serves a request with. Rounds to 512 B: an exact fit is valid
+    /// under every pool. If a pool rounds further, `refill` finds the other blocks.
+    #[inline(always)]
+    pub(super) fn pop(
+        &mut self,
+        policy: Policy,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<Box<Header>> {
         let rounded_bytes = Rounding::Units.round(bytes)?;
         let AllocatorState {
             store, policies, ..
         } = &mut *self.state;
-        let header = P::of(policies).allocate(store, rounded_bytes, stream)?;
-        self.counters.hits.add(1);
-        self.counters.count_out(header.block.bytes(), bytes);
-        Some(header.hand_out(bytes, self.store.epoch))
-    }
-
-    /// Returns the block of a hit, under any policy, inside an entry or between two.
-    #[inline]
-    pub(in crate::cache) fn hit(&mut self, bytes: u64, stream: StreamId) -> Option<HandedOut> {
-        if !self.is_entered() {
-            return self.allocate_between_entries(bytes, stream);
+        match policy {
+            Policy::Bump => policies.bump.allocate(store, rounded_bytes, stream),
+            Policy::Plan => policies.plan.allocate(store, rounded_bytes, stream),
+            Policy::Recycle | Policy::Release => store.pop_exact(rounded_bytes, stream),
         }
-        self.allocate::<Recycle>(bytes, stream)
-            .or_else(|| self.allocate::<Bump>(bytes, stream))
-            .or_else(|| self.allocate::<Plan>(bytes, stream))
-    }
-
-    /// Returns the block of a hit between two entries. Free lists alone serve it: the next entry
-    /// hands out all of an arena.
-    #[cold]
-    fn allocate_between_entries(&mut self, bytes: u64, stream: StreamId) -> Option<HandedOut> {
-        debug_assert!(!self.is_entered());
-        self.fast_path?;
-        let rounded_bytes = Rounding::Units.round(bytes)?;
-        let header = self.store.pop_exact(rounded_bytes, stream)?;
-        Some(self.hand_out_hit(header, bytes))
     }
 
     /// Hands out a block that was idle.
-    pub(in crate::cache) fn hand_out_hit(
-        &self,
-        header: Box<Header>,
-        requested_bytes: u64,
-    ) -> HandedOut {
+    #[inline]
+    pub(super) fn hand_out_hit(&self, header: Box<Header>, requested_bytes: u64) -> HandedOut {
+        let block_bytes = header.block.bytes(); // Read before the counters, which may be anywhere.
         self.counters.hits.add(1);
-        self.counters
-            .count_out(header.block.bytes(), requested_bytes);
+        self.counters.count_out(block_bytes, requested_bytes);
         header.hand_out(requested_bytes, self.store.epoch)
     }
 

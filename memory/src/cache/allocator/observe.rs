@@ -4,7 +4,6 @@ use super::{Allocator, AllocatorState};
 use crate::cache::policy::{CachePolicy, Policy, dispatch};
 use crate::cache::request::Request;
 use crate::memory::header::{HandedOut, Header};
-use crate::pool::Rounding;
 
 /// An epoch that no block ever has.
 const NO_EPOCH: u64 = u64::MAX - 1;
@@ -33,7 +32,7 @@ impl AllocatorState {
 }
 
 impl Allocator<'_> {
-    /// Returns the block that [`allocate`](Allocator::allocate) would have returned, for a request
+    /// Returns the block that [`hit`](Allocator::hit) would have returned, for a request
     /// that takes the slow path only to be recorded.
     pub(in crate::cache) fn observed_hit(&mut self, request: &Request) -> Option<HandedOut> {
         let header = self.pop_observed(request)?;
@@ -44,22 +43,11 @@ impl Allocator<'_> {
         if !self.is_observed || self.is_filled_or_recorded() {
             return None;
         }
-        let (rounded_bytes, stream) = (
-            Rounding::Units.round(request.size.requested_bytes)?,
-            request.stream,
-        );
-        if !self.is_entered() {
-            return self.store.pop_exact(rounded_bytes, stream);
-        }
-        let AllocatorState {
-            store, policies, ..
-        } = &mut *self.state;
-        match dispatch!(policies, policy => policy.fast_path()) {
-            Policy::Recycle | Policy::Release => {
-                policies.recycle.allocate(store, rounded_bytes, stream)
-            }
-            Policy::Bump => policies.bump.allocate(store, rounded_bytes, stream),
-            Policy::Plan => policies.plan.allocate(store, rounded_bytes, stream),
-        }
+        let policy = if self.is_entered() {
+            dispatch!(self.policies, policy => policy.fast_path())
+        } else {
+            Policy::Recycle
+        };
+        self.pop(policy, request.size.requested_bytes, request.stream)
     }
 }

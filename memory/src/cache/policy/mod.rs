@@ -251,37 +251,3 @@ impl Policies {
         self.active = policy;
     }
 }
-
-/// A policy that serves hits itself.
-pub(super) trait FastPath: CachePolicy {
-    const POLICY: Policy;
-
-    fn of(policies: &mut Policies) -> &mut Self;
-}
-
-impl FastPath for Recycle {
-    const POLICY: Policy = Policy::Recycle;
-
-    #[inline]
-    fn of(policies: &mut Policies) -> &mut Self {
-        &mut policies.recycle
-    }
-}
-
-impl FastPath for Bump {
-    const POLICY: Policy = Policy::Bump;
-
-    #[inline]
-    fn of(policies: &mut Policies) -> &mut Self {
-        &mut policies.bump
-    }
-}
-
-impl FastPath for Plan {
-    const POLICY: Policy = Policy::Plan;
-
-    #[inline]
-    fn of(policies: &mut Policies) -> &mut Self {
-        &mut policies.plan
-    }
-}

@@ -25,8 +25,8 @@ pub(super) struct Entrance {
     pub(super) slot: Cell<usize>,
     /// True if the deferred entry makes its device current.
     pub(super) makes_current: Cell<bool>,
-    /// The shard that was current before the deferred entry.
-    pub(super) outer: Cell<*const Shard>,
+    /// The device of the shard that was current before the deferred entry, or null.
+    pub(super) outer: Cell<*const Caches>,
     pub(super) call_sites: ManuallyDrop<RefCell<CallSiteCache>>,
 }
 

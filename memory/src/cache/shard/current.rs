@@ -5,13 +5,15 @@
 //! becomes current, and makes the next one current before it leaves.
 
 use std::cell::Cell;
+use std::panic::Location;
 use std::ptr;
 use std::rc::Rc;
 
 use super::{BlockHandle, Caches, LocalShard, Shard};
-use crate::cache::policy::FastPath;
+use crate::cache::policy::Policy;
 use crate::cache::request::Request;
 use crate::device::StreamId;
+use crate::error::Result;
 use crate::sync::{Arc, thread_local};
 
 /// The destination of a thread's requests.
@@ -19,8 +21,10 @@ struct CurrentShard {
     /// The shard of this thread's innermost scope, or null. Owns one reference count, out of
     /// `Rc::into_raw`; the thread is inside the shard.
     owned: Cell<*const Arc<Shard>>,
-    /// The address of that shard itself, which every request reads.
+    /// The address of that shard itself, which every request and every drop reads.
     shard: Cell<*const Shard>,
+    /// The device of that shard. Null if there is no shard, or if requests do not see it.
+    device: Cell<*const Caches>,
     /// The stream that this thread's work on the shard's device goes to.
     stream: Cell<StreamId>,
 }
@@ -32,6 +36,7 @@ thread_local! {
         CurrentShard {
             owned: Cell::new(ptr::null()),
             shard: Cell::new(ptr::null()),
+            device: Cell::new(ptr::null()),
             stream: Cell::new(StreamId(0)),
         }
     };
@@ -51,28 +56,30 @@ fn stream() -> StreamId {
 /// Makes current a shard that the thread is inside. Returns the previous one.
 #[inline]
 pub(in crate::cache) fn set_current(shard: Option<LocalShard>) -> Option<LocalShard> {
-    let pointer = shard
-        .as_ref()
-        .map_or(ptr::null(), |shard| Arc::as_ptr(shard));
+    let (pointer, device) = match &shard {
+        Some(shard) => (Arc::as_ptr(shard), shard.device().as_ptr()),
+        None => (ptr::null(), ptr::null()),
+    };
     let owned = shard.map_or(ptr::null(), Rc::into_raw);
     let before = CURRENT.with(|current| {
         current.shard.set(pointer);
+        current.device.set(device);
         current.owned.replace(owned)
     });
     // SAFETY: the pointer in `owned` came out of `Rc::into_raw`, and was taken out of `owned`.
     (!before.is_null()).then(|| unsafe { Rc::from_raw(before) })
 }
 
-/// Hides the current shard from requests and drops. Returns it, for [`reveal_current`].
+/// Hides the current shard from requests. Returns its device, for [`reveal_current`].
 #[inline]
-pub(in crate::cache) fn hide_current() -> *const Shard {
-    CURRENT.with(|current| current.shard.replace(ptr::null()))
+pub(in crate::cache) fn hide_current() -> *const Caches {
+    CURRENT.with(|current| current.device.replace(ptr::null()))
 }
 
 /// Reverses [`hide_current`].
 #[inline]
-pub(in crate::cache) fn reveal_current(shard: *const Shard) {
-    CURRENT.with(|current| current.shard.set(shard));
+pub(in crate::cache) fn reveal_current(device: *const Caches) {
+    CURRENT.with(|current| current.device.set(device));
 }
 
 /// Sets the stream of requests to the current shard, a stream of its device.
@@ -111,28 +118,73 @@ fn publish_outer() {
     }
 }
 
-/// Returns the current shard, if it is one of this device.
+/// Returns the current shard, if it is one of this device and requests see it.
 #[inline]
 fn current_on(caches: &Caches) -> Option<&Shard> {
-    // SAFETY: null, or the shard that `owned` owns; no caller makes another current while it has
-    // this.
-    let shard = unsafe { current().as_ref() }?;
-    ptr::eq(shard.device().as_ptr(), caches).then_some(shard)
+    if CURRENT.with(|current| current.device.get()) != ptr::from_ref(caches) {
+        return None;
+    }
+    // SAFETY: `device` is not null, so it is of the shard that `owned` owns. No caller makes another
+    // current while it has this.
+    Some(unsafe { &*current() })
 }
 
-/// Serves a hit from the current shard, if it is one of this device and `P` serves the request.
-#[inline]
-pub(in crate::cache) fn allocate_current<P: FastPath>(
-    caches: &Caches,
-    bytes: u64,
-) -> Option<BlockHandle> {
-    let shard = current_on(caches)?;
-    // SAFETY: this thread is inside the current shard, so no other `Guard` exists, and nothing below
-    // makes one.
-    let mut allocator = unsafe { shard.allocator() };
-    allocator
-        .allocate::<P>(bytes, stream())
-        .map(BlockHandle::from)
+impl Caches {
+    /// Hands out a block of `bytes` on the thread's stream, to the caller at `call_site`. The block
+    /// is from the nearest scope of this device, if there is one.
+    #[inline]
+    pub(crate) fn allocate(
+        &self,
+        bytes: u64,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
+        match self.hit(Policy::Recycle, bytes) {
+            Some(block) => Ok(block),
+            None => self.allocate_by_policy(bytes, call_site),
+        }
+    }
+
+    /// Tries the other policies. Each function of a policy is the tail call of the one before, and
+    /// saves no registers for others. Cold, so that it is a function of its own. Inline
+    /// nevertheless, so that it is compiled with the executable, which accesses its thread-locals
+    /// without a call.
+    #[cold]
+    #[inline]
+    fn allocate_by_policy(
+        &self,
+        bytes: u64,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
+        match self.hit(Policy::Bump, bytes) {
+            Some(block) => Ok(block),
+            None => self.allocate_planned(bytes, call_site),
+        }
+    }
+
+    #[cold]
+    #[inline]
+    fn allocate_planned(
+        &self,
+        bytes: u64,
+        call_site: &'static Location<'static>,
+    ) -> Result<BlockHandle> {
+        match self.hit(Policy::Plan, bytes) {
+            Some(block) => Ok(block),
+            None => self.allocate_otherwise(bytes, call_site),
+        }
+    }
+
+    /// Serves a hit from the current shard, if it is one of this device, and `policy` serves the
+    /// request.
+    #[inline(always)]
+    fn hit(&self, policy: Policy, bytes: u64) -> Option<BlockHandle> {
+        let shard = current_on(self)?;
+        // SAFETY: this thread is inside the current shard, so no other `Guard` is in use, and
+        // nothing below makes one.
+        let mut allocator = unsafe { shard.allocator() };
+        let hit = allocator.hit(policy, bytes, stream());
+        hit.map(BlockHandle::from)
+    }
 }
 
 /// Serves a request that was no hit, without draining the blocks that other threads dropped.

@@ -54,8 +54,8 @@ use crate::sync::{
 pub(super) use caches::LocalShard;
 pub(crate) use caches::{Caches, CachesConfig, CachesRef, WeakCaches, is_planned};
 pub(super) use current::{
-    allocate_current, current_shard, hide_current, publish_current, refill_current, reveal_current,
-    set_current, set_current_stream, with_current,
+    current_shard, hide_current, publish_current, refill_current, reveal_current, set_current,
+    set_current_stream, with_current,
 };
 pub(super) use guard::Guard;
 pub(crate) use handle::{BlockHandle, Pinned};

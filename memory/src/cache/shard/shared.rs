@@ -58,7 +58,7 @@ impl Shard {
         if !self.remote.is_empty() {
             guard.drain_remote();
         }
-        guard.hit(bytes, stream).map(BlockHandle::from)
+        guard.any_hit(bytes, stream).map(BlockHandle::from)
     }
 
     /// Visits the shard until [`end_visit`](Self::end_visit): before a fork, so that no other

@@ -10,11 +10,11 @@ mod streams;
 
 use std::collections::BTreeMap;
 use std::panic::Location;
+use std::ptr;
 
 use proptest::prelude::*;
 
-use super::policy::{bump::Bump, plan::Plan, recycle::Recycle};
-use super::shard::{allocate_current, set_current_stream};
+use super::shard::with_current;
 use super::*;
 use crate::device::StreamId;
 use crate::device::host::HostBackend;
@@ -56,12 +56,11 @@ impl Caches {
     /// Serves a request as for a thread that entered `stream`.
     #[track_caller]
     fn allocate_on(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        set_current_stream(stream);
-        let hit = allocate_current::<Recycle>(self, bytes)
-            .or_else(|| allocate_current::<Bump>(self, bytes))
-            .or_else(|| allocate_current::<Plan>(self, bytes));
-        set_current_stream(StreamId::default());
-        hit.map_or_else(
+        let hit = with_current(|current| {
+            let shard = current.filter(|shard| ptr::eq::<Self>(&**shard.device(), self))?;
+            shard.own().any_hit(bytes, stream)
+        });
+        hit.map(BlockHandle::from).map_or_else(
             || self.allocate_slowly(bytes, stream, Location::caller()),
             Ok,
         )
