@@ -34,7 +34,7 @@ impl Guard<'_> {
     }
 
     /// Ends the outermost entry for the blocks: those that are live now have escaped.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end(&mut self) {
         if let Some(recorded) = self.allocator.end() {
             self.shard.keep_record(&recorded);
