@@ -10,6 +10,7 @@
 
 mod bindings;
 mod closing;
+mod deferred;
 mod elsewhere;
 mod handles;
 mod remote;
@@ -19,6 +20,7 @@ mod visits;
 
 use std::panic::Location;
 
+use super::shard::Shard;
 use super::*;
 use crate::device::StreamId;
 use crate::device::host::HostBackend;

@@ -1,0 +1,138 @@
+//! Deferred entries, which hold no shard, against threads that visit, signal, close or drop into the
+//! shard that such an entry would have entered.
+
+use loom::thread;
+
+use super::*;
+
+impl Bench {
+    /// Enters "a" as `cache_scope!` does, which defers an entry that follows one without a request.
+    fn enter_lazily(&self) -> Entered {
+        let place = Place::name("a");
+        scope::reenter(place, None, &EntryOptions::NONE).unwrap_or_else(|| {
+            let entered = self.enter();
+            scope::remember(&entered, place, &EntryOptions::NONE);
+            entered
+        })
+    }
+
+    /// Returns true if this thread is inside its shard. Unlike `shards`, settles nothing.
+    fn shard_is_held(&self) -> bool {
+        let registry = self.caches.registry.lock();
+        let shards = registry.named["a"].shards();
+        shards[0].is_held()
+    }
+
+    /// Makes a request as a user does, which makes a deferred entry.
+    fn request(&self) -> BlockHandle {
+        self.caches.allocate(1000, Location::caller()).unwrap()
+    }
+}
+
+/// Runs `work` on another thread while this one is in entries that may be deferred, and then
+/// `verify`. An entry before may leave a live block, for `work`.
+fn defer_while(
+    escapes: bool,
+    work: impl Fn(&Bench, Option<BlockHandle>) + Copy + Send + Sync + 'static,
+    requests: bool,
+    verify: impl Fn(&Bench) + Copy + Send + Sync + 'static,
+) {
+    check(move || {
+        let bench = Bench::new();
+        let block = {
+            let _scope = bench.enter_lazily();
+            bench.warm();
+            escapes.then(|| bench.request())
+        };
+        // An entry without a request. The next one may be skipped.
+        drop(bench.enter_lazily());
+        let other = {
+            let bench = Arc::clone(&bench);
+            thread::spawn(move || work(&bench, block))
+        };
+        {
+            let _scope = bench.enter_lazily();
+            if requests {
+                drop(bench.request());
+            }
+        }
+        other.join().unwrap();
+        bench.check();
+        verify(&bench);
+        bench.end();
+    });
+}
+
+#[test]
+fn the_third_entry_is_deferred() {
+    check(|| {
+        let bench = Bench::new();
+        drop(bench.enter_lazily());
+        drop(bench.enter_lazily());
+        let scope = bench.enter_lazily();
+        let is_held = || bench.shard_is_held();
+        assert!(!is_held(), "it was made");
+        drop(bench.request());
+        assert!(is_held(), "the request made it");
+        drop(scope);
+        assert_eq!(bench.caches.cache_stats("a").unwrap().entries, 3);
+        bench.end();
+    });
+}
+
+#[test]
+fn a_visitor_and_a_deferred_entry_do_not_affect_each_other() {
+    let visit = |bench: &Bench, _| {
+        let stats = bench.caches.cache_stats("a").unwrap();
+        assert_eq!((stats.live_blocks, stats.cached_blocks), (0, 1));
+    };
+    defer_while(false, visit, false, |bench| {
+        assert_eq!(bench.caches.cache_stats("a").unwrap().entries, 3);
+    });
+}
+
+#[test]
+fn a_visitor_and_a_request_in_a_deferred_entry_exclude_each_other() {
+    let visit = |bench: &Bench, _| {
+        bench.caches.cache_stats("a");
+    };
+    defer_while(false, visit, true, |bench| {
+        let stats = bench.caches.cache_stats("a").unwrap();
+        assert_eq!((stats.entries, stats.cached_blocks), (3, 1));
+    });
+}
+
+#[test]
+fn an_invalidation_is_not_lost_by_a_deferred_entry() {
+    let invalidate = |bench: &Bench, _| {
+        bench.caches.invalidate("a");
+    };
+    defer_while(false, invalidate, false, |bench| {
+        let stats = bench.caches.cache_stats("a").unwrap();
+        assert_eq!((stats.entries, stats.cached_blocks), (3, 0));
+    });
+}
+
+#[test]
+fn a_removal_is_not_lost_by_a_deferred_entry() {
+    let remove = |bench: &Bench, _| {
+        bench.caches.remove("a");
+    };
+    for requests in [false, true] {
+        defer_while(false, remove, requests, |bench| {
+            assert!(bench.shards().len() <= 1, "the cache after the removed one");
+        });
+    }
+}
+
+#[test]
+fn a_block_returns_home_while_an_entry_is_deferred() {
+    let drop_block = |_: &Bench, block: Option<BlockHandle>| read_and_drop(block.unwrap());
+    for requests in [false, true] {
+        defer_while(true, drop_block, requests, |bench| {
+            let stats = bench.caches.cache_stats("a").unwrap();
+            let counts = (stats.entries, stats.live_blocks, stats.escaped_blocks);
+            assert_eq!(counts, (3, 0, 0));
+        });
+    }
+}
