@@ -75,6 +75,7 @@ impl Arenas {
 }
 
 /// Arenas with suballocations that outlived their entry.
+#[derive(Default)]
 pub(super) struct DetachedArenas(Vec<Detached>);
 
 /// Arenas that were detached in one epoch.
@@ -148,12 +149,6 @@ impl DetachedArenas {
     pub(super) fn bytes(&self) -> u64 {
         let live = self.0.iter().inspect(|detached| assert!(detached.live > 0));
         bytes(live.flat_map(|detached| detached.arenas.iter()))
-    }
-}
-
-impl Default for DetachedArenas {
-    fn default() -> Self {
-        Self(Vec::new())
     }
 }
 

@@ -71,8 +71,9 @@ impl Store {
         self.home
     }
 
+    /// Returns the free list of a class.
     #[inline]
-    fn list(&mut self, class: usize) -> &mut List {
+    pub(super) fn list(&mut self, class: usize) -> &mut List {
         const { assert!(CLASSES <= SUBALLOCATION && SUBALLOCATION < LISTS) };
         &mut self.free_lists[class & (LISTS - 1)]
     }
@@ -88,18 +89,6 @@ impl Store {
     pub(super) fn idle_and_recording(&mut self) -> (&mut List, Option<&mut Recording>) {
         let recording = self.recording.as_mut();
         (&mut self.free_lists[SUBALLOCATION], recording)
-    }
-
-    /// Takes the most recently freed block of the size class, if it has exactly `rounded_bytes` and
-    /// is on `stream`.
-    #[inline]
-    pub(super) fn pop_exact(
-        &mut self,
-        rounded_bytes: u64,
-        stream: StreamId,
-    ) -> Option<Box<Header>> {
-        self.list(floor_class(rounded_bytes))
-            .pop_if(|header| header.block.bytes() == rounded_bytes && header.block.stream == stream)
     }
 
     /// Takes the tightest fit that wastes at most an eighth; of equals, the most recently freed

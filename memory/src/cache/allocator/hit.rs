@@ -5,8 +5,10 @@ use crate::cache::arena::SUBALLOCATION;
 use crate::cache::policy::{CachePolicy, Policy, dispatch};
 use crate::cache::record::RECORDED;
 use crate::device::StreamId;
+use crate::memory::Block;
 use crate::memory::header::{HandedOut, Header};
 use crate::pool::Rounding;
+use crate::pool::size_class::floor_class;
 
 impl Allocator<'_> {
     /// Returns the block of a hit, if `policy` serves the request. Compiled for each policy, which
@@ -25,8 +27,8 @@ impl Allocator<'_> {
         Some(self.hand_out_hit(header, bytes))
     }
 
-    /// Returns the block of a hit under any policy, inside an entry or between two. Free lists alone
-    /// serve it between two: the next entry hands out all of an arena.
+    /// Returns the block of a hit under any policy, inside an entry or between two. Between two,
+    /// free lists alone serve it: the next entry hands out all of an arena.
     pub(in crate::cache) fn any_hit(&mut self, bytes: u64, stream: StreamId) -> Option<HandedOut> {
         let policy = self.fast_path?;
         let policy = if self.is_entered() {
@@ -54,7 +56,12 @@ impl Allocator<'_> {
         match policy {
             Policy::Bump => policies.bump.allocate(store, rounded_bytes, stream),
             Policy::Plan => policies.plan.allocate(store, rounded_bytes, stream),
-            Policy::Recycle | Policy::Release => store.pop_exact(rounded_bytes, stream),
+            // The most recently freed block of the class, if it has exactly these bytes.
+            Policy::Recycle | Policy::Release => {
+                let list = store.list(floor_class(rounded_bytes));
+                let fits = |block: &Block| block.bytes() == rounded_bytes && block.stream == stream;
+                list.pop_if(|header| fits(&header.block))
+            }
         }
     }
 

@@ -1,5 +1,5 @@
-//! Deferred entries, which hold no shard, against threads that visit, signal, close or drop into the
-//! shard that such an entry would have entered.
+//! Deferred entries, which hold no shard, against threads that visit, signal or close the shard, or
+//! drop blocks of it.
 
 use loom::thread;
 

@@ -30,13 +30,13 @@ const UNNUMBERED: usize = u32::MAX as usize;
 /// The arenas of a shard, and the cursor in the first one.
 ///
 /// Invariants:
-/// - `cursor` is the end of the last suballocation in the first arena, or the arena's beginning, and
-///   at most `limit`;
+/// - `cursor` is the end of the last suballocation in the first arena, or the arena's beginning. It
+///   is at most `limit`;
 /// - the suballocations of the arenas, and the idle headers, are on `stream`;
 /// - in nested entries, `ends` has the cursor at the beginning of the outermost one, and then the
 ///   ends of the suballocations since, in order;
-/// - an idle header of the present epoch that has a number represents the end at its index, which is
-///   not [`FREED`].
+/// - an idle header of the present epoch that has a number represents the end at its index, which
+///   is not [`FREED`].
 pub(in crate::cache) struct Bump {
     /// The arenas; the cursor is in the first.
     arenas: Arenas,
@@ -94,35 +94,6 @@ impl CachePolicy for Bump {
         if self.nested.is_empty() && self.ends.len() == mark {
             self.ends.pop(); // The cursor at the beginning.
         }
-    }
-
-    #[inline]
-    fn allocate(
-        &mut self,
-        store: &mut Store,
-        rounded_bytes: u64,
-        stream: StreamId,
-    ) -> Option<Box<Header>> {
-        let has_room = rounded_bytes > 0 && self.has_room(rounded_bytes);
-        let is_nested = !self.nested.is_empty();
-        // `refill` makes room for more ends.
-        let is_full = is_nested && self.ends.len() == self.ends.capacity();
-        if !has_room || stream != self.stream || is_full {
-            return None;
-        }
-        let epoch = store.epoch;
-        let mut header = store.idle_suballocations().pop_if(|_| true)?;
-        let number = if is_nested {
-            self.add_end(&header, epoch, rounded_bytes)
-        } else {
-            UNNUMBERED
-        };
-        self.header_bytes = self.header_bytes - header.block.bytes() + rounded_bytes;
-        header
-            .block
-            .set_suballocation(DevicePtr(self.cursor), rounded_bytes, number);
-        self.cursor += rounded_bytes;
-        Some(header)
     }
 
     fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {
@@ -258,6 +229,36 @@ impl Bump {
             high_water: (0, 0),
             later_bytes: 0,
         }
+    }
+
+    /// Returns the block of a hit. Allocates and releases nothing.
+    #[inline]
+    pub(in crate::cache) fn allocate(
+        &mut self,
+        store: &mut Store,
+        rounded_bytes: u64,
+        stream: StreamId,
+    ) -> Option<Box<Header>> {
+        let has_room = rounded_bytes > 0 && self.has_room(rounded_bytes);
+        let is_nested = !self.nested.is_empty();
+        // `refill` makes room for more ends.
+        let is_full = is_nested && self.ends.len() == self.ends.capacity();
+        if !has_room || stream != self.stream || is_full {
+            return None;
+        }
+        let epoch = store.epoch;
+        let mut header = store.idle_suballocations().pop_if(|_| true)?;
+        let number = if is_nested {
+            self.add_end(&header, epoch, rounded_bytes)
+        } else {
+            UNNUMBERED
+        };
+        self.header_bytes = self.header_bytes - header.block.bytes() + rounded_bytes;
+        header
+            .block
+            .set_suballocation(DevicePtr(self.cursor), rounded_bytes, number);
+        self.cursor += rounded_bytes;
+        Some(header)
     }
 
     /// Returns the beginning of the first arena.

@@ -19,7 +19,7 @@ use super::record::RecordedAllocation;
 use super::request::Request;
 use super::stats::Counters;
 use super::store::Store;
-use crate::device::{DevicePtr, StreamId};
+use crate::device::DevicePtr;
 use crate::memory::header::{Header, List};
 use crate::naming::names;
 
@@ -89,7 +89,7 @@ pub(super) enum Trim {
 
 /// A policy of one shard. `store` holds the state that all policies share.
 pub(super) trait CachePolicy {
-    /// Returns the policy whose [`allocate`](Self::allocate) serves the next request.
+    /// Returns the policy that serves the next request if that is a hit.
     fn fast_path(&self) -> Policy;
 
     /// Returns true if [`begin`](Self::begin) must be called even if nothing is recorded.
@@ -112,18 +112,6 @@ pub(super) trait CachePolicy {
 
     /// Ends an entry inside another one.
     fn end_nested(&mut self, _store: &mut Store) {}
-
-    /// Returns the block of a hit: by default, the most recently freed block of the size class, if
-    /// it has exactly that size. Allocates and releases nothing.
-    #[inline]
-    fn allocate(
-        &mut self,
-        store: &mut Store,
-        rounded_bytes: u64,
-        stream: StreamId,
-    ) -> Option<Box<Header>> {
-        store.pop_exact(rounded_bytes, stream)
-    }
 
     /// Serves a request that was no hit, or returns the memory that it needs.
     fn refill(&mut self, store: &mut Store, counters: &Counters, request: &Request) -> Refill {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cache::request::Size;
+use crate::device::StreamId;
 use crate::memory::Block;
 use crate::memory::header::Home;
 use crate::pool::Rounding;
@@ -58,7 +59,7 @@ impl Bench {
             _ if store.is_recording() => None,
             Policy::Bump => self.policies.bump.allocate(store, rounded_bytes, stream),
             Policy::Plan => self.policies.plan.allocate(store, rounded_bytes, stream),
-            _ => store.pop_exact(rounded_bytes, stream),
+            _ => store.pop_tightest(request.size, stream),
         };
         let mut header = hit.unwrap_or_else(|| self.refill(&request));
         assert!(header.block.bytes() >= rounded_bytes);

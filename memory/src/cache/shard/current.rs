@@ -124,8 +124,8 @@ fn current_on(caches: &Caches) -> Option<&Shard> {
     if CURRENT.with(|current| current.device.get()) != ptr::from_ref(caches) {
         return None;
     }
-    // SAFETY: `device` is not null, so it is of the shard that `owned` owns. No caller makes another
-    // current while it has this.
+    // SAFETY: `device` is not null, so `owned` owns the shard. No caller makes another one current
+    // while it has this reference.
     Some(unsafe { &*current() })
 }
 

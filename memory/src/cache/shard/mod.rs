@@ -3,8 +3,8 @@
 //!
 //! Access rules:
 //! - `state` names the holder of the shard: nobody, a thread inside its scope, a visitor, or nobody
-//!   ever again. Only the holder accesses `allocator` and writes `counters`, through [`Guard`] or, for
-//!   the current shard of its thread, directly. Any thread may read the counters.
+//!   ever again. Only the holder accesses `allocator` and writes `counters`: through [`Guard`], or
+//!   directly for the current shard of its thread. Any thread may read the counters.
 //! - `bound_thread` names the thread that the shard is reserved for. It determines only which shard
 //!   a thread enters.
 //! - A block that the holding thread drops goes straight to the shard's free list. If another
@@ -89,7 +89,7 @@ pub(crate) struct Shard {
     /// The device, uncounted, because idle memory must not keep it alive. Once the shard is closed,
     /// `kept_alive` keeps it alive; until then, every holder of the shard also holds the device.
     device: ManuallyDrop<CachesRef>,
-    /// What only the holder accesses.
+    /// The state of the allocator, which only the holder accesses.
     allocator: UnsafeCell<AllocatorState>,
     /// After closing: the orphans that are still live. Before: minus the number of orphans that
     /// dropped before the closing had counted them.

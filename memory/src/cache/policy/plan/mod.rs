@@ -75,7 +75,7 @@ const SEVERAL: u32 = u32::MAX;
 /// processor's cache, so that a hit reads one.
 #[repr(align(64))]
 struct PlannedBlock {
-    /// What the tree knows of the request.
+    /// The requests that it serves, as the tree knows them.
     fit: Fit,
     /// The request that last used the memory: this one if none did before, or [`SEVERAL`].
     below: u32,
@@ -113,41 +113,6 @@ impl CachePolicy for Plan {
         if !store.records && !self.following && self.learns() {
             store.record(MAX_PLANNED, Vec::new());
         }
-    }
-
-    #[inline]
-    fn allocate(
-        &mut self,
-        store: &mut Store,
-        rounded_bytes: u64,
-        stream: StreamId,
-    ) -> Option<Box<Header>> {
-        debug_assert!(self.following, "it is the fast path");
-        let cursor = self.cursor;
-        let blocks = self.blocks.as_mut_slice();
-        let idle = store.idle_suballocations();
-        while let Some(header) =
-            idle.pop_if(|header| header.block.suballocation_index() < blocks.len())
-        {
-            let block = &mut blocks[header.block.suballocation_index()];
-            block.idle_since = cursor as u32;
-            block.header.put(header);
-        }
-        if !idle.is_empty() {
-            return None; // `refill` puts them elsewhere.
-        }
-        let block = blocks.get(cursor)?;
-        if !block.fit.is_for(rounded_bytes, stream) {
-            return None;
-        }
-        let is_clear = match blocks.get(block.below as usize) {
-            Some(below) => !below.header.is_empty(),
-            None => self.is_clear(cursor),
-        };
-        if !is_clear {
-            return None;
-        }
-        self.take_planned(rounded_bytes)
     }
 
     /// An entry may continue along any recorded sequence with the same prefix.
@@ -320,6 +285,42 @@ impl Plan {
             too_long: 0,
             served: 0,
         }
+    }
+
+    /// Returns the block of a hit. Allocates and releases nothing.
+    #[inline]
+    pub(in crate::cache) fn allocate(
+        &mut self,
+        store: &mut Store,
+        rounded_bytes: u64,
+        stream: StreamId,
+    ) -> Option<Box<Header>> {
+        debug_assert!(self.following, "it is the fast path");
+        let cursor = self.cursor;
+        let blocks = self.blocks.as_mut_slice();
+        let idle = store.idle_suballocations();
+        while let Some(header) =
+            idle.pop_if(|header| header.block.suballocation_index() < blocks.len())
+        {
+            let block = &mut blocks[header.block.suballocation_index()];
+            block.idle_since = cursor as u32;
+            block.header.put(header);
+        }
+        if !idle.is_empty() {
+            return None; // `refill` puts them elsewhere.
+        }
+        let block = blocks.get(cursor)?;
+        if !block.fit.is_for(rounded_bytes, stream) {
+            return None;
+        }
+        let is_clear = match blocks.get(block.below as usize) {
+            Some(below) => !below.header.is_empty(),
+            None => self.is_clear(cursor),
+        };
+        if !is_clear {
+            return None;
+        }
+        self.take_planned(rounded_bytes)
     }
 
     /// Returns the index in the plan of a request, if the entry can continue with it.

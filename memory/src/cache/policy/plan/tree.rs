@@ -37,8 +37,7 @@ impl PlannedRequest {
         before: (0, 0),
     };
 
-    /// Returns the requests with which an entry that reached this one continues here, whatever the
-    /// other sequences are.
+    /// Returns the requests that continue here, whatever the other sequences are.
     pub(super) fn fit(&self) -> Fit {
         Fit {
             least_bytes: self.least_bytes,
