@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Duration;
 
-use cachescope::{Device, Policy, cache_scope};
+use cachescope::{CacheConfig, Device, Policy, cache_scope};
 use cachescope_peers::peers::{Buffers, Glibc, Jemalloc, LockedMap, Mimalloc, Offsets, Pair};
 use cachescope_peers::race::{Race, pin_thread, print_table, thread_time};
 
@@ -38,6 +38,9 @@ fn main() {
     random_order("of 4 KiB", [4 << 10; LIVE], rounds);
     random_order("of 256 B to 64 KiB", mixed_sizes(), rounds);
     scopes(rounds);
+    for policy in [Policy::Recycle, Policy::Release, Policy::Bump, Policy::Plan] {
+        empty_scopes(policy, rounds);
+    }
     two_threads(rounds);
 }
 
@@ -195,6 +198,41 @@ fn scopes(rounds: usize) {
         }
     });
     print_table("a scope entered and left", &race.run(rounds));
+}
+
+/// Times empty scopes whose cache has a policy.
+fn empty_scopes(policy: Policy, rounds: usize) {
+    let device = Device::host();
+    let name = format!("empty-{policy}");
+    let config = CacheConfig {
+        policy,
+        ..CacheConfig::default()
+    };
+    device.configure_cache("by-policy", config);
+    device.configure_cache(&name, config);
+    let handle = device.scope(&name);
+    let mut race = race();
+    race.add("a literal", |n| {
+        for _ in 0..n {
+            cache_scope!("by-policy", { black_box(()) });
+        }
+    });
+    race.add("a computed name", |n| {
+        for _ in 0..n {
+            cache_scope!(black_box(&name), { black_box(()) });
+        }
+    });
+    race.add("a handle", |n| {
+        for _ in 0..n {
+            let _guard = black_box(&handle).enter();
+        }
+    });
+    race.add("a literal, with one hit of 4 KiB", |n| {
+        for _ in 0..n {
+            cache_scope!("by-policy", { black_box(buffer(&device)) });
+        }
+    });
+    print_table(&format!("an empty scope under {policy}"), &race.run(rounds));
 }
 
 /// Allocates and drops one.
