@@ -331,3 +331,36 @@ fn plans_of_lengths_that_drift_leave_no_slab_each() -> Result<()> {
     }
     Ok(())
 }
+
+/// An entry that needs less than its plan counts as shorter, also if others come between.
+#[test]
+fn a_plan_shrinks_though_other_entries_come_between() -> Result<()> {
+    let device = device_with(DeviceConfig::default())?;
+    let config = CacheConfig {
+        policy: Policy::Plan,
+        keep_entries: Some(8),
+        ..Default::default()
+    };
+    device.configure_cache("loop", config);
+    let scope = device.scope("loop");
+    let entry = |lengths: &[u64]| -> Result<()> {
+        let _guard = scope.enter();
+        let mut buffers = Vec::new();
+        for &bytes in lengths {
+            buffers.push(Buffer::new(&device, bytes)?);
+        }
+        Ok(())
+    };
+    let cached = || device.cache_stats("loop").unwrap().cached_bytes;
+    for _ in 0..4 {
+        entry(&[1 << 20])?;
+        entry(&[2 << 20, 64 << 20])?;
+    }
+    assert!(cached() >= 66 << 20);
+    for _ in 0..40 {
+        entry(&[2 << 20, 8 << 20])?;
+        entry(&[1 << 20])?;
+    }
+    assert!(cached() <= 11 << 20, "{}", cached());
+    Ok(())
+}

@@ -39,7 +39,7 @@ pub(super) const EMPTY_EPOCH: u64 = u64::MAX >> 1;
 pub(super) struct AllocatorState {
     pub(super) store: Store,
     policies: Policies,
-    /// The policy whose `allocate` serves requests. `None` if each request takes the slow path,
+    /// The policy whose idle blocks serve requests. `None` if each request takes the slow path,
     /// because it is recorded or its block is filled.
     fast_path: Option<Policy>,
     fills: bool,

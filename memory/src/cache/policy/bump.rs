@@ -76,7 +76,7 @@ impl CachePolicy for Bump {
 
     /// Makes the memory that the nested entry handed out last, and that was freed, available again.
     fn end_nested(&mut self, store: &mut Store) {
-        // `None` if the arenas were detached since the nested entry began.
+        // `None` if the arenas were detached or released since the nested entry began.
         let Some(mark) = self.nested.pop().filter(|_| !self.arenas.is_shared()) else {
             return;
         };
@@ -200,7 +200,9 @@ impl CachePolicy for Bump {
             return 0;
         }
         for header in idle.iter().filter(|header| header.epoch() == epoch) {
-            let end = self.ends.get(header.block.suballocation_index());
+            let number = header.block.suballocation_index();
+            assert!(number == UNNUMBERED || number < self.ends.len());
+            let end = self.ends.get(number);
             let found = header.block.address.0 + header.block.bytes();
             assert!(
                 end.is_none_or(|end| *end == found),
@@ -209,6 +211,8 @@ impl CachePolicy for Bump {
         }
         assert!(idle.iter().all(|header| header.block.stream == self.stream));
         assert!(idle.iter().count() <= self.headers);
+        let idle_bytes: u64 = idle.iter().map(|header| header.block.bytes()).sum();
+        assert!(idle_bytes <= self.header_bytes);
         assert!(self.cursor <= self.limit);
         assert!(self.nested.iter().all(|mark| *mark <= self.ends.len()));
         self.arenas.bytes()

@@ -12,6 +12,7 @@ use crate::device::StreamId;
 use crate::memory::Block;
 use crate::memory::header::Home;
 use crate::pool::Rounding;
+use crate::pool::size_class::floor_class;
 
 /// Requests of an entry: units of 512 bytes, and the number of later requests before each is
 /// dropped.
@@ -59,7 +60,10 @@ impl Bench {
             _ if store.is_recording() => None,
             Policy::Bump => self.policies.bump.allocate(store, rounded_bytes, stream),
             Policy::Plan => self.policies.plan.allocate(store, rounded_bytes, stream),
-            _ => store.pop_tightest(request.size, stream),
+            _ => store.list(floor_class(rounded_bytes)).pop_if(|header| {
+                let block = &header.block;
+                block.bytes() == rounded_bytes && block.stream == stream
+            }),
         };
         let mut header = hit.unwrap_or_else(|| self.refill(&request));
         assert!(header.block.bytes() >= rounded_bytes);

@@ -3,7 +3,7 @@
 //!
 //! Architecture invariant: everything that reads the stack of bindings or the current shard, except
 //! a hit and a drop, calls [`settle`] first, which makes the entry. A hit fails meanwhile, because
-//! there is no current shard, and takes the slow path.
+//! requests do not see the current shard, and takes the slow path.
 
 use std::mem;
 use std::ptr;

@@ -177,7 +177,7 @@ impl Caches {
     /// Serves a hit from the current shard, if it is one of this device, and `policy` serves the
     /// request.
     #[inline(always)]
-    fn hit(&self, policy: Policy, bytes: u64) -> Option<BlockHandle> {
+    pub(in crate::cache) fn hit(&self, policy: Policy, bytes: u64) -> Option<BlockHandle> {
         let shard = current_on(self)?;
         // SAFETY: this thread is inside the current shard, so no other `Guard` is in use, and
         // nothing below makes one.

@@ -10,11 +10,10 @@ mod streams;
 
 use std::collections::BTreeMap;
 use std::panic::Location;
-use std::ptr;
 
 use proptest::prelude::*;
 
-use super::shard::with_current;
+use super::shard::set_current_stream;
 use super::*;
 use crate::device::StreamId;
 use crate::device::host::HostBackend;
@@ -56,11 +55,11 @@ impl Caches {
     /// Serves a request as for a thread that entered `stream`.
     #[track_caller]
     fn allocate_on(&self, bytes: u64, stream: StreamId) -> Result<BlockHandle> {
-        let hit = with_current(|current| {
-            let shard = current.filter(|shard| ptr::eq::<Self>(&**shard.device(), self))?;
-            shard.own().any_hit(bytes, stream)
-        });
-        hit.map(BlockHandle::from).map_or_else(
+        set_current_stream(stream);
+        let mut policies = [Policy::Recycle, Policy::Bump, Policy::Plan].into_iter();
+        let hit = policies.find_map(|policy| self.hit(policy, bytes));
+        set_current_stream(StreamId::default());
+        hit.map_or_else(
             || self.allocate_slowly(bytes, stream, Location::caller()),
             Ok,
         )

@@ -28,7 +28,7 @@ use crate::sync::{Arc, AtomicU64, Ordering, RaceDetector, with_mut};
 pub(crate) struct Home(NonNull<()>);
 
 impl Home {
-    /// The home of headers that get no handle.
+    /// The home of headers that get no handle: a dropped handle would read the shard.
     #[cfg(test)]
     pub(crate) const NONE: Self = Self(NonNull::dangling());
 

@@ -112,7 +112,9 @@ impl Plan {
         };
         let path = self.tree.path_to(self.cursor).into_iter();
         let spare_bytes = path.filter_map(spare).sum();
-        self.varies = spare_bytes > 0;
+        // Requests on the path of another entry may be short, too.
+        let mut planned = self.tree.requests().iter().zip(&self.blocks);
+        self.varies = planned.any(|(request, block)| block.served_bytes < request.requested_bytes);
         spare_bytes
     }
 
