@@ -84,6 +84,7 @@ mod warn;
 pub use attention::attention;
 pub(crate) use checkpoint::checkpointed;
 pub use convolution::ConvOptions;
+pub(crate) use convolution::conv_transpose2d;
 pub use einsum::{EinsumOperands, einsum};
 pub use expression::boxed::{Boxed, BoxedLazy};
 pub(crate) use expression::elementwise::arithmetic::{Added, Over};

@@ -32,6 +32,16 @@ pub(in crate::ops) fn has_vectors() -> bool {
     true
 }
 
+/// Returns whether AVX-512 is available, in addition to what [`has_vectors`] checks.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::ops) fn has_long_vectors() -> bool {
+    has_vectors()
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512bw")
+}
+
 /// Runs `work` with the best instructions that the processor has.
 #[inline(always)]
 #[track_caller]

@@ -1,4 +1,5 @@
-//! Convolutions and pools on the host beside candle. (BENCHMARKS: W6.)
+//! Convolutions, with and without their gradients, and pools on the host beside candle.
+//! (BENCHMARKS: W6.)
 //!
 //! `RAYON_NUM_THREADS=1 cargo bench --manifest-path benches/peers/Cargo.toml --bench convolution
 //! [-- ROUNDS]`
@@ -6,9 +7,10 @@
 use std::env;
 use std::hint::black_box;
 
+use cachescope::grad::value_and_grad;
 use cachescope::{Array, ConvOptions, Result, cache_scope};
 use cachescope_peers::race::{Race, print_table};
-use candle_core::{Device, Tensor};
+use candle_core::{Device, Tensor, Var};
 
 /// Images, channels, outputs, side, side of the kernel, stride, groups.
 const CONVOLUTIONS: [[usize; 7]; 7] = [
@@ -21,6 +23,14 @@ const CONVOLUTIONS: [[usize; 7]; 7] = [
     [8, 64, 64, 56, 3, 1, 64],
 ];
 
+/// Images, channels, outputs and side of convolutions by kernels of 3 × 3, with both gradients.
+const STEPS: [[usize; 4]; 4] = [
+    [16, 16, 16, 32],
+    [16, 48, 16, 32],
+    [16, 96, 32, 16],
+    [16, 32, 64, 8],
+];
+
 /// Sides of windows, and their steps.
 const POOLS: [[usize; 2]; 4] = [[2, 2], [3, 2], [5, 1], [14, 14]];
 
@@ -30,6 +40,9 @@ fn main() {
     let rounds = rounds.unwrap_or(9);
     for task in CONVOLUTIONS {
         convolve(task, rounds);
+    }
+    for task in STEPS {
+        step(task, rounds);
     }
     for [side, stride] in POOLS {
         pool(side, stride, rounds);
@@ -58,6 +71,35 @@ fn convolve([n, c, o, side, k, step, groups]: [usize; 7], rounds: usize) {
     );
     let theirs = move || their_x.conv2d(&their_kernel, k / 2, step, 1, groups);
     race(&title, rounds, move || x.conv2d(&kernel, options), theirs);
+}
+
+/// Computes a convolution, the sum of its products with weights, and the gradients of its operands.
+fn step([n, c, o, side]: [usize; 4], rounds: usize) {
+    let (x, their_x) = operand(&[n, c, side, side]);
+    let (kernel, their_kernel) = operand(&[o, c, 3, 3]);
+    let (weights, their_weights) = operand(&[n, o, side, side]);
+    let options = ConvOptions {
+        padding: [1; 2],
+        ..Default::default()
+    };
+    let title = format!("[{n}, {c}, {side}, {side}] by [{o}, {c}, 3, 3], with both gradients");
+    let variable = |tensor: Tensor| Var::from_tensor(&tensor).expect("there is room");
+    let (their_x, their_kernel) = (variable(their_x), variable(their_kernel));
+    let operands = (x, kernel);
+    let ours = move || {
+        let (sum, gradients) = value_and_grad(&operands, |(x, kernel)| {
+            (x.conv2d(kernel, options)? * &weights).sum()
+        })?;
+        drop(black_box(gradients));
+        Ok(sum)
+    };
+    let theirs = move || {
+        let result = their_x.conv2d(&their_kernel, 1, 1, 1, 1)?;
+        let sum = (result * &their_weights)?.sum_all()?;
+        drop(black_box(sum.backward()?));
+        Ok(sum)
+    };
+    race(&title, rounds, ours, theirs);
 }
 
 fn pool(side: usize, step: usize, rounds: usize) {

@@ -1,12 +1,10 @@
 //! Transposed convolutions.
 
-use ndarray::SliceInfoElem;
-
 use super::uniform;
 use crate::array::{Array, Float};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
-use crate::ops::ConvOptions;
+use crate::ops::{ConvOptions, conv_transpose2d};
 
 /// A transposed convolution: each element of the input adds its product with the kernel to the
 /// result, at distances of the stride. It is the gradient of [`Conv2d`](super::Conv2d) for its
@@ -99,32 +97,19 @@ impl<T: Float> ConvTranspose2d<T> {
     /// result would be empty; the errors of [`Array::conv2d`].
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
-        let own = self.axes(x)?;
-        let turned = self.turned()?;
-        let options = ConvOptions {
-            stride: [1, 1],
-            padding: own.map(|axis| axis.padding),
-            ..self.options
-        };
-        let spread = spread(x, own)?;
-        let mut result = spread.conv2d(&turned, options)?;
-        for (at, axis) in own.iter().enumerate() {
-            if axis.cut > 0 {
-                let end = result.shape()[2 + at] - axis.cut;
-                result = result.viewed(result.layout().part(2 + at, axis.cut..end, 1)?);
-            }
-        }
+        let lengths = self.lengths(x)?;
+        let mut result = conv_transpose2d(x, &self.weight, lengths, self.options)?;
         if let Some(bias) = &self.bias {
             check_bias(bias, result.shape()[1])?;
             let bias = bias.unsqueeze(1)?.unsqueeze(2)?;
-            result = (result + bias).eval()?;
+            result.update(|result| result + bias)?;
         }
         Ok(result)
     }
 
-    /// Returns the lengths of both axes.
+    /// Returns the numbers of rows and columns of the result.
     #[track_caller]
-    fn axes(&self, x: &Array<T>) -> Result<[Axis; 2]> {
+    fn lengths(&self, x: &Array<T>) -> Result<[usize; 2]> {
         let ConvOptions {
             stride,
             padding,
@@ -150,20 +135,15 @@ impl<T: Float> ConvTranspose2d<T> {
         if stride.contains(&0) || dilation.contains(&0) {
             return Err(invalid("a stride or a dilation is 0".into()));
         }
-        let of = |at: usize| -> Option<Axis> {
+        let of = |at: usize| -> Option<usize> {
             let reach = dilation[at].checked_mul(self.weight.shape()[2 + at] - 1)?;
             let spread = (x.shape()[2 + at] - 1)
                 .checked_mul(stride[at])?
                 .checked_add(1)?;
             let length = spread.checked_add(self.output_padding[at])?;
             let result = length.checked_add(reach)?;
-            (result > padding[at].checked_mul(2)?).then_some(Axis {
-                step: stride[at],
-                end: spread,
-                length,
-                padding: reach.saturating_sub(padding[at]),
-                cut: padding[at].saturating_sub(reach),
-            })
+            let cut = padding[at].checked_mul(2)?;
+            (result > cut).then(|| result - cut)
         };
         let is_ambiguous = (0..2).any(|at| {
             let most = stride[at].max(dilation[at]);
@@ -177,61 +157,6 @@ impl<T: Float> ConvTranspose2d<T> {
             ))),
         }
     }
-
-    /// Returns the kernel of the convolution: flipped, with inputs and outputs exchanged.
-    #[track_caller]
-    fn turned(&self) -> Result<Array<T>> {
-        let groups = self.options.groups;
-        let &[inputs, outputs, height, width] = self.weight.shape() else {
-            unreachable!("the shape was checked");
-        };
-        let each = inputs / groups;
-        let turned = self
-            .weight
-            .reshape([groups, each, outputs, height, width])?;
-        let turned = turned.flip(3)?.flip(4)?.swap_axes(1, 2)?;
-        turned.reshape([groups * outputs, each, height, width])
-    }
-}
-
-/// The lengths of one axis.
-#[derive(Clone, Copy)]
-struct Axis {
-    /// The distance between two elements of the input.
-    step: usize,
-    /// The end of the last element.
-    end: usize,
-    /// The length of the input with zeros between and after its elements.
-    length: usize,
-    /// The padding of the convolution.
-    padding: usize,
-    /// The elements that are cut from both ends of its result.
-    cut: usize,
-}
-
-/// Returns `x` with zeros between its rows and columns.
-#[track_caller]
-fn spread<T: Float>(x: &Array<T>, axes: [Axis; 2]) -> Result<Array<T>> {
-    if axes
-        .iter()
-        .all(|axis| axis.step == 1 && axis.length == axis.end)
-    {
-        return Ok(x.clone());
-    }
-    let [count, channels] = [x.shape()[0], x.shape()[1]];
-    let mut wide = {
-        let _device = x.device().enter();
-        Array::zeros([count, channels, axes[0].length, axes[1].length])?
-    };
-    let to = |axis: Axis| SliceInfoElem::Slice {
-        start: 0,
-        end: Some(axis.end as isize),
-        step: axis.step as isize,
-    };
-    let whole = SliceInfoElem::from(..);
-    wide.slice_mut([whole, whole, to(axes[0]), to(axes[1])])?
-        .assign(x)?;
-    Ok(wide)
 }
 
 #[cold]

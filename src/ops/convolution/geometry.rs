@@ -3,14 +3,21 @@
 use std::ops::Range;
 
 use super::ConvOptions;
-use crate::array::{Layout, Shape};
+use crate::array::{AnyElement, DType, Layout, Shape};
+use crate::context::Device;
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 use crate::ops::derivatives::work_of;
+use crate::ops::descriptors::ConvLengths;
 
 /// The most bytes that are copied for a block of outputs, unless one row of them takes more. On the
 /// host, the size of the second-level cache; on a CUDA device, enough work for the whole device.
 const BLOCK_BYTES: usize = 1 << 20;
 const CUDA_BLOCK_BYTES: usize = 1 << 26;
+
+/// The number of results of a channel and image below which the images are small, and the number of
+/// elements above which a kernel is large: it does not fit the second-level cache.
+const SMALL_AREA: usize = 64;
+const LARGE_KERNEL: usize = 1 << 17;
 
 /// The arguments of a convolution that error messages name.
 #[derive(Clone, Copy, Debug)]
@@ -232,17 +239,63 @@ impl Geometry {
         [groups, self.kernel[0] / groups, self.inner()].into()
     }
 
+    /// Returns whether each element of the input is a column of the right factor.
+    pub(super) fn is_pointwise(&self) -> bool {
+        let ConvOptions {
+            stride, padding, ..
+        } = self.options;
+        self.kernel[2..] == [1, 1] && stride == [1, 1] && padding == [0, 0]
+    }
+
+    /// Returns the lengths for the kernels of the host, if they compute this convolution of
+    /// elements of `T` on `device`. Two cases are left to products of matrices: a kernel of one
+    /// element, and a large kernel for small images, which would be read once for each image.
+    pub(super) fn on_host<T: AnyElement>(&self, device: &Device) -> Option<ConvLengths> {
+        let ConvOptions {
+            stride,
+            padding,
+            dilation,
+            groups,
+        } = self.options;
+        let area: usize = self.result.dims()[2..].iter().product();
+        let kernel_len = self.kernel.iter().product::<usize>();
+        let steps = [stride, padding, dilation];
+        let fits = matches!(T::DTYPE, DType::F32 | DType::F64)
+            && device.backend().cuda().is_none()
+            && !self.is_pointwise()
+            && (area >= SMALL_AREA || kernel_len <= LARGE_KERNEL)
+            && ![self.input, self.kernel].as_flattened().contains(&0)
+            && steps
+                .as_flattened()
+                .iter()
+                .all(|&step| step < ConvLengths::MOST);
+        let &[_, _, rows, columns] = self.result.dims() else {
+            unreachable!("the result has four axes");
+        };
+        let [images, _, height, width] = self.input;
+        let [outputs, channels, h, w] = self.kernel;
+        fits.then_some(ConvLengths {
+            images,
+            groups,
+            channels,
+            outputs: outputs / groups,
+            image: [height, width],
+            kernel: [h, w],
+            result: [rows, columns],
+            stride,
+            padding,
+            dilation,
+        })
+    }
+
     /// Returns the layout of the right factors in the input itself, one for each image and group,
     /// if each element of the input is a column.
     #[track_caller]
     pub(super) fn without_a_copy(&self, input: &Layout) -> Result<Option<Layout>> {
-        let [images, _, height, width] = self.input;
-        let ConvOptions {
-            stride, padding, ..
-        } = self.options;
-        if self.kernel[2..] != [1, 1] || stride != [1, 1] || padding != [0, 0] {
+        if !self.is_pointwise() {
             return Ok(None);
         }
+        let [images, _, height, width] = self.input;
         let groups = self.options.groups;
         input.reshape(&[images, groups, self.kernel[1], height * width].into())
     }

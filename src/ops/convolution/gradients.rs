@@ -3,36 +3,111 @@
 use ndarray::{SliceInfoElem, s};
 
 use super::geometry::Geometry;
-use super::{padded, ranges, zeros};
+use super::{convolved, padded, ranges, zeros};
 use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::Result;
-use crate::ops::derivatives::AnyArray;
+use crate::ops::derivatives::{AnyArray, RuledOperation, SavedArray, by_float};
+use crate::ops::host;
 
-/// Returns the gradients of the input and of the kernel, if they are `wanted`, from the result's
+/// One of the three arrays of a convolution. Sums of products of two of them are the third, or its
 /// gradient.
-#[track_caller]
-pub(super) fn of_operands<T: Float>(
-    [input, kernel]: [&Array<T>; 2],
-    gradient: &Array<T>,
-    geometry: &Geometry,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConvPart {
+    Input,
+    Kernel,
+    Result,
+}
+
+impl ConvPart {
+    /// Returns the two parts that this one is computed from.
+    fn operands(self) -> [Self; 2] {
+        match self {
+            Self::Input => [Self::Result, Self::Kernel],
+            Self::Kernel => [Self::Input, Self::Result],
+            Self::Result => [Self::Input, Self::Kernel],
+        }
+    }
+}
+
+/// Returns the rule of a part that was computed from its operands. Each of their gradients is
+/// computed from the gradient of the part and the other operand.
+pub(super) fn rule(
+    part: ConvPart,
+    operands: [SavedArray; 2],
+    geometry: Geometry,
     wanted: [bool; 2],
-) -> Result<[Option<AnyArray>; 2]> {
-    let gradient = &gradient.reshape(geometry.result)?;
-    let of_input = match wanted[0] {
-        true => Some(of_input(kernel, gradient, geometry)?),
-        false => None,
+) -> impl FnOnce(AnyArray) -> Result<Vec<Option<AnyArray>>> + Clone {
+    move |gradient| {
+        let gradients = by_float!(gradient.dtype, F => {
+            let gradient = gradient.into_array::<F>();
+            let [left, right] = operands;
+            let operands = [left.fetch()?.into_array::<F>(), right.fetch()?.into_array::<F>()];
+            let of = |at: usize| -> Result<Option<AnyArray>> {
+                if !wanted[at] {
+                    return Ok(None);
+                }
+                let own = part.operands()[at];
+                let known = own.operands().map(|operand| match operand == part {
+                    true => &gradient,
+                    false => &operands[1 - at],
+                });
+                Ok(Some(AnyArray::of(&sums_for(own, known, &geometry)?)))
+            };
+            vec![of(0)?, of(1)?]
+        });
+        Ok(gradients.expect("gradients are floats"))
+    }
+}
+
+/// Returns the sums of products of two parts that are the third, or its gradient.
+#[track_caller]
+pub(super) fn sums_for<T: Float>(
+    part: ConvPart,
+    operands: [&Array<T>; 2],
+    geometry: &Geometry,
+) -> Result<Array<T>> {
+    let compute: fn([&Array<T>; 2], &Geometry) -> Result<Array<T>> = match part {
+        ConvPart::Result => return convolved(operands[0], operands[1], geometry),
+        ConvPart::Input => of_input,
+        ConvPart::Kernel => of_kernel,
     };
-    let of_kernel = match wanted[1] {
-        true => Some(of_kernel(input, gradient, geometry)?),
-        false => None,
+    let own = *geometry;
+    let step = RuledOperation::begin("conv2d", &operands)?
+        .computed_from(geometry.flops(), move |operands| compute(operands, &own));
+    let wanted = [step.wants(0), step.wants(1)];
+    let result = compute(operands, geometry)?;
+    Ok(step.finish(result, |saved| {
+        let operands = operands.map(|operand| saved.save_releasable(operand));
+        rule(part, operands, *geometry, wanted)
+    }))
+}
+
+/// Returns the gradient of the kernel.
+#[track_caller]
+fn of_kernel<T: Float>([input, gradient]: [&Array<T>; 2], geometry: &Geometry) -> Result<Array<T>> {
+    let Some(lengths) = &geometry.on_host::<T>(input.device()) else {
+        return of_kernel_by_products(input, gradient, geometry);
     };
-    Ok([of_input, of_kernel].map(|own| own.as_ref().map(AnyArray::of)))
+    let sums = host::correlated(input, gradient, lengths)?;
+    match sums.shape()[0] {
+        1 => sums.reshape(geometry.kernel()),
+        _ => sums.sum_axis(0)?.reshape(geometry.kernel()),
+    }
+}
+
+/// Returns the gradient of the input.
+#[track_caller]
+fn of_input<T: Float>([gradient, kernel]: [&Array<T>; 2], geometry: &Geometry) -> Result<Array<T>> {
+    let Some(lengths) = &geometry.on_host::<T>(gradient.device()) else {
+        return of_input_by_products(kernel, gradient, geometry);
+    };
+    host::convolved_transposed(gradient, kernel, lengths)
 }
 
 /// Returns the gradient of the kernel: the result's gradient times the columns that the kernel was
 /// multiplied with, block by block.
 #[track_caller]
-fn of_kernel<T: Float>(
+fn of_kernel_by_products<T: Float>(
     input: &Array<T>,
     gradient: &Array<T>,
     geometry: &Geometry,
@@ -77,7 +152,7 @@ fn converted<T: AnyElement, U: AnyElement>(array: Array<T>) -> Result<Array<U>> 
 /// Returns the gradient of the input: the convolution of the result's gradient, spread by the
 /// stride, with the kernel flipped and its inputs and outputs exchanged.
 #[track_caller]
-fn of_input<T: Float>(
+fn of_input_by_products<T: Float>(
     kernel: &Array<T>,
     gradient: &Array<T>,
     geometry: &Geometry,
@@ -95,6 +170,9 @@ fn of_input<T: Float>(
     let own: Shape = geometry.input();
     if own.checked_len()? == 0 {
         return zeros(gradient.device(), &own);
+    }
+    if geometry.is_pointwise() {
+        return gradient.conv2d(&turned, geometry.turned());
     }
     let spread = geometry.spread();
     let [images, channels] = [gradient.shape()[0], gradient.shape()[1]];

@@ -1,8 +1,9 @@
-//! Convolutions, as products of matrices.
+//! Convolutions.
 //!
-//! The elements that each output is the sum of are copied to the columns of a matrix (`im2col`),
-//! for a block of the outputs at a time, and the kernel is multiplied with it. So a convolution
-//! runs wherever products and copies do.
+//! On the host, convolutions of `f32` and `f64` and their gradients have kernels of their own.
+//! Elsewhere they are products of matrices: the elements that each output is the sum of are copied
+//! to the columns of a matrix (`im2col`), for a block of the outputs at a time, and the kernel is
+//! multiplied with it. So a convolution runs wherever products and copies do.
 
 mod geometry;
 mod gradients;
@@ -12,11 +13,13 @@ use std::ops::Range;
 use ndarray::s;
 
 use self::geometry::{ConvOperands, Geometry};
-use super::derivatives::{AnyArray, RuledOperation, SavedArray, by_float};
+use self::gradients::ConvPart;
+use super::derivatives::RuledOperation;
 use super::dispatch::same_device;
+use super::host;
 use super::index::check_size;
 use super::precompiled::precompiled;
-use crate::array::{Array, Numeric, Shape, Writer};
+use crate::array::{Array, Float, Numeric, Shape, Writer};
 use crate::context::Device;
 use crate::error::Result;
 
@@ -66,11 +69,12 @@ impl<T: Numeric> Array<T> {
     /// outputs depends on group `g` of the channels. Sums are computed as by
     /// [`matmul`](Self::matmul).
     ///
-    /// Beside the result, the call needs memory for a block of the outputs. The elements that they
-    /// are the sums of take 1 MiB on the host and 64 MiB on a CUDA device, or one row of outputs,
-    /// `C * h * w * W'` elements, if that is more, and no more than there are. The block's outputs
-    /// and, with padding, the block's images also need memory. A kernel of one element with stride
-    /// 1 and no padding needs none if the input is dense.
+    /// Beside the result, a call on the host needs memory for a copy of the kernel, if the elements
+    /// are `f32` or `f64`. Otherwise, it needs memory for a block of the outputs. The elements that
+    /// they are the sums of take 1 MiB on the host and 64 MiB on a CUDA device, or one row of
+    /// outputs, `C * h * w * W'` elements, if that is more, and no more than there are. The block's
+    /// outputs and, with padding, the block's images also need memory. A kernel of one element with
+    /// stride 1 and no padding needs none if the input is dense.
     ///
     /// # Examples
     ///
@@ -146,6 +150,37 @@ impl<T: Numeric> Array<T> {
     }
 }
 
+/// Returns the transposed convolution of `x`, of shape `[N, O, H', W']`, with a kernel `[O, C /
+/// groups, h, w]`: images `[N, C, H, W]` of these `lengths`. It is the gradient of the input of
+/// [`conv2d`](Array::conv2d) for a gradient `x` of the result.
+#[track_caller]
+pub(crate) fn conv_transpose2d<T: Float>(
+    x: &Array<T>,
+    kernel: &Array<T>,
+    lengths: [usize; 2],
+    options: ConvOptions,
+) -> Result<Array<T>> {
+    let operation = "ConvTranspose2d";
+    same_device(operation, ("the input", x), ("the kernel", kernel))?;
+    let channels = kernel.shape()[1].saturating_mul(options.groups);
+    let images: Shape = [x.shape()[0], channels, lengths[0], lengths[1]].into();
+    check_size::<T>(operation, &images)?;
+    let operands = ConvOperands {
+        operation,
+        input: &images,
+        kernel: kernel.layout().shape(),
+    };
+    let geometry = &Geometry::of(&operands, 4, options)?;
+    let result = geometry.result.dims();
+    // Images that are longer than the input needs have results of zero behind it.
+    let margins = [0, 1, 2, 3].map(|axis| (0, result[axis] - x.shape()[axis]));
+    if margins == [(0, 0); 4] {
+        return gradients::sums_for(ConvPart::Input, [x, kernel], geometry);
+    }
+    let x = &x.framed(operation, &margins, T::zero())?;
+    gradients::sums_for(ConvPart::Input, [x, kernel], geometry)
+}
+
 /// Returns the convolution of `[N, C, H, W]` with `[O, C / groups, h, w]`.
 #[track_caller]
 fn convolved<T: Numeric>(
@@ -162,26 +197,8 @@ fn convolved<T: Numeric>(
     let result = multiplied(input, kernel, geometry)?;
     Ok(step.finish(result, |saved| {
         let operands = [input, kernel].map(|operand| saved.save_releasable(operand));
-        convolved_back(operands, *geometry, wanted)
+        gradients::rule(ConvPart::Result, operands, *geometry, wanted)
     }))
-}
-
-/// Returns the rule of a convolution of the operands `[input, kernel]`.
-fn convolved_back(
-    operands: [SavedArray; 2],
-    geometry: Geometry,
-    wanted: [bool; 2],
-) -> impl FnOnce(AnyArray) -> Result<Vec<Option<AnyArray>>> + Clone {
-    move |gradient| {
-        let gradients = by_float!(gradient.dtype, F => {
-            let gradient = gradient.into_array::<F>();
-            let [input, kernel] = operands;
-            let input = input.fetch()?.into_array::<F>();
-            let kernel = kernel.fetch()?.into_array::<F>();
-            gradients::of_operands([&input, &kernel], &gradient, &geometry, wanted)?
-        });
-        Ok(gradients.expect("gradients are floats").into())
-    }
 }
 
 #[track_caller]
@@ -191,6 +208,9 @@ fn multiplied<T: Numeric>(
     geometry: &Geometry,
 ) -> Result<Array<T>> {
     check_size::<T>(geometry.operation, &geometry.result)?;
+    if let Some(lengths) = &geometry.on_host::<T>(input.device()) {
+        return host::convolved(input, kernel, lengths);
+    }
     let kernel = &kernel.reshape(geometry.factor())?;
     if let Some(pixels) = geometry.without_a_copy(input.layout())? {
         return kernel

@@ -1,6 +1,7 @@
 //! Descriptions of work that the kernels of both devices take: the elements that a copy walks over,
 //! the order of a sort, the lanes of a reduction. They are plain data over shapes and layouts.
 
+mod convolution;
 mod copies;
 #[cfg(feature = "linalg")]
 mod factorizations;
@@ -14,6 +15,7 @@ mod sorting;
 #[cfg(feature = "fft")]
 mod spectra;
 
+pub(super) use convolution::ConvLengths;
 pub(super) use copies::{Copying, joined, onto_diagonal, pairs};
 #[cfg(feature = "linalg")]
 pub(super) use factorizations::{Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};

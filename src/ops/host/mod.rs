@@ -15,6 +15,7 @@
 
 mod blocked;
 mod compact;
+mod convolution;
 mod copy;
 mod digits;
 mod element_source;
@@ -57,6 +58,7 @@ use by_bytes;
 
 pub(super) use blocked::RUN;
 pub(super) use compact::{compacted, positions};
+pub(super) use convolution::{convolved, convolved_transposed, correlated};
 pub(super) use copy::{copied, joined};
 pub(super) use evaluate::{evaluate, evaluate_fused};
 #[cfg(feature = "fft")]

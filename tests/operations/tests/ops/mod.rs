@@ -3,6 +3,7 @@
 mod accuracy;
 mod assign;
 mod casts;
+mod convolutions;
 mod elementwise;
 mod expressions;
 mod matmul;

@@ -1,0 +1,303 @@
+//! The gradient of a kernel: for each of its elements, the sum over all images and results of the
+//! products of the result's gradient with the element that the kernel's element covered.
+//!
+//! Both are packed into planes with rows of one pitch. Between the rows of the gradient are zeros,
+//! so that a plane is one long row. A tile of sums is of some channels of the result times some
+//! elements of the kernel. It stays in registers while the loop runs over the planes of several
+//! images.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::pack::{ALIGNMENT, PackedSource, SLACK, aligned, fill, pack, pack_result};
+use super::plan::{ConvPlan, PieceScratch};
+use super::vectors::{ConvFloat, VectorOf};
+use crate::ops::host::copy::WritePtr;
+
+/// The number of channels of the result that a job computes: few enough that there are jobs for
+/// many threads, and enough that packing the images for each job takes little.
+pub(super) const OUTPUTS: usize = 32;
+/// The number of channels of the images that are packed at once, at least.
+const CHANNELS: usize = 16;
+/// The number of channels of a tile.
+const HEIGHT: usize = 4;
+/// The most bytes of packed planes of several pieces.
+const BLOCK_BYTES: usize = 1 << 18;
+/// The number of results of a channel that are summed together, at least.
+pub(super) const RESULTS: usize = 1024;
+/// The number of vectors from which it takes little to sum the elements of the last vectors.
+const VECTORS: usize = 96;
+
+/// The operands of a launch.
+#[derive(Clone)]
+pub(super) struct Correlation<T> {
+    pub(super) plan: Arc<ConvPlan>,
+    pub(super) images: PackedSource<T>,
+    pub(super) gradient: PackedSource<T>,
+    /// The number of pieces of images that are summed into one gradient of the kernel, and the
+    /// number of these gradients.
+    pub(super) pieces_each: usize,
+    pub(super) sums: usize,
+}
+
+impl<T> Correlation<T> {
+    pub(super) const SCRATCH: PieceScratch = PieceScratch {
+        channels: CHANNELS,
+        outputs: OUTPUTS,
+        sums: OUTPUTS,
+        element_bytes: size_of::<T>(),
+    };
+
+    /// Returns the number of jobs for each sum and group.
+    pub(super) fn blocks(plan: &ConvPlan) -> usize {
+        plan.outputs.div_ceil(OUTPUTS)
+    }
+
+    /// Returns the number of jobs.
+    pub(super) fn jobs(&self) -> usize {
+        self.sums * self.plan.groups * Self::blocks(&self.plan)
+    }
+}
+
+/// The packed planes of some pieces.
+struct PackedPieces<T> {
+    planes: *const T,
+    gradient: *const T,
+    /// The number of pieces, and the distances from one to the next.
+    count: usize,
+    planes_len: usize,
+    gradients_len: usize,
+    /// The length of a plane of the gradient.
+    gradient_len: usize,
+}
+
+/// The memory that sums are written to.
+#[derive(Clone, Copy)]
+struct SumLines<T> {
+    to: *mut T,
+    /// The distance from one channel of the result to the next.
+    width: usize,
+    /// The number of sums of each channel.
+    count: usize,
+    /// `true` if the sums are added to others.
+    is_begun: bool,
+}
+
+impl<T: ConvFloat> PackedPieces<T> {
+    /// Returns the sums of `M` channels of the gradient, from number `channel` on, times the
+    /// elements at `N` offsets in the planes.
+    ///
+    /// # Safety
+    ///
+    /// The processor must have the vectors. The planes must have the channels, and as many elements
+    /// behind each offset as the gradient has.
+    #[inline(always)]
+    unsafe fn sums<V: VectorOf<T>, const M: usize, const N: usize>(
+        &self,
+        channel: usize,
+        offsets: [usize; N],
+    ) -> [[T; N]; M] {
+        // SAFETY: by this function's contract; the length of a gradient is a multiple of the lanes.
+        unsafe {
+            let zero = V::splat(T::zero());
+            let mut tile = [[zero; N]; M];
+            for piece in 0..self.count {
+                let from = self.planes.add(piece * self.planes_len);
+                let from = offsets.map(|offset| from.wrapping_add(offset));
+                let gradient = self.gradient.add(piece * self.gradients_len);
+                let gradient = gradient.add(channel * self.gradient_len);
+                let mut at = 0;
+                while at < self.gradient_len {
+                    // A closure would be compiled for the baseline.
+                    let mut values = [zero; N];
+                    for (value, from) in values.iter_mut().zip(&from) {
+                        *value = V::load(from.add(at));
+                    }
+                    for (row, tile) in tile.iter_mut().enumerate() {
+                        let factor = V::load(gradient.add(row * self.gradient_len + at));
+                        for (sum, &value) in tile.iter_mut().zip(&values) {
+                            *sum = sum.plus_product(factor, value);
+                        }
+                    }
+                    at += V::LANES;
+                }
+            }
+            let mut sums = [[T::zero(); N]; M];
+            for (sums, tile) in sums.iter_mut().zip(&tile) {
+                for (sum, vector) in sums.iter_mut().zip(tile) {
+                    *sum = vector.total();
+                }
+            }
+            sums
+        }
+    }
+
+    /// Writes, or adds, the sums of `M` channels from number `channel` on to `to`. The sums of a
+    /// channel are `count` adjacent ones, for each offset, in a line of `width`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`sums`](Self::sums), and `to` must be writable, and readable if sums are added.
+    #[inline(always)]
+    unsafe fn write<V: VectorOf<T>, const M: usize, const N: usize>(
+        &self,
+        channel: usize,
+        offset: impl Fn(usize) -> usize,
+        SumLines {
+            to,
+            width,
+            count,
+            is_begun,
+        }: SumLines<T>,
+    ) {
+        for start in (0..count).step_by(N) {
+            // Behind the last offset, it is computed again.
+            let offsets = std::array::from_fn(|next| offset((start + next).min(count - 1)));
+            // SAFETY: by this function's contract.
+            unsafe {
+                let sums = self.sums::<V, M, N>(channel, offsets);
+                for (row, sums) in sums.iter().enumerate() {
+                    let line = to.add((channel + row) * width + start);
+                    for (next, &sum) in sums.iter().enumerate().take(count - start) {
+                        let before = if is_begun {
+                            line.add(next).read()
+                        } else {
+                            T::zero()
+                        };
+                        line.add(next).write(before.plus(sum));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes, or adds, the sums of `outputs` channels.
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write).
+    #[inline(always)]
+    unsafe fn write_all<V: VectorOf<T>, const N: usize>(
+        &self,
+        outputs: usize,
+        offset: impl Fn(usize) -> usize,
+        to: SumLines<T>,
+    ) {
+        let mut channel = 0;
+        while channel < outputs {
+            // SAFETY: by this function's contract.
+            unsafe {
+                if outputs - channel >= HEIGHT {
+                    self.write::<V, HEIGHT, N>(channel, &offset, to);
+                    channel += HEIGHT;
+                } else {
+                    self.write::<V, 1, N>(channel, &offset, to);
+                    channel += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Runs the jobs of a range, each of which sums some pieces for some channels of the result.
+///
+/// # Safety
+///
+/// The processor must have the vectors. The operands must be alive and not written to. The sums of
+/// the jobs must be the caller's to write.
+#[inline(always)]
+pub(super) unsafe fn run<T: ConvFloat, V: VectorOf<T>>(
+    task: &Correlation<T>,
+    to: WritePtr<T>,
+    jobs: Range<usize>,
+) {
+    let plan = &*task.plan;
+    let blocks = Correlation::<T>::blocks(plan);
+    let (channel_len, taps) = (plan.channel_len(), &plan.passes[0].offsets);
+    let gradient_len = ((plan.rows - 1) * plan.pitch() + plan.length(1)).next_multiple_of(V::LANES);
+    let gradients_len = plan.outputs.min(OUTPUTS) * gradient_len;
+    let pieces_most = (VECTORS * V::LANES)
+        .div_ceil(gradient_len)
+        .min(task.pieces_each);
+    let channels_most =
+        (BLOCK_BYTES / (pieces_most * size_of::<T>())).saturating_sub(gradients_len);
+    let channels_most = (channels_most / channel_len).clamp(1, plan.channels);
+    let planes_len = channels_most * channel_len;
+    let all_len = pieces_most * planes_len;
+    let room = pieces_most * gradients_len + all_len + plan.phases_len() + 2 * SLACK + ALIGNMENT;
+    let mut scratch: Vec<T> = Vec::with_capacity(room);
+    // The gradients are first, where their lengths keep them aligned.
+    let gradient = aligned(&mut scratch);
+    let planes = gradient.wrapping_add(pieces_most * gradients_len);
+    let phases = planes.wrapping_add(all_len + SLACK);
+    // SAFETY: the scratch memory has room for the phases and their slack.
+    unsafe { fill(phases, plan.phases_len() + SLACK) };
+    let offset = |number: usize| number / taps.len() * channel_len + taps[number % taps.len()];
+    let width = plan.channels * taps.len();
+    for job in jobs {
+        let (block, rest) = (job % blocks, job / blocks);
+        let (group, sum) = (rest % plan.groups, rest / plan.groups);
+        let outputs = block * OUTPUTS..plan.outputs.min((block + 1) * OUTPUTS);
+        let first = group * plan.outputs + outputs.start;
+        let line = sum * plan.groups * plan.outputs + first;
+        let end = (plan.images * plan.pieces).min((sum + 1) * task.pieces_each);
+        let begin = sum * task.pieces_each;
+        for start in (begin..end).step_by(pieces_most) {
+            let pieces = start..end.min(start + pieces_most);
+            let place = |number: usize| (number / plan.pieces, plan.piece(number % plan.pieces));
+            for (next, number) in pieces.clone().enumerate() {
+                let (image, rows) = place(number);
+                for channel in 0..outputs.len() {
+                    // SAFETY: the scratch memory has room for the piece, and the rest is this
+                    // function's contract.
+                    unsafe {
+                        let to = gradient.add(next * gradients_len + channel * gradient_len);
+                        let at = (image, first + channel);
+                        pack_result(plan, &task.gradient, at, rows.clone(), (to, gradient_len));
+                    }
+                }
+            }
+            for channel in (0..plan.channels).step_by(channels_most) {
+                let channels = channel..plan.channels.min(channel + channels_most);
+                let of_group = group * plan.channels;
+                for (next, number) in pieces.clone().enumerate() {
+                    let (image, rows) = place(number);
+                    let channels = of_group + channels.start..of_group + channels.end;
+                    // SAFETY: as above.
+                    unsafe {
+                        let to = planes.add(next * planes_len);
+                        pack(
+                            plan,
+                            &task.images,
+                            (image, channels),
+                            rows.start,
+                            (to, phases),
+                        );
+                    }
+                }
+                let packed = PackedPieces {
+                    planes,
+                    gradient,
+                    count: pieces.len(),
+                    planes_len,
+                    gradients_len,
+                    gradient_len,
+                };
+                let to = SumLines {
+                    to: to.at(line * width + channel * taps.len()).cast::<T>(),
+                    width,
+                    count: channels.len() * taps.len(),
+                    is_begun: start > begin,
+                };
+                // SAFETY: the pieces have been packed; a vector of the gradient that is behind the
+                // last result is at most a vector behind a plane. The sums are of this job.
+                unsafe {
+                    match V::IS_WIDE {
+                        true => packed.write_all::<V, 6>(outputs.len(), offset, to),
+                        false => packed.write_all::<V, 3>(outputs.len(), offset, to),
+                    }
+                }
+            }
+        }
+    }
+}

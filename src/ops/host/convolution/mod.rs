@@ -1,0 +1,318 @@
+//! Convolutions of `f32` and `f64`, and their gradients, computed from the images themselves:
+//! without the matrix of columns that a product would need.
+//!
+//! A job packs a piece of an image into planes with zeros around them, in scratch memory that stays
+//! in the second-level cache ([`pack`], [`plan`]). Then it computes sums of products of the planes
+//! with the kernel ([`gather`]) or with the gradient of the result ([`correlate`]).
+
+mod correlate;
+mod gather;
+mod pack;
+mod plan;
+mod vectors;
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::Arc;
+
+use self::correlate::Correlation;
+use self::gather::{Gather, HEIGHT};
+use self::pack::PackedSource;
+use self::plan::ConvPlan;
+use self::vectors::{ConvFloat, PlainVector};
+use super::copy::{ReadPtr, WritePtr};
+use super::launch::{Work, launch};
+use super::memory::{Output, computed};
+use crate::array::{AnyElement, Array, DType, Shape};
+use crate::context::{Device, Timed};
+use crate::error::Result;
+use crate::ops::descriptors::ConvLengths;
+use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
+use crate::ops::vector::{has_long_vectors, has_vectors};
+
+/// The most bytes of gradients of a kernel that are summed apart, by several threads.
+const SUMS_BYTES: usize = 1 << 20;
+/// The number of jobs from which a launch divides well among threads.
+const JOBS: usize = 16;
+
+/// Calls the function with `f32` or `f64` in place of `$T`, of which the type `$of` must be one.
+macro_rules! by_float_type {
+    ($of:ident, $T:ident => $call:expr) => {
+        match <$of as AnyElement>::DTYPE {
+            DType::F32 => {
+                type $T = f32;
+                $call
+            }
+            DType::F64 => {
+                type $T = f64;
+                $call
+            }
+            other => unreachable!("convolutions of {other:?} are products"),
+        }
+    };
+}
+
+/// Returns the convolution of `input`, of shape `[images, channels, h, w]`, with `kernel`.
+#[track_caller]
+pub(in crate::ops) fn convolved<T: AnyElement>(
+    input: &Array<T>,
+    kernel: &Array<T>,
+    lengths: &ConvLengths,
+) -> Result<Array<T>> {
+    let plan = ConvPlan::convolved(lengths, Gather::<T>::SCRATCH);
+    by_float_type!(T, F => {
+        let operands = [input.downcast_ref::<F>(), kernel.downcast_ref::<F>()];
+        gathered(operands, [0, 1], plan).map(Array::downcast)
+    })
+}
+
+/// Returns the gradient of the images of a convolution, from the gradient of its result.
+#[track_caller]
+pub(in crate::ops) fn convolved_transposed<T: AnyElement>(
+    gradient: &Array<T>,
+    kernel: &Array<T>,
+    lengths: &ConvLengths,
+) -> Result<Array<T>> {
+    let plan = ConvPlan::transposed(lengths, Gather::<T>::SCRATCH);
+    by_float_type!(T, F => {
+        let operands = [gradient.downcast_ref::<F>(), kernel.downcast_ref::<F>()];
+        gathered(operands, [1, 0], plan).map(Array::downcast)
+    })
+}
+
+/// Returns gradients of the kernel of a convolution, each from some of the images, one after the
+/// other along the first axis. Their sum is the whole gradient.
+#[track_caller]
+pub(in crate::ops) fn correlated<T: AnyElement>(
+    input: &Array<T>,
+    gradient: &Array<T>,
+    lengths: &ConvLengths,
+) -> Result<Array<T>> {
+    let plan = ConvPlan::convolved(lengths, Correlation::<T>::SCRATCH);
+    by_float_type!(T, F => {
+        correlated_by([input.downcast_ref::<F>(), gradient.downcast_ref::<F>()], plan)
+            .map(Array::downcast)
+    })
+}
+
+/// Returns the order of work on untracked operands.
+#[track_caller]
+fn ordered<'a>(device: &'a Device, operands: &dyn TouchedMemory) -> Result<HostOrder<'a>> {
+    check_untracked(operands)?;
+    HostOrder::new(device, operands)
+}
+
+/// Returns the sums of a plan. The axes of the kernel that count channels of the result and of the
+/// source are given.
+#[track_caller]
+fn gathered<T: ConvFloat>(
+    [source, kernel]: [&Array<T>; 2],
+    axes: [usize; 2],
+    plan: ConvPlan,
+) -> Result<Array<T>> {
+    let device = source.device();
+    let _timed = Timed::begin(device);
+    let order = ordered(device, &[source.buffer(), kernel.buffer()])?;
+    let plan = Arc::new(plan);
+    let outputs = plan.groups * plan.outputs;
+    let shape: Shape = [plan.images, outputs, plan.length(0), plan.length(1)].into();
+    let weights = packed_kernel(order, kernel, axes, &plan)?;
+    let products = plan.channels * plan.taps() * plan.rows * plan.axes[1].count;
+    let work = Work::of_bytes(
+        plan.images * plan.pieces,
+        (outputs * products / 8).max(size_of::<T>()),
+    );
+    let task = Gather {
+        source: PackedSource::of(source),
+        weights: ReadPtr::of(&weights),
+        plan,
+    };
+    let write = |output: Output<T>| {
+        let to = WritePtr::of(&output);
+        launch(order, work, (&task, &to), |task, &to, jobs| {
+            // SAFETY: the vectors are chosen by the processor. The memory is alive while a launch
+            // runs, its ranges do not overlap, and the stream is ordered after the writes to the
+            // operands.
+            unsafe { gather_by_processor(task, to, jobs) };
+        });
+    };
+    // SAFETY: the jobs are all pieces of all images, and each writes all channels of its piece: the
+    // results of the passes together are all results.
+    unsafe { computed(order.device, &shape, write) }
+}
+
+/// Returns the elements of the kernel in the order in which [`gather`] reads them: for each group,
+/// block of [`HEIGHT`] channels of the result, pass, channel of the source and tap, one element
+/// for each channel of the block, or zero.
+#[track_caller]
+fn packed_kernel<T: ConvFloat>(
+    order: HostOrder<'_>,
+    kernel: &Array<T>,
+    [result, source]: [usize; 2],
+    plan: &Arc<ConvPlan>,
+) -> Result<Array<T>> {
+    let blocks = plan.outputs.div_ceil(HEIGHT);
+    let block_len = plan.channels * plan.taps() * HEIGHT;
+    let kernel = PackedSource::of(kernel);
+    let taps = plan.passes.iter().map(|pass| {
+        let offset = |&[row, column]: &[usize; 2]| {
+            row as isize * kernel.stride(2) + column as isize * kernel.stride(3)
+        };
+        pass.taps.iter().map(offset).collect()
+    });
+    let taps: Arc<[Vec<isize>]> = taps.collect();
+    let (channels, outputs) = (plan.channels, plan.outputs);
+    let steps = [kernel.stride(result), kernel.stride(source)];
+    // The outer axis of the kernel counts the channels of all groups.
+    let of_group = if result == 0 { outputs } else { channels };
+    let write = |output: Output<T>| {
+        let work = Work::of_bytes(plan.groups * blocks, 2 * block_len * size_of::<T>());
+        launch(
+            order,
+            work,
+            (&(kernel, taps), &output),
+            move |(kernel, taps), output, jobs| {
+                for job in jobs {
+                    let (group, first) = (job / blocks, job % blocks * HEIGHT);
+                    let height = HEIGHT.min(outputs - first);
+                    let from = kernel.at([group * of_group, 0, 0, 0]);
+                    let from = from.wrapping_offset(first as isize * steps[0]);
+                    // SAFETY: it is the block of this job.
+                    let out = unsafe { output.part(job * block_len..(job + 1) * block_len) };
+                    let mut lines = out.as_chunks_mut::<HEIGHT>().0.iter_mut();
+                    for taps in &**taps {
+                        for channel in 0..channels {
+                            let from = from.wrapping_offset(channel as isize * steps[1]);
+                            for (&tap, line) in taps.iter().zip(&mut lines) {
+                                // SAFETY: the kernel has an element for each channel of the
+                                // block, and is alive and not written to.
+                                unsafe {
+                                    pack_line(from.wrapping_offset(tap), steps[0], height, line)
+                                };
+                            }
+                        }
+                    }
+                }
+            },
+        );
+    };
+    let shape: Shape = [plan.groups * blocks, block_len].into();
+    // SAFETY: the jobs are all blocks, and each writes the whole of its block.
+    unsafe { computed(order.device, &shape, write) }
+}
+
+/// Writes `height` elements that are `step` apart, and zeros behind them.
+///
+/// # Safety
+///
+/// The elements must be readable.
+#[inline(always)]
+unsafe fn pack_line<T: ConvFloat>(
+    from: *const T,
+    step: isize,
+    height: usize,
+    line: &mut [MaybeUninit<T>; HEIGHT],
+) {
+    // SAFETY: by this function's contract.
+    let at = |next: usize| unsafe { from.wrapping_offset(next as isize * step).read() };
+    if height == HEIGHT {
+        *line = std::array::from_fn(|next| MaybeUninit::new(at(next)));
+        return;
+    }
+    *line = [MaybeUninit::new(T::zero()); HEIGHT];
+    for (next, slot) in line.iter_mut().enumerate().take(height) {
+        slot.write(at(next));
+    }
+}
+
+#[track_caller]
+fn correlated_by<T: ConvFloat>(
+    [images, gradient]: [&Array<T>; 2],
+    plan: ConvPlan,
+) -> Result<Array<T>> {
+    let device = images.device();
+    let _timed = Timed::begin(device);
+    let order = ordered(device, &[images.buffer(), gradient.buffer()])?;
+    let plan = Arc::new(plan);
+    let outputs = plan.groups * plan.outputs;
+    let kernel_len = outputs * plan.channels * plan.taps();
+    let pieces = plan.images * plan.pieces;
+    let wanted = JOBS.div_ceil(plan.groups * Correlation::<T>::blocks(&plan));
+    let most = (SUMS_BYTES / (kernel_len * size_of::<T>())).clamp(1, wanted);
+    let results = plan.rows * plan.axes[1].count;
+    let least = correlate::RESULTS.div_ceil(results).min(pieces);
+    let pieces_each = pieces.div_ceil(most).max(least);
+    let sums = pieces.div_ceil(pieces_each);
+    let shape: Shape = [sums, outputs, plan.channels, plan.taps()].into();
+    let each = plan.outputs.min(correlate::OUTPUTS) * plan.channels * plan.taps();
+    let task = Correlation {
+        images: PackedSource::of(images),
+        gradient: PackedSource::of(gradient),
+        pieces_each,
+        sums,
+        plan,
+    };
+    let work = Work::of_bytes(
+        task.jobs(),
+        (each * results * pieces_each / 8).max(size_of::<T>()),
+    );
+    let write = |output: Output<T>| {
+        let to = WritePtr::of(&output);
+        launch(order, work, (&task, &to), |task, &to, jobs| {
+            // SAFETY: as for `gathered`.
+            unsafe { correlate_by_processor(task, to, jobs) };
+        });
+    };
+    // SAFETY: the jobs are all sums of all channels, and each writes its own.
+    unsafe { computed(order.device, &shape, write) }
+}
+
+/// Defines a function that runs jobs with the longest vectors of the processor.
+macro_rules! by_processor {
+    ($name:ident, $module:ident, $task:ident) => {
+        /// # Safety
+        ///
+        /// As for `run` of the module. The function chooses the vectors by the processor.
+        unsafe fn $name<T: ConvFloat>(task: &$task<T>, to: WritePtr<T>, jobs: Range<usize>) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                /// # Safety
+                ///
+                /// As for `run`.
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+                unsafe fn long<T: ConvFloat>(task: &$task<T>, to: WritePtr<T>, jobs: Range<usize>) {
+                    // SAFETY: by this function's contract.
+                    unsafe { $module::run::<T, T::Long>(task, to, jobs) };
+                }
+
+                /// # Safety
+                ///
+                /// As for `run`.
+                #[target_feature(enable = "avx2,fma")]
+                unsafe fn short<T: ConvFloat>(
+                    task: &$task<T>,
+                    to: WritePtr<T>,
+                    jobs: Range<usize>,
+                ) {
+                    // SAFETY: by this function's contract.
+                    unsafe { $module::run::<T, T::Short>(task, to, jobs) };
+                }
+
+                if has_long_vectors() {
+                    // SAFETY: the processor has the features, as just checked, and the caller keeps
+                    // the rest.
+                    return unsafe { long(task, to, jobs) };
+                }
+                if has_vectors() {
+                    // SAFETY: as above.
+                    return unsafe { short(task, to, jobs) };
+                }
+            }
+            // SAFETY: every processor has these, and the caller keeps the rest.
+            unsafe { $module::run::<T, PlainVector<T>>(task, to, jobs) };
+        }
+    };
+}
+
+by_processor!(gather_by_processor, gather, Gather);
+by_processor!(correlate_by_processor, correlate, Correlation);

@@ -1,0 +1,279 @@
+//! Copies of images to planes, with zeros around them.
+
+use std::ops::Range;
+
+use super::plan::ConvPlan;
+use crate::array::{AnyElement, Array, Layout};
+use crate::ops::host::copy::ReadPtr;
+
+/// The memory of an array of four axes that is packed: images, channels, rows and columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PackedSource<T> {
+    pub(super) from: ReadPtr<T>,
+    layout: Layout,
+}
+
+impl<T: AnyElement> PackedSource<T> {
+    pub(super) fn of(array: &Array<T>) -> Self {
+        assert_eq!(array.ndim(), 4, "it has other axes");
+        Self {
+            from: ReadPtr::of(array),
+            layout: *array.layout(),
+        }
+    }
+
+    /// Returns the address of an element.
+    #[inline(always)]
+    pub(super) fn at(&self, index: [usize; 4]) -> *const T {
+        let strides = self.layout.strides();
+        let offset = (0..4).map(|axis| index[axis] as isize * strides[axis]);
+        let first = self.from.at(self.layout.offset());
+        first.wrapping_offset(offset.sum())
+    }
+
+    #[inline(always)]
+    pub(super) fn stride(&self, axis: usize) -> isize {
+        self.layout.strides()[axis]
+    }
+}
+
+/// The elements behind packed planes that may be read and written, too.
+pub(super) const SLACK: usize = 64;
+
+/// Writes the rows of a piece of some channels of an image to `to`, plane after plane, and zeros to
+/// the slack behind them. `phases` is scratch memory for the phases of a row of planes, with slack.
+///
+/// # Safety
+///
+/// The image must have the channels, and be alive and not written to. `to` must be writable for
+/// their planes.
+#[inline(always)]
+pub(super) unsafe fn pack<T: AnyElement>(
+    plan: &ConvPlan,
+    source: &PackedSource<T>,
+    (image, channels): (usize, Range<usize>),
+    start: usize,
+    (mut to, phases): (*mut T, *mut T),
+) {
+    let columns = &plan.axes[1];
+    let (height, pitch) = (plan.plane_rows(), plan.pitch());
+    for channel in channels {
+        let first = source.at([image, channel, 0, 0]);
+        for phase in 0..plan.axes[0].phases() {
+            // SAFETY: by this function's contract. A part that is written behind a row belongs to
+            // the next row or plane, which is written later, or to the slack.
+            unsafe {
+                if columns.starts.is_empty() {
+                    pack_phases(plan, source, first, (phase, start), to);
+                    to = to.add(columns.phases() * height * pitch);
+                    continue;
+                }
+                pack_phases(plan, source, first, (phase, start), phases);
+                for &(phase, offset) in &columns.starts {
+                    let from = phases.add(phase * height * columns.span() + offset);
+                    for row in 0..height {
+                        let from = from.add(row * columns.span());
+                        for at in (0..pitch).step_by(PART) {
+                            copy_part::<T, PART>(from.add(at), to.add(at), 0);
+                        }
+                        to = to.add(pitch);
+                    }
+                }
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe { fill(to, SLACK) };
+}
+
+/// Writes the phases of columns of a channel, whose elements begin at `first`, for one phase of
+/// rows.
+///
+/// # Safety
+///
+/// As for [`pack`].
+#[inline(always)]
+unsafe fn pack_phases<T: AnyElement>(
+    plan: &ConvPlan,
+    source: &PackedSource<T>,
+    first: *const T,
+    (phase, start): (usize, usize),
+    mut to: *mut T,
+) {
+    let [rows, columns] = &plan.axes;
+    let (height, span) = (plan.plane_rows(), columns.span());
+    let [down, step] = [source.stride(2), source.stride(3)];
+    let (inside, top) = rows.within(phase, start, height);
+    for column_phase in 0..columns.phases() {
+        let (across, left) = columns.within(column_phase, 0, span);
+        let column = left + (across.start * columns.step) as isize;
+        for row in 0..height {
+            // SAFETY: the row and its elements `across` are within the image, by `within`, and the
+            // rest is this function's contract.
+            unsafe {
+                if inside.contains(&row) && !across.is_empty() {
+                    let at = (top + (row * rows.step) as isize) * down + column * step;
+                    let from = first.wrapping_offset(at);
+                    fill(to, across.start);
+                    let step = columns.step as isize * step;
+                    copy_run(from, step, to.add(across.start), 1, across.len());
+                    fill(to.add(across.end), span - across.end);
+                } else {
+                    fill(to, span);
+                }
+                to = to.add(span);
+            }
+        }
+    }
+}
+
+/// Writes the rows of a piece of the result of one channel to `to`, in rows of the planes' pitch,
+/// and zeros behind each row up to `length` elements.
+///
+/// # Safety
+///
+/// As for [`pack`].
+#[inline(always)]
+pub(super) unsafe fn pack_result<T: AnyElement>(
+    plan: &ConvPlan,
+    source: &PackedSource<T>,
+    (image, channel): (usize, usize),
+    rows: Range<usize>,
+    (to, length): (*mut T, usize),
+) {
+    let (pitch, width) = (plan.pitch(), plan.length(1));
+    if pitch == width && source.stride(2) == width as isize && source.stride(3) == 1 {
+        let from = source.at([image, channel, rows.start, 0]);
+        let at = rows.len() * width;
+        // SAFETY: the rows follow each other, and the rest is this function's contract.
+        unsafe {
+            copy_run(from, 1, to, 1, at);
+            fill(to.add(at), length - at);
+        }
+        return;
+    }
+    let mut at = 0;
+    for row in rows {
+        // SAFETY: the result has the row, and the rest is this function's contract.
+        unsafe {
+            let from = source.at([image, channel, row, 0]);
+            copy_run(from, source.stride(3), to.add(at), 1, width);
+            // The last row may end before its pitch.
+            let end = length.min(at + pitch);
+            fill(to.add(at + width), end - at - width);
+            at = end;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { fill(to.add(at), length - at) };
+}
+
+/// The number of elements of a part of a long run.
+const PART: usize = 16;
+
+/// The number of elements that scratch memory has in addition, so that it can be aligned.
+pub(super) const ALIGNMENT: usize = 16;
+
+/// Returns the first address in the scratch memory at a cache line: a vector that is in two lines
+/// takes two reads.
+pub(super) fn aligned<T>(scratch: &mut Vec<T>) -> *mut T {
+    let first = scratch.as_mut_ptr();
+    first.wrapping_add(first.align_offset(64).min(ALIGNMENT))
+}
+
+/// Sets `count` elements to zero.
+///
+/// # Safety
+///
+/// They must be writable.
+#[inline(always)]
+pub(super) unsafe fn fill<T: AnyElement>(to: *mut T, count: usize) {
+    for index in 0..count {
+        // SAFETY: by this function's contract.
+        unsafe { to.add(index).write(T::zero()) };
+    }
+}
+
+/// Copies `count` elements between steps of these numbers of elements.
+///
+/// # Safety
+///
+/// The elements must be readable and writable, and must not overlap.
+#[inline(always)]
+pub(super) unsafe fn copy_run<T: Copy>(
+    from: *const T,
+    step: isize,
+    to: *mut T,
+    step_to: usize,
+    count: usize,
+) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        match (step, step_to) {
+            (1, 1) => copy_adjacent(from, to, count),
+            (2, 1) => {
+                for index in 0..count {
+                    to.add(index).write(from.add(2 * index).read());
+                }
+            }
+            (1, 2) => {
+                for index in 0..count {
+                    to.add(2 * index).write(from.add(index).read());
+                }
+            }
+            _ => {
+                for index in 0..count {
+                    let value = from.wrapping_offset(index as isize * step).read();
+                    to.add(index * step_to).write(value);
+                }
+            }
+        }
+    }
+}
+
+/// Copies a run, which is short as a rule: a call of `memcpy` would take longer than the copy.
+///
+/// # Safety
+///
+/// As for [`copy_run`].
+#[inline(always)]
+unsafe fn copy_adjacent<T: Copy>(from: *const T, to: *mut T, count: usize) {
+    // SAFETY: the parts together are the run.
+    unsafe {
+        match count {
+            16.. => {
+                for at in (0..count - 15).step_by(16) {
+                    copy_part::<T, 16>(from, to, at);
+                }
+                copy_part::<T, 16>(from, to, count - 16);
+            }
+            8.. => {
+                copy_part::<T, 8>(from, to, 0);
+                copy_part::<T, 8>(from, to, count - 8);
+            }
+            4.. => {
+                copy_part::<T, 4>(from, to, 0);
+                copy_part::<T, 4>(from, to, count - 4);
+            }
+            _ => {
+                for at in 0..count {
+                    copy_part::<T, 1>(from, to, at);
+                }
+            }
+        }
+    }
+}
+
+/// Copies the `N` elements from `at` on.
+///
+/// # Safety
+///
+/// As for [`copy_run`].
+#[inline(always)]
+unsafe fn copy_part<T: Copy, const N: usize>(from: *const T, to: *mut T, at: usize) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let part = from.add(at).cast::<[T; N]>().read_unaligned();
+        to.add(at).cast::<[T; N]>().write_unaligned(part);
+    }
+}

@@ -1,0 +1,370 @@
+//! The positions that a convolution, or the gradient of its images, reads and writes. Pure
+//! arithmetic.
+//!
+//! The images are packed into planes, so that all results of a row read contiguous elements for
+//! each element of the kernel. A convolution with stride s has s × s planes for a channel: plane
+//! (a, b) holds the elements whose padded coordinates are a and b modulo s. The gradient of the
+//! images has one plane for a channel of the result's gradient, and its results are divided into s
+//! × s classes instead. The results of a class read equal elements of the kernel, at fixed offsets.
+
+use std::ops::Range;
+
+use crate::ops::descriptors::ConvLengths;
+
+/// The most bytes of packed planes and of sums that one job works on: a part of the second-level
+/// cache.
+const PIECE_BYTES: usize = 3 << 17;
+/// The number of jobs from which a launch divides well among threads.
+const JOBS: usize = 16;
+/// The fewest rows that are worth a job of their own.
+const LEAST_ROWS: usize = 8;
+
+/// The number of products that take as long as to pack an element.
+const PRODUCTS: usize = 13;
+/// The most planes of a row of a channel without gaps.
+const MOST_PLANES: usize = 8;
+
+/// The element of a kernel that is `at` along an axis, and what it is multiplied with.
+#[derive(Clone, Copy, Debug)]
+struct Tap {
+    at: usize,
+    /// The number of the plane.
+    phase: usize,
+    offset: usize,
+}
+
+/// Results at `first + step * index`, for each index, which read equal taps.
+#[derive(Clone, Debug)]
+struct ResultClass {
+    first: isize,
+    step: usize,
+    taps: Vec<Tap>,
+}
+
+/// One axis of the planes and of the results.
+#[derive(Clone, Debug)]
+pub(super) struct AxisPlan {
+    /// The number of results of the longest class.
+    pub(super) count: usize,
+    /// The largest offset of a tap.
+    pub(super) reach: usize,
+    /// The length of the results.
+    length: usize,
+    /// The length of the images.
+    image: usize,
+    /// The element `index` of phase a is at `step * index + a - before` in the image.
+    pub(super) step: usize,
+    before: isize,
+    phases: Vec<usize>,
+    /// The phase and the offset that each plane without gaps begins with, if there are any.
+    pub(super) starts: Vec<(usize, usize)>,
+    classes: Vec<ResultClass>,
+}
+
+impl AxisPlan {
+    /// Returns the axis `at` of a convolution.
+    fn convolved(lengths: &ConvLengths, at: usize) -> Self {
+        let (stride, dilation) = (lengths.stride[at], lengths.dilation[at]);
+        let positions = (0..lengths.kernel[at]).map(|tap| tap * dilation);
+        let mut phases: Vec<usize> = positions
+            .clone()
+            .map(|position| position % stride)
+            .collect();
+        phases.sort_unstable();
+        phases.dedup();
+        let number = |phase| phases.binary_search(&phase).expect("it is one of them");
+        let taps: Vec<Tap> = positions
+            .enumerate()
+            .map(|(at, position)| Tap {
+                at,
+                phase: number(position % stride),
+                offset: position / stride,
+            })
+            .collect();
+        Self {
+            count: lengths.result[at],
+            reach: (lengths.kernel[at] - 1) * dilation / stride,
+            length: lengths.result[at],
+            image: lengths.image[at],
+            step: stride,
+            before: lengths.padding[at] as isize,
+            classes: vec![ResultClass {
+                first: 0,
+                step: 1,
+                taps,
+            }],
+            phases,
+            starts: Vec::new(),
+        }
+    }
+
+    /// Returns the axis `at` of the gradient of the images: the element q gets the products of the
+    /// kernel's elements k and the gradients of the results (q + padding − dilation k) / stride,
+    /// where the division has no remainder.
+    fn transposed(lengths: &ConvLengths, at: usize) -> Self {
+        let (stride, dilation) = (lengths.stride[at], lengths.dilation[at]);
+        let (padding, length) = (lengths.padding[at], lengths.image[at]);
+        let reach = (lengths.kernel[at] - 1) * dilation / stride;
+        let skipped = padding / stride;
+        // The results that are less than a stride from the first one are of all classes.
+        let classes = (0..length.min(stride)).map(|result| {
+            let phase = (result + padding) % stride;
+            let positions = (0..lengths.kernel[at]).map(|tap| tap * dilation);
+            let taps = positions
+                .enumerate()
+                .filter(|(_, position)| position % stride == phase);
+            let taps = taps.map(|(at, position)| Tap {
+                at,
+                phase: 0,
+                offset: reach - position / stride,
+            });
+            ResultClass {
+                first: (phase + skipped * stride) as isize - padding as isize,
+                step: stride,
+                taps: taps.collect(),
+            }
+        });
+        Self {
+            count: (length + padding - 1) / stride + 1 - skipped,
+            reach,
+            length,
+            image: lengths.result[at],
+            step: 1,
+            before: reach as isize - skipped as isize,
+            phases: vec![0],
+            starts: Vec::new(),
+            classes: classes.collect(),
+        }
+    }
+
+    /// Gives each offset a plane of its own, if there are few, and if packing these takes less time
+    /// than the elements between the rows of results, each of which is multiplied `products` times.
+    /// Then rows of results follow each other without gaps.
+    fn without_gaps(mut self, products: usize) -> Self {
+        let taps = self.classes.iter().flat_map(|class| &class.taps);
+        let mut starts: Vec<_> = taps.map(|tap| (tap.phase, tap.offset)).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        let packed = starts.len() * (self.count + self.reach);
+        if starts.len() > MOST_PLANES || products * self.reach <= PRODUCTS * packed {
+            return self;
+        }
+        for tap in self.classes.iter_mut().flat_map(|class| &mut class.taps) {
+            let start = (tap.phase, tap.offset);
+            tap.phase = starts.binary_search(&start).expect("it is one of them");
+            tap.offset = 0;
+        }
+        self.starts = starts;
+        self
+    }
+
+    /// Returns the indices in `0..count` of a plane whose elements are in the image, when the plane
+    /// begins at index `start`; and the position of index 0, which may be outside.
+    #[inline(always)]
+    pub(super) fn within(&self, phase: usize, start: usize, count: usize) -> (Range<usize>, isize) {
+        let step = self.step as isize;
+        let origin = start as isize * step + self.phases[phase] as isize - self.before;
+        let first = (-origin).max(0).unsigned_abs().div_ceil(self.step);
+        let end = (self.image as isize - origin).max(0).unsigned_abs();
+        let end = end.div_ceil(self.step).min(count);
+        (first.min(end)..end, origin)
+    }
+
+    pub(super) fn phases(&self) -> usize {
+        self.phases.len()
+    }
+
+    /// Returns the number of planes along the axis.
+    fn planes(&self) -> usize {
+        self.starts.len().max(self.phases.len())
+    }
+
+    /// Returns the number of elements of the axis of a phase.
+    pub(super) fn span(&self) -> usize {
+        self.count + self.reach
+    }
+}
+
+/// One class of rows with one of columns.
+#[derive(Clone, Debug)]
+pub(super) struct Pass {
+    /// The offset of each tap in the planes of a channel.
+    pub(super) offsets: Vec<usize>,
+    /// The row and the column of each tap in the kernel.
+    pub(super) taps: Vec<[usize; 2]>,
+    /// The number of taps of the passes before this one.
+    pub(super) taps_before: usize,
+    lines: [(isize, usize); 2],
+}
+
+impl Pass {
+    /// Returns the position of the result with the index 0 along an axis, and the step between
+    /// indices.
+    #[inline(always)]
+    pub(super) fn line(&self, axis: usize) -> (isize, usize) {
+        self.lines[axis]
+    }
+}
+
+/// Sums of products of packed planes and elements of the kernel.
+#[derive(Clone, Debug)]
+pub(super) struct ConvPlan {
+    pub(super) images: usize,
+    pub(super) groups: usize,
+    /// The channels that are summed, of each group.
+    pub(super) channels: usize,
+    /// The channels of the results, of each group.
+    pub(super) outputs: usize,
+    pub(super) axes: [AxisPlan; 2],
+    pub(super) passes: Vec<Pass>,
+    /// The number of rows of results of each class that a job computes.
+    pub(super) rows: usize,
+    /// The number of jobs of an image.
+    pub(super) pieces: usize,
+}
+
+/// The scratch memory that a job needs for each of its rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PieceScratch {
+    /// The most channels that are packed at once.
+    pub(super) channels: usize,
+    /// The most channels of the result that are computed at once.
+    pub(super) outputs: usize,
+    /// The number of rows of sums.
+    pub(super) sums: usize,
+    pub(super) element_bytes: usize,
+}
+
+impl ConvPlan {
+    /// Returns the plan of the convolution of images.
+    pub(super) fn convolved(lengths: &ConvLengths, scratch: PieceScratch) -> Self {
+        let axes = [0, 1].map(|at| AxisPlan::convolved(lengths, at));
+        let channels = [lengths.channels, lengths.outputs];
+        Self::of(lengths, axes, channels, scratch)
+    }
+
+    /// Returns the plan of the gradient of the images.
+    pub(super) fn transposed(lengths: &ConvLengths, scratch: PieceScratch) -> Self {
+        let axes = [0, 1].map(|at| AxisPlan::transposed(lengths, at));
+        let channels = [lengths.outputs, lengths.channels];
+        Self::of(lengths, axes, channels, scratch)
+    }
+
+    fn of(
+        lengths: &ConvLengths,
+        [rows, columns]: [AxisPlan; 2],
+        [channels, outputs]: [usize; 2],
+        scratch: PieceScratch,
+    ) -> Self {
+        let taps = lengths.kernel.iter().product::<usize>();
+        let products = outputs.min(scratch.outputs) * taps / rows.classes.len().max(1);
+        let axes = [rows, columns.without_gaps(products)];
+        let channels_packed = channels.min(scratch.channels);
+        let planes = channels_packed * axes[0].planes() * axes[1].planes() + scratch.sums;
+        let row_bytes = (planes * axes[1].span() * scratch.element_bytes).max(1);
+        let most = (PIECE_BYTES / row_bytes).saturating_sub(axes[0].reach);
+        let shared = (axes[0].count * lengths.images)
+            .div_ceil(JOBS)
+            .max(LEAST_ROWS);
+        let rows = most.min(shared).clamp(1, axes[0].count.max(1));
+        let pieces = axes[0].count.div_ceil(rows);
+        let mut plan = Self {
+            images: lengths.images,
+            groups: lengths.groups,
+            channels,
+            outputs,
+            passes: Vec::new(),
+            rows: axes[0].count.div_ceil(pieces.max(1)),
+            pieces,
+            axes,
+        };
+        plan.passes = plan.passes();
+        plan
+    }
+
+    fn passes(&self) -> Vec<Pass> {
+        let [rows, columns] = &self.axes;
+        let (height, pitch) = (self.plane_rows(), self.pitch());
+        let mut passes: Vec<Pass> = Vec::with_capacity(rows.classes.len() * columns.classes.len());
+        let mut taps_before = 0;
+        for down in &rows.classes {
+            for along in &columns.classes {
+                let taps = || {
+                    down.taps
+                        .iter()
+                        .flat_map(|row| along.taps.iter().map(move |column| (row, column)))
+                };
+                let offset = |(row, column): (&Tap, &Tap)| {
+                    let plane = row.phase * columns.planes() + column.phase;
+                    (plane * height + row.offset) * pitch + column.offset
+                };
+                passes.push(Pass {
+                    offsets: taps().map(offset).collect(),
+                    taps: taps().map(|(row, column)| [row.at, column.at]).collect(),
+                    taps_before,
+                    lines: [(down.first, down.step), (along.first, along.step)],
+                });
+                taps_before += down.taps.len() * along.taps.len();
+            }
+        }
+        passes
+    }
+
+    /// Returns the length of a row of a plane.
+    pub(super) fn pitch(&self) -> usize {
+        let columns = &self.axes[1];
+        match columns.starts.is_empty() {
+            true => columns.span(),
+            false => columns.count,
+        }
+    }
+
+    /// Returns the number of rows of a plane.
+    pub(super) fn plane_rows(&self) -> usize {
+        self.rows + self.axes[0].reach
+    }
+
+    /// Returns the number of elements of all planes of a channel.
+    pub(super) fn channel_len(&self) -> usize {
+        let [rows, columns] = &self.axes;
+        rows.phases() * columns.planes() * self.plane_rows() * self.pitch()
+    }
+
+    /// Returns the number of elements of the phases of a channel that its planes without gaps are
+    /// copied from, if there are any.
+    pub(super) fn phases_len(&self) -> usize {
+        let columns = &self.axes[1];
+        match columns.starts.is_empty() {
+            true => 0,
+            false => columns.phases() * self.plane_rows() * columns.span(),
+        }
+    }
+
+    /// Returns the number of taps of all passes.
+    pub(super) fn taps(&self) -> usize {
+        self.passes.iter().map(|pass| pass.offsets.len()).sum()
+    }
+
+    /// Returns the length of the results along an axis.
+    pub(super) fn length(&self, axis: usize) -> usize {
+        self.axes[axis].length
+    }
+
+    /// Returns the rows of a piece.
+    pub(super) fn piece(&self, number: usize) -> Range<usize> {
+        let start = number * self.rows;
+        start..self.axes[0].count.min(start + self.rows)
+    }
+
+    /// Returns the indices in `range` whose results are within the result.
+    #[inline(always)]
+    pub(super) fn valid(&self, pass: &Pass, axis: usize, range: Range<usize>) -> Range<usize> {
+        let (first, step) = pass.line(axis);
+        let start = (-first).max(0).unsigned_abs().div_ceil(step);
+        let end = (self.axes[axis].length as isize - first)
+            .max(0)
+            .unsigned_abs();
+        let start = start.max(range.start);
+        start..end.div_ceil(step).min(range.end).max(start)
+    }
+}

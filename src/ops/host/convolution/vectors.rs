@@ -1,0 +1,237 @@
+//! Vectors of floats, as the kernels of a convolution use them.
+
+use crate::array::Number;
+
+/// A vector register of elements of `T`. Its functions are compiled for the features of the
+/// function that they are inlined into.
+///
+/// # Safety
+///
+/// A load reads, and a store writes, exactly [`LANES`](Self::LANES) elements.
+pub(super) unsafe trait VectorOf<T>: Copy {
+    /// The number of elements.
+    const LANES: usize;
+    /// `true` if there are 32 registers, otherwise there are 16.
+    const IS_WIDE: bool;
+
+    /// # Safety
+    ///
+    /// The processor must have the type's instructions. So for all functions here.
+    unsafe fn splat(value: T) -> Self;
+
+    /// # Safety
+    ///
+    /// `from` must be readable for a vector, with any alignment.
+    unsafe fn load(from: *const T) -> Self;
+
+    /// # Safety
+    ///
+    /// `to` must be writable for a vector, with any alignment.
+    unsafe fn store(self, to: *mut T);
+
+    /// Returns `self + left right`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`splat`](Self::splat).
+    unsafe fn plus_product(self, left: Self, right: Self) -> Self;
+
+    /// # Safety
+    ///
+    /// As for [`splat`](Self::splat).
+    unsafe fn plus(self, other: Self) -> Self;
+
+    /// Returns the sum of the elements.
+    ///
+    /// # Safety
+    ///
+    /// As for [`splat`](Self::splat).
+    unsafe fn total(self) -> T;
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! registers {
+    ($($type:ty as $register:ident, $lanes:literal, $is_wide:literal:
+        $splat:ident $load:ident $store:ident $fma:ident $add:ident $total:expr;)+) => {
+        $(
+            // SAFETY: the intrinsics access as many elements.
+            unsafe impl VectorOf<$type> for std::arch::x86_64::$register {
+                const LANES: usize = $lanes;
+                const IS_WIDE: bool = $is_wide;
+
+                #[inline(always)]
+                unsafe fn splat(value: $type) -> Self {
+                    // SAFETY: by this function's contract; so for all functions here.
+                    unsafe { std::arch::x86_64::$splat(value) }
+                }
+
+                #[inline(always)]
+                unsafe fn load(from: *const $type) -> Self {
+                    // SAFETY: as above.
+                    unsafe { std::arch::x86_64::$load(from) }
+                }
+
+                #[inline(always)]
+                unsafe fn store(self, to: *mut $type) {
+                    // SAFETY: as above.
+                    unsafe { std::arch::x86_64::$store(to, self) }
+                }
+
+                #[inline(always)]
+                unsafe fn plus_product(self, left: Self, right: Self) -> Self {
+                    // SAFETY: as above.
+                    unsafe { std::arch::x86_64::$fma(left, right, self) }
+                }
+
+                #[inline(always)]
+                unsafe fn plus(self, other: Self) -> Self {
+                    // SAFETY: as above.
+                    unsafe { std::arch::x86_64::$add(self, other) }
+                }
+
+                #[inline(always)]
+                unsafe fn total(self) -> $type {
+                    // SAFETY: as above.
+                    unsafe { $total(self) }
+                }
+            }
+        )+
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+registers! {
+    f32 as __m512, 16, true: _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps std::arch::x86_64::_mm512_reduce_add_ps;
+    f64 as __m512d, 8, true: _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd std::arch::x86_64::_mm512_reduce_add_pd;
+    f32 as __m256, 8, false: _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps total_ps;
+    f64 as __m256d, 4, false: _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd total_pd;
+}
+
+/// Returns the sum of the elements.
+///
+/// # Safety
+///
+/// The processor must have AVX.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn total_ps(vector: std::arch::x86_64::__m256) -> f32 {
+    use std::arch::x86_64::{
+        _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehl_ps, _mm_shuffle_ps,
+        _mm256_castps256_ps128, _mm256_extractf128_ps,
+    };
+    // SAFETY: by this function's contract.
+    unsafe {
+        let half = _mm_add_ps(
+            _mm256_castps256_ps128(vector),
+            _mm256_extractf128_ps::<1>(vector),
+        );
+        let pair = _mm_add_ps(half, _mm_movehl_ps(half, half));
+        _mm_cvtss_f32(_mm_add_ss(pair, _mm_shuffle_ps::<1>(pair, pair)))
+    }
+}
+
+/// Like [`total_ps`].
+///
+/// # Safety
+///
+/// The processor must have AVX.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn total_pd(vector: std::arch::x86_64::__m256d) -> f64 {
+    use std::arch::x86_64::{
+        _mm_add_pd, _mm_add_sd, _mm_cvtsd_f64, _mm_unpackhi_pd, _mm256_castpd256_pd128,
+        _mm256_extractf128_pd,
+    };
+    // SAFETY: by this function's contract.
+    unsafe {
+        let pair = _mm_add_pd(
+            _mm256_castpd256_pd128(vector),
+            _mm256_extractf128_pd::<1>(vector),
+        );
+        _mm_cvtsd_f64(_mm_add_sd(pair, _mm_unpackhi_pd(pair, pair)))
+    }
+}
+
+/// A vector in plain code, which the compiler vectorises for the baseline of the architecture.
+#[derive(Clone, Copy)]
+pub(super) struct PlainVector<T>([T; 4]);
+
+/// Floats that convolutions are computed in.
+pub(super) trait ConvFloat: Number {
+    /// A register of AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    type Long: VectorOf<Self>;
+    /// A register of AVX2.
+    #[cfg(target_arch = "x86_64")]
+    type Short: VectorOf<Self>;
+
+    /// Returns `self + left right`, rounded once where that is an instruction.
+    fn plus_product(self, left: Self, right: Self) -> Self;
+}
+
+macro_rules! conv_floats {
+    ($($type:ident: $long:ident $short:ident;)+) => {
+        $(
+            impl ConvFloat for $type {
+                #[cfg(target_arch = "x86_64")]
+                type Long = std::arch::x86_64::$long;
+                #[cfg(target_arch = "x86_64")]
+                type Short = std::arch::x86_64::$short;
+
+                #[inline(always)]
+                fn plus_product(self, left: Self, right: Self) -> Self {
+                    match cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
+                        true => left.mul_add(right, self),
+                        false => self + left * right,
+                    }
+                }
+            }
+        )+
+    };
+}
+
+conv_floats! {
+    f32: __m512 __m256;
+    f64: __m512d __m256d;
+}
+
+// SAFETY: the functions access the elements of an array of as many.
+unsafe impl<T: ConvFloat> VectorOf<T> for PlainVector<T> {
+    const LANES: usize = 4;
+    const IS_WIDE: bool = false;
+
+    #[inline(always)]
+    unsafe fn splat(value: T) -> Self {
+        Self([value; 4])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const T) -> Self {
+        // SAFETY: by this function's contract.
+        Self(unsafe { from.cast::<[T; 4]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut T) {
+        // SAFETY: by this function's contract.
+        unsafe { to.cast::<[T; 4]>().write_unaligned(self.0) };
+    }
+
+    #[inline(always)]
+    unsafe fn plus_product(self, left: Self, right: Self) -> Self {
+        Self(std::array::from_fn(|lane| {
+            self.0[lane].plus_product(left.0[lane], right.0[lane])
+        }))
+    }
+
+    #[inline(always)]
+    unsafe fn plus(self, other: Self) -> Self {
+        Self(std::array::from_fn(|lane| self.0[lane].plus(other.0[lane])))
+    }
+
+    #[inline(always)]
+    unsafe fn total(self) -> T {
+        let [a, b, c, d] = self.0;
+        a.plus(b).plus(c.plus(d))
+    }
+}

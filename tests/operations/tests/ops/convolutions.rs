@@ -1,0 +1,322 @@
+//! Convolutions and their gradients, compared with loops over every product.
+
+use cachescope::grad::nn::ConvTranspose2d;
+use cachescope::grad::value_and_grad;
+use cachescope::ndarray::s;
+use cachescope::{Array, ConvOptions, Float, Result};
+use proptest::prelude::*;
+
+use super::threads::same_bits;
+
+/// The lengths and options of a convolution.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    input: [usize; 4],
+    /// The outputs of each group, and the kernel's rows and columns.
+    kernel: [usize; 3],
+    options: ConvOptions,
+}
+
+impl Case {
+    /// Returns the lengths of the result, if the kernel fits.
+    fn result(&self) -> Option<[usize; 4]> {
+        let mut result = [self.input[0], self.kernel[0] * self.options.groups, 0, 0];
+        for at in 0..2 {
+            let length = self.input[2 + at] + 2 * self.options.padding[at];
+            let extent = self.options.dilation[at] * (self.kernel[1 + at] - 1) + 1;
+            result[2 + at] = length.checked_sub(extent)? / self.options.stride[at] + 1;
+        }
+        Some(result)
+    }
+
+    fn kernel_shape(&self) -> [usize; 4] {
+        let [outputs, height, width] = self.kernel;
+        let groups = self.options.groups;
+        [outputs * groups, self.input[1] / groups, height, width]
+    }
+
+    /// Calls `product` with the index of each product in the input, in the kernel and in the
+    /// result.
+    fn each_product(&self, mut product: impl FnMut(usize, usize, usize)) {
+        let (result, kernel) = (self.result().unwrap(), self.kernel_shape());
+        let ConvOptions {
+            stride,
+            padding,
+            dilation,
+            ..
+        } = self.options;
+        for image in 0..result[0] {
+            for output in 0..result[1] {
+                let group = output / self.kernel[0];
+                for (y, x) in pairs([result[2], result[3]]) {
+                    let to = at(result, [image, output, y, x]);
+                    for channel in 0..kernel[1] {
+                        for (h, w) in pairs([kernel[2], kernel[3]]) {
+                            let row = (y * stride[0] + h * dilation[0]).checked_sub(padding[0]);
+                            let column = (x * stride[1] + w * dilation[1]).checked_sub(padding[1]);
+                            let (Some(row), Some(column)) = (row, column) else {
+                                continue;
+                            };
+                            if row < self.input[2] && column < self.input[3] {
+                                let from = [image, group * kernel[1] + channel, row, column];
+                                let factor = at(kernel, [output, channel, h, w]);
+                                product(at(self.input, from), factor, to);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn pairs(lengths: [usize; 2]) -> impl Iterator<Item = (usize, usize)> {
+    (0..lengths[0]).flat_map(move |row| (0..lengths[1]).map(move |column| (row, column)))
+}
+
+fn at(shape: [usize; 4], index: [usize; 4]) -> usize {
+    shape
+        .iter()
+        .zip(index)
+        .fold(0, |at, (length, index)| at * length + index)
+}
+
+/// Returns values between −1 and 1, of which no two neighbours are equal.
+fn values<T: Float>(shape: [usize; 4], seed: usize) -> Result<Array<T>> {
+    let value = |at: usize| ((at * 37 + seed * 11) % 61) as f64 / 30.0 - 1.0;
+    let count = shape.iter().product();
+    Array::from_vec((0..count).map(|at| T::from_f64(value(at))).collect(), shape)
+}
+
+/// Returns the array with other strides: 0 is without gaps, 1 transposed and 2 every second column
+/// of a longer one, from the last to the first.
+fn strided<T: Float>(array: &Array<T>, strides: usize) -> Result<Array<T>> {
+    match strides {
+        0 => Ok(array.clone()),
+        1 => array.swap_axes(2, 3)?.detach()?.swap_axes(2, 3),
+        _ => {
+            let mut wide = Array::zeros([
+                array.shape()[0],
+                array.shape()[1],
+                array.shape()[2],
+                2 * array.shape()[3],
+            ])?;
+            wide.slice_mut(s![.., .., .., ..;2])?
+                .assign(&array.flip(3)?)?;
+            wide.slice(s![.., .., .., ..;2])?.flip(3)
+        }
+    }
+}
+
+/// Asserts that the values differ from the values of the loops by no more than rounding.
+#[track_caller]
+fn close<T: Float>(name: &str, found: &Array<T>, expected: &[f64], terms: usize, case: &Case) {
+    let most = 4.0 * T::epsilon().to_f64() * (terms as f64).sqrt().max(4.0) * 2.0;
+    let found = found.to_vec().unwrap();
+    assert_eq!(found.len(), expected.len(), "{name} of {case:?}");
+    for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let apart = (found.to_f64() - expected).abs();
+        let scale = expected.abs().max((terms as f64).sqrt());
+        assert!(
+            apart <= most * scale,
+            "{name} {at}: {found:?}, expected {expected}, of {case:?}"
+        );
+    }
+}
+
+/// Checks a convolution and its gradients, with operands of other strides.
+fn check<T: Float>(case: &Case, strides: [usize; 2]) -> Result<()> {
+    let result = case.result().unwrap();
+    let x = values::<T>(case.input, 1)?;
+    let kernel = values::<T>(case.kernel_shape(), 2)?;
+    let weights = values::<T>(result, 3)?;
+    let floats = |array: &Array<T>| -> Result<Vec<f64>> {
+        Ok(array.to_vec()?.into_iter().map(T::to_f64).collect())
+    };
+    let (xs, kernels, gs) = (floats(&x)?, floats(&kernel)?, floats(&weights)?);
+    let mut expected = [
+        vec![0.0; gs.len()],
+        vec![0.0; xs.len()],
+        vec![0.0; kernels.len()],
+    ];
+    case.each_product(|from, factor, to| {
+        expected[0][to] += xs[from] * kernels[factor];
+        expected[1][from] += kernels[factor] * gs[to];
+        expected[2][factor] += xs[from] * gs[to];
+    });
+    let (x, kernel) = (strided(&x, strides[0])?, strided(&kernel, strides[1])?);
+    let weights = strided(&weights, strides[0])?;
+    let [outputs, height, width] = case.kernel;
+    let inner = case.kernel_shape()[1] * height * width;
+    close(
+        "the result",
+        &x.conv2d(&kernel, case.options)?,
+        &expected[0],
+        inner,
+        case,
+    );
+    let (_, (of_x, of_kernel)) = value_and_grad(&(x, kernel), |(x, kernel)| {
+        (x.conv2d(kernel, case.options)? * &weights).sum()
+    })?;
+    close(
+        "the gradient of the input",
+        &of_x,
+        &expected[1],
+        outputs * height * width,
+        case,
+    );
+    let results = result[0] * result[2] * result[3];
+    close(
+        "the gradient of the kernel",
+        &of_kernel,
+        &expected[2],
+        results,
+        case,
+    );
+    Ok(())
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let pair = |most: usize| prop::array::uniform2(1..=most);
+    let channels = (1_usize..=3, 1_usize..=9, 1_usize..=11);
+    let sides = (prop::array::uniform2(1_usize..=40), pair(4));
+    let options = (pair(3), prop::array::uniform2(0_usize..=4), pair(3));
+    (1_usize..=3, channels, sides, options).prop_filter_map(
+        "the kernel fits",
+        |(images, (groups, each, outputs), (side, size), (stride, padding, dilation))| {
+            let case = Case {
+                input: [images, groups * each, side[0], side[1]],
+                kernel: [outputs, size[0], size[1]],
+                options: ConvOptions {
+                    stride,
+                    padding,
+                    dilation,
+                    groups,
+                },
+            };
+            case.result().map(|_| case)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn convolutions_are_the_sums_of_all_products(
+        case in cases(),
+        strides in prop::array::uniform2(0_usize..3),
+    ) {
+        check::<f32>(&case, strides).unwrap();
+        check::<f64>(&case, strides).unwrap();
+    }
+}
+
+/// Returns a result and its gradients, which are long enough for several threads.
+fn long<T: Float>(input: [usize; 4], options: ConvOptions) -> Result<[Array<T>; 3]> {
+    let case = Case {
+        input,
+        kernel: [13, 3, 3],
+        options,
+    };
+    let weights = values::<T>(case.result().unwrap(), 3)?;
+    let operands = (values::<T>(input, 1)?, values::<T>(case.kernel_shape(), 2)?);
+    let result = operands.0.conv2d(&operands.1, options)?;
+    let (_, (of_x, of_kernel)) = value_and_grad(&operands, |(x, kernel)| {
+        (x.conv2d(kernel, options)? * &weights).sum()
+    })?;
+    Ok([result, of_x, of_kernel])
+}
+
+#[test]
+fn convolutions_have_the_bits_of_one_thread() {
+    let options = ConvOptions {
+        padding: [1, 1],
+        ..ConvOptions::default()
+    };
+    let strided = ConvOptions {
+        stride: [2, 2],
+        groups: 2,
+        ..options
+    };
+    for (input, options) in [([9, 24, 30, 34], options), ([1, 24, 70, 66], strided)] {
+        same_bits(|| {
+            let all = long::<f32>(input, options).unwrap();
+            all.iter()
+                .flat_map(|array| array.to_vec().unwrap())
+                .collect()
+        });
+    }
+}
+
+#[test]
+fn empty_and_pointless_convolutions() -> Result<()> {
+    let kernel = values::<f32>([2, 3, 1, 1], 1)?;
+    let wide = ConvOptions {
+        padding: [2, 2],
+        stride: [3, 5],
+        ..ConvOptions::default()
+    };
+    // Results that see nothing but padding, and elements that no result sees.
+    let x = values::<f32>([1, 3, 5, 4], 2)?;
+    let (_, of_x) = value_and_grad(&x, |x| x.conv2d(&kernel, wide)?.sum())?;
+    let seen = of_x.ne(0.0).cast::<i32>().sum()?.item()?;
+    assert_eq!(
+        (x.conv2d(&kernel, wide)?.shape(), seen),
+        ([1, 2, 3, 2].as_slice(), 6)
+    );
+    for shape in [[0, 3, 4, 4], [2, 0, 4, 4], [2, 3, 0, 4]] {
+        let x = Array::<f32>::zeros(shape)?;
+        let kernel = Array::<f32>::ones([2, shape[1], 1, 2])?;
+        let operands = (x, kernel);
+        let options = ConvOptions {
+            padding: [1, 1],
+            ..ConvOptions::default()
+        };
+        let (sum, (of_x, of_kernel)) =
+            value_and_grad(&operands, |(x, kernel)| x.conv2d(kernel, options)?.sum())?;
+        assert_eq!(sum.item()?, 0.0);
+        assert_eq!(of_x.shape(), operands.0.shape());
+        assert_eq!(of_kernel, Array::zeros_like(&operands.1)?);
+    }
+    Ok(())
+}
+
+#[test]
+fn transposed_convolutions_pass_gradients_back_like_convolutions() -> Result<()> {
+    // An output padding that is longer than the stride, and a padding beyond the kernel's reach.
+    for (stride, padding, dilation, output_padding) in [
+        ([2, 2], [1, 1], [1, 1], [1, 0]),
+        ([1, 2], [0, 3], [3, 1], [2, 1]),
+        ([3, 1], [2, 0], [1, 2], [2, 1]),
+    ] {
+        let options = ConvOptions {
+            stride,
+            padding,
+            dilation,
+            groups: 2,
+        };
+        let layer = ConvTranspose2d::<f64> {
+            weight: values([4, 3, 2, 3], 1)?,
+            bias: None,
+            options,
+            output_padding,
+        };
+        let x = values::<f64>([2, 4, 5, 6], 2)?;
+        let result = layer.forward(&x)?;
+        // The sum of products of a transposed convolution with any array is the sum of products of
+        // the array's convolution with the input.
+        let other = values::<f64>(result.shape().try_into().unwrap(), 3)?;
+        let back = other.conv2d(&layer.weight, options)?;
+        let back = back.slice(s![.., .., ..5, ..6])?;
+        let (one, two) = (
+            (&result * &other).sum()?.item()?,
+            (&back * &x).sum()?.item()?,
+        );
+        assert!((one - two).abs() < 1e-9, "{one} and {two} for {options:?}");
+        let (_, of_x) = value_and_grad(&x, |x| (layer.forward(x)? * &other).sum())?;
+        let apart = (of_x - back).abs().max()?.item()?;
+        assert!(apart < 1e-12, "{apart} for {options:?}");
+    }
+    Ok(())
+}
