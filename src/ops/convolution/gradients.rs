@@ -66,10 +66,10 @@ pub(super) fn sums_for<T: Float>(
     operands: [&Array<T>; 2],
     geometry: &Geometry,
 ) -> Result<Array<T>> {
-    let compute: fn([&Array<T>; 2], &Geometry) -> Result<Array<T>> = match part {
+    let compute = match part {
         ConvPart::Result => return convolved(operands[0], operands[1], geometry),
-        ConvPart::Input => of_input,
-        ConvPart::Kernel => of_kernel,
+        ConvPart::Input => of_input::<T>,
+        ConvPart::Kernel => of_kernel::<T>,
     };
     let own = *geometry;
     let step = RuledOperation::begin("conv2d", &operands)?

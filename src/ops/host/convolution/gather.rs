@@ -225,7 +225,7 @@ pub(super) unsafe fn run<T: ConvFloat, V: VectorOf<T>>(
                     (image, channels),
                     piece.start,
                     (planes, phases),
-                )
+                );
             };
             for block in 0..blocks {
                 let outputs = block * HEIGHT..plan.outputs.min((block + 1) * HEIGHT);
@@ -321,7 +321,7 @@ unsafe fn write_block<T: ConvFloat>(
                     to.at(at).cast::<T>(),
                     along,
                     columns.len() * together,
-                )
+                );
             };
         }
     }

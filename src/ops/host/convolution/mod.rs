@@ -187,7 +187,7 @@ fn packed_kernel<T: ConvFloat>(
                                 // SAFETY: the kernel has an element for each channel of the
                                 // block, and is alive and not written to.
                                 unsafe {
-                                    pack_line(from.wrapping_offset(tap), steps[0], height, line)
+                                    pack_line(from.wrapping_offset(tap), steps[0], height, line);
                                 };
                             }
                         }
