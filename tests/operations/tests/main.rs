@@ -31,6 +31,8 @@ const GUARDED: Run = Run::cuda().with(&[
 ]);
 
 const LATER: &str = "there, a bad index is returned by the next call that waits";
+const HOST_KERNELS: &str =
+    "many shapes for the kernels of the host: there, convolutions are products";
 const ROOM: &str = "a reduction by several blocks takes room for their results";
 
 const fn suite(name: &'static str, runs: &'static [Run]) -> Suite {
@@ -55,7 +57,10 @@ static SUITES: [Suite; 4] = [
         "ops",
         &[
             HOST,
-            LONG.without(&[("reductions::a_fused_reduction_stores", ROOM)]),
+            LONG.without(&[
+                ("reductions::a_fused_reduction_stores", ROOM),
+                ("convolutions::convolutions_", HOST_KERNELS),
+            ]),
         ],
     ),
     suite("reference", &[HOST, LONG]),
