@@ -28,6 +28,7 @@ use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::descriptors::ConvLengths;
 use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
+#[cfg(target_arch = "x86_64")]
 use crate::ops::vector::{has_long_vectors, has_vectors};
 
 /// The most bytes of gradients of a kernel that are summed apart, by several threads.
