@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::copy::{ReadPtr, SHORT_ROW, WritePtr, copy_run};
-use super::launch::{Work, launch, threads};
+use super::launch::{Work, launch};
 use super::memory::{Output, computed};
+use super::threads::threads;
 use crate::array::element::scalar::convert;
 use crate::array::{AnyElement, Array, Integer, Number, Shape, Walk};
 use crate::device::DevicePtr;

@@ -1,9 +1,9 @@
 //! The launch function, which runs every kernel of the host.
 
-use std::cell::Cell;
 use std::ops::Range;
 
 use super::element_source::ElementSource;
+use super::threads::{self, alone, threads};
 use crate::device::host::streams::DelayedStreams;
 use crate::device::{HostExecution, StreamId};
 use crate::ops::order::HostOrder;
@@ -16,11 +16,17 @@ pub(in crate::ops) struct Work {
     grain: usize,
     // Long ranges begin at multiples of this.
     unit: usize,
+    // The most ranges for each thread.
+    parts: usize,
 }
 
 /// The work of one thread from which a second one pays, in bytes read and written. It takes some 20
 /// µs, about as long as it takes to wake a thread and to wait for it.
 const GRAIN_BYTES: usize = 1 << 20;
+
+/// The most parts of a launch for each thread, so that a thread that is late leaves its parts to
+/// others.
+const PARTS: usize = 4;
 
 impl Work {
     /// Returns the work of `count` items, each of which reads and writes `bytes_each`.
@@ -30,7 +36,13 @@ impl Work {
             count,
             grain,
             unit: UNIT,
+            parts: PARTS,
         }
+    }
+
+    /// Makes at most one range for each thread, for work that costs more in several ranges.
+    pub(super) fn in_one_part_each(self) -> Self {
+        Self { parts: 1, ..self }
     }
 
     /// Divides the work into ranges of whole units of `unit` items.
@@ -66,6 +78,7 @@ impl Work {
             count,
             grain: count,
             unit: UNIT,
+            parts: PARTS,
         }
     }
 }
@@ -108,7 +121,7 @@ pub(in crate::ops) fn launch<R, W>(
     }
     match device.backend().host_execution() {
         HostExecution::AtOnce if work.count <= work.grain => body(reads, writes, 0..work.count),
-        HostExecution::AtOnce => share(0..work.count, work, &|range| body(reads, writes, range)),
+        HostExecution::AtOnce => share(work, &|range| body(reads, writes, range)),
         HostExecution::Never => {}
         HostExecution::Delayed(delayed) => {
             let (reads, writes) = (reads.clone(), *writes);
@@ -131,7 +144,7 @@ pub(super) fn launch_source<W: Copy + Send + Sync + 'static>(
     }
     match device.backend().host_execution() {
         HostExecution::AtOnce if work.count <= work.grain => body(reads, writes, 0..work.count),
-        HostExecution::AtOnce => share(0..work.count, work, &|range| body(reads, writes, range)),
+        HostExecution::AtOnce => share(work, &|range| body(reads, writes, range)),
         HostExecution::Never => {}
         HostExecution::Delayed(delayed) => {
             let (reads, writes) = (reads.boxed(), *writes);
@@ -141,118 +154,75 @@ pub(super) fn launch_source<W: Copy + Send + Sync + 'static>(
     }
 }
 
-thread_local! {
-    /// `true` while this thread runs delayed work.
-    static IS_ALONE: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Enqueues work on a stream for later. It is compiled once, not for every kernel.
 #[cold]
 fn push(delayed: &DelayedStreams, stream: StreamId, work: Box<dyn FnOnce() + Send>) {
     delayed.push(stream, move || alone(work));
 }
 
-/// Runs delayed work on this thread alone. The work runs under the lock of its device. If this
-/// thread waited for another thread of the pool, it could meanwhile run a task of the user, which
-/// takes that lock.
-fn alone(work: impl FnOnce()) {
-    let before = IS_ALONE.replace(true);
-    scopeguard::defer!(IS_ALONE.set(before));
-    work();
-}
-
-/// Returns whether work stays on this thread. Under ThreadSanitizer it does, because rayon's
-/// threads synchronise inside the standard library, which is not built for ThreadSanitizer.
-pub(super) fn is_alone() -> bool {
-    cfg!(tsan) || IS_ALONE.get()
-}
-
-/// Returns the number of threads that may share work here.
-pub(super) fn threads() -> usize {
-    if is_alone() {
-        return 1;
+/// Runs `body` over `0..work.count`, on several threads if that is longer than a grain. The code
+/// that distributes work to threads is compiled once, not for every kernel.
+pub(super) fn share(work: Work, body: &(dyn Fn(Range<usize>) + Sync)) {
+    let threads = threads();
+    let Work {
+        count, grain, unit, ..
+    } = work;
+    if count <= grain || threads == 1 {
+        return body(0..count);
     }
-    rayon::current_num_threads()
-}
-
-/// Returns whether there are other threads to share work with.
-pub(super) fn has_other_threads() -> bool {
-    threads() > 1
-}
-
-/// Runs `body` over `range`, on several threads if it is longer than a grain. The code that
-/// distributes work to threads is compiled once, not for every kernel.
-fn share(range: Range<usize>, work: Work, body: &(dyn Fn(Range<usize>) + Sync)) {
-    if range.len() <= work.grain || !has_other_threads() {
-        return body(range);
-    }
-    let half = range.len() / 2;
-    let unit = if half > work.unit { work.unit } else { 1 };
-    let middle = range.start + half.next_multiple_of(unit);
-    rayon::join(
-        || share(range.start..middle, work, body),
-        || share(middle..range.end, work, body),
-    );
-}
-
-/// Runs two parts of a launch, on two threads if the pool has more than one.
-pub(super) fn both<R: Send>(
-    left: &(dyn Fn() -> R + Sync),
-    right: &(dyn Fn() -> R + Sync),
-) -> (R, R) {
-    if !has_other_threads() {
-        return (left(), right());
-    }
-    let (mut first, mut second) = (None, None);
-    join(&mut || first = Some(left()), &mut || second = Some(right()));
-    match (first, second) {
-        (Some(first), Some(second)) => (first, second),
-        _ => unreachable!("both have been run"),
-    }
-}
-
-/// Runs both functions on two threads. Like [`share`], it is compiled once.
-fn join(left: &mut (dyn FnMut() + Send), right: &mut (dyn FnMut() + Send)) {
-    rayon::join(left, right);
+    let parts = count.div_ceil(grain).min(work.parts * threads);
+    let each = count.div_ceil(parts);
+    let each = match each > unit {
+        true => each.next_multiple_of(unit),
+        false => each,
+    };
+    threads::share(count.div_ceil(each), &|part| {
+        let start = part * each;
+        body(start..count.min(start + each));
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
 
-    use super::{Work, share};
+    use super::{PARTS, Work, alone, share, threads};
 
     #[test]
     fn every_number_is_served_once_by_any_number_of_threads() {
-        for threads in [1, 2, 3] {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        for pool_threads in [1, 2, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(pool_threads);
             let pool = pool.build().unwrap();
-            for (start, length, grain, unit) in [
-                (0, 1, 1, 1),
-                (5, 7, 1, 1),
-                (0, 129, 128, 1),
-                (3, 300, 128, 1),
-                (0, 10_000, 1, 1),
-                (1, 10_001, 777, 1),
-                (0, 10_001, 777, 128),
-                (0, 10_001, 300, 300),
+            for (length, grain, unit) in [
+                (1, 1, 1),
+                (7, 1, 1),
+                (7, 1, 128),
+                (129, 128, 1),
+                (300, 128, 1),
+                (10_000, 1, 1),
+                (10_001, 777, 1),
+                (10_001, 777, 128),
+                (10_001, 300, 300),
             ] {
-                let served: Vec<AtomicU8> = (0..start + length).map(|_| AtomicU8::new(0)).collect();
+                let served: Vec<AtomicU8> = (0..length).map(|_| AtomicU8::new(0)).collect();
                 let work = Work::of_bytes(length, 1).in_units_of(unit);
                 let work = Work { grain, ..work };
-                pool.install(|| {
-                    share(start..start + length, work, &|range| {
-                        assert!(threads == 1 || range.len() <= grain);
+                let serve = || {
+                    let threads = threads();
+                    let most = grain.max(length.div_ceil(PARTS * threads)) + unit;
+                    share(work, &|range| {
+                        assert!(threads == 1 || range.len() < most);
                         for number in range {
                             served[number].fetch_add(1, Ordering::Relaxed);
                         }
                     });
-                });
-                let times = served.iter().map(|served| served.load(Ordering::Relaxed));
+                };
+                pool.install(serve);
+                serve();
                 assert!(
-                    times
-                        .enumerate()
-                        .all(|(number, times)| times == u8::from(number >= start))
+                    served
+                        .iter()
+                        .all(|served| served.load(Ordering::Relaxed) == 2)
                 );
             }
         }
@@ -262,18 +232,16 @@ mod tests {
     fn delayed_work_waits_for_no_other_thread() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
         pool.build().unwrap().install(|| {
-            let before = super::has_other_threads();
-            super::alone(|| {
+            let before = threads();
+            alone(|| {
                 let here = std::thread::current().id();
                 let work = Work::of_bytes(100, 1 << 20);
-                share(0..100, work, &|_| {
+                share(work, &|_| {
                     assert_eq!(std::thread::current().id(), here);
                 });
-                let is_here = || assert_eq!(std::thread::current().id(), here);
-                super::both(&is_here, &is_here);
-                assert!(!super::has_other_threads());
+                assert_eq!(threads(), 1);
             });
-            assert!(before && super::has_other_threads());
+            assert_eq!(threads(), before);
         });
     }
 }

@@ -17,8 +17,9 @@ use cachescope_factorizations::{Failure, Outcome};
 
 use super::copy::{ReadPtr, copied, copied_to_overwrite};
 use super::digits::initialised;
-use super::launch::{Work, is_alone, launch};
+use super::launch::{Work, launch};
 use super::memory::{Output, begun};
+use super::threads::is_alone;
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 use crate::ops::descriptors::{Copying, Eigen, Factorized, Factors, OUT_OF_MEMORY, Singular};

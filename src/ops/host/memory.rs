@@ -88,6 +88,12 @@ impl<T: AnyElement> Output<T> {
         self.count
     }
 
+    /// Returns the address of the element `index`, for writers of parts that are not contiguous.
+    pub(super) fn address(&self, index: usize) -> *mut MaybeUninit<T> {
+        assert!(index < self.count);
+        self.base.wrapping_add(index)
+    }
+
     /// Returns the elements of `range`, not yet written.
     ///
     /// # Safety

@@ -38,6 +38,7 @@ mod search;
 mod softmax;
 mod sort;
 mod store;
+mod threads;
 
 /// Calls the function with a type of as many bytes in place of `$bits`: elements are moved,
 /// whatever they mean.

@@ -13,7 +13,7 @@ use crate::context::Device;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
-use crate::ops::host::launch::threads;
+use crate::ops::host::threads::threads;
 
 /// Memory for some rows that are read, and for as many that are written.
 pub(super) struct RowTiles<R: RowTransform> {

@@ -1,15 +1,14 @@
 //! Products of complex matrices as four products of real ones: their real and imaginary parts. The
 //! parts are in the matrices' own memory at twice the strides, so nothing is copied.
 
-use std::mem::MaybeUninit;
-
+use super::ProductPlace;
 use super::matrix::Matrix;
-use super::packed::{Packed, PackedResult, gemm_to, threads_for};
+use super::packed::{Packed, PackedResult, gemm_to};
 
 /// Products of fewer multiplications are summed block by block: four calls would cost more.
 pub(super) const LEAST: usize = 1000;
 
-/// Writes the product to all of `out`.
+/// Writes the product to `place`.
 ///
 /// # Safety
 ///
@@ -18,24 +17,22 @@ pub(super) const LEAST: usize = 1000;
 pub(super) unsafe fn multiply<T: Copy, U: Packed>(
     left: &Matrix<T>,
     right: &Matrix<T>,
-    out: &mut [MaybeUninit<T>],
+    place: ProductPlace<T>,
 ) {
     assert_eq!(size_of::<T>(), 2 * size_of::<U>());
-    assert_eq!(out.len(), left.rows * right.columns);
-    let threads = threads_for(left, right);
     let ([left_re, left_im], [right_re, right_im]) = (left.parts::<U>(), right.parts::<U>());
-    let [out_re, out_im] = [0, 1].map(|part| out.as_mut_ptr().cast::<U>().wrapping_add(part));
+    let [out_re, out_im] = [0, 1].map(|part| place.first.cast::<U>().wrapping_add(part));
     let add = |left: &Matrix<U>, right: &Matrix<U>, first, is_begun, factor| {
         let result = PackedResult {
             first,
-            row_stride: 2 * right.columns as isize,
+            row_stride: 2 * place.row_stride as isize,
             column_stride: 2,
             is_begun,
             factor,
         };
         // SAFETY: a complex number is its real part followed by its imaginary part, so the parts
         // lie in the memory of the numbers; the caller keeps the rest.
-        unsafe { gemm_to::<U>(left, right, result, threads) };
+        unsafe { gemm_to::<U>(left, right, result) };
     };
     add(&left_re, &right_re, out_re, false, U::one());
     add(&left_im, &right_im, out_re, true, -U::one());

@@ -179,7 +179,18 @@ impl<T: Number> Products<T> {
 
     /// Returns the number of jobs of one product, which has rows.
     fn jobs_each(&self) -> usize {
-        self.pairs.lengths().0.div_ceil(self.job_rows())
+        match self.parts() {
+            Some(parts) => parts.count,
+            None => self.pairs.lengths().0.div_ceil(self.job_rows()),
+        }
+    }
+
+    /// Returns the parts of each product that threads share, if it is worth several threads.
+    fn parts(&self) -> Option<ProductParts> {
+        match self.algorithm {
+            Algorithm::Packed | Algorithm::Complex => ProductParts::of(self.pairs.lengths()),
+            _ => None,
+        }
     }
 
     /// Returns the work of all jobs. In the time of reading one byte of memory, a thread adds about
@@ -194,12 +205,13 @@ impl<T: Number> Products<T> {
             Algorithm::Tiny | Algorithm::Vector => {
                 Work::of_bytes(jobs, steps.saturating_mul(size_of::<T>()))
             }
-            // The crate `gemm` uses several threads for one such product.
-            Algorithm::Packed | Algorithm::Complex if steps >= packed::SHARED => {
-                Work::on_one_thread(jobs)
+            // Each call of `gemm` packs the matrix that its parts share.
+            Algorithm::Packed | Algorithm::Complex => {
+                let bytes = steps / if is_complex::<T>() { 2 } else { 8 };
+                let parts = self.parts().map_or(1, |parts| parts.count);
+                Work::of_bytes(jobs, bytes / parts).in_one_part_each()
             }
-            Algorithm::Packed | Algorithm::Widened => Work::of_bytes(jobs, steps / 8),
-            Algorithm::Complex => Work::of_bytes(jobs, steps / 2),
+            Algorithm::Widened => Work::of_bytes(jobs, steps / 8),
             Algorithm::Blocks => Work::of_bytes(jobs, steps.saturating_mul(2)),
         }
     }
@@ -221,6 +233,10 @@ impl<T: Number> Products<T> {
                 tiny::multiply(&self.pairs, range, out);
             };
         }
+        if let Some(parts) = self.parts() {
+            // SAFETY: the caller keeps this contract.
+            return unsafe { self.write_parts(parts, range, output) };
+        }
         for job in range {
             let (index, block) = (job / jobs_each, job % jobs_each);
             let rows = block * job_rows..all_rows.min((block + 1) * job_rows);
@@ -232,6 +248,33 @@ impl<T: Number> Products<T> {
                 let out = output.part((start + rows.start) * columns..(start + rows.end) * columns);
                 self.write_rows(&left, &right, out);
             }
+        }
+    }
+
+    /// Writes parts of products. Parts of one product that follow each other are written together.
+    ///
+    /// # Safety
+    ///
+    /// As for [`write`](Self::write).
+    unsafe fn write_parts(&self, parts: ProductParts, range: Range<usize>, output: &Output<T>) {
+        let (all_rows, _, all_columns) = self.pairs.lengths();
+        let mut job = range.start;
+        while job < range.end {
+            let index = job / parts.count;
+            let end = range.end.min((index + 1) * parts.count);
+            let numbers = job % parts.count..end - index * parts.count;
+            job = end;
+            let (rows, columns) = parts.place(numbers, [all_rows, all_columns]);
+            let first = (index * all_rows + rows.start) * all_columns + columns.start;
+            let (left, right) = self.pairs.get(index);
+            let left = left.rows(rows);
+            let right = right.part(0, columns.start, right.rows, columns.len());
+            let place = ProductPlace {
+                first: output.address(first),
+                row_stride: all_columns,
+            };
+            // SAFETY: the part of the output is this job's alone, and the caller keeps the rest.
+            unsafe { self.write_packed(&left, &right, place) };
         }
     }
 
@@ -248,15 +291,88 @@ impl<T: Number> Products<T> {
                 Algorithm::Tiny => unreachable!("these are not written by rows"),
                 Algorithm::Zeros => out.fill(MaybeUninit::new(T::zero())),
                 Algorithm::Vector => vectors::matrix_vector(left, &right.transposed(), out),
-                Algorithm::Packed if is::<T, f32>() => packed::multiply::<T, f32>(left, right, out),
-                Algorithm::Packed => packed::multiply::<T, f64>(left, right, out),
-                Algorithm::Complex if T::DTYPE == DType::C32 => {
-                    complex::multiply::<T, f32>(left, right, out);
+                Algorithm::Packed | Algorithm::Complex => {
+                    let place = ProductPlace {
+                        first: out.as_mut_ptr(),
+                        row_stride: right.columns,
+                    };
+                    self.write_packed(left, right, place);
                 }
-                Algorithm::Complex => complex::multiply::<T, f64>(left, right, out),
                 Algorithm::Widened => widened::multiply(left, right, out),
                 Algorithm::Blocks => blocks::multiply(left, right, out),
             }
+        }
+    }
+
+    /// Writes a product to `place` by the crate `gemm`.
+    ///
+    /// # Safety
+    ///
+    /// The memory of both matrices must be alive and not written to. The place must have room for
+    /// the product, and nobody else may hold it.
+    unsafe fn write_packed(&self, left: &Matrix<T>, right: &Matrix<T>, place: ProductPlace<T>) {
+        // SAFETY: the types have been checked, and the caller keeps the rest.
+        unsafe {
+            match T::DTYPE {
+                DType::F32 => packed::multiply::<T, f32>(left, right, place),
+                DType::F64 => packed::multiply::<T, f64>(left, right, place),
+                DType::C32 => complex::multiply::<T, f32>(left, right, place),
+                _ => complex::multiply::<T, f64>(left, right, place),
+            }
+        }
+    }
+}
+
+/// The memory of a product.
+#[derive(Clone, Copy, Debug)]
+struct ProductPlace<T> {
+    first: *mut MaybeUninit<T>,
+    /// The distance of two rows, in elements. The elements of a row are contiguous.
+    row_stride: usize,
+}
+
+/// The parts of a product that threads share: rows, or columns if there are few rows.
+///
+/// The crate `gemm` adds the terms of an element in an order that depends on the inner length, and
+/// on whether the product is small. So parts are large enough that an element does not depend on
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ProductParts {
+    count: usize,
+    of_rows: bool,
+}
+
+impl ProductParts {
+    /// The fewest multiplications of a product with parts.
+    const SHARED: usize = 1 << 22;
+    /// The least length of a part, and the least length of a part's other side.
+    const LEAST: usize = 32;
+    const LEAST_OTHER: usize = 65;
+    /// The most parts.
+    const MOST: usize = 64;
+
+    /// Returns the parts of a product with these rows, inner length and columns.
+    fn of((rows, inner, columns): (usize, usize, usize)) -> Option<Self> {
+        let is_long = (rows * columns).saturating_mul(inner) >= Self::SHARED;
+        let count = |length: usize, other: usize| match other >= Self::LEAST_OTHER {
+            true => (length / Self::LEAST).min(Self::MOST),
+            false => 0,
+        };
+        let [by_rows, by_columns] = [count(rows, columns), count(columns, rows)];
+        // Parts of rows are contiguous. A few of them are enough.
+        let of_rows = by_rows >= by_columns.min(4);
+        let count = if of_rows { by_rows } else { by_columns };
+        (is_long && count > 1).then_some(Self { count, of_rows })
+    }
+
+    /// Returns the rows and the columns of the parts `numbers`.
+    fn place(self, numbers: Range<usize>, lengths: [usize; 2]) -> (Range<usize>, Range<usize>) {
+        let [rows, columns] = lengths;
+        let cut =
+            |length: usize| length * numbers.start / self.count..length * numbers.end / self.count;
+        match self.of_rows {
+            true => (cut(rows), 0..columns),
+            false => (0..rows, cut(columns)),
         }
     }
 }

@@ -2,15 +2,10 @@
 //! because the crate `gemm` also brings products of complex numbers, which take longer to compile
 //! than all the rest.
 
-use std::mem::MaybeUninit;
-
 use gemm_common::Parallelism;
 
+use super::ProductPlace;
 use super::matrix::Matrix;
-use crate::ops::host::launch::has_other_threads;
-
-/// The number of multiplications from which threads pay: about 40 µs of one thread.
-pub(super) const SHARED: usize = 1 << 22;
 
 /// Products of fewer multiplications are summed in the order of memory: packing would cost more.
 const TINY: usize = 100;
@@ -22,12 +17,7 @@ pub(super) trait Packed: num_traits::Float + 'static {
     /// # Safety
     ///
     /// As for [`gemm_to`].
-    unsafe fn gemm(
-        left: &Matrix<Self>,
-        right: &Matrix<Self>,
-        result: PackedResult<Self>,
-        threads: Parallelism,
-    );
+    unsafe fn gemm(left: &Matrix<Self>, right: &Matrix<Self>, result: PackedResult<Self>);
 }
 
 macro_rules! packed {
@@ -38,7 +28,6 @@ macro_rules! packed {
                     left: &Matrix<Self>,
                     right: &Matrix<Self>,
                     result: PackedResult<Self>,
-                    threads: Parallelism,
                 ) {
                     // The kernels require contiguous columns of the result, but its rows are
                     // contiguous. So the transposed product is computed from the transposed
@@ -65,7 +54,7 @@ macro_rules! packed {
                             false,
                             false,
                             false,
-                            threads,
+                            Parallelism::None,
                         );
                     }
                 }
@@ -79,47 +68,33 @@ packed! {
     f64 by gemm_f64::gemm::f64::get_gemm_fn();
 }
 
-/// Writes the product to all of `out`.
+/// Writes the product to `place`.
 ///
 /// # Safety
 ///
 /// `T` must be `U`, which is `f32` or `f64`. The memory of both matrices must be alive and not
-/// written to.
+/// written to. The place must have room for the product, and nobody else may hold it.
 pub(super) unsafe fn multiply<T: Copy, U: Packed>(
     left: &Matrix<T>,
     right: &Matrix<T>,
-    out: &mut [MaybeUninit<T>],
+    place: ProductPlace<T>,
 ) {
     assert_eq!(size_of::<T>(), size_of::<U>());
+    // Operands that are broadcast may be longer than any memory.
+    let steps = (left.rows * right.columns).saturating_mul(left.columns);
     // SAFETY: the caller keeps this contract.
     unsafe {
-        if steps_of(left, right) <= TINY {
-            return multiply_tiny::<T, U>(left, right, out);
+        if steps <= TINY {
+            return multiply_tiny::<T, U>(left, right, place);
         }
-        let threads = threads_for(left, right);
         let result = PackedResult {
-            first: out.as_mut_ptr().cast(),
-            row_stride: right.columns as isize,
+            first: place.first.cast(),
+            row_stride: place.row_stride as isize,
             column_stride: 1,
             is_begun: false,
             factor: U::one(),
         };
-        gemm_to::<U>(&left.cast(), &right.cast(), result, threads);
-    }
-}
-
-/// Returns the number of multiplications of a product. Operands that are broadcast may be longer
-/// than any memory.
-fn steps_of<T: Copy>(left: &Matrix<T>, right: &Matrix<T>) -> usize {
-    (left.rows * right.columns).saturating_mul(left.columns)
-}
-
-/// Returns the threads of a product.
-pub(super) fn threads_for<T: Copy>(left: &Matrix<T>, right: &Matrix<T>) -> Parallelism {
-    if steps_of(left, right) >= SHARED && has_other_threads() {
-        Parallelism::Rayon(0)
-    } else {
-        Parallelism::None
+        gemm_to::<U>(&left.cast(), &right.cast(), result);
     }
 }
 
@@ -145,7 +120,6 @@ pub(super) unsafe fn gemm_to<U: Packed>(
     left: &Matrix<U>,
     right: &Matrix<U>,
     result: PackedResult<U>,
-    threads: Parallelism,
 ) {
     debug_assert_eq!(left.columns, right.rows);
     let (mut left, mut right) = (*left, *right);
@@ -157,7 +131,7 @@ pub(super) unsafe fn gemm_to<U: Packed>(
     }
     // SAFETY: every element that the lengths and strides reach is one of a matrix, by its
     // invariant, or of the result, by this function's contract.
-    unsafe { U::gemm(&left, &right, result, threads) };
+    unsafe { U::gemm(&left, &right, result) };
 }
 
 /// Like [`multiply`], row by row.
@@ -168,19 +142,22 @@ pub(super) unsafe fn gemm_to<U: Packed>(
 unsafe fn multiply_tiny<T: Copy, U: num_traits::Float>(
     left: &Matrix<T>,
     right: &Matrix<T>,
-    out: &mut [MaybeUninit<T>],
+    place: ProductPlace<T>,
 ) {
     let (left, right) = (left.cast::<U>(), right.cast::<U>());
-    for (row, line) in out.chunks_exact_mut(right.columns).enumerate() {
-        for (column, slot) in line.iter_mut().enumerate() {
+    for row in 0..left.rows {
+        for column in 0..right.columns {
             let mut sum = U::zero();
             for step in 0..left.columns {
                 // SAFETY: the indices are within the matrices, and the caller keeps the rest.
                 let (x, y) = unsafe { (left.at(row, step), right.at(step, column)) };
                 sum = sum + x * y;
             }
-            // SAFETY: `U` is `T`, by the caller's contract.
-            *slot = unsafe { std::mem::transmute_copy(&sum) };
+            // SAFETY: `U` is `T`, and there is room for the product, by the caller's contract.
+            unsafe {
+                let slot = place.first.add(row * place.row_stride + column);
+                slot.cast::<U>().write(sum);
+            }
         }
     }
 }

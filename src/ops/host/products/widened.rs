@@ -5,8 +5,6 @@
 
 use std::mem::MaybeUninit;
 
-use gemm_common::Parallelism;
-
 use super::matrix::Matrix;
 use super::packed::{PackedResult, gemm_to};
 use crate::array::AnyElement;
@@ -58,7 +56,7 @@ pub(super) unsafe fn multiply<T: AnyElement>(
             unsafe {
                 let left = widen(&left.part(0, step, left.rows, depth), &mut scratch.left);
                 let right = widen(&right.part(step, column, depth, width), &mut scratch.right);
-                gemm_to(&left, &right, sums, Parallelism::None);
+                gemm_to(&left, &right, sums);
             }
         }
         let lines = out.chunks_exact_mut(right.columns);

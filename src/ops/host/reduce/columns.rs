@@ -23,9 +23,10 @@ const WIDTH: usize = BLOCK;
 
 /// Returns the least number of `inner` outputs side by side that stay on one thread. Outputs are
 /// computed from blocks as wide as they are, and a block of a few elements costs more than the
-/// elements. If there are fewer outputs than `WIDTH`, the rows are shared among threads instead.
+/// elements. Narrow parts of many long rows cost more too, because each row is on another page. If
+/// there are fewer outputs than `WIDTH`, the rows are shared among threads instead.
 pub(super) fn together(inner: usize) -> usize {
-    if inner < WIDTH { RUN } else { RUN / 2 }
+    if inner < WIDTH { RUN } else { WIDTH }
 }
 
 /// Reduces elements that are not contiguous, several outputs side by side; the first of `out` has
@@ -46,7 +47,7 @@ pub(super) fn columns<F: Reducer<T>, T: AnyElement>(
     for place in column_runs(lanes, first, out.len(), RUN) {
         let width = place.columns.len();
         let totals = merged(
-            lanes.length,
+            (lanes.length, width * size_of::<T>()),
             rows,
             &|rows| {
                 let mut totals = [const { MaybeUninit::uninit() }; RUN];

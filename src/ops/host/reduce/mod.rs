@@ -6,10 +6,11 @@ mod rows;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use super::blocked::{BlockProgram, BlockSource, Consecutive, Readable};
 use super::evaluate::allocate_for;
-use super::launch::{Work, both, launch};
+use super::launch::{Work, launch, share};
 use crate::array::{AnyElement, Buffer, DType, Layout};
 use crate::context::Timed;
 use crate::device::DevicePtr;
@@ -221,28 +222,48 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Output>]> for FinishedLa
 }
 
 /// Returns the totals of parts of `0..length` of at most `chunk`, merged two by two. The ends of
-/// the parts depend on the lengths alone.
+/// the parts depend on the lengths alone. Each of the `length` reads as many bytes as given.
 fn merged<R: Send>(
-    length: usize,
+    (length, bytes_each): (usize, usize),
     chunk: usize,
     total: &(dyn Fn(Range<usize>) -> R + Sync),
-    merge: &(dyn Fn(R, R) -> R + Sync),
+    merge: &dyn Fn(R, R) -> R,
 ) -> R {
-    fn of_range<R: Send>(
-        range: Range<usize>,
-        chunk: usize,
-        total: &(dyn Fn(Range<usize>) -> R + Sync),
-        merge: &(dyn Fn(R, R) -> R + Sync),
-    ) -> R {
-        if range.len() <= chunk {
-            return total(range);
-        }
-        let middle = range.start + (range.len() / 2).next_multiple_of(chunk);
-        let (left, right) = both(
-            &|| of_range(range.start..middle, chunk, total, merge),
-            &|| of_range(middle..range.end, chunk, total, merge),
+    let of_some = |parts: Range<usize>| {
+        let totals: Vec<Mutex<Option<R>>> = parts.clone().map(|_| Mutex::new(None)).collect();
+        let lock = |index: usize| totals[index].lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = chunk.saturating_mul(bytes_each);
+        share(
+            Work::of_bytes(parts.len(), bytes).in_units_of(1),
+            &|indices| {
+                for index in indices {
+                    let start = (parts.start + index) * chunk;
+                    let own = total(start..length.min(start + chunk));
+                    *lock(index) = Some(own);
+                }
+            },
         );
-        merge(left, right)
+        let one = |part: Range<usize>| lock(part.start - parts.start).take();
+        let one = |part| one(part).expect("each part has a total");
+        merged_parts(parts.clone(), 1, &one, merge)
+    };
+    merged_parts(0..length.div_ceil(chunk), PARTS, &of_some, merge)
+}
+
+/// The most parts whose totals are in memory at once.
+const PARTS: usize = 1024;
+
+/// Returns the totals of at most `most` parts, merged two by two.
+fn merged_parts<R>(
+    parts: Range<usize>,
+    most: usize,
+    total: &dyn Fn(Range<usize>) -> R,
+    merge: &dyn Fn(R, R) -> R,
+) -> R {
+    if parts.len() <= most {
+        return total(parts);
     }
-    of_range(0..length, chunk, total, merge)
+    let middle = parts.start + parts.len().div_ceil(2);
+    let left = merged_parts(parts.start..middle, most, total, merge);
+    merge(left, merged_parts(middle..parts.end, most, total, merge))
 }

@@ -62,7 +62,7 @@ fn long_rows<F: Reducer<T>, T: AnyElement>(
     for (index, slot) in out.iter_mut().enumerate() {
         let start = (first + index) * length;
         let total = merged(
-            length,
+            (length, size_of::<T>()),
             CHUNK,
             &|part| {
                 elements.read(|elements| {

@@ -1,7 +1,7 @@
 //! Products of matrices and vectors, compared with three loops and with ndarray.
 
 use cachescope::ndarray::{Ix1, Ix2, s};
-use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, Numeric};
+use cachescope::{Array, Device, DeviceConfig, Element, ErrorKind, Numeric, complex};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
@@ -230,6 +230,15 @@ fn products_have_the_same_bits_for_any_number_of_threads() {
         (300, 900, 40),
         (2000, 3000, 1),
         (1, 3000, 2000),
+        // Parts of rows and of columns, and products that are too narrow for either.
+        (64, 1100, 65),
+        (65, 1100, 64),
+        (64, 1100, 64),
+        (31, 300, 900),
+        (66, 300, 260),
+        (2100, 31, 97),
+        (700, 4000, 2),
+        (2, 4000, 700),
     ] {
         let a = Array::from_vec((0..rows * inner).map(rough).collect(), [rows, inner]).unwrap();
         let b = Array::from_vec((0..inner * columns).map(rough).collect(), [inner, columns]);
@@ -263,6 +272,19 @@ fn products_have_the_same_bits_for_any_number_of_threads() {
                 .unwrap()
         });
     }
+    let parts = [0.37, 0.21].map(|step| {
+        let values = (0..200 * 200).map(|at| (at as f32 * step).sin()).collect();
+        Array::from_vec(values, [200, 200]).unwrap()
+    });
+    let z = complex(&parts[0], &parts[1]).eval().unwrap();
+    same_bits(|| {
+        let product = z.matmul(&z).unwrap();
+        (product.re() + product.im())
+            .eval()
+            .unwrap()
+            .to_vec()
+            .unwrap()
+    });
     let long = Array::from_vec((0..1 << 20).map(rough).collect(), 1 << 20).unwrap();
     same_bits(|| long.dot(&long).unwrap().to_vec().unwrap());
 }

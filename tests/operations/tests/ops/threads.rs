@@ -2,17 +2,19 @@
 
 use std::fmt::Debug;
 
-/// Asserts that the results of `compute` on one, two and three threads are equal bit by bit.
+/// Asserts that the results of `compute` on one, two and three threads, and on a thread that is in
+/// no pool, are equal bit by bit.
 pub(crate) fn same_bits<T: Bits + Send>(compute: impl Fn() -> Vec<T> + Sync) {
+    let bits = |values: Vec<T>| values.into_iter().map(Bits::bits).collect::<Vec<_>>();
     let on = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let values = pool.unwrap().install(&compute);
-        values.into_iter().map(Bits::bits).collect::<Vec<_>>()
+        bits(pool.unwrap().install(&compute))
     };
     let alone = on(1);
     for threads in [2, 3] {
         assert!(on(threads) == alone, "{threads} threads differ from one");
     }
+    assert!(bits(compute()) == alone, "outside of the pool differs");
 }
 
 /// Numbers that are compared by their bits, including NaN.

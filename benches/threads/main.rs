@@ -1,0 +1,114 @@
+//! Operations with two threads beside operations with one, turn by turn in one process. Columns are
+//! the time with one thread, and ratios of the time with two threads to it: `inside` on a thread of
+//! rayon's pool, `outside` on a thread that is in no pool, as in most programs. `fastest` compares
+//! the fastest rounds of `outside`, for machines that have other work.
+//!
+//! `cargo bench --bench threads -- [ROUNDS [PART OF A NAME]]`
+
+mod cases;
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use cachescope::{Result, cache_scope};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use cases::{Case, for_each};
+
+/// The time of one turn, for operations that are shorter.
+const TURN: Duration = Duration::from_millis(2);
+/// A row is listed again at the end if two threads take longer than one by this factor.
+const SLOWER: f64 = 1.03;
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    // Cargo passes `--bench`.
+    let mut arguments = env::args().skip(1).filter(|argument| argument != "--bench");
+    let rounds = arguments.next().map_or(Ok(15), |rounds| rounds.parse())?;
+    let part = arguments.next().unwrap_or_default();
+    ThreadPoolBuilder::new().num_threads(2).build_global()?;
+    let one = ThreadPoolBuilder::new().num_threads(1).build()?;
+    let two = ThreadPoolBuilder::new().num_threads(2).build()?;
+    println!("medians of {rounds} rounds");
+    println!(
+        "{:<34} {:>10} {:>8} {:>8} {:>8}",
+        "", "one", "inside", "outside", "fastest"
+    );
+    let mut slower = Vec::new();
+    for_each(&part, |name, mut case| {
+        let row = measure(&mut case, [Some(&one), Some(&two), None], rounds)?;
+        let Row {
+            one,
+            inside,
+            outside,
+            fastest,
+        } = row;
+        let text = format!("{name:<34} {one:>8.1}µs {inside:>8.3} {outside:>8.3} {fastest:>8.3}");
+        println!("{text}");
+        if inside.max(outside) > SLOWER {
+            slower.push(text);
+        }
+        Ok(())
+    })?;
+    println!("\n{} rows are slower with two threads:", slower.len());
+    slower.iter().for_each(|row| println!("{row}"));
+    Ok(())
+}
+
+/// The times of a case.
+struct Row {
+    /// With one thread, in microseconds.
+    one: f64,
+    /// The medians of the ratios to one thread, round by round.
+    inside: f64,
+    outside: f64,
+    /// The ratio of the fastest rounds, `outside` to one thread.
+    fastest: f64,
+}
+
+fn measure(case: &mut Case, pools: [Option<&ThreadPool>; 3], rounds: usize) -> Result<Row> {
+    let mut times = 1;
+    for pool in pools {
+        run(pool, case, 1)?;
+    }
+    while run(pools[0], case, times)? < TURN / 2 {
+        times *= 2;
+    }
+    let mut columns = [const { Vec::new() }; 5];
+    for _ in 0..rounds {
+        let mut of = |pool| Ok(run(pool, case, times)?.as_secs_f64() * 1e6 / times as f64);
+        let [one, inside, outside]: [Result<f64>; 3] = pools.map(&mut of);
+        let (one, inside, outside) = (one?, inside?, outside?);
+        let row = [one, inside / one, outside / one, one, outside];
+        for (column, value) in columns.iter_mut().zip(row) {
+            column.push(value);
+        }
+    }
+    for column in &mut columns {
+        column.sort_by(f64::total_cmp);
+    }
+    let median = |column: usize| columns[column][rounds / 2];
+    Ok(Row {
+        one: median(0),
+        inside: median(1),
+        outside: median(2),
+        fastest: columns[4][0] / columns[3][0],
+    })
+}
+
+/// Runs a case `times` times, after once to fill the scope's cache, and returns the time.
+fn run(pool: Option<&ThreadPool>, case: &mut Case, times: usize) -> Result<Duration> {
+    let mut timed = || {
+        cache_scope!("threads", {
+            case()?;
+            let start = Instant::now();
+            for _ in 0..times {
+                case()?;
+            }
+            Ok(start.elapsed())
+        })
+    };
+    match pool {
+        Some(pool) => pool.install(timed),
+        None => timed(),
+    }
+}

@@ -1,0 +1,268 @@
+//! The distribution of work to threads.
+//!
+//! The calling thread works through the parts of a range, and threads of rayon's current pool help
+//! it as soon as they have time. No thread waits for another one to begin: if no helper comes, the
+//! caller does everything. This is also the case if the caller is not a thread of the pool, where
+//! `rayon::join` would move the work to the pool and block the caller.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+
+thread_local! {
+    /// `true` while this thread runs delayed work.
+    static IS_ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs delayed work on this thread alone. The work runs under the lock of its device. If this
+/// thread waited for another thread of the pool, it could meanwhile run a task of the user, which
+/// takes that lock.
+pub(super) fn alone(work: impl FnOnce()) {
+    let before = IS_ALONE.replace(true);
+    scopeguard::defer!(IS_ALONE.set(before));
+    work();
+}
+
+/// Returns whether work stays on this thread. Under ThreadSanitizer it does, because rayon's
+/// threads synchronise inside the standard library, which is not built for ThreadSanitizer.
+pub(super) fn is_alone() -> bool {
+    cfg!(tsan) || IS_ALONE.get()
+}
+
+/// Returns the number of threads that may share work here: the threads of rayon's current pool, but
+/// at most one for each core. A second thread of a core waits for the units and for the memory that
+/// the first one uses.
+pub(super) fn threads() -> usize {
+    if is_alone() {
+        return 1;
+    }
+    rayon::current_num_threads().min(cores())
+}
+
+/// Returns the number of cores that this process may use, as Linux reports them; `usize::MAX` if
+/// they are not known.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| {
+        read_cores()
+            .filter(|&cores| cores > 0)
+            .unwrap_or(usize::MAX)
+    })
+}
+
+fn read_cores() -> Option<usize> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let allowed = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let siblings = |cpu| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        fs::read_to_string(path).ok()
+    };
+    // Logical processors of one core have one list.
+    let cores: Option<BTreeSet<String>> = listed(allowed)?.into_iter().map(siblings).collect();
+    Some(cores?.len())
+}
+
+/// Returns the numbers of a list such as `0-2,5`.
+fn listed(list: &str) -> Option<Vec<usize>> {
+    let mut numbers = Vec::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let [first, last] = [first, last].map(|number| number.parse::<usize>().ok());
+        numbers.extend(first?..=last?);
+    }
+    Some(numbers)
+}
+
+/// Runs `body` over `0..parts`, one part after another, on this thread and on threads of the pool
+/// that have time. The code is compiled once, not for every kernel.
+pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
+    let helpers = threads().min(parts).saturating_sub(1);
+    if helpers == 0 {
+        return (0..parts).for_each(body);
+    }
+    // SAFETY: only the lifetime changes. Helpers call the body while they are counted, and
+    // `Closing` waits until none is, before this function returns or unwinds.
+    let body = unsafe {
+        std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(body)
+    };
+    let shared = Arc::new(SharedBody {
+        body,
+        parts,
+        next: AtomicUsize::new(0),
+        helpers: AtomicUsize::new(0),
+        caller: thread::current(),
+        panic: Mutex::new(None),
+    });
+    for _ in 0..helpers {
+        let shared = shared.clone();
+        rayon::spawn(move || shared.help());
+    }
+    let closing = Closing(&shared);
+    shared.run();
+    drop(closing);
+    let panic = shared
+        .panic
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
+}
+
+/// A body that several threads run. Helpers may find it long after its caller has returned, so they
+/// call the body only while they are counted in `helpers`, and are counted only until it is closed.
+struct SharedBody {
+    body: &'static (dyn Fn(usize) + Sync),
+    parts: usize,
+    /// The next part.
+    next: AtomicUsize,
+    /// The number of helpers at work, and [`CLOSED`].
+    helpers: AtomicUsize,
+    caller: Thread,
+    /// The panic of a helper.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+/// The bit of [`SharedBody::helpers`] after which no helper calls the body.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+/// The number of times that a caller looks for the end of its helpers before it sleeps: some
+/// microseconds, which is shorter than to sleep and wake.
+const SPINS: usize = 1 << 9;
+
+impl SharedBody {
+    /// Runs the parts that no other thread has taken.
+    fn run(&self) {
+        loop {
+            // The queue of the pool orders the caller's writes, and `helpers` orders the others.
+            let part = self.next.fetch_add(1, Ordering::Relaxed);
+            if part >= self.parts {
+                return;
+            }
+            (self.body)(part);
+        }
+    }
+
+    /// Runs parts like the caller, unless the body is closed.
+    fn help(&self) {
+        let counted = |helpers| (helpers & CLOSED == 0).then_some(helpers + 1);
+        let entry = (self.helpers).fetch_update(Ordering::Acquire, Ordering::Relaxed, counted);
+        if entry.is_err() {
+            return;
+        }
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.run())) {
+            *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+        }
+        if self.helpers.fetch_sub(1, Ordering::Release) == CLOSED + 1 {
+            self.caller.unpark();
+        }
+    }
+}
+
+/// Closes the body when it is dropped, and waits for the helpers at work.
+struct Closing<'a>(&'a SharedBody);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let helpers = &self.0.helpers;
+        let mut spins = 0;
+        helpers.fetch_or(CLOSED, Ordering::AcqRel);
+        while helpers.load(Ordering::Acquire) != CLOSED {
+            if spins < SPINS {
+                spins += 1;
+                std::hint::spin_loop();
+            } else {
+                thread::park();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+    use std::{array, thread};
+
+    use super::{listed, share, threads};
+
+    fn pool(threads: usize) -> rayon::ThreadPool {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build().unwrap()
+    }
+
+    #[test]
+    fn each_part_runs_once_and_is_seen_by_the_caller() {
+        let pool = pool(3);
+        for parts in [0, 1, 2, 7, 100] {
+            for _ in 0..50 {
+                let runs: [AtomicUsize; 100] = array::from_fn(|_| AtomicUsize::new(0));
+                let run = || {
+                    share(parts, &|part| {
+                        runs[part].fetch_add(1, Ordering::Relaxed);
+                        share(3, &|_| {
+                            runs[part].fetch_add(1, Ordering::Relaxed);
+                        });
+                    });
+                };
+                pool.install(run);
+                run();
+                for (part, runs) in runs.iter().enumerate() {
+                    let expected = if part < parts { 8 } else { 0 };
+                    assert_eq!(runs.load(Ordering::Relaxed), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_pool_without_time_delays_no_caller() {
+        let pool = pool(2);
+        let (release, wait) = channel::<()>();
+        pool.spawn(move || wait.recv().unwrap());
+        // The other thread runs the caller, so no helper can begin.
+        pool.install(|| {
+            let here = thread::current().id();
+            share(10, &|_| assert_eq!(thread::current().id(), here));
+        });
+        release.send(()).unwrap();
+    }
+
+    #[test]
+    fn a_panic_of_any_thread_is_the_callers() {
+        let pool = pool(2);
+        for bad in [0, 3, 9] {
+            let run = || {
+                share(10, &|part| {
+                    thread::sleep(Duration::from_micros(100));
+                    assert!(part != bad, "part {part}");
+                });
+            };
+            let panic = catch_unwind(AssertUnwindSafe(|| pool.install(run))).unwrap_err();
+            assert!(panic.downcast_ref::<String>().unwrap().contains("part"));
+            assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+        }
+        pool.install(|| share(10, &|_| {}));
+    }
+
+    #[test]
+    fn processors_are_read_from_a_list() {
+        assert_eq!(listed("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(listed("\t7"), Some(vec![7]));
+        assert_eq!(listed(""), None);
+        assert_eq!(listed("a-b"), None);
+        let most = pool(64).install(threads);
+        assert!((1..=64).contains(&most));
+        assert_eq!(pool(1).install(threads), 1);
+    }
+}
