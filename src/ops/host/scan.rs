@@ -1,6 +1,7 @@
 //! Running sums and products.
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::blocked::{BlockProgram, Blocks, RUN, Readable};
@@ -14,6 +15,10 @@ use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::order::HostOrder;
 use crate::ops::reducers::Compensated;
 use crate::ops::vector::{Loop, vectorised};
+
+/// The elements of a lane whose sums are computed before the sum of the elements before them is
+/// added to each.
+const BLOCK: usize = 8;
 
 /// Returns, for each element of `graph`, the sum of all elements up to it along `axis`.
 #[track_caller]
@@ -136,6 +141,16 @@ trait RunningTotal<T: AnyElement>: Copy {
     fn nothing() -> Self;
     fn and(self, value: T) -> Self;
     fn value(self) -> T::Total;
+
+    /// Writes the totals up to each of `values` to `out`, and returns the last one.
+    #[inline(always)]
+    fn scan(mut self, values: &[T], out: &mut [MaybeUninit<T::Total>]) -> Self {
+        for (slot, &value) in out.iter_mut().zip(values) {
+            self = self.and(value);
+            slot.write(self.value());
+        }
+        self
+    }
 }
 
 /// A sum in a type that is wide enough.
@@ -156,6 +171,29 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Plain<A> {
     #[inline(always)]
     fn value(self) -> T::Total {
         convert(self.0)
+    }
+
+    /// Sums each block by itself. So only one addition of a block waits for the block before it,
+    /// and the others of several blocks overlap.
+    #[inline(always)]
+    fn scan(mut self, values: &[T], out: &mut [MaybeUninit<T::Total>]) -> Self {
+        let (blocks, rest) = values.as_chunks::<BLOCK>();
+        let (block_slots, rest_slots) = out.as_chunks_mut::<BLOCK>();
+        for (slots, block) in block_slots.iter_mut().zip(blocks) {
+            let mut sums: [A; BLOCK] = block.map(convert);
+            for index in 1..BLOCK {
+                sums[index] = sums[index - 1].plus(sums[index]);
+            }
+            for (slot, &sum) in slots.iter_mut().zip(&sums) {
+                slot.write(convert(self.0.plus(sum)));
+            }
+            self = Self(self.0.plus(sums[BLOCK - 1]));
+        }
+        for (slot, &value) in rest_slots.iter_mut().zip(rest) {
+            self = self.and(value);
+            slot.write(convert(self.0));
+        }
+        self
     }
 }
 
@@ -188,7 +226,7 @@ impl<T: AnyElement, A: Number> RunningTotal<T> for Compensated<A> {
 
     #[inline(always)]
     fn and(self, value: T) -> Self {
-        self.merge(Self::new(convert(value)))
+        self.with(convert(value))
     }
 
     #[inline(always)]
@@ -244,10 +282,7 @@ impl<T: AnyElement, S: RunningTotal<T>> Loop<()> for SumLoop<'_, '_, '_, T, S> {
                     let part = start..lane.end.min(start + RUN);
                     // SAFETY: the memory is alive while a launch runs, and jobs do not overlap.
                     let out = unsafe { output.part(part.clone()) };
-                    for (slot, &value) in out.iter_mut().zip(elements.values(part)) {
-                        sum = sum.and(value);
-                        slot.write(sum.value());
-                    }
+                    sum = sum.scan(elements.values(part), out);
                 }
                 continue;
             }

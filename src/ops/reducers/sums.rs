@@ -26,15 +26,19 @@ impl<A: AnyElement + Arithmetic> Compensated<A> {
 
     #[inline(always)]
     pub(in crate::ops) fn merge(self, other: Self) -> Self {
-        let sum = self.sum.plus(other.sum);
+        let error = self.error.plus(other.error);
+        Self { error, ..self }.with(other.sum)
+    }
+
+    /// Returns [`merge`](Self::merge) with a value that has no error.
+    #[inline(always)]
+    pub(in crate::ops) fn with(self, value: A) -> Self {
+        let sum = self.sum.plus(value);
         let gained = sum.minus(self.sum);
-        let lost = self
-            .sum
-            .minus(sum.minus(gained))
-            .plus(other.sum.minus(gained));
+        let lost = self.sum.minus(sum.minus(gained)).plus(value.minus(gained));
         Self {
             sum,
-            error: self.error.plus(other.error).plus(lost),
+            error: self.error.plus(lost),
         }
     }
 

@@ -106,6 +106,44 @@ fn running_sums_of_a_million_tenths_stay_exact() {
 }
 
 #[test]
+fn running_sums_of_any_length_are_exact() {
+    // Lengths around the blocks and segments that a lane is cut into.
+    for length in [1, 7, 8, 9, 63, 64, 65, 255, 256, 257, 519, 1025] {
+        let whole: Vec<f64> = (0..2 * length)
+            .map(|at| (at * 7 % 13) as f64 - 5.0)
+            .collect();
+        let expected: Vec<f64> = whole.chunks(length).flat_map(running).collect();
+        let x = Array::from_vec(whole, [2, length]).unwrap();
+        assert_eq!(x.cumsum(1).unwrap().to_vec().unwrap(), expected);
+        let narrow = x.cast::<f32>().eval().unwrap().cumsum(1).unwrap();
+        let narrow = narrow.cast::<f64>().eval().unwrap();
+        assert_eq!(narrow.to_vec().unwrap(), expected);
+        let integers = x.cast::<i32>().eval().unwrap().cumsum(1).unwrap();
+        let integers = integers.cast::<f64>().eval().unwrap();
+        assert_eq!(integers.to_vec().unwrap(), expected);
+    }
+}
+
+#[test]
+fn running_sums_keep_what_cancellation_leaves() {
+    // 1 is lost beside 1e17 in double precision, and −1e17 brings it back.
+    for place in [0, 5, 62, 63, 64, 128, 254, 255, 256, 300] {
+        let mut values = vec![1.0; 600];
+        (values[place], values[place + 200]) = (1e17, -1e17);
+        let x = Array::from_vec(values, 600).unwrap();
+        let sums = x.cumsum(0).unwrap().to_vec().unwrap();
+        for (index, &sum) in sums.iter().enumerate() {
+            let (large, ones) = match index {
+                _ if index < place => (0.0, index + 1),
+                _ if index < place + 200 => (1e17, index),
+                _ => (0.0, index - 1),
+            };
+            assert_eq!(sum, large + ones as f64, "{index} of {place}");
+        }
+    }
+}
+
+#[test]
 fn types_sum_in_their_own_way() {
     let bytes = Array::<i8>::full(5, -100).unwrap().cumsum(0).unwrap();
     let bytes: Vec<i64> = bytes.to_vec().unwrap();
@@ -129,6 +167,12 @@ fn types_sum_in_their_own_way() {
     let sums = infinite.cumsum(0).unwrap().to_vec().unwrap();
     assert_eq!(sums[..3], [1.0, f64::INFINITY, f64::INFINITY]);
     assert!(sums[3].is_nan() && sums[4].is_nan());
+    let mut long = vec![1.0; 600];
+    (long[70], long[140]) = (f64::INFINITY, f64::NEG_INFINITY);
+    let sums = Array::from_vec(long, 600).unwrap().cumsum(0).unwrap();
+    let sums = sums.to_vec().unwrap();
+    assert!(sums[69] == 70.0 && sums[70..140].iter().all(|&sum| sum == f64::INFINITY));
+    assert!(sums[140..].iter().all(|sum| sum.is_nan()));
     let even = Array::<bf16>::ones([4, 300]).unwrap();
     for axis in [0, 1] {
         let parts = even.softmax(axis).unwrap().to_vec().unwrap();
