@@ -96,7 +96,7 @@ pub use expression::loops::{Arguments, BlockLoop, Loops, block_loop};
 pub use expression::node::{Apply, Function, call_of};
 pub use expression::tree::Call;
 pub use index::{PadMode, concat, stack};
-pub(crate) use norms::{narrowed, widened};
+pub(crate) use norms::{group_norm, narrowed, widened};
 pub use random::{Generator, manual_seed};
 pub(crate) use random::{keeping_generator, replace_thread_state, split_thread_generator};
 pub use together::{Several, Targets, Values, eval, update};

@@ -1,9 +1,9 @@
 //! Normalization layers, along the last axis or over groups of channels.
 
-use crate::array::{AnyElement, Array, DType, Float, Shape};
+use crate::array::{AnyElement, Array, Float, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grad::{CastParameters, Parameters};
-use crate::ops::{BoxedLazy, narrowed, widened};
+use crate::ops::{BoxedLazy, group_norm, narrowed, widened};
 
 /// A layer of [`Array::layer_norm`] with a weight and a bias.
 #[derive(Clone, Debug, CastParameters, Parameters)]
@@ -191,27 +191,10 @@ impl<T: Float> GroupNorm<T> {
     /// of channels.
     #[track_caller]
     pub fn forward(&self, x: &Array<T>) -> Result<Array<T>> {
-        match const { T::DTYPE as u8 == DType::F64 as u8 } {
-            true => self.forward_in::<f64>(x),
-            false => self.forward_in::<f32>(x),
-        }
-    }
-
-    /// Applies the layer, computed in `A`.
-    #[track_caller]
-    fn forward_in<A: Float>(&self, x: &Array<T>) -> Result<Array<T>> {
         per_channel("GroupNorm", x, [&self.weight, &self.bias])?;
-        let channels = self.weight.len();
-        check_groups(self.groups, channels)?;
-        let (count, each) = (x.shape()[0], channels / self.groups);
-        let places = x.shape()[2..].iter().product();
-        let split = x.reshape([count, self.groups, each, places])?;
-        let (_, centred, variance) = centred::<T, A>(&split, &[2, 3])?;
-        let own = [self.groups, each, 1];
-        let [weight, bias] = [self.weight.reshape(own)?, self.bias.reshape(own)?];
-        let scaling = (&[weight, bias], self.epsilon);
-        let variance = variance.lazy().boxed();
-        normalized(centred, variance, scaling)?.reshape(*x.layout().shape())
+        check_groups(self.groups, self.weight.len())?;
+        let parameters = [&self.weight, &self.bias];
+        group_norm(x, parameters, (self.groups, self.epsilon))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Derivatives inside of derivatives.
 
-use cachescope::grad::nn::{BatchNorm, Linear};
+use cachescope::grad::nn::{BatchNorm, GroupNorm, Linear};
 use cachescope::grad::optim::Sgd;
 use cachescope::grad::{
     Optimizer, Parameters, Tape, activation_budget, checkpoint, hvp, jvp, value_and_grad,
@@ -259,6 +259,38 @@ fn a_step_inside_of_the_backward_pass_has_no_derivatives() -> Result<()> {
     let mut optimizer = Curious(None);
     value_and_step(&mut numbers(&[3], 1.0), &mut optimizer, cube)?;
     assert_eq!(optimizer.0, Some(ErrorKind::Unsupported));
+    Ok(())
+}
+
+#[test]
+fn gradients_of_a_group_norm_are_right_by_differences() -> Result<()> {
+    // With places and without, and of one channel a group.
+    for (shape, groups) in [(&[2, 4, 3, 2][..], 2), (&[3, 4], 2), (&[2, 3, 5], 3)] {
+        let layer = GroupNorm {
+            weight: numbers(&shape[1..2], 1.0),
+            bias: numbers(&shape[1..2], -0.5),
+            ..GroupNorm::<f64>::new(groups, shape[1])?
+        };
+        let x = numbers(shape, 1.0).sin().eval()?;
+        let weights = numbers(shape, 2.0).cos().eval()?;
+        let loss = |layer: &GroupNorm<f64>, x: &Array<f64>| (layer.forward(x)? * &weights).sum();
+        check(&x, |x| loss(&layer, x));
+        check(&layer.weight, |weight| {
+            let layer = GroupNorm {
+                weight: weight.clone(),
+                ..layer.clone()
+            };
+            loss(&layer, &x)
+        });
+        // The gradient of a gradient.
+        check(&x, |x| {
+            value_and_grad(x, |x| loss(&layer, x))?.1.square().sum()
+        });
+        // A view that is not contiguous.
+        let turned = x.swap_axes(0, 1)?.lazy().eval()?.swap_axes(0, 1)?;
+        let apart = (layer.forward(&x)? - layer.forward(&turned)?).abs().max()?;
+        assert_eq!(apart.item()?, 0.0);
+    }
     Ok(())
 }
 

@@ -1,4 +1,8 @@
-//! The normalizations of neural networks, along the last axis.
+//! The normalizations of neural networks, along the last axis or over groups of channels.
+
+mod groups;
+
+pub(crate) use groups::group_norm;
 
 use super::derivatives::{AnyArray, RuledOperation, SavedArray, is_tracked, work_of};
 use super::dispatch::same_device;
@@ -115,7 +119,8 @@ fn normalized_by_layer<T: Float, A: Float>(
 ) -> Result<(Array<T>, Array<A>, Array<A>)> {
     let wide = widened::<T, A>(x);
     let (mean, scale) = centre_and_scale(&wide, epsilon)?;
-    let normal = (wide - &mean) * &scale * widened::<T, A>(weight) + widened::<T, A>(bias);
+    let normal = (wide - &mean) * &scale;
+    let normal = normal.mul_add(widened::<T, A>(weight), widened::<T, A>(bias));
     Ok((narrowed(&normal.boxed())?, mean, scale))
 }
 
