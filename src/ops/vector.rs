@@ -1,15 +1,19 @@
-//! Run-time dispatch to AVX2 and FMA code.
+//! Run-time dispatch to AVX2, FMA and AVX-512 code.
 //!
 //! The library is compiled for the baseline of its architecture. A loop that is dispatched here is
-//! compiled a second time for AVX2, FMA and F16C, and runs this code where they are available. The
-//! loop is plain code over single elements, which the compiler vectorises. The loop must be inlined
-//! as a whole, because functions that are called out of line, closures included, are compiled for
-//! the baseline only.
+//! compiled a second time for AVX2, FMA and F16C, and runs this code where they are available.
+//! [Some](Loop::WIDE) are compiled a third time, for AVX-512. The loop is plain code over single
+//! elements, which the compiler vectorises. The loop must be inlined as a whole, because functions
+//! that are called out of line, closures included, are compiled for the baseline only.
 
 /// A loop that writes to `Out`.
 pub(in crate::ops) trait Loop<Out: ?Sized> {
     /// The result of the loop.
     type Result;
+
+    /// `true` if the loop is also compiled for vectors of 64 bytes. They pay if the processor, not
+    /// the memory, limits the loop.
+    const WIDE: bool = false;
 
     /// Runs the loop; `FMA` is whether the processor multiplies and adds in one instruction. It
     /// must be marked `#[inline(always)]`.
@@ -32,20 +36,27 @@ pub(in crate::ops) fn has_vectors() -> bool {
     true
 }
 
-/// Returns whether AVX-512 is available, in addition to what [`has_vectors`] checks.
-#[cfg(target_arch = "x86_64")]
-pub(in crate::ops) fn has_long_vectors() -> bool {
-    has_vectors()
-        && is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512dq")
+/// Returns whether the instructions of AVX-512 that compilers use for loops are available.
+#[inline(always)]
+pub(in crate::ops) fn has_wide_vectors() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// Runs `work` with the best instructions that the processor has.
 #[inline(always)]
 #[track_caller]
 pub(in crate::ops) fn vectorised<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
+    #[cfg(target_arch = "x86_64")]
+    if W::WIDE && has_vectors() && has_wide_vectors() {
+        // SAFETY: the processor has the features, as just checked.
+        return unsafe { with_avx512(work, out) };
+    }
     if cfg!(target_arch = "x86_64") && has_vectors() {
         // SAFETY: the processor has the features, as just checked.
         return unsafe { vectorised_for_certain(work, out) };
@@ -88,5 +99,17 @@ pub(in crate::ops) unsafe fn vectorised_for_certain<W: Loop<Out>, Out: ?Sized>(
 #[target_feature(enable = "avx2,fma,f16c")]
 #[track_caller]
 unsafe fn with_avx2<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
+    work.run::<true>(out)
+}
+
+/// Runs `work` with vectors of 64 bytes.
+///
+/// # Safety
+///
+/// The processor must have the features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+#[track_caller]
+unsafe fn with_avx512<W: Loop<Out>, Out: ?Sized>(work: W, out: &mut Out) -> W::Result {
     work.run::<true>(out)
 }

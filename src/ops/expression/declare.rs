@@ -1,6 +1,19 @@
 //! Macros that expand a row of `functions!` to a function with its host and its CUDA form, a method
 //! on arrays and one on lazy expressions, each with its documentation and a tested example.
 
+use crate::array::DType;
+
+/// Returns whether the function `name` has loops for AVX-512 for elements of `dtype`: functions of
+/// exponentials, which networks compute for many elements. A loop takes time to compile, so others
+/// have none.
+pub(in crate::ops) const fn is_wide(name: &str, dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F64)
+        && matches!(
+            name.as_bytes(),
+            b"exp" | b"gelu" | b"sigmoid" | b"silu" | b"tanh"
+        )
+}
+
 /// Returns whether `cuda` names the first `count` of the arguments `a`, `b`, `c` and `d`, and no
 /// other.
 pub(in crate::ops) const fn names_arguments(cuda: &str, count: usize) -> bool {
@@ -92,6 +105,10 @@ macro_rules! function {
             const NAME: &'static str = stringify!($name);
             const CUDA: &'static str = $cuda;
             const RARE: bool = $crate::ops::expression::declare::function!(@rare $($rare)?);
+            const WIDE: bool = $crate::ops::expression::declare::is_wide(
+                stringify!($name),
+                T::DTYPE,
+            );
             const LOOPS: $crate::ops::expression::loops::Loops = {
                 // Not generic, so that its loops are compiled with the library and its optimisation
                 // level.

@@ -33,6 +33,10 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     /// True if `apply` may note an element as rare; see [`Pass`].
     const RARE: bool = false;
 
+    /// True if the library's loop is also compiled for AVX-512.
+    #[doc(hidden)]
+    const WIDE: bool = false;
+
     /// The loop over blocks of elements; the function's own, unless the library has one.
     const LOOPS: Loops = Loops::Own(block_loop::<Self, Args>);
 

@@ -20,6 +20,9 @@ pub trait Run: Copy + Send + Sync + 'static {
     /// `true` if the pass may record an element as rare; see [`Pass`].
     const RARE: bool = false;
 
+    /// `true` if the library has a loop for AVX-512 of one of the functions.
+    const WIDE: bool = false;
+
     /// Returns the value at `index`.
     ///
     /// # Safety
@@ -36,6 +39,9 @@ pub trait Runs: Copy + Send + Sync + 'static {
     /// See [`Run::RARE`].
     const RARE: bool;
 
+    /// See [`Run::WIDE`].
+    const WIDE: bool;
+
     /// See [`Run::at`].
     ///
     /// # Safety
@@ -50,6 +56,8 @@ macro_rules! runs {
             type Items = ($($operand::Item,)+);
 
             const RARE: bool = $($operand::RARE)||+;
+
+            const WIDE: bool = $($operand::WIDE)||+;
 
             #[inline(always)]
             unsafe fn at<Way: Pass>(self, pass: &mut Way, index: usize) -> Self::Items {
@@ -69,6 +77,8 @@ impl<F: Function<X::Items>, X: Runs<Items: Arguments>> Run for Apply<F, X> {
     type Item = F::Output;
 
     const RARE: bool = F::RARE || X::RARE;
+
+    const WIDE: bool = F::WIDE || X::WIDE;
 
     #[inline(always)]
     unsafe fn at<L: Pass>(self, pass: &mut L, index: usize) -> F::Output {
@@ -161,6 +171,8 @@ pub(in crate::ops) const BLOCK: usize = 1024;
 
 impl<R: Run> Loop<[MaybeUninit<R::Item>]> for Fill<R> {
     type Result = ();
+
+    const WIDE: bool = R::WIDE;
 
     #[inline(always)]
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<R::Item>]) {

@@ -15,7 +15,7 @@ use crate::ops::expression::expr::Expr;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::run::{BLOCK, Run, fill_block};
 use crate::ops::expression::tree::Tree;
-use crate::ops::vector::{Loop, has_vectors, vectorised_for_certain};
+use crate::ops::vector::{Loop, has_vectors, has_wide_vectors, vectorised_for_certain};
 
 /// An expression that may have a fused loop. Code that only reads expressions takes a [`Tree`], so
 /// that no loop is compiled for it.
@@ -57,11 +57,14 @@ enum Rest<'a> {
 
 impl<'a, R: Run> Fused<'a, R> {
     /// Returns the run of `tree` over `shape`, the shape of its operands, if the processor has the
-    /// instructions of its loop.
+    /// instructions of its loop, and no better ones for the library's loops.
     #[inline]
     pub(crate) fn new(run: R, tree: &'a dyn Tree, shape: &'a Shape) -> Option<Self> {
         let rest = Rest::Tree(tree, shape);
-        has_vectors().then_some(Self { run, rest })
+        // Loops of the library for AVX-512 are faster in a few blocks or more.
+        let is_for_blocks =
+            R::WIDE && has_wide_vectors() && shape.checked_len().is_ok_and(|count| count > STAGE);
+        (has_vectors() && !is_for_blocks).then_some(Self { run, rest })
     }
 
     /// Writes the elements from number `start` on to all of `out`. If one of them is rare, all of

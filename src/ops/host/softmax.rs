@@ -138,6 +138,8 @@ type In<T> = <T as AnyElement>::Accumulator;
 impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
     type Result = ();
 
+    const WIDE: bool = (T::DTYPE as usize) < LOOPS[0].len();
+
     #[inline(always)]
     fn run<const FMA: bool>(mut self, _out: &mut ()) {
         for number in self.jobs.clone() {

@@ -29,7 +29,7 @@ use crate::error::Result;
 use crate::ops::descriptors::ConvLengths;
 use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
 #[cfg(target_arch = "x86_64")]
-use crate::ops::vector::{has_long_vectors, has_vectors};
+use crate::ops::vector::{has_vectors, has_wide_vectors};
 
 /// The most bytes of gradients of a kernel that are summed apart, by several threads.
 const SUMS_BYTES: usize = 1 << 20;
@@ -299,7 +299,7 @@ macro_rules! by_processor {
                     unsafe { $module::run::<T, T::Short>(task, to, jobs) };
                 }
 
-                if has_long_vectors() {
+                if has_vectors() && has_wide_vectors() {
                     // SAFETY: the processor has the features, as just checked, and the caller keeps
                     // the rest.
                     return unsafe { long(task, to, jobs) };
