@@ -67,7 +67,8 @@ pub(super) struct TilePart {
     pub(super) width: usize,
 }
 
-/// The part of a tile that is yet to be served.
+/// The contents of a view's scratch memory: the part of a tile that is yet to be served, or one
+/// element that is repeated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenTile {
     // The number of the next row's first element.
@@ -76,6 +77,8 @@ pub(super) struct OpenTile {
     served: usize,
     height: usize,
     width: usize,
+    // The index in memory of the element that is repeated, and how often.
+    repeated: (usize, usize),
 }
 
 impl OpenTile {
@@ -85,6 +88,7 @@ impl OpenTile {
         served: 0,
         height: 0,
         width: 0,
+        repeated: (0, 0),
     };
 
     pub(super) fn new(start: usize, part: TilePart) -> Self {
@@ -94,7 +98,22 @@ impl OpenTile {
             served: 0,
             height: part.height,
             width: part.width,
+            ..Self::NONE
         }
+    }
+
+    /// Returns the record of `count` times the element at the index `at` in memory.
+    pub(super) fn repeating(at: usize, count: usize) -> Self {
+        Self {
+            repeated: (at, count),
+            ..Self::NONE
+        }
+    }
+
+    /// Returns whether the element at the index `at` is there at least `count` times.
+    #[inline]
+    pub(super) fn repeats(&self, at: usize, count: usize) -> bool {
+        self.repeated.0 == at && self.repeated.1 >= count
     }
 
     /// Returns the position in the tile of the `count` elements from number `start` on, if they are

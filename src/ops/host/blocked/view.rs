@@ -9,6 +9,7 @@ use super::scratch::ScratchMemory;
 use super::tile::{OpenTile, TILE, TilePart, TileRows, gather_tile};
 use crate::array::{Layout, MAX_RANK};
 use crate::ops::host::by_bytes;
+use crate::ops::vector::{Loop, vectorised};
 
 /// The elements of an array in the host's memory, in the order of an index space.
 ///
@@ -149,7 +150,8 @@ impl View {
         let layout = &self.layout;
         let (length, stride) = layout.row();
         let (index, at) = coordinates(layout, start);
-        if stride == 1 && count <= length - index[layout.ndim() - 1] {
+        let is_in_row = count <= length - index[layout.ndim() - 1];
+        if stride == 1 && is_in_row {
             return self.base.wrapping_add(at * bytes);
         }
         // SAFETY: the scratch has been prepared, by this function's contract.
@@ -157,7 +159,15 @@ impl View {
         if let Some(row) = open.row_at(start, count) {
             return scratch.elements.wrapping_add(row * bytes);
         }
-        *open = OpenTile::NONE;
+        *open = if stride == 0 && is_in_row {
+            // Many blocks of long rows repeat the element of the block before them.
+            if open.repeats(at, count) {
+                return scratch.elements;
+            }
+            OpenTile::repeating(at, count)
+        } else {
+            OpenTile::NONE
+        };
         // SAFETY: by this function's contract.
         unsafe { self.gather(start, count, scratch) };
         scratch.elements
@@ -290,12 +300,35 @@ unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit
         // SAFETY: by this function's contract.
         1 => unsafe { copy_nonoverlapping(from, to.as_mut_ptr().cast(), to.len()) },
         // SAFETY: by this function's contract.
-        0 => to.fill(MaybeUninit::new(unsafe { from.read() })),
+        0 => repeat(unsafe { from.read() }, to),
         _ => {
             for (index, slot) in to.iter_mut().enumerate() {
                 // SAFETY: by this function's contract.
                 slot.write(unsafe { from.wrapping_offset(index as isize * stride).read() });
             }
         }
+    }
+}
+
+/// Copies `value` to all of `to`.
+#[inline]
+fn repeat<T: Copy>(value: T, to: &mut [MaybeUninit<T>]) {
+    if to.len() < LONG {
+        return to.fill(MaybeUninit::new(value));
+    }
+    vectorised(Repeat(value), to);
+}
+
+/// The fewest elements for which vectors are selected.
+const LONG: usize = 64;
+
+struct Repeat<T>(T);
+
+impl<T: Copy> Loop<[MaybeUninit<T>]> for Repeat<T> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self, out: &mut [MaybeUninit<T>]) {
+        out.fill(MaybeUninit::new(self.0));
     }
 }
