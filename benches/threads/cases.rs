@@ -8,13 +8,16 @@ use cachescope::grad::{Parameters, value_and_grad};
 use cachescope::{Array, ConvOptions, Float, Result, attention};
 
 /// Runs an operation once.
-pub type Case = Box<dyn FnMut() -> Result<()> + Send>;
+pub(crate) type Case = Box<dyn FnMut() -> Result<()> + Send>;
+
+/// Prepares a training step.
+type Step = fn() -> Result<Case>;
 
 /// Calls `see` with each case whose name contains `part`.
-pub fn for_each(part: &str, mut see: impl FnMut(&str, Case) -> Result<()>) -> Result<()> {
+pub(crate) fn for_each(part: &str, mut see: impl FnMut(&str, Case) -> Result<()>) -> Result<()> {
     of_type::<f32>("f32", part, &mut see)?;
     of_type::<f64>("f64", part, &mut see)?;
-    let steps: [(&str, fn() -> Result<Case>); 4] = [
+    let steps: [(&str, Step); 4] = [
         ("digits step, 32 units", || digits(32, 64)),
         ("digits step, 512 units", || digits(512, 256)),
         ("GPT step, small", || text([2, 128, 4, 128, 8])),
