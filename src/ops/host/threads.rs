@@ -17,7 +17,14 @@ use std::thread::{self, Thread};
 thread_local! {
     /// `true` while this thread runs delayed work.
     static IS_ALONE: Cell<bool> = const { Cell::new(false) };
+
+    /// The number of this thread's helpers that the pool has not begun yet.
+    static PENDING: Arc<AtomicUsize> = Arc::default();
 }
+
+/// The most pending helpers of a thread, for each thread that may help. Without a bound, helpers
+/// would pile up in the queues of a pool whose threads are all busy for long.
+const MOST_PENDING: usize = 4;
 
 /// Runs delayed work on this thread alone. The work runs under the lock of its device. If this
 /// thread waited for another thread of the pool, it could meanwhile run a task of the user, which
@@ -84,9 +91,13 @@ fn listed(list: &str) -> Option<Vec<usize>> {
 /// that have time. The code is compiled once, not for every kernel.
 pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
     let helpers = threads().min(parts).saturating_sub(1);
-    if helpers == 0 {
+    // There is no count while the thread's locals are being destroyed.
+    let pending = PENDING.try_with(Arc::clone).ok();
+    let pending =
+        pending.filter(|pending| pending.load(Ordering::Relaxed) < MOST_PENDING * helpers);
+    let Some(pending) = pending else {
         return (0..parts).for_each(body);
-    }
+    };
     // SAFETY: only the lifetime changes. Helpers call the body while they are counted, and
     // `Closing` waits until none is, before this function returns or unwinds.
     let body = unsafe {
@@ -101,8 +112,12 @@ pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
         panic: Mutex::new(None),
     });
     for _ in 0..helpers {
-        let shared = shared.clone();
-        rayon::spawn(move || shared.help());
+        let (shared, pending) = (shared.clone(), pending.clone());
+        pending.fetch_add(1, Ordering::Relaxed);
+        rayon::spawn(move || {
+            pending.fetch_sub(1, Ordering::Relaxed);
+            shared.help();
+        });
     }
     let closing = Closing(&shared);
     shared.run();
@@ -194,7 +209,7 @@ mod tests {
     use std::time::Duration;
     use std::{array, thread};
 
-    use super::{listed, share, threads};
+    use super::{MOST_PENDING, PENDING, listed, share, threads};
 
     fn pool(threads: usize) -> rayon::ThreadPool {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
@@ -233,7 +248,11 @@ mod tests {
         // The other thread runs the caller, so no helper can begin.
         pool.install(|| {
             let here = thread::current().id();
-            share(10, &|_| assert_eq!(thread::current().id(), here));
+            for _ in 0..100 {
+                share(10, &|_| assert_eq!(thread::current().id(), here));
+            }
+            let pending = PENDING.with(|pending| pending.load(Ordering::Relaxed));
+            assert!((1..=2 * MOST_PENDING).contains(&pending), "{pending}");
         });
         release.send(()).unwrap();
     }
