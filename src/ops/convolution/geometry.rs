@@ -18,6 +18,10 @@ const CUDA_BLOCK_BYTES: usize = 1 << 26;
 /// elements above which a kernel is large: it does not fit the second-level cache.
 const SMALL_AREA: usize = 64;
 const LARGE_KERNEL: usize = 1 << 17;
+/// The most scratch memory of a job on the host.
+const MOST_SCRATCH_BYTES: usize = 16 << 20;
+/// The most passes of the gradient of the images.
+const MOST_PASSES: usize = 1 << 10;
 
 /// The arguments of a convolution that error messages name.
 #[derive(Clone, Copy, Debug)]
@@ -248,8 +252,9 @@ impl Geometry {
     }
 
     /// Returns the lengths for the kernels of the host, if they compute this convolution of
-    /// elements of `T` on `device`. Two cases are left to products of matrices: a kernel of one
-    /// element, and a large kernel for small images, which would be read once for each image.
+    /// elements of `T` on `device`. Three cases are left to products of matrices: a kernel of one
+    /// element; a large kernel for small images, which would be read once for each image; and rows
+    /// so long or so far apart that a job would need much scratch memory.
     pub(super) fn on_host<T: AnyElement>(&self, device: &Device) -> Option<ConvLengths> {
         let ConvOptions {
             stride,
@@ -274,7 +279,7 @@ impl Geometry {
         };
         let [images, _, height, width] = self.input;
         let [outputs, channels, h, w] = self.kernel;
-        fits.then_some(ConvLengths {
+        let lengths = ConvLengths {
             images,
             groups,
             channels,
@@ -285,7 +290,12 @@ impl Geometry {
             stride,
             padding,
             dilation,
-        })
+        };
+        let is_small = |bytes: usize| bytes <= MOST_SCRATCH_BYTES;
+        let fits = fits
+            && lengths.passes().is_some_and(|passes| passes <= MOST_PASSES)
+            && lengths.scratch_bytes(size_of::<T>()).is_some_and(is_small);
+        fits.then_some(lengths)
     }
 
     /// Returns the layout of the right factors in the input itself, one for each image and group,

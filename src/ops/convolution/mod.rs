@@ -175,9 +175,14 @@ pub(crate) fn conv_transpose2d<T: Float>(
     // Images that are longer than the input needs have results of zero behind it.
     let margins = [0, 1, 2, 3].map(|axis| (0, result[axis] - x.shape()[axis]));
     if margins == [(0, 0); 4] {
-        return gradients::sums_for(ConvPart::Input, [x, kernel], geometry);
+        return precompiled!(transposed::<T>([x], [kernel]; geometry: &Geometry));
     }
     let x = &x.framed(operation, &margins, T::zero())?;
+    precompiled!(transposed::<T>([x], [kernel]; geometry: &Geometry))
+}
+
+#[track_caller]
+fn transposed<T: Float>(x: &Array<T>, kernel: &Array<T>, geometry: &Geometry) -> Result<Array<T>> {
     gradients::sums_for(ConvPart::Input, [x, kernel], geometry)
 }
 

@@ -99,7 +99,8 @@ pub(super) fn share(parts: usize, body: &(dyn Fn(usize) + Sync)) {
         return (0..parts).for_each(body);
     };
     // SAFETY: only the lifetime changes. Helpers call the body while they are counted, and
-    // `Closing` waits until none is, before this function returns or unwinds.
+    // `Closing` waits until none is, before this function returns or unwinds. A helper that comes
+    // later holds the reference, and does not use it.
     let body = unsafe {
         std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(body)
     };

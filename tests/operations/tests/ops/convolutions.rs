@@ -320,3 +320,45 @@ fn transposed_convolutions_pass_gradients_back_like_convolutions() -> Result<()>
     }
     Ok(())
 }
+
+/// Rows that are too long or too far apart for the kernels of the host are multiplied as columns.
+#[test]
+fn long_rows_and_wide_kernels_are_computed_too() -> Result<()> {
+    let options = ConvOptions {
+        padding: [(1 << 29) - 1; 2],
+        dilation: [(1 << 30) - 1; 2],
+        ..ConvOptions::default()
+    };
+    let (x, kernel) = (
+        Array::<f32>::ones([1, 16, 2, 2])?,
+        Array::ones([1, 16, 2, 2])?,
+    );
+    assert!(x.conv2d(&kernel, options).is_err(), "no such padding fits");
+    let signal = Array::<f32>::ones([1, 32, 40_000])?;
+    let result = signal.conv1d(&Array::ones([1, 32, 3])?, ConvOptions::default())?;
+    assert!(result.to_vec()?.iter().all(|&sum| sum == 96.0));
+    let options = ConvOptions {
+        stride: [64, 64],
+        ..ConvOptions::default()
+    };
+    let (x, kernel) = (
+        Array::<f64>::ones([1, 1, 130, 130])?,
+        Array::ones([1, 1, 2, 2])?,
+    );
+    let (_, gradient) = value_and_grad(&x, |x| x.conv2d(&kernel, options)?.sum())?;
+    assert_eq!(gradient.sum()?.item()?, 3.0 * 3.0 * 4.0);
+    Ok(())
+}
+
+/// One element that is read for all of an axis.
+#[test]
+fn broadcast_operands_are_read() -> Result<()> {
+    let row = Array::from_vec((0..20).map(f64::from).collect(), [1, 1, 1, 20])?;
+    let x = row.broadcast_to([2, 3, 9, 20])?;
+    let kernel = Array::<f64>::ones([1, 1, 1, 1])?.broadcast_to([4, 3, 3, 3])?;
+    let options = ConvOptions::default();
+    let copied = (x.detach()?, kernel.detach()?);
+    let wanted = copied.0.conv2d(&copied.1, options)?;
+    assert_eq!(x.conv2d(&kernel, options)?.to_vec()?, wanted.to_vec()?);
+    Ok(())
+}
