@@ -343,7 +343,7 @@ fn a_plan_shrinks_though_other_entries_come_between() -> Result<()> {
     };
     device.configure_cache("loop", config);
     let scope = device.scope("loop");
-    let entry = |lengths: &[u64]| -> Result<()> {
+    let entry = |lengths: &[usize]| -> Result<()> {
         let _guard = scope.enter();
         let mut buffers = Vec::new();
         for &bytes in lengths {
