@@ -185,7 +185,7 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
             None => replaced(&target, value).map(Some),
         };
     }
-    if device.backend().cuda().is_none() && host::store_fused(value, target, device)? {
+    if device.backend().cuda().is_none() && host::store_fused(value, &[], target, device)? {
         return Ok(None);
     }
     let graph = assigned(&target, value)?;

@@ -16,6 +16,7 @@ use super::expression::expr::{Expr, IntoExpr, Lazy};
 use super::expression::graph::{ExpressionGraph, MOST_RESULTS};
 use super::expression::node::Leaf;
 use super::expression::tree::Tree;
+use super::host::{self, Fusing};
 use crate::array::{AnyElement, Array, Buffer, Layout};
 use crate::context::Device;
 use crate::error::Result;
@@ -175,6 +176,9 @@ macro_rules! tuples {
             fn store(self, targets: ($(&'a mut Array<$name>,)+)) -> Result<()> {
                 let lazy = ($(self.$index.into_lazy(),)+);
                 let places = [$(Target::new(&mut *targets.$index)),+];
+                if store_in_turn(&places, &[$(&lazy.$index.expr),+])? {
+                    return Ok(());
+                }
                 let trees: &[&dyn Tree] = &[$(&lazy.$index.expr),+];
                 let fresh = assign_all(&places, trees)?;
                 let mut fresh = fresh.into_iter();
@@ -241,6 +245,59 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
         }
     }
     Ok(fresh)
+}
+
+/// The number of elements up to which a loop for each target takes less time than one program for
+/// all: a part of the first-level cache.
+const SMALL: usize = 1 << 12;
+
+/// Writes small targets one after another, by the fused loops of their expressions. Does so if each
+/// has such a loop, and if there is an order in which no expression reads a target that was written
+/// before. Returns whether it did.
+#[track_caller]
+fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool> {
+    let (device, shape) = (targets[0].device(), targets[0].layout().shape());
+    let is_small = shape.checked_len().is_ok_and(|len| len <= SMALL);
+    if !is_small || derivatives::is_live() || device.backend().cuda().is_some() {
+        return Ok(false);
+    }
+    let Some(order) = order_of_writes(targets, values) else {
+        return Ok(false);
+    };
+    let others = |own: usize| -> All<&dyn Tree> {
+        let others = values.iter().enumerate().filter(|(at, _)| *at != own);
+        others.map(|(_, value)| *value as &dyn Tree).collect()
+    };
+    for &at in &order {
+        let (target, value) = (targets[at], values[at]);
+        let mut has_loop = false;
+        value.fused(shape, &mut |_| has_loop = true);
+        let aliasing = Aliasing::of(&target, &[value], &others(at));
+        let is_alike = target.device() == device && target.layout().shape() == shape;
+        if !(has_loop && is_alike && aliasing.allows_fused_overwriting()) {
+            return Ok(false);
+        }
+    }
+    for &at in &order {
+        let stored = host::store_fused(values[at], &others(at), targets[at], device)?;
+        assert!(stored, "each can be written, as just checked");
+    }
+    Ok(true)
+}
+
+/// Returns an order of the targets in which no expression reads a target that was written before.
+fn order_of_writes(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Option<All<usize>> {
+    let mut left: All<usize> = (0..targets.len()).collect();
+    let mut order = All::new();
+    while !left.is_empty() {
+        let is_read = |at: usize| {
+            let mut others = left.iter().filter(|&&other| other != at);
+            others.any(|&other| targets[at].is_read_by(values[other]))
+        };
+        let next = left.iter().position(|&at| !is_read(at))?;
+        order.push(left.remove(next));
+    }
+    Some(order)
 }
 
 /// Sets the elements of each target to the elements of its tree. Returns the new memory of each

@@ -172,7 +172,8 @@ pub(super) fn share(work: Work, body: &(dyn Fn(Range<usize>) + Sync)) {
     }
     let parts = count.div_ceil(grain).min(work.parts * threads);
     let each = count.div_ceil(parts);
-    let each = match each > unit {
+    // Items that are each worth a thread are no elements of a cache line.
+    let each = match grain >= unit {
         true => each.next_multiple_of(unit),
         false => each,
     };
@@ -212,6 +213,7 @@ mod tests {
                     let most = grain.max(length.div_ceil(PARTS * threads)) + unit;
                     share(work, &|range| {
                         assert!(threads == 1 || range.len() < most);
+                        assert!(grain < unit || range.start.is_multiple_of(unit));
                         for number in range {
                             served[number].fetch_add(1, Ordering::Relaxed);
                         }

@@ -43,14 +43,16 @@ pub(in crate::ops) fn store(
 
 /// Overwrites the elements of `target` with `tree`, by the loop that `tree` was compiled to.
 /// Returns whether it did. It does so if there is such a loop, the target can be overwritten, and
-/// the target and every operand are dense and of one shape.
+/// the target and every operand are dense and of one shape. The expressions `held` hold memory,
+/// and are not read.
 #[track_caller]
 pub(in crate::ops) fn store_fused(
     tree: &dyn Fusing,
+    held: &[&dyn Tree],
     target: Target<'_>,
     device: &Device,
 ) -> Result<bool> {
-    let aliasing = Aliasing::of(&target, &[tree], &[]);
+    let aliasing = Aliasing::of(&target, &[tree], held);
     if !aliasing.allows_fused_overwriting() {
         return Ok(false);
     }
