@@ -15,10 +15,12 @@ use super::expression::expr::sealed::Sealed;
 use super::expression::expr::{Expr, IntoExpr, Lazy};
 use super::expression::graph::{ExpressionGraph, MOST_RESULTS};
 use super::expression::node::Leaf;
-use super::expression::tree::Tree;
+use super::expression::tree::{Tree, operands};
 use super::host::{self, Fusing};
+use super::order::{HostOrder, TouchedMemory, UpdateTargets};
 use crate::array::{AnyElement, Array, Buffer, Layout};
 use crate::context::Device;
+use crate::device::Use;
 use crate::error::Result;
 
 /// Evaluates several expressions together: one pass over their operands for all that have one
@@ -51,7 +53,8 @@ pub fn eval<S: Several>(expressions: S) -> Result<S::Arrays> {
 /// Sets the elements of several arrays together, in place as [`Array::assign`] does: `values` gets
 /// each array as an expression, and returns the new values of all. The expressions read the old
 /// values, also of arrays that are set before. Arrays of one shape are read and written in one
-/// pass, in which common parts are computed once.
+/// pass, in which common parts are computed once. Up to three small arrays on the host may be
+/// written one after another instead, which takes less time.
 ///
 /// # Examples
 ///
@@ -250,6 +253,8 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
 /// The number of elements up to which a loop for each target takes less time than one program for
 /// all: a part of the first-level cache.
 const SMALL: usize = 1 << 12;
+/// The most targets that are written in turn, because each computes common parts again.
+const FEW: usize = 3;
 
 /// Writes small targets one after another, by the fused loops of their expressions. Does so if each
 /// has such a loop, and if there is an order in which no expression reads a target that was written
@@ -258,7 +263,8 @@ const SMALL: usize = 1 << 12;
 fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool> {
     let (device, shape) = (targets[0].device(), targets[0].layout().shape());
     let is_small = shape.checked_len().is_ok_and(|len| len <= SMALL);
-    if !is_small || derivatives::is_live() || device.backend().cuda().is_some() {
+    let is_host = device.backend().cuda().is_none();
+    if !(is_small && is_host && targets.len() <= FEW) || derivatives::is_live() {
         return Ok(false);
     }
     let Some(order) = order_of_writes(targets, values) else {
@@ -278,11 +284,29 @@ fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool>
             return Ok(false);
         }
     }
+    // All waits come first, because nothing may be written if one fails.
+    let buffers: All<&Buffer> = targets.iter().map(Target::buffer).collect();
+    let updating = UpdateTargets {
+        targets: &buffers,
+        reading: ReadByAll(values),
+    };
+    HostOrder::new(device, &updating)?;
     for &at in &order {
         let stored = host::store_fused(values[at], &others(at), targets[at], device)?;
         assert!(stored, "each can be written, as just checked");
     }
     Ok(true)
+}
+
+/// The operands of several expressions, which are read.
+struct ReadByAll<'a>(&'a [&'a dyn Fusing]);
+
+impl TouchedMemory for ReadByAll<'_> {
+    fn visit(&self, see: &mut dyn FnMut(&Buffer, Use)) {
+        for value in self.0 {
+            operands(*value, &mut |operand| see(operand.buffer, Use::Read));
+        }
+    }
 }
 
 /// Returns an order of the targets in which no expression reads a target that was written before.

@@ -20,6 +20,8 @@ const SMALL_AREA: usize = 64;
 const LARGE_KERNEL: usize = 1 << 17;
 /// The most scratch memory of a job on the host.
 const MOST_SCRATCH_BYTES: usize = 16 << 20;
+/// The number of rows that results reach from which scratch memory is limited to an eighth.
+const LONG_REACH: usize = 15;
 /// The most passes of the gradient of the images.
 const MOST_PASSES: usize = 1 << 10;
 
@@ -291,7 +293,12 @@ impl Geometry {
             padding,
             dilation,
         };
-        let is_small = |bytes: usize| bytes <= MOST_SCRATCH_BYTES;
+        // Each job packs the rows that its results reach.
+        let most_bytes = match lengths.reach(0) {
+            0..=LONG_REACH => MOST_SCRATCH_BYTES,
+            _ => MOST_SCRATCH_BYTES / 8,
+        };
+        let is_small = |bytes: usize| bytes <= most_bytes;
         let fits = fits
             && lengths.passes().is_some_and(|passes| passes <= MOST_PASSES)
             && lengths.scratch_bytes(size_of::<T>()).is_some_and(is_small);

@@ -28,20 +28,29 @@ impl ConvLengths {
     /// Returns a bound of the scratch memory that a job of one row needs, in bytes, for results or
     /// for either gradient. Returns `None` if the bound overflows.
     pub(in crate::ops) fn scratch_bytes(&self, element_bytes: usize) -> Option<usize> {
+        let phases = [0, 1].map(|at| self.kernel[at].min(self.stride[at]));
+        let columns = (self.image[1] + self.padding[1]) / self.stride[1] + 1;
+        let gathered = self.row_elements(self.channels, phases, self.result[1])?;
+        let transposed = self.row_elements(self.outputs, [1, 1], columns)?;
+        gathered.max(transposed).checked_mul(element_bytes)
+    }
+
+    /// Returns a bound of the scratch memory for one row of `count` results, in elements. Each of
+    /// `channels` has a plane for each of the `phases`.
+    fn row_elements(&self, channels: usize, phases: [usize; 2], count: usize) -> Option<usize> {
         /// The most planes of a row that are packed without gaps, and the most rows of sums.
         const PLANES: usize = 8;
         const SUMS: usize = 40;
-        let [(row_planes, row_reach, _), (planes, _, span)] = [0, 1].map(|at| {
-            let reach = (self.kernel[at] - 1) * self.dilation[at] / self.stride[at];
-            let longest = self.result[at].max(self.image[at] + self.padding[at]);
-            (self.kernel[at].min(self.stride[at]), reach, longest + reach)
-        });
-        let rows = (self.channels.max(self.outputs))
-            .checked_mul(row_planes)?
-            .checked_mul(planes.max(PLANES))?
-            .checked_mul(row_reach + 1)?
-            .checked_add(SUMS)?;
-        rows.checked_mul(span)?.checked_mul(element_bytes)
+        let planes = phases[1].max(PLANES.min(self.kernel[1]));
+        let rows = channels.checked_mul(phases[0])?.checked_mul(planes)?;
+        let rows = rows.checked_add(phases[1])?;
+        let rows = rows.checked_mul(self.reach(0) + 1)?.checked_add(SUMS)?;
+        rows.checked_mul(count + self.reach(1))
+    }
+
+    /// Returns the number of rows or columns of a plane behind a result that it is summed from.
+    pub(in crate::ops) fn reach(&self, axis: usize) -> usize {
+        (self.kernel[axis] - 1) * self.dilation[axis] / self.stride[axis]
     }
 
     /// Returns the number of passes of the gradient of the images. Returns `None` if it overflows.

@@ -181,6 +181,7 @@ impl<'a> Program<'a> {
 
     /// Returns the key of a kernel that comes in several variants, which are numbered below 32.
     pub(super) fn variant_key(&self, of: fn(u32) -> KernelKey, variant: u32) -> KernelKey {
+        debug_assert!(variant < 1 << (u32::BITS - VARIANT));
         of(self.form() | variant << VARIANT).over(self.graph.fingerprint())
     }
 

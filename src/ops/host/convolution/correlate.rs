@@ -218,7 +218,8 @@ pub(super) unsafe fn run<T: ConvFloat, V: VectorOf<T>>(
     let gradients_len = plan.outputs.min(OUTPUTS) * gradient_len;
     let pieces_most = (VECTORS * V::LANES)
         .div_ceil(gradient_len)
-        .min(task.pieces_each);
+        .min(task.pieces_each)
+        .min((BLOCK_BYTES / size_of::<T>() / (channel_len + gradients_len)).max(1));
     let channels_most =
         (BLOCK_BYTES / (pieces_most * size_of::<T>())).saturating_sub(gradients_len);
     let channels_most = (channels_most / channel_len).clamp(1, plan.channels);

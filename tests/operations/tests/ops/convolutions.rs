@@ -347,6 +347,17 @@ fn long_rows_and_wide_kernels_are_computed_too() -> Result<()> {
     );
     let (_, gradient) = value_and_grad(&x, |x| x.conv2d(&kernel, options)?.sum())?;
     assert_eq!(gradient.sum()?.item()?, 3.0 * 3.0 * 4.0);
+    // Rows that are far apart, of which many pieces fit in no block.
+    let options = ConvOptions {
+        dilation: [2000, 1],
+        ..ConvOptions::default()
+    };
+    let (x, kernel) = (
+        Array::<f32>::ones([1, 1, 2300, 9])?,
+        Array::ones([1, 1, 2, 2])?,
+    );
+    let (_, gradient) = value_and_grad(&kernel, |kernel| x.conv2d(kernel, options)?.sum())?;
+    assert_eq!(gradient.to_vec()?, [300.0 * 8.0; 4]);
     Ok(())
 }
 
