@@ -55,7 +55,9 @@ def hit(options):
         title, *lines = part.strip().split("\n")
         figures = [(match[1].strip(), float(match[2])) for match in map(FIGURE.match, lines) if match]
         own = [figure for figure in figures if "cachescope" in figure[0]]
-        peers = [figure for figure in figures[1:] if "cachescope" not in figure[0]]
+        peers = [figure for figure in figures[1:] if own and "cachescope" not in figure[0]]
+        # Scopes have no peers.
+        own = own or figures[1:]
         measure = figures[0][1]
         rows = []
         for name, nanos in own:
