@@ -3,7 +3,8 @@
 //! Each is a plain structure with a state for each parameter, in the order of the parameters. The
 //! first step allocates the states outside of every cache, so that they may outlive the
 //! [scope](crate::cache_scope) of the step. A step of a parameter is one pass, in place.
-//! [`value_and_step`](super::value_and_step) makes it inside of the backward pass.
+//! [`value_and_step`](super::value_and_step) makes it inside of the backward pass. Small parameters
+//! on the host may take a pass for each state.
 //!
 //! The learning rate is the field `rate` of each optimizer. A schedule such as [`cosine`] sets it
 //! before a step.
