@@ -232,7 +232,7 @@ EXPORT CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 
 EXPORT CUresult cuCtxSynchronize() {
     BEGIN_IN_CONTEXT(cuCtxSynchronize);
-    TRY(unsafe_in_capture());
+    TRY(end_captures(*context));
     return wait_for_all(*context);
 }
 

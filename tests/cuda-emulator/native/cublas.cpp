@@ -12,6 +12,7 @@ extern "C" int emulator_enter(const char* name);
 // Gives work to a stream; its error where that is no stream of the current context.
 extern "C" int emulator_submit(void* stream, const std::function<void()>& work);
 extern "C" int emulator_covered(uint64_t address, uint64_t bytes);
+extern "C" int cuCtxSynchronize();
 
 using Status = int;
 enum : Status { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, EXECUTION_FAILED = 13, INTERNAL = 14, NOT_SUPPORTED = 15 };
@@ -37,6 +38,8 @@ EXPORT Status cublasCreate_v2(Handle** handle) {
 
 EXPORT Status cublasDestroy_v2(Handle* handle) {
     BEGIN(cublasDestroy_v2);
+    // Nobody hears of it where that ends a capture.
+    cuCtxSynchronize();
     delete handle;
     return OK;
 }

@@ -19,6 +19,7 @@ extern "C" int emulator_enter(const char* name);
 extern "C" int emulator_submit(void* stream, const std::function<void()>& work);
 extern "C" int emulator_covered(uint64_t address, uint64_t bytes);
 extern "C" int cuStreamIsCapturing(void* stream, int* status);
+extern "C" int cuCtxSynchronize();
 
 using Status = int;
 using Length = long long;
@@ -34,6 +35,13 @@ namespace {
 bool is_wide(Type type) { return type == D2Z || type == Z2D || type == Z2Z; }
 bool is_forward(Type type) { return type == R2C || type == D2Z; }
 bool is_inverse(Type type) { return type == C2R || type == Z2D; }
+
+// Whether a prime above 127 divides the length: no kernel of the library has such a radix.
+bool has_large_prime(Length length) {
+    for (Length prime = 2; prime <= 127; ++prime)
+        while (length % prime == 0) length /= prime;
+    return length > 1;
+}
 
 // The numbers of one side of a transform, each of which is real, or complex.
 struct Side {
@@ -285,6 +293,8 @@ EXPORT Status cufftMakePlanMany64(int handle, int rank, Length* n, Length* from_
     Side from{!is_forward(known), rows, is_inverse(known) ? half : length, from_rows[rank - 1], from_stride, from_distance};
     Side to{!is_inverse(known), rows, is_forward(known) ? half : length, to_rows[rank - 1], to_stride, to_distance};
     CHECK(from.pitch >= from.length && to.pitch >= to.length && to.is_disjoint(count));
+    // Such a plan has a table that kernels fill, for which the library waits.
+    if ((has_large_prime(length) || has_large_prime(rows)) && cuCtxSynchronize()) return INTERNAL;
     plan->type = known;
     plan->rank = rank;
     plan->rows = rows;

@@ -14,6 +14,7 @@ extern "C" int emulator_enter(const char* name);
 // Gives work to a stream; its error where that is no stream of the current context.
 extern "C" int emulator_submit(void* stream, const std::function<void()>& work);
 extern "C" int emulator_covered(uint64_t address, uint64_t bytes);
+extern "C" int cuCtxSynchronize();
 
 using Status = int;
 enum : Status { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 3, EXECUTION_FAILED = 6, INTERNAL = 7, NOT_SUPPORTED = 9 };
@@ -35,6 +36,8 @@ EXPORT Status cusolverDnCreate(Handle** handle) {
 
 EXPORT Status cusolverDnDestroy(Handle* handle) {
     BEGIN(cusolverDnDestroy);
+    // Nobody hears of it where that ends a capture.
+    cuCtxSynchronize();
     delete handle;
     return OK;
 }

@@ -253,6 +253,7 @@ CUresult capture_step(Stream& stream, Step step);
 CUresult capture_wait(Stream& stream, const Mark& mark);
 void capture_record(Stream& stream, Mark& mark);
 CUresult invalidate(Capture& capture, CUresult error);
+CUresult end_captures(Context& context);
 
 // pools.cpp and virtual.cpp
 Size live_pools();

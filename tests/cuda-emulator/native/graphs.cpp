@@ -25,6 +25,14 @@ CUresult unsafe_in_capture() {
     return SUCCESS;
 }
 
+// A wait for a whole context ends each capture in it, whatever its mode, and in whatever thread.
+CUresult end_captures(Context& context) {
+    CUresult outcome = SUCCESS;
+    for (auto& capture : driver().captures)
+        if (capture->origin->context == &context) outcome = invalidate(*capture, CAPTURE_UNSUPPORTED);
+    return outcome;
+}
+
 CUresult capture_step(Stream& stream, Step step) {
     Capture& capture = *stream.capture;
     if (capture.invalid) return CAPTURE_INVALIDATED;

@@ -2,6 +2,7 @@
 //! that a capture refuses.
 
 mod basics;
+mod libraries;
 mod model;
 mod parallel;
 mod slabs;

@@ -2,9 +2,12 @@
 
 use std::ptr::null_mut;
 
+use cudarc::cublas::sys as cublas;
+use cudarc::cufft::sys::cufftResult;
 use cudarc::driver::sys;
 
-use crate::rules::device::{Code, Device, ok};
+use super::transforms;
+use crate::rules::device::{Code, Device, enter, ok};
 
 const GLOBAL: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -76,6 +79,50 @@ fn what_cannot_be_recorded_ends_the_capture() {
             Err(Code::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
         );
         ok(device.synchronize(stream));
+    }
+}
+
+/// Calls that wait for a context end a capture in it, also a relaxed one of another thread.
+#[test]
+fn a_wait_for_the_context_ends_a_relaxed_capture_of_another_thread() {
+    let device = Device::new();
+    let (stream, ordinal) = (device.stream(), device.ordinal);
+    let relaxed = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    let calls: [(bool, fn()); 4] = [
+        (true, || {
+            // SAFETY: a context is current.
+            let waited = unsafe { sys::cuCtxSynchronize() };
+            assert_eq!(waited, Code::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }),
+        (true, || {
+            let mut handle = null_mut();
+            // SAFETY: `handle` is writable, and destroyed once.
+            let destroyed = unsafe {
+                cublas::cublasCreate_v2(&raw mut handle);
+                cublas::cublasDestroy_v2(handle)
+            };
+            assert_eq!(destroyed, cublas::cublasStatus_t::CUBLAS_STATUS_SUCCESS);
+        }),
+        (true, || {
+            let failure = transforms::make_plan(131).unwrap_err();
+            assert_eq!(failure, cufftResult::CUFFT_INTERNAL_ERROR);
+        }),
+        (false, || transforms::make_plan(120).unwrap()),
+    ];
+    for (ends, call) in calls {
+        // SAFETY: the handle is the emulator's.
+        ok(unsafe { sys::cuStreamBeginCapture_v2(stream, relaxed) });
+        let beside = std::thread::spawn(move || {
+            enter(ordinal);
+            call();
+        });
+        beside.join().unwrap();
+        let ended = end(stream);
+        assert_eq!(ended.is_err(), ends, "{ended:?}");
+        if let Ok(graph) = ended {
+            // SAFETY: the handle is the emulator's.
+            ok(unsafe { sys::cuGraphDestroy(graph) });
+        }
     }
 }
 

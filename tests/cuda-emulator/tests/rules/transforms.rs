@@ -103,6 +103,11 @@ impl Plan {
     }
 }
 
+/// Makes a plan for rows of a length, and destroys it.
+pub(super) fn make_plan(length: i64) -> Result<(), Status> {
+    Plan::new(Type::CUFFT_Z2Z, &[length], [1, length], [1, length], 1).map(Plan::destroy)
+}
+
 fn upload(device: &Device, numbers: &[f64], stream: sys::CUstream) -> u64 {
     let address = device.memory(size_of_val(numbers));
     let bytes = size_of_val(numbers);

@@ -12,7 +12,6 @@ use cudarc::cublas::sys::{
 use cudarc::driver::sys::CUstream;
 
 use super::context::{Context, RawHandle};
-use super::error::ignore_at_exit;
 use super::library::{Library, LibraryError, LibraryResult, library_functions};
 use crate::device::StreamId;
 use crate::device::cuda::gemm::{Gemm, GemmCall, GemmType};
@@ -89,7 +88,7 @@ impl Blas {
     }
 
     /// Creates a handle that works in the order of the stream.
-    fn make(&self, functions: &Functions, stream: CUstream) -> Result<BlasHandle> {
+    fn make(&self, functions: &'static Functions, stream: CUstream) -> Result<BlasHandle> {
         self.enter()?;
         let mut raw = RawHandle(ptr::null_mut());
         // SAFETY: `raw` is writable, and the context is current.
@@ -138,16 +137,24 @@ impl Blas {
         .map_err(|failure| self.error("preparing cuBLAS", failure))
     }
 
-    /// Destroys an unused handle; errors cannot be reported.
-    fn destroy(&self, functions: &Functions, handle: BlasHandle) {
-        let _ = self.context.enter().and_then(|driver| {
-            // SAFETY: the handle was made by `make`, and this is the only handle.
-            let _ = unsafe { functions.destroy(handle.raw.0) };
-            if handle.workspace == 0 {
-                return Ok(());
-            }
-            // SAFETY: only the handle used the workspace.
-            ignore_at_exit(unsafe { driver.mem_free(handle.workspace) })
+    /// Destroys an unused handle, after the captures in progress; errors cannot be reported.
+    fn destroy(&self, functions: &'static Functions, handle: BlasHandle) {
+        // The stream may be destroyed before the handle.
+        // SAFETY: the handle was made by `make`.
+        let _ = unsafe { functions.set_stream(handle.raw.0, ptr::null_mut()) };
+        let context = Arc::clone(&self.context);
+        self.context.captures.make_or_postpone(move || {
+            context.discard(|driver| {
+                // Moved whole, for its parts are not `Send`.
+                let handle = handle;
+                // SAFETY: the handle was made by `make`, and this is the only handle.
+                let _ = unsafe { functions.destroy(handle.raw.0) };
+                if handle.workspace == 0 {
+                    return Ok(());
+                }
+                // SAFETY: only the handle used the workspace.
+                unsafe { driver.mem_free(handle.workspace) }
+            });
         });
     }
 }

@@ -5,6 +5,7 @@ use std::ptr;
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUstream, CUstream_st};
 
+use super::captures::CaptureGate;
 use super::driver::Driver;
 use super::error::{DriverResult, ignore_at_exit};
 use super::kernels::Kernels;
@@ -54,6 +55,7 @@ pub(super) struct Context {
     /// Set if driver memory pools are supported.
     pub(super) has_pools: bool,
     pub(super) kernels: Kernels,
+    pub(super) captures: CaptureGate,
     /// The memory of a device without data, at the address in `raw`.
     pub(super) imitation: Option<Arc<Imitation>>,
     /// Streams of dropped devices whose handle foreign code may still have.
@@ -113,6 +115,7 @@ impl Context {
             )? != 0,
             has_pools: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0,
             kernels: Kernels::new(capability),
+            captures: CaptureGate::default(),
             imitation: None,
             exported_streams: Mutex::default(),
         };
@@ -137,6 +140,7 @@ impl Context {
             has_ranges: true,
             has_pools: false,
             kernels: Kernels::new(IMITATED_CAPABILITY),
+            captures: CaptureGate::default(),
             imitation: Some(imitation),
             exported_streams: Mutex::default(),
         }

@@ -55,9 +55,7 @@ impl Fft {
 
     /// Returns the bytes of work area that a plan needs.
     pub(super) fn workspace(&self, plan: &FftPlan) -> Result<usize> {
-        let functions = Functions::get()?;
-        let mut plans = self.plans.lock();
-        Ok(self.get(functions, &mut plans, plan)?.workspace_bytes)
+        self.with_plan(plan, |_, cached| Ok(cached.workspace_bytes))
     }
 
     /// Transforms in the order of a stream, with the work area that [`workspace`](Self::workspace)
@@ -74,41 +72,48 @@ impl Fft {
         call: &FftCall,
         workspace: DevicePtr,
     ) -> Result<()> {
-        let functions = Functions::get()?;
-        let mut plans = self.plans.lock();
-        let cached = self.get(functions, &mut plans, &call.plan)?;
-        cached.is_captured |= is_captured;
-        let handle = cached.handle;
-        self.enter()?;
-        // SAFETY: the handle is the plan's, and no other thread uses it as long as the lock is
-        // held; the rest by this function's contract.
-        unsafe {
-            functions
-                .set_stream(handle, raw)
-                .and_then(|()| match cached.workspace_bytes {
-                    0 => Ok(()),
-                    _ => functions.set_work_area(handle, workspace.0 as Opaque),
-                })
-                .and_then(|()| functions.execute(handle, call))
-        }
-        .map_err(|failure| self.error(failure))
+        self.with_plan(&call.plan, |functions, cached| {
+            cached.is_captured |= is_captured;
+            let handle = cached.handle;
+            self.enter()?;
+            // SAFETY: the handle is the plan's, and no other thread uses it as long as the lock is
+            // held; the rest by this function's contract.
+            unsafe {
+                functions
+                    .set_stream(handle, raw)
+                    .and_then(|()| match cached.workspace_bytes {
+                        0 => Ok(()),
+                        _ => functions.set_work_area(handle, workspace.0 as Opaque),
+                    })
+                    .and_then(|()| functions.execute(handle, call))
+            }
+            .map_err(|failure| self.error(failure))
+        })
     }
 
-    /// Moves the plan to the end of `plans` and returns it; creates it if there is none.
-    fn get<'a>(
+    /// Calls `work` with a plan, under the lock of the plans. If there is no plan, waits for the
+    /// captures in progress, and creates it.
+    fn with_plan<T>(
         &self,
-        functions: &Functions,
-        plans: &'a mut Vec<CachedPlan>,
         plan: &FftPlan,
-    ) -> Result<&'a mut CachedPlan> {
-        match plans.iter().rposition(|cached| cached.plan == *plan) {
-            Some(place) => plans[place..].rotate_left(1),
-            None => {
-                let cached = self.create_in_place_of_others(functions, plans, plan)?;
-                plans.push(cached);
-            }
+        work: impl FnOnce(&Functions, &mut CachedPlan) -> Result<T>,
+    ) -> Result<T> {
+        let functions = Functions::get()?;
+        if let Some(cached) = most_recent(&mut self.plans.lock(), plan) {
+            return work(functions, cached);
         }
-        Ok(plans.last_mut().expect("one was found or added"))
+        // Not under the lock: a capture that this waits for may need a plan.
+        let none_captures = self
+            .context
+            .captures
+            .wait_for_captures("a new plan of fft")?;
+        let mut plans = self.plans.lock();
+        if most_recent(&mut plans, plan).is_none() {
+            let cached = self.create_in_place_of_others(functions, &mut plans, plan)?;
+            plans.push(cached);
+        }
+        drop(none_captures);
+        work(functions, plans.last_mut().expect("it was found or added"))
     }
 
     /// Creates a plan in place of the least recently used one. If there is no memory for its
@@ -141,7 +146,7 @@ impl Fft {
             let stays = surplus == 0 || cached.is_captured;
             if !stays {
                 surplus -= 1;
-                self.destroy(functions, cached.handle);
+                destroy(&self.context, functions, cached.handle);
             }
             stays
         });
@@ -160,19 +165,10 @@ impl Fft {
                 is_captured: false,
             }),
             Err(failure) => {
-                self.destroy(functions, handle);
+                destroy(&self.context, functions, handle);
                 Err(failure)
             }
         }
-    }
-
-    /// Destroys an unused plan; errors cannot be reported.
-    fn destroy(&self, functions: &Functions, handle: PlanNumber) {
-        self.context.discard(|_| {
-            // SAFETY: the handle was made by `make`, and this is the only one.
-            let _ = unsafe { functions.destroy(handle) };
-            Ok(())
-        });
     }
 
     /// Makes the context current for this thread, because cuFFT uses the current context.
@@ -185,18 +181,37 @@ impl Fft {
     }
 }
 
+/// Moves the plan to the end of `plans`, and returns it there, if it is one of them.
+fn most_recent<'a>(plans: &'a mut [CachedPlan], plan: &FftPlan) -> Option<&'a mut CachedPlan> {
+    let place = plans.iter().rposition(|cached| cached.plan == *plan)?;
+    plans[place..].rotate_left(1);
+    plans.last_mut()
+}
+
 impl Drop for Fft {
     fn drop(&mut self) {
-        let mut plans = self.plans.lock();
+        let plans = std::mem::take(self.plans.get_mut());
         if plans.is_empty() {
             return;
         }
-        if let Ok(functions) = Functions::get() {
-            for cached in plans.drain(..) {
-                self.destroy(functions, cached.handle);
-            }
-        }
+        let Ok(functions) = Functions::get() else {
+            return;
+        };
+        let context = Arc::clone(&self.context);
+        self.context.captures.make_or_postpone(move || {
+            let handles = plans.iter().map(|cached| cached.handle);
+            handles.for_each(|handle| destroy(&context, functions, handle));
+        });
     }
+}
+
+/// Destroys an unused plan; errors cannot be reported.
+fn destroy(context: &Context, functions: &Functions, handle: PlanNumber) {
+    context.discard(|_| {
+        // SAFETY: the handle was made by `make`, and this is the only one.
+        let _ = unsafe { functions.destroy(handle) };
+        Ok(())
+    });
 }
 
 static LIBRARY: Library = Library {

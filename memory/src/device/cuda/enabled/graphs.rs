@@ -194,6 +194,12 @@ impl Drop for Executable {
 impl Cuda {
     /// Begins to capture the calling thread's work on `stream`.
     pub fn begin_capture(&self, stream: StreamId) -> Result<()> {
+        self.context.captures.begin();
+        let begun = self.try_begin_capture(stream);
+        begun.inspect_err(|_| self.context.captures.end())
+    }
+
+    fn try_begin_capture(&self, stream: StreamId) -> Result<()> {
         self.streams.begin_capture(stream)?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as u32;
         let what = "beginning a capture";
@@ -228,6 +234,7 @@ impl Cuda {
         });
         // From here on, other threads' work on the stream is no longer captured.
         self.streams.capture.end();
+        self.context.captures.end();
         ended
     }
 

@@ -6,6 +6,7 @@
 mod backend;
 mod bad_index;
 mod blas;
+mod captures;
 mod compiler;
 mod context;
 mod driver;

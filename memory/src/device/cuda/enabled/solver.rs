@@ -113,7 +113,7 @@ impl Solver {
     }
 
     /// Creates a handle that works in the order of the stream.
-    fn make(&self, functions: &Functions, stream: CUstream) -> Result<RawHandle<c_void>> {
+    fn make(&self, functions: &'static Functions, stream: CUstream) -> Result<RawHandle<c_void>> {
         self.enter()?;
         let mut raw = RawHandle(ptr::null_mut());
         // SAFETY: `raw` is writable, and the context is current.
@@ -127,12 +127,20 @@ impl Solver {
         Ok(raw)
     }
 
-    /// Destroys an unused handle; errors cannot be reported.
-    fn destroy(&self, functions: &Functions, handle: RawHandle<c_void>) {
-        self.context.discard(|_| {
-            // SAFETY: the handle was made by `make`, and this is the only one.
-            let _ = unsafe { functions.destroy(handle.0) };
-            Ok(())
+    /// Destroys an unused handle, after the captures in progress; errors cannot be reported.
+    fn destroy(&self, functions: &'static Functions, handle: RawHandle<c_void>) {
+        // The stream may be destroyed before the handle.
+        // SAFETY: the handle was made by `make`.
+        let _ = unsafe { functions.set_stream(handle.0, ptr::null_mut()) };
+        let context = Arc::clone(&self.context);
+        self.context.captures.make_or_postpone(move || {
+            context.discard(|_| {
+                // Moved whole, for its pointer is not `Send`.
+                let handle = handle;
+                // SAFETY: the handle was made by `make`, and this is the only one.
+                let _ = unsafe { functions.destroy(handle.0) };
+                Ok(())
+            });
         });
     }
 }

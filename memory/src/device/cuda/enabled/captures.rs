@@ -1,0 +1,161 @@
+//! The captures in progress in a context, and the library calls that would end them.
+//!
+//! A wait for the whole context ends each capture in it with an error, whatever the mode of the
+//! capture, and whichever thread or device captures. cuBLAS and cuSOLVER wait when a handle is
+//! destroyed. cuFFT waits when it makes a plan for a length with a prime factor above 127. So captures
+//! and these calls exclude each other.
+
+#![cfg_attr(
+    not(feature = "fft"),
+    allow(dead_code, reason = "only plans of cuFFT wait for captures")
+)]
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorCode, Result};
+use crate::sync::plain::{Condvar, Mutex, MutexGuard};
+use crate::sync::thread_token;
+
+/// The longest wait for captures to end. A capture lasts milliseconds, unless its body waits for
+/// the thread that waits here.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// A gate between captures and calls that wait for the context: many captures, or one such call.
+#[derive(Debug, Default)]
+pub(super) struct CaptureGate {
+    captures: Mutex<Captures>,
+    all_ended: Condvar,
+}
+
+/// The state of a [`CaptureGate`].
+#[derive(Default)]
+pub(super) struct Captures {
+    /// The tokens of the capturing threads.
+    threads: Vec<u64>,
+    /// The calls to make when the last capture has ended.
+    postponed: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl std::fmt::Debug for Captures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Captures")
+            .field("threads", &self.threads)
+            .field("postponed", &self.postponed.len())
+            .finish()
+    }
+}
+
+/// Proof that no capture is in progress, nor begins.
+pub(super) type NoCapture<'a> = MutexGuard<'a, Captures>;
+
+impl CaptureGate {
+    /// Notes that the calling thread is about to begin a capture.
+    pub(super) fn begin(&self) {
+        self.captures.lock().threads.push(thread_token());
+    }
+
+    /// Notes that the calling thread has ended its capture. The end of the last capture makes the
+    /// postponed calls.
+    pub(super) fn end(&self) {
+        let mut captures = self.captures.lock();
+        let own = captures
+            .threads
+            .iter()
+            .position(|&token| token == thread_token());
+        own.map(|own| captures.threads.swap_remove(own));
+        if captures.threads.is_empty() {
+            captures.postponed.drain(..).for_each(|call| call());
+            self.all_ended.notify_all();
+        }
+    }
+
+    /// Makes a call that waits for the context: now, or when the last capture has ended.
+    pub(super) fn make_or_postpone(&self, call: impl FnOnce() + Send + 'static) {
+        let mut captures = self.captures.lock();
+        match captures.threads.is_empty() {
+            true => call(),
+            false => captures.postponed.push(Box::new(call)),
+        }
+    }
+
+    /// Waits until no capture is in progress. None begins until the guard drops.
+    ///
+    /// # Errors
+    ///
+    /// If the calling thread captures, or if others do for ten seconds on end.
+    pub(super) fn wait_for_captures(&self, what: &str) -> Result<NoCapture<'_>> {
+        let begun = Instant::now();
+        let mut captures = self.captures.lock();
+        while !captures.threads.is_empty() {
+            if captures.threads.contains(&thread_token()) {
+                let why = "cannot be captured: run the work once before its capture";
+                return Err(refused(what, why));
+            }
+            let left = LONGEST_WAIT.checked_sub(begun.elapsed());
+            let left =
+                left.ok_or_else(|| refused(what, "waited 10 s for the captures of other threads"))?;
+            captures = self.all_ended.wait_timeout(&self.captures, captures, left);
+        }
+        Ok(captures)
+    }
+}
+
+#[cold]
+fn refused(what: &str, why: &str) -> Error {
+    Error::new(ErrorCode::Capture, format!("{what} {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Arc;
+    use crate::sync::plain::{AtomicUsize, Ordering};
+
+    #[test]
+    fn calls_are_made_at_once_or_after_the_last_capture() {
+        let gate = CaptureGate::default();
+        let made = Arc::new(AtomicUsize::new(0));
+        let call = || {
+            let made = Arc::clone(&made);
+            gate.make_or_postpone(move || drop(made.fetch_add(1, Ordering::Relaxed)));
+        };
+        let assert_made = |count| assert_eq!(made.load(Ordering::Relaxed), count);
+        call();
+        assert_made(1);
+        gate.begin();
+        call();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                gate.begin();
+                call();
+                gate.end();
+                assert_made(1);
+            });
+        });
+        gate.end();
+        assert_made(3);
+        call();
+        assert_made(4);
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_last_capture() {
+        let gate = CaptureGate::default();
+        gate.begin();
+        let own = gate.wait_for_captures("a plan").map(drop).unwrap_err();
+        assert!(
+            own.to_string().contains("a plan cannot be captured"),
+            "{own}"
+        );
+        let is_ended = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _none = gate.wait_for_captures("a plan").unwrap();
+                assert_eq!(is_ended.load(Ordering::SeqCst), 1);
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            is_ended.store(1, Ordering::SeqCst);
+            gate.end();
+        });
+    }
+}
