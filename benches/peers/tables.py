@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The tables of W4, W6 and W10 in one go, as Markdown, each row with its best peer.
 
-    python3 benches/peers/tables.py [--rounds 31] [--python venv/bin/python] [hit|arrays|training]…
+    python3 benches/peers/tables.py [--rounds 31] [--python venv/bin/python] [--programs FOLDER] [PART]…
 
-Builds the benchmarks of this package, and runs all three parts or the named ones. A ratio is the best peer's time over
+Builds the benchmarks of this package, and runs all parts or the named ones: hit, arrays, double (arrays of f64),
+training. Without cargo, `--programs` names a folder with executables of these names. A ratio is the best peer's time over
 this library's: below 1 this library is slower, and the row says so. `--python` names an interpreter with PyTorch, which
 then takes part in the training. The load of the machine is printed before and after, because figures of a busy machine
 count less.
@@ -43,14 +44,24 @@ def verdict(ratio):
 def machine():
     info = pathlib.Path("/proc/cpuinfo").read_text()
     model = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)
-    revision = output(["git", "-C", str(PACKAGE), "describe", "--always", "--dirty"]).strip()
+    described = subprocess.run(["git", "-C", str(PACKAGE), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    revision = described.stdout.strip() or "unknown"
     print(f"{model[1] if model else 'an unknown processor'}, {os.cpu_count()} processors, revision {revision}, ", end="")
     print(f"{datetime.date.today()}, load {os.getloadavg()[0]:.1f}\n", flush=True)
 
 
+def benchmark(options, name, *features):
+    """What the benchmark prints: from the folder of programs, or built with these features."""
+    if options.programs:
+        command = [options.programs / "-".join([name, *features])]
+    else:
+        command = ["cargo", "bench", *MANIFEST, "--bench", name, *(f"--features={feature}" for feature in features), "--"]
+    return output([*command, str(options.rounds)])
+
+
 def hit(options):
     """W4: each table's first row is the measure; a name with "cachescope" in it is this library's."""
-    text = output(["cargo", "bench", *MANIFEST, "--bench", "hit", "--", str(options.rounds)])
+    text = benchmark(options, "hit")
     for part in text.split("\n\n")[1:]:
         title, *lines = part.strip().split("\n")
         figures = [(match[1].strip(), float(match[2])) for match in map(FIGURE.match, lines) if match]
@@ -68,9 +79,9 @@ def hit(options):
         table(["", "ns", "× the measure", "best peer", "ns", "its time over this library's"], rows)
 
 
-def arrays(options):
+def arrays(options, *features):
     """W6: rows of `arrays`, whose columns have a width of their own."""
-    text = output(["cargo", "bench", *MANIFEST, "--bench", "arrays", "--", str(options.rounds)])
+    text = benchmark(options, "arrays", *features)
     for part in text.split("\n\n")[1:] if not text.startswith("\n") else text[1:].split("\n\n"):
         title, heading, *lines = part.strip("\n").split("\n")
         names = [heading[42 + 10 * at :][:10].strip() for at in range((len(heading) - 42) // 10)]
@@ -84,11 +95,17 @@ def arrays(options):
         table(["", "ns", "of copy", "best peer", "its time over this library's"], rows)
 
 
+def double(options):
+    arrays(options, "double")
+
+
 def training(options):
     """W10: peaks and times of steps; rows that count resident pages are left out."""
-    subprocess.run(["cargo", "build", "--profile", "bench", *MANIFEST, "--example", "training"], check=True)
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", PACKAGE / "target"))
-    program = str(target / "release" / "examples" / "training")
+    folder = options.programs
+    if not folder:
+        subprocess.run(["cargo", "build", "--profile", "bench", *MANIFEST, "--example", "training"], check=True)
+        folder = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", PACKAGE / "target")) / "release" / "examples"
+    program = str(folder / "training")
     text = "".join(output([program, name]) for name in ("candle", "cachescope", "cachescope-plan"))
     if options.python:
         text += output([options.python, str(PACKAGE / "python" / "training.py"), "all"])
@@ -113,10 +130,11 @@ def training(options):
 
 
 def main():
-    parts = {"hit": hit, "arrays": arrays, "training": training}
+    parts = {"hit": hit, "arrays": arrays, "double": double, "training": training}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--python")
+    parser.add_argument("--programs", type=pathlib.Path)
     parser.add_argument("parts", nargs="*", choices=[*parts, []], metavar="PART")
     options = parser.parse_args()
     machine()

@@ -3,13 +3,15 @@
 //! `cargo bench --manifest-path benches/peers/Cargo.toml --bench arrays [-- ROUNDS] [NAME…]
 //! [--side=N]`
 //!
+//! With `--features double` the arrays are of `f64`, else of `f32`.
 //! Without `RAYON_NUM_THREADS` it runs itself with one thread, and again with two. A name is the
 //! name of an operation; without names all operations are run.
 
+use std::any::type_name;
 use std::env;
 use std::process::{Command, exit};
 
-use cachescope_peers::arrays::{OPS, Op, Task, candle, limit, nd, ours};
+use cachescope_peers::arrays::{Number, OPS, Op, Task, candle, limit, nd, ours};
 use cachescope_peers::race::{Figure, Race};
 
 /// Rows of the square matrices: 1, 2^4, 121, 2^8, 2^10, 2^16 and 2^22 elements.
@@ -86,7 +88,7 @@ impl Settings {
         for side in SIDES {
             let maps = ops.iter().filter(|&&op| op != Op::Matmul);
             self.table(
-                &format!("{} elements", side * side),
+                &format!("{} elements of {}", side * side, type_name::<Number>()),
                 maps.map(|&op| Task { op, side }),
             );
         }
@@ -95,7 +97,8 @@ impl Settings {
                 op: Op::Matmul,
                 side,
             });
-            self.table("products of square matrices", tasks.into_iter());
+            let title = format!("products of square matrices of {}", type_name::<Number>());
+            self.table(&title, tasks.into_iter());
         }
     }
 
@@ -148,7 +151,7 @@ impl Settings {
 
         let own = &figures[0];
         let find = |name: &str| figures.iter().find(|figure: &&Figure| figure.name == name);
-        let copied = 2 * task.side * task.side * size_of::<f32>();
+        let copied = 2 * task.side * task.side * size_of::<Number>();
         let copy = find("copy").expect("it took part").ratio;
         let of_copy = match task.op {
             // Bound by arithmetic.

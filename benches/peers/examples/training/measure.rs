@@ -108,8 +108,7 @@ impl Measured {
             peak.heap, growth.heap
         );
         let (peak, growth) = (peak.resident, growth.resident);
-        let mut rows =
-            format!("{heap}\n{framework}_resident,{case},{peak},{step_ms:.2},{growth}");
+        let mut rows = format!("{heap}\n{framework}_resident,{case},{peak},{step_ms:.2},{growth}");
         if *peak_of_arrays > 0 {
             rows += &format!("\n{framework}_arrays,{case},{peak_of_arrays},{step_ms:.2},0");
         }

@@ -2,7 +2,13 @@
 
 use std::hint::black_box;
 
-use super::{Run, Task};
+use super::{Number, Run, Task};
+
+/// The bits of a [`Number`].
+#[cfg(not(feature = "double"))]
+type Bits = u32;
+#[cfg(feature = "double")]
+type Bits = u64;
 
 /// Below this number of elements, a second thread takes longer to wake than to help.
 const WORTH_THREADS: usize = 1 << 20;
@@ -12,7 +18,7 @@ const WORTH_THREADS: usize = 1 << 20;
 /// Each element is combined with a mask that the compiler cannot know to be zero, or the loop would
 /// become a call of `memcpy`, which goes around the caches where that pays for it.
 pub fn copy(task: Task, threads: usize) -> Run {
-    let source: Vec<u32> = task.operand(0).into_iter().map(f32::to_bits).collect();
+    let source: Vec<Bits> = task.operand(0).into_iter().map(Number::to_bits).collect();
     let mut target = vec![0; source.len()];
     let alone = threads == 1 || source.len() < WORTH_THREADS;
     Box::new(move |n| {
@@ -29,7 +35,7 @@ pub fn copy(task: Task, threads: usize) -> Run {
 }
 
 /// Two halves at once.
-fn copy_parts(target: &mut [u32], source: &[u32], mask: u32) {
+fn copy_parts(target: &mut [Bits], source: &[Bits], mask: Bits) {
     let (half, rest) = target.split_at_mut(source.len() / 2);
     let (from_half, from_rest) = source.split_at(half.len());
     rayon::join(
@@ -38,7 +44,7 @@ fn copy_parts(target: &mut [u32], source: &[u32], mask: u32) {
     );
 }
 
-fn copy_part(target: &mut [u32], source: &[u32], mask: u32) {
+fn copy_part(target: &mut [Bits], source: &[Bits], mask: Bits) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has it.
@@ -50,12 +56,12 @@ fn copy_part(target: &mut [u32], source: &[u32], mask: u32) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn copy_wide(target: &mut [u32], source: &[u32], mask: u32) {
+fn copy_wide(target: &mut [Bits], source: &[Bits], mask: Bits) {
     copy_plain(target, source, mask);
 }
 
 #[inline(always)]
-fn copy_plain(target: &mut [u32], source: &[u32], mask: u32) {
+fn copy_plain(target: &mut [Bits], source: &[Bits], mask: Bits) {
     for (to, from) in target.iter_mut().zip(source) {
         *to = from ^ mask;
     }

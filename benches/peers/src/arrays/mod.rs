@@ -9,7 +9,13 @@ pub mod ours;
 use std::fmt;
 use std::str::FromStr;
 
-/// Something to compute with arrays of `f32`.
+/// The elements of all arrays.
+#[cfg(not(feature = "double"))]
+pub type Number = f32;
+#[cfg(feature = "double")]
+pub type Number = f64;
+
+/// Something to compute with arrays of [`Number`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// `a + b`.
@@ -86,14 +92,15 @@ impl Task {
             Op::Sum => one,
             Op::SumAxis0 | Op::SumAxis1 => one + side,
         };
-        elements * size_of::<f32>()
+        elements * size_of::<Number>()
     }
 
     /// The elements of the `which`-th operand, of moderate size.
-    pub fn operand(self, which: usize) -> Vec<f32> {
+    pub fn operand(self, which: usize) -> Vec<Number> {
         let mut generator = fastrand::Rng::with_seed(which as u64 + 1);
         let count = self.side * self.side;
-        (0..count).map(|_| generator.f32() * 4.0 - 2.0).collect()
+        let moderate = || Number::from(generator.f32()) * 4.0 - 2.0;
+        std::iter::repeat_with(moderate).take(count).collect()
     }
 }
 

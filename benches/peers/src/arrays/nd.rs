@@ -6,16 +6,16 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::parallel::par_azip;
 use ndarray::{Array1, Array2, Axis, Zip, azip};
 
-use super::{Op, Run, Task};
+use super::{Number, Op, Run, Task};
 
 /// The operands of every form.
 struct Operands {
-    a: Array2<f32>,
-    b: Array2<f32>,
-    c: Array2<f32>,
-    d: Array2<f32>,
-    row: Array1<f32>,
-    column: Array2<f32>,
+    a: Array2<Number>,
+    b: Array2<Number>,
+    c: Array2<Number>,
+    d: Array2<Number>,
+    row: Array1<Number>,
+    column: Array2<Number>,
 }
 
 impl Operands {
@@ -49,12 +49,12 @@ pub fn operators(task: Task) -> Run {
         Op::AddTransposed => repeat(move || &a + &b.t()),
         Op::AddRow => repeat(move || &a + &row),
         Op::AddColumn => repeat(move || &a + &column),
-        Op::Chain => repeat(move || (&a * &b + &c).mapv_into(f32::sin) * 2.0 - &d),
-        Op::Exp => repeat(move || a.mapv(f32::exp)),
-        Op::Tanh => repeat(move || a.mapv(f32::tanh)),
+        Op::Chain => repeat(move || (&a * &b + &c).mapv_into(Number::sin) * 2.0 - &d),
+        Op::Exp => repeat(move || a.mapv(Number::exp)),
+        Op::Tanh => repeat(move || a.mapv(Number::tanh)),
         Op::Softmax => repeat(move || {
-            let highest = a.map_axis(Axis(1), |row| row.fold(f32::MIN, |a, &b| a.max(b)));
-            let shifted = (&a - &highest.insert_axis(Axis(1))).mapv_into(f32::exp);
+            let highest = a.map_axis(Axis(1), |row| row.fold(Number::MIN, |a, &b| a.max(b)));
+            let shifted = (&a - &highest.insert_axis(Axis(1))).mapv_into(Number::exp);
             let totals = shifted.sum_axis(Axis(1)).insert_axis(Axis(1));
             shifted / totals
         }),
@@ -76,7 +76,7 @@ pub fn zips(task: Task, threads: usize) -> Option<Run> {
         row,
         column,
     } = Operands::new(task);
-    let mut out = Array2::<f32>::zeros(a.raw_dim());
+    let mut out = Array2::<Number>::zeros(a.raw_dim());
     // A zip, in the parallel form if there are several threads.
     macro_rules! zip {
         (($($operands:tt)+) $value:expr) => {
@@ -100,9 +100,9 @@ pub fn zips(task: Task, threads: usize) -> Option<Run> {
         Op::Tanh => zip!((&a in &a) a.tanh()),
         Op::Softmax => repeat(move || {
             let rows = Zip::from(out.rows_mut()).and(a.rows());
-            let softmax = |mut out: ndarray::ArrayViewMut1<'_, f32>,
-                           row: ndarray::ArrayView1<'_, f32>| {
-                let highest = row.fold(f32::MIN, |a, &b| a.max(b));
+            let softmax = |mut out: ndarray::ArrayViewMut1<'_, Number>,
+                           row: ndarray::ArrayView1<'_, Number>| {
+                let highest = row.fold(Number::MIN, |a, &b| a.max(b));
                 azip!((out in &mut out, &x in &row) *out = (x - highest).exp());
                 let total = out.sum();
                 out.mapv_inplace(|x| x / total);

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use cachescope::{Array, Result, cache_scope};
 
-use super::{Op, Run, Task};
+use super::{Number, Op, Run, Task};
 
 /// Results are new arrays, from the cache of a scope.
 pub fn run(task: Task) -> Run {
@@ -38,13 +38,13 @@ pub fn run_in_place(task: Task) -> Option<Run> {
 }
 
 struct Operands {
-    a: Array<f32>,
-    b: Array<f32>,
-    c: Array<f32>,
-    d: Array<f32>,
-    row: Array<f32>,
-    column: Array<f32>,
-    transposed: Array<f32>,
+    a: Array<Number>,
+    b: Array<Number>,
+    c: Array<Number>,
+    d: Array<Number>,
+    row: Array<Number>,
+    column: Array<Number>,
+    transposed: Array<Number>,
 }
 
 impl Operands {
@@ -64,7 +64,7 @@ impl Operands {
         })
     }
 
-    fn compute(&self, op: Op) -> Result<Array<f32>> {
+    fn compute(&self, op: Op) -> Result<Array<Number>> {
         let Self { a, b, c, d, .. } = self;
         match op {
             Op::Add => (a + b).eval(),
