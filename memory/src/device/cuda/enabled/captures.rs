@@ -2,8 +2,8 @@
 //!
 //! A wait for the whole context ends each capture in it with an error, whatever the mode of the
 //! capture, and whichever thread or device captures. cuBLAS and cuSOLVER wait when a handle is
-//! destroyed. cuFFT waits when it makes a plan for a length with a prime factor above 127. So captures
-//! and these calls exclude each other.
+//! destroyed. cuFFT waits when it makes a plan for a length with a prime factor above 127. So
+//! captures and these calls exclude each other.
 
 #![cfg_attr(
     not(feature = "fft"),
