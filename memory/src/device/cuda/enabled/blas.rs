@@ -12,6 +12,8 @@ use cudarc::cublas::sys::{
 use cudarc::driver::sys::CUstream;
 
 use super::context::{Context, RawHandle};
+use super::driver::Driver;
+use super::error::DriverResult;
 use super::library::{Library, LibraryError, LibraryResult, library_functions};
 use crate::device::StreamId;
 use crate::device::cuda::gemm::{Gemm, GemmCall, GemmType};
@@ -144,19 +146,19 @@ impl Blas {
         let _ = unsafe { functions.set_stream(handle.raw.0, ptr::null_mut()) };
         let context = Arc::clone(&self.context);
         self.context.captures.make_or_postpone(move || {
-            context.discard(|driver| {
-                // Moved whole, for its parts are not `Send`.
-                let handle = handle;
-                // SAFETY: the handle was made by `make`, and this is the only handle.
-                let _ = unsafe { functions.destroy(handle.raw.0) };
-                if handle.workspace == 0 {
-                    return Ok(());
-                }
-                // SAFETY: only the handle used the workspace.
-                unsafe { driver.mem_free(handle.workspace) }
-            });
+            context.discard(|driver| destroy_now(functions, driver, handle));
         });
     }
+}
+
+fn destroy_now(functions: &Functions, driver: &Driver, handle: BlasHandle) -> DriverResult {
+    // SAFETY: the handle was made by `make`, and this is the only handle.
+    let _ = unsafe { functions.destroy(handle.raw.0) };
+    if handle.workspace == 0 {
+        return Ok(());
+    }
+    // SAFETY: only the handle used the workspace.
+    unsafe { driver.mem_free(handle.workspace) }
 }
 
 impl Drop for Blas {

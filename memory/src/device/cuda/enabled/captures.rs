@@ -117,7 +117,7 @@ mod tests {
         let made = Arc::new(AtomicUsize::new(0));
         let call = || {
             let made = Arc::clone(&made);
-            gate.make_or_postpone(move || drop(made.fetch_add(1, Ordering::Relaxed)));
+            gate.make_or_postpone(move || _ = made.fetch_add(1, Ordering::Relaxed));
         };
         let assert_made = |count| assert_eq!(made.load(Ordering::Relaxed), count);
         call();

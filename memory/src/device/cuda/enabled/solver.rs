@@ -9,6 +9,7 @@ use cudarc::cusolver::sys;
 use cudarc::driver::sys::CUstream;
 
 use super::context::{Context, RawHandle};
+use super::error::DriverResult;
 use super::library::{Library, LibraryError, LibraryResult, library_functions};
 use crate::device::cuda::solver::{Factorization, SolverCall};
 use crate::device::{DevicePtr, StreamId};
@@ -134,15 +135,15 @@ impl Solver {
         let _ = unsafe { functions.set_stream(handle.0, ptr::null_mut()) };
         let context = Arc::clone(&self.context);
         self.context.captures.make_or_postpone(move || {
-            context.discard(|_| {
-                // Moved whole, for its pointer is not `Send`.
-                let handle = handle;
-                // SAFETY: the handle was made by `make`, and this is the only one.
-                let _ = unsafe { functions.destroy(handle.0) };
-                Ok(())
-            });
+            context.discard(|_| destroy_now(functions, handle));
         });
     }
+}
+
+fn destroy_now(functions: &Functions, handle: RawHandle<c_void>) -> DriverResult {
+    // SAFETY: the handle was made by `make`, and this is the only one.
+    let _ = unsafe { functions.destroy(handle.0) };
+    Ok(())
 }
 
 impl Drop for Solver {
