@@ -50,11 +50,23 @@ fn wait(iterations: &mut u32) {
     }
 }
 
+/// Ends the wait of [`Beside::together`] if the other thread panics.
+struct Failing<'a>(&'a AtomicU64);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(u64::MAX, Ordering::Release);
+        }
+    }
+}
+
 /// Runs `rounds`, while another thread runs `other` in each.
 fn beside<T>(other: impl Fn() + Sync, rounds: impl FnOnce(&Beside<'_>) -> T) -> T {
     let (begun, done, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _failing = Failing(&done);
             let (mut round, mut iterations) = (0, 0);
             while !is_over.load(Ordering::Acquire) {
                 if begun.load(Ordering::Acquire) > round {

@@ -84,3 +84,20 @@ fn plans_of_graphs_are_kept_and_others_make_way() -> Result<()> {
     assert_eq!(control.complaints(), 0);
     Ok(())
 }
+
+/// An evicted plan's tables are freed only after the work that reads them.
+#[test]
+fn pending_transforms_keep_their_plans() -> Result<()> {
+    let device = Device::cuda_with(0, DeviceConfig::default())?;
+    let _guard = device.enter();
+    let lengths = 2..150;
+    let rows = lengths.map(|length| Array::full(length, C64::ONE));
+    let rows = rows.collect::<Result<Vec<_>>>()?;
+    // No result is read until all plans were made.
+    let spectra = rows.iter().map(|row| fft::fft(row, 0));
+    let spectra = spectra.collect::<Result<Vec<_>>>()?;
+    for spectrum in &spectra {
+        assert_all(&spectrum.slice([0.into()])?, spectrum.len() as f64)?;
+    }
+    Ok(())
+}

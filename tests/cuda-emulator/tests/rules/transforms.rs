@@ -278,7 +278,6 @@ fn a_plan_serves_several_streams_each_with_its_work_area() {
         before + 2,
         "nothing has run"
     );
-    plan.destroy();
     let pairs: Vec<[f64; 2]> = given.chunks(2).map(|pair| [pair[0], pair[1]]).collect();
     for (stream, row) in streams.into_iter().zip(rows) {
         assert_close(
@@ -286,6 +285,19 @@ fn a_plan_serves_several_streams_each_with_its_work_area() {
             &sums(&pairs, -1.0).concat(),
         );
     }
+    plan.destroy();
+}
+
+#[test]
+fn pending_work_of_a_destroyed_plan_is_an_error() {
+    let device = Device::new();
+    let stream = device.stream();
+    let plan = Plan::new(Type::CUFFT_Z2Z, &[16], [1, 16], [1, 16], 1).unwrap();
+    let row = upload(&device, &numbers(32), stream);
+    done(plan.run(&device, stream, Type::CUFFT_Z2Z, [row; 2], -1));
+    plan.destroy();
+    assert_eq!(device.synchronize(stream), Code::CUDA_ERROR_ILLEGAL_ADDRESS);
+    device.control.forgive(1);
 }
 
 #[test]

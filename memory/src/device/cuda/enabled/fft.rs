@@ -4,9 +4,9 @@ use super::Opaque;
 use std::ffi::{c_int, c_longlong, c_uint};
 
 use cudarc::cufft::sys;
-use cudarc::driver::sys::CUstream;
+use cudarc::driver::sys::{CUstream, CUstream_st};
 
-use super::context::Context;
+use super::context::{Context, RawHandle};
 use super::library::{Library, LibraryError, LibraryResult, library_functions};
 use crate::device::DevicePtr;
 use crate::device::cuda::fft::{FftCall, FftKind, FftPlan};
@@ -35,11 +35,13 @@ pub(super) struct Fft {
 }
 
 /// A plan that cuFFT has made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct CachedPlan {
     plan: FftPlan,
     handle: PlanNumber,
     workspace_bytes: usize,
+    /// The streams that had work of the plan.
+    streams: Vec<RawHandle<CUstream_st>>,
     /// Set if a graph may run the plan. The graph reads the plan's tables, so the plan lives as
     /// long as the device.
     is_captured: bool,
@@ -74,6 +76,9 @@ impl Fft {
     ) -> Result<()> {
         self.with_plan(&call.plan, |functions, cached| {
             cached.is_captured |= is_captured;
+            if !cached.streams.iter().any(|stream| stream.0 == raw) {
+                cached.streams.push(RawHandle(raw));
+            }
             let handle = cached.handle;
             self.enter()?;
             // SAFETY: the handle is the plan's, and no other thread uses it as long as the lock is
@@ -136,9 +141,8 @@ impl Fft {
         cached.map_err(|failure| self.error(failure))
     }
 
-    /// Destroys all plans except `count` of the most recent ones and those that graphs use. Work of
-    /// theirs on a stream completes first: cuFFT frees their memory by `cudaFree`, which waits for
-    /// it.
+    /// Destroys all plans except `count` of the most recent ones and those that graphs use. Waits
+    /// for their work first, because it reads their tables. `cufftDestroy` is not said to wait.
     fn evict_to(&self, functions: &Functions, plans: &mut Vec<CachedPlan>, count: usize) {
         let others = plans.iter().filter(|cached| !cached.is_captured).count();
         let mut surplus = others.saturating_sub(count);
@@ -146,6 +150,11 @@ impl Fft {
             let stays = surplus == 0 || cached.is_captured;
             if !stays {
                 surplus -= 1;
+                for stream in &cached.streams {
+                    // SAFETY: the stream lives as long as `self`, by the contract of `run`. After
+                    // an error of the device, nothing reads the tables.
+                    let _ = unsafe { self.context.wait_for_stream(stream.0) };
+                }
                 destroy(&self.context, functions, cached.handle);
             }
             stays
@@ -162,6 +171,7 @@ impl Fft {
                 plan: *plan,
                 handle,
                 workspace_bytes,
+                streams: Vec::new(),
                 is_captured: false,
             }),
             Err(failure) => {
