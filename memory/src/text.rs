@@ -1,6 +1,6 @@
 //! Sizes and names in messages. It is below [`error`](crate::error), which writes both.
 
-use std::fmt;
+pub use cachescope_reports::ByteSize;
 
 /// The next multiple of `unit`, a power of two; `None` on overflow.
 #[inline]
@@ -10,33 +10,6 @@ pub(crate) const fn round_up(bytes: u64, unit: u64) -> Option<u64> {
     match bytes.checked_add(mask) {
         Some(sum) => Some(sum & !mask),
         None => None,
-    }
-}
-
-/// A number of bytes, displayed in the largest binary unit that is at least 1, with up to two
-/// decimals: "512 B", "1.5 KiB", "2 GiB".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ByteSize(pub u64);
-
-impl fmt::Display for ByteSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-        let hundredths = |power: usize| {
-            let unit = 1u128 << (10 * power);
-            (u128::from(self.0) * 100 + unit / 2) / unit
-        };
-        // By the printed value: 1023.999 KiB rounds to 1024 KiB, which is 1 MiB.
-        let power = (0..UNITS.len())
-            .find(|&power| hundredths(power) < 102_400)
-            .unwrap_or(UNITS.len() - 1);
-        let printed = hundredths(power);
-        let mut text = (printed / 100).to_string();
-        match printed % 100 {
-            0 => {}
-            tenths if tenths % 10 == 0 => text += &format!(".{}", tenths / 10),
-            rest => text += &format!(".{rest:02}"),
-        }
-        f.pad(&format!("{text} {}", UNITS[power]))
     }
 }
 

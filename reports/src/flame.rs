@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 
 use crate::folded::at_peak;
 use crate::profile::Profile;
-use crate::size::Size;
+use crate::size::ByteSize;
 
 /// The width of the graph in pixels.
 const WIDTH: f64 = 1200.0;
@@ -71,7 +71,7 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let device = escaped(&profile.device);
     let title = match root.bytes {
         0 => format!("{device}: nothing was live"),
-        bytes => format!("{device}: {} live at the peak", Size(bytes)),
+        bytes => format!("{device}: {:.1} live at the peak", ByteSize(bytes)),
     };
     let height = HEAD + ROW * scale.levels as f64;
     let mut out = BufWriter::new(out);

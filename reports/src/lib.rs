@@ -32,3 +32,4 @@ pub use lifetimes::Lifetime;
 pub use lifetimes::{AllocationLifetime, Peak, lifetimes, live_at, peak};
 pub use profile::{CallSite, Event, EventKind, Frame, OtherReport, Profile, Segment};
 pub use sites::{SiteSummary, by_call_site};
+pub use size::ByteSize;

@@ -8,7 +8,7 @@ use crate::lifetimes::{lifetimes, peak, unknown_live_bytes};
 use crate::place::{Lines, UNCACHED, scope_name};
 use crate::profile::Profile;
 use crate::sites::{SiteSummary, by_call_site};
-use crate::size::Size;
+use crate::size::ByteSize;
 
 /// The width in characters up to which a scope or a line is shown. Longer ones are shortened from
 /// the left, since their ends are more specific.
@@ -76,16 +76,16 @@ fn write_heading(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let peak_bytes = peak(profile, &lifetimes)
         .bytes
         .saturating_add(unknown_bytes);
-    let [peak, unknown] = [peak_bytes, unknown_bytes].map(Size);
+    let [peak, unknown] = [peak_bytes, unknown_bytes].map(ByteSize);
     let [seconds, from] = [*duration_ns, *complete_from_ns].map(|time_ns| time_ns as f64 / 1e9);
     write!(
         out,
-        "{device}: {peak} live at the peak, {seconds:.3} s recorded"
+        "{device}: {peak:.1} live at the peak, {seconds:.3} s recorded"
     )?;
     if *lost_events > 0 {
         write!(
             out,
-            ", {lost_events} older events lost: complete from {from:.3} s on, and {unknown} of unknown lines"
+            ", {lost_events} older events lost: complete from {from:.3} s on, and {unknown:.1} of unknown lines"
         )?;
     }
     writeln!(
@@ -152,7 +152,7 @@ fn site_row(own: &SiteSummary, lines: &Lines<'_>) -> Row {
         own.escaped,
         own.copies_on_write,
     ];
-    let sizes = sizes.map(|bytes| Size(bytes).to_string());
+    let sizes = sizes.map(size);
     let counts = counts.map(|count| count.to_string());
     let time = format!("{:.3} ms", own.kernel_ns as f64 / 1e6);
     let place = [
@@ -170,7 +170,7 @@ fn growth_rows<'a>(
     own: &'a ScopeGrowth,
 ) -> impl Iterator<Item = Row> + 'a {
     let scope = vec![
-        Size(own.left_bytes_per_entry).to_string(),
+        size(own.left_bytes_per_entry),
         own.entries.to_string(),
         own.rising_entries.to_string(),
         own.thread.to_string(),
@@ -179,7 +179,7 @@ fn growth_rows<'a>(
     ];
     let sites = own.sites.iter().take(GROWTH_SITES).map(move |site| {
         let mut row = vec![String::new(); GROWTH.len()];
-        row[0] = Size(site.left_bytes_per_entry).to_string();
+        row[0] = size(site.left_bytes_per_entry);
         row[GROWTH.len() - 1] = shortened(lines.line(site.call_site));
         row
     });
@@ -212,6 +212,11 @@ fn write_table(out: &mut impl Write, table: &Table) -> io::Result<()> {
         writeln!(out, "{}", text.trim_end())?;
     }
     Ok(())
+}
+
+/// With one decimal from KiB on, so that columns align.
+fn size(bytes: u64) -> String {
+    format!("{:.1}", ByteSize(bytes))
 }
 
 /// On one line, and no wider than a column is.
