@@ -250,7 +250,7 @@ pub mod internal {
     }
 
     pub mod simulation {
-        pub use crate::simulation::memory::SimulatedMemory;
+        pub use crate::simulation::memory::{SimulatedMemory, SimulatedMemoryBlock};
     }
 
     pub mod size {

@@ -24,6 +24,7 @@ use std::fmt::Debug;
 
 use crate::simulation::{DriverCosts, DriverLedger};
 use crate::trace::TraceEvent;
+use crate::trace::engine::{ReplayEngine, TraceAllocator};
 use cuda_pool::CudaPool;
 use driver::Driver;
 use pytorch::PyTorch;
@@ -106,21 +107,35 @@ impl ModelKind {
 #[derive(Debug)]
 pub struct ModelReplay {
     kind: ModelKind,
-    model: Box<dyn Model>,
-    /// By slot; `None` for a slot that is free, failed, or is of 0 bytes.
-    live: Vec<Option<LiveRequest>>,
-    events: u64,
-    live_bytes: u64,
-    peak_live_bytes: u64,
-    peak_reserved_bytes: u64,
-    failures: u64,
+    engine: ReplayEngine<MeasuredModel>,
 }
 
-/// A request that was met.
+/// A model, and the most bytes that it had reserved.
 #[derive(Debug)]
-struct LiveRequest {
-    block: ModelBlock,
-    requested_bytes: u64,
+struct MeasuredModel {
+    model: Box<dyn Model>,
+    peak_reserved_bytes: u64,
+}
+
+impl TraceAllocator for MeasuredModel {
+    type Block = ModelBlock;
+
+    fn allocate(&mut self, bytes: u64) -> Option<(ModelBlock, u64)> {
+        let block = self.model.allocate(bytes)?;
+        self.peak_reserved_bytes = self.peak_reserved_bytes.max(self.model.reserved_bytes());
+        let start = block.start;
+        Some((block, start))
+    }
+
+    fn free(&mut self, block: ModelBlock) {
+        self.model.free(block);
+    }
+
+    fn end_event(&mut self) {
+        if let Some(ledger) = &mut self.model.driver_mut().ledger {
+            ledger.advance();
+        }
+    }
 }
 
 /// The results of a model.
@@ -156,70 +171,31 @@ impl ModelReplay {
     /// have the costs of the table `costs`.
     pub fn new(kind: ModelKind, limit_bytes: Option<u64>, costs: Option<&DriverCosts>) -> Self {
         let ledger = costs.map(DriverLedger::new);
+        let model = MeasuredModel {
+            model: kind.build(limit_bytes, Driver { ledger }),
+            peak_reserved_bytes: 0,
+        };
         Self {
             kind,
-            model: kind.build(limit_bytes, Driver { ledger }),
-            live: Vec::new(),
-            events: 0,
-            live_bytes: 0,
-            peak_live_bytes: 0,
-            peak_reserved_bytes: 0,
-            failures: 0,
+            engine: ReplayEngine::new(model),
         }
     }
 
     /// Applies the next events. An allocation first frees the previous block of its slot.
     pub fn apply(&mut self, batch: &[TraceEvent]) {
-        for &event in batch {
-            self.events += 1;
-            match event {
-                TraceEvent::Allocate { slot, bytes } => self.allocate(slot as usize, bytes),
-                TraceEvent::Free { slot } => self.free(slot as usize),
-            }
-            if let Some(ledger) = &mut self.model.driver_mut().ledger {
-                ledger.advance();
-            }
-        }
-    }
-
-    fn allocate(&mut self, slot: usize, bytes: u64) {
-        if slot >= self.live.len() {
-            self.live.resize_with(slot + 1, || None);
-        }
-        self.free(slot);
-        // For these PyTorch returns a null pointer.
-        if bytes == 0 {
-            return;
-        }
-        let Some(block) = self.model.allocate(bytes) else {
-            self.failures += 1;
-            return;
-        };
-        self.live[slot] = Some(LiveRequest {
-            block,
-            requested_bytes: bytes,
-        });
-        self.live_bytes += bytes;
-        self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
-        self.peak_reserved_bytes = self.peak_reserved_bytes.max(self.model.reserved_bytes());
-    }
-
-    fn free(&mut self, slot: usize) {
-        if let Some(live) = self.live.get_mut(slot).and_then(Option::take) {
-            self.live_bytes -= live.requested_bytes;
-            self.model.free(live.block);
-        }
+        self.engine.apply(batch);
     }
 
     /// Returns the results so far.
     pub fn outcome(&self) -> ModelOutcome {
+        let measured = &self.engine.allocator;
         ModelOutcome {
             kind: self.kind,
-            events: self.events,
-            peak_live_bytes: self.peak_live_bytes,
-            peak_reserved_bytes: self.peak_reserved_bytes,
-            failures: self.failures,
-            ledger: self.model.driver().ledger.clone(),
+            events: self.engine.events,
+            peak_live_bytes: self.engine.peak_live_bytes,
+            peak_reserved_bytes: measured.peak_reserved_bytes,
+            failures: self.engine.failures,
+            ledger: measured.model.driver().ledger.clone(),
         }
     }
 }

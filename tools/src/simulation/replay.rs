@@ -1,22 +1,17 @@
 //! The replay of a trace through a device's memory over a simulated driver.
 
-use cachescope_memory::internal::simulation::SimulatedMemory;
+use cachescope_memory::internal::simulation::{SimulatedMemory, SimulatedMemoryBlock};
 
 use super::{DriverCall, DriverCosts, DriverLedger};
 use crate::PoolKind;
 use crate::error::Result;
 use crate::trace::TraceEvent;
+use crate::trace::engine::{ReplayEngine, TraceAllocator};
 
 /// A device's memory that runs a trace batch by batch: the complete memory, with source, pool,
 /// growth and reclaim ladder.
 #[derive(Debug)]
-pub struct DeviceReplay {
-    memory: SimulatedMemory,
-    events: u64,
-    live_bytes: u64,
-    peak_live_bytes: u64,
-    failures: u64,
-}
+pub struct DeviceReplay(ReplayEngine<SimulatedMemory>);
 
 /// The results of a replay. The times of the driver are simulated.
 #[derive(Clone, Debug)]
@@ -81,13 +76,8 @@ impl DeviceReplay {
     /// own pool.
     #[track_caller]
     pub fn new(pool: PoolKind, costs: &DriverCosts, limit_bytes: Option<u64>) -> Result<Self> {
-        Ok(Self {
-            memory: SimulatedMemory::new(pool, costs, limit_bytes)?,
-            events: 0,
-            live_bytes: 0,
-            peak_live_bytes: 0,
-            failures: 0,
-        })
+        let memory = SimulatedMemory::new(pool, costs, limit_bytes)?;
+        Ok(Self(ReplayEngine::new(memory)))
     }
 
     /// Applies the next events. An allocation first frees the previous block of its slot.
@@ -108,32 +98,7 @@ impl DeviceReplay {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn apply(&mut self, batch: &[TraceEvent]) {
-        for &event in batch {
-            self.events += 1;
-            match event {
-                TraceEvent::Allocate { slot, bytes } => self.allocate(slot as usize, bytes),
-                TraceEvent::Free { slot } => self.free(slot as usize),
-            }
-            self.memory.advance();
-        }
-    }
-
-    fn allocate(&mut self, slot: usize, bytes: u64) {
-        self.free(slot);
-        if bytes == 0 {
-            return;
-        }
-        if !self.memory.allocate(slot, bytes) {
-            self.failures += 1;
-            return;
-        }
-        self.live_bytes += bytes;
-        self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
-    }
-
-    fn free(&mut self, slot: usize) {
-        // A failed allocation has no block.
-        self.live_bytes -= self.memory.free(slot);
+        self.0.apply(batch);
     }
 
     /// Returns the results so far.
@@ -154,14 +119,31 @@ impl DeviceReplay {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn outcome(&self) -> DeviceOutcome {
-        let ledger = self.memory.ledger();
+        let Self(engine) = self;
+        let ledger = engine.allocator.ledger();
         DeviceOutcome {
-            events: self.events,
-            peak_live_bytes: self.peak_live_bytes,
-            peak_reserved_bytes: self.memory.peak_reserved_bytes(),
-            failures: self.failures,
+            events: engine.events,
+            peak_live_bytes: engine.peak_live_bytes,
+            peak_reserved_bytes: engine.allocator.peak_reserved_bytes(),
+            failures: engine.failures,
             calls: ledger.calls(),
             ledger,
         }
+    }
+}
+
+impl TraceAllocator for SimulatedMemory {
+    type Block = SimulatedMemoryBlock;
+
+    fn allocate(&mut self, bytes: u64) -> Option<(SimulatedMemoryBlock, u64)> {
+        Self::allocate(self, bytes)
+    }
+
+    fn free(&mut self, block: SimulatedMemoryBlock) {
+        Self::free(self, block);
+    }
+
+    fn end_event(&mut self) {
+        self.advance();
     }
 }

@@ -32,6 +32,7 @@
 
 mod budget;
 mod csv_table;
+pub(crate) mod engine;
 mod entries;
 mod event;
 mod lifetimes;

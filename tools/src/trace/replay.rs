@@ -1,9 +1,10 @@
 //! The replay of a trace through one pool, with measurements.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::engine::ReplayEngine;
 use super::event::TraceEvent;
-use super::simulator::{Allocation, Simulator};
+use super::simulator::Simulator;
 use crate::PoolKind;
 use crate::error::Result;
 
@@ -50,8 +51,7 @@ impl Default for ReplayOptions {
 #[derive(Debug)]
 pub struct Replay {
     settings: ReplayOptions,
-    replayer: Replayer,
-    counts: EventCounts,
+    engine: ReplayEngine<Simulator>,
     elapsed: Duration,
 }
 
@@ -118,8 +118,7 @@ impl Replay {
     pub fn new(settings: ReplayOptions) -> Result<Self> {
         Ok(Self {
             settings,
-            replayer: Replayer::new(settings)?,
-            counts: EventCounts::default(),
+            engine: engine(settings)?,
             elapsed: Duration::ZERO,
         })
     }
@@ -140,9 +139,8 @@ impl Replay {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn apply(&mut self, batch: &[TraceEvent]) -> &[Option<u64>] {
-        self.elapsed += self.replayer.apply(batch);
-        self.counts.add(batch, &self.replayer.offsets);
-        &self.replayer.offsets
+        self.elapsed += self.engine.apply(batch);
+        self.engine.addresses()
     }
 
     /// Repeats a trace of one batch on fresh pools, and uses the median time: a short measurement
@@ -169,7 +167,7 @@ impl Replay {
     pub fn time_again(&mut self, batch: &[TraceEvent]) -> Result<()> {
         let mut times = vec![self.elapsed];
         while times.len() < MAX_REPEATS && times.iter().sum::<Duration>() < REPEAT {
-            times.push(Replayer::new(self.settings)?.apply(batch));
+            times.push(engine(self.settings)?.apply(batch));
         }
         times.sort_unstable();
         self.elapsed = times[times.len() / 2];
@@ -192,121 +190,27 @@ impl Replay {
     /// # Ok::<(), cachescope::Error>(())
     /// ```
     pub fn outcome(&self) -> ReplayOutcome {
-        let EventCounts {
-            events,
-            peak_live_bytes,
-            failures,
-            ..
-        } = self.counts;
-        let ns_per_event = match events {
+        let ns_per_event = match self.engine.events {
             0 => 0.0,
             events => self.elapsed.as_nanos() as f64 / events as f64,
         };
         ReplayOutcome {
             pool: self.settings.pool,
-            events,
+            events: self.engine.events,
             ns_per_event,
-            peak_live_bytes,
-            peak_reserved_bytes: self.replayer.simulator.peak_reserved_bytes(),
-            failures,
+            peak_live_bytes: self.engine.peak_live_bytes,
+            peak_reserved_bytes: self.engine.allocator.peak_reserved_bytes(),
+            failures: self.engine.failures,
         }
     }
 }
 
-/// The timed part of a replay.
-#[derive(Debug)]
-struct Replayer {
-    simulator: Simulator,
-    /// By slot; `None` for failed allocations.
-    live: Vec<Option<Allocation>>,
-    /// The offsets of the last batch.
-    offsets: Vec<Option<u64>>,
-}
-
-impl Replayer {
-    fn new(settings: ReplayOptions) -> Result<Self> {
-        let ReplayOptions {
-            pool,
-            unit_bytes,
-            limit_bytes,
-        } = settings;
-        Ok(Self {
-            simulator: Simulator::new(pool, unit_bytes, limit_bytes)?,
-            live: Vec::new(),
-            offsets: Vec::new(),
-        })
-    }
-
-    /// Applies a batch. Returns the time without the preparation.
-    fn apply(&mut self, batch: &[TraceEvent]) -> Duration {
-        let slots = batch.iter().map(|event| event.slot() as usize + 1).max();
-        if slots > Some(self.live.len()) {
-            self.live.resize_with(slots.unwrap_or(0), || None);
-        }
-        self.offsets.clear();
-        self.offsets.reserve(batch.len());
-        let start = Instant::now();
-        for &event in batch {
-            self.apply_event(event);
-        }
-        start.elapsed()
-    }
-
-    #[inline]
-    fn apply_event(&mut self, event: TraceEvent) {
-        match event {
-            TraceEvent::Allocate { slot, bytes } => {
-                let allocation = self.simulator.allocate(bytes);
-                let offset = allocation.as_ref().map(|allocation| allocation.offset);
-                self.offsets.push(offset);
-                self.live[slot as usize] = allocation;
-            }
-            TraceEvent::Free { slot } => {
-                // A failed allocation has no block.
-                if let Some(allocation) = self.live[slot as usize].take() {
-                    self.simulator.free(allocation);
-                }
-            }
-        }
-    }
-}
-
-/// Counts over the events.
-///
-/// Invariant: `live_bytes` is the sum of `requested`.
-#[derive(Debug, Default)]
-struct EventCounts {
-    events: u64,
-    failures: u64,
-    live_bytes: u64,
-    peak_live_bytes: u64,
-    /// By slot; 0 for an unused one.
-    requested: Vec<u64>,
-}
-
-impl EventCounts {
-    /// Adds events. Their allocations have the offsets `offsets`.
-    fn add(&mut self, batch: &[TraceEvent], offsets: &[Option<u64>]) {
-        let mut offsets = offsets.iter();
-        self.events += batch.len() as u64;
-        for &event in batch {
-            let slot = event.slot() as usize;
-            if slot >= self.requested.len() {
-                self.requested.resize(slot + 1, 0);
-            }
-            let requested = &mut self.requested[slot];
-            self.live_bytes -= std::mem::take(requested);
-            let TraceEvent::Allocate { bytes, .. } = event else {
-                continue;
-            };
-            if offsets.next().copied().flatten().is_none() {
-                self.failures += 1;
-                continue;
-            }
-            *requested = bytes;
-            // Cannot overflow: everything lies in a range of at most 2⁶³ bytes.
-            self.live_bytes += bytes;
-            self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
-        }
-    }
+/// Creates the engine of a pool.
+fn engine(settings: ReplayOptions) -> Result<ReplayEngine<Simulator>> {
+    let ReplayOptions {
+        pool,
+        unit_bytes,
+        limit_bytes,
+    } = settings;
+    Simulator::new(pool, unit_bytes, limit_bytes).map(ReplayEngine::new)
 }

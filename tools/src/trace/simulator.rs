@@ -1,5 +1,6 @@
 //! A simulated pool whose blocks are multiples of any unit.
 
+use super::engine::TraceAllocator;
 use crate::PoolKind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::pool::{SimulatedBlock, SimulatedPool};
@@ -151,6 +152,22 @@ impl Simulator {
             Some(shift) => ((bytes - 1) >> shift) + 1,
             None => bytes.div_ceil(self.unit_bytes),
         }
+    }
+}
+
+impl TraceAllocator for Simulator {
+    type Block = Allocation;
+
+    #[inline]
+    fn allocate(&mut self, bytes: u64) -> Option<(Allocation, u64)> {
+        let block = Self::allocate(self, bytes)?;
+        let offset = block.offset;
+        Some((block, offset))
+    }
+
+    #[inline]
+    fn free(&mut self, block: Allocation) {
+        Self::free(self, block);
     }
 }
 

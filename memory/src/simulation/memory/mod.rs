@@ -13,14 +13,16 @@ use crate::pool::simulated::check_simulated;
 use crate::sync::Arc;
 
 /// The complete memory of a device, with source, pool, growth and reclaim ladder, over the
-/// simulated driver. A block is known by the number of its slot.
+/// simulated driver.
 #[derive(Debug)]
 pub struct SimulatedMemory {
     memory: DeviceMemory,
     device: Arc<SimulatedDevice>,
-    /// By slot: the block and the bytes requested.
-    live: Vec<Option<(Block, u64)>>,
 }
+
+/// A block of a [`SimulatedMemory`].
+#[derive(Debug)]
+pub struct SimulatedMemoryBlock(Block);
 
 impl SimulatedMemory {
     /// Creates the memory of a device with the bytes that `costs` names, or `limit_bytes` if that
@@ -43,35 +45,24 @@ impl SimulatedMemory {
         Ok(Self {
             memory: DeviceMemory::new(backend, &config)?,
             device,
-            live: Vec::new(),
         })
     }
 
-    /// Allocates the block of a free slot. Returns false if no memory is left.
-    pub fn allocate(&mut self, slot: usize, bytes: u64) -> bool {
-        if slot >= self.live.len() {
-            self.live.resize_with(slot + 1, || None);
-        }
-        debug_assert!(self.live[slot].is_none(), "slot {slot} is in use");
+    /// Returns a block of `bytes` (not 0) and its address, or `None` if no memory is left.
+    pub fn allocate(&self, bytes: u64) -> Option<(SimulatedMemoryBlock, u64)> {
         let request = Request {
             bytes,
             stream: StreamId::default(),
             scope: None,
         };
-        let Ok(block) = self.memory.allocate(&request) else {
-            return false;
-        };
-        self.live[slot] = Some((block, bytes));
-        true
+        let block = self.memory.allocate(&request).ok()?;
+        let address = block.address.0;
+        Some((SimulatedMemoryBlock(block), address))
     }
 
-    /// Frees the block of a slot, and returns its requested bytes; 0 for a free slot.
-    pub fn free(&mut self, slot: usize) -> u64 {
-        let Some((block, bytes)) = self.live.get_mut(slot).and_then(Option::take) else {
-            return 0;
-        };
+    /// Takes a block back.
+    pub fn free(&self, SimulatedMemoryBlock(block): SimulatedMemoryBlock) {
         self.memory.free([block]);
-        bytes
     }
 
     /// Counts an event of the program.
@@ -87,13 +78,5 @@ impl SimulatedMemory {
     /// Returns the peak of the bytes reserved from the device.
     pub fn peak_reserved_bytes(&self) -> u64 {
         self.memory.stats().peak_reserved_bytes
-    }
-}
-
-impl Drop for SimulatedMemory {
-    fn drop(&mut self) {
-        let live = self.live.iter_mut().filter_map(Option::take);
-        let blocks: Vec<Block> = live.map(|(block, _)| block).collect();
-        self.memory.free(blocks);
     }
 }

@@ -1,0 +1,121 @@
+//! The engine of every replay: a trace runs through an allocator, batch by batch.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use super::event::TraceEvent;
+
+/// An allocator that a trace can run through.
+pub(crate) trait TraceAllocator {
+    /// A block that is handed out.
+    type Block: Debug;
+
+    /// Returns a block of at least `bytes` (not 0) and its first address, or `None` if no memory
+    /// is left.
+    fn allocate(&mut self, bytes: u64) -> Option<(Self::Block, u64)>;
+
+    /// Takes a block back.
+    fn free(&mut self, block: Self::Block);
+
+    /// Ends an event of the program.
+    #[inline]
+    fn end_event(&mut self) {}
+}
+
+/// An allocator under a trace, and the counts over the events.
+///
+/// Only the allocator's calls and an array look-up are timed. Counts are updated after each batch.
+///
+/// Invariant: `live_bytes` is the sum of `requested`.
+#[derive(Debug)]
+pub(crate) struct ReplayEngine<A: TraceAllocator> {
+    pub(crate) allocator: A,
+    /// By slot; `None` for a slot that is free, failed, or of 0 bytes.
+    live: Vec<Option<A::Block>>,
+    /// The addresses of the last batch; `None` for an allocation that failed.
+    addresses: Vec<Option<u64>>,
+    /// By slot; 0 for an unused one.
+    requested: Vec<u64>,
+    live_bytes: u64,
+    pub(crate) events: u64,
+    pub(crate) failures: u64,
+    pub(crate) peak_live_bytes: u64,
+}
+
+impl<A: TraceAllocator> ReplayEngine<A> {
+    pub(crate) fn new(allocator: A) -> Self {
+        Self {
+            allocator,
+            live: Vec::new(),
+            addresses: Vec::new(),
+            requested: Vec::new(),
+            live_bytes: 0,
+            events: 0,
+            failures: 0,
+            peak_live_bytes: 0,
+        }
+    }
+
+    /// Applies a batch. An allocation first frees the previous block of its slot. Returns the time
+    /// without preparation and counts.
+    pub(crate) fn apply(&mut self, batch: &[TraceEvent]) -> Duration {
+        let slots = batch.iter().map(|event| event.slot() as usize + 1).max();
+        if slots > Some(self.live.len()) {
+            self.live.resize_with(slots.unwrap_or(0), || None);
+            self.requested.resize(self.live.len(), 0);
+        }
+        self.addresses.clear();
+        self.addresses.reserve(batch.len());
+        let start = Instant::now();
+        for &event in batch {
+            self.apply_event(event);
+        }
+        let elapsed = start.elapsed();
+        self.count(batch);
+        elapsed
+    }
+
+    /// Returns the address of each allocation of the last batch, `None` if it failed.
+    pub(crate) fn addresses(&self) -> &[Option<u64>] {
+        &self.addresses
+    }
+
+    #[inline]
+    fn apply_event(&mut self, event: TraceEvent) {
+        let live = &mut self.live[event.slot() as usize];
+        // A failed allocation has no block.
+        if let Some(block) = live.take() {
+            self.allocator.free(block);
+        }
+        match event {
+            TraceEvent::Allocate { bytes: 0, .. } => self.addresses.push(Some(0)),
+            TraceEvent::Allocate { bytes, .. } => {
+                let (block, address) = self.allocator.allocate(bytes).unzip();
+                *live = block;
+                self.addresses.push(address);
+            }
+            TraceEvent::Free { .. } => {}
+        }
+        self.allocator.end_event();
+    }
+
+    fn count(&mut self, batch: &[TraceEvent]) {
+        let mut addresses = self.addresses.iter();
+        self.events += batch.len() as u64;
+        for &event in batch {
+            let requested = &mut self.requested[event.slot() as usize];
+            self.live_bytes -= std::mem::take(requested);
+            let TraceEvent::Allocate { bytes, .. } = event else {
+                continue;
+            };
+            if addresses.next().copied().flatten().is_none() {
+                self.failures += 1;
+                continue;
+            }
+            *requested = bytes;
+            // Cannot overflow: everything lies in a range of at most 2⁶³ bytes.
+            self.live_bytes += bytes;
+            self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
+        }
+    }
+}
