@@ -68,9 +68,9 @@ pub mod record {
 
 /// Scopes without the macro, and handles that other threads can enter.
 pub mod scope {
-    pub use crate::cache::{CacheReport, Growth, LineGrowth, ScopeReport};
+    pub use crate::cache::{CacheReport, Growth, ScopeReport};
     pub use crate::context::scope::{ScopeGuard, ScopeHandle, current, growth, report};
-    pub use crate::error::{CacheUse, LineUse};
+    pub use crate::error::{CacheUse, LineUse, LineUse as LineGrowth};
 }
 
 /// The crate [cudarc], whose types [`Device::cuda_context`] and [`Stream::cuda_stream`] return.

@@ -32,7 +32,7 @@ mod totals;
 
 pub use policy::Policy;
 pub use record::AllocationRecord;
-pub use report::{CacheReport, Growth, LineGrowth, ScopeReport};
+pub use report::{CacheReport, Growth, ScopeReport};
 pub use scope::CallSite;
 pub(crate) use scope::Place;
 pub(crate) use scope::{Entered, StreamLease, current_stream};

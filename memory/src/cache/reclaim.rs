@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::policy::Policy;
-use super::report::{Growth, LineGrowth};
+use super::report::Growth;
 use super::shard::NamedCache;
 use super::shard::{Caches, Shard};
 use super::shard::{DRAIN, signal_each};
@@ -51,15 +51,10 @@ impl Caches {
     /// Returns the growth of the cache `name`, or `None` if no cache has this name.
     pub(crate) fn growth(&self, name: &str) -> Option<Growth> {
         let usage = describe_cache(&*self.find(name)?);
-        let lines = usage.lines.into_iter().map(|line| LineGrowth {
-            call_site: line.call_site,
-            bytes: line.bytes,
-            blocks: line.blocks,
-        });
         Some(Growth {
             entries: usage.grown_entries,
             bytes: usage.grown_bytes,
-            lines: lines.collect(),
+            lines: usage.lines,
         })
     }
 }

@@ -1,10 +1,10 @@
 //! The statistics of every cache of a device as a table, and the growth of one cache.
 
 use std::fmt;
-use std::panic::Location;
 
 use super::policy::Policy;
 use super::stats::CacheStats;
+use crate::error::LineUse;
 use crate::naming::display_name;
 use crate::size::ByteSize;
 
@@ -96,29 +96,15 @@ pub struct Growth {
     /// The live allocations of the present entry and of the last one, by the line that allocated
     /// them, the most bytes first. Empty unless entries are recorded:
     /// [`CacheConfig::record`](crate::CacheConfig::record).
-    pub lines: Vec<LineGrowth>,
-}
-
-/// The memory that one line left behind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LineGrowth {
-    /// The line that allocated.
-    pub call_site: &'static Location<'static>,
-    /// Bytes requested.
-    pub bytes: u64,
-    /// Blocks.
-    pub blocks: u64,
+    pub lines: Vec<LineUse>,
 }
 
 impl fmt::Display for Growth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = ByteSize(self.bytes);
         write!(f, "{bytes} more live after {} entries", self.entries)?;
-        self.lines.iter().try_for_each(|line| {
-            let (bytes, blocks) = (ByteSize(line.bytes), line.blocks);
-            write!(f, "\n  {bytes} in {blocks} blocks at {}", line.call_site)
-        })
+        let mut lines = self.lines.iter();
+        lines.try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 

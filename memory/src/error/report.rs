@@ -74,8 +74,9 @@ pub struct CacheUse {
     pub lines: Vec<LineUse>,
 }
 
-/// The live memory that one line of the program allocated, in a [`CacheUse`].
-#[derive(Clone, Debug)]
+/// The live memory that one line of the program allocated, in a [`CacheUse`] or a
+/// [`Growth`](crate::scope::Growth).
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineUse {
     /// The line.
@@ -309,15 +310,17 @@ impl CacheUse {
             write!(f, ", grew by {grown} in {entries} {noun}")?;
         }
         for line in self.lines.iter().take(LINES) {
-            let noun = plural(line.blocks, "block");
-            let bytes = ByteSize(line.bytes);
-            write!(
-                f,
-                "\n      {bytes} in {} {noun} at {}",
-                line.blocks, line.call_site
-            )?;
+            write!(f, "\n      {line}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for LineUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, blocks) = (ByteSize(self.bytes), self.blocks);
+        let noun = plural(blocks, "block");
+        write!(f, "{bytes} in {blocks} {noun} at {}", self.call_site)
     }
 }
 
