@@ -3,10 +3,10 @@
 //! `fault`) wrap any source and compose in any order.
 
 use std::fmt;
+use std::ops::Deref;
 
 use crate::device::{DevicePtr, StreamId};
 use crate::error::Result;
-use crate::sync::Arc;
 
 pub(crate) mod direct;
 pub(crate) mod expandable;
@@ -57,29 +57,10 @@ pub(crate) trait Source: fmt::Debug + Send + Sync {
     }
 }
 
-impl<S: Source + ?Sized> Source for Box<S> {
-    fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
-        (**self).reserve(at, bytes, stream)
-    }
-
-    fn release(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        (**self).release(address, bytes, stream)
-    }
-
-    fn recycle(&self, address: DevicePtr, bytes: u64, stream: StreamId) -> Result<()> {
-        (**self).recycle(address, bytes, stream)
-    }
-
-    fn kept_bytes(&self) -> u64 {
-        (**self).kept_bytes()
-    }
-
-    fn release_kept(&self) -> Result<()> {
-        (**self).release_kept()
-    }
-}
-
-impl<S: Source + ?Sized> Source for Arc<S> {
+impl<P> Source for P
+where
+    P: Deref<Target: Source> + fmt::Debug + Send + Sync,
+{
     fn reserve(&self, at: ReserveAt, bytes: u64, stream: StreamId) -> Result<Option<DevicePtr>> {
         (**self).reserve(at, bytes, stream)
     }

@@ -14,6 +14,7 @@ use super::*;
 use crate::device::Backend;
 use crate::device::host::{HostBackend, host_pointer};
 use crate::error::ErrorKind;
+use crate::sync::Arc;
 
 fn host() -> Arc<dyn Backend> {
     Arc::new(HostBackend::new())
