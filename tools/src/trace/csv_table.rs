@@ -9,7 +9,8 @@ use std::io::{BufRead, Read};
 use std::mem;
 use std::ops::Range;
 
-use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use super::io_error;
+use crate::error::{Error, ErrorCode, Result};
 
 /// Longer lines are rejected: a file without line ends must not fill the memory.
 const MAX_LINE_BYTES: u64 = 1 << 20;
@@ -40,7 +41,7 @@ impl<R: BufRead> CsvTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) if the header is missing or cannot be read.
+    /// [`Io`](crate::ErrorKind::Io) if the header is missing or cannot be read.
     pub(crate) fn new(name: impl Display, input: R) -> Result<Self> {
         let mut table = Self {
             name: name.to_string(),
@@ -148,10 +149,7 @@ impl<R: BufRead> CsvTable<R> {
             bytes.clear();
             let mut bounded = (&mut self.input).take(MAX_LINE_BYTES + 1);
             let read = bounded.read_until(b'\n', &mut bytes);
-            let read = read.map_err(|error| {
-                let text = format!("{}: {error}", self.name);
-                Error::new(ErrorKind::Io, text).caused_by(error)
-            })?;
+            let read = read.map_err(|error| io_error(&self.name, error))?;
             if read == 0 {
                 return Ok(false);
             }

@@ -1,10 +1,12 @@
 //! The entries, segments and blocks of a snapshot of PyTorch, in the form of its file.
 
-use crate::trace::Parsed;
-use std::fmt;
+use std::fmt::{self, Display};
+use std::io::Read;
 
 use super::budget::ReadBudget;
-use super::pickle::{Pickle, Value};
+use super::pickle::{Pickle, Refusal, Value};
+use super::{Parsed, io_error};
+use crate::error::{Error, ErrorCode, Result};
 
 /// The memory of a [`SnapshotSegment`], of its copy for its device and of its reserved ranges.
 const SEGMENT_BYTES: u64 = 256;
@@ -48,11 +50,25 @@ impl<'a> DeviceEntries<'a> {
     }
 }
 
-/// Returns the devices for which a snapshot has entries or segments, by ordinal.
-pub(super) fn devices<'a>(
-    pickle: &'a Pickle<'a>,
-    budget: &ReadBudget,
-) -> Parsed<Vec<DeviceEntries<'a>>> {
+/// Reads a snapshot, and returns the result of `read` for each device with entries or segments, by
+/// ordinal. Errors refer to the input as `name`.
+pub(super) fn read_devices<T>(
+    name: impl Display,
+    mut input: impl Read,
+    read: impl for<'a> Fn(&'a Pickle<'a>, &'a ReadBudget, &DeviceEntries<'a>) -> Parsed<T>,
+) -> Result<Vec<T>> {
+    let fail = |reason: String| Error::new(ErrorCode::Content, format!("{name}: {reason}"));
+    let mut bytes = Vec::new();
+    (input.read_to_end(&mut bytes)).map_err(|error| io_error(&name, error))?;
+    let pickle = Pickle::read(&bytes)
+        .map_err(|Refusal { offset, reason }| fail(format!("at byte {offset}: {reason}")))?;
+    let budget = ReadBudget::new(&pickle);
+    let devices = devices(&pickle, &budget).map_err(fail)?;
+    let devices = devices.iter().map(|device| read(&pickle, &budget, device));
+    devices.collect::<Parsed<_>>().map_err(fail)
+}
+
+fn devices<'a>(pickle: &'a Pickle<'a>, budget: &ReadBudget) -> Parsed<Vec<DeviceEntries<'a>>> {
     let list = |key| {
         let value = pickle.get(pickle.root(), key);
         let list = value.and_then(|value| pickle.list(value));

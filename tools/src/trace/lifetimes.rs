@@ -10,7 +10,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
 use super::csv_table::CsvTable;
-use crate::error::{Error, ErrorKind, Result};
+use super::io_error;
+use crate::error::Result;
 
 /// The required columns.
 pub(crate) const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
@@ -77,9 +78,7 @@ impl Lifetime {
     /// As for [`read`](Self::read).
     pub fn read_file(path: &Path) -> Result<Vec<Self>> {
         let name = path.display();
-        let file = File::open(path).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error)
-        })?;
+        let file = File::open(path).map_err(|error| io_error(&name, error))?;
         Self::read(name, BufReader::new(file))
     }
 
@@ -100,8 +99,8 @@ impl Lifetime {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) with line and column for a missing column; a number that does not
-    /// parse, is negative or at least 2⁶³; an interval that ends before it begins; a duplicate
+    /// [`Io`](crate::ErrorKind::Io) with line and column for a missing column; a number that does
+    /// not parse, is negative or at least 2⁶³; an interval that ends before it begins; a duplicate
     /// name; or sizes that sum to 2⁶³ or more.
     pub fn read(name: impl std::fmt::Display, input: impl BufRead) -> Result<Vec<Self>> {
         Self::read_table(CsvTable::new(name, input)?)

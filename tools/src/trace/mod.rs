@@ -48,6 +48,11 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Display;
+use std::io;
+
+use crate::error::{Error, ErrorKind};
+
 pub use event::TraceEvent;
 pub use lifetimes::{Lifetime, LifetimeWriter};
 pub use placements::Placements;
@@ -59,3 +64,8 @@ pub use snapshot::{DeviceTrace, Snapshot};
 
 /// A part of a file, or the reason why it cannot be read.
 type Parsed<T> = std::result::Result<T, String>;
+
+/// Returns the error of an input that cannot be read.
+fn io_error(name: impl Display, error: io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error)
+}

@@ -10,16 +10,16 @@
 //! Source: `torch/csrc/cuda/memory_snapshot.cpp` and `torch/cuda/_memory_viz.py` of
 //! pytorch/pytorch.
 
-use crate::trace::Parsed;
 use std::fmt::Display;
 use std::io::Read;
 
+use super::Parsed;
 use super::budget::ReadBudget;
-use super::entries::{DeviceEntries, Entry, devices};
+use super::entries::{DeviceEntries, Entry, read_devices};
 use super::lifetimes::Lifetime;
 use super::live_blocks::LiveBlocks;
-use super::pickle::{Pickle, Refusal};
-use crate::error::{Error, ErrorCode, ErrorKind, Result};
+use super::pickle::Pickle;
+use crate::error::Result;
 
 /// The memory of a lifetime: itself and its id while their vector grows (192 bytes), its
 /// addresses in the maps (112) and its ends in the order for the peak (48).
@@ -98,32 +98,15 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Io`](ErrorKind::Io) if `input` cannot be read, is no pickle of plain data of the
+    /// [`Io`](crate::ErrorKind::Io) if `input` cannot be read, is no pickle of plain data of the
     /// protocols 2 to 5, or is no snapshot; if an entry lacks a value that its action needs; if an
     /// address is allocated while it is alive, freed twice, or freed inside of a live block; and
     /// if segments or blocks overlap, a block ends beyond its segment, or its state is not known.
     /// Also if the file has 4 GiB or more, or if shared values would take more memory than 64
     /// bytes for each byte of the file, and 1 MiB.
-    pub fn read(name: impl Display, mut input: impl Read) -> Result<Self> {
-        let fail = |reason: String| Error::new(ErrorCode::Content, format!("{name}: {reason}"));
-        let mut bytes = Vec::new();
-        input.read_to_end(&mut bytes).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error)
-        })?;
-        let pickle = Pickle::read(&bytes)
-            .map_err(|Refusal { offset, reason }| fail(format!("at byte {offset}: {reason}")))?;
-        Self::of(&pickle).map_err(fail)
-    }
-
-    fn of(pickle: &Pickle<'_>) -> Parsed<Self> {
-        let budget = ReadBudget::new(pickle);
-        let devices = devices(pickle, &budget)?;
-        let devices = devices
-            .iter()
-            .map(|device| DeviceTrace::of(pickle, &budget, device));
-        Ok(Self {
-            devices: devices.collect::<Parsed<_>>()?,
-        })
+    pub fn read(name: impl Display, input: impl Read) -> Result<Self> {
+        let devices = read_devices(name, input, DeviceTrace::of)?;
+        Ok(Self { devices })
     }
 }
 

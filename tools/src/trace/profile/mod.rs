@@ -15,9 +15,10 @@ use std::io::BufRead;
 use cachescope_reports::Profile;
 
 use super::csv_table::CsvTable;
+use super::io_error;
 use super::reader::is_log;
 use super::snapshot::Snapshot;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 
 /// Options of [`profiles_with`].
 ///
@@ -68,9 +69,9 @@ pub struct ProfileOptions {
 ///
 /// # Errors
 ///
-/// [`Io`](ErrorKind::Io) with the position, if the input has none of these formats or is malformed;
-/// otherwise as for [`Snapshot::read`] and [`Trace::new`](super::Trace::new), with the limits of
-/// [`Snapshot::read`]. A table has at most 4096 columns.
+/// [`Io`](crate::ErrorKind::Io) with the position, if the input has none of these formats or is
+/// malformed; otherwise as for [`Snapshot::read`] and [`Trace::new`](super::Trace::new), with the
+/// limits of [`Snapshot::read`]. A table has at most 4096 columns.
 pub fn profiles(name: impl Display, input: impl BufRead) -> Result<Vec<Profile>> {
     profiles_with(name, input, &ProfileOptions::default())
 }
@@ -97,15 +98,9 @@ pub fn profiles_with(
     mut input: impl BufRead,
     options: &ProfileOptions,
 ) -> Result<Vec<Profile>> {
-    let start = input
-        .fill_buf()
-        .map_err(|error| Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error))?;
+    let start = input.fill_buf().map_err(|error| io_error(&name, error))?;
     if Snapshot::begins_like(start) {
-        let mut bytes = Vec::new();
-        input.read_to_end(&mut bytes).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("{name}: {error}")).caused_by(error)
-        })?;
-        return snapshot::profiles(name, &bytes, options);
+        return snapshot::profiles(name, input, options);
     }
     let table = CsvTable::new(name, input)?;
     let profile = if is_log(&table) {

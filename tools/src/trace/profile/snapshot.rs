@@ -1,8 +1,8 @@
 //! Profiles of PyTorch's snapshots.
 
-use crate::trace::Parsed;
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::io::Read;
 use std::ops::Range;
 
 use cachescope_reports::{self as reports, CallSite, EventKind, Frame, Profile};
@@ -11,11 +11,12 @@ use super::ProfileOptions;
 use super::builder::{ProfileBuilder, event};
 use super::call_site::call_site_of;
 use super::spans::Spans;
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::Result;
+use crate::trace::Parsed;
 use crate::trace::budget::ReadBudget;
-use crate::trace::entries::{DeviceEntries, Entry, EntryPath, SnapshotSegment, devices};
+use crate::trace::entries::{DeviceEntries, Entry, EntryPath, SnapshotSegment, read_devices};
 use crate::trace::live_blocks::LiveBlocks;
-use crate::trace::pickle::{Pickle, Refusal, Value};
+use crate::trace::pickle::{Pickle, Value};
 
 /// The categories that are no scope: PyTorch's, and the one that our own snapshots use.
 const NO_SCOPES: [&str; 2] = ["unknown", "<uncached>"];
@@ -33,18 +34,12 @@ const STACK_BYTES: u64 = 256;
 /// Returns a profile for each device with entries or segments.
 pub(super) fn profiles(
     name: impl Display,
-    bytes: &[u8],
+    input: impl Read,
     options: &ProfileOptions,
 ) -> Result<Vec<Profile>> {
-    let fail = |reason: String| Error::new(ErrorCode::Content, format!("{name}: {reason}"));
-    let pickle = Pickle::read(bytes)
-        .map_err(|Refusal { offset, reason }| fail(format!("at byte {offset}: {reason}")))?;
-    let budget = ReadBudget::new(&pickle);
-    let devices = devices(&pickle, &budget).map_err(fail)?;
-    let profiles = devices
-        .iter()
-        .map(|device| ProfileReader::new(&pickle, &budget, options, device.ordinal).read(device));
-    profiles.collect::<Parsed<_>>().map_err(fail)
+    read_devices(name, input, |pickle, budget, device| {
+        ProfileReader::new(pickle, budget, options, device.ordinal).read(device)
+    })
 }
 
 /// A device's profile while its entries are read.
