@@ -33,16 +33,10 @@ impl AllocationLifetime {
     /// use cachescope_reports::{Event, EventKind, Profile, lifetimes};
     ///
     /// let allocation = Event {
-    ///     time_ns: 10,
-    ///     kind: EventKind::Uncached,
-    ///     thread: 0,
-    ///     stream: 0,
-    ///     scope: None,
-    ///     call_site: None,
-    ///     stack: None,
     ///     address: 4096,
     ///     bytes: 1000,
     ///     block_bytes: 1024,
+    ///     ..Event::new(EventKind::Uncached, 10)
     /// };
     /// let free = Event { time_ns: 20, kind: EventKind::Free, ..allocation };
     /// let profile = Profile { events: vec![allocation, free], ..Profile::default() };
@@ -66,16 +60,10 @@ impl AllocationLifetime {
 /// use cachescope_reports::{Event, EventKind, Profile, lifetimes};
 ///
 /// let allocation = Event {
-///     time_ns: 10,
-///     kind: EventKind::Uncached,
-///     thread: 0,
-///     stream: 0,
-///     scope: None,
-///     call_site: None,
-///     stack: None,
 ///     address: 4096,
 ///     bytes: 1000,
 ///     block_bytes: 1024,
+///     ..Event::new(EventKind::Uncached, 10)
 /// };
 /// let free = Event { time_ns: 20, kind: EventKind::Free, ..allocation };
 /// let profile = Profile { events: vec![allocation, free], ..Profile::default() };
@@ -138,16 +126,10 @@ pub struct Peak {
 /// use cachescope_reports::{Event, EventKind, Profile, lifetimes, peak};
 ///
 /// let allocation = Event {
-///     time_ns: 10,
-///     kind: EventKind::Uncached,
-///     thread: 0,
-///     stream: 0,
-///     scope: None,
-///     call_site: None,
-///     stack: None,
 ///     address: 4096,
 ///     bytes: 1000,
 ///     block_bytes: 1024,
+///     ..Event::new(EventKind::Uncached, 10)
 /// };
 /// let free = Event { time_ns: 20, kind: EventKind::Free, ..allocation };
 /// let profile = Profile { events: vec![allocation, free], ..Profile::default() };
@@ -201,16 +183,10 @@ pub(crate) fn unknown_live_bytes(profile: &Profile, lifetimes: &[AllocationLifet
 /// use cachescope_reports::{Event, EventKind, Peak, Profile, lifetimes, live_at, peak};
 ///
 /// let allocation = Event {
-///     time_ns: 10,
-///     kind: EventKind::Uncached,
-///     thread: 0,
-///     stream: 0,
-///     scope: None,
-///     call_site: None,
-///     stack: None,
 ///     address: 4096,
 ///     bytes: 1000,
 ///     block_bytes: 1024,
+///     ..Event::new(EventKind::Uncached, 10)
 /// };
 /// let free = Event { time_ns: 20, kind: EventKind::Free, ..allocation };
 /// let profile = Profile { events: vec![allocation, free], ..Profile::default() };

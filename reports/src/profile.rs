@@ -76,7 +76,7 @@ pub struct Segment {
 }
 
 /// A recorded event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
     /// Nanoseconds since the beginning of the recording.
     pub time_ns: u64,
@@ -98,6 +98,33 @@ pub struct Event {
     pub bytes: u64,
     /// The length of the block, at least `bytes`; for an allocation and its free.
     pub block_bytes: u64,
+}
+
+impl Event {
+    /// Returns an event of which only the kind and the time are known.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use cachescope_reports::{Event, EventKind};
+    ///
+    /// let event = Event { bytes: 1000, ..Event::new(EventKind::Trim, 10) };
+    /// assert_eq!((event.time_ns, event.bytes, event.call_site), (10, 1000, None));
+    /// ```
+    pub fn new(kind: EventKind, time_ns: u64) -> Self {
+        Self {
+            time_ns,
+            kind,
+            thread: 0,
+            stream: 0,
+            scope: None,
+            call_site: None,
+            stack: None,
+            address: 0,
+            bytes: 0,
+            block_bytes: 0,
+        }
+    }
 }
 
 /// The kind of an event.

@@ -54,16 +54,11 @@ pub struct SiteSummary {
 /// use cachescope_reports::{CallSite, Event, EventKind, Profile, by_call_site};
 ///
 /// let allocation = Event {
-///     time_ns: 10,
-///     kind: EventKind::Uncached,
-///     thread: 0,
-///     stream: 0,
-///     scope: None,
 ///     call_site: Some(0),
-///     stack: None,
 ///     address: 4096,
 ///     bytes: 1000,
 ///     block_bytes: 1024,
+///     ..Event::new(EventKind::Uncached, 10)
 /// };
 /// let free = Event { time_ns: 20, kind: EventKind::Free, ..allocation };
 /// let line = CallSite { file: "src/main.rs".to_owned(), line: 7, column: 13 };

@@ -278,16 +278,10 @@ impl Run {
 
     fn event(&self, kind: EventKind, bytes: u64) -> Event {
         Event {
-            time_ns: self.time_ns,
-            kind,
             thread: self.thread,
-            stream: 0,
             scope: self.scope,
-            call_site: None,
-            stack: None,
-            address: 0,
             bytes,
-            block_bytes: 0,
+            ..Event::new(kind, self.time_ns)
         }
     }
 }

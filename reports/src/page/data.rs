@@ -12,7 +12,7 @@ use crate::growth::growth;
 use crate::json::Quoted;
 use crate::lifetimes::{AllocationLifetime, lifetimes, peak, unknown_live_bytes};
 use crate::nesting::Nesting;
-use crate::profile::{Event, EventKind, Frame, Profile};
+use crate::profile::{Event, Frame, Profile};
 use crate::sites::{Key, SiteSummary, by_number};
 
 /// The most lines that are listed for each growth.
@@ -115,37 +115,15 @@ fn write_reserved(changes: &[ReservedChange], out: &mut dyn Write) -> Result<()>
     out.write_all(b"}")
 }
 
-/// The fields of an event except its time and its address. A program repeats few of them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct EventShape {
-    kind: EventKind,
-    thread: u32,
-    stream: u32,
-    scope: Option<u32>,
-    call_site: Option<u32>,
-    stack: Option<u32>,
-    bytes: u64,
-    block_bytes: u64,
-}
-
-impl EventShape {
-    fn of(event: &Event) -> Self {
-        Self {
-            kind: event.kind,
-            thread: event.thread,
-            stream: event.stream,
-            scope: event.scope,
-            call_site: event.call_site,
-            stack: event.stack,
-            bytes: event.bytes,
-            block_bytes: event.block_bytes,
-        }
-    }
-}
-
 fn write_events(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let events = &profile.events;
-    let (shapes, shape_of) = distinct(events.iter().map(EventShape::of));
+    // A program repeats few combinations of the other fields.
+    let shape = |event: &Event| Event {
+        time_ns: 0,
+        address: 0,
+        ..*event
+    };
+    let (shapes, shape_of) = distinct(events.iter().map(shape));
     let (addresses, address_of) = distinct(events.iter().map(|event| event.address));
     let (kinds, kind_of) = distinct(shapes.iter().map(|shape| shape.kind));
     let names = kinds.iter().map(|kind| string(&format!("{kind:?}")));
@@ -157,8 +135,8 @@ fn write_events(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     write!(out, "}},\n\"addresses\":{{\"count\":{}", addresses.len())?;
     write_column("address", addresses, out)?;
     write!(out, "}},\n\"shapes\":{{\"count\":{}", shapes.len())?;
-    let column = |value: fn(&EventShape) -> u64| shapes.iter().map(value);
-    let index = |index: fn(&EventShape) -> Option<u32>, length: usize| {
+    let column = |value: fn(&Event) -> u64| shapes.iter().map(value);
+    let index = |index: fn(&Event) -> Option<u32>, length: usize| {
         shapes.iter().map(move |shape| known(index(shape), length))
     };
     write_column("kind", kind_of, out)?;

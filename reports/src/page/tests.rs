@@ -14,16 +14,13 @@ use decode::decode;
 
 fn event(kind: EventKind, address: u64, bytes: u64) -> Event {
     Event {
-        time_ns: 0,
-        kind,
         thread: 1,
-        stream: 0,
         scope: Some(0),
         call_site: Some(0),
-        stack: None,
         address,
         bytes,
         block_bytes: bytes,
+        ..Event::new(kind, 0)
     }
 }
 

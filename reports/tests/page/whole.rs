@@ -95,16 +95,12 @@ fn hostile() -> Profile {
         }],
         scopes: vec![markup.into()],
         events: vec![Event {
-            time_ns: 0,
-            kind: EventKind::Miss,
-            thread: 0,
-            stream: 0,
             scope: Some(0),
             call_site: Some(0),
-            stack: None,
             address: 4096,
             bytes: 100,
             block_bytes: 512,
+            ..Event::new(EventKind::Miss, 0)
         }],
         ..Profile::default()
     }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::perfetto::check_trace;
-use crate::toy::{event, record, tables};
+use crate::toy::{record, tables};
 use crate::unpickle::unpickle;
 use crate::viewer::{check_tiles, walk_back};
 
@@ -86,7 +86,7 @@ fn allocation(address: u64) -> Event {
         block_bytes: 1024,
         scope: Some(1),
         call_site: Some(2),
-        ..event(EventKind::Miss, 10)
+        ..Event::new(EventKind::Miss, 10)
     }
 }
 

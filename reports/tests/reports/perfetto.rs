@@ -6,7 +6,7 @@ use cachescope_reports::{Event, EventKind, Profile, lifetimes, peak, perfetto};
 use serde_json::Value;
 
 use crate::bad_input::{json, text};
-use crate::toy::{event, record, tables};
+use crate::toy::{record, tables};
 
 fn events(trace: &Value) -> &Vec<Value> {
     trace["traceEvents"].as_array().expect("events")
@@ -62,7 +62,7 @@ fn scope_event(kind: EventKind, scope: u32, time_ns: u64) -> Event {
     Event {
         scope: Some(scope),
         call_site: Some(0),
-        ..event(kind, time_ns)
+        ..Event::new(kind, time_ns)
     }
 }
 
@@ -255,7 +255,7 @@ fn lifetimes_and_instants_name_their_subject() {
         ..scope_event(EventKind::Retry, 0, 1_700)
     };
     let profile = Profile {
-        events: vec![allocated, retry, event(EventKind::Wait, 1_800)],
+        events: vec![allocated, retry, Event::new(EventKind::Wait, 1_800)],
         duration_ns: 2_000,
         ..tables("cuda:0")
     };

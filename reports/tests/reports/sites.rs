@@ -5,7 +5,7 @@ use cachescope_reports::{
 };
 
 use crate::bad_input::text;
-use crate::toy::{event, record, tables};
+use crate::toy::{record, tables};
 
 /// Builds the events of a thread.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl Program {
             address,
             bytes,
             block_bytes: bytes,
-            ..event(kind, 10 * self.events.len() as u64)
+            ..Event::new(kind, 10 * self.events.len() as u64)
         });
     }
 

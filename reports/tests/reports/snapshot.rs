@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use cachescope_reports::{Event, EventKind, Profile, Segment, snapshot};
 
 use crate::bad_input::bytes;
-use crate::toy::{Recorded, block, event, record, tables};
+use crate::toy::{Recorded, block, record, tables};
 use crate::unpickle::{Value, unpickle};
 use crate::viewer::{categories, check_tiles, walk_back};
 
@@ -108,7 +108,7 @@ fn neighbours_that_were_reserved_are_one_segment() {
     let reserve = |address, bytes| Event {
         address,
         bytes,
-        ..event(EventKind::Reserve, 0)
+        ..Event::new(EventKind::Reserve, 0)
     };
     let mut straddling = block_event(EventKind::Hit, 0x1f00, 0x200);
     straddling.stream = 4;
@@ -130,7 +130,7 @@ fn a_block_across_two_streams_makes_them_one_segment() {
         address,
         bytes: 0x1000,
         stream,
-        ..event(EventKind::Reserve, 0)
+        ..Event::new(EventKind::Reserve, 0)
     };
     let mut events = vec![reserve(0x4000, 9), reserve(0x2000, 5), reserve(0x3000, 9)];
     let segments = |events: &[Event]| check_tiles(&read(&of_events(events.to_vec()))).0;
@@ -272,7 +272,7 @@ fn what_is_reserved_around_a_block_stays_after_it() {
     let reserved = Event {
         address,
         bytes: 0x1000,
-        ..event(EventKind::Reserve, 0)
+        ..Event::new(EventKind::Reserve, 0)
     };
     let events = vec![
         block_event(EventKind::Uncached, address, 512),
@@ -290,7 +290,7 @@ fn numbers_are_none_that_the_viewer_takes_as_long() {
     let failed = Event {
         bytes: u64::MAX,
         scope: Some(0),
-        ..event(EventKind::OutOfMemory, 0)
+        ..Event::new(EventKind::OutOfMemory, 0)
     };
     let snapshot = read(&of_events(vec![failed]));
     assert_eq!(entries(&snapshot, 0)[0], ("oom", 0, i64::MAX as u64));
@@ -303,7 +303,7 @@ fn what_is_released_has_the_stream_of_its_range() {
         address: 0x9000,
         bytes: 0x1000,
         stream,
-        ..event(kind, 0)
+        ..Event::new(kind, 0)
     };
     let released = of(EventKind::Release, 2);
     let snapshot = read(&of_events(vec![of(EventKind::Reserve, 5), released]));

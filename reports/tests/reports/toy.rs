@@ -331,23 +331,7 @@ impl Toy {
     }
 
     fn event(&self, kind: EventKind) -> Event {
-        event(kind, self.time_ns)
-    }
-}
-
-/// An event of which nothing is known but its kind and time.
-pub(crate) fn event(kind: EventKind, time_ns: u64) -> Event {
-    Event {
-        time_ns,
-        kind,
-        thread: 0,
-        stream: 0,
-        scope: None,
-        call_site: None,
-        stack: None,
-        address: 0,
-        bytes: 0,
-        block_bytes: 0,
+        Event::new(kind, self.time_ns)
     }
 }
 
@@ -359,6 +343,6 @@ pub(crate) fn block(kind: EventKind, time_ns: u64, address: u64, bytes: u64) -> 
         block_bytes: bytes,
         scope: Some(0),
         call_site: Some(0),
-        ..event(kind, time_ns)
+        ..Event::new(kind, time_ns)
     }
 }

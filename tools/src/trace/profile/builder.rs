@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
-use cachescope_reports::{CallSite, Event, EventKind, Frame, Profile};
+use cachescope_reports::{CallSite, Event, Frame, Profile};
 
 /// A profile under construction.
 #[derive(Default)]
@@ -73,22 +73,6 @@ impl ProfileBuilder {
         self.profile.began_unix_ns = first_ns;
         self.profile.duration_ns = events.last().map_or(0, |event| event.time_ns);
         self.profile
-    }
-}
-
-/// Returns an event of a kind at a time, with all other fields empty.
-pub(super) fn event(kind: EventKind, time_ns: u64) -> Event {
-    Event {
-        time_ns,
-        kind,
-        thread: 0,
-        stream: 0,
-        scope: None,
-        call_site: None,
-        stack: None,
-        address: 0,
-        bytes: 0,
-        block_bytes: 0,
     }
 }
 

@@ -5,10 +5,10 @@ use std::fmt::Display;
 use std::io::Read;
 use std::ops::Range;
 
-use cachescope_reports::{self as reports, CallSite, EventKind, Frame, Profile};
+use cachescope_reports::{self as reports, CallSite, Event, EventKind, Frame, Profile};
 
 use super::ProfileOptions;
-use super::builder::{ProfileBuilder, event};
+use super::builder::ProfileBuilder;
 use super::call_site::call_site_of;
 use super::spans::Spans;
 use crate::error::Result;
@@ -114,7 +114,7 @@ impl<'a> ProfileReader<'a> {
             b"segment_free" | b"segment_unmap" => self.reserve(entry, EventKind::Release),
             b"oom" => {
                 let kind = EventKind::OutOfMemory;
-                let mut event = event(kind, self.time_ns(entry));
+                let mut event = Event::new(kind, self.time_ns(entry));
                 event.bytes = entry.number("size").unwrap_or(0);
                 self.builder.push(event);
                 Ok(())
@@ -194,7 +194,7 @@ impl<'a> ProfileReader<'a> {
         lines: Lines,
     ) {
         self.requested = None;
-        let mut event = event(kind, self.time_ns(entry));
+        let mut event = Event::new(kind, self.time_ns(entry));
         event.stream = entry.number("stream").unwrap_or(0) as u32;
         event.address = address;
         event.bytes = bytes;
@@ -213,7 +213,7 @@ impl<'a> ProfileReader<'a> {
         } else {
             self.was_reserved(range);
         }
-        let mut event = event(kind, self.time_ns(entry));
+        let mut event = Event::new(kind, self.time_ns(entry));
         event.address = address;
         event.bytes = bytes;
         event.block_bytes = bytes;
@@ -250,7 +250,7 @@ impl<'a> ProfileReader<'a> {
     }
 
     fn lived_throughout(&mut self, address: u64, bytes: u64, lines: Lines) {
-        let mut event = event(EventKind::Allocate, 0);
+        let mut event = Event::new(EventKind::Allocate, 0);
         event.address = address;
         event.bytes = bytes;
         event.block_bytes = bytes;

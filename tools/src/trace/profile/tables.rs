@@ -2,9 +2,9 @@
 
 use std::io::BufRead;
 
-use cachescope_reports::{CallSite, EventKind, Profile};
+use cachescope_reports::{CallSite, Event, EventKind, Profile};
 
-use super::builder::{ProfileBuilder, event};
+use super::builder::ProfileBuilder;
 use crate::error::Result;
 use crate::trace::csv_table::CsvTable;
 use crate::trace::event::TraceEvent;
@@ -25,7 +25,7 @@ pub(super) fn of_log(table: CsvTable<impl BufRead>) -> Result<Profile> {
             TraceEvent::Allocate { .. } => EventKind::Allocate,
             TraceEvent::Free { .. } => EventKind::Free,
         };
-        let mut event = event(kind, last_ns);
+        let mut event = Event::new(kind, last_ns);
         event.thread = numeral(table.text(thread)) as u32;
         event.stream = numeral(table.text(stream)) as u32;
         event.address = entry.pointer;
@@ -80,7 +80,7 @@ pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
     let ends = placed
         .iter()
         .map(|own| own.offset.saturating_add(own.bytes));
-    let mut reserve = event(EventKind::Reserve, 0);
+    let mut reserve = Event::new(EventKind::Reserve, 0);
     reserve.bytes = ends.max().unwrap_or(0);
     reserve.block_bytes = reserve.bytes;
     builder.push(reserve);
@@ -99,7 +99,7 @@ pub(super) fn of_lifetimes(table: CsvTable<impl BufRead>) -> Result<Profile> {
             EventKind::Free
         };
         let time_ns = (step - first_step).saturating_mul(1000);
-        let mut event = event(kind, time_ns);
+        let mut event = Event::new(kind, time_ns);
         event.address = own.offset;
         event.bytes = own.bytes;
         event.block_bytes = own.bytes;
