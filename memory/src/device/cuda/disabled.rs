@@ -17,6 +17,42 @@ use crate::device::{Backend, DeviceId, DevicePtr, Event, StreamId, Use};
 use crate::error::{Error, ErrorCode, Result};
 use crate::sync::{Arc, Weak};
 
+/// Implements methods by their signatures: they cannot be called, because there is no device.
+macro_rules! without_device {
+    () => {};
+    (
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident(&$self:ident $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;
+        $($rest:tt)*
+    ) => {
+        $(#[$meta])*
+        $vis fn $name(&$self $(, $argument: $type)*) $(-> $result)? {
+            match *$self {}
+        }
+
+        without_device! { $($rest)* }
+    };
+    (
+        $(#[$meta:meta])*
+        $vis:vis unsafe fn $name:ident(
+            &$self:ident $(, $argument:ident: $type:ty)*
+        ) $(-> $result:ty)?;
+        $($rest:tt)*
+    ) => {
+        $(#[$meta])*
+        /// Cannot be called: there is no device.
+        ///
+        /// # Safety
+        ///
+        /// Nothing: without the feature `cuda` there is no device to call it on.
+        $vis unsafe fn $name(&$self $(, $argument: $type)*) $(-> $result)? {
+            match *$self {}
+        }
+
+        without_device! { $($rest)* }
+    };
+}
+
 /// A CUDA device; uninhabited.
 #[derive(Debug)]
 pub enum Cuda {}
@@ -52,28 +88,13 @@ impl CurrentContext {
 }
 
 impl Communicator {
-    pub fn split(&self, _color: Option<usize>, _key: usize) -> Result<Option<Self>> {
-        match *self {}
-    }
-
-    pub fn rank(&self) -> usize {
-        match *self {}
-    }
-
-    pub fn size(&self) -> usize {
-        match *self {}
-    }
-
-    pub fn async_error(&self) -> Result<()> {
-        match *self {}
-    }
-
-    pub fn abort(&self) {
-        match *self {}
-    }
-
-    pub fn register(&self, _address: DevicePtr, _bytes: u64) -> Result<Registration> {
-        match *self {}
+    without_device! {
+        pub fn split(&self, _color: Option<usize>, _key: usize) -> Result<Option<Self>>;
+        pub fn rank(&self) -> usize;
+        pub fn size(&self) -> usize;
+        pub fn async_error(&self) -> Result<()>;
+        pub fn abort(&self);
+        pub fn register(&self, _address: DevicePtr, _bytes: u64) -> Result<Registration>;
     }
 }
 
@@ -92,36 +113,6 @@ impl ExclusiveLaunchGuard<'_> {
 }
 
 impl Cuda {
-    pub fn begin_capture(&self, _stream: StreamId) -> Result<()> {
-        match *self {}
-    }
-
-    pub fn end_capture(&self, _stream: StreamId) -> Result<Executable> {
-        match *self {}
-    }
-
-    /// Cannot be called: there is no device.
-    ///
-    /// # Safety
-    ///
-    /// Nothing: without the feature `cuda` there is no device to call it on.
-    pub unsafe fn launch_graph(
-        &self,
-        _graph: &Executable,
-        _stream: StreamId,
-        _alone: &ExclusiveLaunchGuard<'_>,
-    ) -> Result<()> {
-        match *self {}
-    }
-
-    pub fn lock_launches_shared(&self) -> SharedLaunchGuard<'_> {
-        match *self {}
-    }
-
-    pub fn lock_launches_exclusive(&self, _stream: StreamId) -> Result<ExclusiveLaunchGuard<'_>> {
-        match *self {}
-    }
-
     /// Fails: there is no device with this ordinal.
     pub fn open(ordinal: usize) -> Result<Self> {
         let text = format!("cuda:{ordinal}: built without the feature `cuda`");
@@ -139,259 +130,97 @@ impl Cuda {
         0
     }
 
-    pub fn kernel(&self, _key: KernelKey, _source: &dyn Fn() -> KernelSource) -> Result<Kernel> {
-        match *self {}
-    }
-
-    pub fn prepare(&self, _wanted: &[(KernelKey, &dyn Fn() -> KernelSource)]) {
-        match *self {}
-    }
-
-    /// Cannot be called: there is no device.
-    ///
-    /// # Safety
-    ///
-    /// Nothing: without the feature `cuda` there is no device to call it on.
-    pub unsafe fn launch(
-        &self,
-        _stream: StreamId,
-        _kernel: Kernel,
-        _grid: Grid,
-        _arguments: &Arguments,
-    ) -> Result<()> {
-        match *self {}
-    }
-
-    /// Cannot be called: there is no device.
-    ///
-    /// # Safety
-    ///
-    /// Nothing: without the feature `cuda` there is no device to call it on.
-    pub unsafe fn copy(
-        &self,
-        _stream: StreamId,
-        _source: DevicePtr,
-        _target: DevicePtr,
-        _bytes: u64,
-    ) -> Result<()> {
-        match *self {}
-    }
-
-    pub fn new_pool(&self) -> Result<OrderedPool> {
-        match *self {}
-    }
-
-    pub fn reserve_ordered(
-        &self,
-        _pool: &OrderedPool,
-        _bytes: u64,
-        _stream: StreamId,
-    ) -> Result<Option<DevicePtr>> {
-        match *self {}
-    }
-
-    pub fn release_ordered(&self, _address: DevicePtr, _stream: StreamId) -> Result<()> {
-        match *self {}
-    }
-
-    pub fn pool_bytes(&self, _pool: &OrderedPool) -> Result<u64> {
-        match *self {}
-    }
-
-    pub fn trim_pool(&self, _pool: &OrderedPool, _keep_bytes: u64) -> Result<()> {
-        match *self {}
-    }
-
-    pub fn allow_tf32(&mut self, _allow: bool) {
-        match *self {}
-    }
-
-    /// Cannot be called: there is no device.
-    ///
-    /// # Safety
-    ///
-    /// Nothing: without the feature `cuda` there is no device to call it on.
-    pub unsafe fn gemm(&self, _stream: StreamId, _gemm: &Gemm) -> Result<()> {
-        match *self {}
-    }
-
-    /// Cannot be called: there is no device.
-    ///
-    /// # Safety
-    ///
-    /// Nothing: without the feature `cuda` there is no device to call it on.
-    #[cfg(feature = "linalg")]
-    pub unsafe fn solver_workspace(&self, _stream: StreamId, _call: &SolverCall) -> Result<usize> {
-        match *self {}
-    }
-
-    /// Cannot be called: there is no device.
-    ///
-    /// # Safety
-    ///
-    /// Nothing: without the feature `cuda` there is no device to call it on.
-    #[cfg(feature = "linalg")]
-    pub unsafe fn factorize(
-        &self,
-        _stream: StreamId,
-        _call: &SolverCall,
-        _workspace: (DevicePtr, usize),
-    ) -> Result<()> {
-        match *self {}
-    }
-
-    #[cfg(feature = "fft")]
-    pub fn fft_workspace(&self, _plan: &FftPlan) -> Result<usize> {
-        match *self {}
-    }
-
-    /// Cannot be called: there is no device.
-    ///
-    /// # Safety
-    ///
-    /// Nothing: without the feature `cuda` there is no device to call it on.
-    #[cfg(feature = "fft")]
-    pub unsafe fn transform(
-        &self,
-        _stream: StreamId,
-        _call: &FftCall,
-        _workspace: DevicePtr,
-    ) -> Result<()> {
-        match *self {}
-    }
-
     /// Fails: there are no communicators.
     pub fn new_nccl_id() -> Result<NcclId> {
         let text = "collectives: built without the feature `cuda`";
         Err(Error::new(ErrorCode::Feature, text))
     }
 
-    pub fn join(
-        &self,
-        _id: &NcclId,
-        _rank: usize,
-        _size: usize,
-        _timeout: Duration,
-    ) -> Result<Communicator> {
+    pub fn allow_tf32(&mut self, _allow: bool) {
         match *self {}
     }
 
-    /// Cannot be called: there is no device.
-    ///
-    /// # Safety
-    ///
-    /// Nothing: without the feature `cuda` there is no device to call it on.
-    pub unsafe fn communicate(
-        &self,
-        _communicator: &Communicator,
-        _stream: StreamId,
-        _call: &NcclCall,
-    ) -> Result<()> {
-        match *self {}
-    }
-
-    /// # Safety
-    ///
-    /// None: no such device can exist.
-    pub unsafe fn import_stream(&self, _raw: usize) -> Result<StreamId> {
-        match *self {}
-    }
-
-    pub fn fail_communication(&self, _key: u64, _error: Error) {
-        match *self {}
-    }
-
-    pub fn forget_communication(&self, _key: u64) {
-        match *self {}
-    }
-
-    pub fn multiprocessors(&self) -> u32 {
-        match *self {}
-    }
-
-    pub fn bad_index_address(&self) -> DevicePtr {
-        match *self {}
+    without_device! {
+        pub fn begin_capture(&self, _stream: StreamId) -> Result<()>;
+        pub fn end_capture(&self, _stream: StreamId) -> Result<Executable>;
+        pub unsafe fn launch_graph(
+            &self, _graph: &Executable, _stream: StreamId, _alone: &ExclusiveLaunchGuard<'_>
+        ) -> Result<()>;
+        pub fn lock_launches_shared(&self) -> SharedLaunchGuard<'_>;
+        pub fn lock_launches_exclusive(
+            &self, _stream: StreamId
+        ) -> Result<ExclusiveLaunchGuard<'_>>;
+        pub fn kernel(
+            &self, _key: KernelKey, _source: &dyn Fn() -> KernelSource
+        ) -> Result<Kernel>;
+        pub fn prepare(&self, _wanted: &[(KernelKey, &dyn Fn() -> KernelSource)]);
+        pub unsafe fn launch(
+            &self, _stream: StreamId, _kernel: Kernel, _grid: Grid, _arguments: &Arguments
+        ) -> Result<()>;
+        pub unsafe fn copy(
+            &self, _stream: StreamId, _source: DevicePtr, _target: DevicePtr, _bytes: u64
+        ) -> Result<()>;
+        pub fn new_pool(&self) -> Result<OrderedPool>;
+        pub fn reserve_ordered(
+            &self, _pool: &OrderedPool, _bytes: u64, _stream: StreamId
+        ) -> Result<Option<DevicePtr>>;
+        pub fn release_ordered(&self, _address: DevicePtr, _stream: StreamId) -> Result<()>;
+        pub fn pool_bytes(&self, _pool: &OrderedPool) -> Result<u64>;
+        pub fn trim_pool(&self, _pool: &OrderedPool, _keep_bytes: u64) -> Result<()>;
+        pub unsafe fn gemm(&self, _stream: StreamId, _gemm: &Gemm) -> Result<()>;
+        #[cfg(feature = "linalg")]
+        pub unsafe fn solver_workspace(
+            &self, _stream: StreamId, _call: &SolverCall
+        ) -> Result<usize>;
+        #[cfg(feature = "linalg")]
+        pub unsafe fn factorize(
+            &self, _stream: StreamId, _call: &SolverCall, _workspace: (DevicePtr, usize)
+        ) -> Result<()>;
+        #[cfg(feature = "fft")]
+        pub fn fft_workspace(&self, _plan: &FftPlan) -> Result<usize>;
+        #[cfg(feature = "fft")]
+        pub unsafe fn transform(
+            &self, _stream: StreamId, _call: &FftCall, _workspace: DevicePtr
+        ) -> Result<()>;
+        pub fn join(
+            &self, _id: &NcclId, _rank: usize, _size: usize, _timeout: Duration
+        ) -> Result<Communicator>;
+        pub unsafe fn communicate(
+            &self, _communicator: &Communicator, _stream: StreamId, _call: &NcclCall
+        ) -> Result<()>;
+        pub unsafe fn import_stream(&self, _raw: usize) -> Result<StreamId>;
+        pub fn fail_communication(&self, _key: u64, _error: Error);
+        pub fn forget_communication(&self, _key: u64);
+        pub fn multiprocessors(&self) -> u32;
+        pub fn bad_index_address(&self) -> DevicePtr;
     }
 }
 
 impl Backend for Cuda {
-    fn id(&self) -> DeviceId {
-        match *self {}
-    }
-
-    fn total_bytes(&self) -> u64 {
-        match *self {}
-    }
-
-    fn reserve(&self, _bytes: u64) -> Result<Option<DevicePtr>> {
-        match *self {}
-    }
-
-    fn release(&self, _address: DevicePtr, _bytes: u64) -> Result<()> {
-        match *self {}
-    }
-
-    unsafe fn upload(&self, _stream: StreamId, _target: DevicePtr, _source: &[u8]) -> Result<()> {
-        match *self {}
-    }
-
-    unsafe fn download(
-        &self,
-        _stream: StreamId,
-        _source: DevicePtr,
-        _target: &mut [u8],
-    ) -> Result<()> {
-        match *self {}
-    }
-
-    unsafe fn fill(
-        &self,
-        _stream: StreamId,
-        _target: DevicePtr,
-        _bytes: u64,
-        _pattern: &[u8],
-    ) -> Result<()> {
-        match *self {}
-    }
-
-    fn synchronize(&self, _stream: StreamId) -> Result<()> {
-        match *self {}
-    }
-
-    fn new_stream(&self) -> Result<StreamId> {
-        match *self {}
-    }
-
-    fn new_host_stream(&self, _executor: Weak<dyn StealWork>) -> Result<Arc<HostStream>> {
-        match *self {}
-    }
-
-    fn retire_stream(&self, _stream: StreamId) {
-        match *self {}
-    }
-
-    fn streams(&self) -> u16 {
-        match *self {}
-    }
-
-    fn uses_streams(&self) -> bool {
-        match *self {}
-    }
-
-    fn record_event(&self, _stream: StreamId) -> Result<Event> {
-        match *self {}
-    }
-
-    fn stream_wait_event(&self, _stream: StreamId, _event: &Event) -> Result<()> {
-        match *self {}
-    }
-
-    fn query_event(&self, _event: &Event) -> Result<bool> {
-        match *self {}
-    }
-
-    fn synchronize_event(&self, _event: &Event) -> Result<()> {
-        match *self {}
+    without_device! {
+        fn id(&self) -> DeviceId;
+        fn total_bytes(&self) -> u64;
+        fn reserve(&self, _bytes: u64) -> Result<Option<DevicePtr>>;
+        fn release(&self, _address: DevicePtr, _bytes: u64) -> Result<()>;
+        unsafe fn upload(
+            &self, _stream: StreamId, _target: DevicePtr, _source: &[u8]
+        ) -> Result<()>;
+        unsafe fn download(
+            &self, _stream: StreamId, _source: DevicePtr, _target: &mut [u8]
+        ) -> Result<()>;
+        unsafe fn fill(
+            &self, _stream: StreamId, _target: DevicePtr, _bytes: u64, _pattern: &[u8]
+        ) -> Result<()>;
+        fn synchronize(&self, _stream: StreamId) -> Result<()>;
+        fn new_stream(&self) -> Result<StreamId>;
+        fn new_host_stream(&self, _executor: Weak<dyn StealWork>) -> Result<Arc<HostStream>>;
+        fn retire_stream(&self, _stream: StreamId);
+        fn streams(&self) -> u16;
+        fn uses_streams(&self) -> bool;
+        fn record_event(&self, _stream: StreamId) -> Result<Event>;
+        fn stream_wait_event(&self, _stream: StreamId, _event: &Event) -> Result<()>;
+        fn query_event(&self, _event: &Event) -> Result<bool>;
+        fn synchronize_event(&self, _event: &Event) -> Result<()>;
     }
 }
 
