@@ -25,6 +25,7 @@
 use std::fmt::Display;
 use std::panic::Location;
 
+use super::place::follow_place;
 use super::{MapArrays, ParameterPath, Parameters, ZipArrays};
 use crate::array::{AnyElement, Array, DType, Float};
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
@@ -232,13 +233,7 @@ impl MapArrays for Mapping<'_> {
         Ok((self.function)(name, AnyArray::of(array))?.into_array())
     }
 
-    fn enter(&mut self, name: &dyn Display) {
-        self.place.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.place.leave();
-    }
+    follow_place!();
 }
 
 struct Zeros;
@@ -311,13 +306,7 @@ impl ZipArrays for SameShapes {
         Err(Error::new(ErrorKind::InvalidArgument, text))
     }
 
-    fn enter(&mut self, name: &dyn Display) {
-        self.place.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.place.leave();
-    }
+    follow_place!();
 }
 
 /// Returns the sum of the squares of all elements.

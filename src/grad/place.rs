@@ -42,6 +42,21 @@ impl ParameterPath {
     }
 }
 
+/// Implements the methods of a traversal that enter and leave a part, by the field `place`.
+macro_rules! follow_place {
+    () => {
+        fn enter(&mut self, name: &dyn std::fmt::Display) {
+            self.place.enter(name);
+        }
+
+        fn leave(&mut self) {
+            self.place.leave();
+        }
+    };
+}
+
+pub(crate) use follow_place;
+
 /// Returns the name of array `number`; `None` if the structure has fewer.
 pub(crate) fn name_of<P: Parameters>(parameters: &P, number: usize) -> Option<String> {
     let member = members(parameters).ok()?.into_iter().nth(number);
@@ -87,13 +102,7 @@ impl MapArrays for Listing {
         Ok(array.clone())
     }
 
-    fn enter(&mut self, name: &dyn Display) {
-        self.place.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.place.leave();
-    }
+    follow_place!();
 }
 
 /// A map to arrays without elements, for a traversal by `zip_arrays` that needs no second

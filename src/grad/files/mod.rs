@@ -60,7 +60,7 @@ use draft::Draft;
 pub use safetensors::SafetensorsReader;
 
 use super::parameters::{MapArrays, Parameters};
-use super::place::{Member, ParameterPath, members};
+use super::place::{Member, ParameterPath, follow_place, members};
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, Error, ErrorCode, ErrorKind, Result};
 
@@ -298,13 +298,7 @@ impl<W: ArrayTarget> MapArrays for StructureWriter<W> {
         Ok(array.clone())
     }
 
-    fn enter(&mut self, name: &dyn Display) {
-        self.place.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.place.leave();
-    }
+    follow_place!();
 }
 
 fn read_all<P: Parameters, S: ArraySource>(
@@ -330,13 +324,7 @@ impl<S: ArraySource> MapArrays for StructureReader<S> {
         self.source.read(self.place.name(), like)
     }
 
-    fn enter(&mut self, name: &dyn Display) {
-        self.place.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.place.leave();
-    }
+    follow_place!();
 }
 
 /// Returns an error unless the file has each name of the structure once, and no other.

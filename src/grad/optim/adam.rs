@@ -18,6 +18,7 @@ pub struct Adam {
     /// The learning rate.
     pub rate: f64,
     betas: [f64; 2],
+    decay: f64,
     memory: Memory,
 }
 
@@ -40,30 +41,8 @@ impl Adam {
         Self {
             rate,
             betas: BETAS,
+            decay: 0.0,
             memory: Memory::default(),
-        }
-    }
-
-    /// Sets the decay rates of the means of gradients and of their squares.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    /// use cachescope::grad::optim::Adam;
-    ///
-    /// let mut x = Array::<f64>::zeros(1)?;
-    /// let mut optimizer = Adam::new(0.1).betas(0.0, 0.0);
-    /// optimizer.step(&mut x, &Array::full(1, 5.0)?)?;
-    /// optimizer.step(&mut x, &Array::full(1, -1.0)?)?;
-    /// assert!(x.item()?.abs() < 1e-6); // Without means, each step is as long as the rate.
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    #[must_use]
-    pub fn betas(self, first: f64, second: f64) -> Self {
-        Self {
-            betas: [first, second],
-            ..self
         }
     }
 
@@ -71,35 +50,6 @@ impl Adam {
     #[deprecated = "write `optimizer.rate = …`"]
     pub fn set_rate(&mut self, rate: f64) {
         self.rate = rate;
-    }
-}
-
-optimizer!(Adam);
-
-impl Rule for Adam {
-    const NAME: &'static str = "Adam";
-
-    fn count(&self) -> usize {
-        2
-    }
-
-    fn memory(&mut self) -> &mut Memory {
-        &mut self.memory
-    }
-
-    fn apply<T: Float>(
-        &mut self,
-        subject: Subject<'_>,
-        own: &mut Array<T>,
-        gradient: &Array<T>,
-    ) -> Result<()> {
-        let step = Step {
-            number: self.memory.steps,
-            rate: self.rate,
-            betas: self.betas,
-            decay: 0.0,
-        };
-        step.apply_in(&mut self.memory, subject, (own, gradient))
     }
 }
 
@@ -139,29 +89,6 @@ impl AdamW {
         }
     }
 
-    /// Sets the decay rates of the means of gradients and of their squares.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use cachescope::Array;
-    /// use cachescope::grad::optim::AdamW;
-    ///
-    /// let mut x = Array::<f64>::zeros(1)?;
-    /// let mut optimizer = AdamW::new(0.1).weight_decay(0.0).betas(0.0, 0.0);
-    /// optimizer.step(&mut x, &Array::full(1, 5.0)?)?;
-    /// optimizer.step(&mut x, &Array::full(1, -1.0)?)?;
-    /// assert!(x.item()?.abs() < 1e-6); // Without means, each step is as long as the rate.
-    /// # Ok::<(), cachescope::Error>(())
-    /// ```
-    #[must_use]
-    pub fn betas(self, first: f64, second: f64) -> Self {
-        Self {
-            betas: [first, second],
-            ..self
-        }
-    }
-
     /// Sets the weight decay: a step shrinks the parameters by learning rate times decay.
     ///
     /// # Examples
@@ -179,46 +106,45 @@ impl AdamW {
     pub fn weight_decay(self, decay: f64) -> Self {
         Self { decay, ..self }
     }
-
-    /// Returns step `number` with these settings.
-    pub(super) fn at(&self, number: u64) -> Step {
-        Step {
-            number,
-            rate: self.rate,
-            betas: self.betas,
-            decay: self.decay,
-        }
-    }
 }
 
-optimizer!(AdamW);
-
-impl Rule for AdamW {
-    const NAME: &'static str = "AdamW";
-
-    fn count(&self) -> usize {
-        2
-    }
-
-    fn memory(&mut self) -> &mut Memory {
-        &mut self.memory
-    }
-
-    fn apply<T: Float>(
-        &mut self,
-        subject: Subject<'_>,
-        own: &mut Array<T>,
-        gradient: &Array<T>,
-    ) -> Result<()> {
-        let step = self.at(self.memory.steps);
-        step.apply_in(&mut self.memory, subject, (own, gradient))
-    }
-}
-
-/// Implements the methods of an optimizer whose steps can be captured.
-macro_rules! capturable {
+/// Implements an optimizer of this rule, whose steps can be captured.
+macro_rules! adam {
     ($Own:ident) => {
         impl $Own {
+            /// Sets the decay rates of the means of gradients and of their squares.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use cachescope::Array;
+            #[doc = concat!("use cachescope::grad::optim::", stringify!($Own), ";")]
+            ///
+            /// let mut x = Array::<f64>::zeros(1)?;
+            #[doc = concat!("let mut optimizer = ", stringify!($Own), "::new(0.001).betas(0.0, 0.0);")]
+            /// optimizer.step(&mut x, &Array::full(1, 5.0)?)?;
+            /// optimizer.step(&mut x, &Array::full(1, -1.0)?)?;
+            /// assert!(x.item()?.abs() < 1e-6); // Without means, each step is as long as the rate.
+            /// # Ok::<(), cachescope::Error>(())
+            /// ```
+            #[must_use]
+            pub fn betas(self, first: f64, second: f64) -> Self {
+                Self {
+                    betas: [first, second],
+                    ..self
+                }
+            }
+
+            /// Returns step `number` with these settings.
+            pub(super) fn at(&self, number: u64) -> Step {
+                Step {
+                    number,
+                    rate: self.rate,
+                    betas: self.betas,
+                    decay: self.decay,
+                }
+            }
+
             /// Counts steps, and reads the learning rate, on the device of the parameters, so that
             /// a whole training step can be [captured](crate::graph::capture). Each launch of the
             /// graph is a step.
@@ -271,21 +197,47 @@ macro_rules! capturable {
                 self.memory.clock.write(self.rate)
             }
         }
+
+        optimizer!($Own);
+
+        impl Rule for $Own {
+            const NAME: &'static str = stringify!($Own);
+
+            fn count(&self) -> usize {
+                2
+            }
+
+            fn memory(&mut self) -> &mut Memory {
+                &mut self.memory
+            }
+
+            fn apply<T: Float>(
+                &mut self,
+                subject: Subject<'_>,
+                own: &mut Array<T>,
+                gradient: &Array<T>,
+            ) -> Result<()> {
+                let step = self.at(self.memory.steps);
+                step.apply_in(&mut self.memory, subject, (own, gradient))
+            }
+        }
     };
 }
 
-capturable!(Adam);
-capturable!(AdamW);
+adam!(Adam);
+adam!(AdamW);
 
-/// Returns the new elements of a parameter, of its mean of gradients and of its mean of squares.
-/// The factors are numbers, or arrays on the device.
+/// Moves a parameter, its mean of gradients and its mean of squares. The factors are numbers, or
+/// arrays on the device.
 macro_rules! moved {
-    ([$own:ident, $mean:ident, $square:ident], $gradient:ident, $constants:ident, [$kept:ident, $step:ident, $scale:ident]) => {{
-        let [first, of_gradient, second, of_square, epsilon] = $constants;
-        let mean = $mean * first + $gradient * of_gradient;
-        let square = $square * second + $gradient.square() * of_square;
-        let moved = &mean * $step / (square.sqrt() * $scale + epsilon);
-        ($own * $kept - moved, mean, square)
+    ($self:ident, [$own:ident, $mean:ident, $square:ident], $gradient:ident, [$kept:ident, $step:ident, $scale:ident]) => {{
+        let [first, of_gradient, second, of_square, epsilon] = $self.constants::<T>();
+        update(($own, $mean, $square), |(own, mean, square)| {
+            let mean = mean * first + $gradient * of_gradient;
+            let square = square * second + $gradient.square() * of_square;
+            let moved = &mean * $step / (square.sqrt() * $scale + epsilon);
+            (own * $kept - moved, mean, square)
+        })
     }};
 }
 
@@ -318,15 +270,7 @@ impl Step {
         let kept = factors.kept.cast::<T>();
         let step = factors.step.cast::<T>();
         let scale = factors.scale.cast::<T>();
-        let constants: [T; 5] = self.constants();
-        update((own, mean, square), |(own, mean, square)| {
-            moved!(
-                [own, mean, square],
-                gradient,
-                constants,
-                [kept, step, scale]
-            )
-        })
+        moved!(self, [own, mean, square], gradient, [kept, step, scale])
     }
 
     /// Returns each decay rate with 1 less it, and ε.
@@ -354,15 +298,7 @@ impl Step {
         let kept = of(1.0 - self.rate * self.decay);
         let step = of(self.rate / corrections[0]);
         let scale = of(corrections[1].sqrt().recip());
-        let constants: [T; 5] = self.constants();
-        update((own, mean, square), |(own, mean, square)| {
-            moved!(
-                [own, mean, square],
-                gradient,
-                constants,
-                [kept, step, scale]
-            )
-        })
+        moved!(self, [own, mean, square], gradient, [kept, step, scale])
     }
 }
 

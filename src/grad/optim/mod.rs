@@ -43,7 +43,6 @@ mod state;
 mod subject;
 mod wolfe;
 
-use std::fmt::Display;
 use std::panic::Location;
 
 pub use accumulated::Accumulated;
@@ -63,7 +62,7 @@ pub(crate) use subject::short_name;
 
 use super::arithmetic::{SameShapes, sum_of_squares};
 use super::parameters::{Parameters, ZipArrays};
-use super::place::{ParameterPath, name_of};
+use super::place::{ParameterPath, follow_place, name_of};
 use crate::array::{Array, Float};
 use crate::error::{AtCaller, CallSiteOverride, Result};
 use crate::ops::derivatives::Total;
@@ -281,13 +280,7 @@ impl<O: Optimizer> ZipArrays for Stepping<'_, O> {
         })
     }
 
-    fn enter(&mut self, name: &dyn Display) {
-        self.place.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.place.leave();
-    }
+    follow_place!();
 }
 
 /// Returns an error for gradients of other shapes than the parameters, and for other parameters
@@ -340,13 +333,7 @@ impl ZipArrays for Checking<'_> {
         checked
     }
 
-    fn enter(&mut self, name: &dyn Display) {
-        self.place.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.place.leave();
-    }
+    follow_place!();
 }
 
 /// Returns an error for a gradient of another shape than its parameter: a write would broadcast it.

@@ -1,12 +1,12 @@
 //! States of optimizers, to save and restore.
 
-use std::fmt::Display;
 use std::panic::Location;
 
 use super::short_name;
 use crate::array::{Array, Float};
 use crate::context::scope::enter_uncached;
 use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
+use crate::grad::place::follow_place;
 use crate::grad::{MapArrays, Optimizer, ParameterPath, Parameters, ZipArrays};
 use crate::ops::derivatives::zeros_like;
 
@@ -344,13 +344,7 @@ impl<O: Stateful> MapArrays for StateReader<'_, O> {
         }
     }
 
-    fn enter(&mut self, name: &dyn Display) {
-        self.place.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.place.leave();
-    }
+    follow_place!();
 }
 
 /// Compares states with parameters in a first pass, and writes them in a second.
@@ -393,13 +387,7 @@ impl<O: Stateful> ZipArrays for StateWriter<'_, O> {
         written.map_err(|error| error.of(&format!("`{}`", self.place.name())))
     }
 
-    fn enter(&mut self, name: &dyn Display) {
-        self.place.enter(name);
-    }
-
-    fn leave(&mut self) {
-        self.place.leave();
-    }
+    follow_place!();
 }
 
 /// Makes handles that share the memory of the arrays.
