@@ -23,7 +23,8 @@ where
 {
     let at = axis_of(operation, x, axis)?;
     resized::<Complex<T>>(operation, x.layout().shape(), at, x.shape()[at])?;
-    scaled_along(x, at, direction, factor_of::<T>(direction, x.shape()[at]))
+    let factor = factor_of::<T>(direction, x.shape()[at]);
+    scaled(x, Some(at), direction, factor)
 }
 
 /// Returns the factor of a transform, or `None` if it is 1: the inverse is divided by the count.
@@ -32,12 +33,13 @@ fn factor_of<T: Sample>(direction: Direction, count: usize) -> Option<T> {
     is_scaled.then(|| T::from_f64(1.0 / count as f64))
 }
 
-/// Returns a transform with any factor. Its adjoint, which passes gradients back, is the transform
-/// in the other direction with the same factor.
+/// Returns a transform along the axis `at`, or of the planes of the last two axes, with any factor.
+/// Its adjoint, which passes gradients back, is the transform in the other direction with the same
+/// factor.
 #[track_caller]
-fn scaled_along<T: Sample>(
+fn scaled<T: Sample>(
     x: &Array<Complex<T>>,
-    at: usize,
+    at: Option<usize>,
     direction: Direction,
     factor: Option<T>,
 ) -> Result<Array<Complex<T>>>
@@ -47,16 +49,17 @@ where
     if x.is_empty() {
         return Writer::new(x.device(), x.layout().shape())?.finish();
     }
-    let step = RuledOperation::begin("fft", &[x])?;
-    let spectrum = on_device!(
-        x.device(),
-        touching x.buffer(),
-        transformed(x, at, direction, factor)
-    )?;
+    let name = if at.is_some() { "fft" } else { "fft2" };
+    let step = RuledOperation::begin(name, &[x])?;
+    let (device, buffer) = (x.device(), x.buffer());
+    let spectrum = match at {
+        Some(at) => on_device!(device, touching buffer, transformed(x, at, direction, factor)),
+        None => on_device!(device, touching buffer, transformed_planes(x, direction, factor)),
+    }?;
     Ok(step.finish(spectrum, |_| {
         move |gradient: AnyArray| {
             let gradient = gradient.into_array();
-            let back = scaled_along::<T>(&gradient, at, reverse_of(direction), factor)?;
+            let back = scaled::<T>(&gradient, at, reverse_of(direction), factor)?;
             Ok(vec![AnyArray::of(&back)])
         }
     }))
@@ -193,34 +196,7 @@ where
     resized::<Complex<T>>(operation, x.layout().shape(), rows, x.shape()[rows])?;
     // Both lengths are of one array, so that their product does not overflow.
     let count = x.shape()[rows] * x.shape()[columns];
-    scaled_planes(x, direction, factor_of::<T>(direction, count))
-}
-
-/// Returns transforms of planes with any factor.
-#[track_caller]
-fn scaled_planes<T: Sample>(
-    x: &Array<Complex<T>>,
-    direction: Direction,
-    factor: Option<T>,
-) -> Result<Array<Complex<T>>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    if x.is_empty() {
-        return Writer::new(x.device(), x.layout().shape())?.finish();
-    }
-    let step = RuledOperation::begin("fft2", &[x])?;
-    let spectrum = on_device!(
-        x.device(),
-        touching x.buffer(),
-        transformed_planes(x, direction, factor)
-    )?;
-    Ok(step.finish(spectrum, |_| {
-        move |gradient: AnyArray| {
-            let back = scaled_planes::<T>(&gradient.into_array(), reverse_of(direction), factor)?;
-            Ok(vec![AnyArray::of(&back)])
-        }
-    }))
+    scaled(x, None, direction, factor_of::<T>(direction, count))
 }
 
 /// See [`fftshift`](crate::fft::fftshift) and [`ifftshift`](crate::fft::ifftshift).
