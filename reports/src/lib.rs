@@ -33,3 +33,9 @@ pub use lifetimes::{AllocationLifetime, Peak, lifetimes, live_at, peak};
 pub use profile::{CallSite, Event, EventKind, Frame, OtherReport, Profile, Segment};
 pub use sites::{SiteSummary, by_call_site};
 pub use size::ByteSize;
+
+/// The items that other crates of the workspace build on; not for users.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::snapshot::reserved::{AddressSpan, Range, Reserved};
+}

@@ -18,7 +18,6 @@ mod pressure;
 mod release;
 mod report;
 mod reserve;
-mod reserved;
 mod segments;
 mod stats;
 #[cfg(test)]
@@ -296,7 +295,11 @@ impl DeviceMemory {
 
     /// Returns the address and length of each reserved part; adjacent memory is one part.
     pub(crate) fn reserved_parts(&self) -> Vec<(u64, u64)> {
-        self.state.lock().reserved.parts().collect()
+        let state = self.state.lock();
+        let parts = state.reserved.iter();
+        parts
+            .map(|part| (part.span.start, part.span.bytes()))
+            .collect()
     }
 
     /// Records that memory was reserved or released.

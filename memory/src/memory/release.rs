@@ -1,5 +1,7 @@
 //! Freeing: blocks return to the pool, and idle memory returns to the source.
 
+use cachescope_reports::internal::AddressSpan;
+
 use super::{Block, DeviceMemory, MemoryState, Phase, Segment, WaitMode};
 use crate::device::{DevicePtr, PageCost, StreamId};
 use crate::error::Result;
@@ -422,7 +424,12 @@ impl DeviceMemory {
         destination: Destination,
     ) {
         self.record_segment(EventKind::Release, address, bytes, stream);
-        state.reserved.remove(address.0, bytes);
+        let span = AddressSpan::new(address.0, bytes);
+        let parts = state.reserved.remove(span);
+        debug_assert!(
+            matches!(parts[..], [part] if part.span == span),
+            "{span:?} was not reserved"
+        );
         let release = || match destination {
             Destination::Device => self.source.release(address, bytes, stream),
             Destination::NextGrowth => self.source.recycle(address, bytes, stream),

@@ -11,6 +11,8 @@
 //! bound, idle pages are released only while few pages are reserved. The bound rises each time, so
 //! that pages soon stay where they are. Otherwise pages move only if memory is short.
 
+use cachescope_reports::internal::AddressSpan;
+
 use super::{DeviceMemory, MemoryState, Phase, Segment};
 use crate::device::{DevicePtr, PageCost, StreamId};
 use crate::error::{Error, ErrorKind, Result};
@@ -215,7 +217,9 @@ impl DeviceMemory {
         stream: StreamId,
     ) {
         self.record_segment(EventKind::Reserve, address, bytes, stream);
-        state.reserved.insert(address.0, bytes);
+        let span = AddressSpan::new(address.0, bytes);
+        let gaps = state.reserved.fill(span, 0);
+        debug_assert_eq!(gaps, [span], "memory was reserved twice");
         state.reserves += 1;
         state.peak_reserved_bytes = state.peak_reserved_bytes.max(self.device_bytes());
     }

@@ -1,10 +1,11 @@
 //! The state under a memory's lock: the pool, and the segments by the numbers that the pool uses.
 
+use cachescope_reports::internal::Reserved;
+
 use super::Block;
 use super::attachments::Attachments;
 use super::foreign::ImportedBlocks;
 use super::pending::PendingBlocks;
-use super::reserved::Reserved;
 use super::uses::StreamUses;
 use crate::device::{DevicePtr, StreamId};
 use crate::error::{Error, Result};
@@ -191,7 +192,7 @@ impl MemoryState {
         self.pool.check();
         let held_bytes: u64 = self.held().map(|segment| segment.held_bytes).sum();
         assert_eq!(held_bytes, reserved_bytes, "segments and pages add up");
-        let by_address: u64 = self.reserved.parts().map(|(_, bytes)| bytes).sum();
+        let by_address: u64 = self.reserved.iter().map(|part| part.span.bytes()).sum();
         assert_eq!(by_address, reserved_bytes, "so do the addresses");
         let reserves: u64 = self.held().map(|segment| segment.reserves).sum();
         assert_eq!(

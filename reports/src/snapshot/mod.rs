@@ -12,7 +12,7 @@
 
 mod names;
 mod pickle;
-mod reserved;
+pub(crate) mod reserved;
 mod segments;
 mod trace;
 

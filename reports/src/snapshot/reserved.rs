@@ -6,21 +6,24 @@ use super::pickle::GREATEST;
 
 /// Addresses from `start` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AddressSpan {
-    pub(super) start: u64,
-    pub(super) end: u64,
+pub struct AddressSpan {
+    /// The first address.
+    pub start: u64,
+    /// The address behind the last.
+    pub end: u64,
 }
 
 impl AddressSpan {
-    /// Returns the part of it that is within the addresses that the viewer can represent.
-    pub(super) fn new(start: u64, bytes: u64) -> Self {
+    /// Returns the part of a span below 2⁶³, which the formats of all reports can represent.
+    pub fn new(start: u64, bytes: u64) -> Self {
         Self {
             start: start.min(GREATEST),
             end: start.saturating_add(bytes).min(GREATEST),
         }
     }
 
-    pub(super) fn bytes(self) -> u64 {
+    /// Returns the length.
+    pub fn bytes(self) -> u64 {
         self.end - self.start
     }
 
@@ -38,22 +41,24 @@ impl AddressSpan {
 
 /// A range that one stream orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) span: AddressSpan,
-    pub(super) stream: u32,
+pub struct Range {
+    /// The addresses.
+    pub span: AddressSpan,
+    /// The stream.
+    pub stream: u32,
 }
 
 /// All reserved ranges. None is empty or overlaps another. Adjacent ranges of one stream are
 /// merged. Ranges of two streams are adjacent only if the gap between them was filled last.
 #[derive(Debug, Default)]
-pub(super) struct Reserved {
+pub struct Reserved {
     /// The end and the stream, by the first address.
     ranges: BTreeMap<u64, (u64, u32)>,
 }
 
 impl Reserved {
     /// Returns the ranges in the order of their addresses.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Range> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = Range> + '_ {
         self.ranges.iter().map(range)
     }
 
@@ -108,8 +113,18 @@ impl Reserved {
         stream
     }
 
+    /// Adds all of `span`, and returns the parts of it that were not reserved. Takes O(log n) steps
+    /// on average, because ranges that it meets are merged.
+    pub fn fill(&mut self, span: AddressSpan, stream: u32) -> Vec<AddressSpan> {
+        let gaps = self.gaps(span);
+        for &gap in &gaps {
+            self.add(gap, stream);
+        }
+        gaps
+    }
+
     /// Removes `span`, and returns the parts of it that were reserved.
-    pub(super) fn remove(&mut self, span: AddressSpan) -> Vec<Range> {
+    pub fn remove(&mut self, span: AddressSpan) -> Vec<Range> {
         let known: Vec<Range> = self.overlapping(span).collect();
         let mut removed = Vec::new();
         for Range { span: own, stream } in known {
@@ -146,6 +161,8 @@ fn range((&start, &(end, stream)): (&u64, &(u64, u32))) -> Range {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn span(start: u64, end: u64) -> AddressSpan {
@@ -202,5 +219,25 @@ mod tests {
         assert_eq!(removed, [(span(20, 40), 0), (span(40, 45), 1)]);
         assert_eq!(listed(&reserved), [(10, 20, 0), (45, 50, 1)]);
         assert_eq!(reserved.remove(span(20, 45)), []);
+    }
+    proptest! {
+        /// Against a flag for each address.
+        #[test]
+        fn a_set_is_all_that_was_inserted(
+            steps in prop::collection::vec((0u64..64, 0u64..32), 1..60)
+        ) {
+            let mut reserved = Reserved::default();
+            let mut flags = [false; 100];
+            for (start, length) in steps {
+                let addresses = start..start + length;
+                let expected: Vec<u64> = addresses.clone().filter(|&at| !flags[at as usize]).collect();
+                let gaps = reserved.fill(AddressSpan::new(start, length), 0);
+                let missing: Vec<u64> = gaps.iter().flat_map(|gap| gap.start..gap.end).collect();
+                prop_assert_eq!(missing, expected);
+                flags[start as usize..(start + length) as usize].fill(true);
+                let ranges = listed(&reserved);
+                prop_assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?}", ranges);
+            }
+        }
     }
 }

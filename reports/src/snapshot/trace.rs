@@ -250,11 +250,7 @@ impl SnapshotTrace<'_, '_, '_> {
     /// Takes a span as reserved since before the recording, and returns what of it was not known to
     /// be.
     fn assume(&mut self, span: AddressSpan, stream: u32) -> Vec<AddressSpan> {
-        let gaps = self.memory.reserved.gaps(span);
-        for &span in &gaps {
-            self.memory.reserved.add(span, stream);
-        }
-        gaps
+        self.memory.reserved.fill(span, stream)
     }
 
     fn map(&mut self, gaps: &[AddressSpan], origin: BlockOrigin, time_ns: u64) {
@@ -274,9 +270,7 @@ impl SnapshotTrace<'_, '_, '_> {
     }
 
     fn entry(&mut self, action: NameKey, span: AddressSpan, origin: BlockOrigin, time_ns: u64) {
-        for untouched in self.touched.gaps(span) {
-            self.touched.add(untouched, 0);
-        }
+        self.touched.fill(span, 0);
         self.begin_entry(action);
         self.number(NameKey::Addr, span.start);
         self.number(NameKey::Size, span.bytes());

@@ -4,7 +4,6 @@
 mod builder;
 mod call_site;
 mod snapshot;
-mod spans;
 mod tables;
 #[cfg(test)]
 mod tests;

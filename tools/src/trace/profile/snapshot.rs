@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::io::Read;
-use std::ops::Range;
 
+use cachescope_reports::internal::{AddressSpan, Reserved};
 use cachescope_reports::{self as reports, CallSite, Event, EventKind, Frame, Profile};
 
 use super::ProfileOptions;
 use super::builder::ProfileBuilder;
 use super::call_site::call_site_of;
-use super::spans::Spans;
 use crate::error::Result;
 use crate::trace::Parsed;
 use crate::trace::budget::ReadBudget;
@@ -59,7 +58,7 @@ struct ProfileReader<'a> {
     /// The last event, if it is a free that may be completed by the next entry, and its address.
     requested: Option<(u64, usize)>,
     /// The addresses whose state at the beginning is known.
-    decided: Spans,
+    decided: Reserved,
     steps: u64,
 }
 
@@ -88,7 +87,7 @@ impl<'a> ProfileReader<'a> {
             categories: HashMap::new(),
             live: LiveBlocks::new(),
             requested: None,
-            decided: Spans::default(),
+            decided: Reserved::default(),
             steps: 0,
         }
     }
@@ -207,11 +206,11 @@ impl<'a> ProfileReader<'a> {
 
     fn reserve(&mut self, entry: &Entry<'_>, kind: EventKind) -> Parsed<()> {
         let (address, bytes) = (entry.number("addr")?, entry.number("size")?);
-        let range = address..address.saturating_add(bytes);
+        let span = AddressSpan::new(address, bytes);
         if kind == EventKind::Reserve {
-            self.decided.insert(range);
+            self.decided.fill(span, 0);
         } else {
-            self.was_reserved(range);
+            self.was_reserved(span);
         }
         let mut event = Event::new(kind, self.time_ns(entry));
         event.address = address;
@@ -224,11 +223,11 @@ impl<'a> ProfileReader<'a> {
 
     /// Adds the parts of a reserved range that no earlier entry names: they were reserved at the
     /// beginning.
-    fn was_reserved(&mut self, range: Range<u64>) {
-        let before = self.decided.insert(range).into_iter();
+    fn was_reserved(&mut self, span: AddressSpan) {
+        let before = self.decided.fill(span, 0).into_iter();
         let before = before.map(|part| reports::Segment {
             address: part.start,
-            bytes: part.end - part.start,
+            bytes: part.bytes(),
         });
         self.builder.profile().segments.extend(before);
     }
@@ -237,7 +236,7 @@ impl<'a> ProfileReader<'a> {
     fn add_segments(&mut self, segments: &[SnapshotSegment<'_>]) -> Parsed<()> {
         let (pickle, budget) = (self.pickle, self.budget);
         for segment in segments {
-            self.was_reserved(segment.address..segment.end());
+            self.was_reserved(AddressSpan::new(segment.address, segment.total_bytes));
             segment.for_each_live(pickle, budget, EVENT_BYTES, |block, address, bytes| {
                 if self.live.note(address) {
                     let lines = self.frames(block)?;
