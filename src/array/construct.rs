@@ -1,6 +1,7 @@
 //! Arrays made from values and rules, on the current device.
 
 use super::{AnyElement, Array, Float, MAX_RANK, Numeric, Shape, Writer};
+use crate::context::Device;
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
 
 impl<T: AnyElement> Array<T> {
@@ -62,6 +63,14 @@ impl<T: AnyElement> Array<T> {
         let shape = shape.into();
         let mut writer = Writer::on_current(&shape)?;
         writer.repeat(value, writer.remaining())?;
+        writer.finish()
+    }
+
+    /// Like [`zeros`](Self::zeros), on `device`.
+    #[track_caller]
+    pub(crate) fn zeros_on(device: &Device, shape: &Shape) -> Result<Self> {
+        let mut writer = Writer::new(device, shape)?;
+        writer.repeat(T::zero(), writer.remaining())?;
         writer.finish()
     }
 

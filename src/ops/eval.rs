@@ -8,7 +8,7 @@ use super::expression::expr::{Expr, Lazy};
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Node, Tree};
 use super::host;
-use crate::array::{Array, Buffer, Layout};
+use crate::array::{AnyElement, Array, Buffer, Layout};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, Result};
 
@@ -50,6 +50,17 @@ impl<E: Expr> Lazy<E> {
         }
         let (buffer, layout) = evaluate_tree(&self.expr)?;
         Ok(Array::from_parts(buffer, layout))
+    }
+}
+
+impl<T: AnyElement> Array<T> {
+    /// Returns the elements in the type `U`: the array itself if they are of that type.
+    #[track_caller]
+    pub(crate) fn converted<U: AnyElement>(self) -> Result<Array<U>> {
+        match T::DTYPE == U::DTYPE {
+            true => Ok(self.downcast()),
+            false => self.cast::<U>().eval(),
+        }
     }
 }
 

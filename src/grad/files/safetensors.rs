@@ -340,10 +340,7 @@ fn read_as<F: Float, T: Float>(
     let checked = shape.checked_len();
     checked.map_err(|error| context.error(error.kind(), Some(name), error))?;
     let array = file.read(name, array::Writer::<F>::on_current(&shape)?, context)?;
-    match F::DTYPE == T::DTYPE {
-        true => Ok(array.downcast()),
-        false => array.cast::<T>().eval(),
-    }
+    array.converted()
 }
 
 /// Returns the header's entry of an array. Returns an error if its type is not `T`.

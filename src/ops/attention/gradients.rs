@@ -1,7 +1,7 @@
 //! The gradients of attention: the scores are recomputed, block by block, and are never all in
 //! memory (Dao et al., "FlashAttention", 2022).
 
-use super::{ScoreBlocks, Sizes, mask, most_bytes, narrowed, part, selection, weights, zeros};
+use super::{ScoreBlocks, Sizes, mask, most_bytes, part, selection, weights};
 use crate::array::{Array, DType, Float, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::AnyArray;
@@ -42,9 +42,9 @@ fn in_blocks<T: Float, A: Float>(
     };
     let (rows, keys) = (sizes.queries, sizes.keys);
     let mut sums = GradientSums {
-        q: zeros::<A>(device, &shape(rows, sizes.depth))?,
-        k: zeros::<A>(device, &shape(keys, sizes.depth))?,
-        v: zeros::<A>(device, &shape(keys, sizes.width))?,
+        q: Array::zeros_on(device, &shape(rows, sizes.depth))?,
+        k: Array::zeros_on(device, &shape(keys, sizes.depth))?,
+        v: Array::zeros_on(device, &shape(keys, sizes.width))?,
     };
     if gradient.is_empty() {
         return sums.narrowed();
@@ -94,7 +94,8 @@ struct GradientSums<A: Float> {
 
 impl<A: Float> GradientSums<A> {
     #[track_caller]
-    fn narrowed<T: Float>(&self) -> Result<[Array<T>; 3]> {
-        Ok([narrowed(&self.q)?, narrowed(&self.k)?, narrowed(&self.v)?])
+    fn narrowed<T: Float>(self) -> Result<[Array<T>; 3]> {
+        let Self { q, k, v } = self;
+        Ok([q.converted()?, k.converted()?, v.converted()?])
     }
 }

@@ -12,7 +12,7 @@ use super::dispatch::same_device;
 use super::expression::elementwise::select;
 use super::index::check_size;
 use super::precompiled::precompiled;
-use crate::array::{AnyElement, Array, DType, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
+use crate::array::{Array, DType, Float, MAX_RANK, Shape, Writer, broadcast_shapes};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -134,11 +134,11 @@ fn attend_in<T: Float, A: Float>(operands: [&Array<T>; 3], causal: bool) -> Resu
             let weights = weights(&q, &k, mask.as_ref(), scale)?;
             let means = weights.matmul(&v)?;
             if means.shape() == shape.dims() {
-                return narrowed(&means);
+                return means.converted();
             }
             let target = match &mut result {
                 Some(result) => result,
-                None => result.insert(zeros::<T>(device, &shape)?),
+                None => result.insert(Array::zeros_on(device, &shape)?),
             };
             let place = selection(&heads, queries.clone());
             if T::DTYPE == A::DTYPE {
@@ -190,21 +190,6 @@ fn mask(device: &Device, first: usize, shape: [usize; 2]) -> Result<Array<bool>>
     writer.finish()?.broadcast_to(shape)?.tril(first as isize)
 }
 
-#[track_caller]
-fn zeros<T: AnyElement>(device: &Device, shape: &Shape) -> Result<Array<T>> {
-    let mut writer = Writer::new(device, shape)?;
-    writer.repeat(T::zero(), writer.remaining())?;
-    writer.finish()
-}
-
-#[track_caller]
-fn narrowed<T: Float, A: Float>(array: &Array<A>) -> Result<Array<T>> {
-    if T::DTYPE == A::DTYPE {
-        return Ok(array.clone().downcast());
-    }
-    array.cast::<T>().eval()
-}
-
 /// Returns some heads, and some rows of each, in the type that attention is computed in.
 #[track_caller]
 fn part<T: Float, A: Float>(
@@ -219,11 +204,7 @@ fn part<T: Float, A: Float>(
     let heads: SmallVec<[Range<usize>; MAX_RANK]> = heads
         .map(|(&length, heads)| if length == 1 { 0..1 } else { heads.clone() })
         .collect();
-    let part = array.slice(selection(&heads, rows))?;
-    if T::DTYPE == A::DTYPE {
-        return Ok(part.downcast());
-    }
-    part.cast::<A>().eval()
+    array.slice(selection(&heads, rows))?.converted()
 }
 
 /// Returns ranges of the first axes and of the next one, and the whole of the last.

@@ -3,8 +3,8 @@
 use ndarray::{SliceInfoElem, s};
 
 use super::geometry::Geometry;
-use super::{convolved, padded, ranges, zeros};
-use crate::array::{AnyElement, Array, Float, Shape};
+use super::{convolved, padded, ranges};
+use crate::array::{Array, Float, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{AnyArray, RuledOperation, SavedArray, by_float};
 use crate::ops::host;
@@ -125,7 +125,8 @@ fn of_kernel_by_products<T: Float>(
             let own = own.permute(&[1, 0, 2, 3])?;
             let own = own.reshape([groups, outputs, columns.dims()[2]])?;
             let product = own.matmul(&covered.reshape(columns)?.swap_axes(1, 2)?)?;
-            let product = converted(product)?;
+            // Half precision is not enough for sums of many blocks.
+            let product = product.converted()?;
             match &mut sum {
                 Some(sum) => sum.assign(&*sum + &product)?,
                 None => sum = Some(product),
@@ -134,18 +135,8 @@ fn of_kernel_by_products<T: Float>(
     }
     let shape = geometry.kernel();
     match sum {
-        Some(sum) => converted(sum.reshape(shape)?),
-        None => zeros(input.device(), &shape),
-    }
-}
-
-/// Returns the elements in another type, if it is another: half precision is not enough for sums of
-/// many blocks.
-#[track_caller]
-fn converted<T: AnyElement, U: AnyElement>(array: Array<T>) -> Result<Array<U>> {
-    match T::DTYPE == U::DTYPE {
-        true => Ok(array.downcast()),
-        false => array.cast::<U>().eval(),
+        Some(sum) => sum.reshape(shape)?.converted(),
+        None => Array::zeros_on(input.device(), &shape),
     }
 }
 
@@ -169,7 +160,7 @@ fn of_input_by_products<T: Float>(
     let turned = turned.reshape([groups * inputs, outputs, height, width])?;
     let own: Shape = geometry.input();
     if own.checked_len()? == 0 {
-        return zeros(gradient.device(), &own);
+        return Array::zeros_on(gradient.device(), &own);
     }
     if geometry.is_pointwise() {
         return gradient.conv2d(&turned, geometry.turned());
@@ -177,7 +168,7 @@ fn of_input_by_products<T: Float>(
     let spread = geometry.spread();
     let [images, channels] = [gradient.shape()[0], gradient.shape()[1]];
     let shape: Shape = [images, channels, spread[0].length, spread[1].length].into();
-    let mut wide = zeros(gradient.device(), &shape)?;
+    let mut wide = Array::zeros_on(gradient.device(), &shape)?;
     if spread.iter().all(|own| !own.taken.is_empty()) {
         let [rows, columns] = &spread;
         let taken = gradient.slice(s![.., .., rows.taken.clone(), columns.taken.clone()])?;

@@ -19,8 +19,7 @@ use super::dispatch::same_device;
 use super::host;
 use super::index::check_size;
 use super::precompiled::precompiled;
-use crate::array::{Array, Float, Numeric, Shape, Writer};
-use crate::context::Device;
+use crate::array::{Array, Float, Numeric, Shape};
 use crate::error::Result;
 
 /// The steps, margins and groups of a convolution: [`Array::conv2d`] and [`Array::conv1d`].
@@ -228,7 +227,7 @@ fn multiplied<T: Numeric>(
         let products = products(&padded, kernel, geometry, 0..block.rows)?;
         return products.reshape(geometry.result);
     }
-    let mut result = zeros(input.device(), &geometry.result)?;
+    let mut result = Array::zeros_on(input.device(), &geometry.result)?;
     for images in ranges(geometry.images(), block.images) {
         let some = input.slice(s![images.clone(), .., .., ..])?;
         let padded = padded(&some, geometry)?;
@@ -246,13 +245,6 @@ fn ranges(length: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
     (0..length)
         .step_by(step)
         .map(move |start| start..length.min(start + step))
-}
-
-#[track_caller]
-fn zeros<T: Numeric>(device: &Device, shape: &Shape) -> Result<Array<T>> {
-    let mut writer = Writer::new(device, shape)?;
-    writer.repeat(T::zero(), writer.remaining())?;
-    writer.finish()
 }
 
 /// Returns the images with zeros around each.

@@ -84,7 +84,7 @@ impl<T: Number> Product<T> {
             [first, second] => (first.aligned(&all)? * second.aligned(&all)?).sum_axis(axes),
             _ => self.boxed(&all)?.sum_axis(axes),
         };
-        narrowed(sums?)
+        sums?.converted() // Sums of integers are taken modulo their range.
     }
 
     /// Returns the stride of an axis, summed over all factors.
@@ -108,15 +108,6 @@ impl<T: Number> Product<T> {
         }
         Ok(product.expect("a product has factors"))
     }
-}
-
-/// Converts sums to the type that was summed; sums of integers are taken modulo its range.
-#[track_caller]
-fn narrowed<T: Number>(sums: Array<T::Total>) -> Result<Array<T>> {
-    if T::DTYPE == <T::Total as crate::array::AnyElement>::DTYPE {
-        return Ok(sums.downcast());
-    }
-    sums.cast::<T>().eval()
 }
 
 /// Returns whether elements have fewer digits than sums of their products need.
