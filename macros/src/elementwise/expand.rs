@@ -137,7 +137,7 @@ fn derivable(call: &Elementwise, definition: &Definition, terms: &Ident) -> Toke
         }
 
         fn __body(#terms: &mut #krate::__private::terms::Terms) -> #core::option::Option<#core::primitive::u32> {
-            let all = [#(#terms.argument::<#types>(#places)),*];
+            let all = [#(#terms.argument(#places)),*];
             let result = <#name>::__terms(&all, #terms);
             #terms.finish(result)
         }

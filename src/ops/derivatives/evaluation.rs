@@ -5,7 +5,6 @@ use smallvec::SmallVec;
 use super::activations::{SavedArray, Source, source_of_graph};
 use super::backward::{BackwardStep, Upstream};
 use super::forward::{Derived, Forward, tracked_nodes};
-use super::joint_graph::{JointGraph, JointNodeKind, SavedValue};
 use super::reduction::sum_of;
 use super::{AnyArray, Gradients, Pause, is_live, record_all};
 use crate::array::{AxisSet, Buffer, DType, Layout, Shape};
@@ -15,12 +14,13 @@ use crate::ops::aliasing::{Overwritable, Target};
 use crate::ops::dispatch;
 use crate::ops::dispatch::{Hoisted, store};
 use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS, NodeKind, Results};
+use crate::ops::expression::template::{GraphTemplate, Placeholder};
 use crate::ops::expression::tree::Operand;
 
 /// The data that passes gradients back through an expression graph.
 #[derive(Clone, Debug)]
 pub(super) struct Derivation<Saved = SavedArray> {
-    pub(super) joint: JointGraph,
+    pub(super) joint: GraphTemplate,
     pub(super) derived: Vec<Derived>,
     /// The operands of the expression graph that gradients are computed from, by their number;
     /// `None` for an operand that is not needed.
@@ -46,7 +46,7 @@ impl Derivation {
     #[track_caller]
     pub(super) fn new(
         graph: &ExpressionGraph<'_>,
-        (joint, derived): (JointGraph, Vec<Derived>),
+        (joint, derived): (GraphTemplate, Vec<Derived>),
         more: Option<u32>,
         shape: &Shape,
     ) -> Self {
@@ -59,13 +59,13 @@ impl Derivation {
     }
 
     /// Returns whether the gradients are computed from the result of that number,
-    /// [`SavedValue::Result`].
+    /// [`Placeholder::Result`].
     pub(super) fn needs_result(&self, number: usize) -> bool {
-        let wanted = wanted(&self.joint, self.derived.iter().map(|own| own.gradient));
+        let wanted = (self.joint).wanted(self.derived.iter().map(|own| own.gradient));
         let nodes = self.joint.nodes.iter().zip(&wanted);
         nodes
             .filter(|(_, wanted)| **wanted)
-            .any(|(node, _)| matches!(node.kind, JointNodeKind::Saved(SavedValue::Result(own)) if own == number))
+            .any(|(node, _)| matches!(node.kind, NodeKind::Array(Placeholder::Result(own)) if own == number))
     }
 }
 
@@ -75,38 +75,18 @@ impl Derivation<AnyArray> {
     #[track_caller]
     pub(super) fn graph<'a>(
         &'a self,
-        saved_value: &dyn Fn(SavedValue) -> Option<&'a AnyArray>,
+        saved_value: &dyn Fn(Placeholder) -> Option<&'a AnyArray>,
         results: &[u32],
     ) -> Result<ExpressionGraph<'a>> {
-        let wanted = wanted(&self.joint, results.iter().copied());
-        let mut graph = ExpressionGraph::empty();
-        let mut numbers = vec![0; self.joint.nodes.len()];
-        for (number, node) in self.joint.nodes.iter().enumerate() {
-            if !wanted[number] {
-                continue;
-            }
-            let array = match node.kind {
-                JointNodeKind::Operand(operand) => self.saved[operand].as_ref(),
-                JointNodeKind::Saved(own) => saved_value(own),
-                JointNodeKind::Scalar(_) | JointNodeKind::Call(..) => None,
+        let array_of = |placeholder| {
+            let array = match placeholder {
+                Placeholder::Operand(number) => self.saved[number].as_ref(),
+                own => saved_value(own),
             };
-            numbers[number] = match (array, node.kind) {
-                (Some(array), _) => graph.append_array(array.operand()),
-                (None, JointNodeKind::Scalar(bits)) => graph.append_scalar(node.dtype, bits),
-                (None, JointNodeKind::Call(call, operands)) => {
-                    let operands = &operands[..call.arity];
-                    let operands: SmallVec<[u32; 4]> =
-                        operands.iter().map(|&own| numbers[own as usize]).collect();
-                    graph.append_call(call, &operands)?
-                }
-                (None, _) => {
-                    unreachable!("what gradients are computed from was saved, or is given")
-                }
-            };
-        }
-        let results = results.iter().map(|&own| numbers[own as usize] as usize);
-        graph.set_results(results);
-        Ok(graph)
+            let array = array.expect("what gradients are computed from was saved, or is given");
+            array.operand()
+        };
+        self.joint.filled(&array_of, results)
     }
 
     /// Adds the gradients of all operands. The last gradients may be written over `spare`, one of
@@ -115,7 +95,7 @@ impl Derivation<AnyArray> {
     pub(super) fn pass_back<'a>(
         &'a self,
         (device, spare): (&Device, Option<&'a AnyArray>),
-        saved_value: &dyn Fn(SavedValue) -> Option<&'a AnyArray>,
+        saved_value: &dyn Fn(Placeholder) -> Option<&'a AnyArray>,
         gradients: &mut Gradients,
     ) -> Result<()> {
         let is_whole = |own: &&Derived| {
@@ -166,9 +146,9 @@ impl Derivation<AnyArray> {
     fn passed<'a>(
         &self,
         own: &Derived,
-        saved_value: &dyn Fn(SavedValue) -> Option<&'a AnyArray>,
+        saved_value: &dyn Fn(Placeholder) -> Option<&'a AnyArray>,
     ) -> Option<&'a AnyArray> {
-        let JointNodeKind::Saved(upstream) = self.joint.nodes[own.gradient as usize].kind else {
+        let NodeKind::Array(upstream) = self.joint.nodes[own.gradient as usize].kind else {
             return None;
         };
         saved_value(upstream).filter(|upstream| *upstream.layout.shape() == self.shape)
@@ -241,31 +221,15 @@ pub(super) fn reduced_axes(shape: &Shape, layout: &Layout) -> AxisSet {
     })
 }
 
-/// Returns a flag for each node: true for `results`, and for the nodes that they are computed from.
-fn wanted(joint: &JointGraph, results: impl Iterator<Item = u32>) -> Vec<bool> {
-    let mut wanted = vec![false; joint.nodes.len()];
-    results.for_each(|result| wanted[result as usize] = true);
-    for number in (0..wanted.len()).rev() {
-        if let (true, JointNodeKind::Call(call, operands)) =
-            (wanted[number], joint.nodes[number].kind)
-        {
-            operands[..call.arity]
-                .iter()
-                .for_each(|&operand| wanted[operand as usize] = true);
-        }
-    }
-    wanted
-}
-
 /// Returns the operands of `graph` that the gradients, and the node `more`, are computed from.
 #[track_caller]
 fn saved_operands(
     graph: &ExpressionGraph<'_>,
-    joint: &JointGraph,
+    joint: &GraphTemplate,
     derived: &[Derived],
     more: Option<u32>,
 ) -> Vec<Option<SavedArray>> {
-    let wanted = wanted(joint, derived.iter().map(|own| own.gradient).chain(more));
+    let wanted = joint.wanted(derived.iter().map(|own| own.gradient).chain(more));
     let arrays = graph.nodes().iter().filter_map(|node| match &node.kind {
         NodeKind::Array(operand) => Some(operand),
         _ => None,
@@ -273,7 +237,7 @@ fn saved_operands(
     let arrays: SmallVec<[_; 4]> = arrays.collect();
     let mut saved: Vec<Option<SavedArray>> = arrays.iter().map(|_| None).collect();
     for (node, wanted) in joint.nodes.iter().zip(wanted) {
-        let JointNodeKind::Operand(number) = node.kind else {
+        let NodeKind::Array(Placeholder::Operand(number)) = node.kind else {
             continue;
         };
         let Operand {
@@ -389,9 +353,10 @@ impl RunningEvaluation {
                     (derivation.joint, derivation.derived) =
                         forward.derive_results(has_gradient)?;
                 }
-                let saved_value = |saved_value: SavedValue| match saved_value {
-                    SavedValue::Result(number) => kept[number].as_ref(),
-                    SavedValue::Gradient(number) => upstream[number].as_ref(),
+                let saved_value = |placeholder: Placeholder| match placeholder {
+                    Placeholder::Result(number) => kept[number].as_ref(),
+                    Placeholder::Gradient(number) => upstream[number].as_ref(),
+                    Placeholder::Operand(_) => None,
                 };
                 let last = upstream.iter().flatten().next_back();
                 derivation.pass_back((&device, last), &saved_value, gradients)

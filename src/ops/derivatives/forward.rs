@@ -3,13 +3,12 @@
 use std::cell::RefCell;
 
 use super::Tracked;
-use super::joint_graph::{
-    Contributions, JointGraph, JointNode, JointNodeKind, SavedValue, is_differentiable,
-};
+use super::joint_graph::{Contributions, is_differentiable};
 use super::rules::partials;
 use super::tape::note_constants;
 use crate::error::Result;
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::template::{GraphTemplate, Placeholder, TemplateNode};
 
 /// A tracked operand of an expression graph, and the nodes of its gradient.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +23,7 @@ pub(super) struct Derived {
 /// An expression graph with tracked operands, without its arrays.
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
-    joint: JointGraph,
+    joint: GraphTemplate,
     /// The nodes of the expression graph's results.
     pub(super) results: Vec<usize>,
     tracked: Vec<(u32, Tracked)>,
@@ -46,7 +45,7 @@ pub(super) fn tracked_nodes(graph: &ExpressionGraph<'_>) -> Result<Vec<(u32, Tra
 
 impl Forward {
     pub(super) fn of(graph: &ExpressionGraph<'_>, tracked: Vec<(u32, Tracked)>) -> Self {
-        let (joint, numbers) = JointGraph::of(graph);
+        let (joint, numbers) = GraphTemplate::of(graph, GraphTemplate::call_or_body);
         let results = graph.results().iter();
         let tracked = tracked.into_iter();
         Self {
@@ -65,9 +64,8 @@ impl Forward {
             leads[*node as usize] = true;
         }
         for (number, node) in self.joint.nodes.iter().enumerate() {
-            let own = operands(node)
-                .iter()
-                .any(|&operand| leads[operand as usize]);
+            let operands = node.kind.operands();
+            let own = operands.iter().any(|&operand| leads[operand as usize]);
             leads[number] |= own;
         }
         leads
@@ -79,8 +77,8 @@ impl Forward {
     #[track_caller]
     pub(super) fn derive(
         &self,
-        seeds: impl FnOnce(&RefCell<JointGraph>) -> Result<Vec<(usize, u32)>>,
-    ) -> Result<(JointGraph, Vec<Derived>)> {
+        seeds: impl FnOnce(&RefCell<GraphTemplate>) -> Result<Vec<(usize, u32)>>,
+    ) -> Result<(GraphTemplate, Vec<Derived>)> {
         let nodes = &self.joint.nodes;
         let joint = RefCell::new(self.joint.clone());
         let leads = self.leads();
@@ -90,14 +88,14 @@ impl Forward {
             contributions[node].push((gradient, None));
         }
         for number in (0..nodes.len()).rev().filter(|&number| leads[number]) {
-            let JointNodeKind::Call(call, _) = nodes[number].kind else {
+            let NodeKind::Call(call, _) = nodes[number].kind else {
                 continue;
             };
             let own = &contributions[number];
             let Some((gradient, counts)) = joint.borrow_mut().sum_where_counted(own) else {
                 continue;
             };
-            let operands = operands(&nodes[number]);
+            let operands = nodes[number].kind.operands();
             let partials = partials(&joint, call, operands, [number as u32, gradient])?;
             for (place, (&operand, partial)) in operands.iter().zip(partials).enumerate() {
                 let operand = operand as usize;
@@ -133,30 +131,22 @@ impl Forward {
     pub(super) fn derive_results(
         &self,
         has_gradient: impl Fn(usize) -> bool,
-    ) -> Result<(JointGraph, Vec<Derived>)> {
+    ) -> Result<(GraphTemplate, Vec<Derived>)> {
         self.derive(|joint| {
             let mut joint = joint.borrow_mut();
             let mut seeds = Vec::new();
             for (number, &result) in self.results.iter().enumerate() {
-                let JointNode { kind, dtype } = self.joint.nodes[result];
-                if matches!(kind, JointNodeKind::Call(..)) {
-                    joint.nodes[result].kind = JointNodeKind::Saved(SavedValue::Result(number));
+                let TemplateNode { kind, dtype } = self.joint.nodes[result];
+                if matches!(kind, NodeKind::Call(..)) {
+                    joint.nodes[result].kind = NodeKind::Array(Placeholder::Result(number));
                 }
                 if is_differentiable(dtype) && has_gradient(number) {
                     let gradient =
-                        joint.push(JointNodeKind::Saved(SavedValue::Gradient(number)), dtype);
+                        joint.push(NodeKind::Array(Placeholder::Gradient(number)), dtype);
                     seeds.push((result, joint.widened(gradient)));
                 }
             }
             Ok(seeds)
         })
-    }
-}
-
-/// Returns the nodes that a node is a function of.
-fn operands(node: &JointNode) -> &[u32] {
-    match &node.kind {
-        JointNodeKind::Call(call, operands) => &operands[..call.arity],
-        _ => &[],
     }
 }

@@ -1,5 +1,4 @@
-//! An expression graph and the graph of its gradients, as nodes that own nothing: type-erased, and
-//! valid before the memory of saved values exists.
+//! The joint graph of a step: the template of its expression graph, and the nodes of the gradients.
 
 use std::any::TypeId;
 
@@ -10,43 +9,10 @@ use crate::ops::expression::elementwise::arithmetic::Added;
 use crate::ops::expression::elementwise::cast::Cast;
 use crate::ops::expression::elementwise::functions::{And, Not, Or};
 use crate::ops::expression::elementwise::select::Select;
-use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::graph::NodeKind;
 use crate::ops::expression::node::call_of;
-use crate::ops::expression::tree::{Call, MOST_OPERANDS, Node, Operand, Tree};
-use crate::ops::expression::written::terms::{TermKind, Terms};
-
-/// A node of a graph.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct JointNode {
-    pub(super) kind: JointNodeKind,
-    pub(super) dtype: DType,
-}
-
-/// The kind of a node.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum JointNodeKind {
-    /// An operand of the expression graph, by its number there.
-    Operand(usize),
-    /// A saved value: an array that is available when gradients are computed.
-    Saved(SavedValue),
-    Scalar(Bits),
-    Call(&'static Call, [u32; MOST_OPERANDS]),
-}
-
-/// A saved value of the step, by the number of the result: the result, or its gradient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SavedValue {
-    Result(usize),
-    Gradient(usize),
-}
-
-/// Nodes in an order in which they can be computed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct JointGraph {
-    pub(super) nodes: Vec<JointNode>,
-    /// The conversions that [`converted`](Self::converted) appended: operand and result.
-    conversions: Vec<(u32, u32)>,
-}
+use crate::ops::expression::template::{GraphTemplate, TemplateNode};
+use crate::ops::expression::tree::{Call, Node, Operand, Tree};
 
 /// The contributions to a gradient, one for each use of its node. Each has the truth value under
 /// which it counts, or `None` if it always counts. A contribution that does not count, because
@@ -54,87 +20,31 @@ pub(super) struct JointGraph {
 /// the nodes before it.
 pub(super) type Contributions = SmallVec<[(u32, Option<u32>); 2]>;
 
-impl JointGraph {
-    /// Returns the joint graph of `graph`, and the number in it of each node of `graph`. A written
-    /// function is replaced by its body.
-    pub(super) fn of(graph: &ExpressionGraph<'_>) -> (Self, Vec<u32>) {
-        let (mut joint, mut numbers) = (Self::default(), Vec::new());
-        let mut operands = 0;
-        for node in graph.nodes() {
-            let number = match node.kind {
-                NodeKind::Array(_) => {
-                    operands += 1;
-                    joint.push(JointNodeKind::Operand(operands - 1), node.dtype)
-                }
-                NodeKind::Scalar(bits) => joint.push(JointNodeKind::Scalar(bits), node.dtype),
-                NodeKind::Call(call, operands) => {
-                    let operands = operands[..call.arity].iter();
-                    let operands: SmallVec<[u32; 4]> =
-                        operands.map(|&own| numbers[own as usize]).collect();
-                    joint.written(call, &operands)
-                }
-            };
-            numbers.push(number);
-        }
-        (joint, numbers)
-    }
-
-    /// Adds a call, or the nodes of its body.
-    fn written(&mut self, call: &'static Call, arguments: &[u32]) -> u32 {
-        let mut body = Terms::default();
-        let derive_body = call.body.filter(|_| call.partials.is_none());
-        let Some(result) = derive_body.and_then(|derive_body| derive_body(&mut body)) else {
-            return self.call(call, arguments);
-        };
-        let mut numbers: Vec<u32> = Vec::new();
-        for own in body.own {
-            let number = match own.kind {
-                TermKind::Argument(argument) => arguments[argument],
-                TermKind::Scalar(bits) => self.push(JointNodeKind::Scalar(bits), own.dtype),
-                TermKind::Call(call, operands) => {
-                    let operands = operands.iter().map(|&own| numbers[own as usize]);
-                    let operands: SmallVec<[u32; 4]> = operands.collect();
-                    self.written(call, &operands)
-                }
-            };
-            numbers.push(number);
-        }
-        numbers[result as usize]
-    }
-
-    pub(super) fn push(&mut self, kind: JointNodeKind, dtype: DType) -> u32 {
-        self.nodes.push(JointNode { kind, dtype });
-        self.nodes.len() as u32 - 1
-    }
-
-    pub(super) fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
-        let mut all = [0; MOST_OPERANDS];
-        all[..operands.len()].copy_from_slice(operands);
-        self.push(JointNodeKind::Call(call, all), call.output)
-    }
-
+impl GraphTemplate {
     /// Converts a float or complex number to another type, at most once for each type.
     pub(super) fn converted(&mut self, node: u32, to: DType) -> u32 {
-        let from = self.nodes[node as usize].dtype;
+        let TemplateNode { kind, dtype: from } = self.nodes[node as usize];
         if from == to {
             return node;
         }
-        let is_done = |&&(operand, result): &&(u32, u32)| {
-            operand == node && self.nodes[result as usize].dtype == to
-        };
-        if let Some(&(_, result)) = self.conversions.iter().find(is_done) {
-            return result;
-        }
+        let conversion = |from, to| cast(from, to).expect(DIFFERENTIABLE);
+        let is_conversion = |call: &Call, from, to| (call.id)() == (conversion(from, to).id)();
         // A node that was widened from a type is converted back to it without loss.
-        let is_source = |&&(operand, result): &&(u32, u32)| {
-            result == node && self.nodes[operand as usize].dtype == to && computed_in(to) == from
-        };
-        if let Some(&(operand, _)) = self.conversions.iter().find(is_source) {
+        if let NodeKind::Call(call, [operand, ..]) = kind
+            && computed_in(to) == from
+            && is_conversion(call, to, from)
+            && self.nodes[operand as usize].dtype == to
+        {
             return operand;
         }
-        let result = self.call(cast(from, to).expect(DIFFERENTIABLE), &[node]);
-        self.conversions.push((node, result));
-        result
+        let is_done = |own: &TemplateNode| match own.kind {
+            NodeKind::Call(call, [operand, ..]) => operand == node && is_conversion(call, from, to),
+            _ => false,
+        };
+        match self.nodes.iter().position(is_done) {
+            Some(done) => done as u32,
+            None => self.call(conversion(from, to), &[node]),
+        }
     }
 
     /// Converts a number to the type that its gradient is computed in.
@@ -198,7 +108,7 @@ impl JointGraph {
     fn only_where(&mut self, holds: u32, value: u32) -> u32 {
         let dtype = self.nodes[value as usize].dtype;
         let (select, zero) = select_or_zero(dtype);
-        let zero = self.push(JointNodeKind::Scalar(zero), dtype);
+        let zero = self.push(NodeKind::Scalar(zero), dtype);
         self.call(select, &[holds, value, zero])
     }
 

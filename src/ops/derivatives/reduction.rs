@@ -7,8 +7,7 @@ use super::backward::{BackwardStep, Upstream};
 use super::evaluation::{Derivation, bytes_of, evaluate};
 use super::forward::{Forward, tracked_nodes};
 use super::joint_graph::{
-    DIFFERENTIABLE, JointGraph, JointNodeKind, SavedValue, by_differentiable, by_float,
-    computed_in, is_differentiable,
+    DIFFERENTIABLE, by_differentiable, by_float, computed_in, is_differentiable,
 };
 use super::rules::not_equal;
 use super::values::JointValue;
@@ -17,7 +16,8 @@ use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Num
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::ops::descriptors::ReductionPlan;
 use crate::ops::dispatch::{Reduction, reduce};
-use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::template::{GraphTemplate, Placeholder};
 use crate::ops::reducers::{ReductionRule as Rule, Sum};
 
 /// The gradient of each element, as a function of the result's gradient.
@@ -98,7 +98,7 @@ struct RuleOperands<'g, T> {
 
 impl<'g, T> RuleOperands<'g, T> {
     fn new(
-        joint: &'g RefCell<JointGraph>,
+        joint: &'g RefCell<GraphTemplate>,
         (x, [g, r, s]): (u32, [u32; 3]),
         (count, is_rounded): (f64, bool),
     ) -> Self {
@@ -121,12 +121,12 @@ struct RuleNodes {
     summand: Option<u32>,
 }
 
-const RESULT: SavedValue = SavedValue::Result(0);
-const SUM: SavedValue = SavedValue::Result(1);
-const GRADIENT: SavedValue = SavedValue::Gradient(0);
+const RESULT: Placeholder = Placeholder::Result(0);
+const SUM: Placeholder = Placeholder::Result(1);
+const GRADIENT: Placeholder = Placeholder::Gradient(0);
 
 fn nodes_of(
-    joint: &RefCell<JointGraph>,
+    joint: &RefCell<GraphTemplate>,
     rule: Rule,
     (x, dtype): (u32, DType),
     count: f64,
@@ -135,10 +135,10 @@ fn nodes_of(
     let (x, saved_value) = {
         let mut joint = joint.borrow_mut();
         let [g, r] = [GRADIENT, RESULT].map(|saved_value| {
-            let own = joint.push(JointNodeKind::Saved(saved_value), dtype);
+            let own = joint.push(NodeKind::Array(saved_value), dtype);
             joint.widened(own)
         });
-        let s = joint.push(JointNodeKind::Saved(SUM), wide);
+        let s = joint.push(NodeKind::Array(SUM), wide);
         (joint.widened(x), [g, r, s])
     };
     let result = (count, wide != dtype);
@@ -326,10 +326,10 @@ impl DerivedReduction {
                 };
                 let upstream = upstream[0].take().map(broadcast).transpose()?;
                 let result = kept.map(broadcast).transpose()?;
-                let saved_value = |saved_value: SavedValue| match saved_value {
+                let saved_value = |placeholder: Placeholder| match placeholder {
                     GRADIENT => upstream.as_ref(),
                     RESULT => result.as_ref(),
-                    SavedValue::Gradient(_) | SavedValue::Result(_) => None,
+                    _ => None,
                 };
                 let sum = match summand {
                     None => None,
@@ -352,7 +352,7 @@ impl DerivedReduction {
                         })
                     }
                 };
-                let saved_value = |own: SavedValue| match own {
+                let saved_value = |own: Placeholder| match own {
                     SUM => sum.as_ref(),
                     own => saved_value(own),
                 };

@@ -17,10 +17,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 use num_complex::Complex;
 use smallvec::{SmallVec, smallvec};
 
-use super::joint_graph::{
-    JointGraph, JointNodeKind, by_differentiable, by_float, computed_in, is_complex,
-    is_differentiable,
-};
+use super::joint_graph::{by_differentiable, by_float, computed_in, is_complex, is_differentiable};
 use super::values::JointValue;
 use crate::array::{DType, Float, Number, bits_of};
 use crate::error::{Error, ErrorCode, Result};
@@ -34,7 +31,9 @@ use crate::ops::expression::elementwise::functions::{
     Square, Tan, Tanh, Trunc,
 };
 use crate::ops::expression::elementwise::select::Select;
+use crate::ops::expression::graph::NodeKind;
 use crate::ops::expression::node::call_of;
+use crate::ops::expression::template::GraphTemplate;
 use crate::ops::expression::tree::Call;
 
 /// The gradients of a function's operands as nodes; `None` for an operand whose derivative does not
@@ -47,7 +46,7 @@ macro_rules! rules {
         /// `T`; `None` if the function has no row.
         fn $name<T: $Bound>(
             id: TypeId,
-            joint: &RefCell<JointGraph>,
+            joint: &RefCell<GraphTemplate>,
             operands: &[u32],
             [result, gradient]: [u32; 2],
         ) -> Option<Partials> {
@@ -139,7 +138,7 @@ fn is_flat(id: TypeId) -> bool {
 /// which a real one is computed; `None` for other functions.
 fn of_parts<T: Float>(
     id: TypeId,
-    joint: &RefCell<JointGraph>,
+    joint: &RefCell<GraphTemplate>,
     operands: &[u32],
     [result, gradient]: [u32; 2],
 ) -> Option<Partials>
@@ -212,12 +211,12 @@ fn normal_at<T: Float>(x: JointValue<'_, T>) -> JointValue<'_, T> {
 }
 
 /// Returns the gradient of x to the power of an integer.
-fn of_power<T: Float>(joint: &RefCell<JointGraph>, operands: &[u32], gradient: u32) -> Partials {
+fn of_power<T: Float>(joint: &RefCell<GraphTemplate>, operands: &[u32], gradient: u32) -> Partials {
     let value = |node| JointValue::<T>::new(joint, node);
     let (x, n, g) = (value(operands[0]), operands[1], value(gradient));
     let (less, as_float) = {
         let mut joint = joint.borrow_mut();
-        let zero = joint.push(JointNodeKind::Scalar(bits_of(0_i32)), DType::I32);
+        let zero = joint.push(NodeKind::Scalar(bits_of(0_i32)), DType::I32);
         let is_power = joint.call(call_of::<NotEqual, (i32, i32)>(), &[n, zero]);
         // For the exponent 0, not -1: 0 times an infinite power is NaN.
         let one = joint.call(call_of::<Cast<i32>, (bool,)>(), &[is_power]);
@@ -233,7 +232,7 @@ fn of_power<T: Float>(joint: &RefCell<JointGraph>, operands: &[u32], gradient: u
 /// Multiplies the gradient by the partial derivatives that functions compute. Returns `None` if one
 /// of these functions does not have the result's type.
 fn by_hand(
-    joint: &RefCell<JointGraph>,
+    joint: &RefCell<GraphTemplate>,
     (partials, output): (&[Option<&'static Call>], DType),
     (operands, gradient): (&[u32], u32),
 ) -> Option<Partials> {
@@ -261,7 +260,7 @@ fn by_hand(
 /// known.
 #[track_caller]
 pub(super) fn partials(
-    joint: &RefCell<JointGraph>,
+    joint: &RefCell<GraphTemplate>,
     called: &Call,
     operands: &[u32],
     [result, gradient]: [u32; 2],
@@ -285,7 +284,7 @@ pub(super) fn partials(
         )]);
     }
     if id == TypeId::of::<Select>() {
-        // Each counts only if it was chosen: see `JointGraph::counts`.
+        // Each counts only if it was chosen: see `GraphTemplate::counts`.
         return Ok(smallvec![None, Some(gradient), Some(gradient)]);
     }
     let dtype = dtype_of(gradient);

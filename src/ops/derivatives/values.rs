@@ -6,19 +6,21 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use num_complex::Complex;
 
-use super::joint_graph::{JointGraph, JointNodeKind, is_complex};
+use super::joint_graph::is_complex;
 use crate::array::{AnyElement, Float, Number, bits_of};
 use crate::ops::expression::elementwise::arithmetic::{Added, Over, Subtracted, Times};
 use crate::ops::expression::elementwise::complex::OfParts;
 use crate::ops::expression::elementwise::functions;
 use crate::ops::expression::elementwise::select::Select;
+use crate::ops::expression::graph::NodeKind;
 use crate::ops::expression::loops::Arguments;
 use crate::ops::expression::node::{Function, call_of};
+use crate::ops::expression::template::GraphTemplate;
 
 /// A node whose elements are of `T`, with the operators and functions that rules are written in.
 #[derive(Debug)]
 pub(super) struct JointValue<'g, T> {
-    joint: &'g RefCell<JointGraph>,
+    joint: &'g RefCell<GraphTemplate>,
     pub(super) node: u32,
     element: PhantomData<T>,
 }
@@ -32,7 +34,7 @@ impl<T> Clone for JointValue<'_, T> {
 impl<T> Copy for JointValue<'_, T> {}
 
 impl<'g, T> JointValue<'g, T> {
-    pub(super) fn new(joint: &'g RefCell<JointGraph>, node: u32) -> Self {
+    pub(super) fn new(joint: &'g RefCell<GraphTemplate>, node: u32) -> Self {
         Self {
             joint,
             node,
@@ -48,7 +50,7 @@ impl<'g, T: AnyElement> JointValue<'g, T> {
         let node = self
             .joint
             .borrow_mut()
-            .push(JointNodeKind::Scalar(bits), T::DTYPE);
+            .push(NodeKind::Scalar(bits), T::DTYPE);
         Self::new(self.joint, node)
     }
 

@@ -1,9 +1,9 @@
-//! The body of a written function as a list of terms. [`written`](super::written) fills it.
+//! The bodies of written functions as part of a template. [`written`](super::written) adds them.
 
-use smallvec::SmallVec;
+use std::mem;
 
+use super::template::GraphTemplate;
 use super::tree::Call;
-use crate::array::{Bits, DType};
 
 /// A handle on one part of a body.
 #[derive(Clone, Copy, Debug)]
@@ -14,25 +14,12 @@ pub struct Term {
     pub(super) is_literal: bool,
 }
 
-/// The kind of a part.
-#[derive(Clone, Debug)]
-pub(crate) enum TermKind {
-    Argument(usize),
-    Scalar(Bits),
-    Call(&'static Call, SmallVec<[u32; 4]>),
-}
-
-/// A part with its type.
-#[derive(Clone, Debug)]
-pub(crate) struct BodyTerm {
-    pub(crate) kind: TermKind,
-    pub(crate) dtype: DType,
-}
-
-/// The parts of a body, in the order in which they can be computed.
-#[derive(Debug, Default)]
+/// The template that a body is added to.
+#[derive(Debug)]
 pub struct Terms {
-    pub(crate) own: Vec<BodyTerm>,
+    pub(super) template: GraphTemplate,
+    /// The nodes of the arguments.
+    pub(super) arguments: Vec<u32>,
     /// True if a part is no function of arrays.
     pub(super) is_opaque: bool,
 }
@@ -40,3 +27,23 @@ pub struct Terms {
 /// A function that adds the terms of a body, and returns the number of the result if all terms are
 /// functions of arrays.
 pub type Body = fn(&mut Terms) -> Option<u32>;
+
+impl GraphTemplate {
+    /// Adds the body of a written function; for other functions, and for a body that is no function
+    /// of arrays, adds the call.
+    pub(in crate::ops) fn call_or_body(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
+        if let (Some(add_body), None) = (call.body, call.partials) {
+            let mut terms = Terms {
+                template: mem::take(self),
+                arguments: operands.to_vec(),
+                is_opaque: false,
+            };
+            let result = add_body(&mut terms);
+            *self = terms.template;
+            if let Some(result) = result {
+                return result;
+            }
+        }
+        self.call(call, operands)
+    }
+}

@@ -33,16 +33,16 @@ pub(in crate::ops) struct ExpressionGraph<'a> {
 /// One operation or operand of an expression graph.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ops) struct GraphNode<'a> {
-    pub(in crate::ops) kind: NodeKind<'a>,
+    pub(in crate::ops) kind: NodeKind<Operand<'a>>,
     pub(in crate::ops) dtype: DType,
     pub(super) shape: NodeShape<'a>,
 }
 
-/// The kind of a node.
+/// The kind of a node, whose arrays are given by an `A`.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ops) enum NodeKind<'a> {
+pub(in crate::ops) enum NodeKind<A> {
     /// The elements of an array.
-    Array(Operand<'a>),
+    Array(A),
     /// One value.
     Scalar(Bits),
     /// A function of nodes before it, as many as it has operands.
@@ -386,13 +386,21 @@ impl<'a> ExpressionGraph<'a> {
     }
 }
 
+impl<A> NodeKind<A> {
+    /// Returns the numbers of the nodes that this node is a function of.
+    #[inline]
+    pub(in crate::ops) fn operands(&self) -> &[u32] {
+        match self {
+            Self::Call(call, operands) => &operands[..call.arity],
+            _ => &[],
+        }
+    }
+}
+
 impl GraphNode<'_> {
     /// Returns the numbers of the nodes that this node is a function of.
     #[inline]
     pub(in crate::ops) fn operands(&self) -> &[u32] {
-        match &self.kind {
-            NodeKind::Call(call, operands) => &operands[..call.arity],
-            _ => &[],
-        }
+        self.kind.operands()
     }
 }

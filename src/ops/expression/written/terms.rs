@@ -5,18 +5,20 @@
 //! errors of a body once, in the host's code. A literal takes the type of the operand it is
 //! combined with.
 
+use smallvec::SmallVec;
+
 use super::text::Constant;
 use crate::array::{AnyElement, Bits, DType, bits_of};
 use crate::ops::expression::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
 use crate::ops::expression::elementwise::cast::Cast;
 use crate::ops::expression::elementwise::functions::Negated;
 use crate::ops::expression::elementwise::select::Select;
+use crate::ops::expression::graph::NodeKind;
 use crate::ops::expression::loops::Arguments;
 use crate::ops::expression::node::{Function, call_of};
 use crate::ops::expression::tree::Call;
 
 pub use crate::ops::expression::body::{Body, Term, Terms};
-pub(crate) use crate::ops::expression::body::{BodyTerm, TermKind};
 
 /// The value for the element type of a dtype, or `None` if the list does not have it.
 macro_rules! by_dtype {
@@ -59,17 +61,20 @@ macro_rules! by_dtype {
 }
 
 impl Terms {
-    fn push(&mut self, kind: TermKind, dtype: DType) -> Term {
-        self.own.push(BodyTerm { kind, dtype });
+    fn scalar(&mut self, dtype: DType, bits: Bits, is_literal: bool) -> Term {
         Term {
-            number: self.own.len() as u32 - 1,
-            is_literal: false,
+            number: self.template.push(NodeKind::Scalar(bits), dtype),
+            is_literal,
         }
     }
 
-    /// Adds the argument of that number.
-    pub fn argument<T: AnyElement>(&mut self, number: usize) -> Term {
-        self.push(TermKind::Argument(number), T::DTYPE)
+    /// Returns the argument of that number.
+    #[must_use]
+    pub fn argument(&self, number: usize) -> Term {
+        Term {
+            number: self.arguments[number],
+            is_literal: false,
+        }
     }
 
     /// Adds the function `F` of earlier parts, which have its types.
@@ -82,20 +87,21 @@ impl Terms {
         let Some(call) = call else {
             return self.opaque();
         };
-        let is_literal = operands.iter().all(|own| own.is_literal);
-        let operands = operands.iter().map(|own| own.number);
-        let term = self.push(TermKind::Call(call, operands.collect()), call.output);
-        Term { is_literal, ..term }
+        let numbers: SmallVec<[u32; 4]> = operands.iter().map(|own| own.number).collect();
+        Term {
+            number: self.template.call(call, &numbers),
+            is_literal: operands.iter().all(|own| own.is_literal),
+        }
     }
 
     /// Adds a part that is no function of arrays.
     fn opaque(&mut self) -> Term {
         self.is_opaque = true;
-        self.push(TermKind::Scalar(Bits::default()), DType::Bool)
+        self.scalar(DType::Bool, Bits::default(), false)
     }
 
     fn dtype(&self, term: Term) -> DType {
-        self.own[term.number as usize].dtype
+        self.template.nodes[term.number as usize].dtype
     }
 
     /// Returns a literal as an element of that type. *Invariant:* functions are called with the
@@ -135,30 +141,22 @@ impl Terms {
 /// Adds a constant. The compiler reports once, in the GPU's text, if a name is no constant.
 pub fn constant(constant: &Constant, terms: &mut Terms) -> Term {
     let (dtype, bits) = constant.value;
-    terms.push(TermKind::Scalar(bits), dtype)
+    terms.scalar(dtype, bits, false)
 }
 
 /// Adds a literal with the name of its type.
 pub fn value<T: AnyElement>(value: T, terms: &mut Terms) -> Term {
-    terms.push(TermKind::Scalar(bits_of(value)), T::DTYPE)
+    terms.scalar(T::DTYPE, bits_of(value), false)
 }
 
 /// Adds a literal with a point.
 pub fn float(number: f64, terms: &mut Terms) -> Term {
-    let term = value(number, terms);
-    Term {
-        is_literal: true,
-        ..term
-    }
+    terms.scalar(DType::F64, bits_of(number), true)
 }
 
 /// Adds a literal without a point.
 pub fn integer(number: i128, terms: &mut Terms) -> Term {
-    let term = value(number as i64, terms);
-    Term {
-        is_literal: true,
-        ..term
-    }
+    terms.scalar(DType::I64, bits_of(number as i64), true)
 }
 
 /// Converts a term to an element of `T`.

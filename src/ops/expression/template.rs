@@ -1,0 +1,123 @@
+//! Expression graphs without arrays: nodes that own nothing and are valid before the arrays exist.
+//!
+//! Derivatives are derived on a template, results are computed again from one, and a written
+//! function gives its body as part of one. [`GraphTemplate::filled`] makes the expression graph,
+//! which the evaluators take.
+
+use smallvec::SmallVec;
+
+use super::graph::{ExpressionGraph, NodeKind};
+use super::tree::{Call, MOST_OPERANDS, Operand};
+use crate::array::DType;
+use crate::error::Result;
+
+/// The array that a node stands for, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Placeholder {
+    /// An operand of the expression graph.
+    Operand(usize),
+    /// A result of the step.
+    Result(usize),
+    /// The gradient of a result.
+    Gradient(usize),
+}
+
+/// A node of a template.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ops) struct TemplateNode {
+    pub(in crate::ops) kind: NodeKind<Placeholder>,
+    pub(in crate::ops) dtype: DType,
+}
+
+/// Nodes in an order in which they can be computed.
+#[derive(Clone, Debug, Default)]
+pub(in crate::ops) struct GraphTemplate {
+    pub(in crate::ops) nodes: Vec<TemplateNode>,
+}
+
+impl GraphTemplate {
+    /// Returns the template of `graph`, and the number in it of each node of `graph`. `append` adds
+    /// a call: [`call`](Self::call), or a function that adds other nodes in its place.
+    pub(in crate::ops) fn of(
+        graph: &ExpressionGraph<'_>,
+        append: impl Fn(&mut Self, &'static Call, &[u32]) -> u32,
+    ) -> (Self, Vec<u32>) {
+        let (mut template, mut numbers) = (Self::default(), Vec::new());
+        let mut arrays = 0..;
+        for node in graph.nodes() {
+            let number = match node.kind {
+                NodeKind::Array(_) => {
+                    let number = arrays.next().expect("without end");
+                    template.push(NodeKind::Array(Placeholder::Operand(number)), node.dtype)
+                }
+                NodeKind::Scalar(bits) => template.push(NodeKind::Scalar(bits), node.dtype),
+                NodeKind::Call(call, _) => {
+                    append(&mut template, call, &renumbered(node.operands(), &numbers))
+                }
+            };
+            numbers.push(number);
+        }
+        (template, numbers)
+    }
+
+    pub(in crate::ops) fn push(&mut self, kind: NodeKind<Placeholder>, dtype: DType) -> u32 {
+        self.nodes.push(TemplateNode { kind, dtype });
+        self.nodes.len() as u32 - 1
+    }
+
+    pub(in crate::ops) fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
+        let mut all = [0; MOST_OPERANDS];
+        all[..operands.len()].copy_from_slice(operands);
+        self.push(NodeKind::Call(call, all), call.output)
+    }
+
+    /// Returns a flag for each node: true for `results`, and for the nodes that they are computed
+    /// from.
+    pub(in crate::ops) fn wanted(&self, results: impl Iterator<Item = u32>) -> Vec<bool> {
+        let mut wanted = vec![false; self.nodes.len()];
+        results.for_each(|result| wanted[result as usize] = true);
+        for (number, node) in self.nodes.iter().enumerate().rev() {
+            if wanted[number] {
+                let operands = node.kind.operands().iter();
+                operands.for_each(|&operand| wanted[operand as usize] = true);
+            }
+        }
+        wanted
+    }
+
+    /// Returns the expression graph of the nodes `results`, over the arrays that `array_of` returns
+    /// for the placeholders.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the shapes of the arrays do not broadcast.
+    #[track_caller]
+    pub(in crate::ops) fn filled<'a>(
+        &self,
+        array_of: &dyn Fn(Placeholder) -> Operand<'a>,
+        results: &[u32],
+    ) -> Result<ExpressionGraph<'a>> {
+        let wanted = self.wanted(results.iter().copied());
+        let mut graph = ExpressionGraph::empty();
+        let mut numbers = vec![0; self.nodes.len()];
+        for (number, node) in self.nodes.iter().enumerate() {
+            if wanted[number] {
+                numbers[number] = match node.kind {
+                    NodeKind::Array(placeholder) => graph.append_array(array_of(placeholder)),
+                    NodeKind::Scalar(bits) => graph.append_scalar(node.dtype, bits),
+                    NodeKind::Call(call, _) => {
+                        graph.append_call(call, &renumbered(node.kind.operands(), &numbers))?
+                    }
+                };
+            }
+        }
+        let results = results.iter().map(|&own| numbers[own as usize] as usize);
+        graph.set_results(results);
+        Ok(graph)
+    }
+}
+
+/// Returns the new numbers of `operands`.
+fn renumbered(operands: &[u32], numbers: &[u32]) -> SmallVec<[u32; MOST_OPERANDS]> {
+    operands.iter().map(|&own| numbers[own as usize]).collect()
+}
