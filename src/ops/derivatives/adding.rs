@@ -1,6 +1,6 @@
 //! Addition of contributions to a gradient: to all of it, and to a part of it.
 
-use super::any_array::AnyArray;
+use super::AnyArray;
 use super::backward::{BackwardStep, Gradients, Upstream};
 use super::evaluation::evaluate;
 use super::gradients::filled;

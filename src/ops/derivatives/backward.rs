@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::any_array::AnyArray;
+use super::AnyArray;
 use crate::error::Result;
 
 /// The gradients of a step's results, by the number of the result; `None` for a result that nothing

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::rc::Rc;
 
-use super::any_array::AnyArray;
+use super::AnyArray;
 use super::backward::{Gradients, Placer, Upstream};
 use super::evaluation::evaluate;
 use super::tape::{self, Tracked};

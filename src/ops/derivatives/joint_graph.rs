@@ -213,7 +213,7 @@ fn select_or_zero(dtype: DType) -> (&'static Call, Bits) {
 pub(super) struct Adding<'a>(pub(super) Operand<'a>, pub(super) Operand<'a>);
 
 impl Tree for Adding<'_> {
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         see(Node::Array(self.0));
         see(Node::Array(self.1));
         see(Node::Call(sum_of(self.0.dtype)));
@@ -224,7 +224,7 @@ impl Tree for Adding<'_> {
 pub(super) struct Converting<'a>(pub(super) Operand<'a>, pub(super) DType);
 
 impl Tree for Converting<'_> {
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         see(Node::Array(self.0));
         see(Node::Call(
             cast(self.0.dtype, self.1).expect(DIFFERENTIABLE),

@@ -9,7 +9,6 @@
 
 mod activations;
 mod adding;
-mod any_array;
 mod backward;
 mod evaluation;
 mod forward;
@@ -32,7 +31,6 @@ use smallvec::SmallVec;
 pub(crate) use activations::{Budget, BudgetCounts};
 pub(super) use activations::{Operand, SavedArray, Source, pin, store, with_source, work_of};
 pub(super) use adding::{sum_of_windows, with_windows};
-pub(crate) use any_array::AnyArray;
 pub(super) use backward::{BackwardStep, Upstream};
 pub(crate) use backward::{Gradients, Placer};
 pub(super) use evaluation::{Evaluation, bytes_of, evaluate, evaluate_all};
@@ -50,6 +48,8 @@ pub(crate) use tape::{
     has_tape, is_live, length, note_constants, steps, track, tracked, value,
 };
 pub(crate) use total::Total;
+
+pub(crate) use super::expression::any_array::AnyArray;
 
 use gradients::filled;
 use tape::{TapeStep, track_result};

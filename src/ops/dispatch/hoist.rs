@@ -6,15 +6,16 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::evaluate::evaluate;
-use crate::array::{Buffer, DType, Layout, Shape};
+use crate::array::{Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
+use crate::ops::expression::any_array::AnyArray;
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::tree::Operand;
 
 /// Nodes that are computed into memory of their own before the rest of the expression graph.
 #[derive(Debug)]
-pub(in crate::ops) struct Hoisted(Vec<(usize, DType, Buffer, Layout)>);
+pub(in crate::ops) struct Hoisted(Vec<(usize, AnyArray)>);
 
 /// The least number of function values that must be saved to justify the memory and the pass, on
 /// the host and on a GPU. On the host, a pass takes as long as some thousand values; on a GPU, as a
@@ -40,7 +41,15 @@ impl Hoisted {
             let part = graph.rebuilt(&[node], &[]);
             let layout = Layout::contiguous(part.shape())?;
             let buffer = evaluate(&part, device, &layout)?;
-            hoisted.push((node, part.first().dtype, buffer, layout));
+            let dtype = part.first().dtype;
+            hoisted.push((
+                node,
+                AnyArray {
+                    buffer,
+                    layout,
+                    dtype,
+                },
+            ));
         }
         Ok(Self(hoisted))
     }
@@ -53,19 +62,8 @@ impl Hoisted {
         if self.0.is_empty() {
             return Cow::Borrowed(graph);
         }
-        let known: SmallVec<[(usize, Operand<'b>); 1]> = (self.0.iter())
-            .map(|(node, dtype, buffer, layout)| {
-                let (buffer, layout, dtype) = (buffer, layout, *dtype);
-                (
-                    *node,
-                    Operand {
-                        buffer,
-                        layout,
-                        dtype,
-                    },
-                )
-            })
-            .collect();
+        let known = self.0.iter().map(|(node, array)| (*node, array.operand()));
+        let known: SmallVec<[(usize, Operand<'b>); 1]> = known.collect();
         Cow::Owned(graph.rebuilt(graph.results(), &known))
     }
 }

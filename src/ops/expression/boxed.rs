@@ -2,37 +2,20 @@
 
 use std::marker::PhantomData;
 
+use super::any_array::AnyArray;
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
 use super::not_yet::Expression;
 use super::run::Unfused;
-use super::tree::{Call, Node, Operand};
-use crate::array::{AnyElement, Bits, Buffer, DType, Layout};
+use super::tree::{Node, Operand};
+use crate::array::AnyElement;
 
 /// The type of an expression that was [boxed](Lazy::boxed).
 #[derive(Clone, Debug)]
 pub struct Boxed<T: AnyElement> {
     // Each after its operands, so that no recursion is as deep as a long expression.
-    nodes: Vec<Owned>,
+    nodes: Vec<Node<AnyArray>>,
     element: PhantomData<fn() -> T>,
-}
-
-/// A [`Node`] that has a handle of its array.
-#[derive(Debug)]
-enum Owned {
-    Array(Buffer, Layout, DType),
-    Scalar(DType, Bits),
-    Call(&'static Call),
-}
-
-impl Clone for Owned {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Array(buffer, layout, dtype) => Self::Array(buffer.share(), *layout, *dtype),
-            Self::Scalar(dtype, bits) => Self::Scalar(*dtype, *bits),
-            Self::Call(call) => Self::Call(call),
-        }
-    }
 }
 
 /// A type-erased expression of elements of `T`: for fields of structures, branches, closures, and
@@ -71,15 +54,7 @@ impl<E: Expr> Lazy<E> {
     /// ```
     pub fn boxed(&self) -> BoxedLazy<E::Item> {
         let mut nodes = Vec::new();
-        self.expr.walk(&mut |node| {
-            nodes.push(match node {
-                Node::Array(operand) => {
-                    Owned::Array(operand.buffer.share(), *operand.layout, operand.dtype)
-                }
-                Node::Scalar(dtype, bits) => Owned::Scalar(dtype, bits),
-                Node::Call(call) => Owned::Call(call),
-            });
-        });
+        (self.expr).walk(&mut |node| nodes.push(node.map(Operand::share)));
         let element = PhantomData;
         Lazy {
             expr: Boxed { nodes, element },
@@ -96,17 +71,9 @@ impl<T: AnyElement> Expr for Boxed<T> {
 
     const FUSES: bool = false;
 
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         for node in &self.nodes {
-            see(match node {
-                Owned::Array(buffer, layout, dtype) => Node::Array(Operand {
-                    buffer,
-                    layout,
-                    dtype: *dtype,
-                }),
-                Owned::Scalar(dtype, bits) => Node::Scalar(*dtype, *bits),
-                Owned::Call(call) => Node::Call(call),
-            });
+            see(node.map(AnyArray::operand));
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::graph::ExpressionGraph;
 use super::node::{Leaf, Scalar};
 use super::run::Run;
-use super::tree::Node;
+use super::tree::{Node, Operand};
 use crate::array::{AnyElement, Array, Shape};
 use crate::error::Result;
 
@@ -48,7 +48,7 @@ pub trait Expr: sealed::Sealed + Clone + Send + Sync + 'static {
 
     /// Visits every node after its operands, these from left to right.
     #[doc(hidden)]
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>));
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>));
 
     /// Returns the data that the fused loop reads, if every operand is dense and none is broadcast.
     #[doc(hidden)]

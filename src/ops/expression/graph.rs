@@ -157,7 +157,7 @@ struct GraphBuilder<'a> {
 
 impl<'a> GraphBuilder<'a> {
     #[inline]
-    fn visit(&mut self, visited: Node<'a>) {
+    fn visit(&mut self, visited: Node<Operand<'a>>) {
         if self.outcome.is_err() {
             return;
         }

@@ -2,6 +2,7 @@
 //!
 //! Building an expression neither fails nor allocates device memory.
 
+pub(crate) mod any_array;
 pub(in crate::ops) mod body;
 pub(in crate::ops) mod boxed;
 pub(in crate::ops) mod declare;

@@ -118,7 +118,7 @@ pub trait Operands: Sealed + Clone + Send + Sync + 'static {
     const FUSE: bool;
 
     /// See [`Expr::walk`].
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>));
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>));
 
     /// See [`Expr::dense`].
     fn dense(&self) -> Self::Runs;
@@ -136,7 +136,7 @@ macro_rules! operands {
             const FUSE: bool = $($operand::FUSES)&&+;
 
             #[inline(always)]
-            fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+            fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
                 let ($($operand,)+) = self;
                 $($operand.walk(see);)+
             }
@@ -165,7 +165,7 @@ impl<F: Function<X::Items>, X: Operands> Expr for Apply<F, X> {
     const FUSES: bool = X::FUSE;
 
     #[inline(always)]
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         self.operands.walk(see);
         see(Node::Call(const { call_of::<F, X::Items>() }));
     }
@@ -190,7 +190,7 @@ impl<T: AnyElement> Expr for Leaf<T> {
     type Kind = Expression;
 
     #[inline(always)]
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         see(Node::Array(Operand::from(&self.0)));
     }
 
@@ -208,7 +208,7 @@ impl<T: AnyElement> Expr for Scalar<T> {
     type Kind = Expression;
 
     #[inline(always)]
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         see(Node::Scalar(T::DTYPE, bits_of(self.0)));
     }
 

@@ -11,15 +11,26 @@ use super::expr::Expr;
 use super::loops::Loops;
 use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout};
 
-/// A node of an expression, as it is visited: after its operands.
+/// A node of an expression, as it is visited: after its operands. Its array is given by an `A`.
 #[derive(Clone, Copy, Debug)]
-pub enum Node<'a> {
+pub enum Node<A> {
     /// The elements of an array.
-    Array(Operand<'a>),
+    Array(A),
     /// One value for every element.
     Scalar(DType, Bits),
     /// A function of the values that were visited last.
     Call(&'static Call),
+}
+
+impl<A> Node<A> {
+    /// Returns the node with `other` of its array.
+    pub(super) fn map<'a, B>(&'a self, other: impl FnOnce(&'a A) -> B) -> Node<B> {
+        match self {
+            Self::Array(array) => Node::Array(other(array)),
+            Self::Scalar(dtype, bits) => Node::Scalar(*dtype, *bits),
+            Self::Call(call) => Node::Call(call),
+        }
+    }
 }
 
 /// A type-erased array that an expression reads.
@@ -57,7 +68,7 @@ pub(crate) const MOST_OPERANDS: usize = 4;
 /// An expression of any type.
 pub(crate) trait Tree: Send + Sync {
     /// Visits every node after its operands, these from left to right.
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>));
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>));
 
     /// Returns the array, if the expression is known to be one array by itself.
     fn as_operand(&self) -> Option<Operand<'_>> {
@@ -72,7 +83,7 @@ impl fmt::Debug for dyn Tree + '_ {
 }
 
 impl<E: Expr> Tree for E {
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         Expr::walk(self, see);
     }
 }
@@ -81,14 +92,14 @@ impl<E: Expr> Tree for E {
 pub(crate) struct SingleValue(pub(crate) DType, pub(crate) Bits);
 
 impl Tree for SingleValue {
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         see(Node::Scalar(self.0, self.1));
     }
 }
 
 /// An array by itself.
 impl Tree for Operand<'_> {
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<'a>)) {
+    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         see(Node::Array(*self));
     }
 

@@ -22,10 +22,10 @@ pub(super) use values::{begin, drop_results, end, present_store, set_activations
 
 use std::rc::Rc;
 
-use super::any_array::AnyArray;
 use super::tape;
 use crate::array::{Buffer, DType, Layout, ValueId};
 use crate::error::Result;
+use crate::ops::derivatives::AnyArray;
 use recompute::Recomputation;
 use store::Reader;
 use values::{activation, regenerated};

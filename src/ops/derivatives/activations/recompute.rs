@@ -11,8 +11,8 @@ use super::store::{Activation, Pin, Store};
 use super::{budget, work_of};
 use crate::array::{Buffer, DType, Layout};
 use crate::error::{CallSiteOverride, Result};
+use crate::ops::derivatives::AnyArray;
 use crate::ops::derivatives::Pause;
-use crate::ops::derivatives::any_array::AnyArray;
 
 /// The results of an operation.
 type Results = SmallVec<[AnyArray; 1]>;

@@ -1,8 +1,8 @@
-//! An array without its element type, as steps and gradients hold it.
+//! An array without its element type, as boxed expressions, steps and gradients hold it.
 
+use super::tree::Operand;
 use crate::array::{AnyElement, Array, Buffer, DType, Layout};
 use crate::context::Device;
-use crate::ops::expression::tree::Operand;
 
 /// A type-erased array, with its tracked value.
 #[derive(Debug)]
@@ -79,5 +79,17 @@ impl AnyArray {
 impl Clone for AnyArray {
     fn clone(&self) -> Self {
         self.share()
+    }
+}
+
+impl Operand<'_> {
+    /// Returns a handle on the array.
+    #[track_caller]
+    pub(crate) fn share(&self) -> AnyArray {
+        AnyArray {
+            buffer: self.buffer.share(),
+            layout: *self.layout,
+            dtype: self.dtype,
+        }
     }
 }
