@@ -2,11 +2,9 @@
 
 use std::mem::MaybeUninit;
 
-use half::{bf16, f16};
-
 use super::call::Reduce;
 use crate::array::DType;
-use crate::ops::{Added, BlockLoop, Cast, Function, Loops, Maximum, Minimum, Over};
+use crate::ops::{Added, BlockLoop, Maximum, Minimum, Over, cast};
 
 /// The number of values that are reduced at a time, so that they stay in the first-level cache.
 const BLOCK: usize = 512;
@@ -68,22 +66,16 @@ impl Steps {
     fn new(reduce: Reduce, dtype: DType) -> Self {
         let wide = accumulator(dtype);
         let combine = match reduce {
-            Reduce::Sum | Reduce::Mean => <Added as Function<(f32, f32)>>::LOOPS,
-            Reduce::Max => <Maximum as Function<(f32, f32)>>::LOOPS,
-            Reduce::Min => <Minimum as Function<(f32, f32)>>::LOOPS,
+            Reduce::Sum | Reduce::Mean => Added::CALLS,
+            Reduce::Max => Maximum::CALLS,
+            Reduce::Min => Minimum::CALLS,
         };
-        let divide = <Over as Function<(f32, f32)>>::LOOPS;
-        let narrow: Option<Loops> = match dtype {
-            DType::F16 => Some(<Cast<f16> as Function<(f32,)>>::LOOPS),
-            DType::Bf16 => Some(<Cast<bf16> as Function<(f32,)>>::LOOPS),
-            _ => None,
-        };
-        let widen = <Cast<f32> as Function<(f32,)>>::LOOPS;
+        let is_narrow = matches!(dtype, DType::F16 | DType::Bf16);
         Self {
-            widen: narrow.map(|_| widen.of_type(dtype)),
-            combine: combine.of_type(wide),
-            divide: (reduce == Reduce::Mean).then(|| divide.of_type(wide)),
-            narrow: narrow.map(|narrow| narrow.of_type(wide)),
+            widen: is_narrow.then(|| cast(dtype, wide).run),
+            combine: combine.at(wide).run,
+            divide: (reduce == Reduce::Mean).then(|| Over::CALLS.at(wide).run),
+            narrow: is_narrow.then(|| cast(wide, dtype).run),
         }
     }
 
@@ -159,6 +151,8 @@ fn repeated(count: usize, dtype: DType) -> [u64; BLOCK] {
 
 #[cfg(test)]
 mod tests {
+    use half::f16;
+
     use super::*;
 
     fn reduced<T: Copy + Default>(reduce: Reduce, dtype: DType, rows: &[Vec<T>]) -> Vec<T> {

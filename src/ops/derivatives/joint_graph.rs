@@ -1,16 +1,14 @@
 //! The joint graph of a step: the template of its expression graph, and the nodes of the gradients.
 
-use std::any::TypeId;
-
 use smallvec::SmallVec;
 
 use crate::array::{AnyElement, Bits, DType, bits_of};
 use crate::ops::expression::elementwise::arithmetic::Added;
-use crate::ops::expression::elementwise::cast::Cast;
+use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::elementwise::functions::{And, Not, Or};
 use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::graph::NodeKind;
-use crate::ops::expression::node::call_of;
+use crate::ops::expression::operation::Operation;
 use crate::ops::expression::template::{GraphTemplate, TemplateNode};
 use crate::ops::expression::tree::{Call, Node, Operand, Tree};
 
@@ -27,23 +25,22 @@ impl GraphTemplate {
         if from == to {
             return node;
         }
-        let conversion = |from, to| cast(from, to).expect(DIFFERENTIABLE);
-        let is_conversion = |call: &Call, from, to| (call.id)() == (conversion(from, to).id)();
         // A node that was widened from a type is converted back to it without loss.
         if let NodeKind::Call(call, [operand, ..]) = kind
-            && computed_in(to) == from
-            && is_conversion(call, to, from)
+            && (call.operation, computed_in(to)) == (Operation::Cast, from)
             && self.nodes[operand as usize].dtype == to
         {
             return operand;
         }
         let is_done = |own: &TemplateNode| match own.kind {
-            NodeKind::Call(call, [operand, ..]) => operand == node && is_conversion(call, from, to),
+            NodeKind::Call(call, [operand, ..]) => {
+                (call.operation, operand, own.dtype) == (Operation::Cast, node, to)
+            }
             _ => false,
         };
         match self.nodes.iter().position(is_done) {
             Some(done) => done as u32,
-            None => self.call(conversion(from, to), &[node]),
+            None => self.call(cast(from, to), &[node]),
         }
     }
 
@@ -68,7 +65,7 @@ impl GraphTemplate {
         }
         let counts = others.iter().fold(counts, |either, &(_, own)| {
             let (either, own) = (either?, own?);
-            Some(self.call(call_of::<Or, (bool, bool)>(), &[either, own]))
+            Some(self.call(Or::CALLS.at(DType::Bool), &[either, own]))
         });
         Some((self.sum(parts)?, counts))
     }
@@ -93,29 +90,28 @@ impl GraphTemplate {
         operands: &[u32],
         (place, counts): (usize, Option<u32>),
     ) -> Option<u32> {
-        if (call.id)() != TypeId::of::<Select>() {
+        if call.operation != Operation::Select {
             return counts;
         }
         let chosen = match place {
             1 => operands[0],
-            _ => self.call(call_of::<Not, (bool,)>(), &operands[..1]),
+            _ => self.call(Not::CALLS.at(DType::Bool), &operands[..1]),
         };
-        let both = |counts| self.call(call_of::<And, (bool, bool)>(), &[counts, chosen]);
+        let both = |counts| self.call(And::CALLS.at(DType::Bool), &[counts, chosen]);
         Some(counts.map_or(chosen, both))
     }
 
     /// Returns a number where the truth value holds, and zero elsewhere.
-    fn only_where(&mut self, holds: u32, value: u32) -> u32 {
+    pub(super) fn only_where(&mut self, holds: u32, value: u32) -> u32 {
         let dtype = self.nodes[value as usize].dtype;
-        let (select, zero) = select_or_zero(dtype);
-        let zero = self.push(NodeKind::Scalar(zero), dtype);
-        self.call(select, &[holds, value, zero])
+        let zero = self.push(NodeKind::Scalar(bits_of_number(dtype, 0.0)), dtype);
+        self.call(Select::CALLS.at(dtype), &[holds, value, zero])
     }
 
     /// Adds the sum of two nodes of one type.
     fn add(&mut self, one: u32, other: u32) -> u32 {
-        let call = sum_of(self.nodes[one as usize].dtype);
-        self.call(call, &[one, other])
+        let dtype = self.nodes[one as usize].dtype;
+        self.call(Added::CALLS.at(dtype), &[one, other])
     }
 }
 
@@ -164,12 +160,6 @@ macro_rules! by_differentiable {
 pub(in crate::ops) use by_differentiable;
 pub(in crate::ops) use by_float;
 
-/// Returns the addition of numbers of a type.
-fn sum_of(dtype: DType) -> &'static Call {
-    let call = by_differentiable!(dtype, T => call_of::<Added, (T, T)>());
-    call.expect(DIFFERENTIABLE)
-}
-
 /// The message for a type that is not the type of any gradient.
 pub(in crate::ops) const DIFFERENTIABLE: &str = "gradients are floats or complex numbers";
 
@@ -195,18 +185,13 @@ pub(in crate::ops) fn computed_in(dtype: DType) -> DType {
     }
 }
 
-/// Returns the conversion of numbers of one type to another.
-pub(super) fn cast(from: DType, to: DType) -> Option<&'static Call> {
-    by_differentiable!(from, F => by_differentiable!(to, T => call_of::<Cast<T>, (F,)>()))?
-}
-
-/// Returns the choice between numbers of a type, and their zero.
-fn select_or_zero(dtype: DType) -> (&'static Call, Bits) {
-    let both = by_differentiable!(dtype, T => {
-        let zero = bits_of(<T as AnyElement>::from_f64(0.0));
-        (call_of::<Select, (bool, T, T)>(), zero)
-    });
-    both.expect(DIFFERENTIABLE)
+/// Returns a number of the rules: a float, a complex number, or an integer exponent.
+pub(super) fn bits_of_number(dtype: DType, value: f64) -> Bits {
+    match dtype {
+        DType::I32 => bits_of(value as i32),
+        _ => by_differentiable!(dtype, T => bits_of(<T as AnyElement>::from_f64(value)))
+            .expect(DIFFERENTIABLE),
+    }
 }
 
 /// The sum of two arrays of one type, as an expression that borrows them.
@@ -216,7 +201,7 @@ impl Tree for Adding<'_> {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         see(Node::Array(self.0));
         see(Node::Array(self.1));
-        see(Node::Call(sum_of(self.0.dtype)));
+        see(Node::Call(Added::CALLS.at(self.0.dtype)));
     }
 }
 
@@ -226,8 +211,6 @@ pub(super) struct Converting<'a>(pub(super) Operand<'a>, pub(super) DType);
 impl Tree for Converting<'_> {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         see(Node::Array(self.0));
-        see(Node::Call(
-            cast(self.0.dtype, self.1).expect(DIFFERENTIABLE),
-        ));
+        see(Node::Call(cast(self.0.dtype, self.1)));
     }
 }

@@ -7,12 +7,11 @@ use super::backward::{BackwardStep, Upstream};
 use super::evaluation::{Derivation, bytes_of, evaluate};
 use super::forward::{Forward, tracked_nodes};
 use super::joint_graph::{
-    DIFFERENTIABLE, by_differentiable, by_float, computed_in, is_differentiable,
+    DIFFERENTIABLE, by_differentiable, computed_in, is_complex, is_differentiable,
 };
-use super::rules::not_equal;
 use super::values::JointValue;
 use super::{AnyArray, Gradients, Pause, is_live, record};
-use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Float, Layout, Number, Shape};
+use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Layout, Number, Shape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
 use crate::ops::descriptors::ReductionPlan;
 use crate::ops::dispatch::{Reduction, reduce};
@@ -26,30 +25,30 @@ use crate::ops::reducers::{ReductionRule as Rule, Sum};
 /// is the element. Some rules need a sum of their own over the reduced axes, `s`; for products, `s`
 /// is the product of the other elements. All are in the type of [`computed_in`].
 impl Rule {
-    /// Returns the gradient of an element, and the summand of `s` if `s` is needed. For reductions
-    /// of both real and complex numbers.
-    fn of_numbers<'g, T: Number>(self, of: RuleOperands<'g, T>) -> Option<ByRule<'g, T>> {
-        let RuleOperands { x, g, s, count, .. } = of;
-        Some(match self {
+    /// Returns the nodes for the element `x` of `dtype`; `None` for complex numbers, unless the
+    /// reduction is for them. A result reduces `count` elements.
+    fn nodes(
+        self,
+        joint: &RefCell<GraphTemplate>,
+        (x, dtype): (u32, DType),
+        count: f64,
+    ) -> Option<RuleNodes> {
+        let wide = computed_in(dtype);
+        let widened = |node| {
+            let node = joint.borrow_mut().widened(node);
+            JointValue::new(joint, node)
+        };
+        let saved = |placeholder, dtype| {
+            let node = (joint.borrow_mut()).push(NodeKind::Array(placeholder), dtype);
+            widened(node)
+        };
+        let (g, r) = (saved(GRADIENT, dtype), saved(RESULT, dtype));
+        let (x, s) = (widened(x), saved(SUM, wide));
+        let (gradient, summand) = match self {
             Self::Sum => (g, None),
             Self::Mean => (g * (1.0 / count), None),
             Self::Product => (g * s.conj(), Some(x)),
-            _ => return None,
-        })
-    }
-
-    /// Like [`of_numbers`](Self::of_numbers), for reductions of real numbers alone.
-    fn of_floats<'g, T: Float>(self, of: RuleOperands<'g, T>) -> Option<ByRule<'g, T>> {
-        let RuleOperands {
-            x,
-            g,
-            r,
-            s,
-            count,
-            is_rounded,
-        } = of;
-        let (gradient, summand) = match self {
-            Self::Sum | Self::Mean | Self::Product => return None,
+            _ if is_complex(dtype) => return None,
             // A result that is NaN has only NaN as its gradient.
             Self::Largest => (
                 (g / s).only_where(x.eq(r)) + r.only_where(r.ne(r)),
@@ -58,61 +57,32 @@ impl Rule {
             Self::Logsumexp => {
                 let share = (x - r).exp();
                 // The shares of a rounded result do not add up to 1.
-                let (gradient, sum) = match is_rounded {
-                    true => (g * share / s, Some(share)),
-                    false => (g * share, None),
+                let (gradient, sum) = match wide == dtype {
+                    true => (g * share, None),
+                    false => (g * share / s, Some(share)),
                 };
-                (gradient.only_where(not_equal(x, f64::NEG_INFINITY)), sum)
+                (gradient.only_where(x.not_equal(f64::NEG_INFINITY)), sum)
             }
-            Self::Norm => ((g * x / r).only_where(not_equal(r, 0.0)), None),
+            Self::Norm => ((g * x / r).only_where(r.not_equal(0.0)), None),
             // `s` is the mean, because a sum of narrow floats may be beyond their range.
             Self::Variance => (g * (x - s) * (2.0 / count), Some(x * (1.0 / count))),
             Self::Deviation => {
                 let scaled = g * (x - s) * (1.0 / count) / r;
-                let gradient = scaled.only_where(not_equal(r, 0.0));
+                let gradient = scaled.only_where(r.not_equal(0.0));
                 (gradient, Some(x * (1.0 / count)))
             }
             Self::Softmax => (r * (g - s), Some(g * r)),
             Self::LogSoftmax => (g - r.exp() * s, Some(g)),
         };
-        Some((gradient, summand))
+        Some(RuleNodes {
+            gradient: gradient.node,
+            summand: summand.map(|summand| summand.node),
+        })
     }
 }
 
 /// The floating-point operations of softmax for an element: several passes, and an exponential.
 const SOFTMAX_FLOPS: usize = 128;
-
-/// The gradient of an element, and the summand of `s`.
-type ByRule<'g, T> = (JointValue<'g, T>, Option<JointValue<'g, T>>);
-
-struct RuleOperands<'g, T> {
-    x: JointValue<'g, T>,
-    g: JointValue<'g, T>,
-    r: JointValue<'g, T>,
-    s: JointValue<'g, T>,
-    /// The number of elements of one result.
-    count: f64,
-    /// True if the result was rounded to a narrower type than `T`.
-    is_rounded: bool,
-}
-
-impl<'g, T> RuleOperands<'g, T> {
-    fn new(
-        joint: &'g RefCell<GraphTemplate>,
-        (x, [g, r, s]): (u32, [u32; 3]),
-        (count, is_rounded): (f64, bool),
-    ) -> Self {
-        let value = |node| JointValue::new(joint, node);
-        Self {
-            x: value(x),
-            g: value(g),
-            r: value(r),
-            s: value(s),
-            count,
-            is_rounded,
-        }
-    }
-}
 
 /// The nodes of a rule in a graph.
 #[derive(Clone, Copy, Debug)]
@@ -124,43 +94,6 @@ struct RuleNodes {
 const RESULT: Placeholder = Placeholder::Result(0);
 const SUM: Placeholder = Placeholder::Result(1);
 const GRADIENT: Placeholder = Placeholder::Gradient(0);
-
-fn nodes_of(
-    joint: &RefCell<GraphTemplate>,
-    rule: Rule,
-    (x, dtype): (u32, DType),
-    count: f64,
-) -> Option<RuleNodes> {
-    let wide = computed_in(dtype);
-    let (x, saved_value) = {
-        let mut joint = joint.borrow_mut();
-        let [g, r] = [GRADIENT, RESULT].map(|saved_value| {
-            let own = joint.push(NodeKind::Array(saved_value), dtype);
-            joint.widened(own)
-        });
-        let s = joint.push(NodeKind::Array(SUM), wide);
-        (joint.widened(x), [g, r, s])
-    };
-    let result = (count, wide != dtype);
-    let of_numbers = by_differentiable!(wide, T => {
-        let nodes = rule.of_numbers(RuleOperands::<T>::new(joint, (x, saved_value), result));
-        nodes.map(in_joint)
-    });
-    let of_floats = || {
-        by_float!(wide, T => {
-            let nodes = rule.of_floats(RuleOperands::<T>::new(joint, (x, saved_value), result));
-            nodes.map(in_joint)
-        })
-    };
-    of_numbers.flatten().or_else(|| of_floats().flatten())
-}
-
-fn in_joint<T>((gradient, summand): ByRule<'_, T>) -> RuleNodes {
-    RuleNodes {
-        gradient: gradient.node,
-        summand: summand.map(|summand| summand.node),
-    }
-}
 
 /// A reduction of an expression graph. While it runs, nothing is tracked; then the step that passes
 /// gradients back is recorded.
@@ -268,7 +201,7 @@ impl RunningReduction {
         let forward = Forward::of(graph, tracked);
         let result = forward.results[0];
         let derived = forward.derive(|joint| {
-            let own = nodes_of(joint, rule, (result as u32, dtype), count as f64);
+            let own = rule.nodes(joint, (result as u32, dtype), count as f64);
             let own = own.ok_or_else(|| unknown(name))?;
             summand = own.summand;
             Ok(vec![(result, own.gradient)])

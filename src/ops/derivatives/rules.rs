@@ -10,29 +10,17 @@
 //! multiplied by the conjugate of the derivative (Hjørungnes and Gesbert 2007, "Complex-valued
 //! matrix differentiation").
 
-use std::any::TypeId;
 use std::cell::RefCell;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 
-use num_complex::Complex;
 use smallvec::{SmallVec, smallvec};
 
-use super::joint_graph::{by_differentiable, by_float, computed_in, is_complex, is_differentiable};
+use super::joint_graph::{computed_in, is_complex, is_differentiable};
 use super::values::JointValue;
-use crate::array::{DType, Float, Number, bits_of};
+use crate::array::DType;
 use crate::error::{Error, ErrorCode, Result};
-use crate::ops::expression::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
-use crate::ops::expression::elementwise::cast::Cast;
-use crate::ops::expression::elementwise::complex::OfParts;
-use crate::ops::expression::elementwise::functions::{
-    Abs, Acos, Acosh, Asin, Asinh, Atan, Atan2, Atanh, Cbrt, Ceil, Clamp, Conj, Cos, Cosh, Erf,
-    Exp, Exp2, ExpM1, Floor, Gelu, Im, Ln, Log1p, Log2, Log10, Maximum, Minimum, MulAdd, Negated,
-    NotEqual, Powf, Powi, Re, Recip, Relu, Round, Rsqrt, Sigmoid, Sign, Silu, Sin, Sinh, Sqrt,
-    Square, Tan, Tanh, Trunc,
-};
-use crate::ops::expression::elementwise::select::Select;
-use crate::ops::expression::graph::NodeKind;
-use crate::ops::expression::node::call_of;
+use crate::ops::expression::elementwise::arithmetic::Times;
+use crate::ops::expression::operation::Operation;
 use crate::ops::expression::template::GraphTemplate;
 use crate::ops::expression::tree::Call;
 
@@ -41,31 +29,26 @@ use crate::ops::expression::tree::Call;
 pub(super) type Partials = SmallVec<[Option<u32>; 4]>;
 
 macro_rules! rules {
-    ($name:ident of $Bound:ident: $($function:ident($($x:ident),+; $y:ident) $g:ident => [$($partial:expr),+];)+) => {
-        /// Returns the gradients of the operands of a function whose operands and result are of
-        /// `T`; `None` if the function has no row.
-        fn $name<T: $Bound>(
-            id: TypeId,
-            joint: &RefCell<GraphTemplate>,
-            operands: &[u32],
-            [result, gradient]: [u32; 2],
+    ($($function:ident($($x:ident),+; $y:ident) $g:ident => [$($partial:expr),+];)+) => {
+        /// Returns the gradients of the operands of a function whose operands and result are of one
+        /// type; `None` if the function has no row.
+        fn of_one_type(
+            operation: Operation,
+            operands: &[JointValue<'_>],
+            own: [JointValue<'_>; 2],
         ) -> Option<Partials> {
-            let value = |node| JointValue::<T>::new(joint, node);
-            $(
-                if id == TypeId::of::<$function>() {
-                    let mut operands = operands.iter().copied().map(value);
-                    $(let $x = operands.next()?;)+
-                    let ($y, $g) = (value(result), value(gradient));
+            Some(match (operation, operands, own) {
+                $((Operation::$function, &[$($x),+], [$y, $g]) => {
                     let _ = ($($x,)+ $y, $g);
-                    return Some(smallvec![$(Some($partial.node)),+]);
-                }
-            )+
-            None
+                    smallvec![$(Some($partial.node)),+]
+                })+
+                _ => return None,
+            })
         }
     };
 }
 
-rules! { of_numbers of Number:
+rules! {
     Added(x, y; r) g => [g, g];
     Subtracted(x, y; r) g => [g, -g];
     Times(x, y; r) g => [g * y.conj(), g * x.conj()];
@@ -74,9 +57,6 @@ rules! { of_numbers of Number:
     Conj(x; r) g => [g.conj()];
     Square(x; r) g => [g * (x.conj() * 2.0)];
     MulAdd(x, y, z; r) g => [g * y.conj(), g * x.conj(), g];
-}
-
-rules! { of_floats of Float:
     Modulo(x, y; r) g => [g, -(g * ((x - r) / y).round())];
     Abs(x; r) g => [g * x.sign()];
     Re(x; r) g => [g];
@@ -122,111 +102,60 @@ rules! { of_floats of Float:
     Silu(x; r) g => [g * (x.sigmoid() + r * (1.0 - x.sigmoid()))];
 }
 
-/// Returns whether a function is piecewise constant.
-fn is_flat(id: TypeId) -> bool {
-    let flat = [
-        TypeId::of::<Sign>(),
-        TypeId::of::<Floor>(),
-        TypeId::of::<Ceil>(),
-        TypeId::of::<Round>(),
-        TypeId::of::<Trunc>(),
-    ];
-    flat.contains(&id)
-}
-
 /// Returns the gradients of the parts that a complex number is made of, or of a complex number from
 /// which a real one is computed; `None` for other functions.
-fn of_parts<T: Float>(
-    id: TypeId,
-    joint: &RefCell<GraphTemplate>,
-    operands: &[u32],
-    [result, gradient]: [u32; 2],
-) -> Option<Partials>
-where
-    Complex<T>: Number<Part = T>,
-{
-    if id == TypeId::of::<OfParts>() {
-        let g = JointValue::<Complex<T>>::new(joint, gradient);
-        return Some(smallvec![Some(g.re().node), Some(g.im().node)]);
-    }
-    let (z, g) = (
-        JointValue::<Complex<T>>::new(joint, operands[0]),
-        JointValue::<T>::new(joint, gradient),
-    );
-    let (re, im) = if id == TypeId::of::<Abs>() {
-        let r = JointValue::<T>::new(joint, result);
-        let [re, im] = [z.re(), z.im()].map(|part| g * (part / r));
-        (
-            re.only_where(not_equal(r, 0.0)),
-            im.only_where(not_equal(r, 0.0)),
-        )
-    } else if id == TypeId::of::<Re>() {
-        (g, g.constant(0.0))
-    } else if id == TypeId::of::<Im>() {
-        (g.constant(0.0), g)
-    } else {
-        return None;
+fn of_parts(
+    operation: Operation,
+    operands: &[JointValue<'_>],
+    [r, g]: [JointValue<'_>; 2],
+) -> Option<Partials> {
+    let (re, im) = match (operation, operands) {
+        (Operation::OfParts, _) => return Some(smallvec![Some(g.re().node), Some(g.im().node)]),
+        (Operation::Abs, &[z]) => {
+            let [re, im] = [z.re(), z.im()].map(|part| g * (part / r));
+            let mask = r.not_equal(0.0);
+            (re.only_where(mask), im.only_where(mask))
+        }
+        (Operation::Re, _) => (g, g.constant(0.0)),
+        (Operation::Im, _) => (g.constant(0.0), g),
+        _ => return None,
     };
-    Some(smallvec![Some(JointValue::of_parts(re, im).node)])
+    Some(smallvec![Some(re.with_imaginary(im).node)])
 }
 
 /// Returns the gradient of `x`, if the result is the larger of `x` and `y`; half of `g` if they are
 /// equal.
-fn larger<'g, T: Float>(
-    g: JointValue<'g, T>,
-    x: JointValue<'g, T>,
-    y: JointValue<'g, T>,
-) -> JointValue<'g, T> {
+fn larger<'g>(g: JointValue<'g>, x: JointValue<'g>, y: JointValue<'g>) -> JointValue<'g> {
     g.only_where(x.gt(y)) + (g * 0.5).only_where(x.eq(y))
 }
 
 /// Returns an exponent less one; for 0⁰ it stays 0, because 0 times an infinite power is NaN.
-fn one_less<'g, T: Float>(x: JointValue<'g, T>, n: JointValue<'g, T>) -> JointValue<'g, T> {
+fn one_less<'g>(x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g> {
     let (less, zero) = (n - 1.0, n.constant(0.0));
-    less.only_where(not_equal(n, 0.0)) + less.only_where(n.eq(zero)).only_where(not_equal(x, 0.0))
+    less.only_where(n.not_equal(0.0)) + less.only_where(n.eq(zero)).only_where(x.not_equal(0.0))
 }
 
 /// Returns the gradient of an exponent `n` of `x`, which is 0 for powers of 0 that are finite.
-fn of_exponent<'g, T: Float>(
-    d: JointValue<'g, T>,
-    x: JointValue<'g, T>,
-    n: JointValue<'g, T>,
-) -> JointValue<'g, T> {
+fn of_exponent<'g>(d: JointValue<'g>, x: JointValue<'g>, n: JointValue<'g>) -> JointValue<'g> {
     let zero = x.constant(0.0);
-    d.only_where(not_equal(x, 0.0)) + d.only_where(x.eq(zero)).only_where(n.lt(zero))
-}
-
-pub(super) fn not_equal<'g, T: Float>(x: JointValue<'g, T>, value: f64) -> JointValue<'g, bool> {
-    x.apply::<bool, NotEqual, (T, T)>(&[x.constant(value).node])
+    d.only_where(x.not_equal(0.0)) + d.only_where(x.eq(zero)).only_where(n.lt(zero))
 }
 
 /// Returns the cumulative distribution function of the standard normal distribution.
-fn normal_below<T: Float>(x: JointValue<'_, T>) -> JointValue<'_, T> {
+fn normal_below(x: JointValue<'_>) -> JointValue<'_> {
     ((x * FRAC_1_SQRT_2).erf() + 1.0) * 0.5
 }
 
 /// Returns the density of the standard normal distribution.
-fn normal_at<T: Float>(x: JointValue<'_, T>) -> JointValue<'_, T> {
+fn normal_at(x: JointValue<'_>) -> JointValue<'_> {
     (x.square() * -0.5).exp() * (1.0 / (2.0 * PI).sqrt())
 }
 
 /// Returns the gradient of x to the power of an integer.
-fn of_power<T: Float>(joint: &RefCell<GraphTemplate>, operands: &[u32], gradient: u32) -> Partials {
-    let value = |node| JointValue::<T>::new(joint, node);
-    let (x, n, g) = (value(operands[0]), operands[1], value(gradient));
-    let (less, as_float) = {
-        let mut joint = joint.borrow_mut();
-        let zero = joint.push(NodeKind::Scalar(bits_of(0_i32)), DType::I32);
-        let is_power = joint.call(call_of::<NotEqual, (i32, i32)>(), &[n, zero]);
-        // For the exponent 0, not -1: 0 times an infinite power is NaN.
-        let one = joint.call(call_of::<Cast<i32>, (bool,)>(), &[is_power]);
-        (
-            joint.call(call_of::<Subtracted, (i32, i32)>(), &[n, one]),
-            joint.call(call_of::<Cast<T>, (i32,)>(), &[n]),
-        )
-    };
-    let power = x.apply::<T, Powi, (T, i32)>(&[less]);
-    smallvec![Some((g * value(as_float) * power).node), None]
+fn of_power(x: JointValue<'_>, n: JointValue<'_>, g: JointValue<'_>) -> Partials {
+    // For the exponent 0, not -1: 0 times an infinite power is NaN.
+    let less = n - n.not_equal(0.0).cast(n.dtype());
+    smallvec![Some((g * n.cast(g.dtype()) * x.powi(less)).node), None]
 }
 
 /// Multiplies the gradient by the partial derivatives that functions compute. Returns `None` if one
@@ -238,7 +167,7 @@ fn by_hand(
 ) -> Option<Partials> {
     let mut joint = joint.borrow_mut();
     let dtype = joint.nodes[gradient as usize].dtype;
-    let times = by_float!(dtype, T => call_of::<Times, (T, T)>())?;
+    let times = Times::CALLS.get(dtype)?;
     let of_one = |partial: &Option<&'static Call>| match partial {
         None => Some(None),
         Some(partial) if partial.output != output => None,
@@ -265,48 +194,47 @@ pub(super) fn partials(
     operands: &[u32],
     [result, gradient]: [u32; 2],
 ) -> Result<Partials> {
-    let id = (called.id)();
     let dtype_of = |node: u32| joint.borrow().nodes[node as usize].dtype;
     let first = computed_in(dtype_of(operands[0]));
-    if is_flat(id) || (id == TypeId::of::<Im>() && !is_complex(first)) {
-        return Ok(smallvec![None; operands.len()]);
-    }
-    if let Some(partials) = called.partials {
-        return by_hand(joint, (partials, called.output), (operands, gradient))
-            .ok_or_else(|| unknown(called));
-    }
-    if by_differentiable!(called.output, U => TypeId::of::<Cast<U>>()) == Some(id) {
-        if !is_differentiable(first) {
-            return Ok(smallvec![None]);
+    match called.operation {
+        // Piecewise constant.
+        Operation::Sign
+        | Operation::Floor
+        | Operation::Ceil
+        | Operation::Round
+        | Operation::Trunc => return Ok(smallvec![None; operands.len()]),
+        Operation::Im if !is_complex(first) => return Ok(smallvec![None]),
+        Operation::Cast if !is_differentiable(first) => return Ok(smallvec![None]),
+        Operation::Cast => {
+            let converted = joint.borrow_mut().converted(gradient, first);
+            return Ok(smallvec![Some(converted)]);
         }
-        return Ok(smallvec![Some(
-            joint.borrow_mut().converted(gradient, first)
-        )]);
-    }
-    if id == TypeId::of::<Select>() {
         // Each counts only if it was chosen: see `GraphTemplate::counts`.
-        return Ok(smallvec![None, Some(gradient), Some(gradient)]);
+        Operation::Select => return Ok(smallvec![None, Some(gradient), Some(gradient)]),
+        Operation::Written => {
+            let partials = called.partials.and_then(|partials| {
+                by_hand(joint, (partials, called.output), (operands, gradient))
+            });
+            return partials.ok_or_else(|| unknown(called));
+        }
+        _ => {}
     }
-    let dtype = dtype_of(gradient);
-    let wide = |&node: &u32| joint.borrow_mut().widened(node);
-    let (operands, result): (SmallVec<[u32; 4]>, u32) =
-        (operands.iter().map(wide).collect(), wide(&result));
-    let operands = operands.as_slice();
-    if id == TypeId::of::<Powi>() {
-        let partials = by_float!(dtype, T => of_power::<T>(joint, operands, gradient));
-        return partials.ok_or_else(|| unknown(called));
-    }
-    let is_plain = operands.iter().all(|&operand| dtype_of(operand) == dtype);
-    let own = [result, gradient];
-    let partials = match (is_plain, is_complex(dtype) || is_complex(first)) {
-        (true, _) => by_differentiable!(dtype, T => of_numbers::<T>(id, joint, operands, own))
-            .flatten()
-            .or_else(|| by_float!(dtype, T => of_floats::<T>(id, joint, operands, own))?),
-        (false, true) => match dtype {
-            DType::F32 | DType::C32 => of_parts::<f32>(id, joint, operands, own),
-            _ => of_parts::<f64>(id, joint, operands, own),
-        },
-        (false, false) => None,
+    let wide = |node: u32| {
+        let node = joint.borrow_mut().widened(node);
+        JointValue::new(joint, node)
+    };
+    let operands: SmallVec<[JointValue<'_>; 4]> = operands.iter().map(|&own| wide(own)).collect();
+    let (r, g) = (wide(result), JointValue::new(joint, gradient));
+    let dtype = g.dtype();
+    let partials = match (called.operation, &*operands) {
+        (Operation::Powi, &[x, n]) => Some(of_power(x, n, g)),
+        (operation, operands) if operands.iter().all(|own| own.dtype() == dtype) => {
+            of_one_type(operation, operands, [r, g])
+        }
+        (operation, operands) if is_complex(dtype) || is_complex(first) => {
+            of_parts(operation, operands, [r, g])
+        }
+        _ => None,
     };
     partials.ok_or_else(|| unknown(called))
 }

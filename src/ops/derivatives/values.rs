@@ -1,99 +1,99 @@
 //! Nodes of floats and complex numbers, with the operators and functions that rules are written in.
 
 use std::cell::RefCell;
-use std::marker::PhantomData;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use num_complex::Complex;
+use smallvec::SmallVec;
 
-use super::joint_graph::is_complex;
-use crate::array::{AnyElement, Float, Number, bits_of};
+use super::joint_graph::{bits_of_number, is_complex};
+use crate::array::DType;
 use crate::ops::expression::elementwise::arithmetic::{Added, Over, Subtracted, Times};
+use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::elementwise::complex::OfParts;
 use crate::ops::expression::elementwise::functions;
-use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::graph::NodeKind;
-use crate::ops::expression::loops::Arguments;
-use crate::ops::expression::node::{Function, call_of};
 use crate::ops::expression::template::GraphTemplate;
+use crate::ops::expression::tree::{Call, Calls, MOST_OPERANDS};
 
-/// A node whose elements are of `T`, with the operators and functions that rules are written in.
-#[derive(Debug)]
-pub(super) struct JointValue<'g, T> {
+/// A node with the operators and functions that rules are written in. Operands of an operator have
+/// one type.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JointValue<'g> {
     joint: &'g RefCell<GraphTemplate>,
     pub(super) node: u32,
-    element: PhantomData<T>,
 }
 
-impl<T> Clone for JointValue<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for JointValue<'_, T> {}
-
-impl<'g, T> JointValue<'g, T> {
+impl<'g> JointValue<'g> {
     pub(super) fn new(joint: &'g RefCell<GraphTemplate>, node: u32) -> Self {
-        Self {
-            joint,
-            node,
-            element: PhantomData,
-        }
+        Self { joint, node }
     }
-}
 
-impl<'g, T: AnyElement> JointValue<'g, T> {
-    /// Appends one value.
+    pub(super) fn dtype(self) -> DType {
+        self.joint.borrow().nodes[self.node as usize].dtype
+    }
+
+    /// Returns the node that `append` adds.
+    fn appended(self, append: impl FnOnce(&mut GraphTemplate) -> u32) -> Self {
+        Self::new(self.joint, append(&mut self.joint.borrow_mut()))
+    }
+
+    /// Appends one value of this type.
     pub(super) fn constant(self, value: f64) -> Self {
-        let bits = bits_of(<T as AnyElement>::from_f64(value));
-        let node = self
-            .joint
-            .borrow_mut()
-            .push(NodeKind::Scalar(bits), T::DTYPE);
-        Self::new(self.joint, node)
+        let dtype = self.dtype();
+        let bits = bits_of_number(dtype, value);
+        self.appended(|joint| joint.push(NodeKind::Scalar(bits), dtype))
     }
 
-    pub(super) fn apply<U, F: Function<Args>, Args: Arguments>(
-        self,
-        others: &[u32],
-    ) -> JointValue<'g, U> {
-        let mut operands = vec![self.node];
-        operands.extend(others);
-        let node = self
-            .joint
-            .borrow_mut()
-            .call(call_of::<F, Args>(), &operands);
-        JointValue {
-            joint: self.joint,
-            node,
-            element: PhantomData,
+    /// Appends the function of this type, of this value and `others`.
+    pub(super) fn apply(self, calls: &'static Calls, others: &[Self]) -> Self {
+        self.call(calls.at(self.dtype()), others)
+    }
+
+    fn call(self, call: &'static Call, others: &[Self]) -> Self {
+        let mut operands: SmallVec<[u32; MOST_OPERANDS]> = SmallVec::from_iter([self.node]);
+        operands.extend(others.iter().map(|own| own.node));
+        self.appended(|joint| joint.call(call, &operands))
+    }
+
+    pub(super) fn cast(self, dtype: DType) -> Self {
+        self.call(cast(self.dtype(), dtype), &[])
+    }
+
+    /// Returns this value where `mask` is true, and zero elsewhere.
+    pub(super) fn only_where(self, mask: Self) -> Self {
+        self.appended(|joint| joint.only_where(mask.node, self.node))
+    }
+
+    pub(super) fn not_equal(self, value: f64) -> Self {
+        self.ne(self.constant(value))
+    }
+
+    /// Returns the complex conjugate; for real numbers, no node is added.
+    pub(super) fn conj(self) -> Self {
+        match is_complex(self.dtype()) {
+            true => self.apply(functions::Conj::CALLS, &[]),
+            false => self,
         }
     }
 
-    /// Returns this value where the comparison is true, and zero elsewhere.
-    pub(super) fn only_where(self, mask: JointValue<'g, bool>) -> Self {
-        let zero = self.constant(0.0);
-        let node = self.joint.borrow_mut().call(
-            call_of::<Select, (bool, T, T)>(),
-            &[mask.node, self.node, zero.node],
-        );
-        Self::new(self.joint, node)
+    /// Returns the complex number of this real part.
+    pub(super) fn with_imaginary(self, im: Self) -> Self {
+        self.apply(OfParts::CALLS, &[im])
     }
 }
 
 macro_rules! operators {
     ($($trait:ident $method:ident $function:ident;)+) => {
         $(
-            impl<'g, T: Number> $trait for JointValue<'g, T> {
+            impl $trait for JointValue<'_> {
                 type Output = Self;
 
                 fn $method(self, other: Self) -> Self {
-                    self.apply::<T, $function, (T, T)>(&[other.node])
+                    self.apply($function::CALLS, &[other])
                 }
             }
 
-            impl<'g, T: Number> $trait<f64> for JointValue<'g, T> {
+            impl $trait<f64> for JointValue<'_> {
                 type Output = Self;
 
                 fn $method(self, other: f64) -> Self {
@@ -101,10 +101,10 @@ macro_rules! operators {
                 }
             }
 
-            impl<'g, T: Number> $trait<JointValue<'g, T>> for f64 {
-                type Output = JointValue<'g, T>;
+            impl<'g> $trait<JointValue<'g>> for f64 {
+                type Output = JointValue<'g>;
 
-                fn $method(self, other: JointValue<'g, T>) -> JointValue<'g, T> {
+                fn $method(self, other: JointValue<'g>) -> JointValue<'g> {
                     other.constant(self).$method(other)
                 }
             }
@@ -119,92 +119,47 @@ operators! {
     Div div Over;
 }
 
-impl<T: Number> Neg for JointValue<'_, T> {
+impl Neg for JointValue<'_> {
     type Output = Self;
 
     fn neg(self) -> Self {
-        self.apply::<T, functions::Negated, (T,)>(&[])
+        self.apply(functions::Negated::CALLS, &[])
     }
 }
 
-macro_rules! unary {
-    ($($name:ident $function:ident;)+) => {
-        impl<'g, T: Float> JointValue<'g, T> {
+macro_rules! methods {
+    ($($name:ident($($other:ident)?) $function:ident;)+) => {
+        impl JointValue<'_> {
             $(
-                pub(super) fn $name(self) -> Self {
-                    self.apply::<T, functions::$function, (T,)>(&[])
+                pub(super) fn $name(self $(, $other: Self)?) -> Self {
+                    self.apply(functions::$function::CALLS, &[$($other)?])
                 }
             )+
         }
     };
 }
 
-unary! {
-    square Square;
-    sign Sign;
-    rsqrt Rsqrt;
-    exp Exp;
-    ln Ln;
-    sin Sin;
-    cos Cos;
-    sinh Sinh;
-    cosh Cosh;
-    sigmoid Sigmoid;
-    erf Erf;
-    round Round;
-}
-
-macro_rules! comparisons {
-    ($($name:ident $function:ident;)+) => {
-        impl<'g, T: Float> JointValue<'g, T> {
-            $(
-                pub(super) fn $name(self, other: Self) -> JointValue<'g, bool> {
-                    self.apply::<bool, functions::$function, (T, T)>(&[other.node])
-                }
-            )+
-        }
-    };
-}
-
-comparisons! {
-    gt Greater;
-    ge GreaterEqual;
-    lt Less;
-    le LessEqual;
-    eq Equal;
-    ne NotEqual;
-}
-
-impl<'g, T: Number> JointValue<'g, T> {
-    /// Returns the complex conjugate; for real numbers, no node is added.
-    pub(super) fn conj(self) -> Self {
-        match is_complex(T::DTYPE) {
-            true => self.apply::<T, functions::Conj, (T,)>(&[]),
-            false => self,
-        }
-    }
-}
-
-/// Complex numbers, and their parts.
-impl<'g, T: Float> JointValue<'g, Complex<T>>
-where
-    Complex<T>: Number<Part = T>,
-{
-    pub(super) fn of_parts(re: JointValue<'g, T>, im: JointValue<'g, T>) -> Self {
-        re.apply::<Complex<T>, OfParts, (T, T)>(&[im.node])
-    }
-
-    pub(super) fn re(self) -> JointValue<'g, T> {
-        self.apply::<T, functions::Re, (Complex<T>,)>(&[])
-    }
-
-    pub(super) fn im(self) -> JointValue<'g, T> {
-        self.apply::<T, functions::Im, (Complex<T>,)>(&[])
-    }
-}
-
-impl<'g, T: Float> JointValue<'g, T> {
-    pub(super) fn powf(self, exponent: Self) -> Self {
-        self.apply::<T, functions::Powf, (T, T)>(&[exponent.node])
-    }
+methods! {
+    re() Re;
+    im() Im;
+    square() Square;
+    sign() Sign;
+    rsqrt() Rsqrt;
+    exp() Exp;
+    ln() Ln;
+    sin() Sin;
+    cos() Cos;
+    sinh() Sinh;
+    cosh() Cosh;
+    sigmoid() Sigmoid;
+    erf() Erf;
+    round() Round;
+    gt(other) Greater;
+    ge(other) GreaterEqual;
+    lt(other) Less;
+    le(other) LessEqual;
+    eq(other) Equal;
+    ne(other) NotEqual;
+    powf(exponent) Powf;
+    powi(exponent) Powi;
 }

@@ -1,19 +1,6 @@
 //! Macros that expand a row of `functions!` to a function with its host and its CUDA form, a method
 //! on arrays and one on lazy expressions, each with its documentation and a tested example.
 
-use crate::array::DType;
-
-/// Returns whether the function `name` has loops for AVX-512 for elements of `dtype`: functions of
-/// exponentials, which networks compute for many elements. A loop takes time to compile, so others
-/// have none.
-pub(in crate::ops) const fn is_wide(name: &str, dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F64)
-        && matches!(
-            name.as_bytes(),
-            b"exp" | b"gelu" | b"sigmoid" | b"silu" | b"tanh"
-        )
-}
-
 /// Returns whether `cuda` names the first `count` of the arguments `a`, `b`, `c` and `d`, and no
 /// other.
 pub(in crate::ops) const fn names_arguments(cuda: &str, count: usize) -> bool {
@@ -93,9 +80,23 @@ macro_rules! function {
         );
 
         impl $op {
-            /// The loop over blocks of elements of `T`.
-            const fn block_loop<T: $bound>() -> Option<$crate::ops::expression::loops::BlockLoop> {
-                Some($crate::ops::expression::declare::function!(@loop $kind ($($($type)?),+)))
+            /// The function for each type of elements.
+            pub(crate) const CALLS: &'static $crate::ops::expression::tree::Calls = {
+                // Not generic, so that its loops are compiled with the library and its optimisation
+                // level.
+                static CALLS: $crate::ops::expression::tree::Calls =
+                    $crate::ops::expression::loops::table!($kind $op);
+                &CALLS
+            };
+
+            const fn call<T: $bound>() -> Option<$crate::ops::expression::tree::Call> {
+                Some($crate::ops::expression::tree::Call::of::<
+                    Self,
+                    ($($crate::ops::expression::declare::argument!([T] $($type)?),)+),
+                >(
+                    $crate::ops::expression::operation::Operation::$op,
+                    $crate::ops::expression::declare::function!(@loop $kind ($($($type)?),+)),
+                ))
             }
         }
 
@@ -105,17 +106,9 @@ macro_rules! function {
             const NAME: &'static str = stringify!($name);
             const CUDA: &'static str = $cuda;
             const RARE: bool = $crate::ops::expression::declare::function!(@rare $($rare)?);
-            const WIDE: bool = $crate::ops::expression::declare::is_wide(
-                stringify!($name),
-                T::DTYPE,
-            );
-            const LOOPS: $crate::ops::expression::loops::Loops = {
-                // Not generic, so that its loops are compiled with the library and its optimisation
-                // level.
-                static LOOPS: $crate::ops::expression::loops::Table =
-                    $crate::ops::expression::loops::table!($kind $op);
-                $crate::ops::expression::loops::Loops::Table(&LOOPS, T::DTYPE)
-            };
+            const WIDE: bool =
+                $crate::ops::expression::operation::Operation::$op.is_wide(T::DTYPE);
+            const CALL: &'static $crate::ops::expression::tree::Call = Self::CALLS.at(T::DTYPE);
             type Output = $output;
 
             #[inline(always)]

@@ -11,47 +11,14 @@ use crate::ops::expression::tree::MOST_OPERANDS;
 /// consecutive from an address on; the results are written to another address.
 pub type BlockLoop = unsafe fn(&[*const u8; MOST_OPERANDS], *mut u8, usize);
 
-/// The loops of a function for each element type, by the number of [`DType`].
-pub(crate) type Table = [Option<BlockLoop>; DType::COUNT];
-
-/// The location of a function's loop for certain types.
-#[derive(Clone, Copy, Debug)]
-pub enum Loops {
-    /// In a table of the library, at a type for which it has an entry.
-    #[doc(hidden)]
-    Table(&'static Table, DType),
-    /// In the variant itself: the loop is compiled with the crate that defines the function.
-    Own(BlockLoop),
-}
-
-impl Loops {
-    /// Returns the loop of a function of the library for another type.
-    pub(crate) fn of_type(self, dtype: DType) -> BlockLoop {
-        match self {
-            Self::Own(own) => own,
-            Self::Table(table, _) => Self::Table(table, dtype).get(),
-        }
-    }
-
-    /// Returns the loop.
-    #[inline]
-    pub(in crate::ops) fn get(self) -> BlockLoop {
-        match self {
-            Self::Own(own) => own,
-            Self::Table(table, dtype) => match table[dtype as usize] {
-                Some(entry) => entry,
-                None => unreachable!("the function's bound excludes {dtype:?}"),
-            },
-        }
-    }
-}
-
-/// Makes the table of `Op::block_loop::<T>()` for each `T` of a kind of rows.
+/// Makes the [`Calls`](super::tree::Calls) of `Op::call::<T>()` for each `T` of a kind of rows.
 macro_rules! table {
-    (@each $op:tt: $($of:tt)+) => { [$($crate::ops::expression::loops::table!(@one $op $of)),+] };
+    (@each $op:tt: $($of:tt)+) => {
+        $crate::ops::expression::tree::Calls([$($crate::ops::expression::loops::table!(@one $op $of)),+])
+    };
     (@one $op:tt -) => { None };
-    (@one ($op:ty) $of:tt) => { <$op>::block_loop::<$crate::ops::expression::loops::table!(@type $of)>() };
-    (@one $op:ident $of:tt) => { $op::block_loop::<$crate::ops::expression::loops::table!(@type $of)>() };
+    (@one ($op:ty) $of:tt) => { <$op>::call::<$crate::ops::expression::loops::table!(@type $of)>() };
+    (@one $op:ident $of:tt) => { $op::call::<$crate::ops::expression::loops::table!(@type $of)>() };
     (@type f16) => { half::f16 };
     (@type bf16) => { half::bf16 };
     (@type c32) => { num_complex::Complex<f32> };

@@ -15,6 +15,7 @@ mod node_list;
 mod node_shapes;
 pub(crate) mod nodes;
 pub(in crate::ops) mod not_yet;
+pub(in crate::ops) mod operation;
 pub(in crate::ops) mod run;
 pub(in crate::ops) mod template;
 pub(in crate::ops) mod tree;

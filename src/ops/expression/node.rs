@@ -5,14 +5,14 @@
 //! expression, whose leaves are arrays, and for a device's kernel, whose leaves are views of
 //! memory.
 
-use std::any::TypeId;
 use std::marker::PhantomData;
 
 use super::body::Body;
 use super::expr::sealed::Sealed;
 use super::expr::{Expr, Lazy};
-use super::loops::{Arguments, Loops, block_loop};
+use super::loops::{Arguments, block_loop};
 use super::not_yet::Expression;
+use super::operation::Operation;
 use super::run::{InMemory, Runs};
 use super::tree::{Call, Node, Operand};
 use crate::array::element::scalar::pass::Pass;
@@ -37,8 +37,10 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
     #[doc(hidden)]
     const WIDE: bool = false;
 
-    /// The loop over blocks of elements; the function's own, unless the library has one.
-    const LOOPS: Loops = Loops::Own(block_loop::<Self, Args>);
+    /// The function as a value. Functions of the library have it in a table.
+    #[doc(hidden)]
+    const CALL: &'static Call =
+        &Call::of::<Self, Args>(Operation::Written, block_loop::<Self, Args>);
 
     /// The body of a written function as terms.
     const BODY: Option<Body> = None;
@@ -57,18 +59,7 @@ pub trait Function<Args: Arguments>: Copy + Send + Sync + 'static {
 /// Returns the function `F` of elements of these types.
 #[must_use]
 pub const fn call_of<F: Function<Args>, Args: Arguments>() -> &'static Call {
-    const {
-        &Call {
-            name: F::NAME,
-            cuda: F::CUDA,
-            arity: Args::DTYPES.len(),
-            output: <F::Output as AnyElement>::DTYPE,
-            id: TypeId::of::<F>,
-            loops: F::LOOPS,
-            body: F::BODY,
-            partials: F::PARTIALS,
-        }
-    }
+    F::CALL
 }
 
 /// The elements of an array.
@@ -167,7 +158,7 @@ impl<F: Function<X::Items>, X: Operands> Expr for Apply<F, X> {
     #[inline(always)]
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
         self.operands.walk(see);
-        see(Node::Call(const { call_of::<F, X::Items>() }));
+        see(Node::Call(F::CALL));
     }
 
     #[inline(always)]

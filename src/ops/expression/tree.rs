@@ -8,7 +8,9 @@ use std::fmt;
 
 use super::body::Body;
 use super::expr::Expr;
-use super::loops::Loops;
+use super::loops::{Arguments, BlockLoop};
+use super::node::Function;
+use super::operation::Operation;
 use crate::array::{AnyElement, Array, Bits, Buffer, DType, Layout};
 
 /// A node of an expression, as it is visited: after its operands. Its array is given by an `A`.
@@ -46,20 +48,65 @@ pub struct Operand<'a> {
 pub struct Call {
     /// The name in error messages.
     pub(crate) name: &'static str,
-    /// The function in CUDA C++; see [`Function::CUDA`](super::node::Function::CUDA).
+    /// The function in CUDA C++; see [`Function::CUDA`].
     pub(crate) cuda: &'static str,
     /// The number of operands.
     pub(crate) arity: usize,
     /// The type of its value.
     pub(crate) output: DType,
+    /// The function, for rules that depend on it.
+    pub(crate) operation: Operation,
     /// The function's type. Together with the operands' types, it identifies the function.
     pub(crate) id: fn() -> TypeId,
-    /// Its loops on the host.
-    pub(crate) loops: Loops,
+    /// Its loop on the host.
+    pub(crate) run: BlockLoop,
     /// The body of a written function as terms.
     pub(crate) body: Option<Body>,
     /// The functions that compute its partial derivatives, if they are written by hand.
     pub(crate) partials: Option<&'static [Option<&'static Call>]>,
+}
+
+impl Call {
+    /// Returns the function `F` of elements of these types, whose loop is `run`.
+    pub(super) const fn of<F: Function<Args>, Args: Arguments>(
+        operation: Operation,
+        run: BlockLoop,
+    ) -> Self {
+        Self {
+            name: F::NAME,
+            cuda: F::CUDA,
+            arity: Args::DTYPES.len(),
+            output: <F::Output as AnyElement>::DTYPE,
+            operation,
+            id: TypeId::of::<F>,
+            run,
+            body: F::BODY,
+            partials: F::PARTIALS,
+        }
+    }
+}
+
+/// A function of the library for each type of elements that it is for, by the number of [`DType`].
+///
+/// Its loops are compiled with the library. A table is accessed by reference: a constant that
+/// contains the address of a generic function would make the compiler compile that function in
+/// each crate that uses the constant.
+#[derive(Debug)]
+pub(crate) struct Calls(pub(super) [Option<Call>; DType::COUNT]);
+
+impl Calls {
+    /// Returns the function for elements of `dtype`; `None` if it is not for them.
+    pub(crate) const fn get(&'static self, dtype: DType) -> Option<&'static Call> {
+        self.0[dtype as usize].as_ref()
+    }
+
+    /// Returns the function for elements of `dtype`, for which its bound holds.
+    pub(crate) const fn at(&'static self, dtype: DType) -> &'static Call {
+        match self.get(dtype) {
+            Some(call) => call,
+            None => panic!("the function's bound excludes the type"),
+        }
+    }
 }
 
 /// The most operands of a function.

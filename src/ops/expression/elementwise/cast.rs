@@ -9,25 +9,33 @@ use crate::array::element::scalar::convert;
 use crate::array::element::scalar::pass::Pass;
 use crate::array::{AnyElement, Array, DType};
 use crate::ops::expression::expr::{Expr, Lazy};
-use crate::ops::expression::loops::{BlockLoop, Loops, Table, block_loop, loop_of, table};
+use crate::ops::expression::loops::{block_loop, loop_of, table};
 use crate::ops::expression::node::{Apply, Function, Leaf, unary};
+use crate::ops::expression::operation::Operation;
+use crate::ops::expression::tree::{Call, Calls};
 
 /// The conversion to `U`, like Rust's `as`.
 #[derive(Clone, Copy, Debug)]
 pub struct Cast<U>(PhantomData<U>);
 
 impl<U: AnyElement> Cast<U> {
-    const fn block_loop<T: AnyElement>() -> Option<BlockLoop> {
-        Some(match T::DTYPE {
+    const fn call<T: AnyElement>() -> Option<Call> {
+        let run = match T::DTYPE {
             // One byte, which is 0 or 1.
             DType::Bool => block_loop::<Self, (u8,)>,
             _ => loop_of::<Self, T, (T,), (f32,)>(),
-        })
+        };
+        Some(Call::of::<Self, (T,)>(Operation::Cast, run))
     }
 }
 
-/// The loops to each type of elements.
-static CASTS: [Table; DType::COUNT] = [
+/// Returns the conversion of elements of one type to another.
+pub(crate) const fn cast(from: DType, to: DType) -> &'static Call {
+    CASTS[to as usize].at(from)
+}
+
+/// The conversions to each type of elements.
+static CASTS: [Calls; DType::COUNT] = [
     table!(element(Cast<f32>)),
     table!(element(Cast<f64>)),
     table!(element(Cast<f16>)),
@@ -48,7 +56,7 @@ static CASTS: [Table; DType::COUNT] = [
 impl<T: AnyElement, U: AnyElement> Function<(T,)> for Cast<U> {
     const NAME: &'static str = "cast";
     const CUDA: &'static str = "cs_cast<R>(a)";
-    const LOOPS: Loops = Loops::Table(&CASTS[U::DTYPE as usize], T::DTYPE);
+    const CALL: &'static Call = cast(T::DTYPE, U::DTYPE);
     type Output = U;
 
     #[inline(always)]

@@ -5,19 +5,28 @@ use num_complex::Complex;
 use crate::array::element::scalar::pass::Pass;
 use crate::array::{AnyElement, Float};
 use crate::ops::expression::expr::{IntoExpr, Lazy};
-use crate::ops::expression::loops::{BlockLoop, Loops, Table, block_loop, table};
+use crate::ops::expression::loops::{block_loop, table};
 use crate::ops::expression::node::{Apply, Function, binary};
+use crate::ops::expression::operation::Operation;
+use crate::ops::expression::tree::{Call, Calls};
 
 /// The complex number of a real and an imaginary part.
 #[derive(Clone, Copy, Debug)]
 pub struct OfParts;
 
 impl OfParts {
-    const fn block_loop<T: Float>() -> Option<BlockLoop>
+    /// The function for each type of parts.
+    pub(in crate::ops) const CALLS: &'static Calls = {
+        static CALLS: Calls = table!(parts OfParts);
+        &CALLS
+    };
+
+    const fn call<T: Float>() -> Option<Call>
     where
         Complex<T>: AnyElement,
     {
-        Some(block_loop::<Self, (T, T)>)
+        let run = block_loop::<Self, (T, T)>;
+        Some(Call::of::<Self, (T, T)>(Operation::OfParts, run))
     }
 }
 
@@ -27,10 +36,7 @@ where
 {
     const NAME: &'static str = "complex";
     const CUDA: &'static str = "R(a, b)";
-    const LOOPS: Loops = {
-        static LOOPS: Table = table!(parts OfParts);
-        Loops::Table(&LOOPS, T::DTYPE)
-    };
+    const CALL: &'static Call = Self::CALLS.at(T::DTYPE);
     type Output = Complex<T>;
 
     #[inline(always)]

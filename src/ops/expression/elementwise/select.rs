@@ -3,27 +3,33 @@
 use crate::array::AnyElement;
 use crate::array::element::scalar::pass::Pass;
 use crate::ops::expression::expr::{IntoExpr, Lazy};
-use crate::ops::expression::loops::{BlockLoop, Loops, Table, block_loop, table};
+use crate::ops::expression::loops::{block_loop, table};
 use crate::ops::expression::node;
 use crate::ops::expression::node::{Apply, Function};
+use crate::ops::expression::operation::Operation;
+use crate::ops::expression::tree::{Call, Calls};
 
 /// The choice between two values.
 #[derive(Clone, Copy, Debug)]
 pub struct Select;
 
 impl Select {
-    const fn block_loop<T: AnyElement>() -> Option<BlockLoop> {
-        Some(block_loop::<Self, (bool, T, T)>)
+    /// The function for each type of elements.
+    pub(in crate::ops) const CALLS: &'static Calls = {
+        static CALLS: Calls = table!(element Select);
+        &CALLS
+    };
+
+    const fn call<T: AnyElement>() -> Option<Call> {
+        let run = block_loop::<Self, (bool, T, T)>;
+        Some(Call::of::<Self, (bool, T, T)>(Operation::Select, run))
     }
 }
 
 impl<T: AnyElement> Function<(bool, T, T)> for Select {
     const NAME: &'static str = "select";
     const CUDA: &'static str = "a ? b : c";
-    const LOOPS: Loops = {
-        static LOOPS: Table = table!(element Select);
-        Loops::Table(&LOOPS, T::DTYPE)
-    };
+    const CALL: &'static Call = Self::CALLS.at(T::DTYPE);
     type Output = T;
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::text::Constant;
 use crate::array::{AnyElement, Bits, DType, bits_of};
 use crate::ops::expression::elementwise::arithmetic::{Added, Modulo, Over, Subtracted, Times};
-use crate::ops::expression::elementwise::cast::Cast;
+use crate::ops::expression::elementwise::cast::cast as cast_of;
 use crate::ops::expression::elementwise::functions::Negated;
 use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::graph::NodeKind;
@@ -19,46 +19,6 @@ use crate::ops::expression::node::{Function, call_of};
 use crate::ops::expression::tree::Call;
 
 pub use crate::ops::expression::body::{Body, Term, Terms};
-
-/// The value for the element type of a dtype, or `None` if the list does not have it.
-macro_rules! by_dtype {
-    ($dtype:expr, [$kind:ident], $T:ident => $value:expr) => { by_dtype!(@$kind $dtype, $T => $value) };
-    (@float $dtype:expr, $T:ident => $value:expr) => {
-        by_dtype!(@kind $dtype, $T => $value; F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16)
-    };
-    (@integer $dtype:expr, $T:ident => $value:expr) => {
-        by_dtype!(@kind $dtype, $T => $value; I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64)
-    };
-    (@bits $dtype:expr, $T:ident => $value:expr) => {
-        by_dtype!(
-            @kind $dtype, $T => $value;
-            I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, Bool bool
-        )
-    };
-    (@number $dtype:expr, $T:ident => $value:expr) => {
-        by_dtype!(
-            @kind $dtype, $T => $value;
-            F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16,
-            I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64
-        )
-    };
-    (@any $dtype:expr, $T:ident => $value:expr) => {
-        by_dtype!(
-            @kind $dtype, $T => $value;
-            F32 f32, F64 f64, F16 half::f16, Bf16 half::bf16,
-            I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, Bool bool
-        )
-    };
-    (@kind $dtype:expr, $T:ident => $value:expr; $($name:ident $type:ty),+) => {
-        match $dtype {
-            $(DType::$name => {
-                type $T = $type;
-                Some($value)
-            })+
-            _ => None,
-        }
-    };
-}
 
 impl Terms {
     fn scalar(&mut self, dtype: DType, bits: Bits, is_literal: bool) -> Term {
@@ -117,8 +77,7 @@ impl Terms {
         };
         match self.dtype(term) {
             from if from == dtype => own,
-            DType::F64 => self.append(to::<f64>(dtype), &[own]),
-            _ => self.append(to::<i64>(dtype), &[own]),
+            from => self.append(Some(cast_of(from, dtype)), &[own]),
         }
     }
 
@@ -168,8 +127,7 @@ pub fn typed<T: AnyElement>(term: Term, terms: &mut Terms) -> Term {
 pub fn choose(condition: Term, yes: Term, no: Term, terms: &mut Terms) -> Term {
     let condition = terms.typed(condition, DType::Bool);
     let [yes, no] = terms.unified([yes, no]);
-    let dtype = terms.dtype(yes);
-    let call = by_dtype!(dtype, [any], T => call_of::<Select, (bool, T, T)>());
+    let call = Select::CALLS.get(terms.dtype(yes));
     let chosen = terms.append(call, &[condition, yes, no]);
     Term {
         is_literal: yes.is_literal && no.is_literal,
@@ -179,17 +137,12 @@ pub fn choose(condition: Term, yes: Term, no: Term, terms: &mut Terms) -> Term {
 
 /// `x as U`
 pub fn cast<U: AnyElement>(x: Term, terms: &mut Terms) -> Term {
-    let call = by_dtype!(terms.dtype(x), [any], T => call_of::<Cast<U>, (T,)>());
+    let call = cast_of(terms.dtype(x), U::DTYPE);
     let own = Term {
         is_literal: false,
         ..x
     };
-    terms.append(call, &[own])
-}
-
-/// Returns the conversion of a `T` to elements of that type.
-fn to<T: AnyElement>(dtype: DType) -> Option<&'static Call> {
-    by_dtype!(dtype, [any], U => call_of::<Cast<U>, (T,)>())
+    terms.append(Some(call), &[own])
 }
 
 /// The callback of `functions!`: what a written function calls.
@@ -203,31 +156,17 @@ macro_rules! elements {
         pub mod element {
             use super::Term;
             use super::Terms;
-            use crate::array::DType;
             use crate::ops::expression::elementwise::functions as rows;
-            use crate::ops::expression::node::call_of;
 
-            $(elements! { @function $kind $name $op $arguments })+
+            $(elements! { @function $name $op $arguments })+
         }
     };
-    (@function number $($rest:tt)+) => { elements! { @kind number $($rest)+ } };
-    (@function part $($rest:tt)+) => { elements! { @kind number $($rest)+ } };
-    (@function real $($rest:tt)+) => { elements! { @kind number $($rest)+ } };
-    (@function float $($rest:tt)+) => { elements! { @kind float $($rest)+ } };
-    (@function test $($rest:tt)+) => { elements! { @kind float $($rest)+ } };
-    (@function ordered $($rest:tt)+) => { elements! { @kind any $($rest)+ } };
-    (@function power $($rest:tt)+) => { elements! { @kind number $($rest)+ } };
-    (@function integer $($rest:tt)+) => { elements! { @kind integer $($rest)+ } };
-    (@function bits $($rest:tt)+) => { elements! { @kind bits $($rest)+ } };
-    (@function compare $($rest:tt)+) => { elements! { @kind any $($rest)+ } };
-    (@function equality $($rest:tt)+) => { elements! { @kind any $($rest)+ } };
     // The one row whose arguments are of two types.
-    (@kind $kind:ident $name:ident $op:ident ($x:ident, $y:ident: $type:ident)) => {
+    (@function $name:ident $op:ident ($x:ident, $y:ident: $type:ident)) => {
         #[doc = concat!("What `", stringify!($name), "` computes.")]
         pub fn $name($x: Term, $y: Term, terms: &mut Terms) -> Term {
-            let dtype = terms.dtype($x);
             let $y = super::typed::<$type>($y, terms);
-            let call = by_dtype!(dtype, [$kind], T => call_of::<rows::$op, (T, $type)>());
+            let call = rows::$op::CALLS.get(terms.dtype($x));
             let term = terms.append(call, &[$x, $y]);
             Term {
                 is_literal: $x.is_literal,
@@ -235,16 +174,14 @@ macro_rules! elements {
             }
         }
     };
-    (@kind $kind:ident $name:ident $op:ident ($($x:ident),+)) => {
+    (@function $name:ident $op:ident ($($x:ident),+)) => {
         #[doc = concat!("What `", stringify!($name), "` computes.")]
         pub fn $name($($x: Term,)+ terms: &mut Terms) -> Term {
             let operands = terms.unified([$($x),+]);
-            let dtype = terms.dtype(operands[0]);
-            let call = by_dtype!(dtype, [$kind], T => call_of::<rows::$op, ($(elements!(@same T $x),)+)>());
+            let call = rows::$op::CALLS.get(terms.dtype(operands[0]));
             terms.append(call, &operands)
         }
     };
-    (@same $T:ident $x:ident) => { $T };
 }
 
 functions! { elements }
@@ -252,8 +189,6 @@ functions! { elements }
 /// The operators.
 pub mod operators {
     use super::{Added, Modulo, Negated, Over, Subtracted, Term, Terms, Times};
-    use crate::array::DType;
-    use crate::ops::expression::node::call_of;
 
     macro_rules! operators {
         ($($doc:literal $name:ident $op:ident;)+) => {
@@ -261,8 +196,7 @@ pub mod operators {
                 #[doc = $doc]
                 pub fn $name(left: Term, right: Term, terms: &mut Terms) -> Term {
                     let operands = terms.unified([left, right]);
-                    let dtype = terms.dtype(operands[0]);
-                    let call = by_dtype!(dtype, [number], T => call_of::<$op, (T, T)>());
+                    let call = $op::CALLS.get(terms.dtype(operands[0]));
                     terms.append(call, &operands)
                 }
             )+
@@ -279,8 +213,7 @@ pub mod operators {
 
     /// `-x`
     pub fn neg(x: Term, terms: &mut Terms) -> Term {
-        let call = by_dtype!(terms.dtype(x), [number], T => call_of::<Negated, (T,)>());
-        terms.append(call, &[x])
+        terms.append(Negated::CALLS.get(terms.dtype(x)), &[x])
     }
 
     /// `x << count`, which is no function of arrays.

@@ -163,7 +163,7 @@ impl ProgramStep {
                 at: registers.reserve(BLOCK * element_bytes),
             },
             NodeKind::Call(call, operands) => Self::Call {
-                run: call.loops.get(),
+                run: call.run,
                 operands,
                 at: registers.take(),
             },

@@ -1,0 +1,41 @@
+//! The functions of the library by name, for rules that depend on the function.
+
+use crate::array::DType;
+
+macro_rules! operation {
+    ($pass:ident $(
+        $(#[doc = $doc:literal])+
+        $name:ident $op:ident $arguments:tt $kind:ident $(as $aliases:tt)? { $($body:tt)+ }
+    )+) => {
+        /// The function of a [`Call`](super::tree::Call), whatever the types of its operands.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Operation {
+            Added,
+            Subtracted,
+            Times,
+            Over,
+            Modulo,
+            $($op,)+
+            Cast,
+            OfParts,
+            Select,
+            /// A function of `elementwise!`.
+            Written,
+        }
+    };
+}
+
+functions! { operation }
+
+impl Operation {
+    /// Returns whether the function has loops for AVX-512 for elements of `dtype`: functions of
+    /// exponentials, which networks compute for many elements. A loop takes time to compile, so
+    /// others have none.
+    pub(in crate::ops) const fn is_wide(self, dtype: DType) -> bool {
+        matches!(dtype, DType::F32 | DType::F64)
+            && matches!(
+                self,
+                Self::Exp | Self::Gelu | Self::Sigmoid | Self::Silu | Self::Tanh
+            )
+    }
+}
