@@ -4,7 +4,6 @@ use super::AnyArray;
 use super::backward::{BackwardStep, Gradients, Upstream};
 use super::evaluation::evaluate;
 use super::gradients::filled;
-use super::joint_graph::Adding;
 use super::reduction::sum_of;
 use super::tape::Tracked;
 use super::{Pause, record};
@@ -12,6 +11,7 @@ use crate::array::{AxisSet, Bits, Layout, Shape};
 use crate::error::Result;
 use crate::ops::aliasing::{Obstacle, Overwritable, Target};
 use crate::ops::dispatch::store;
+use crate::ops::expression::elementwise::arithmetic::Added;
 use crate::ops::expression::graph::ExpressionGraph;
 use crate::ops::expression::tree::Operand;
 
@@ -89,8 +89,8 @@ pub(super) fn added(sum: AnyArray, contribution: &AnyArray, whole: &Layout) -> R
 /// Returns the sum of both as a new array.
 #[track_caller]
 pub(super) fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
-    let adding = Adding(sum.operand(), contribution.operand());
-    let graph = ExpressionGraph::of(&adding)?;
+    let operands = [sum.operand(), contribution.operand()];
+    let graph = ExpressionGraph::of_call(Added::CALLS.at(sum.dtype), &operands)?;
     let (buffer, layout) = evaluate(&graph, sum.device(), whole.shape())?;
     Ok(AnyArray {
         buffer,
@@ -231,10 +231,11 @@ fn store_sum(
         layout,
         dtype: sum.dtype,
     };
-    let adding = Adding(own, contribution.operand());
+    let operands = [own, contribution.operand()];
+    let graph = ExpressionGraph::of_call(Added::CALLS.at(sum.dtype), &operands)?;
     let targets = [Target::of(&own)];
     match Overwritable::new(&targets, &[], &[]) {
-        Ok(targets) => store(&ExpressionGraph::of(&adding)?, targets)?,
+        Ok(targets) => store(&graph, targets)?,
         Err(Obstacle::Shared | Obstacle::Reordered) => return Ok(Err(sum)),
     }
     Ok(Ok(sum))

@@ -11,11 +11,11 @@ use super::tape::{self, Tracked};
 use crate::array::{AnyElement, Array, Bits, DType, Layout, Shape, bits_of};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::expression::elementwise::cast::cast;
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::expression::tree::SingleValue;
 
 use super::adding::{added, added_to_part, as_whole, copied, own, reduced, summed, tracked_part};
-use super::joint_graph::{Converting, by_differentiable, by_float};
+use super::joint_graph::{by_differentiable, by_float};
 use super::total::Total;
 
 impl AnyArray {
@@ -42,9 +42,8 @@ impl AnyArray {
         if self.dtype == dtype {
             return Ok(self);
         }
-        let converting = Converting(self.operand(), dtype);
-        let shape = self.layout.shape();
-        let (buffer, layout) = evaluate(&ExpressionGraph::of(&converting)?, self.device(), shape)?;
+        let graph = ExpressionGraph::of_call(cast(self.dtype, dtype), &[self.operand()])?;
+        let (buffer, layout) = evaluate(&graph, self.device(), self.layout.shape())?;
         Ok(Self {
             buffer,
             layout,
@@ -245,8 +244,8 @@ pub(super) fn filled(
     whole: &Layout,
     (dtype, bits): (DType, Bits),
 ) -> Result<AnyArray> {
-    let value = SingleValue(dtype, bits);
-    let (buffer, layout) = evaluate(&ExpressionGraph::of(&value)?, device, whole.shape())?;
+    let graph = ExpressionGraph::of_value(dtype, bits);
+    let (buffer, layout) = evaluate(&graph, device, whole.shape())?;
     Ok(AnyArray {
         buffer,
         layout,

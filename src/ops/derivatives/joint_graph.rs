@@ -10,7 +10,7 @@ use crate::ops::expression::elementwise::select::Select;
 use crate::ops::expression::graph::NodeKind;
 use crate::ops::expression::operation::Operation;
 use crate::ops::expression::template::{GraphTemplate, TemplateNode};
-use crate::ops::expression::tree::{Call, Node, Operand, Tree};
+use crate::ops::expression::tree::Call;
 
 /// The contributions to a gradient, one for each use of its node. Each has the truth value under
 /// which it counts, or `None` if it always counts. A contribution that does not count, because
@@ -191,26 +191,5 @@ pub(super) fn bits_of_number(dtype: DType, value: f64) -> Bits {
         DType::I32 => bits_of(value as i32),
         _ => by_differentiable!(dtype, T => bits_of(<T as AnyElement>::from_f64(value)))
             .expect(DIFFERENTIABLE),
-    }
-}
-
-/// The sum of two arrays of one type, as an expression that borrows them.
-pub(super) struct Adding<'a>(pub(super) Operand<'a>, pub(super) Operand<'a>);
-
-impl Tree for Adding<'_> {
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
-        see(Node::Array(self.0));
-        see(Node::Array(self.1));
-        see(Node::Call(Added::CALLS.at(self.0.dtype)));
-    }
-}
-
-/// The elements of an array in another type, as an expression that borrows them.
-pub(super) struct Converting<'a>(pub(super) Operand<'a>, pub(super) DType);
-
-impl Tree for Converting<'_> {
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
-        see(Node::Array(self.0));
-        see(Node::Call(cast(self.0.dtype, self.1)));
     }
 }

@@ -64,6 +64,29 @@ impl<'a> ExpressionGraph<'a> {
         Self::of_all(&[tree])
     }
 
+    /// Returns the expression graph of a function of arrays.
+    ///
+    /// # Errors
+    ///
+    /// As for [`of`](Self::of).
+    #[track_caller]
+    pub(in crate::ops) fn of_call(call: &'static Call, operands: &[Operand<'a>]) -> Result<Self> {
+        let mut graph = Self::empty();
+        let operands = operands.iter().map(|own| graph.append_array(*own));
+        let operands: SmallVec<[u32; MOST_OPERANDS]> = operands.collect();
+        let result = graph.append_call(call, &operands)?;
+        graph.set_results(std::iter::once(result as usize));
+        Ok(graph)
+    }
+
+    /// Returns the expression graph of one value.
+    pub(in crate::ops) fn of_value(dtype: DType, bits: Bits) -> Self {
+        let mut graph = Self::empty();
+        let result = graph.append_scalar(dtype, bits);
+        graph.set_results(std::iter::once(result as usize));
+        graph
+    }
+
     /// Returns the expression graph with one result for each of `trees`, in order.
     ///
     /// # Errors
@@ -101,6 +124,7 @@ impl<'a> ExpressionGraph<'a> {
     }
 
     /// Adds the elements of an array, and returns the number of the node.
+    #[inline]
     pub(in crate::ops) fn append_array(&mut self, operand: Operand<'a>) -> u32 {
         let node = GraphNode {
             kind: NodeKind::Array(operand),
@@ -111,6 +135,7 @@ impl<'a> ExpressionGraph<'a> {
     }
 
     /// Adds one value, and returns the number of the node.
+    #[inline]
     pub(in crate::ops) fn append_scalar(&mut self, dtype: DType, bits: Bits) -> u32 {
         let node = GraphNode {
             kind: NodeKind::Scalar(bits),
@@ -125,16 +150,15 @@ impl<'a> ExpressionGraph<'a> {
     /// # Errors
     ///
     /// Fails if the operands' shapes do not broadcast.
+    #[inline]
     #[track_caller]
     pub(in crate::ops) fn append_call(
         &mut self,
         call: &'static Call,
         operands: &[u32],
     ) -> Result<u32> {
-        let mut all = [0; MOST_OPERANDS];
-        all[..operands.len()].copy_from_slice(operands);
         let node = GraphNode {
-            kind: NodeKind::Call(call, all),
+            kind: NodeKind::call(call, operands),
             dtype: call.output,
             shape: self.common_shape(call.name, operands)?,
         };
@@ -161,29 +185,21 @@ impl<'a> GraphBuilder<'a> {
         if self.outcome.is_err() {
             return;
         }
-        let node = match visited {
-            Node::Array(operand) => GraphNode {
-                kind: NodeKind::Array(operand),
-                dtype: operand.dtype,
-                shape: NodeShape::Borrowed(operand.layout.shape()),
-            },
-            Node::Scalar(dtype, bits) => GraphNode {
-                kind: NodeKind::Scalar(bits),
-                dtype,
-                shape: NodeShape::Borrowed(&Shape::SCALAR),
-            },
+        let number = match visited {
+            Node::Array(operand) => self.graph.append_array(operand),
+            Node::Scalar(dtype, bits) => self.graph.append_scalar(dtype, bits),
             Node::Call(call) => {
+                let nodes = self.graph.nodes.len();
                 let first = self.stack.len() - call.arity;
-                let mut operands = [0; MOST_OPERANDS];
-                operands[..call.arity].copy_from_slice(&self.stack[first..]);
-                self.stack.truncate(first);
-                let shape = self.graph.common_shape(call.name, &operands[..call.arity]);
-                match shape {
-                    Ok(shape) => GraphNode {
-                        kind: NodeKind::Call(call, operands),
-                        dtype: call.output,
-                        shape,
-                    },
+                let operands = &self.stack[first..];
+                match self.graph.append_call(call, operands) {
+                    Ok(number) => {
+                        if (number as usize) < nodes {
+                            self.graph.drop_values_of(operands, number);
+                        }
+                        self.stack.truncate(first);
+                        number
+                    }
                     Err(error) => {
                         self.outcome = Err(error);
                         return;
@@ -191,12 +207,7 @@ impl<'a> GraphBuilder<'a> {
                 }
             }
         };
-        let nodes = self.graph.nodes.len();
-        let number = self.graph.add(node);
-        if number < nodes && matches!(visited, Node::Call(_)) {
-            self.graph.drop_values_of(&node, number);
-        }
-        self.stack.push(number as u32);
+        self.stack.push(number);
     }
 }
 
@@ -214,12 +225,12 @@ impl<'a> ExpressionGraph<'a> {
         }
     }
 
-    /// Drops the single values that were added for the call `node`, which the equal node `number`
-    /// replaces: they were added last, and no other node reads them.
-    fn drop_values_of(&mut self, node: &GraphNode<'_>, number: usize) {
-        for &operand in node.operands().iter().rev() {
+    /// Drops the single values among the operands of a call that the equal node `number` replaces:
+    /// they were added last, and no other node reads them.
+    fn drop_values_of(&mut self, operands: &[u32], number: u32) {
+        for &operand in operands.iter().rev() {
             let is_last = operand as usize + 1 == self.nodes.len();
-            if is_last && !self.nodes[number].operands().contains(&operand) {
+            if is_last && !self.nodes[number as usize].operands().contains(&operand) {
                 self.nodes.pop();
             }
         }
@@ -387,6 +398,13 @@ impl<'a> ExpressionGraph<'a> {
 }
 
 impl<A> NodeKind<A> {
+    #[inline]
+    pub(super) fn call(call: &'static Call, operands: &[u32]) -> Self {
+        let mut all = [0; MOST_OPERANDS];
+        all[..operands.len()].copy_from_slice(operands);
+        Self::Call(call, all)
+    }
+
     /// Returns the numbers of the nodes that this node is a function of.
     #[inline]
     pub(in crate::ops) fn operands(&self) -> &[u32] {

@@ -66,9 +66,7 @@ impl GraphTemplate {
     }
 
     pub(in crate::ops) fn call(&mut self, call: &'static Call, operands: &[u32]) -> u32 {
-        let mut all = [0; MOST_OPERANDS];
-        all[..operands.len()].copy_from_slice(operands);
-        self.push(NodeKind::Call(call, all), call.output)
+        self.push(NodeKind::call(call, operands), call.output)
     }
 
     /// Returns a flag for each node: true for `results`, and for the nodes that they are computed

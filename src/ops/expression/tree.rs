@@ -135,15 +135,6 @@ impl<E: Expr> Tree for E {
     }
 }
 
-/// A value by itself.
-pub(crate) struct SingleValue(pub(crate) DType, pub(crate) Bits);
-
-impl Tree for SingleValue {
-    fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {
-        see(Node::Scalar(self.0, self.1));
-    }
-}
-
 /// An array by itself.
 impl Tree for Operand<'_> {
     fn walk<'a>(&'a self, see: &mut dyn FnMut(Node<Operand<'a>>)) {

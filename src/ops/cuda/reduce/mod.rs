@@ -25,7 +25,6 @@ use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::descriptors::{Lanes, ReductionPlan};
 use crate::ops::expression::graph::ExpressionGraph;
-use crate::ops::expression::tree::SingleValue;
 use crate::ops::order::CudaOrder;
 use crate::ops::reducers::{CudaReducer, Reducer};
 
@@ -148,8 +147,8 @@ pub(in crate::ops) fn reduce(
     (plan, layout): (&ReductionPlan, &Layout),
 ) -> Result<Buffer> {
     if let (Some(bits), 0) = (reduction.nothing, plan.lanes.length) {
-        let nothing = SingleValue(reduction.output, bits);
-        let results = evaluate(order.touching(&()), &ExpressionGraph::of(&nothing)?, layout)?;
+        let nothing = ExpressionGraph::of_value(reduction.output, bits);
+        let results = evaluate(order.touching(&()), &nothing, layout)?;
         return Ok(results.into_iter().next().expect("one result"));
     }
     let workspace = Workspace::new(order);
