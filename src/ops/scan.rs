@@ -113,6 +113,11 @@ impl<E: Expr> Lazy<E> {
 
 #[track_caller]
 fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
+    precompiled!(summed::<T>(; tree: &dyn Tree, axis: isize))
+}
+
+#[track_caller]
+fn summed<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
     if let Some(x) = tracked_value::<T>(tree)? {
         return summed_of_tracked(&x, axis);
     }
@@ -131,6 +136,11 @@ fn cumsum<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>
 
 #[track_caller]
 fn cumprod<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
+    precompiled!(multiplied::<T>(; tree: &dyn Tree, axis: isize))
+}
+
+#[track_caller]
+fn multiplied<T: AnyElement>(tree: &dyn Tree, axis: isize) -> Result<Array<T::Total>> {
     if let Some(x) = tracked_value::<T>(tree)? {
         return multiplied_of_tracked(&x, axis);
     }

@@ -28,13 +28,7 @@ pub(in crate::ops) fn running_sums<T: AnyElement>(
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Total>> {
-    // A constant, so that no loop is compiled if there is one in the table.
-    let run: ScanLoop = if const { (T::DTYPE as usize) < SUMS.len() } {
-        SUMS[T::DTYPE as usize]
-    } else {
-        sum_loop::<T>
-    };
-    scan::<T>(order, graph, shape, axis, run)
+    scan::<T>(order, graph, shape, axis, sum_loop::<T>)
 }
 
 /// Returns, for each element of `graph`, the product of all elements up to it along `axis`.
@@ -45,13 +39,7 @@ pub(in crate::ops) fn running_products<T: AnyElement>(
     shape: &Shape,
     axis: usize,
 ) -> Result<Array<T::Total>> {
-    // As above.
-    let run: ScanLoop = if const { (T::DTYPE as usize) < PRODUCTS.len() } {
-        PRODUCTS[T::DTYPE as usize]
-    } else {
-        product_loop::<T>
-    };
-    scan::<T>(order, graph, shape, axis, run)
+    scan::<T>(order, graph, shape, axis, product_loop::<T>)
 }
 
 /// Scans the elements of `graph` along `axis` with the loop `run`.
@@ -87,11 +75,6 @@ fn scan<T: AnyElement>(
 /// Sums or multiplies along the lanes of some jobs of a program's elements, to an output that is
 /// theirs.
 type ScanLoop = unsafe fn(&BlockProgram, Untyped, &Lanes, Range<usize>);
-
-/// The loops for the types that most programs compute in, by the number of
-/// [`DType`](crate::array::DType); compiled with the library.
-static SUMS: [ScanLoop; 2] = [sum_loop::<f32>, sum_loop::<f64>];
-static PRODUCTS: [ScanLoop; 2] = [product_loop::<f32>, product_loop::<f64>];
 
 /// # Safety
 ///

@@ -11,7 +11,7 @@ use super::launch::launch;
 use super::memory::{Output, Untyped, computed};
 use crate::array::element::scalar::pass::Fast;
 use crate::array::element::scalar::{convert, math};
-use crate::array::{AnyElement, Array, Float, Shape};
+use crate::array::{AnyElement, Array, DType, Float, Shape};
 use crate::context::Timed;
 use crate::error::Result;
 use crate::ops::descriptors::{IndexSpace, Lanes};
@@ -66,12 +66,7 @@ where
     for<'a> BlockSource<'a>: From<&'a R>,
 {
     let lanes = Lanes::along(axis, shape);
-    // A constant, so that no loop is compiled if there is one in the table.
-    let run: LaneLoop = if const { (T::DTYPE as usize) < LOOPS[0].len() } {
-        LOOPS[usize::from(LOG)][T::DTYPE as usize]
-    } else {
-        lane_loop::<T, LOG>
-    };
+    let run: LaneLoop = lane_loop::<T, LOG>;
     let write = |output: Output<T>| {
         let work = lanes.work(bytes_each, size_of::<T>(), 4);
         let writes = (run, output.untyped(), lanes);
@@ -93,13 +88,6 @@ where
 
 /// Normalizes the lanes of some jobs of a source's elements, to an output that is theirs.
 type LaneLoop = unsafe fn(BlockSource<'_>, Untyped, &Lanes, Range<usize>);
-
-/// The loops of softmax and of its logarithm for the types that most programs compute in, by the
-/// number of [`DType`](crate::array::DType); compiled with the library.
-static LOOPS: [[LaneLoop; 2]; 2] = [
-    [lane_loop::<f32, false>, lane_loop::<f64, false>],
-    [lane_loop::<f32, true>, lane_loop::<f64, true>],
-];
 
 /// # Safety
 ///
@@ -138,7 +126,7 @@ type In<T> = <T as AnyElement>::Accumulator;
 impl<T: Float, const LOG: bool> Loop<()> for Softmax<'_, '_, '_, T, LOG> {
     type Result = ();
 
-    const WIDE: bool = (T::DTYPE as usize) < LOOPS[0].len();
+    const WIDE: bool = matches!(T::DTYPE, DType::F32 | DType::F64);
 
     #[inline(always)]
     fn run<const FMA: bool>(mut self, _out: &mut ()) {
