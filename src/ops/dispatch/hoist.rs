@@ -10,7 +10,7 @@ use crate::array::{Layout, Shape};
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::expression::any_array::AnyArray;
-use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
+use crate::ops::expression::graph::{ExpressionGraph, NodeKind, wanted};
 use crate::ops::expression::tree::Operand;
 
 /// Nodes that are computed into memory of their own before the rest of the expression graph.
@@ -107,17 +107,10 @@ fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> Sm
 
 /// Returns the number of functions in the node `number`.
 fn calls_of(graph: &ExpressionGraph<'_>, number: usize) -> usize {
-    let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, number + 1);
-    wanted[number] = true;
-    let mut calls = 0;
-    for node in (0..=number).rev() {
-        if wanted[node] && matches!(graph.nodes()[node].kind, NodeKind::Call(..)) {
-            calls += 1;
-            let operands = graph.nodes()[node].operands();
-            operands
-                .iter()
-                .for_each(|&operand| wanted[operand as usize] = true);
-        }
-    }
-    calls
+    let kinds = graph.nodes().iter().map(|node| &node.kind);
+    let wanted = wanted(kinds.clone(), std::iter::once(number), |_| false);
+    let wanted = kinds.zip(wanted).filter(|(_, wanted)| *wanted);
+    wanted
+        .filter(|(kind, _)| matches!(kind, NodeKind::Call(..)))
+        .count()
 }

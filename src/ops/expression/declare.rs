@@ -152,6 +152,26 @@ macro_rules! function {
     };
 }
 
+/// The function of single elements that a written function calls for a row. The module in which it
+/// is used calls the module of the rows `rows`.
+macro_rules! element {
+    (
+        @$kind:ident ($bound:path, $output:ty, $way:ident)
+        $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+)
+    ) => {
+        #[doc = concat!("What `", stringify!($name), "` computes.")]
+        #[inline(always)]
+        pub fn $name<T: $bound, L: $crate::array::element::scalar::pass::Pass>(
+            $($x: $crate::ops::expression::declare::argument!([T] $($type)?),)+
+            $pass: &mut L,
+        ) -> $output {
+            <rows::$op as $crate::ops::expression::node::Function<(
+                $($crate::ops::expression::declare::argument!([T] $($type)?),)+
+            )>>::apply($pass, ($($x,)+))
+        }
+    };
+}
+
 /// Calls the macro `of` with the properties that a row's kind implies: the elements that it is for,
 /// its result, and whether it is computed in its own type or the wide one.
 macro_rules! of_kind {
@@ -332,6 +352,7 @@ macro_rules! argument {
 }
 
 pub(in crate::ops) use argument;
+pub(in crate::ops) use element;
 pub(in crate::ops) use example;
 pub(in crate::ops) use function;
 pub(in crate::ops) use methods;

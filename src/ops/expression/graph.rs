@@ -360,18 +360,9 @@ impl<'a> ExpressionGraph<'a> {
     where
         'a: 'b,
     {
-        let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.nodes.len());
-        for &result in results {
-            wanted[result] = true;
-        }
-        for number in (0..self.nodes.len()).rev() {
-            let is_known = known.iter().any(|(node, _)| *node == number);
-            if wanted[number] && !is_known {
-                for &operand in self.nodes[number].operands() {
-                    wanted[operand as usize] = true;
-                }
-            }
-        }
+        let is_known = |number: usize| known.iter().any(|(node, _)| *node == number);
+        let kinds = self.nodes.iter().map(|node| &node.kind);
+        let wanted = wanted(kinds, results.iter().copied(), is_known);
         let mut graph = ExpressionGraph {
             shapes: self.shapes.clone(),
             ..ExpressionGraph::empty()
@@ -421,4 +412,22 @@ impl GraphNode<'_> {
     pub(in crate::ops) fn operands(&self) -> &[u32] {
         self.kind.operands()
     }
+}
+
+/// Returns a flag for each node: true for `results`, and for the nodes that they are computed from
+/// if the nodes that `is_known` returns true for are available.
+pub(in crate::ops) fn wanted<'n, A: 'n>(
+    nodes: impl ExactSizeIterator<Item = &'n NodeKind<A>> + DoubleEndedIterator,
+    results: impl Iterator<Item = usize>,
+    is_known: impl Fn(usize) -> bool,
+) -> SmallVec<[bool; 8]> {
+    let mut wanted = SmallVec::from_elem(false, nodes.len());
+    results.for_each(|result| wanted[result] = true);
+    for (number, node) in nodes.enumerate().rev() {
+        if wanted[number] && !is_known(number) {
+            let operands = node.operands().iter();
+            operands.for_each(|&operand| wanted[operand as usize] = true);
+        }
+    }
+    wanted
 }

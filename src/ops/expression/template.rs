@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use super::graph::{ExpressionGraph, NodeKind};
+use super::graph::{ExpressionGraph, NodeKind, wanted};
 use super::tree::{Call, MOST_OPERANDS, Operand};
 use crate::array::DType;
 use crate::error::Result;
@@ -71,16 +71,9 @@ impl GraphTemplate {
 
     /// Returns a flag for each node: true for `results`, and for the nodes that they are computed
     /// from.
-    pub(in crate::ops) fn wanted(&self, results: impl Iterator<Item = u32>) -> Vec<bool> {
-        let mut wanted = vec![false; self.nodes.len()];
-        results.for_each(|result| wanted[result as usize] = true);
-        for (number, node) in self.nodes.iter().enumerate().rev() {
-            if wanted[number] {
-                let operands = node.kind.operands().iter();
-                operands.for_each(|&operand| wanted[operand as usize] = true);
-            }
-        }
-        wanted
+    pub(in crate::ops) fn wanted(&self, results: impl Iterator<Item = u32>) -> SmallVec<[bool; 8]> {
+        let kinds = self.nodes.iter().map(|node| &node.kind);
+        wanted(kinds, results.map(|result| result as usize), |_| false)
     }
 
     /// Returns the expression graph of the nodes `results`, over the arrays that `array_of` returns

@@ -19,13 +19,10 @@ macro_rules! elements {
         /// The functions of single elements. The pass comes last, because it is lent to the
         /// arguments before.
         pub mod element {
-            use crate::array::element::scalar::pass::Pass;
-            use crate::array::{Bitwise, AnyElement, Float, Integer, Number, Numeric, Element};
-            use crate::ops::expression::declare::argument;
+            use crate::ops::expression::declare::of_kind;
             use crate::ops::expression::elementwise::functions as rows;
-            use crate::ops::expression::node::Function;
 
-            $(elements! { @function $kind $pass $name $op $arguments })+
+            $(of_kind! { element $kind $pass $name $op $arguments })+
 
             /// The functions' forms for a GPU, as lambdas of `a_`, `b_` and `c_`.
             #[allow(non_upper_case_globals, reason = "each is called as its function is")]
@@ -38,26 +35,6 @@ macro_rules! elements {
             pub mod rare {
                 $(elements! { @rare $kind $name $($body)+ })+
             }
-        }
-    };
-    (@function number $($rest:tt)+) => { elements! { @bounded Number (T) $($rest)+ } };
-    (@function part $($rest:tt)+) => { elements! { @bounded Number (T::Part) $($rest)+ } };
-    (@function real $($rest:tt)+) => { elements! { @bounded Numeric (T) $($rest)+ } };
-    (@function float $($rest:tt)+) => { elements! { @bounded Float (T) $($rest)+ } };
-    (@function test $($rest:tt)+) => { elements! { @bounded Float (bool) $($rest)+ } };
-    (@function ordered $($rest:tt)+) => { elements! { @bounded Element (T) $($rest)+ } };
-    (@function power $($rest:tt)+) => { elements! { @bounded Numeric (T) $($rest)+ } };
-    (@function integer $($rest:tt)+) => { elements! { @bounded Integer (T) $($rest)+ } };
-    (@function bits $($rest:tt)+) => { elements! { @bounded Bitwise (T) $($rest)+ } };
-    (@function compare $($rest:tt)+) => { elements! { @bounded Element (bool) $($rest)+ } };
-    (@function equality $($rest:tt)+) => { elements! { @bounded AnyElement (bool) $($rest)+ } };
-    (
-        @bounded $bound:ident ($output:ty) $pass:ident $name:ident $op:ident ($($x:ident $(: $type:ident)?),+)
-    ) => {
-        #[doc = concat!("What `", stringify!($name), "` computes.")]
-        #[inline(always)]
-        pub fn $name<T: $bound, L: Pass>($($x: argument!([T] $($type)?),)+ $pass: &mut L) -> $output {
-            <rows::$op as Function<($(argument!([T] $($type)?),)+)>>::apply($pass, ($($x,)+))
         }
     };
     (
