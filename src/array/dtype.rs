@@ -132,6 +132,24 @@ impl DType {
         }
     }
 
+    pub(crate) const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::Bf16)
+    }
+
+    pub(crate) const fn is_complex(self) -> bool {
+        matches!(self, Self::C32 | Self::C64)
+    }
+
+    /// Returns the type that functions, and gradients, are computed in before they are rounded
+    /// once: `f32` for `f16` and `bf16`, whose range and precision are too small for counts and
+    /// small factors.
+    pub(crate) const fn computed_in(self) -> Self {
+        match self {
+            Self::F16 | Self::Bf16 => Self::F32,
+            own => own,
+        }
+    }
+
     /// Returns the name of the type in the source of kernels.
     pub(crate) const fn in_cuda(self) -> &'static str {
         match self {

@@ -42,12 +42,10 @@ impl Reduce {
     /// Returns an error if the reduction is not defined for `dtype`.
     #[track_caller]
     pub(super) fn check(self, operation: &str, dtype: DType) -> Result<()> {
-        let is_complex = matches!(dtype, DType::C32 | DType::C64);
-        let is_float = matches!(dtype, DType::F16 | DType::Bf16 | DType::F32 | DType::F64);
         let is_known = match self {
             Self::Sum => dtype != DType::Bool,
-            Self::Mean => is_float || is_complex,
-            Self::Max | Self::Min => !is_complex,
+            Self::Mean => dtype.is_float() || dtype.is_complex(),
+            Self::Max | Self::Min => !dtype.is_complex(),
         };
         if is_known {
             return Ok(());

@@ -3,101 +3,77 @@
 
 use std::fmt::Write;
 
-use super::types::computed_in;
+use crate::array::DType;
+use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 
-/// A builder of the statements that compute one element.
+/// The statements that compute one element.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     /// The stored types of the arrays.
-    arrays: Vec<&'static str>,
+    pub(super) arrays: Vec<DType>,
     /// The types of the scalars.
-    scalars: Vec<&'static str>,
-    statements: String,
-    /// The names of the values in error messages.
-    names: Vec<String>,
+    pub(super) scalars: Vec<DType>,
+    /// The value of the node `n` is called `vn`.
+    pub(super) statements: String,
 }
 
-/// The number of a computed value.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CodeValue(usize);
-
-impl CodeValue {
-    pub(super) fn number(self) -> usize {
-        self.0
+impl Code {
+    pub(super) fn of(graph: &ExpressionGraph<'_>) -> Self {
+        let mut code = Self::default();
+        let Self {
+            arrays,
+            scalars,
+            statements,
+        } = &mut code;
+        for (number, node) in graph.nodes().iter().enumerate() {
+            let (of, wide) = (node.dtype.in_cuda(), node.dtype.computed_in().in_cuda());
+            let _ = match node.kind {
+                NodeKind::Array(_) => {
+                    arrays.push(node.dtype);
+                    let at = arrays.len() - 1;
+                    writeln!(statements, "    const {wide} v{number} = x{at};")
+                }
+                NodeKind::Scalar(_) => {
+                    scalars.push(node.dtype);
+                    let at = scalars.len() - 1;
+                    writeln!(statements, "    const {wide} v{number} = cs_wide(o.s{at});")
+                }
+                NodeKind::Call(call, _) => {
+                    let _ = write!(statements, "    {wide} v{number};\n    {{ ");
+                    for (letter, operand) in ["a", "b", "c", "d"].iter().zip(node.operands()) {
+                        let _ = write!(statements, "const auto {letter} = v{operand}; ");
+                    }
+                    let text = call.cuda;
+                    writeln!(
+                        statements,
+                        "typedef {of} R; v{number} = cs_wide(R({text})); }}"
+                    )
+                }
+            };
+        }
+        code
     }
 }
 
 /// The longest name in bytes; longer ones do not help.
 const LONGEST_NAME: usize = 120;
 
-impl Code {
-    pub(super) fn arrays(&self) -> &[&'static str] {
-        &self.arrays
+/// Returns the name of the first result of `graph` in error messages.
+pub(super) fn name_of(graph: &ExpressionGraph<'_>) -> String {
+    let mut names: Vec<String> = Vec::with_capacity(graph.nodes().len());
+    for node in graph.nodes() {
+        names.push(match node.kind {
+            NodeKind::Call(call, _) => {
+                let operands = node.operands().iter();
+                let operands: Vec<&str> = operands.map(|&own| &*names[own as usize]).collect();
+                let called = format!("{}({})", call.name, operands.join(", "));
+                match called.len() > LONGEST_NAME {
+                    true => format!("{}(…)", call.name),
+                    false => called,
+                }
+            }
+            _ => node.dtype.in_cuda().into(),
+        });
     }
-
-    pub(super) fn scalars(&self) -> &[&'static str] {
-        &self.scalars
-    }
-
-    pub(super) fn statements(&self) -> &str {
-        &self.statements
-    }
-
-    /// Returns the name of a value in error messages.
-    pub(super) fn name(&self, value: CodeValue) -> &str {
-        &self.names[value.0]
-    }
-
-    fn value(&mut self, name: String) -> CodeValue {
-        self.names.push(name);
-        CodeValue(self.names.len() - 1)
-    }
-
-    /// Adds the element of the next array, whose type is `of`.
-    pub(crate) fn array(&mut self, of: &'static str) -> CodeValue {
-        let value = self.value(of.into());
-        let (number, name, wide) = (self.arrays.len(), value.0, computed_in(of));
-        self.arrays.push(of);
-        let _ = writeln!(self.statements, "    const {wide} v{name} = x{number};");
-        value
-    }
-
-    /// Adds the next scalar, whose type is `of`.
-    pub(crate) fn scalar(&mut self, of: &'static str) -> CodeValue {
-        let value = self.value(of.into());
-        let (number, name, wide) = (self.scalars.len(), value.0, computed_in(of));
-        self.scalars.push(of);
-        let _ = writeln!(
-            self.statements,
-            "    const {wide} v{name} = cs_wide(o.s{number});"
-        );
-        value
-    }
-
-    /// Adds the function `text` of the arguments `a`, `b`, `c` and `d`, rounded to `of`.
-    pub(crate) fn apply(
-        &mut self,
-        name: &str,
-        text: &str,
-        of: &'static str,
-        operands: &[CodeValue],
-    ) -> CodeValue {
-        let names: Vec<&str> = operands.iter().map(|operand| self.name(*operand)).collect();
-        let mut called = format!("{name}({})", names.join(", "));
-        if called.len() > LONGEST_NAME {
-            called = format!("{name}(…)");
-        }
-        let value = self.value(called);
-        let wide = computed_in(of);
-        let _ = write!(self.statements, "    {wide} v{};\n    {{ ", value.0);
-        for (letter, operand) in ["a", "b", "c", "d"].iter().zip(operands) {
-            let _ = write!(self.statements, "const auto {letter} = v{}; ", operand.0);
-        }
-        let _ = writeln!(
-            self.statements,
-            "typedef {of} R; v{} = cs_wide(R({text})); }}",
-            value.0
-        );
-        value
-    }
+    names.swap_remove(graph.results()[0])
 }

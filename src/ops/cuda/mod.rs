@@ -32,7 +32,6 @@ mod sort;
 mod store;
 #[cfg(test)]
 mod tests;
-mod types;
 mod walk;
 mod workspace;
 

@@ -73,7 +73,8 @@ impl Forward {
 
     /// Returns the graph of the gradients of the tracked operands. `seeds` returns nodes, and for
     /// each the node of its gradient, which it appends. All gradients are in the type of
-    /// [`computed_in`](super::joint_graph::computed_in), until the last step of each operand.
+    /// [`DType::computed_in`](crate::array::DType::computed_in), until the last step of each
+    /// operand.
     #[track_caller]
     pub(super) fn derive(
         &self,

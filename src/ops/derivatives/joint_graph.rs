@@ -27,7 +27,7 @@ impl GraphTemplate {
         }
         // A node that was widened from a type is converted back to it without loss.
         if let NodeKind::Call(call, [operand, ..]) = kind
-            && (call.operation, computed_in(to)) == (Operation::Cast, from)
+            && (call.operation, to.computed_in()) == (Operation::Cast, from)
             && self.nodes[operand as usize].dtype == to
         {
             return operand;
@@ -47,7 +47,7 @@ impl GraphTemplate {
     /// Converts a number to the type that its gradient is computed in.
     pub(super) fn widened(&mut self, node: u32) -> u32 {
         let dtype = self.nodes[node as usize].dtype;
-        self.converted(node, computed_in(dtype))
+        self.converted(node, dtype.computed_in())
     }
 
     /// Returns the sum of a gradient's contributions, with the truth value under which the sum is
@@ -165,24 +165,7 @@ pub(in crate::ops) const DIFFERENTIABLE: &str = "gradients are floats or complex
 
 /// Returns whether gradients may have this type.
 pub(in crate::ops) fn is_differentiable(dtype: DType) -> bool {
-    is_float(dtype) || is_complex(dtype)
-}
-
-pub(super) fn is_float(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::Bf16)
-}
-
-pub(in crate::ops) fn is_complex(dtype: DType) -> bool {
-    matches!(dtype, DType::C32 | DType::C64)
-}
-
-/// Returns the type that gradients of a type are computed in before they are rounded once: `f32`
-/// for `f16` and `bf16`, whose range and precision are too small for counts and small factors.
-pub(in crate::ops) fn computed_in(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::Bf16 => DType::F32,
-        other => other,
-    }
+    dtype.is_float() || dtype.is_complex()
 }
 
 /// Returns a number of the rules: a float, a complex number, or an integer exponent.

@@ -36,9 +36,7 @@ pub(crate) use backward::{Gradients, Placer};
 pub(super) use evaluation::{Evaluation, bytes_of, evaluate, evaluate_all};
 pub(crate) use gradients::zeros_like;
 pub(crate) use guard::{FirstRun, TapeGuard};
-pub(super) use joint_graph::{
-    DIFFERENTIABLE, by_differentiable, by_float, computed_in, is_complex, is_differentiable,
-};
+pub(super) use joint_graph::{DIFFERENTIABLE, by_differentiable, by_float, is_differentiable};
 pub(crate) use pause::{Pause, is_paused, runs_again_later};
 pub(super) use reduction::TrackedReduction;
 pub(crate) use rule::constant;

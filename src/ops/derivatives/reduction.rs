@@ -6,9 +6,7 @@ use super::activations::{SavedArray, Source, source_of_graph};
 use super::backward::{BackwardStep, Upstream};
 use super::evaluation::{Derivation, bytes_of, evaluate};
 use super::forward::{Forward, tracked_nodes};
-use super::joint_graph::{
-    DIFFERENTIABLE, by_differentiable, computed_in, is_complex, is_differentiable,
-};
+use super::joint_graph::{DIFFERENTIABLE, by_differentiable, is_differentiable};
 use super::values::JointValue;
 use super::{AnyArray, Gradients, Pause, is_live, record};
 use crate::array::{AnyElement, Array, AxisSet, Buffer, DType, Layout, Number, Shape};
@@ -23,7 +21,7 @@ use crate::ops::reducers::{ReductionRule as Rule, Sum};
 ///
 /// `g` is the gradient of the result and `r` the result, both broadcast over the reduced axes; `x`
 /// is the element. Some rules need a sum of their own over the reduced axes, `s`; for products, `s`
-/// is the product of the other elements. All are in the type of [`computed_in`].
+/// is the product of the other elements. All are in the type of [`DType::computed_in`].
 impl Rule {
     /// Returns the nodes for the element `x` of `dtype`; `None` for complex numbers, unless the
     /// reduction is for them. A result reduces `count` elements.
@@ -33,7 +31,7 @@ impl Rule {
         (x, dtype): (u32, DType),
         count: f64,
     ) -> Option<RuleNodes> {
-        let wide = computed_in(dtype);
+        let wide = dtype.computed_in();
         let widened = |node| {
             let node = joint.borrow_mut().widened(node);
             JointValue::new(joint, node)
@@ -48,7 +46,7 @@ impl Rule {
             Self::Sum => (g, None),
             Self::Mean => (g * (1.0 / count), None),
             Self::Product => (g * s.conj(), Some(x)),
-            _ if is_complex(dtype) => return None,
+            _ if dtype.is_complex() => return None,
             // A result that is NaN has only NaN as its gradient.
             Self::Largest => (
                 (g / s).only_where(x.eq(r)) + r.only_where(r.ne(r)),
@@ -272,7 +270,7 @@ impl DerivedReduction {
                         let elements = AnyArray {
                             buffer,
                             layout,
-                            dtype: computed_in(dtype),
+                            dtype: dtype.computed_in(),
                         };
                         Some(products_of_others(elements, axes)?)
                     }

@@ -15,7 +15,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 
 use smallvec::{SmallVec, smallvec};
 
-use super::joint_graph::{computed_in, is_complex, is_differentiable};
+use super::joint_graph::is_differentiable;
 use super::values::JointValue;
 use crate::array::DType;
 use crate::error::{Error, ErrorCode, Result};
@@ -195,7 +195,7 @@ pub(super) fn partials(
     [result, gradient]: [u32; 2],
 ) -> Result<Partials> {
     let dtype_of = |node: u32| joint.borrow().nodes[node as usize].dtype;
-    let first = computed_in(dtype_of(operands[0]));
+    let first = dtype_of(operands[0]).computed_in();
     match called.operation {
         // Piecewise constant.
         Operation::Sign
@@ -203,7 +203,7 @@ pub(super) fn partials(
         | Operation::Ceil
         | Operation::Round
         | Operation::Trunc => return Ok(smallvec![None; operands.len()]),
-        Operation::Im if !is_complex(first) => return Ok(smallvec![None]),
+        Operation::Im if !first.is_complex() => return Ok(smallvec![None]),
         Operation::Cast if !is_differentiable(first) => return Ok(smallvec![None]),
         Operation::Cast => {
             let converted = joint.borrow_mut().converted(gradient, first);
@@ -231,7 +231,7 @@ pub(super) fn partials(
         (operation, operands) if operands.iter().all(|own| own.dtype() == dtype) => {
             of_one_type(operation, operands, [r, g])
         }
-        (operation, operands) if is_complex(dtype) || is_complex(first) => {
+        (operation, operands) if dtype.is_complex() || first.is_complex() => {
             of_parts(operation, operands, [r, g])
         }
         _ => None,

@@ -5,7 +5,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use smallvec::SmallVec;
 
-use super::joint_graph::{bits_of_number, is_complex};
+use super::joint_graph::bits_of_number;
 use crate::array::DType;
 use crate::ops::expression::elementwise::arithmetic::{Added, Over, Subtracted, Times};
 use crate::ops::expression::elementwise::cast::cast;
@@ -70,7 +70,7 @@ impl<'g> JointValue<'g> {
 
     /// Returns the complex conjugate; for real numbers, no node is added.
     pub(super) fn conj(self) -> Self {
-        match is_complex(self.dtype()) {
+        match self.dtype().is_complex() {
             true => self.apply(functions::Conj::CALLS, &[]),
             false => self,
         }

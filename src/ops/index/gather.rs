@@ -4,9 +4,7 @@ use super::moves::picked;
 use super::{check_indices, check_size};
 use crate::array::{AnyElement, Array, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ops::derivatives::{
-    AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable, computed_in,
-};
+use crate::ops::derivatives::{AnyArray, DIFFERENTIABLE, RuledOperation, by_differentiable};
 use crate::ops::descriptors::Picking;
 use crate::ops::dispatch::same_device;
 
@@ -82,7 +80,7 @@ pub(super) fn scattered_back(
     move |gradient| {
         let dtype = gradient.dtype;
         // An index may repeat so often that the sum exceeds the precision of narrow floats.
-        let gradient = gradient.converted(computed_in(dtype))?;
+        let gradient = gradient.converted(dtype.computed_in())?;
         let zeros = gradient.zeros(&own)?;
         let sum = by_differentiable!(gradient.dtype, T => {
             let mut sum = zeros.into_array::<T>();

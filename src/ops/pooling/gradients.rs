@@ -6,7 +6,7 @@ use super::{Windows, largest_each};
 use crate::array::{AnyElement, Array, DType, Float, Layout, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{
-    AnyArray, DIFFERENTIABLE, SavedArray, by_float, computed_in, sum_of_windows, with_windows,
+    AnyArray, DIFFERENTIABLE, SavedArray, by_float, sum_of_windows, with_windows,
 };
 use crate::ops::expression::boxed::BoxedLazy;
 use crate::ops::expression::elementwise::select;
@@ -22,7 +22,7 @@ pub(super) fn of_largest(
             return Ok(Vec::new());
         };
         let dtype = gradient.dtype;
-        let gradient = gradient.converted(computed_in(dtype))?;
+        let gradient = gradient.converted(dtype.computed_in())?;
         let back = by_float!(dtype, T => {
             let (x, largest) = (x.fetch()?.into_array::<T>(), largest.fetch()?.into_array::<T>());
             if const { T::DTYPE as u8 == DType::F64 as u8 } {
@@ -42,7 +42,7 @@ pub(super) fn of_mean(
 ) -> impl FnOnce(AnyArray) -> Result<Vec<AnyArray>> + Clone {
     move |gradient| {
         let dtype = gradient.dtype;
-        let gradient = gradient.converted(computed_in(dtype))?;
+        let gradient = gradient.converted(dtype.computed_in())?;
         let back = by_float!(gradient.dtype, T => {
             AnyArray::of(&to_windows(&gradient.into_array::<T>(), &own, windows)?)
         });

@@ -4,7 +4,7 @@ use crate::array::{Array, Number, Shape};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::derivatives::{
     AnyArray, BackwardStep, Gradients, Operand, Pause, SavedArray, Source, Tracked, Upstream,
-    bytes_of, is_complex, is_differentiable, is_live, record, store, work_of,
+    bytes_of, is_differentiable, is_live, record, store, work_of,
 };
 use crate::ops::products::matmul_into;
 
@@ -169,7 +169,7 @@ fn placed_product<T: Number>(
 #[track_caller]
 fn adjoint<T: Number>(matrices: &Array<T>) -> Result<Array<T>> {
     let transposed = matrices.swap_axes(-1, -2)?;
-    match is_complex(T::DTYPE) {
+    match T::DTYPE.is_complex() {
         true => transposed.conj().eval(),
         false => Ok(transposed),
     }

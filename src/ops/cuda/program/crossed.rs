@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Form, MOST_REPEATED, Program};
 use crate::device::cuda::{Arguments, KernelKey};
-use crate::ops::cuda::types::computed_in;
+use crate::ops::cuda::code::Code;
 
 /// The elements of a tile's side.
 const TILE: usize = 32;
@@ -130,15 +130,16 @@ impl Crossed<'_> {
     /// `stage` and `finish`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
         let program = &self.program;
-        let (code, value) = program.code();
+        let code = Code::of(program.graph);
         program.write_types(text);
         program.write_operands(&code, text);
-        program.write_computed(&code, value.number(), text);
+        program.write_computed(&code, text);
         let is_staged = |number: usize| self.staged & (1 << number) != 0;
-        let arrays = code.arrays();
+        let arrays = &code.arrays;
         let _ = writeln!(text, "#define CS_TILE {TILE}\nstruct Staged {{");
         for (number, of) in arrays.iter().enumerate().filter(|(n, _)| is_staged(*n)) {
             let padding = padding(program.places[number].element_bytes);
+            let of = of.in_cuda();
             let _ = writeln!(text, "    {of} x{number}[CS_TILE][CS_TILE + {padding}];");
         }
         let numbers = 0..program.places.len();
@@ -174,7 +175,7 @@ impl Crossed<'_> {
             "}}\nCS_FN void finish(const Operands& o, const Staged& tile, {parameters}) {{"
         );
         for (number, of) in arrays.iter().enumerate() {
-            let wide = computed_in(of);
+            let wide = of.computed_in().in_cuda();
             let read = match is_staged(number) {
                 true => format!("cs_wide(tile.x{number}[line][place])"),
                 false => format!("cs_load({})", place(number)),

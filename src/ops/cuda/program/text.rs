@@ -4,45 +4,21 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use super::Program;
-use crate::ops::cuda::code::{Code, CodeValue};
-use crate::ops::cuda::types::computed_in;
-use crate::ops::expression::graph::NodeKind;
+use crate::ops::cuda::code::{Code, name_of};
 
 impl Program<'_> {
     /// Returns the name of the expression in error messages.
     pub(in crate::ops::cuda) fn name(&self) -> String {
-        let (code, value) = self.code();
-        code.name(value).into()
-    }
-
-    /// Returns the statements that compute an element, and the number of the result.
-    pub(super) fn code(&self) -> (Code, CodeValue) {
-        let mut code = Code::default();
-        let mut values: Vec<CodeValue> = Vec::with_capacity(self.graph.nodes().len());
-        for node in self.graph.nodes() {
-            let of = node.dtype.in_cuda();
-            let value = match node.kind {
-                NodeKind::Array(_) => code.array(of),
-                NodeKind::Scalar(_) => code.scalar(of),
-                NodeKind::Call(call, _) => {
-                    let operands = node.operands().iter();
-                    let operands: Vec<CodeValue> =
-                        operands.map(|&operand| values[operand as usize]).collect();
-                    code.apply(call.name, call.cuda, of, &operands)
-                }
-            };
-            values.push(value);
-        }
-        (code, values[self.graph.results()[0]])
+        name_of(self.graph)
     }
 
     /// Adds the types `T`, `I` and `index_t`, `Operands`, and the function `element`; if several
     /// elements are read at once, also `CS_WIDTH` and `elements`.
     pub(in crate::ops::cuda) fn text(&self, text: &mut String) {
-        let (code, value) = self.code();
+        let code = Code::of(self.graph);
         self.write_types(text);
         self.write_operands(&code, text);
-        self.write_computed(&code, value.number(), text);
+        self.write_computed(&code, text);
         self.write_element(&code, text);
         if self.form.is_packed {
             self.write_elements(&code, text);
@@ -51,7 +27,7 @@ impl Program<'_> {
 
     /// Adds the types `T`, `I`, `index_t` and `offset_t`.
     pub(super) fn write_types(&self, text: &mut String) {
-        let stored = self.graph.first().dtype.in_cuda();
+        let stored = self.graph.first().dtype;
         let name = self.name();
         let (index, offset) = if self.form.is_wide {
             ("u64", "i64")
@@ -60,18 +36,19 @@ impl Program<'_> {
         };
         let _ = write!(
             text,
-            "\n// {name}\ntypedef {} T;\ntypedef {stored} I;\ntypedef {index} index_t;\ntypedef {offset} offset_t;\n",
-            computed_in(stored),
+            "\n// {name}\ntypedef {} T;\ntypedef {} I;\ntypedef {index} index_t;\ntypedef {offset} offset_t;\n",
+            stored.computed_in().in_cuda(),
+            stored.in_cuda(),
         );
     }
 
     /// Adds the types and `Operands`, and the function `store_all`, which writes the element of
     /// each result to its target.
     pub(in crate::ops::cuda) fn text_of_all(&self, text: &mut String) {
-        let (code, _) = self.code();
+        let code = Code::of(self.graph);
         self.write_types(text);
         self.write_operands(&code, text);
-        let arrays = code.arrays().len();
+        let arrays = code.arrays.len();
         text.push_str("CS_FN void store_all(const Operands& o, const index_t i) {\n");
         if self.form.rank > 0 {
             self.write_offsets(0..self.places.len(), text);
@@ -80,14 +57,14 @@ impl Program<'_> {
             0 => "i".to_owned(),
             _ => format!("at{number}"),
         };
-        for (number, of) in code.arrays().iter().enumerate() {
-            let (wide, at) = (computed_in(of), at(number));
+        for (number, of) in code.arrays.iter().enumerate() {
+            let (wide, at) = (of.computed_in().in_cuda(), at(number));
             let _ = writeln!(
                 text,
                 "    const {wide} x{number} = cs_load(o.p{number} + {at});"
             );
         }
-        text.push_str(code.statements());
+        text.push_str(&code.statements);
         // After all reads, because a target may be an operand too.
         for (number, result) in self.graph.results().iter().enumerate() {
             let place = arrays + number;
@@ -116,16 +93,16 @@ impl Program<'_> {
 
     pub(super) fn write_operands(&self, code: &Code, text: &mut String) {
         let _ = writeln!(text, "struct Operands {{");
-        for (number, of) in code.arrays().iter().enumerate() {
-            let _ = writeln!(text, "    const {of}* p{number};");
+        for (number, of) in code.arrays.iter().enumerate() {
+            let _ = writeln!(text, "    const {}* p{number};", of.in_cuda());
         }
         for number in 0..self.targets {
             let of = self.graph.nodes()[self.graph.results()[number]].dtype;
-            let (of, place) = (of.in_cuda(), code.arrays().len() + number);
+            let (of, place) = (of.in_cuda(), code.arrays.len() + number);
             let _ = writeln!(text, "    {of}* p{place};");
         }
-        for (number, of) in code.scalars().iter().enumerate() {
-            let _ = writeln!(text, "    alignas(8) {of} s{number};");
+        for (number, of) in code.scalars.iter().enumerate() {
+            let _ = writeln!(text, "    alignas(8) {} s{number};", of.in_cuda());
         }
         for axis in 0..self.form.rank {
             if axis > 0 {
@@ -138,22 +115,24 @@ impl Program<'_> {
                 let _ = writeln!(text, "    alignas(8) offset_t t{number}_{axis};");
             }
         }
-        if code.arrays().is_empty() && code.scalars().is_empty() && self.form.rank == 0 {
+        if code.arrays.is_empty() && code.scalars.is_empty() && self.form.rank == 0 {
             text.push_str("    u64 none;\n");
         }
         text.push_str("};\n");
     }
 
     /// Adds the function that computes an element from the elements of the operands.
-    pub(super) fn write_computed(&self, code: &Code, value: usize, text: &mut String) {
+    pub(super) fn write_computed(&self, code: &Code, text: &mut String) {
         text.push_str("CS_FN T computed(const Operands& o");
-        for (number, of) in code.arrays().iter().enumerate() {
-            let _ = write!(text, ", const {} x{number}", computed_in(of));
+        for (number, of) in code.arrays.iter().enumerate() {
+            let wide = of.computed_in().in_cuda();
+            let _ = write!(text, ", const {wide} x{number}");
         }
         let _ = write!(
             text,
-            ") {{\n{}    return v{value};\n}}\n",
-            code.statements()
+            ") {{\n{}    return v{};\n}}\n",
+            code.statements,
+            self.graph.results()[0]
         );
     }
 
@@ -205,7 +184,7 @@ impl Program<'_> {
     }
 
     fn write_element(&self, code: &Code, text: &mut String) {
-        let arrays = code.arrays().len();
+        let arrays = code.arrays.len();
         text.push_str("CS_FN T element(const Operands& o, const index_t i) {\n");
         let at = if self.form.rank == 0 {
             |_| "i".to_owned()
@@ -223,7 +202,7 @@ impl Program<'_> {
     /// Adds the function that reads `CS_WIDTH` elements of one row, from number `n` times
     /// `CS_WIDTH` on.
     fn write_elements(&self, code: &Code, text: &mut String) {
-        let (width, arrays) = (self.width, code.arrays());
+        let (width, arrays) = (self.width, &code.arrays);
         let _ = writeln!(
             text,
             "#define CS_WIDTH {width}\n\
@@ -249,7 +228,8 @@ impl Program<'_> {
             };
             let _ = writeln!(
                 text,
-                "    const auto y{number} = *(const cs_pack<{of}, CS_WIDTH>*)(o.p{number} + {at});"
+                "    const auto y{number} = *(const cs_pack<{}, CS_WIDTH>*)(o.p{number} + {at});",
+                of.in_cuda()
             );
             let _ = write!(loaded, ", cs_wide(y{number}.at[k])");
         }

@@ -18,7 +18,6 @@ use super::launch::THREADS;
 use super::memory::allocate_for;
 use super::prelude::source;
 use super::program::Program;
-use super::types::computed_in;
 use super::workspace::Workspace;
 use crate::array::{AnyElement, Bits, Buffer, DType, Layout, bits_of};
 use crate::device::cuda::{Arguments, Grid, KernelKey, KernelSource};
@@ -69,7 +68,7 @@ pub(in crate::ops) struct ReductionKernels {
     output: DType,
     /// The stored types of the elements, of the accumulators of elements and of means, and of the
     /// results.
-    item: &'static str,
+    item: DType,
     sums: &'static str,
     means: &'static str,
     result: &'static str,
@@ -84,7 +83,7 @@ impl ReductionKernels {
             cuda: F::CUDA,
             nothing: F::nothing().map(bits_of),
             output: F::Output::DTYPE,
-            item: T::DTYPE.in_cuda(),
+            item: T::DTYPE,
             sums: T::Accumulator::DTYPE.in_cuda(),
             means: <T::Average as AnyElement>::Accumulator::DTYPE.in_cuda(),
             result: F::Output::DTYPE.in_cuda(),
@@ -296,11 +295,11 @@ fn lanes_source(
 /// Returns the source of the kernel that merges the parts of outputs.
 fn parts_source(reduction: ReductionKernels) -> KernelSource {
     let ReductionKernels { name, item, .. } = reduction;
-    let wide = computed_in(item);
+    let wide = item.computed_in().in_cuda();
     let mut text = format!("typedef {wide} T;\ntypedef u64 index_t;\n");
     reduction.write(&mut text);
     text.push_str(PARTS);
-    source(format!("{name} of parts of {item}"), &text)
+    source(format!("{name} of parts of {}", item.in_cuda()), &text)
 }
 
 /// The division of a reduction among blocks and threads.

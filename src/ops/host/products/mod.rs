@@ -147,9 +147,9 @@ impl<T: Number> Products<T> {
             Algorithm::Vector
         } else if is::<T, f32>() || is::<T, f64>() {
             Algorithm::Packed
-        } else if is_complex::<T>() && steps >= complex::LEAST {
+        } else if T::DTYPE.is_complex() && steps >= complex::LEAST {
             Algorithm::Complex
-        } else if is_float::<T>() && !is_complex::<T>() {
+        } else if is_float::<T>() && !T::DTYPE.is_complex() {
             Algorithm::Widened
         } else {
             Algorithm::Blocks
@@ -207,7 +207,7 @@ impl<T: Number> Products<T> {
             }
             // Each call of `gemm` packs the matrix that its parts share.
             Algorithm::Packed | Algorithm::Complex => {
-                let bytes = steps / if is_complex::<T>() { 2 } else { 8 };
+                let bytes = steps / if T::DTYPE.is_complex() { 2 } else { 8 };
                 let parts = self.parts().map_or(1, |parts| parts.count);
                 Work::of_bytes(jobs, bytes / parts).in_one_part_each()
             }
@@ -381,10 +381,6 @@ impl ProductParts {
 #[inline(always)]
 fn is<T: 'static, U: 'static>() -> bool {
     TypeId::of::<T>() == TypeId::of::<U>()
-}
-
-fn is_complex<T: AnyElement>() -> bool {
-    matches!(T::DTYPE, DType::C32 | DType::C64)
 }
 
 /// Returns whether `T` is a float or a complex number: only for these types is the mean of the type
