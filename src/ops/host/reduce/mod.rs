@@ -88,6 +88,7 @@ pub(in crate::ops) fn reduce(
 
 /// Like [`reduce`], for an array whose elements are contiguous, with the lanes in their order. It
 /// needs no program.
+#[inline]
 #[track_caller]
 pub(in crate::ops) fn reduce_contiguous(
     reduction: (&ReductionLoop, DType),
@@ -101,7 +102,9 @@ pub(in crate::ops) fn reduce_contiguous(
     reduce_source(order, reduction, elements, (lanes, layout))
 }
 
-/// Reduces the elements of a source, each of which reads as many bytes as given.
+/// Reduces the elements of a source, each of which reads as many bytes as given. Inlined, because
+/// calls take 3 % of a small sum.
+#[inline(always)]
 #[track_caller]
 fn reduce_source<R>(
     order: HostOrder<'_>,
