@@ -31,11 +31,13 @@ OPERATIONS = {
     "slice": "black_box(m.slice(s![.., ..columns.div_ceil(2)]).unwrap());",
     "slice, copied": "black_box(m.slice(s![.., ..columns.div_ceil(2)]).unwrap().lazy().eval().unwrap());",
     "zeros": "black_box(Array::<T>::zeros(n).unwrap());",
+    "gradients": "black_box(value_and_grad(&w, |w| ((w * &a + &b).sin() * 2.0 - &d).square().mean()).unwrap());",
 }
 EXPONENTS = (4, 10)
 
 MAIN = """
 use cachescope::ndarray::s;
+use cachescope::grad::value_and_grad;
 use cachescope::{Array, Device, cache_scope};
 use std::hint::black_box;
 
