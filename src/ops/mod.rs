@@ -67,6 +67,7 @@ pub(crate) mod linalg;
 mod norms;
 mod operators;
 mod order;
+mod pause;
 mod pooling;
 mod precompiled;
 mod print;

@@ -1,12 +1,12 @@
 //! The guards of a tape and of the steps in it.
 
 use super::activations::{self, read_environment};
-use super::pause::{self, Mode, Pause, mode};
 use super::refuse_operands;
 use super::tape::{self, TapeStep};
 use crate::array::TapeId;
 use crate::error::Result;
 use crate::ops::order::set_tape_check;
+use crate::ops::pause::{self, Mode, Pause, mode};
 
 /// The tape of a thread, which ends when the guard drops.
 #[must_use]

@@ -11,9 +11,9 @@ use std::panic::Location;
 use smallvec::SmallVec;
 
 use super::backward::BackwardStep;
-use super::pause::{Mode, mode};
 use crate::array::{Buffer, DType, Layout, TapeId, ValueId, set_has_tape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
+use crate::ops::pause::{Mode, mode};
 
 thread_local! {
     static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };

@@ -9,8 +9,8 @@ use super::budget;
 use super::store::{Activation, Store};
 use crate::array::{Buffer, DType, Layout, ValueId};
 use crate::context::{Device, PressureGuard};
-use crate::ops::derivatives::pause::{Mode, mode};
 use crate::ops::derivatives::tape;
+use crate::ops::pause::{Mode, mode};
 
 thread_local! {
     /// The activations of this thread's tape.
