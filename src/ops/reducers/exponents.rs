@@ -1,6 +1,6 @@
 //! Sums of exponentials that do not overflow.
 
-use super::{ACCUMULATORS, CudaReducer, Reducer, ReductionRule, add_accumulators, largest};
+use super::{ACCUMULATORS, CudaReducer, Reducer, ReductionRule, add_accumulators, larger, largest};
 use crate::array::element::scalar::pass::Fast;
 use crate::array::element::scalar::{Real, convert, math};
 use crate::array::{AnyElement, Element, Float};
@@ -48,8 +48,7 @@ impl<A: Real> Exponents<A> {
     {
         let zero = <A as AnyElement>::zero();
         let most: A = convert(largest::<T, FMA>(values));
-        // If the largest is infinite or NaN, the exponentials are summed without a scale.
-        let scale = if most.is_finite() { most } else { zero };
+        let scale = Self::finite(most);
         let mut pass = Fast::<FMA>::default();
         let mut accumulators = [zero; ACCUMULATORS];
         let (chunks, rest) = values.as_chunks::<ACCUMULATORS>();
@@ -70,6 +69,41 @@ impl<A: Real> Exponents<A> {
         }
         Self { scale: most, sum }
     }
+
+    /// Returns the scale of exponentials whose largest x is `most`: none if that is infinite or
+    /// NaN.
+    #[inline(always)]
+    fn finite(most: A) -> A {
+        if most.is_finite() { most } else { A::zero() }
+    }
+
+    /// Like [`of_all`](Self::of_all), for several rows side by side.
+    #[inline(always)]
+    fn of_rows<const FMA: bool, T: Element>(columns: &[[T; ACCUMULATORS]]) -> [Self; ACCUMULATORS]
+    where
+        A: AnyElement,
+    {
+        let mut most = columns[0];
+        for column in &columns[1..] {
+            for row in 0..ACCUMULATORS {
+                most[row] = larger::<T, FMA>(most[row], column[row]);
+            }
+        }
+        let most = most.map(|most| convert::<A, T>(most));
+        let scales = most.map(Self::finite);
+        let mut pass = Fast::<FMA>::default();
+        let mut sums = [<A as AnyElement>::zero(); ACCUMULATORS];
+        for column in columns {
+            for row in 0..ACCUMULATORS {
+                let x: A = convert(column[row]);
+                sums[row] = sums[row] + math::exp(&mut pass, x - scales[row]);
+            }
+        }
+        std::array::from_fn(|row| Self {
+            scale: most[row],
+            sum: sums[row],
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +112,7 @@ pub(in crate::ops) struct Logsumexp;
 impl<T: Float> Reducer<T> for Logsumexp {
     const NAME: &'static str = "logsumexp";
     const RULE: Option<ReductionRule> = Some(ReductionRule::Logsumexp);
+    const BY_ROWS: bool = true;
     const CUDA: CudaReducer = CudaReducer {
         partial: "cs_exponents<A>",
         total: "cs_exponents<f64>",
@@ -114,6 +149,14 @@ impl<T: Float> Reducer<T> for Logsumexp {
     #[inline(always)]
     fn reduce<const FMA: bool>(values: &[T], _first: usize) -> Self::Partial {
         Exponents::of_all::<FMA, T>(values)
+    }
+
+    #[inline(always)]
+    fn reduce_rows<const FMA: bool>(
+        columns: &[[T; ACCUMULATORS]],
+        _first: usize,
+    ) -> [Self::Partial; ACCUMULATORS] {
+        Exponents::of_rows::<FMA, T>(columns)
     }
 
     #[inline(always)]

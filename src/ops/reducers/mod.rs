@@ -47,6 +47,9 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// [`finish`](Self::finish) alone share one of them.
     type Inner: Reducer<T, Partial = Self::Partial, Total = Self::Total>;
 
+    /// `true` if short rows are reduced side by side, by [`reduce_rows`](Self::reduce_rows).
+    const BY_ROWS: bool = false;
+
     /// The type of the result.
     type Output: AnyElement;
 
@@ -68,6 +71,24 @@ pub(super) trait Reducer<T: AnyElement>: Copy + Send + Sync + 'static {
     /// Returns the partial result for `values`, of which there is at least one; the first has index
     /// `first`.
     fn reduce<const FMA: bool>(values: &[T], first: usize) -> Self::Partial;
+
+    /// Returns the partial results of rows of one length, which are not empty. `columns` has the
+    /// elements of all rows at a position, position by position; the first has index `first`.
+    #[inline(always)]
+    fn reduce_rows<const FMA: bool>(
+        columns: &[[T; ACCUMULATORS]],
+        first: usize,
+    ) -> [Self::Partial; ACCUMULATORS] {
+        let (head, tail) = columns.split_first().expect("rows have elements");
+        let mut partials = head.map(|value| Self::open(value, first));
+        for (position, column) in tail.iter().enumerate() {
+            for row in 0..ACCUMULATORS {
+                let index = first + 1 + position;
+                partials[row] = Self::step::<FMA>(partials[row], column[row], index);
+            }
+        }
+        partials
+    }
 
     /// Returns the total of one block of `count` elements.
     fn total(partial: Self::Partial, count: usize) -> Self::Total;
@@ -160,6 +181,12 @@ fn reduce_unordered<F: Unordered<T>, T: AnyElement, const FMA: bool>(
             F::join(joined, partial)
         }
     }
+}
+
+/// Returns the larger of two values, or NaN if one is NaN.
+#[inline(always)]
+fn larger<T: Element, const FMA: bool>(one: T, other: T) -> T {
+    <extremes::Max as Reducer<T>>::step::<FMA>(one, other, 0)
 }
 
 /// Returns the largest of `values`, of which there is at least one, or NaN if one is NaN.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::{CHUNK, finish_all, merged};
 use crate::array::AnyElement;
 use crate::ops::host::blocked::{BLOCK, Blocks, Readable};
-use crate::ops::reducers::Reducer;
+use crate::ops::reducers::{ACCUMULATORS, Reducer};
 use crate::ops::vector::{Loop, vectorised};
 
 /// Reduces `length` elements for each of `out`, the first of which has number `first`.
@@ -117,6 +117,33 @@ struct RowTotals<'a, T: AnyElement, F: Reducer<T>> {
     reducer: PhantomData<F>,
 }
 
+/// The longest rows that are reduced side by side.
+const SHORT: usize = 16;
+
+impl<F: Reducer<T>, T: AnyElement> RowTotals<'_, T, F> {
+    /// Reduces rows of at most [`SHORT`] elements, one in each accumulator. Returns the number of
+    /// reduced rows. Rows that do not fill the accumulators are left.
+    #[inline(always)]
+    fn several_rows<const FMA: bool>(&self, out: &mut [MaybeUninit<F::Total>]) -> usize {
+        let (groups, _) = out.as_chunks_mut::<ACCUMULATORS>();
+        let mut columns = [[<T as AnyElement>::zero(); ACCUMULATORS]; SHORT];
+        let columns = &mut columns[..self.length];
+        let values = self.values.chunks_exact(self.length * ACCUMULATORS);
+        for (slots, values) in groups.iter_mut().zip(values) {
+            for (row, values) in values.chunks_exact(self.length).enumerate() {
+                for (column, &value) in columns.iter_mut().zip(values) {
+                    column[row] = value;
+                }
+            }
+            let partials = F::reduce_rows::<FMA>(columns, self.first);
+            for (slot, partial) in slots.iter_mut().zip(partials) {
+                slot.write(F::total(partial, self.length));
+            }
+        }
+        groups.len() * ACCUMULATORS
+    }
+}
+
 impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for RowTotals<'_, T, F> {
     type Result = ();
 
@@ -124,8 +151,12 @@ impl<F: Reducer<T>, T: AnyElement> Loop<[MaybeUninit<F::Total>]> for RowTotals<'
     fn run<const FMA: bool>(self, out: &mut [MaybeUninit<F::Total>]) {
         let rows = self.values.chunks_exact(self.length);
         if self.length <= BLOCK && self.before.is_none() {
+            let together = match F::BY_ROWS && self.length <= SHORT {
+                true => self.several_rows::<FMA>(out),
+                false => 0,
+            };
             // A loop of its own, because rows may be as short as one element.
-            for (slot, row) in out.iter_mut().zip(rows) {
+            for (slot, row) in out[together..].iter_mut().zip(rows.skip(together)) {
                 slot.write(F::total(F::reduce::<FMA>(row, self.first), self.length));
             }
             return;
