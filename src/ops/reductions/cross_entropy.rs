@@ -41,18 +41,38 @@ impl<T: Float> Array<T> {
         let logits = self;
         let step = RuledOperation::begin("cross_entropy", &[logits])?;
         let mut kept = None;
-        let sums = &mut kept;
-        let mean: Result<Self> = precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>, sums: &mut Option<Array<f64>>));
+        let rows = &mut kept;
+        let mean: Result<Self> = precompiled!(cross_entropy::<T>([logits]; classes: &Array<i64>, rows: &mut Option<RowLosses>));
         let mean = mean?;
         Ok(step.finish(mean, |saved| {
             let (logits, classes) = (saved.save_releasable(logits), saved.save(classes));
-            let sums = saved.save_recomputed(&kept.expect("a mean is of them"));
+            let RowLosses { sums, losses } = kept.expect("a mean is of them");
+            let rows = RowLosses {
+                sums: saved.save_recomputed(&sums),
+                losses: saved.save_recomputed(&losses),
+            };
             move |gradient: AnyArray| {
                 let logits = logits.fetch()?.into_array::<T>();
-                let gradient = back(logits, &classes, sums, &gradient.into_array())?;
-                Ok(vec![AnyArray::of(&gradient)])
+                let gradient = back(logits, &classes, rows, gradient.into_array())?;
+                Ok(vec![AnyArray::of_words(gradient, T::DTYPE)])
             }
         }))
+    }
+}
+
+/// The values of each row, of shape `[N]`.
+#[derive(Clone, Debug)]
+struct RowLosses {
+    /// The logarithms of the sums of exponentials.
+    sums: Array<f64>,
+    losses: Array<f64>,
+}
+
+impl RowLosses {
+    #[track_caller]
+    fn of<T: Float>(sums: Array<f64>, picked: &Array<T>) -> Result<Self> {
+        let losses = (&sums - picked.cast::<f64>()).eval()?;
+        Ok(Self { sums, losses })
     }
 }
 
@@ -62,41 +82,42 @@ impl<T: Float> Array<T> {
 fn back<T: Float>(
     logits: Array<T>,
     classes: &Array<i64>,
-    sums: Array<f64>,
-    gradient: &Array<T>,
+    rows: RowLosses,
+    gradient: Array<T>,
 ) -> Result<Array<T>> {
-    let sums = match is_tracked(&logits)? {
-        true => logits.cast::<f64>().logsumexp_keepdims(1)?,
-        false => sums.unsqueeze(1)?,
-    };
     let scale = 1.0 / classes.len() as f64;
     let classes = classes.unsqueeze(1)?;
+    let rows = match is_tracked(&logits)? {
+        true => RowLosses::of(
+            logits.cast::<f64>().logsumexp_axis(1)?,
+            &logits.gather(&classes, 1)?.squeeze(1)?,
+        )?,
+        false => rows,
+    };
     if const { T::DTYPE as u8 == DType::F64 as u8 } {
-        let [logits, gradient] = [logits, gradient.clone()].map(Array::downcast);
+        let [logits, gradient] = [logits, gradient].map(Array::downcast);
         let weight = (gradient * scale).eval()?;
-        return Ok(weighted::<f64, f64>(logits, (&sums, &classes), &weight)?.downcast());
+        return Ok(weighted::<f64, f64>(logits, (&rows, &classes), &weight)?.downcast());
     }
     let weight = (gradient.cast::<f32>() * scale as f32).eval()?;
-    weighted::<T, f32>(logits, (&sums, &classes), &weight)
+    weighted::<T, f32>(logits, (&rows, &classes), &weight)
 }
 
-/// Returns the probability of each logit, minus 1 for the class of its row, times `weight`. `sums`
-/// are the logarithms of the rows' sums of exponentials. The result is computed in `A`. It
-/// overwrites the logits if nothing else has their memory.
+/// Returns the probability of each logit, minus 1 for the class of its row, times `weight`. The
+/// result is computed in `A`. It overwrites the logits if nothing else has their memory.
 #[track_caller]
 fn weighted<T: Float, A: Float>(
     mut logits: Array<T>,
-    (sums, classes): (&Array<f64>, &Array<i64>),
+    (rows, classes): (&RowLosses, &Array<i64>),
     weight: &Array<A>,
 ) -> Result<Array<T>> {
-    let logarithm = |logits: &Array<T>| (logits.cast::<f64>() - sums).cast::<A>();
+    let [sums, losses] = [rows.sums.unsqueeze(1)?, rows.losses.unsqueeze(1)?];
     // Computed apart, because the difference of a rounded probability and 1 has few digits.
-    let of_class = logits.gather(classes, 1)?;
-    let of_class = (logarithm(&of_class).exp_m1() * weight)
+    let of_class = ((-losses).cast::<A>().exp_m1() * weight)
         .cast::<T>()
         .eval()?;
     let is_own = logits.buffer().holders() == 1 && !logits.layout().repeats();
-    let weighted = (logarithm(&logits).exp() * weight).cast::<T>();
+    let weighted = ((logits.cast::<f64>() - sums).cast::<A>().exp() * weight).cast::<T>();
     let mut gradients = if is_own {
         logits.assign(weighted)?;
         logits
@@ -111,7 +132,7 @@ fn weighted<T: Float, A: Float>(
 fn cross_entropy<T: Float>(
     logits: &Array<T>,
     classes: &Array<i64>,
-    sums: &mut Option<Array<f64>>,
+    rows: &mut Option<RowLosses>,
 ) -> Result<Array<T>> {
     same_device(
         "cross_entropy",
@@ -120,16 +141,12 @@ fn cross_entropy<T: Float>(
     )?;
     let (own, others) = (logits.layout().shape(), classes.layout().shape());
     match (own.dims(), others.dims()) {
-        (&[rows, _], &[count]) if rows == count => {}
+        (&[length, _], &[count]) if length == count => {}
         _ => return Err(mismatch(own, others)),
     }
     let picked = of_classes(logits, classes)?;
-    let sums = sums.insert(along::<CrossEntropy, T>(
-        &logits.lazy().expr,
-        &1.into(),
-        false,
-    )?);
-    let mean = (&*sums - picked.cast::<f64>()).mean()?;
+    let sums = along::<CrossEntropy, T>(&logits.lazy().expr, &1.into(), false)?;
+    let mean = rows.insert(RowLosses::of(sums, &picked)?).losses.mean()?;
     if const { T::DTYPE as u8 == DType::F64 as u8 } {
         return Ok(mean.downcast());
     }
