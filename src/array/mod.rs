@@ -74,15 +74,7 @@ impl<T: AnyElement> Array<T> {
         }
     }
 
-    /// Returns the array of the first elements of `buffer`, in row-major order without gaps, of the
-    /// shape of `layout`, whose elements are contiguous.
-    ///
-    /// The caller ensures that these elements have been written, or are written before anything
-    /// reads them.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the buffer has fewer elements.
+    /// Like [`of_shape`](Self::of_shape), of the shape of `layout`, whose elements are contiguous.
     #[inline]
     pub(crate) fn dense(buffer: Buffer, layout: &Layout) -> Self {
         let capacity = buffer.size_bytes() / size_of::<T>();
@@ -93,6 +85,30 @@ impl<T: AnyElement> Array<T> {
         Self {
             buffer,
             layout: layout.starting_at(0),
+            element: PhantomData,
+        }
+    }
+
+    /// Returns the array of the first elements of `buffer`, in row-major order without gaps, of
+    /// `shape`, whose length was checked.
+    ///
+    /// The caller ensures that these elements have been written, or are written before anything
+    /// reads them.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the buffer has fewer elements.
+    #[inline(never)]
+    pub(crate) fn of_shape(buffer: Buffer, shape: &Shape) -> Self {
+        let capacity = buffer.size_bytes() / size_of::<T>();
+        let count: usize = shape.dims().iter().product();
+        assert!(
+            count <= capacity,
+            "{shape} reaches beyond {capacity} elements"
+        );
+        Self {
+            buffer,
+            layout: Layout::row_major(shape),
             element: PhantomData,
         }
     }

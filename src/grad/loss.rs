@@ -120,7 +120,7 @@ pub fn value_and_grad<P: Parameters, L: Loss>(
     let mut tape = Tape::begin_nested("value_and_grad")?;
     let tracked = tape.follow(parameters)?;
     let loss = function(&tracked)?;
-    tape.gradients(loss, tracked)
+    tape.all_gradients(loss, &tracked)
 }
 
 /// Like [`value_and_grad`], for a function that also returns something else. No gradient is
@@ -153,7 +153,7 @@ pub fn value_and_grad_aux<P: Parameters, L: Loss, A>(
     let mut tape = Tape::begin_nested("value_and_grad_aux")?;
     let tracked = tape.follow(parameters)?;
     let (loss, aux) = function(&tracked)?;
-    let (value, gradients) = tape.gradients(loss, tracked)?;
+    let (value, gradients) = tape.all_gradients(loss, &tracked)?;
     Ok((value, aux, gradients))
 }
 

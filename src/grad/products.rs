@@ -54,7 +54,7 @@ pub fn jvp<P: Parameters, T: Float>(
     // The gradients are linear in the cotangents, so any value will do.
     let cotangents = zeros_like(&value)?;
     let layout = *cotangents.layout();
-    let buffer = track(cotangents.into_buffer(), layout, T::DTYPE);
+    let buffer = track(cotangents.into_buffer(), &layout, T::DTYPE);
     let of_cotangents = tracked(&buffer)?;
     let cotangents = AnyArray {
         buffer,

@@ -10,7 +10,7 @@ use crate::error::{AtCaller, CallSiteOverride, Error, ErrorKind, Result};
 use crate::ops::derivatives::{
     AnyArray, BY_HAND, FirstRun, Gradients, NEVER, Seeds, TapeGuard, Tracked, backward, constant,
     detect_anomalies, first_reader, has_constants, has_tape, identity, is_paused, length, seed,
-    track, tracked, tracked_backward, value, zeros_like,
+    track, tracked, tracked_backward, with_value, zeros_like,
 };
 
 /// The operations that the thread computes from variables, recorded from [`begin`](Self::begin) to
@@ -225,15 +225,40 @@ impl Tape {
         loss: L,
         variables: P,
     ) -> Result<(Array<L::Item>, P)> {
+        let numbers = |tape: &Self| {
+            let mut numbers = VariableIds {
+                of: &tape.variables,
+                numbers: Vec::new(),
+            };
+            variables.map_arrays(&mut numbers)?;
+            Ok(numbers.numbers)
+        };
+        self.pass_back(loss, &variables, numbers)
+    }
+
+    /// Like [`gradients`](Self::gradients), for all variables, as [`follow`](Self::follow) has
+    /// returned them.
+    #[track_caller]
+    pub(super) fn all_gradients<P: Parameters, L: Loss>(
+        self,
+        loss: L,
+        variables: &P,
+    ) -> Result<(Array<L::Item>, P)> {
+        self.pass_back(loss, variables, |tape| Ok(tape.variables.clone()))
+    }
+
+    /// Like [`gradients`](Self::gradients), for the variables whose numbers `numbers` returns.
+    #[track_caller]
+    fn pass_back<P: Parameters, L: Loss>(
+        self,
+        loss: L,
+        variables: &P,
+        numbers: impl FnOnce(&Self) -> Result<Vec<u32>>,
+    ) -> Result<(Array<L::Item>, P)> {
         let loss = loss.into_value()?;
         self.check_loss(&loss)?;
         let seeds = seed(&loss, 1.0)?;
-        let mut numbers = VariableIds {
-            of: &self.variables,
-            numbers: Vec::new(),
-        };
-        variables.map_arrays(&mut numbers).at_caller()?;
-        let numbers = numbers.numbers;
+        let numbers = numbers(&self).at_caller()?;
         let gradients = self.backward(seeds, self.first_step)?;
         let is_reached = |variable: &u32| gradients.has(*variable);
         self.check_gradients(has_constants() || self.variables.iter().any(is_reached))?;
@@ -286,27 +311,31 @@ struct TrackParameters<'a> {
 
 impl MapArrays for TrackParameters<'_> {
     fn map<T: Float>(&mut self, array: &Array<T>) -> Result<Array<T>> {
-        let array = match self.has_outer {
-            true => array.clone(),
-            false => constant(array),
+        let dense;
+        let array = match (array.layout().is_contiguous(), self.has_outer) {
+            (true, _) => array,
+            (false, true) => {
+                dense = array.lazy().eval()?;
+                &dense
+            }
+            (false, false) => {
+                dense = constant(array).lazy().eval()?;
+                &dense
+            }
         };
-        let array = match array.layout().is_contiguous() {
-            true => array,
-            false => array.lazy().eval()?,
-        };
-        let layout = *array.layout();
+        let layout = array.layout();
         let outer = match self.has_outer {
-            true => Tracked::of(array.buffer(), &layout)?,
+            true => Tracked::of(array.buffer(), layout)?,
             false => None,
         };
         let buffer = match outer {
-            Some(outer) => identity(AnyArray::of(&array), outer),
-            None => track(constant(&array).into_buffer(), layout, T::DTYPE),
+            Some(outer) => identity(AnyArray::of(array), outer),
+            None => track(array.buffer().share().with_value_id(None), layout, T::DTYPE),
         };
         let value_id = buffer.value_id();
         self.variables
             .extend(value_id.map(|value_id| value_id.index));
-        Ok(Array::from_parts(buffer, layout))
+        Ok(Array::from_parts(buffer, *layout))
     }
 }
 
@@ -321,10 +350,11 @@ impl MapArrays for VariableIds<'_> {
         let number = tracked(array.buffer())?;
         let number = number.filter(|number| self.of.contains(number));
         let number = number.ok_or_else(no_variable)?;
-        let (own, whole) = (*array.layout(), value(number).layout);
-        if own != whole {
-            return Err(a_view([own.shape(), whole.shape()]));
-        }
+        let own = array.layout();
+        with_value(number, |value| match value.layout == *own {
+            true => Ok(()),
+            false => Err(a_view([own.shape(), value.layout.shape()])),
+        })?;
         if self.numbers.contains(&number) {
             return Err(twice(own.shape()));
         }
@@ -372,7 +402,7 @@ impl MapArrays for TakeGradients {
         };
         match gradient {
             Some(gradient) if self.is_nested => Ok(gradient.into_array()),
-            Some(gradient) => Ok(constant(&gradient.into_array())),
+            Some(gradient) => Ok(gradient.untracked().into_array()),
             None => zeros_like(array),
         }
     }

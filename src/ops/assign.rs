@@ -9,7 +9,7 @@ use super::dispatch::{Hoisted, device_mismatch, device_of, store};
 use super::expression::expr::IntoExpr;
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Operand, Tree, operands};
-use super::host::{self, Fusing};
+use super::host::{FusedStore, Fusing};
 use super::warn;
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape, broadcast_shapes};
 use crate::error::{Error, ErrorCode, Result};
@@ -185,7 +185,10 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
             None => replaced(&target, value).map(Some),
         };
     }
-    if device.backend().cuda().is_none() && host::store_fused(value, &[], target, device)? {
+    if device.backend().cuda().is_none()
+        && let Some(fused) = FusedStore::new(value, &[], target)
+        && fused.run()?
+    {
         return Ok(None);
     }
     let graph = assigned(&target, value)?;
@@ -196,9 +199,12 @@ pub(super) fn assign(target: Target<'_>, value: &dyn Fusing) -> Result<Option<(B
         Ok(targets) => store(&graph, targets).map(|()| None),
         // Checked once only: a handle that another thread drops meanwhile must not turn one copy
         // into two.
-        Err(Obstacle::Shared) => evaluate(&graph, device, shape).map(Some),
+        Err(Obstacle::Shared) => Ok(Some((
+            evaluate(&graph, device, shape)?,
+            target.layout().dense(),
+        ))),
         Err(Obstacle::Reordered) => {
-            let fresh = evaluate(&graph, device, shape)?;
+            let fresh = (evaluate(&graph, device, shape)?, target.layout().dense());
             overwrite_or_replace(target, fresh, &[value])
         }
     }
@@ -220,7 +226,8 @@ pub(super) fn is_tracked(target: &Target<'_>, value: &dyn Tree) -> Result<bool> 
 #[track_caller]
 pub(super) fn replaced(target: &Target<'_>, value: &dyn Tree) -> Result<(Buffer, Layout)> {
     let graph = assigned(target, value)?;
-    evaluate(&graph, target.device(), target.layout().shape())
+    let buffer = evaluate(&graph, target.device(), target.layout().shape())?;
+    Ok((buffer, target.layout().dense()))
 }
 
 /// Writes the new elements to the memory of `target`, and returns them as a value of its own.

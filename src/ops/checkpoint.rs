@@ -89,7 +89,7 @@ pub(crate) fn checkpointed<T: Float>(
         runs_again: true,
         only_once: None,
     };
-    let buffer = record((buffer, layout, T::DTYPE), None, |_| back);
+    let buffer = record((buffer, &layout, T::DTYPE), None, |_| back);
     Ok(Array::from_parts(buffer, layout))
 }
 

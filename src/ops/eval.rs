@@ -8,7 +8,7 @@ use super::expression::expr::{Expr, Lazy};
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Node, Tree};
 use super::host;
-use crate::array::{AnyElement, Array, Buffer, Layout};
+use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
 use crate::error::{AtCaller, CallSiteOverride, Result};
 
@@ -37,19 +37,20 @@ impl<E: Expr> Lazy<E> {
             && let Some((dense, fused)) = Dense::of(&self.expr)
         {
             let Dense { device, layout, .. } = dense;
+            let shape = layout.shape();
             let work = (size_of::<E::Item>(), dense.bytes_each);
-            let buffer = if is_live() {
-                tracked_evaluation(&self.expr, &layout.starting_at(0), &mut || {
-                    host::evaluate_fused(&fused, &self.expr, work, device, layout)
+            let buffer = if dense.was_tracked && is_live() {
+                tracked_evaluation(&self.expr, shape, &mut || {
+                    host::evaluate_fused(&fused, &self.expr, work, device, shape)
                 })?
             } else {
                 // Not in the closure, which would be reported as the caller.
-                host::evaluate_fused(&fused, &self.expr, work, device, layout)?
+                host::evaluate_fused(&fused, &self.expr, work, device, shape)?
             };
             return Ok(Array::dense(buffer, layout));
         }
-        let (buffer, layout) = evaluate_tree(&self.expr)?;
-        Ok(Array::from_parts(buffer, layout))
+        let (buffer, shape) = evaluate_tree(&self.expr)?;
+        Ok(Array::of_shape(buffer, &shape))
     }
 }
 
@@ -70,22 +71,24 @@ impl<T: AnyElement> Array<T> {
 #[track_caller]
 fn tracked_evaluation(
     tree: &dyn Tree,
-    layout: &Layout,
+    shape: &Shape,
     compute: &mut dyn FnMut() -> Result<Buffer>,
 ) -> Result<Buffer> {
-    let evaluation = Evaluation::begin(&ExpressionGraph::of(tree)?, layout.shape())?;
+    let evaluation = Evaluation::begin(&ExpressionGraph::of(tree)?, shape)?;
     let _call_site = CallSiteOverride::at(Location::caller());
     let results = std::iter::once(compute().at_caller()?).collect();
-    let mut results = evaluation.finish(results, layout);
+    let mut results = evaluation.finish(results, &Layout::row_major(shape));
     Ok(results.pop().expect("there is one"))
 }
 
-/// Evaluates `tree`.
+/// Evaluates `tree`. Returns the elements and their shape.
 #[track_caller]
-fn evaluate_tree(tree: &dyn Tree) -> Result<(Buffer, Layout)> {
-    let graph = ExpressionGraph::of(tree)?;
+fn evaluate_tree(tree: &dyn Tree) -> Result<(Buffer, Shape)> {
+    // Not moved, because it is long.
+    let mut graph = ExpressionGraph::empty();
+    graph.append(tree)?;
     let device = device_for("eval", &graph)?;
-    evaluate(&graph, &device, graph.shape())
+    Ok((evaluate(&graph, &device, graph.shape())?, *graph.shape()))
 }
 
 /// The common device and layout of operands that are on one host device, dense, and of one shape.
@@ -94,6 +97,8 @@ struct Dense<'a> {
     layout: &'a Layout,
     // The bytes that one element of the result reads.
     bytes_each: usize,
+    // `true` if a tape tracks an operand, or did.
+    was_tracked: bool,
 }
 
 impl<'a> Dense<'a> {
@@ -102,13 +107,14 @@ impl<'a> Dense<'a> {
     #[inline]
     fn of<E: Expr>(expr: &'a E) -> Option<(Self, host::Fused<'a, E::Run>)> {
         let mut first: Option<(&Device, &Layout)> = None;
-        let mut agree = true;
+        let (mut agree, mut was_tracked) = (true, false);
         let mut bytes_each = 0;
         expr.walk(&mut |node| {
             let Node::Array(operand) = node else { return };
             let (device, layout) = (operand.buffer.device(), operand.layout);
             let (one, other) = *first.get_or_insert((device, layout));
             bytes_each += operand.dtype.size_bytes();
+            was_tracked |= operand.buffer.value_id().is_some();
             agree &= layout.is_contiguous() && layout.shape() == other.shape() && device == one;
         });
         let (device, layout) = first?;
@@ -119,6 +125,7 @@ impl<'a> Dense<'a> {
             device,
             layout,
             bytes_each,
+            was_tracked,
         };
         Some((dense, host::Fused::new(expr.dense(), expr, layout.shape())?))
     }

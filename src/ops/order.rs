@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 
 use super::expression::graph::ExpressionGraph;
 use super::expression::tree::{Tree, operands};
-use crate::array::{AnyElement, Array, Buffer, TapeId};
+use super::pause::is_live;
+use crate::array::{AnyElement, Array, Buffer};
 use crate::context::Device;
 use crate::device::cuda::{Cuda, SharedLaunchGuard};
 use crate::device::{Backend, StreamId, Use};
@@ -95,7 +96,7 @@ pub(super) fn set_tape_check(check: TapeCheck) {
 #[inline]
 #[track_caller]
 pub(super) fn check_untracked(operands: &dyn TouchedMemory) -> Result<()> {
-    if TapeId::are_any() {
+    if is_live() {
         return check_by_tape(operands);
     }
     Ok(())

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use crate::array::TapeId;
+
 thread_local! {
     /// The way the tape of this thread treats the values that operations read.
     static MODE: Cell<Mode> = const { Cell::new(Mode::Active) };
@@ -23,8 +25,16 @@ pub(super) enum Mode {
 }
 
 /// Returns the mode of this thread's tape.
+#[inline]
 pub(super) fn mode() -> Mode {
     MODE.get()
+}
+
+/// Returns whether operations of this thread may read values that a tape tracks. While the thread's
+/// tape is paused, they read plain values.
+#[inline]
+pub(crate) fn is_live() -> bool {
+    TapeId::are_any() && mode() != Mode::Paused
 }
 
 /// Returns true in the first run of a checkpoint, which the backward pass runs again. A side effect

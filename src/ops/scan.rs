@@ -15,7 +15,7 @@ use super::index::concat;
 use super::order::ReadOperands;
 use super::precompiled::precompiled;
 use super::reducers::ReductionRule;
-use crate::array::{AnyElement, Array, AxisSet, Buffer, Float, Layout, Number, Shape};
+use crate::array::{AnyElement, Array, AxisSet, Float, Number, Shape};
 use crate::error::Result;
 
 impl<T: AnyElement> Array<T> {
@@ -263,11 +263,12 @@ fn normalized<T: Float, const LOG: bool>(
     let tracked_reduction =
         TrackedReduction::begin(&graph, (operation, Some(rule), T::DTYPE), axes)?;
     let tracked_reduction = tracked_reduction.computed_by(&graph, move |graph| {
-        normalized_graph::<T, LOG>(graph, &shape, axis)
+        let array = normalized_graph::<T, LOG>(graph, &shape, axis)?;
+        Ok((array.into_buffer(), shape))
     });
-    let (buffer, layout) = normalized_graph::<T, LOG>(&graph, &shape, axis)?;
-    let buffer = tracked_reduction.finish(buffer, &layout);
-    Ok(Array::from_parts(buffer, layout))
+    let array = normalized_graph::<T, LOG>(&graph, &shape, axis)?;
+    let buffer = tracked_reduction.finish(array.into_buffer(), &shape);
+    Ok(Array::of_shape(buffer, &shape))
 }
 
 #[track_caller]
@@ -275,18 +276,16 @@ fn normalized_graph<T: Float, const LOG: bool>(
     graph: &ExpressionGraph<'_>,
     shape: &Shape,
     axis: usize,
-) -> Result<(Buffer, Layout)> {
+) -> Result<Array<T>> {
     let name = if LOG { "log_softmax" } else { "softmax" };
     let device = &*device_for(name, graph)?;
     let hoisted = Hoisted::of(graph, device, shape)?;
     let graph = &*hoisted.apply(graph);
-    let array: Array<T> = on_device!(
+    on_device!(
         device,
         touching & ReadOperands(graph),
         normalized::<T, LOG>(graph, shape, axis)
-    )?;
-    let layout = *array.layout();
-    Ok((array.into_buffer(), layout))
+    )
 }
 
 /// Rows `/// Sentences. name whether-logarithm, [three elements] => [results];`

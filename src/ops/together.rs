@@ -16,7 +16,7 @@ use super::expression::expr::{Expr, IntoExpr, Lazy};
 use super::expression::graph::{ExpressionGraph, MOST_RESULTS};
 use super::expression::node::Leaf;
 use super::expression::tree::{Tree, operands};
-use super::host::{self, Fusing};
+use super::host::{FusedStore, Fusing};
 use super::order::{HostOrder, TouchedMemory, UpdateTargets};
 use crate::array::{AnyElement, Array, Buffer, Layout};
 use crate::context::Device;
@@ -242,7 +242,8 @@ fn evaluate_trees(trees: &[&dyn Tree]) -> Result<All<Fresh>> {
     for group in groups((0..trees.len()).map(shape_of)) {
         let wanted: All<usize> = group.iter().map(|&number| results[number]).collect();
         let part = graph.rebuilt(&wanted, &[]);
-        let (buffers, layout) = evaluate_all(&part, &device, &shape_of(group[0]))?;
+        let layout = Layout::contiguous(&shape_of(group[0]))?;
+        let buffers = evaluate_all(&part, &device, layout.shape())?;
         for (&number, buffer) in group.iter().zip(buffers) {
             fresh[number] = Some((buffer, layout));
         }
@@ -270,18 +271,21 @@ fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool>
     let Some(order) = order_of_writes(targets, values) else {
         return Ok(false);
     };
-    let others = |own: usize| -> All<&dyn Tree> {
-        let others = values.iter().enumerate().filter(|(at, _)| *at != own);
-        others.map(|(_, value)| *value as &dyn Tree).collect()
-    };
+    let mut trees: All<&dyn Tree> = SmallVec::new();
+    values.iter().for_each(|value| trees.push(*value));
+    let mut stores: All<FusedStore<'_>> = SmallVec::new();
     for &at in &order {
         let (target, value) = (targets[at], values[at]);
         let mut has_loop = false;
         value.fused(shape, &mut |_| has_loop = true);
-        let aliasing = Aliasing::of(&target, &[value], &others(at));
         let is_alike = target.device() == device && target.layout().shape() == shape;
-        if !(has_loop && is_alike && aliasing.allows_fused_overwriting()) {
-            return Ok(false);
+        // The others, without the one in front.
+        trees.swap(0, at);
+        let store = FusedStore::new(value, &trees[1..], target);
+        trees.swap(0, at);
+        match store {
+            Some(store) if has_loop && is_alike => stores.push(store),
+            _ => return Ok(false),
         }
     }
     // All waits come first, because nothing may be written if one fails.
@@ -291,9 +295,8 @@ fn store_in_turn(targets: &[Target<'_>], values: &[&dyn Fusing]) -> Result<bool>
         reading: ReadByAll(values),
     };
     HostOrder::new(device, &updating)?;
-    for &at in &order {
-        let stored = host::store_fused(values[at], &others(at), targets[at], device)?;
-        assert!(stored, "each can be written, as just checked");
+    for store in stores {
+        assert!(store.run()?, "each has a loop, as just checked");
     }
     Ok(true)
 }
@@ -440,7 +443,8 @@ impl<'a> TargetGroup<'a> {
         fresh: &mut [Fresh],
     ) -> Result<()> {
         let graph = self.graph(all);
-        let (buffers, layout) = evaluate_all(&graph, device, self.targets[0].layout().shape())?;
+        let layout = self.targets[0].layout().dense();
+        let buffers = evaluate_all(&graph, device, layout.shape())?;
         for (&number, buffer) in self.numbers.iter().zip(buffers) {
             fresh[number] = Some((buffer, layout));
         }

@@ -33,11 +33,17 @@ impl Layout {
     #[track_caller]
     pub(crate) fn contiguous(shape: &Shape) -> Result<Self> {
         shape.checked_len()?;
-        Ok(Self {
+        Ok(Self::row_major(shape))
+    }
+
+    /// Like [`contiguous`](Self::contiguous), for a shape whose length was checked.
+    #[inline]
+    pub(crate) fn row_major(shape: &Shape) -> Self {
+        Self {
             shape: *shape,
             strides: contiguous_strides(shape),
             offset: 0,
-        })
+        }
     }
 
     /// Returns a layout with these steps, one for each axis, whose lowest index is 0. The steps of
@@ -79,11 +85,7 @@ impl Layout {
     /// Returns a layout with this shape, in row-major order without gaps, from index 0.
     #[inline]
     pub(crate) fn dense(&self) -> Self {
-        Self {
-            shape: self.shape,
-            strides: contiguous_strides(&self.shape),
-            offset: 0,
-        }
+        Self::row_major(&self.shape)
     }
 
     #[inline]

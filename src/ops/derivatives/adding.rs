@@ -91,12 +91,8 @@ pub(super) fn added(sum: AnyArray, contribution: &AnyArray, whole: &Layout) -> R
 pub(super) fn summed(sum: &AnyArray, contribution: &AnyArray, whole: &Layout) -> Result<AnyArray> {
     let operands = [sum.operand(), contribution.operand()];
     let graph = ExpressionGraph::of_call(Added::CALLS.at(sum.dtype), &operands)?;
-    let (buffer, layout) = evaluate(&graph, sum.device(), whole.shape())?;
-    Ok(AnyArray {
-        buffer,
-        layout,
-        dtype: sum.dtype,
-    })
+    let buffer = evaluate(&graph, sum.device(), whole.shape())?;
+    Ok(AnyArray::of_shape(buffer, whole.shape(), sum.dtype))
 }
 
 /// Adds `contribution` to a part of `sum`, as one step of the tape: the gradient of the result
@@ -132,7 +128,7 @@ pub(super) fn tracked_part(
             None => Ok(()),
         }
     };
-    let buffer = record((result.buffer, whole, dtype), None, |_| BackwardStep {
+    let buffer = record((result.buffer, &whole, dtype), None, |_| BackwardStep {
         backward: Box::new(backward),
         saved_bytes: 0,
         runs_again: false,
@@ -253,14 +249,8 @@ pub(super) fn own(sum: AnyArray, whole: &Layout) -> Result<AnyArray> {
 /// Copies the elements of `sum` to separate memory.
 #[track_caller]
 pub(super) fn copied(sum: &AnyArray, whole: &Layout) -> Result<AnyArray> {
-    let (buffer, layout) = evaluate(
-        &ExpressionGraph::of(&sum.operand())?,
-        sum.device(),
-        whole.shape(),
-    )?;
-    Ok(AnyArray {
-        buffer,
-        layout,
-        dtype: sum.dtype,
-    })
+    let operand = sum.operand();
+    let graph = ExpressionGraph::of(&operand)?;
+    let buffer = evaluate(&graph, sum.device(), whole.shape())?;
+    Ok(AnyArray::of_shape(buffer, whole.shape(), sum.dtype))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -51,13 +52,33 @@ pub(crate) struct BackwardStep {
 /// Gradients by the number of their values, each as an array of its own.
 #[derive(Debug)]
 pub(crate) struct Gradients {
-    pub(super) sums: HashMap<u32, AnyArray>,
+    pub(super) sums: HashMap<u32, AnyArray, BuildHasherDefault<NumberHasher>>,
     /// The values that the present step contributed to, if gradients are checked for NaN.
     pub(super) touched: Option<Vec<u32>>,
     /// True if a tape tracks the sums, so that nothing is written in place.
     pub(super) are_tracked: bool,
     /// The buckets that provide memory for some of the gradients.
     pub(super) placer: Option<Rc<dyn Placer>>,
+}
+
+/// A hasher of the numbers of values, which a tape counts up, so that nobody can choose them.
+#[derive(Debug, Default)]
+pub(super) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        // The golden ratio of 2^64 spreads consecutive numbers over the high bits, too.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// Provider of memory for gradients, so that they are computed at their final address.

@@ -17,6 +17,9 @@ use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS, NodeKind, Res
 use crate::ops::expression::template::{GraphTemplate, Placeholder};
 use crate::ops::expression::tree::Operand;
 
+/// Some of the derived operands of an expression graph.
+type DerivedList<'a> = SmallVec<[&'a Derived; 4]>;
+
 /// The data that passes gradients back through an expression graph.
 #[derive(Clone, Debug)]
 pub(super) struct Derivation<Saved = SavedArray> {
@@ -102,16 +105,16 @@ impl Derivation<AnyArray> {
             let layout = &own.tracked.layout;
             *layout.shape() == self.shape && !layout.repeats()
         };
-        let (whole, reduced): (Vec<&Derived>, Vec<&Derived>) =
+        let (whole, reduced): (DerivedList<'_>, DerivedList<'_>) =
             self.derived.iter().partition(is_whole);
-        let (passed, computed): (Vec<&Derived>, Vec<&Derived>) =
+        let (passed, computed): (DerivedList<'_>, DerivedList<'_>) =
             (whole.into_iter()).partition(|own| self.passed(own, saved_value).is_some());
         // If a gradient is computed in full anyway and was not rounded, its sum is computed from
         // it; all other sums are computed from the saved operands.
         let is_computed = |own: &&Derived| {
             own.wide == own.gradient && computed.iter().any(|of| of.gradient == own.gradient)
         };
-        let (mut later, first): (Vec<&Derived>, Vec<&Derived>) =
+        let (mut later, first): (DerivedList<'_>, DerivedList<'_>) =
             reduced.into_iter().partition(is_computed);
         for own in first {
             let graph = self.graph(saved_value, &[own.wide])?;
@@ -124,12 +127,13 @@ impl Derivation<AnyArray> {
         for (number, some) in computed.chunks(MOST_RESULTS).enumerate() {
             let is_last = (number + 1) * MOST_RESULTS >= computed.len();
             let spare = spare.filter(|_| is_last && !gradients.are_tracked());
-            let nodes: Vec<u32> = some.iter().map(|own| own.gradient).collect();
+            let nodes: SmallVec<[u32; MOST_RESULTS]> =
+                some.iter().map(|own| own.gradient).collect();
             let graph = self.graph(saved_value, &nodes)?;
             let arrays = self.evaluated(&graph, device, spare)?;
             for (own, array) in some.iter().zip(arrays) {
                 // Computed once, though several operands may have one gradient.
-                let (own_reductions, others): (Vec<&Derived>, Vec<&Derived>) =
+                let (own_reductions, others): (DerivedList<'_>, DerivedList<'_>) =
                     (later.into_iter()).partition(|of| of.gradient == own.gradient);
                 later = others;
                 for reduced in own_reductions {
@@ -197,15 +201,11 @@ fn evaluated(
     device: &Device,
     shape: &Shape,
 ) -> Result<SmallVec<[AnyArray; 1]>> {
-    let (buffers, layout) = evaluate_all(graph, device, shape)?;
+    let buffers = evaluate_all(graph, device, shape)?;
     let dtypes = graph.results().iter().map(|&own| graph.nodes()[own].dtype);
     let arrays = buffers.into_iter().zip(dtypes);
     Ok(arrays
-        .map(|(buffer, dtype)| AnyArray {
-            buffer,
-            layout,
-            dtype,
-        })
+        .map(|(buffer, dtype)| AnyArray::of_shape(buffer, shape, dtype))
         .collect())
 }
 
@@ -331,7 +331,7 @@ impl RunningEvaluation {
         let device = buffers[0].device().clone();
         let results = buffers.into_iter().zip(dtypes.iter().copied());
         let results = results
-            .map(|(buffer, dtype)| (buffer, layout, dtype))
+            .map(|(buffer, dtype)| (buffer, &layout, dtype))
             .collect();
         record_all(results, source, |buffers| {
             let mut kept = Vec::new();
@@ -383,10 +383,9 @@ pub(in crate::ops) fn evaluate(
     graph: &ExpressionGraph<'_>,
     device: &Device,
     shape: &Shape,
-) -> Result<(Buffer, Layout)> {
-    let (mut results, layout) = evaluate_all(graph, device, shape)?;
-    let buffer = results.pop().expect("the graph has one result");
-    Ok((buffer, layout))
+) -> Result<Buffer> {
+    let mut results = evaluate_all(graph, device, shape)?;
+    Ok(results.pop().expect("the graph has one result"))
 }
 
 /// Like [`evaluate`], for any number of results.
@@ -395,9 +394,12 @@ pub(in crate::ops) fn evaluate_all(
     graph: &ExpressionGraph<'_>,
     device: &Device,
     shape: &Shape,
-) -> Result<(Results, Layout)> {
+) -> Result<Results> {
+    shape.checked_len()?;
     let evaluation = Evaluation::begin(graph, shape)?;
-    let layout = Layout::contiguous(shape)?;
-    let results = dispatch::evaluate_all(graph, device, &layout)?;
-    Ok((evaluation.finish(results, &layout), layout))
+    let results = dispatch::evaluate_all(graph, device, shape)?;
+    Ok(match evaluation.0 {
+        None => results,
+        Some(running) => running.finish(results, &Layout::row_major(shape)),
+    })
 }

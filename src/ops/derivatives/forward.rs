@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use smallvec::SmallVec;
+
 use super::Tracked;
 use super::joint_graph::{Contributions, is_differentiable};
 use super::rules::partials;
@@ -19,6 +21,9 @@ pub(super) struct Derived {
     /// The gradient in the type that it is computed in, in which it is also summed.
     pub(super) wide: u32,
 }
+
+/// Nodes, and for each the node of its gradient.
+pub(super) type NodeSeeds = SmallVec<[(usize, u32); 2]>;
 
 /// An expression graph with tracked operands, without its arrays.
 #[derive(Clone, Debug)]
@@ -58,8 +63,8 @@ impl Forward {
     }
 
     /// Returns a flag for each node: true if it is computed from a tracked operand.
-    fn leads(&self) -> Vec<bool> {
-        let mut leads = vec![false; self.joint.nodes.len()];
+    fn leads(&self) -> SmallVec<[bool; 32]> {
+        let mut leads: SmallVec<[bool; 32]> = SmallVec::from_elem(false, self.joint.nodes.len());
         for (node, _) in &self.tracked {
             leads[*node as usize] = true;
         }
@@ -78,12 +83,13 @@ impl Forward {
     #[track_caller]
     pub(super) fn derive(
         &self,
-        seeds: impl FnOnce(&RefCell<GraphTemplate>) -> Result<Vec<(usize, u32)>>,
+        seeds: impl FnOnce(&RefCell<GraphTemplate>) -> Result<NodeSeeds>,
     ) -> Result<(GraphTemplate, Vec<Derived>)> {
         let nodes = &self.joint.nodes;
-        let joint = RefCell::new(self.joint.clone());
+        let joint = RefCell::new(self.joint.with_room());
         let leads = self.leads();
-        let mut contributions = vec![Contributions::new(); nodes.len()];
+        let mut contributions: SmallVec<[Contributions; 8]> =
+            nodes.iter().map(|_| Contributions::new()).collect();
         let mut has_slope_zero = false;
         for (node, gradient) in seeds(&joint)? {
             contributions[node].push((gradient, None));
@@ -135,7 +141,7 @@ impl Forward {
     ) -> Result<(GraphTemplate, Vec<Derived>)> {
         self.derive(|joint| {
             let mut joint = joint.borrow_mut();
-            let mut seeds = Vec::new();
+            let mut seeds = NodeSeeds::new();
             for (number, &result) in self.results.iter().enumerate() {
                 let TemplateNode { kind, dtype } = self.joint.nodes[result];
                 if matches!(kind, NodeKind::Call(..)) {

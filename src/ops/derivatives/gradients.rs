@@ -1,6 +1,7 @@
 //! The gradients of a backward pass, and how contributions to them add up.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -26,14 +27,8 @@ impl AnyArray {
             return Ok(self.seen(layout));
         }
         let own = *self.layout.shape();
-        let (buffer, layout) =
-            evaluate(&ExpressionGraph::of(&self.operand())?, self.device(), &own)?;
-        let whole = layout.reshape(shape)?.expect("it has no gaps");
-        Ok(Self {
-            buffer,
-            layout: whole,
-            dtype: self.dtype,
-        })
+        let buffer = evaluate(&ExpressionGraph::of(&self.operand())?, self.device(), &own)?;
+        Ok(Self::of_shape(buffer, shape, self.dtype))
     }
 
     /// Returns the elements converted to another type of floats or complex numbers.
@@ -43,12 +38,9 @@ impl AnyArray {
             return Ok(self);
         }
         let graph = ExpressionGraph::of_call(cast(self.dtype, dtype), &[self.operand()])?;
-        let (buffer, layout) = evaluate(&graph, self.device(), self.layout.shape())?;
-        Ok(Self {
-            buffer,
-            layout,
-            dtype,
-        })
+        let shape = self.layout.shape();
+        let buffer = evaluate(&graph, self.device(), shape)?;
+        Ok(Self::of_shape(buffer, shape, dtype))
     }
 
     /// Returns an array of a shape with one value for all elements, on the device and of the type
@@ -80,7 +72,7 @@ impl Gradients {
 
     pub(crate) fn new(detects_anomalies: bool) -> Self {
         Self {
-            sums: HashMap::new(),
+            sums: HashMap::default(),
             touched: detects_anomalies.then(Vec::new),
             are_tracked: false,
             placer: None,
@@ -99,7 +91,7 @@ impl Gradients {
         let Some(placer) = self.placer.as_ref() else {
             return Ok(None);
         };
-        if to.layout != tape::value(to.value).layout || self.sums.contains_key(&to.value) {
+        if !to.is_whole() || self.sums.contains_key(&to.value) {
             return Ok(None);
         }
         placer.place_of(to.value)
@@ -189,14 +181,21 @@ impl Gradients {
             tape::note_constants();
             return Ok(());
         }
-        let contribution = reduced(contribution, &to.layout)?;
         if let Some(touched) = &mut self.touched {
             touched.push(to.value);
         }
-        let value = tape::value(to.value);
-        let offset = to.layout.offset() - value.layout.offset();
+        if contribution.layout.shape() == to.layout.shape()
+            && to.is_whole()
+            && let Entry::Vacant(place) = self.sums.entry(to.value)
+        {
+            place.insert(contribution);
+            return Ok(());
+        }
+        let contribution = reduced(contribution, &to.layout)?;
+        let (layout, dtype) = tape::with_value(to.value, |value| (value.layout, value.dtype));
+        let offset = to.layout.offset() - layout.offset();
         let part = to.layout.starting_at(offset).without_repeats();
-        let whole = value.layout.starting_at(0);
+        let whole = layout.starting_at(0);
         match (self.take(to.value), as_whole(&contribution, &part, &whole)) {
             (None, Some(layout)) => {
                 self.sums.insert(to.value, contribution.seen(layout));
@@ -214,7 +213,7 @@ impl Gradients {
                 let sum = match sum {
                     Some(sum) => sum,
                     None => {
-                        let zero = (value.dtype, Bits::default());
+                        let zero = (dtype, Bits::default());
                         filled(contribution.device(), &whole, zero)?
                     }
                 };
@@ -245,10 +244,6 @@ pub(super) fn filled(
     (dtype, bits): (DType, Bits),
 ) -> Result<AnyArray> {
     let graph = ExpressionGraph::of_value(dtype, bits);
-    let (buffer, layout) = evaluate(&graph, device, whole.shape())?;
-    Ok(AnyArray {
-        buffer,
-        layout,
-        dtype,
-    })
+    let buffer = evaluate(&graph, device, whole.shape())?;
+    Ok(AnyArray::of_shape(buffer, whole.shape(), dtype))
 }

@@ -41,7 +41,7 @@ pub(crate) use rule::constant;
 pub(super) use rule::{RuledOperation, by_gradient};
 pub(crate) use tape::{
     BY_HAND, NEVER, Tracked, detect_anomalies, detects_anomalies, first_reader, has_constants,
-    has_tape, is_live, length, note_constants, steps, track, tracked, value,
+    has_tape, length, note_constants, steps, track, tracked, with_value,
 };
 pub(crate) use total::Total;
 
@@ -54,7 +54,7 @@ use super::dispatch::device_for;
 use super::expression::graph::{ExpressionGraph, NodeKind};
 use super::expression::tree::Tree;
 use super::order::TouchedMemory;
-pub(crate) use super::pause::{Pause, is_paused, runs_again_later};
+pub(crate) use super::pause::{Pause, is_live, is_paused, runs_again_later};
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, bits_of};
 use crate::device::Use;
 use crate::error::{CallSiteOverride, Error, ErrorCode, Result, reported_call_site};
@@ -101,10 +101,9 @@ pub(super) fn tracked_value<T: AnyElement>(tree: &dyn Tree) -> Result<Option<Arr
                 debug_assert_eq!(node.dtype, T::DTYPE);
                 return Ok(Some(array));
             }
-            let shape = *graph.shape();
             let device = device_for("eval", &graph)?;
-            let (buffer, layout) = evaluate(&graph, &device, &shape)?;
-            return Ok(Some(Array::from_parts(buffer, layout)));
+            let buffer = evaluate(&graph, &device, graph.shape())?;
+            return Ok(Some(Array::of_shape(buffer, graph.shape())));
         }
     }
     Ok(None)
@@ -121,7 +120,7 @@ pub(super) fn is_tracked<T: AnyElement>(array: &Array<T>) -> Result<bool> {
 /// the result again.
 #[track_caller]
 pub(super) fn record(
-    result: StepResult,
+    result: StepResult<'_>,
     source: Option<Source>,
     back: impl FnOnce(&Buffer) -> BackwardStep,
 ) -> Buffer {
@@ -131,13 +130,13 @@ pub(super) fn record(
 }
 
 /// A result of a step.
-type StepResult = (Buffer, Layout, DType);
+type StepResult<'a> = (Buffer, &'a Layout, DType);
 
 /// Records the step that computed several results, and lets the tape track the floats and complex
 /// numbers. `back` may save the results with their nodes.
 #[track_caller]
 fn record_all(
-    results: SmallVec<[StepResult; 1]>,
+    results: SmallVec<[StepResult<'_>; 1]>,
     source: Option<Source>,
     back: impl FnOnce(&[Buffer]) -> BackwardStep,
 ) -> SmallVec<[Buffer; 1]> {
@@ -151,11 +150,11 @@ fn record_all(
 /// Like [`record_all`], but compiled once. Calls `back` once.
 #[track_caller]
 fn record_results(
-    results: SmallVec<[StepResult; 1]>,
+    results: SmallVec<[StepResult<'_>; 1]>,
     source: Option<Source>,
     back: &mut dyn FnMut(&[Buffer]) -> BackwardStep,
 ) -> SmallVec<[Buffer; 1]> {
-    let mut places: SmallVec<[(Layout, DType); 1]> = SmallVec::new();
+    let mut places: SmallVec<[(&Layout, DType); 1]> = SmallVec::new();
     let tracked = results.into_iter().map(|(buffer, layout, dtype)| {
         places.push((layout, dtype));
         if is_differentiable(dtype) {
@@ -169,7 +168,7 @@ fn record_results(
     let mut first_result = None;
     if let Some(store) = &store {
         let places = buffers.iter().zip(&places);
-        let results = places.map(|(buffer, (layout, dtype))| (buffer, layout, *dtype));
+        let results = places.map(|(buffer, &(layout, dtype))| (buffer, layout, dtype));
         let results: SmallVec<[_; 1]> = results.collect();
         let results = activations::of_results(store, source, &results);
         first_result = results.iter().flatten().next().cloned();
@@ -307,7 +306,7 @@ pub(crate) fn identity(array: AnyArray, tracked: Tracked) -> Buffer {
                 None => Ok(()),
             }
         });
-    let result = (buffer.with_value_id(None), layout, dtype);
+    let result = (buffer.with_value_id(None), &layout, dtype);
     let own = record(result, None, |_| BackwardStep {
         backward,
         saved_bytes: 0,

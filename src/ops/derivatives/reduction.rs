@@ -141,7 +141,7 @@ impl TrackedReduction {
     pub(in crate::ops) fn computed_by(
         mut self,
         graph: &ExpressionGraph<'_>,
-        run: impl Fn(&ExpressionGraph<'_>) -> Result<(Buffer, Layout)> + 'static,
+        run: impl Fn(&ExpressionGraph<'_>) -> Result<(Buffer, Shape)> + 'static,
     ) -> Self {
         if let Some(RunningReduction::DerivedReduction(running)) = &mut self.0 {
             let dtype = running.dtype;
@@ -151,24 +151,21 @@ impl TrackedReduction {
                 _ => 0,
             };
             running.source = source_of_graph(graph, (shape, flops_each), move |graph, _, _| {
-                let (buffer, layout) = run(graph)?;
-                Ok(std::iter::once(AnyArray {
-                    buffer,
-                    layout,
-                    dtype,
-                })
-                .collect())
+                let (buffer, shape) = run(graph)?;
+                Ok(std::iter::once(AnyArray::of_shape(buffer, &shape, dtype)).collect())
             });
         }
         self
     }
 
-    /// Ends the reduction with its result, which is of that layout.
+    /// Ends the reduction with its result, which is of that shape.
     #[inline]
     #[track_caller]
-    pub(in crate::ops) fn finish(self, buffer: Buffer, layout: &Layout) -> Buffer {
+    pub(in crate::ops) fn finish(self, buffer: Buffer, shape: &Shape) -> Buffer {
         match self.0 {
-            Some(RunningReduction::DerivedReduction(running)) => running.finish(buffer, layout),
+            Some(RunningReduction::DerivedReduction(running)) => {
+                running.finish(buffer, &Layout::row_major(shape))
+            }
             Some(RunningReduction::Constant(_)) | None => buffer,
         }
     }
@@ -202,7 +199,7 @@ impl RunningReduction {
             let own = rule.nodes(joint, (result as u32, dtype), count as f64);
             let own = own.ok_or_else(|| unknown(name))?;
             summand = own.summand;
-            Ok(vec![(result, own.gradient)])
+            Ok(std::iter::once((result, own.gradient)).collect())
         });
         let derived = derived.at_caller()?;
         let keeps_axes = rule == Rule::Softmax || rule == Rule::LogSoftmax;
@@ -241,7 +238,7 @@ impl DerivedReduction {
         // A summand is computed from the result, too.
         let needs_result = summand.is_some() || derivation.needs_result(0);
         let device = buffer.device().clone();
-        record((buffer, layout, dtype), source, |buffer| {
+        record((buffer, &layout, dtype), source, |buffer| {
             let kept = needs_result.then(|| SavedArray::new(buffer, &layout, dtype));
             let saved_bytes = bytes_of(derivation.saved.iter().chain([&kept]));
             let backward = move |mut upstream: Upstream, gradients: &mut Gradients| {
@@ -266,12 +263,8 @@ impl DerivedReduction {
                     None => None,
                     Some(element) if rule == Rule::Product => {
                         let graph = derivation.graph(&saved_value, &[element])?;
-                        let (buffer, layout) = evaluate(&graph, &device, &shape)?;
-                        let elements = AnyArray {
-                            buffer,
-                            layout,
-                            dtype: dtype.computed_in(),
-                        };
+                        let buffer = evaluate(&graph, &device, &shape)?;
+                        let elements = AnyArray::of_shape(buffer, &shape, dtype.computed_in());
                         Some(products_of_others(elements, axes)?)
                     }
                     Some(summand) => {
@@ -313,12 +306,8 @@ pub(super) fn sum_of(
     debug_assert_eq!(*graph.shape(), *shape);
     let tracked_reduction = TrackedReduction::begin(graph, reduction.step(), axes)?;
     let plan = ReductionPlan::along(graph, axes, true, false);
-    let (buffer, layout) = reduce(reduction, &plan, graph)?;
-    Ok(AnyArray {
-        buffer: tracked_reduction.finish(buffer, &layout),
-        layout,
-        dtype,
-    })
+    let buffer = tracked_reduction.finish(reduce(reduction, &plan, graph)?, &plan.outputs);
+    Ok(AnyArray::of_shape(buffer, &plan.outputs, dtype))
 }
 
 /// Returns, for each element, the product of the others along `axes`. There is no division, so that

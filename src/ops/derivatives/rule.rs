@@ -5,7 +5,9 @@ use smallvec::{SmallVec, smallvec};
 use super::activations::{Operand, Pin, SavedArray, Source, pin};
 use super::backward::{Backward, BackwardStep, Upstream};
 use super::joint_graph::is_differentiable;
-use super::{AnyArray, Gradients, Pause, StepResult, Tracked, is_live, record_results, store};
+use super::{
+    AnyArray, Gradients, Pause, StepResult, Tracked, is_live, record_results, store, tracked,
+};
 use crate::array::{AnyElement, Array, Buffer, DType, Layout, ValueId};
 use crate::error::{Error, ErrorCode, Result};
 
@@ -16,14 +18,17 @@ pub(in crate::ops) struct RuledOperation(Option<RunningRule>);
 
 struct RunningRule {
     operation: &'static str,
-    tracked: Vec<Option<Tracked>>,
-    /// Handles on the operands.
-    operands: Vec<Buffer>,
-    layouts: Vec<Layout>,
+    operands: Vec<RuleOperand>,
     dtype: DType,
     /// Computes the results again, if the tape has a budget.
     source: Option<Source>,
     _pause: Pause,
+}
+
+struct RuleOperand {
+    buffer: Buffer,
+    layout: Layout,
+    tracked: Option<Tracked>,
 }
 
 /// The values that a rule saves until gradients are computed.
@@ -126,7 +131,8 @@ impl RuledOperation {
         let operands = operands
             .iter()
             .map(|array| (array.buffer(), array.layout()));
-        RunningRule::begin(operation, T::DTYPE, &operands.collect::<Vec<_>>()).map(Self)
+        let operands: SmallVec<[_; 4]> = operands.collect();
+        RunningRule::begin(operation, T::DTYPE, &operands).map(Self)
     }
 
     /// Like [`begin`](Self::begin), for type-erased operands of one type.
@@ -140,7 +146,8 @@ impl RuledOperation {
         }
         let dtype = operands[0].dtype;
         let operands = operands.iter().map(|array| (&array.buffer, &array.layout));
-        RunningRule::begin(operation, dtype, &operands.collect::<Vec<_>>()).map(Self)
+        let operands: SmallVec<[_; 4]> = operands.collect();
+        RunningRule::begin(operation, dtype, &operands).map(Self)
     }
 
     /// Sets the function that computes the results of the operation again from its operands, by
@@ -151,11 +158,11 @@ impl RuledOperation {
         run: impl Fn(&[AnyArray]) -> Result<C> + 'static,
     ) -> Self {
         if let Some(running) = &mut self.0
-            && let Some(store) = store(running.operands[0].device())
+            && let Some(store) = store(running.operands[0].buffer.device())
         {
-            let operands = running.operands.iter().zip(&running.layouts);
-            let operands = operands
-                .map(|(buffer, layout)| Operand::new(&store, buffer, (layout, running.dtype)));
+            let operands = running.operands.iter();
+            let operands =
+                operands.map(|own| Operand::new(&store, &own.buffer, (&own.layout, running.dtype)));
             running.source = Some(Source::new(operands, flops, move |operands| {
                 Ok(run(operands)?.into_iter().collect())
             }));
@@ -179,7 +186,7 @@ impl RuledOperation {
     /// Returns whether the operand of that number is tracked, so that its gradient is needed.
     pub(in crate::ops) fn wants(&self, operand: usize) -> bool {
         let running = self.0.as_ref();
-        running.is_some_and(|running| running.tracked[operand].is_some())
+        running.is_some_and(|running| running.operands[operand].tracked.is_some())
     }
 
     /// Ends the operation with its result. If an operand is tracked, `rule` returns the function
@@ -265,11 +272,11 @@ impl RunningRule {
         dtype: DType,
         operands: &[(&Buffer, &Layout)],
     ) -> Result<Option<Self>> {
-        let mut tracked = Vec::with_capacity(operands.len());
-        for (buffer, layout) in operands {
-            tracked.push(Tracked::of(buffer, layout)?);
+        let mut is_tracked = false;
+        for (buffer, _) in operands {
+            is_tracked |= tracked(buffer)?.is_some();
         }
-        if tracked.iter().all(Option::is_none) {
+        if !is_tracked {
             return Ok(None);
         }
         if !is_differentiable(dtype) {
@@ -279,12 +286,16 @@ impl RunningRule {
             );
             return Err(Error::new(ErrorCode::Gradient, text));
         }
-        let handles = operands.iter().map(|(buffer, _)| buffer.share());
+        let operands = operands.iter().map(|(buffer, layout)| {
+            Ok(RuleOperand {
+                buffer: buffer.share(),
+                layout: **layout,
+                tracked: Tracked::of(buffer, layout)?,
+            })
+        });
         Ok(Some(Self {
             operation,
-            tracked,
-            operands: handles.collect(),
-            layouts: operands.iter().map(|(_, layout)| **layout).collect(),
+            operands: operands.collect::<Result<_>>()?,
             dtype,
             source: None,
             _pause: Pause::begin(),
@@ -303,7 +314,7 @@ impl RunningRule {
             layout,
             dtype,
         } = result;
-        let mut buffers = self.finish(smallvec![(buffer, layout, dtype)], rule);
+        let mut buffers = self.finish(smallvec![(buffer, &layout, dtype)], rule);
         let buffer = buffers.pop().expect("there is one for the result");
         AnyArray {
             buffer,
@@ -316,19 +327,18 @@ impl RunningRule {
     #[track_caller]
     fn finish(
         self,
-        results: SmallVec<[StepResult; 1]>,
+        results: SmallVec<[StepResult<'_>; 1]>,
         rule: &mut dyn FnMut(&mut Saved) -> Box<dyn GradientRule>,
     ) -> SmallVec<[Buffer; 1]> {
         let Self {
             operation,
-            tracked,
             operands,
             source,
             _pause,
             ..
         } = self;
         record_results(results, source, &mut |buffers| {
-            let known = operands.iter().chain(buffers);
+            let known = operands.iter().map(|own| &own.buffer).chain(buffers);
             let mut saved = Saved {
                 bytes: 0,
                 known: known.map(Buffer::share).collect(),
@@ -337,7 +347,7 @@ impl RunningRule {
             };
             let step = RuleStep {
                 rule: rule(&mut saved),
-                tracked: tracked.clone(),
+                tracked: operands.iter().map(|own| own.tracked).collect(),
                 pins: saved.pins,
             };
             BackwardStep {
@@ -351,10 +361,10 @@ impl RunningRule {
 }
 
 /// Returns handles on the results of a step.
-fn step_results<T: AnyElement>(results: &[Array<T>]) -> SmallVec<[StepResult; 1]> {
+fn step_results<T: AnyElement>(results: &[Array<T>]) -> SmallVec<[StepResult<'_>; 1]> {
     let mut parts = SmallVec::with_capacity(results.len());
     for result in results {
-        parts.push((result.buffer().share(), *result.layout(), T::DTYPE));
+        parts.push((result.buffer().share(), result.layout(), T::DTYPE));
     }
     parts
 }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::backward::BackwardStep;
 use crate::array::{Buffer, DType, Layout, TapeId, ValueId, set_has_tape};
 use crate::error::{AtCaller, Error, ErrorCode, Result};
-use crate::ops::pause::{Mode, mode};
+use crate::ops::pause::{Mode, is_live, mode};
 
 thread_local! {
     static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
@@ -48,7 +48,7 @@ struct Tape {
 }
 
 /// A tracked value: the elements of an array without gaps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct TrackedValue {
     pub(crate) layout: Layout,
     pub(crate) dtype: DType,
@@ -155,27 +155,24 @@ fn with_tape<R>(see: impl FnOnce(&mut Tape) -> R) -> Option<R> {
     TAPE.with_borrow_mut(|tape| tape.as_mut().map(see))
 }
 
-/// Returns whether there is any tape in this process.
-#[inline]
-pub(crate) fn is_live() -> bool {
-    TapeId::are_any()
-}
-
 /// Returns the tracked values that `buffer` holds, if any, by their number, and notes that the next
 /// step may read them.
 ///
 /// # Errors
 ///
 /// [`Unsupported`](crate::ErrorKind::Unsupported) if the tape of another thread tracks them.
+#[inline]
 #[track_caller]
 pub(crate) fn tracked(buffer: &Buffer) -> Result<Option<u32>> {
-    let mode = mode();
-    let Some(value_id) = buffer
-        .value_id()
-        .filter(|value_id| is_live() && mode != Mode::Paused && !value_id.is_constant())
-    else {
-        return Ok(None);
-    };
+    match buffer.value_id() {
+        Some(value_id) if is_live() && !value_id.is_constant() => tracked_by(value_id),
+        _ => Ok(None),
+    }
+}
+
+/// Like [`tracked`], for values that a tape once tracked.
+#[track_caller]
+fn tracked_by(value_id: ValueId) -> Result<Option<u32>> {
     let is_own = TAPE.with_borrow_mut(|tape| {
         let tape = tape.as_mut().filter(|tape| tape.number == value_id.tape);
         tape.map(|tape| {
@@ -184,7 +181,7 @@ pub(crate) fn tracked(buffer: &Buffer) -> Result<Option<u32>> {
         })
     });
     if is_own.is_some() {
-        return Ok((mode == Mode::Active).then_some(value_id.index));
+        return Ok((mode() == Mode::Active).then_some(value_id.index));
     }
     if value_id.tape.is_live() {
         let text = "an array that another thread computes gradients for; stop_gradient makes a value of it";
@@ -214,6 +211,11 @@ impl Tracked {
             layout: *layout,
         }))
     }
+
+    /// Returns whether the step read all elements, in their order.
+    pub(super) fn is_whole(&self) -> bool {
+        with_value(self.value, |value| value.layout == self.layout)
+    }
 }
 
 /// Tracks a variable: the elements of `buffer` of that layout. Returns the buffer with its
@@ -222,34 +224,24 @@ impl Tracked {
 /// # Panics
 ///
 /// If the elements have gaps: a gradient has the layout of its values.
-pub(crate) fn track(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
-    track_value(
-        buffer,
-        TrackedValue {
-            layout,
-            dtype,
-            is_variable: true,
-        },
-    )
+pub(crate) fn track(buffer: Buffer, layout: &Layout, dtype: DType) -> Buffer {
+    track_value(buffer, (layout, dtype), true)
 }
 
 /// Like [`track`], for a result of a step.
-pub(super) fn track_result(buffer: Buffer, layout: Layout, dtype: DType) -> Buffer {
-    track_value(
-        buffer,
-        TrackedValue {
-            layout,
-            dtype,
-            is_variable: false,
-        },
-    )
+pub(super) fn track_result(buffer: Buffer, layout: &Layout, dtype: DType) -> Buffer {
+    track_value(buffer, (layout, dtype), false)
 }
 
-fn track_value(buffer: Buffer, value: TrackedValue) -> Buffer {
-    assert!(value.layout.is_contiguous(), "{:?} has gaps", value.layout);
+fn track_value(buffer: Buffer, (layout, dtype): (&Layout, DType), is_variable: bool) -> Buffer {
+    assert!(layout.is_contiguous(), "{layout:?} has gaps");
     let value_id = TAPE.with_borrow_mut(|tape| {
         let tape = tape.as_mut()?;
-        tape.values.push(value);
+        tape.values.push(TrackedValue {
+            layout: *layout,
+            dtype,
+            is_variable,
+        });
         tape.first_readers.push(NEVER);
         let index = tape.values.len() as u32 - 1;
         let tape = tape.number;
@@ -284,11 +276,11 @@ pub(crate) fn first_reader(index: u32) -> usize {
     })
 }
 
-/// Returns the values with that number.
-pub(crate) fn value(index: u32) -> TrackedValue {
+/// Returns what `see` returns of the values with that number.
+pub(crate) fn with_value<R>(index: u32, see: impl FnOnce(&TrackedValue) -> R) -> R {
     TAPE.with_borrow(|tape| {
         let tape = tape.as_ref().expect("a tape tracks them");
-        tape.values[index as usize]
+        see(&tape.values[index as usize])
     })
 }
 

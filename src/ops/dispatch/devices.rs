@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use crate::array::{AnyElement, Array, Shape, TapeId};
+use crate::array::{AnyElement, Array, Shape};
 use crate::context::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::expression::graph::{ExpressionGraph, NodeKind};
 use crate::ops::expression::tree::{MOST_OPERANDS, Operand, Tree};
+use crate::ops::pause::is_live;
 
 /// An operand with its name in messages, its device and its shape.
 pub(in crate::ops) type Located<'a> = (&'a str, &'a Device, &'a Shape);
@@ -155,10 +156,10 @@ pub(in crate::ops) fn device_mismatch(
 }
 
 /// Returns the array that `tree` is, if it can be read without an expression graph: it is on a
-/// host, not empty, and contiguous, and there is no tape.
+/// host, not empty, and contiguous, and no tape tracks it.
 pub(in crate::ops) fn contiguous_array(tree: &dyn Tree) -> Option<Operand<'_>> {
     let operand = tree.as_operand()?;
-    let is_direct = !TapeId::are_any()
+    let is_direct = !(is_live() && operand.buffer.value_id().is_some())
         && operand.layout.is_contiguous()
         && operand.layout.len() > 0
         && operand.buffer.device().backend().cuda().is_none();

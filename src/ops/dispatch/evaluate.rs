@@ -3,38 +3,38 @@
 use smallvec::SmallVec;
 
 use super::Hoisted;
-use crate::array::{Buffer, Layout};
+use crate::array::{Buffer, Shape};
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::aliasing::{Overwritable, Target};
 use crate::ops::expression::graph::{ExpressionGraph, Results};
 use crate::ops::order::{ReadOperands, UpdateTargets};
 
-/// Returns the result of `graph`, which has one, over the shape of `layout`, to which it
-/// broadcasts. `layout` is dense from index 0.
+/// Returns the result of `graph`, which has one, over `shape`, to which it broadcasts and whose
+/// length was checked.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     graph: &ExpressionGraph<'_>,
     device: &Device,
-    layout: &Layout,
+    shape: &Shape,
 ) -> Result<Buffer> {
-    let mut results = evaluate_all(graph, device, layout)?;
+    let mut results = evaluate_all(graph, device, shape)?;
     Ok(results.pop().expect("the graph has one result"))
 }
 
-/// Returns the results of `graph`, of any number, from one pass over the shape of `layout`.
+/// Returns the results of `graph`, of any number, from one pass over `shape`.
 #[track_caller]
 pub(in crate::ops) fn evaluate_all(
     graph: &ExpressionGraph<'_>,
     device: &Device,
-    layout: &Layout,
+    shape: &Shape,
 ) -> Result<Results> {
-    let hoisted = Hoisted::of(graph, device, layout.shape())?;
+    let hoisted = Hoisted::of(graph, device, shape)?;
     let graph = &hoisted.apply(graph);
     on_device!(
         device,
         touching & ReadOperands(&**graph),
-        evaluate(graph, layout)
+        evaluate(graph, shape)
     )
 }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::evaluate::evaluate;
-use crate::array::{Layout, Shape};
+use crate::array::Shape;
 use crate::context::Device;
 use crate::error::Result;
 use crate::ops::expression::any_array::AnyArray;
@@ -39,17 +39,9 @@ impl Hoisted {
             LEAST_SAVED[usize::from(on_gpu)],
         ) {
             let part = graph.rebuilt(&[node], &[]);
-            let layout = Layout::contiguous(part.shape())?;
-            let buffer = evaluate(&part, device, &layout)?;
-            let dtype = part.first().dtype;
-            hoisted.push((
-                node,
-                AnyArray {
-                    buffer,
-                    layout,
-                    dtype,
-                },
-            ));
+            let buffer = evaluate(&part, device, part.shape())?;
+            let value = AnyArray::of_shape(buffer, part.shape(), part.first().dtype);
+            hoisted.push((node, value));
         }
         Ok(Self(hoisted))
     }
@@ -76,6 +68,11 @@ fn repeated(graph: &ExpressionGraph<'_>, count: usize, least_saved: usize) -> Sm
         return found;
     }
     let nodes = graph.nodes();
+    let is_whole = |number: usize| graph.shape_of(number).dims().iter().product::<usize>() >= count;
+    let is_call = |number: &usize| matches!(nodes[*number].kind, NodeKind::Call(..));
+    if (0..nodes.len()).filter(is_call).all(is_whole) {
+        return found;
+    }
     // The most elements that a node is read for. A node's readers come after it.
     let mut read_for: SmallVec<[usize; 8]> = SmallVec::from_elem(0, nodes.len());
     for &result in graph.results() {

@@ -2,7 +2,7 @@
 
 use super::devices::device_for;
 use super::hoist::Hoisted;
-use crate::array::{AnyElement, Buffer, DType, Layout, Shape};
+use crate::array::{AnyElement, Buffer, DType, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::cuda::{self, ReductionKernels};
 use crate::ops::descriptors::{Lanes, ReductionPlan};
@@ -51,13 +51,14 @@ impl Reduction {
     }
 }
 
-/// Reduces `graph` by `reduction`, whose elements have the type of the expression graph.
+/// Reduces `graph` by `reduction`, whose elements have the type of the expression graph, to results
+/// of the shape that `plan` has for them.
 #[track_caller]
 pub(in crate::ops) fn reduce(
     reduction: &Reduction,
     plan: &ReductionPlan,
     graph: &ExpressionGraph<'_>,
-) -> Result<(Buffer, Layout)> {
+) -> Result<Buffer> {
     let shape = graph.shape();
     if plan.lanes.length == 0 && !(reduction.has_result_of_nothing)() {
         return Err(Error::new(
@@ -71,14 +72,13 @@ pub(in crate::ops) fn reduce(
     let device = &*device_for(reduction.name, graph)?;
     let hoisted = Hoisted::of(graph, device, shape)?;
     let graph = &*hoisted.apply(graph);
-    let layout = Layout::contiguous(&plan.outputs)?;
-    let results = on_device!(
+    plan.outputs.checked_len()?;
+    on_device!(
         device,
         touching & ReadOperands(graph),
-        order => host::reduce(order, (reduction.host, reduction.output), graph, (plan, &layout)),
-        cuda::reduce(order, (reduction.cuda)(), graph, (plan, &layout))
-    )?;
-    Ok((results, layout))
+        order => host::reduce(order, (reduction.host, reduction.output), graph, plan),
+        cuda::reduce(order, (reduction.cuda)(), graph, plan)
+    )
 }
 
 /// Like [`reduce`], for an array on a host that is contiguous, with the lanes in the order of its
@@ -88,9 +88,7 @@ pub(in crate::ops) fn reduce_contiguous(
     reduction: &Reduction,
     operand: &Operand<'_>,
     (lanes, outputs): (Lanes, &Shape),
-) -> Result<(Buffer, Layout)> {
-    let layout = Layout::contiguous(outputs)?;
+) -> Result<Buffer> {
     let form = (reduction.host, reduction.output);
-    let buffer = host::reduce_contiguous(form, operand, (lanes, &layout))?;
-    Ok((buffer, layout))
+    host::reduce_contiguous(form, operand, (lanes, outputs))
 }

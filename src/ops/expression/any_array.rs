@@ -1,7 +1,7 @@
 //! An array without its element type, as boxed expressions, steps and gradients hold it.
 
 use super::tree::Operand;
-use crate::array::{AnyElement, Array, Buffer, DType, Layout};
+use crate::array::{AnyElement, Array, Buffer, DType, Layout, Shape};
 use crate::context::Device;
 
 /// A type-erased array, with its tracked value.
@@ -20,6 +20,15 @@ impl AnyArray {
             buffer: array.buffer().share(),
             layout: *array.layout(),
             dtype: T::DTYPE,
+        }
+    }
+
+    /// Returns the array of the first elements of `buffer`, like [`Array::of_shape`].
+    pub(in crate::ops) fn of_shape(buffer: Buffer, shape: &Shape, dtype: DType) -> Self {
+        Self {
+            buffer,
+            layout: Layout::row_major(shape),
+            dtype,
         }
     }
 
@@ -55,6 +64,14 @@ impl AnyArray {
         Self {
             buffer: self.buffer.share(),
             ..*self
+        }
+    }
+
+    /// Returns the array as values that no tape tracks.
+    pub(crate) fn untracked(self) -> Self {
+        Self {
+            buffer: self.buffer.with_value_id(None),
+            ..self
         }
     }
 

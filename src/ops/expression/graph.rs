@@ -94,21 +94,30 @@ impl<'a> ExpressionGraph<'a> {
     /// As for [`of`](Self::of).
     #[track_caller]
     pub(in crate::ops) fn of_all(trees: &[&'a dyn Tree]) -> Result<Self> {
+        let mut graph = Self::empty();
+        for tree in trees {
+            graph.append(*tree)?;
+        }
+        Ok(graph)
+    }
+
+    /// Adds the nodes of `tree`, the last of which is one more result.
+    ///
+    /// # Errors
+    ///
+    /// As for [`of`](Self::of).
+    #[track_caller]
+    pub(in crate::ops) fn append(&mut self, tree: &'a dyn Tree) -> Result<()> {
         let mut builder = GraphBuilder {
-            graph: Self::empty(),
+            graph: self,
             stack: SmallVec::new(),
             outcome: Ok(()),
         };
-        for tree in trees {
-            tree.walk(&mut |visited| builder.visit(visited));
-            let result = builder.stack.pop();
-            builder
-                .graph
-                .results
-                .extend(result.map(|node| node as usize));
-        }
-        builder.outcome.at_caller()?;
-        Ok(builder.graph)
+        tree.walk(&mut |visited| builder.visit(visited));
+        let GraphBuilder { stack, outcome, .. } = builder;
+        outcome.at_caller()?;
+        self.results.extend(stack.last().map(|&node| node as usize));
+        Ok(())
     }
 }
 
@@ -172,14 +181,14 @@ impl<'a> ExpressionGraph<'a> {
 }
 
 /// An expression graph that is being built.
-struct GraphBuilder<'a> {
-    graph: ExpressionGraph<'a>,
+struct GraphBuilder<'a, 'b> {
+    graph: &'b mut ExpressionGraph<'a>,
     // The nodes that are no node's operands yet.
     stack: SmallVec<[u32; 8]>,
     outcome: Result<()>,
 }
 
-impl<'a> GraphBuilder<'a> {
+impl<'a> GraphBuilder<'a, '_> {
     #[inline]
     fn visit(&mut self, visited: Node<Operand<'a>>) {
         if self.outcome.is_err() {

@@ -16,6 +16,13 @@ pub(super) enum NodeShape<'a> {
     Own(usize),
 }
 
+/// Returns whether `shape` broadcasts to `to`, which then is the common shape of both.
+#[inline]
+fn broadcasts_to(shape: &Shape, to: &Shape) -> bool {
+    let mut lengths = shape.dims().iter().rev().zip(to.dims().iter().rev());
+    shape.ndim() <= to.ndim() && lengths.all(|(own, to)| own == to || *own == 1)
+}
+
 impl<'a> ExpressionGraph<'a> {
     /// Returns the shape that the shapes of `operands` broadcast to.
     #[inline]
@@ -32,12 +39,14 @@ impl<'a> ExpressionGraph<'a> {
         for &operand in rest {
             let own = self.nodes[operand as usize].shape;
             let (one, other) = (self.resolve(&common), self.resolve(&own));
-            if other.ndim() == 0 || other == one {
+            if broadcasts_to(other, one) {
+                continue;
+            }
+            if broadcasts_to(one, other) {
+                common = own;
                 continue;
             }
             match broadcast_pair(one, other) {
-                Some(both) if both == *one => {}
-                Some(both) if both == *other => common = own,
                 Some(both) if both.checked_len().is_ok() => {
                     self.shapes.push(both);
                     common = NodeShape::Own(self.shapes.len() - 1);

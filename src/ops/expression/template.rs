@@ -42,7 +42,9 @@ impl GraphTemplate {
         graph: &ExpressionGraph<'_>,
         append: impl Fn(&mut Self, &'static Call, &[u32]) -> u32,
     ) -> (Self, Vec<u32>) {
-        let (mut template, mut numbers) = (Self::default(), Vec::new());
+        let mut template = Self::default();
+        template.nodes.reserve(graph.nodes().len());
+        let mut numbers = Vec::with_capacity(graph.nodes().len());
         let mut arrays = 0..;
         for node in graph.nodes() {
             let number = match node.kind {
@@ -58,6 +60,13 @@ impl GraphTemplate {
             numbers.push(number);
         }
         (template, numbers)
+    }
+
+    /// Returns a copy with room for the nodes of gradients.
+    pub(in crate::ops) fn with_room(&self) -> Self {
+        let mut nodes = Vec::with_capacity(4 * self.nodes.len() + 4);
+        nodes.extend_from_slice(&self.nodes);
+        Self { nodes }
     }
 
     pub(in crate::ops) fn push(&mut self, kind: NodeKind<Placeholder>, dtype: DType) -> u32 {
@@ -90,7 +99,7 @@ impl GraphTemplate {
     ) -> Result<ExpressionGraph<'a>> {
         let wanted = self.wanted(results.iter().copied());
         let mut graph = ExpressionGraph::empty();
-        let mut numbers = vec![0; self.nodes.len()];
+        let mut numbers: SmallVec<[u32; 32]> = SmallVec::from_elem(0, self.nodes.len());
         for (number, node) in self.nodes.iter().enumerate() {
             if wanted[number] {
                 numbers[number] = match node.kind {

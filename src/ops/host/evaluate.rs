@@ -3,7 +3,7 @@
 use super::blocked::BlockProgram;
 use super::element_source::{ElementSource, Outputs};
 use super::launch::{Work, launch_source};
-use crate::array::{Buffer, Layout};
+use crate::array::{Buffer, Shape};
 use crate::context::{Device, Timed};
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -13,21 +13,21 @@ use crate::ops::expression::graph::{ExpressionGraph, Results};
 use crate::ops::expression::tree::Tree;
 use crate::ops::order::{HostOrder, ReadOperands};
 
-/// Computes the elements of each result of `graph` over the shape of `layout`, which is dense
-/// from index 0. It takes one pass, and one allocation for each result.
+/// Computes the elements of each result of `graph` over `shape`, whose length was checked. It takes
+/// one pass, and one allocation for each result.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: HostOrder<'_>,
     graph: &ExpressionGraph<'_>,
-    layout: &Layout,
+    shape: &Shape,
 ) -> Result<Results> {
-    let program = BlockProgram::new(graph, &IndexSpace::row_major(layout.shape()));
+    let program = BlockProgram::new(graph, &IndexSpace::row_major(shape));
     let mut results = Results::new();
     let mut bytes_each = graph.bytes_read();
     for &result in graph.results() {
         let element_bytes = graph.nodes()[result].dtype.size_bytes();
         bytes_each += element_bytes;
-        results.push(allocate_for(order.device, layout, element_bytes)?);
+        results.push(allocate_for(order.device, shape, element_bytes)?);
     }
     // SAFETY: the results are new, and have room for as many elements.
     unsafe {
@@ -38,35 +38,36 @@ pub(in crate::ops) fn evaluate(
 }
 
 /// Computes the elements of an expression by `fused`, the loop that it was compiled to. Its
-/// operands are the operands of `tree`, dense and of the shape of `layout`. An element has
-/// `element_bytes`, and reads `bytes_read`.
+/// operands are the operands of `tree`, dense and of `shape`. An element has `element_bytes`, and
+/// reads `bytes_read`.
 #[track_caller]
 pub(in crate::ops) fn evaluate_fused(
     fused: &dyn ElementSource,
     tree: &dyn Tree,
     (element_bytes, bytes_read): (usize, usize),
     device: &Device,
-    layout: &Layout,
+    shape: &Shape,
 ) -> Result<Buffer> {
     let _timed = Timed::begin(device);
     let order = HostOrder::new(device, &ReadOperands(tree))?;
-    let buffer = allocate_for(device, layout, element_bytes)?;
-    let work = Work::of_elements(layout.len(), element_bytes + bytes_read);
+    let buffer = allocate_for(device, shape, element_bytes)?;
+    let count = buffer.size_bytes() / element_bytes;
+    let work = Work::of_elements(count, element_bytes + bytes_read);
     let outputs = outputs_of(std::slice::from_ref(&buffer));
     // SAFETY: the result is new, and has room for as many elements.
     unsafe { write(fused, &outputs, work, order) };
     Ok(buffer)
 }
 
-/// Allocates memory for the elements of `layout`.
+/// Allocates memory for the elements of `shape`, whose length was checked.
 #[inline]
 #[track_caller]
-pub(super) fn allocate_for(
-    device: &Device,
-    layout: &Layout,
-    element_bytes: usize,
-) -> Result<Buffer> {
-    Buffer::new(device, layout.size_bytes(element_bytes)?)
+pub(super) fn allocate_for(device: &Device, shape: &Shape, element_bytes: usize) -> Result<Buffer> {
+    let count: usize = shape.dims().iter().product();
+    match count.checked_mul(element_bytes) {
+        Some(bytes) => Buffer::new(device, bytes),
+        None => Err(shape.overflow(element_bytes)),
+    }
 }
 
 /// Returns the addresses of `results`.

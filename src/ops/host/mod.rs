@@ -78,4 +78,4 @@ pub(super) use scan::{running_products, running_sums};
 pub(super) use search::search;
 pub(super) use softmax::{normalized, normalized_contiguous};
 pub(super) use sort::{neighbours, ranked, sorted};
-pub(super) use store::{store, store_fused};
+pub(super) use store::{FusedStore, store};

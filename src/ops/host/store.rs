@@ -9,7 +9,7 @@ use super::evaluate::write as write_new;
 use super::fused::Fusing;
 use super::launch::{Work, launch_source};
 use super::memory::Elements;
-use crate::context::{Device, Timed};
+use crate::context::Timed;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
 use crate::error::Result;
@@ -41,47 +41,65 @@ pub(in crate::ops) fn store(
     Ok(())
 }
 
-/// Overwrites the elements of `target` with `tree`, by the loop that `tree` was compiled to.
-/// Returns whether it did. It does so if there is such a loop, the target can be overwritten, and
-/// the target and every operand are dense and of one shape. The expressions `held` hold memory,
-/// and are not read.
-#[track_caller]
-pub(in crate::ops) fn store_fused(
-    tree: &dyn Fusing,
-    held: &[&dyn Tree],
-    target: Target<'_>,
-    device: &Device,
-) -> Result<bool> {
-    let aliasing = Aliasing::of(&target, &[tree], held);
-    if !aliasing.allows_fused_overwriting() {
-        return Ok(false);
+/// An expression that can be written over a target by the loop that it was compiled to.
+///
+/// Invariant: the target can be overwritten, according to [`Aliasing`]. The target and every
+/// operand are dense and of one shape. The arrays are borrowed exclusively, so that this stays
+/// true.
+pub(in crate::ops) struct FusedStore<'a> {
+    tree: &'a dyn Fusing,
+    target: Target<'a>,
+    aliasing: Aliasing,
+}
+
+impl<'a> FusedStore<'a> {
+    /// Returns the store of `tree` to `target`, if the arrays allow it. The expressions `held` hold
+    /// memory, and are not read.
+    pub(in crate::ops) fn new(
+        tree: &'a dyn Fusing,
+        held: &[&dyn Tree],
+        target: Target<'a>,
+    ) -> Option<Self> {
+        let aliasing = Aliasing::of(&target, &[tree], held);
+        aliasing.allows_fused_overwriting().then_some(Self {
+            tree,
+            target,
+            aliasing,
+        })
     }
-    let mut outcome = Ok(false);
-    let call_site = Location::caller();
-    tree.fused(target.layout().shape(), &mut |fused| {
-        let _timed = Timed::begin_at(device, call_site);
-        let updating = UpdateTargets {
-            targets: &[target.buffer()],
-            reading: ReadOperands(tree as &dyn Tree),
-        };
-        outcome = HostOrder::new(device, &updating).map(|order| {
-            let element_bytes = target.dtype().size_bytes();
-            let bytes_each = element_bytes + aliasing.bytes_read;
-            let work = Work::of_elements(target.layout().len(), bytes_each);
-            if aliasing.is_read {
-                // SAFETY: the target can be overwritten, as just checked; the rest as in `store`.
-                // The loop has as many elements.
-                unsafe { write(fused, work, &[target], order) };
-            } else {
-                let first = target.layout().offset() * element_bytes;
-                let base = host_pointer(DevicePtr(target.buffer().address())).wrapping_add(first);
-                // SAFETY: as above; the target is dense, and no operand has its memory.
-                unsafe { write_new(fused, &Outputs::new([base]), work, order) };
-            }
-            true
+
+    /// Overwrites the elements, unless the expression has no loop. Returns whether it did.
+    #[track_caller]
+    pub(in crate::ops) fn run(&self) -> Result<bool> {
+        let (target, device) = (self.target, self.target.device());
+        let mut outcome = Ok(false);
+        let call_site = Location::caller();
+        self.tree.fused(target.layout().shape(), &mut |fused| {
+            let _timed = Timed::begin_at(device, call_site);
+            let updating = UpdateTargets {
+                targets: &[target.buffer()],
+                reading: ReadOperands(self.tree as &dyn Tree),
+            };
+            outcome = HostOrder::new(device, &updating).map(|order| {
+                let element_bytes = target.dtype().size_bytes();
+                let bytes_each = element_bytes + self.aliasing.bytes_read;
+                let work = Work::of_elements(target.layout().len(), bytes_each);
+                if self.aliasing.is_read {
+                    // SAFETY: the target can be overwritten, by the invariant; the rest as in
+                    // `store`. The loop has as many elements.
+                    unsafe { write(fused, work, &[target], order) };
+                } else {
+                    let first = target.layout().offset() * element_bytes;
+                    let base =
+                        host_pointer(DevicePtr(target.buffer().address())).wrapping_add(first);
+                    // SAFETY: as above; the target is dense, and no operand has its memory.
+                    unsafe { write_new(fused, &Outputs::new([base]), work, order) };
+                }
+                true
+            });
         });
-    });
-    outcome
+        outcome
+    }
 }
 
 /// Overwrites the elements of the targets with the elements of `source`.

@@ -111,13 +111,13 @@ impl RunningProduct {
                 let gradient = of_right((&left, &g), &to, gradients)?;
                 let gradient = without_axis(gradient, ranks[1], -1)?;
                 drop(left);
-                gradients.add(to, AnyArray::of(&gradient))?;
+                gradients.add(to, AnyArray::of_words(gradient, T::DTYPE))?;
             }
             if let (Some(to), Some(right)) = (to_left, kept_right) {
                 let right = as_column(right.fetch()?.into_array::<T>(), ranks[1])?;
                 let gradient = placed_product((&g, &adjoint(&right)?), &to, gradients)?;
                 let gradient = without_axis(gradient, ranks[0], -2)?;
-                gradients.add(to, AnyArray::of(&gradient))?;
+                gradients.add(to, AnyArray::of_words(gradient, T::DTYPE))?;
             }
             Ok(())
         });
@@ -128,7 +128,7 @@ impl RunningProduct {
             runs_again: false,
             only_once: None,
         };
-        let buffer = record((product.into_buffer(), layout, T::DTYPE), source, |_| back);
+        let buffer = record((product.into_buffer(), &layout, T::DTYPE), source, |_| back);
         Array::from_parts(buffer, layout)
     }
 }
@@ -206,6 +206,9 @@ fn as_column<T: Number>(array: Array<T>, rank: usize) -> Result<Array<T>> {
 /// Returns the gradient of a product, with the axes that vectors do not have.
 #[track_caller]
 fn as_matrices<T: Number>(g: Array<T>, [left, right]: [usize; 2]) -> Result<Array<T>> {
+    if left > 1 && right > 1 {
+        return Ok(g);
+    }
     let mut dims: Vec<usize> = g.shape().to_vec();
     if left == 1 {
         let place = dims.len() - usize::from(right > 1);

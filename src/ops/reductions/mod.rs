@@ -24,18 +24,18 @@ use super::expression::graph::ExpressionGraph;
 use super::expression::tree::Tree;
 use super::host::Compiled;
 use super::reducers::Reducer;
-use crate::array::{AnyElement, Array, Axes, AxisSet, Buffer, Layout, Shape};
+use crate::array::{AnyElement, Array, Axes, AxisSet, Buffer, Shape};
 use crate::error::Result;
 
 /// Reduces all elements of `tree`, which have type `T`, to an array of rank 0.
 #[track_caller]
 fn all<F: Reducer<T> + Compiled, T: AnyElement>(tree: &dyn Tree) -> Result<Array<F::Output>> {
-    let (buffer, layout) = reduce_all(const { &Reduction::of::<F, T>() }, tree)?;
-    Ok(Array::from_parts(buffer, layout))
+    let buffer = reduce_all(const { &Reduction::of::<F, T>() }, tree)?;
+    Ok(Array::of_shape(buffer, &Shape::SCALAR))
 }
 
 #[track_caller]
-fn reduce_all(reduction: &'static Reduction, tree: &dyn Tree) -> Result<(Buffer, Layout)> {
+fn reduce_all(reduction: &'static Reduction, tree: &dyn Tree) -> Result<Buffer> {
     if let Some(operand) = contiguous_array(tree) {
         let lanes = Lanes {
             outer: 1,
@@ -49,11 +49,11 @@ fn reduce_all(reduction: &'static Reduction, tree: &dyn Tree) -> Result<(Buffer,
     let tracked_reduction = TrackedReduction::begin(&graph, reduction.step(), axes)?;
     let tracked_reduction = tracked_reduction.computed_by(&graph, |graph| {
         let plan = ReductionPlan::all(graph, reduction.is_positional)?;
-        reduce(reduction, &plan, graph)
+        Ok((reduce(reduction, &plan, graph)?, plan.outputs))
     });
     let plan = ReductionPlan::all(&graph, reduction.is_positional)?;
-    let (buffer, layout) = reduce(reduction, &plan, &graph)?;
-    Ok((tracked_reduction.finish(buffer, &layout), layout))
+    let buffer = reduce(reduction, &plan, &graph)?;
+    Ok(tracked_reduction.finish(buffer, &Shape::SCALAR))
 }
 
 /// Reduces the elements along `axes`, which the result `keeps` with a length of 1, or does not
@@ -64,8 +64,8 @@ fn along<F: Reducer<T> + Compiled, T: AnyElement>(
     axes: &Axes,
     keeps: bool,
 ) -> Result<Array<F::Output>> {
-    let (buffer, layout) = reduce_along(const { &Reduction::of::<F, T>() }, tree, axes, keeps)?;
-    Ok(Array::from_parts(buffer, layout))
+    let (buffer, shape) = reduce_along(const { &Reduction::of::<F, T>() }, tree, axes, keeps)?;
+    Ok(Array::of_shape(buffer, &shape))
 }
 
 #[track_caller]
@@ -74,13 +74,14 @@ fn reduce_along(
     tree: &dyn Tree,
     axes: &Axes,
     keeps: bool,
-) -> Result<(Buffer, Layout)> {
+) -> Result<(Buffer, Shape)> {
     if let Some(operand) = contiguous_array(tree) {
         let shape = operand.layout.shape();
         let axes = axes.of(reduction.name, shape)?;
         if let Some(lanes) = Lanes::along_all(axes, shape) {
             let outputs = outputs_of(shape, axes, keeps);
-            return reduce_contiguous(reduction, &operand, (lanes, &outputs));
+            let buffer = reduce_contiguous(reduction, &operand, (lanes, &outputs))?;
+            return Ok((buffer, outputs));
         }
     }
     let graph = ExpressionGraph::of(tree)?;
@@ -88,9 +89,12 @@ fn reduce_along(
     let tracked_reduction = TrackedReduction::begin(&graph, reduction.step(), axes)?;
     let tracked_reduction = tracked_reduction.computed_by(&graph, move |graph| {
         let plan = ReductionPlan::along(graph, axes, keeps, reduction.is_positional);
-        reduce(reduction, &plan, graph)
+        Ok((reduce(reduction, &plan, graph)?, plan.outputs))
     });
     let plan = ReductionPlan::along(&graph, axes, keeps, reduction.is_positional);
-    let (buffer, layout) = reduce(reduction, &plan, &graph)?;
-    Ok((tracked_reduction.finish(buffer, &layout), layout))
+    let buffer = reduce(reduction, &plan, &graph)?;
+    Ok((
+        tracked_reduction.finish(buffer, &plan.outputs),
+        plan.outputs,
+    ))
 }

@@ -12,7 +12,7 @@ use super::memory::{Output, allocate_for};
 use super::prelude::source;
 use super::program::{Crossed, Program};
 use super::walk::blocks_of;
-use crate::array::Layout;
+use crate::array::{Layout, Shape};
 use crate::device::cuda::{Arguments, KernelKey, KernelSource};
 use crate::error::Result;
 use crate::ops::expression::graph::{ExpressionGraph, MOST_RESULTS, Results};
@@ -32,14 +32,15 @@ const TEXT: &str = include_str!("../elementwise.cuh");
 const TEXT_OF_CROSSED: &str = include_str!("../crossed.cuh");
 const TEXT_OF_ALL: &str = include_str!("../several.cuh");
 
-/// Returns the elements of each result of `graph` over the shape of `layout`, which is dense from
-/// index 0. One pass computes all results, with one allocation for each.
+/// Returns the elements of each result of `graph` over `shape`, whose length was checked. One pass
+/// computes all results, with one allocation for each.
 #[track_caller]
 pub(in crate::ops) fn evaluate(
     order: CudaOrder<'_>,
     graph: &ExpressionGraph<'_>,
-    layout: &Layout,
+    shape: &Shape,
 ) -> Result<Results> {
+    let layout = &Layout::row_major(shape);
     let call_site = Location::caller();
     let mut results = Results::new();
     let mut first = None;
@@ -53,7 +54,7 @@ pub(in crate::ops) fn evaluate(
         return Ok(results);
     };
     if let [_] = graph.results() {
-        let program = Program::row_major(graph, layout.shape());
+        let program = Program::row_major(graph, shape);
         let target = Operand {
             buffer: &results[0],
             layout,

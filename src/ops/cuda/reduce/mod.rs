@@ -137,24 +137,24 @@ CS_FN R cs_finish(const Total a, const u64 n) {{ return {}; }}
 }
 
 /// Returns the results of reducing `graph` as `plan` describes. The elements of `graph` have the
-/// type that `reduction` is for. The results have `layout`, which is dense from index 0.
+/// type that `reduction` is for.
 #[track_caller]
 pub(in crate::ops) fn reduce(
     order: CudaOrder<'_>,
     reduction: ReductionKernels,
     graph: &ExpressionGraph<'_>,
-    (plan, layout): (&ReductionPlan, &Layout),
+    plan: &ReductionPlan,
 ) -> Result<Buffer> {
     if let (Some(bits), 0) = (reduction.nothing, plan.lanes.length) {
         let nothing = ExpressionGraph::of_value(reduction.output, bits);
-        let results = evaluate(order.touching(&()), &nothing, layout)?;
+        let results = evaluate(order.touching(&()), &nothing, &plan.outputs)?;
         return Ok(results.into_iter().next().expect("one result"));
     }
     let workspace = Workspace::new(order);
     let program = Program::new(graph, plan.space.shape(), plan.space.axes());
     let (buffer, output) = allocate_for(
         order.device,
-        layout,
+        &Layout::row_major(&plan.outputs),
         reduction.output.size_bytes(),
         Location::caller(),
     )?;

@@ -23,8 +23,9 @@ pub(in crate::ops::derivatives) fn source_of_graph(
     (shape, flops_each): (&Shape, usize),
     run: impl Fn(&ExpressionGraph<'_>, &Device, &Shape) -> Result<SmallVec<[AnyArray; 1]>> + 'static,
 ) -> Option<Source> {
-    let device = graph.operands().next()?.buffer.device().clone();
-    let store = super::store(&device)?;
+    let device = graph.operands().next()?.buffer.device();
+    let store = super::store(device)?;
+    let device = device.clone();
     let operands = graph.operands();
     let operands = operands.map(|own| Operand::new(&store, own.buffer, (own.layout, own.dtype)));
     let calls = graph

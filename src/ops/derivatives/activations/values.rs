@@ -114,7 +114,7 @@ pub(super) fn activation(
         Some(value_id) if value_id.is_constant() => {
             with_values(|values| Rc::clone(&values.regenerated[value_id.index()]))
         }
-        Some(value_id) if tape::value(value_id.index).is_variable => None,
+        Some(value_id) if tape::with_value(value_id.index, |value| value.is_variable) => None,
         Some(value_id) => with_values(|values| values.activations.get(value_id.index())?.clone())?
             .or_else(|| Some(store.constant(buffer, place))),
         None => Some(store.constant(buffer, place)),

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use super::blocked::{BlockProgram, BlockSource, Consecutive, Readable};
 use super::evaluate::allocate_for;
 use super::launch::{Work, launch, share};
-use crate::array::{AnyElement, Buffer, DType, Layout};
+use crate::array::{AnyElement, Buffer, DType, Shape};
 use crate::context::Timed;
 use crate::device::DevicePtr;
 use crate::device::host::host_pointer;
@@ -73,17 +73,17 @@ pub(in crate::ops) const fn reduction_loop_of<F: Reducer<T> + Compiled, T: AnyEl
 }
 
 /// Reduces `graph` along the lanes of `plan`, by a loop for elements of its type. `reduction` also
-/// has the type of the results, which have `layout`, dense from index 0.
+/// has the type of the results.
 #[track_caller]
 pub(in crate::ops) fn reduce(
     order: HostOrder<'_>,
     reduction: (&ReductionLoop, DType),
     graph: &ExpressionGraph<'_>,
-    (plan, layout): (&ReductionPlan, &Layout),
+    plan: &ReductionPlan,
 ) -> Result<Buffer> {
     let program = BlockProgram::new(graph, &plan.space);
     let elements = (&program, graph.bytes_read());
-    reduce_source(order, reduction, elements, (plan.lanes, layout))
+    reduce_source(order, reduction, elements, (plan.lanes, &plan.outputs))
 }
 
 /// Like [`reduce`], for an array whose elements are contiguous, with the lanes in their order. It
@@ -93,13 +93,13 @@ pub(in crate::ops) fn reduce(
 pub(in crate::ops) fn reduce_contiguous(
     reduction: (&ReductionLoop, DType),
     operand: &Operand<'_>,
-    (lanes, layout): (Lanes, &Layout),
+    (lanes, outputs): (Lanes, &Shape),
 ) -> Result<Buffer> {
     let device = operand.buffer.device();
     let _timed = Timed::begin(device);
     let order = HostOrder::new(device, operand.buffer)?;
     let elements = (&Consecutive::new(operand), operand.dtype.size_bytes());
-    reduce_source(order, reduction, elements, (lanes, layout))
+    reduce_source(order, reduction, elements, (lanes, outputs))
 }
 
 /// Reduces the elements of a source, each of which reads as many bytes as given. Inlined, because
@@ -110,15 +110,16 @@ fn reduce_source<R>(
     order: HostOrder<'_>,
     (run, output): (&ReductionLoop, DType),
     (elements, bytes_each): (&R, usize),
-    (lanes, layout): (Lanes, &Layout),
+    (lanes, outputs): (Lanes, &Shape),
 ) -> Result<Buffer>
 where
     R: Clone + Send + Sync + 'static,
     for<'a> BlockSource<'a>: From<&'a R>,
 {
     let output_bytes = output.size_bytes();
-    let buffer = allocate_for(order.device, layout, output_bytes)?;
-    let work = Work::of_reductions(bytes_each, layout.len(), lanes.length);
+    let buffer = allocate_for(order.device, outputs, output_bytes)?;
+    let count = buffer.size_bytes() / output_bytes;
+    let work = Work::of_reductions(bytes_each, count, lanes.length);
     let work = match lanes.inner {
         0 | 1 => work,
         inner => work.in_units_of(columns::together(inner)),
@@ -135,7 +136,7 @@ where
             // made for. The memory is alive while a launch runs, and its ranges do not overlap. The
             // stream is ordered after what other streams wrote, so a launch on it may read the
             // operands; the output is no part of them, because it is new, and has room for the
-            // results of the layout.
+            // results.
             unsafe { run(elements.into(), lanes, range.start, to, range.len()) };
         },
     );
