@@ -38,7 +38,14 @@ impl fmt::Display for ByteSize {
         text = text + " " + UNITS[power];
         match f.precision() {
             // `pad` would cut the text to the precision.
-            Some(_) => write!(f, "{text:>0$}", f.width().unwrap_or(0)),
+            Some(_) => {
+                let width = f.width().unwrap_or(0);
+                match f.align() {
+                    Some(fmt::Alignment::Left) => write!(f, "{text:<width$}"),
+                    Some(fmt::Alignment::Center) => write!(f, "{text:^width$}"),
+                    _ => write!(f, "{text:>width$}"),
+                }
+            }
             None => f.pad(&text),
         }
     }

@@ -40,7 +40,7 @@ impl<E: Expr> Lazy<E> {
             let shape = layout.shape();
             let work = (size_of::<E::Item>(), dense.bytes_each);
             let buffer = if dense.was_tracked && is_live() {
-                tracked_evaluation(&self.expr, shape, &mut || {
+                tracked_evaluation(&self.expr, &layout.starting_at(0), &mut || {
                     host::evaluate_fused(&fused, &self.expr, work, device, shape)
                 })?
             } else {
@@ -65,19 +65,19 @@ impl<T: AnyElement> Array<T> {
     }
 }
 
-/// Returns the elements of `tree`, which `compute` computes, with the step that passes gradients
-/// back.
+/// Returns the elements of `tree`, which `compute` computes into `layout`, with the step that
+/// passes gradients back.
 #[cold]
 #[track_caller]
 fn tracked_evaluation(
     tree: &dyn Tree,
-    shape: &Shape,
+    layout: &Layout,
     compute: &mut dyn FnMut() -> Result<Buffer>,
 ) -> Result<Buffer> {
-    let evaluation = Evaluation::begin(&ExpressionGraph::of(tree)?, shape)?;
+    let evaluation = Evaluation::begin(&ExpressionGraph::of(tree)?, layout.shape())?;
     let _call_site = CallSiteOverride::at(Location::caller());
     let results = std::iter::once(compute().at_caller()?).collect();
-    let mut results = evaluation.finish(results, &Layout::row_major(shape));
+    let mut results = evaluation.finish(results, layout);
     Ok(results.pop().expect("there is one"))
 }
 

@@ -86,8 +86,8 @@ static TAPE_CHECK: OnceLock<TapeCheck> = OnceLock::new();
 /// A check that returns an error if a tape tracks an operand.
 pub(super) type TapeCheck = fn(&dyn TouchedMemory) -> Result<()>;
 
-/// Sets the check that [`check_untracked`] makes while there is a tape. The tape is above this
-/// layer, so it passes the function down.
+/// Sets the check that [`check_untracked`] makes while a tape is live and not paused. The tape is
+/// above this layer, so it passes the function down.
 pub(super) fn set_tape_check(check: TapeCheck) {
     TAPE_CHECK.get_or_init(|| check);
 }

@@ -59,11 +59,14 @@ impl<A: TraceAllocator> ReplayEngine<A> {
     /// Applies a batch. An allocation first frees the previous block of its slot. Returns the time
     /// without preparation and counts.
     pub(crate) fn apply(&mut self, batch: &[TraceEvent]) -> Duration {
-        let slots = batch.iter().map(|event| event.slot() as usize + 1).max();
-        if slots > Some(self.live.len()) {
-            self.live.resize_with(slots.unwrap_or(0), || None);
-            self.requested.resize(self.live.len(), 0);
-        }
+        let slots = batch.iter().map(|event| match event {
+            TraceEvent::Allocate { slot, .. } => *slot as usize + 1,
+            // A slot that was never allocated has nothing to free.
+            TraceEvent::Free { .. } => 0,
+        });
+        let slots = slots.max().unwrap_or(0).max(self.live.len());
+        self.live.resize_with(slots, || None);
+        self.requested.resize(slots, 0);
         self.addresses.clear();
         self.addresses.reserve(batch.len());
         let start = Instant::now();
@@ -82,16 +85,16 @@ impl<A: TraceAllocator> ReplayEngine<A> {
 
     #[inline]
     fn apply_event(&mut self, event: TraceEvent) {
-        let live = &mut self.live[event.slot() as usize];
+        let slot = event.slot() as usize;
         // A failed allocation has no block.
-        if let Some(block) = live.take() {
+        if let Some(block) = self.live.get_mut(slot).and_then(Option::take) {
             self.allocator.free(block);
         }
         match event {
             TraceEvent::Allocate { bytes: 0, .. } => self.addresses.push(Some(0)),
             TraceEvent::Allocate { bytes, .. } => {
                 let (block, address) = self.allocator.allocate(bytes).unzip();
-                *live = block;
+                self.live[slot] = block;
                 self.addresses.push(address);
             }
             TraceEvent::Free { .. } => {}
@@ -103,7 +106,9 @@ impl<A: TraceAllocator> ReplayEngine<A> {
         let mut addresses = self.addresses.iter();
         self.events += batch.len() as u64;
         for &event in batch {
-            let requested = &mut self.requested[event.slot() as usize];
+            let Some(requested) = self.requested.get_mut(event.slot() as usize) else {
+                continue;
+            };
             self.live_bytes -= std::mem::take(requested);
             let TraceEvent::Allocate { bytes, .. } = event else {
                 continue;
@@ -117,5 +122,49 @@ impl<A: TraceAllocator> ReplayEngine<A> {
             self.live_bytes += bytes;
             self.peak_live_bytes = self.peak_live_bytes.max(self.live_bytes);
         }
+    }
+}
+
+impl<A: TraceAllocator> Drop for ReplayEngine<A> {
+    fn drop(&mut self) {
+        // The allocator's memory is released once every block has returned.
+        for block in self.live.drain(..).flatten() {
+            self.allocator.free(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An allocator that counts the blocks that are out.
+    #[derive(Debug)]
+    struct Counting<'a>(&'a std::cell::Cell<i64>);
+
+    impl TraceAllocator for Counting<'_> {
+        type Block = ();
+
+        fn allocate(&mut self, _: u64) -> Option<((), u64)> {
+            self.0.set(self.0.get() + 1);
+            Some(((), 0))
+        }
+
+        fn free(&mut self, (): ()) {
+            self.0.set(self.0.get() - 1);
+        }
+    }
+
+    #[test]
+    fn every_block_returns_and_unknown_slots_are_ignored() {
+        let out = std::cell::Cell::new(0);
+        let mut engine = ReplayEngine::new(Counting(&out));
+        let allocate = |slot| TraceEvent::Allocate { slot, bytes: 8 };
+        engine.apply(&[allocate(0), allocate(1), allocate(0)]);
+        assert_eq!((out.get(), engine.events), (2, 3));
+        engine.apply(&[TraceEvent::Free { slot: u32::MAX }]);
+        assert_eq!((out.get(), engine.live.len()), (2, 2));
+        drop(engine);
+        assert_eq!(out.get(), 0);
     }
 }

@@ -123,7 +123,8 @@ impl Replay {
         })
     }
 
-    /// Applies the next events. Returns the offset of each allocation, `None` if it failed.
+    /// Applies the next events. Returns the offset of each allocation, `None` if it failed. An
+    /// allocation in a slot that has a block frees it first.
     ///
     /// # Examples
     ///
