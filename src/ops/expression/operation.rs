@@ -32,10 +32,13 @@ impl Operation {
     /// exponentials, which networks compute for many elements. A loop takes time to compile, so
     /// others have none.
     pub(in crate::ops) const fn is_wide(self, dtype: DType) -> bool {
-        matches!(dtype, DType::F32 | DType::F64)
-            && matches!(
-                self,
-                Self::Exp | Self::Gelu | Self::Sigmoid | Self::Silu | Self::Tanh
-            )
+        match self {
+            Self::Exp | Self::Gelu | Self::Sigmoid | Self::Silu | Self::Tanh => {
+                matches!(dtype, DType::F32 | DType::F64)
+            }
+            // In `f64`, it is a call for each element.
+            Self::Erf => matches!(dtype, DType::F32),
+            _ => false,
+        }
     }
 }
