@@ -1,6 +1,6 @@
 //! Steps of matrix products.
 
-use crate::array::{Array, Number, Shape};
+use crate::array::{Array, Layout, Number, Shape};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ops::derivatives::{
     AnyArray, BackwardStep, Gradients, Operand, Pause, SavedArray, Source, Tracked, Upstream,
@@ -149,7 +149,8 @@ fn of_right<T: Number>(
 }
 
 /// Returns a product that is a gradient: in the memory provided for the gradient, if there is some
-/// and the product can be written there.
+/// and the product can be written there. Otherwise in the operand's order in memory, so that the
+/// gradient of a matrix whose transpose is the operand is contiguous.
 #[track_caller]
 fn placed_product<T: Number>(
     (left, right): (&Array<T>, &Array<T>),
@@ -162,7 +163,18 @@ fn placed_product<T: Number>(
             return Ok(place);
         }
     }
+    if is_column_major(&to.layout) {
+        let product = (right.swap_axes(-1, -2)?).matmul(&left.swap_axes(-1, -2)?)?;
+        return product.swap_axes(-1, -2);
+    }
     left.matmul(right)
+}
+
+/// Returns whether the elements of the columns of matrices are consecutive in memory, and the
+/// elements of their rows are not.
+fn is_column_major(layout: &Layout) -> bool {
+    let (dims, strides) = (layout.dims(), layout.strides());
+    matches!(strides, [.., 1, step] if *step != 1 && dims[dims.len() - 2] > 1)
 }
 
 /// Returns the conjugate of transposed matrices; for real ones, a view.
