@@ -249,12 +249,16 @@ impl<T: Float, A: Float> NormalizedRows<T, A, Array<T>> {
         };
         let normal = (centred * &scale).boxed();
         let scaled = (&gradient * widened::<T, A>(&self.weight)).boxed();
-        let along = (&scaled * &normal).mean_keepdims(-1)?;
-        let less = match &mean {
-            Some(_) => (&scaled - scaled.mean_keepdims(-1)?).boxed(),
-            None => scaled,
+        let along = -((&scaled * &normal).mean_keepdims(-1)? * &scale);
+        let along = along.eval()?;
+        let rest = match &mean {
+            Some(_) => {
+                let shift = -(scaled.mean_keepdims(-1)? * &scale);
+                normal.clone().mul_add(along, shift.eval()?).boxed()
+            }
+            None => (&normal * along).boxed(),
         };
-        let of_x = narrowed::<T, A>(&((less - &normal * along) * scale).boxed())?;
+        let of_x = narrowed::<T, A>(&scaled.mul_add(scale, rest).boxed())?;
         let of_weight = (&gradient * normal).sum_axis(0)?.downcast::<A>();
         let own = self.x.layout().shape();
         let mut gradients = vec![of_x.reshape(*own)?, narrowed(&of_weight.lazy().boxed())?];
