@@ -214,6 +214,27 @@ fn overlapping_axis(part: &Layout) -> usize {
     axis.expect("several elements have an axis")
 }
 
+/// Writes each result of `graph` to a part of `sum`, whose memory nothing else has. The parts have
+/// no element in common, and no tape tracks an operand.
+#[track_caller]
+pub(in crate::ops) fn store_parts(
+    sum: &AnyArray,
+    graph: &ExpressionGraph<'_>,
+    parts: &[Layout],
+) -> Result<()> {
+    let (buffer, dtype) = (&sum.buffer, sum.dtype);
+    let parts = parts.iter().map(|layout| Operand {
+        buffer,
+        layout,
+        dtype,
+    });
+    let targets: Vec<Target<'_>> = parts.map(|part| Target::of(&part)).collect();
+    match Overwritable::new(&targets, &[], &[]) {
+        Ok(targets) => store(graph, targets),
+        Err(obstacle) => unreachable!("nothing else has the memory: {obstacle:?}"),
+    }
+}
+
 /// Adds the contribution to the part of `sum` that `layout` selects, if nothing else has that
 /// memory and no element is there twice.
 #[track_caller]

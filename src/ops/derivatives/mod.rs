@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 
 pub(crate) use activations::{Budget, BudgetCounts};
 pub(super) use activations::{Operand, SavedArray, Source, pin, store, with_source, work_of};
-pub(super) use adding::{sum_of_windows, with_windows};
+pub(super) use adding::{store_parts, sum_of_windows, with_windows};
 pub(super) use backward::{BackwardStep, Upstream};
 pub(crate) use backward::{Gradients, Placer};
 pub(super) use evaluation::{Evaluation, bytes_of, evaluate, evaluate_all};

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::blocked::coordinates;
+use super::blocked::each_row;
 use super::by_bytes;
 use crate::array::{AnyElement, Array, Buffer, Layout, Shape};
 use crate::context::Device;
@@ -217,14 +217,11 @@ impl Elements {
             unsafe { to.copy_from_nonoverlapping(values, count * bytes) };
             return;
         }
-        let (length, stride) = self.layout.row();
-        let mut done = 0;
-        while done < count {
-            let (index, at) = coordinates(&self.layout, start + done);
-            let column = index[self.layout.ndim().saturating_sub(1)];
-            let here = (count - done).min(length - column);
+        let (_, stride) = self.layout.row();
+        each_row(&self.layout, start, count, |at, range| {
             let to = self.base.wrapping_add(at * bytes);
-            let from = values.wrapping_add(done * bytes);
+            let from = values.wrapping_add(range.start * bytes);
+            let here = range.len();
             // SAFETY: `here` elements from `at` on in steps of `stride` are elements of the layout,
             // which lie in the array's buffer by its invariant.
             unsafe {
@@ -233,8 +230,7 @@ impl Elements {
                     _ => by_bytes!(bytes, scatter_row::<Bits>(from, here, to, stride)),
                 }
             }
-            done += here;
-        }
+        });
     }
 }
 

@@ -29,7 +29,10 @@ pub(in crate::ops) fn store(
 ) -> Result<()> {
     let targets = targets.targets();
     let layout = targets[0].layout();
-    let program = BlockProgram::new(graph, &IndexSpace::row_major(layout.shape()));
+    let mut program = BlockProgram::new(graph, &IndexSpace::row_major(layout.shape()));
+    for target in targets {
+        program.exclude_written(host_pointer(DevicePtr(target.buffer().address())));
+    }
     let written: usize = targets
         .iter()
         .map(|target| target.dtype().size_bytes())

@@ -6,10 +6,13 @@ use super::{Windows, largest_each};
 use crate::array::{AnyElement, Array, DType, Float, Layout, Shape};
 use crate::error::Result;
 use crate::ops::derivatives::{
-    AnyArray, DIFFERENTIABLE, SavedArray, by_float, sum_of_windows, with_windows,
+    AnyArray, DIFFERENTIABLE, SavedArray, by_float, is_tracked, store_parts, sum_of_windows,
+    with_windows,
 };
 use crate::ops::expression::boxed::BoxedLazy;
 use crate::ops::expression::elementwise::select;
+use crate::ops::expression::graph::ExpressionGraph;
+use crate::ops::expression::tree::Tree;
 
 /// Returns the rule of the largest elements: each gets an equal part of the gradient if a window
 /// has several.
@@ -82,16 +85,57 @@ fn to_largest<T: Float, A: Float>(
     windows: Windows,
 ) -> Result<Array<A>> {
     let Some([columns, rows]) = windows.one_by_one() else {
-        let ties = sum_of_ties([x, largest], None, windows)?;
-        let share = share_of(gradient, &ties, largest)?;
+        if windows.are_apart() && !(is_tracked(x)? || is_tracked(largest)? || is_tracked(gradient)?)
+        {
+            return to_ties_apart([x, largest], gradient, windows);
+        }
+        let share = share_of(gradient, [x, largest], None, windows)?.eval()?;
         return to_ties([x, largest], &share, windows);
     };
     let tallest = &largest_each(x, columns)?;
-    let ties = sum_of_ties([x, tallest], None, columns)?;
-    let ties = sum_of_ties([tallest, largest], Some(&ties), rows)?;
-    let share = share_of(gradient, &ties, largest)?;
+    let ties = sum_of_ties([x, tallest], None, columns)?.eval()?;
+    let share = share_of(gradient, [tallest, largest], Some(&ties), rows)?.eval()?;
     let share = to_ties([tallest, largest], &share, rows)?;
     to_ties([x, tallest], &share, columns)
+}
+
+/// Passes the gradients of the largest elements back in one pass, for windows that have no element
+/// in common.
+#[track_caller]
+fn to_ties_apart<T: Float, A: Float>(
+    [x, largest]: [&Array<T>; 2],
+    gradient: &Array<A>,
+    windows: Windows,
+) -> Result<Array<A>> {
+    let share = share_of(gradient, [x, largest], None, windows)?;
+    let (mut values, mut parts) = (Vec::new(), Vec::new());
+    let whole = Layout::contiguous(x.layout().shape())?;
+    for position in windows.positions() {
+        let is_largest = x.viewed(windows.at(x.layout(), position)?).eq(largest);
+        values.push(select(is_largest.or(share.is_nan()), share.clone(), A::zero()).boxed());
+        parts.push(windows.at(&whole, position)?);
+    }
+    let sum = AnyArray::of(gradient).zeros(x.layout().shape())?;
+    let trees: Vec<&dyn Tree> = values
+        .iter()
+        .map(|value| &value.expr as &dyn Tree)
+        .collect();
+    store_parts(&sum, &ExpressionGraph::of_all(&trees)?, &parts)?;
+    Ok(sum.into_array())
+}
+
+/// Returns the share of the gradient that each of the largest elements of a window gets; NaN if the
+/// largest is NaN.
+#[track_caller]
+fn share_of<T: Float, A: Float>(
+    gradient: &Array<A>,
+    [x, largest]: [&Array<T>; 2],
+    weights: Option<&Array<A>>,
+    windows: Windows,
+) -> Result<BoxedLazy<A>> {
+    let nan = A::from_f64(f64::NAN);
+    let ties = sum_of_ties([x, largest], weights, windows)?;
+    Ok(select(largest.is_nan(), nan, gradient / ties).boxed())
 }
 
 /// Sums the weights of the elements of each window that equal its largest: one for each, or the
@@ -101,7 +145,7 @@ fn sum_of_ties<T: Float, A: Float>(
     [x, largest]: [&Array<T>; 2],
     weights: Option<&Array<A>>,
     windows: Windows,
-) -> Result<Array<A>> {
+) -> Result<BoxedLazy<A>> {
     // The ties among the elements that `part` selects of `x` and of `weights`.
     let ties = |part: &dyn Fn(&Layout) -> Result<Layout>| -> Result<BoxedLazy<A>> {
         let is_largest = x.viewed(part(x.layout())?).eq(largest);
@@ -115,26 +159,13 @@ fn sum_of_ties<T: Float, A: Float>(
     };
     let mut positions = windows.positions().into_iter();
     let Some(first) = positions.next() else {
-        let ties = ties(&|layout| windows.first(layout))?;
-        return Ok(ties.sum_axis([0, 1])?.downcast());
+        let sums = ties(&|layout| windows.first(layout))?.sum_axis([0, 1])?;
+        return Ok(sums.downcast().lazy().boxed());
     };
     let first = ties(&|layout| windows.at(layout, first));
-    let sum = positions.try_fold(first?, |sum, position| {
+    positions.try_fold(first?, |sum, position| {
         Ok((sum + ties(&|layout| windows.at(layout, position))?).boxed())
-    });
-    sum?.eval()
-}
-
-/// Returns the share of the gradient that each of the largest elements of a window gets; NaN if the
-/// largest is NaN.
-#[track_caller]
-fn share_of<T: Float, A: Float>(
-    gradient: &Array<A>,
-    ties: &Array<A>,
-    largest: &Array<T>,
-) -> Result<Array<A>> {
-    let nan = A::from_f64(f64::NAN);
-    select(largest.is_nan(), nan, gradient / ties).eval()
+    })
 }
 
 /// Gives each element that equals the largest of its window the window's share, and every element a

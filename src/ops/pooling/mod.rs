@@ -4,6 +4,7 @@ mod gradients;
 
 use super::derivatives::RuledOperation;
 use super::expression::boxed::BoxedLazy;
+use super::expression::graph::MOST_RESULTS;
 use super::precompiled::precompiled;
 use crate::array::{AnyElement, Array, Float, Layout, Number, Numeric, Shape};
 use crate::error::{Error, ErrorCode, ErrorKind, Result};
@@ -128,6 +129,14 @@ impl Windows {
                 stride: [1, self.stride[1]],
             },
         ])
+    }
+
+    /// Returns whether the windows have no element in common, and as few elements each as one pass
+    /// has results.
+    fn are_apart(self) -> bool {
+        let [height, width] = self.size;
+        let apart = self.stride[0] >= height && self.stride[1] >= width;
+        apart && height.saturating_mul(width) <= MOST_RESULTS
     }
 
     /// Returns the number of elements of a window.

@@ -128,6 +128,13 @@ impl BlockProgram {
         program
     }
 
+    /// Ensures that only the operands' elements are read from the memory that begins at `written`:
+    /// the elements between them may be written while the program runs.
+    pub(in crate::ops::host) fn exclude_written(&mut self, written: *const u8) {
+        let views = self.views.iter_mut();
+        views.for_each(|view| view.exclude_written(written));
+    }
+
     /// Returns the work of storing the elements, each of which reads and writes `bytes_each`.
     pub(in crate::ops::host) fn work(&self, bytes_each: usize) -> Work {
         let work = Work::of_elements(self.count, bytes_each);

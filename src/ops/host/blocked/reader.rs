@@ -47,11 +47,12 @@ impl ElementSource for BlockProgram {
         see: &mut dyn FnMut(Range<usize>, &[*const u8]),
     ) {
         let mut each = |reader: &mut BlockReader<'_>| {
+            let mut blocks: SmallVec<[*const u8; 1]> = SmallVec::new();
             for start in range.clone().step_by(BLOCK) {
                 let count = BLOCK.min(range.end - start);
                 // SAFETY: by this function's contract.
                 unsafe { reader.block(start, count) };
-                let mut blocks: SmallVec<[*const u8; 1]> = SmallVec::new();
+                blocks.clear();
                 for result in &self.results {
                     let mut from = reader.address(result.step);
                     if let Some(stage) = result.stage {

@@ -2,7 +2,9 @@
 //! Their elements are gathered, block by block.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::ptr::copy_nonoverlapping;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::BLOCK;
 use super::scratch::ScratchMemory;
@@ -24,6 +26,8 @@ pub(super) struct View {
     // The number of elements after which the elements repeat, such as the length of a broadcast
     // row; at most `BLOCK`.
     period: Option<usize>,
+    // `true` if nothing writes to the memory between the elements while they are read.
+    reads_between: bool,
 }
 
 /// The memory that a view's elements are gathered in, of [`View::scratch_bytes`]: the elements of
@@ -46,7 +50,14 @@ impl View {
             element_bytes,
             layout,
             period: is_periodic.then_some(period),
+            reads_between: true,
         }
+    }
+
+    /// Ensures that only the view's own elements are read if its memory begins at `written`: the
+    /// elements between them may be written meanwhile.
+    pub(super) fn exclude_written(&mut self, written: *const u8) {
+        self.reads_between &= self.base != written;
     }
 
     /// Returns the size of the view's scratch.
@@ -182,7 +193,7 @@ impl View {
         unsafe {
             by_bytes!(
                 self.element_bytes,
-                gather_to::<Bits>(self.base, &self.layout, start, count, scratch.elements)
+                gather_to::<Bits>(self, start, count, scratch.elements)
             );
         }
     }
@@ -190,19 +201,10 @@ impl View {
 
 /// # Safety
 ///
-/// As for [`gather`], to `count` elements from `to` on.
-unsafe fn gather_to<T: Copy>(
-    base: *const u8,
-    layout: &Layout,
-    start: usize,
-    count: usize,
-    to: *mut u8,
-) {
+/// As for [`View::gather`], to `count` elements from `to` on.
+unsafe fn gather_to<T: Copy>(view: &View, start: usize, count: usize, to: *mut u8) {
     // SAFETY: by this function's contract.
-    unsafe {
-        let out = std::slice::from_raw_parts_mut(to.cast(), count);
-        gather::<T>(base.cast(), layout, start, out);
-    }
+    unsafe { gather::<T>(view, start, from_raw_parts_mut(to.cast(), count)) };
 }
 
 /// # Safety
@@ -222,32 +224,47 @@ unsafe fn open_tile<T: Copy>(
     }
 }
 
-/// Copies the elements of `layout` from number `start` on to all of `out`, which is not empty.
+/// Copies the elements of `view` from number `start` on to all of `out`, which is not empty.
 ///
 /// # Safety
 ///
-/// The elements that `layout` reaches from `base` must be readable, alive and not written to. From
-/// number `start` on there must be one for each element of `out`.
-unsafe fn gather<T: Copy>(
-    base: *const T,
+/// As for [`View::gather`]. The size of `T` must be the size of the view's elements.
+unsafe fn gather<T: Copy>(view: &View, start: usize, out: &mut [MaybeUninit<T>]) {
+    let (base, (_, stride)) = (view.base.cast::<T>(), view.layout.row());
+    each_row(&view.layout, start, out.len(), |at, range| {
+        let (from, part) = (base.wrapping_add(at), &mut out[range]);
+        // SAFETY: the row's elements from `at` on in steps of `stride` are elements of the view's
+        // innermost axis, which lie in the array's buffer by the invariant. Between them, the
+        // memory is the array's, too, and is not written to, as just checked.
+        unsafe {
+            match stride {
+                2 if view.reads_between => copy_every_second(from, part),
+                _ => copy_row(from, stride, part),
+            }
+        }
+    });
+}
+
+/// Calls `see` for each part of a row of `layout` among the `count` elements from number `start`
+/// on: with the index of its first element in memory, and with its range among the `count`.
+#[inline(always)]
+pub(in crate::ops::host) fn each_row(
     layout: &Layout,
     start: usize,
-    out: &mut [MaybeUninit<T>],
+    count: usize,
+    mut see: impl FnMut(usize, Range<usize>),
 ) {
     let dims = layout.dims();
     let strides = layout.strides();
-    let inner = dims.len() - 1;
     let (length, stride) = layout.row();
     let (mut index, mut at) = coordinates(layout, start);
-    let mut rest = out;
+    let inner = dims.len().saturating_sub(1);
+    let mut done = 0;
     loop {
-        let here = rest.len().min(length - index[inner]);
-        let (part, after) = rest.split_at_mut(here);
-        // SAFETY: `here` elements from `at` on in steps of `stride` are elements of the view's
-        // innermost axis, which lie in the array's buffer by the invariant.
-        unsafe { copy_row(base.wrapping_add(at), stride, part) };
-        rest = after;
-        if rest.is_empty() {
+        let here = (count - done).min(length - index[inner]);
+        see(at, done..done + here);
+        done += here;
+        if done == count {
             return;
         }
         // To the beginning of the next row, like an odometer.
@@ -307,6 +324,23 @@ unsafe fn copy_row<T: Copy>(from: *const T, stride: isize, to: &mut [MaybeUninit
                 slot.write(unsafe { from.wrapping_offset(index as isize * stride).read() });
             }
         }
+    }
+}
+
+/// Copies every second element from `from` on to all of `to`, which is not empty.
+///
+/// # Safety
+///
+/// As for [`copy_row`]. The memory between the elements must be alive and not written to.
+#[inline]
+unsafe fn copy_every_second<T: Copy>(from: *const T, to: &mut [MaybeUninit<T>]) {
+    let (last, others) = to.split_last_mut().expect("a part of a row is not empty");
+    // SAFETY: each of these elements has one behind it that lies before the last element.
+    let pairs: &[[MaybeUninit<T>; 2]] = unsafe { from_raw_parts(from.cast(), others.len()) };
+    // SAFETY: by this function's contract.
+    last.write(unsafe { from.add(2 * others.len()).read() });
+    for (slot, [first, _]) in others.iter_mut().zip(pairs) {
+        *slot = *first;
     }
 }
 

@@ -62,7 +62,7 @@ fn windows_share_as_max_does() -> Result<()> {
     with_nan[40] = f64::NAN;
     for values in [few, with_nan] {
         let x = Array::from_vec(values, [2, 1, 8, 9])?;
-        for size in [[2, 2], [3, 3], [1, 3], [5, 5], [7, 3], [8, 9]] {
+        for size in [[2, 2], [2, 4], [3, 3], [1, 3], [5, 5], [7, 3], [8, 9]] {
             for stride in [[1, 1], [2, 3], [3, 2], [8, 9]] {
                 assert_as_max(&x, size, stride);
             }
