@@ -293,4 +293,5 @@ def main():
             sys.exit("usage: training.py all | training.py torch [NETWORK SIZE]")
 
 
-main()
+if __name__ == "__main__":
+    main()
