@@ -33,6 +33,7 @@ mod memory;
 mod products;
 mod reduce;
 mod regions;
+mod registers;
 mod scan;
 mod search;
 mod softmax;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::pack::{ALIGNMENT, PackedSource, SLACK, aligned, fill, pack, pack_result};
 use super::plan::{ConvPlan, PieceScratch};
-use super::vectors::{ConvFloat, VectorOf};
 use crate::ops::host::copy::WritePtr;
+use crate::ops::host::registers::{ConvFloat, VectorOf};
 
 /// The number of channels of the result that a job computes: few enough that there are jobs for
 /// many threads, and enough that packing the images for each job takes little.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use super::pack::{ALIGNMENT, PackedSource, SLACK, aligned, copy_run, fill, pack};
 use super::plan::{ConvPlan, Pass, PieceScratch};
-use super::vectors::{ConvFloat, VectorOf};
 use crate::ops::host::copy::{ReadPtr, WritePtr};
+use crate::ops::host::registers::{ConvFloat, VectorOf};
 
 /// The number of channels of a result for which the kernel is packed together.
 pub(super) const HEIGHT: usize = 8;

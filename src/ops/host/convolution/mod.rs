@@ -9,7 +9,6 @@ mod correlate;
 mod gather;
 mod pack;
 mod plan;
-mod vectors;
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -19,16 +18,16 @@ use self::correlate::Correlation;
 use self::gather::{Gather, HEIGHT};
 use self::pack::PackedSource;
 use self::plan::ConvPlan;
-use self::vectors::{ConvFloat, PlainVector};
 use super::copy::{ReadPtr, WritePtr};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
+#[cfg(target_arch = "x86_64")]
+use super::registers::{ConvFloat, PlainVector};
 use crate::array::{AnyElement, Array, DType, Shape};
 use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::descriptors::ConvLengths;
 use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
-#[cfg(target_arch = "x86_64")]
 use crate::ops::vector::{has_vectors, has_wide_vectors};
 
 /// The most bytes of gradients of a kernel that are summed apart, by several threads.

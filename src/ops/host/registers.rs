@@ -8,7 +8,7 @@ use crate::array::Number;
 /// # Safety
 ///
 /// A load reads, and a store writes, exactly [`LANES`](Self::LANES) elements.
-pub(super) unsafe trait VectorOf<T>: Copy {
+pub(in crate::ops::host) unsafe trait VectorOf<T>: Copy {
     /// The number of elements.
     const LANES: usize;
     /// `true` if there are 32 registers, otherwise there are 16.
@@ -154,10 +154,10 @@ unsafe fn total_pd(vector: std::arch::x86_64::__m256d) -> f64 {
 
 /// A vector in plain code, which the compiler vectorises for the baseline of the architecture.
 #[derive(Clone, Copy)]
-pub(super) struct PlainVector<T>([T; 4]);
+pub(in crate::ops::host) struct PlainVector<T>([T; 4]);
 
 /// Floats that convolutions are computed in.
-pub(super) trait ConvFloat: Number {
+pub(in crate::ops::host) trait ConvFloat: Number {
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
     type Long: VectorOf<Self>;
