@@ -81,7 +81,7 @@ impl<T: Float> Gru<T> {
         let steps = Steps::of(("Gru", 3), x, weights)?;
         steps.check_biases([&self.bias_ih_l0, &self.bias_hh_l0])?;
         let mut state = steps.first("state", x, state)?;
-        let across = across(&self.weight_hh_l0)?;
+        let across = self.weight_hh_l0.transpose()?;
         let [reset, update, new] = steps.parts(&self.bias_ih_l0)?;
         let [own_reset, own_update, own_new] = steps.parts(&self.bias_hh_l0)?;
         let (reset, update) = eval((reset + own_reset, update + own_update))?;
@@ -181,7 +181,7 @@ impl<T: Float> Lstm<T> {
         steps.check_biases([&self.bias_ih_l0, &self.bias_hh_l0])?;
         let mut state = steps.first("state", x, first.map(|first| first.0))?;
         let mut cell = steps.first("cell", x, first.map(|first| first.1))?;
-        let across = across(&self.weight_hh_l0)?;
+        let across = self.weight_hh_l0.transpose()?;
         let bias = (&self.bias_ih_l0 + &self.bias_hh_l0).eval()?;
         let products = steps.products(x, &self.weight_ih_l0, &bias)?;
         let mut states = Vec::new();
@@ -199,13 +199,6 @@ impl<T: Float> Lstm<T> {
         }
         Ok((steps.all(x, &states)?, (state, cell)))
     }
-}
-
-/// Returns a dense copy of the transposed weight, so that the gradients of all steps add up without
-/// a transposition in each.
-#[track_caller]
-fn across<T: Float>(weight: &Array<T>) -> Result<Array<T>> {
-    weight.transpose()?.lazy().eval()
 }
 
 /// The lengths of a recurrent layer's arrays.

@@ -1,6 +1,8 @@
-//! Vectors of floats, as the kernels of a convolution use them.
+//! Vector registers of floats, and loops that are compiled for the registers of each processor.
 
 use crate::array::Number;
+#[cfg(target_arch = "x86_64")]
+use crate::ops::vector::{has_vectors, has_wide_vectors};
 
 /// A vector register of elements of `T`. Its functions are compiled for the features of the
 /// function that they are inlined into.
@@ -156,8 +158,8 @@ unsafe fn total_pd(vector: std::arch::x86_64::__m256d) -> f64 {
 #[derive(Clone, Copy)]
 pub(in crate::ops::host) struct PlainVector<T>([T; 4]);
 
-/// Floats that convolutions are computed in.
-pub(in crate::ops::host) trait ConvFloat: Number {
+/// Floats that have registers.
+pub(in crate::ops::host) trait RegisterFloat: Number {
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
     type Long: VectorOf<Self>;
@@ -169,10 +171,10 @@ pub(in crate::ops::host) trait ConvFloat: Number {
     fn plus_product(self, left: Self, right: Self) -> Self;
 }
 
-macro_rules! conv_floats {
+macro_rules! register_floats {
     ($($type:ident: $long:ident $short:ident;)+) => {
         $(
-            impl ConvFloat for $type {
+            impl RegisterFloat for $type {
                 #[cfg(target_arch = "x86_64")]
                 type Long = std::arch::x86_64::$long;
                 #[cfg(target_arch = "x86_64")]
@@ -190,13 +192,13 @@ macro_rules! conv_floats {
     };
 }
 
-conv_floats! {
+register_floats! {
     f32: __m512 __m256;
     f64: __m512d __m256d;
 }
 
 // SAFETY: the functions access the elements of an array of as many.
-unsafe impl<T: ConvFloat> VectorOf<T> for PlainVector<T> {
+unsafe impl<T: RegisterFloat> VectorOf<T> for PlainVector<T> {
     const LANES: usize = 4;
     const IS_WIDE: bool = false;
 
@@ -234,4 +236,51 @@ unsafe impl<T: ConvFloat> VectorOf<T> for PlainVector<T> {
         let [a, b, c, d] = self.0;
         a.plus(b).plus(c.plus(d))
     }
+}
+
+/// A loop over vector registers of elements of `T`.
+pub(in crate::ops::host) trait RegisterLoop<T: RegisterFloat> {
+    /// Runs the loop. It must be marked `#[inline(always)]`.
+    ///
+    /// # Safety
+    ///
+    /// The processor must have the instructions of `V`.
+    unsafe fn run<V: VectorOf<T>>(self);
+}
+
+/// Runs `work` with the longest registers of the processor.
+pub(in crate::ops::host) fn with_longest_registers<T: RegisterFloat>(work: impl RegisterLoop<T>) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if has_vectors() && has_wide_vectors() {
+            // SAFETY: the processor has the features, as just checked.
+            return unsafe { with_long::<T, _>(work) };
+        }
+        if has_vectors() {
+            // SAFETY: as above.
+            return unsafe { with_short::<T, _>(work) };
+        }
+    }
+    // SAFETY: every processor has these.
+    unsafe { work.run::<PlainVector<T>>() };
+}
+
+/// # Safety
+///
+/// The processor must have the features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+unsafe fn with_long<T: RegisterFloat, W: RegisterLoop<T>>(work: W) {
+    // SAFETY: by this function's contract.
+    unsafe { work.run::<T::Long>() };
+}
+
+/// # Safety
+///
+/// The processor must have the features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn with_short<T: RegisterFloat, W: RegisterLoop<T>>(work: W) {
+    // SAFETY: by this function's contract.
+    unsafe { work.run::<T::Short>() };
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::pack::{ALIGNMENT, PackedSource, SLACK, aligned, fill, pack, pack_result};
 use super::plan::{ConvPlan, PieceScratch};
 use crate::ops::host::copy::WritePtr;
-use crate::ops::host::registers::{ConvFloat, VectorOf};
+use crate::ops::host::registers::{RegisterFloat, VectorOf};
 
 /// The number of channels of the result that a job computes: few enough that there are jobs for
 /// many threads, and enough that packing the images for each job takes little.
@@ -83,7 +83,7 @@ struct SumLines<T> {
     is_begun: bool,
 }
 
-impl<T: ConvFloat> PackedPieces<T> {
+impl<T: RegisterFloat> PackedPieces<T> {
     /// Returns the sums of `M` channels of the gradient, from number `channel` on, times the
     /// elements at `N` offsets in the planes.
     ///
@@ -206,7 +206,7 @@ impl<T: ConvFloat> PackedPieces<T> {
 /// The processor must have the vectors. The operands must be alive and not written to. The sums of
 /// the jobs must be the caller's to write.
 #[inline(always)]
-pub(super) unsafe fn run<T: ConvFloat, V: VectorOf<T>>(
+pub(super) unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     task: &Correlation<T>,
     to: WritePtr<T>,
     jobs: Range<usize>,

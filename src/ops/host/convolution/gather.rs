@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::pack::{ALIGNMENT, PackedSource, SLACK, aligned, copy_run, fill, pack};
 use super::plan::{ConvPlan, Pass, PieceScratch};
 use crate::ops::host::copy::{ReadPtr, WritePtr};
-use crate::ops::host::registers::{ConvFloat, VectorOf};
+use crate::ops::host::registers::{RegisterFloat, VectorOf};
 
 /// The number of channels of a result for which the kernel is packed together.
 pub(super) const HEIGHT: usize = 8;
@@ -88,7 +88,7 @@ struct TileLoop<'a, T> {
     channel_len: usize,
 }
 
-impl<T: ConvFloat> TileLoop<'_, T> {
+impl<T: RegisterFloat> TileLoop<'_, T> {
     /// Writes the sums of `M` channels and `N` vectors, which are `stride` elements apart from one
     /// channel to the next.
     ///
@@ -193,7 +193,7 @@ impl<T: ConvFloat> TileLoop<'_, T> {
 /// The processor must have the vectors. The operands must be alive and not written to. The results
 /// of the jobs must be the caller's to write.
 #[inline(always)]
-pub(super) unsafe fn run<T: ConvFloat, V: VectorOf<T>>(
+pub(super) unsafe fn run<T: RegisterFloat, V: VectorOf<T>>(
     task: &Gather<T>,
     to: WritePtr<T>,
     jobs: Range<usize>,
@@ -259,7 +259,7 @@ pub(super) unsafe fn run<T: ConvFloat, V: VectorOf<T>>(
 ///
 /// As for [`TileLoop::run`].
 #[inline(always)]
-unsafe fn sum_block<T: ConvFloat, V: VectorOf<T>>(
+unsafe fn sum_block<T: RegisterFloat, V: VectorOf<T>>(
     tiles: &TileLoop<'_, T>,
     grid: &VectorGrid,
     height: usize,
@@ -287,7 +287,7 @@ unsafe fn sum_block<T: ConvFloat, V: VectorOf<T>>(
 ///
 /// The sums must have been written, and the results must be the caller's to write.
 #[inline(always)]
-unsafe fn write_block<T: ConvFloat>(
+unsafe fn write_block<T: RegisterFloat>(
     plan: &ConvPlan,
     pass: &Pass,
     grid: &VectorGrid,

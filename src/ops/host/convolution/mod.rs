@@ -21,14 +21,12 @@ use self::plan::ConvPlan;
 use super::copy::{ReadPtr, WritePtr};
 use super::launch::{Work, launch};
 use super::memory::{Output, computed};
-#[cfg(target_arch = "x86_64")]
-use super::registers::{ConvFloat, PlainVector};
+use super::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
 use crate::array::{AnyElement, Array, DType, Shape};
 use crate::context::{Device, Timed};
 use crate::error::Result;
 use crate::ops::descriptors::ConvLengths;
 use crate::ops::order::{HostOrder, TouchedMemory, check_untracked};
-use crate::ops::vector::{has_vectors, has_wide_vectors};
 
 /// The most bytes of gradients of a kernel that are summed apart, by several threads.
 const SUMS_BYTES: usize = 1 << 20;
@@ -105,7 +103,7 @@ fn ordered<'a>(device: &'a Device, operands: &dyn TouchedMemory) -> Result<HostO
 /// Returns the sums of a plan. The axes of the kernel that count channels of the result and of the
 /// source are given.
 #[track_caller]
-fn gathered<T: ConvFloat>(
+fn gathered<T: RegisterFloat>(
     [source, kernel]: [&Array<T>; 2],
     axes: [usize; 2],
     plan: ConvPlan,
@@ -130,10 +128,9 @@ fn gathered<T: ConvFloat>(
     let write = |output: Output<T>| {
         let to = WritePtr::of(&output);
         launch(order, work, (&task, &to), |task, &to, jobs| {
-            // SAFETY: the vectors are chosen by the processor. The memory is alive while a launch
-            // runs, its ranges do not overlap, and the stream is ordered after the writes to the
-            // operands.
-            unsafe { gather_by_processor(task, to, jobs) };
+            // The memory is alive while a launch runs, its ranges do not overlap, and the stream is
+            // ordered after the writes to the operands.
+            with_longest_registers::<T>(Jobs(task, to, jobs));
         });
     };
     // SAFETY: the jobs are all pieces of all images, and each writes all channels of its piece: the
@@ -145,7 +142,7 @@ fn gathered<T: ConvFloat>(
 /// block of [`HEIGHT`] channels of the result, pass, channel of the source and tap, one element
 /// for each channel of the block, or zero.
 #[track_caller]
-fn packed_kernel<T: ConvFloat>(
+fn packed_kernel<T: RegisterFloat>(
     order: HostOrder<'_>,
     kernel: &Array<T>,
     [result, source]: [usize; 2],
@@ -207,7 +204,7 @@ fn packed_kernel<T: ConvFloat>(
 ///
 /// The elements must be readable.
 #[inline(always)]
-unsafe fn pack_line<T: ConvFloat>(
+unsafe fn pack_line<T: RegisterFloat>(
     from: *const T,
     step: isize,
     height: usize,
@@ -226,7 +223,7 @@ unsafe fn pack_line<T: ConvFloat>(
 }
 
 #[track_caller]
-fn correlated_by<T: ConvFloat>(
+fn correlated_by<T: RegisterFloat>(
     [images, gradient]: [&Array<T>; 2],
     plan: ConvPlan,
 ) -> Result<Array<T>> {
@@ -259,60 +256,32 @@ fn correlated_by<T: ConvFloat>(
     let write = |output: Output<T>| {
         let to = WritePtr::of(&output);
         launch(order, work, (&task, &to), |task, &to, jobs| {
-            // SAFETY: as for `gathered`.
-            unsafe { correlate_by_processor(task, to, jobs) };
+            // As for `gathered`.
+            with_longest_registers::<T>(Jobs(task, to, jobs));
         });
     };
     // SAFETY: the jobs are all sums of all channels, and each writes its own.
     unsafe { computed(order.device, &shape, write) }
 }
 
-/// Defines a function that runs jobs with the longest vectors of the processor.
-macro_rules! by_processor {
-    ($name:ident, $module:ident, $task:ident) => {
-        /// # Safety
-        ///
-        /// As for `run` of the module. The function chooses the vectors by the processor.
-        unsafe fn $name<T: ConvFloat>(task: &$task<T>, to: WritePtr<T>, jobs: Range<usize>) {
-            #[cfg(target_arch = "x86_64")]
-            {
-                /// # Safety
-                ///
-                /// As for `run`.
-                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-                unsafe fn long<T: ConvFloat>(task: &$task<T>, to: WritePtr<T>, jobs: Range<usize>) {
-                    // SAFETY: by this function's contract.
-                    unsafe { $module::run::<T, T::Long>(task, to, jobs) };
-                }
+/// Some jobs of a task.
+///
+/// Invariant: the operands of the task are alive and not written to, and the results of the jobs
+/// are written by nothing else.
+struct Jobs<'a, Task, T>(&'a Task, WritePtr<T>, Range<usize>);
 
-                /// # Safety
-                ///
-                /// As for `run`.
-                #[target_feature(enable = "avx2,fma")]
-                unsafe fn short<T: ConvFloat>(
-                    task: &$task<T>,
-                    to: WritePtr<T>,
-                    jobs: Range<usize>,
-                ) {
-                    // SAFETY: by this function's contract.
-                    unsafe { $module::run::<T, T::Short>(task, to, jobs) };
-                }
-
-                if has_vectors() && has_wide_vectors() {
-                    // SAFETY: the processor has the features, as just checked, and the caller keeps
-                    // the rest.
-                    return unsafe { long(task, to, jobs) };
-                }
-                if has_vectors() {
-                    // SAFETY: as above.
-                    return unsafe { short(task, to, jobs) };
-                }
-            }
-            // SAFETY: every processor has these, and the caller keeps the rest.
-            unsafe { $module::run::<T, PlainVector<T>>(task, to, jobs) };
-        }
-    };
+impl<T: RegisterFloat> RegisterLoop<T> for Jobs<'_, Gather<T>, T> {
+    #[inline(always)]
+    unsafe fn run<V: VectorOf<T>>(self) {
+        // SAFETY: by this function's contract, and the invariant.
+        unsafe { gather::run::<T, V>(self.0, self.1, self.2) };
+    }
 }
 
-by_processor!(gather_by_processor, gather, Gather);
-by_processor!(correlate_by_processor, correlate, Correlation);
+impl<T: RegisterFloat> RegisterLoop<T> for Jobs<'_, Correlation<T>, T> {
+    #[inline(always)]
+    unsafe fn run<V: VectorOf<T>>(self) {
+        // SAFETY: by this function's contract, and the invariant.
+        unsafe { correlate::run::<T, V>(self.0, self.1, self.2) };
+    }
+}

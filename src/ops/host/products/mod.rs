@@ -3,13 +3,15 @@
 //! The algorithm of a product depends only on its type and on the layouts of its operands. So its
 //! bits are equal on every run and for any number of threads. If one operand is a vector, the
 //! algorithm sums along rows or columns ([`vectors`]). Many small products are computed one after
-//! another ([`tiny`]). Products of `f32` and `f64` use the `gemm` crate ([`packed`]). Shorter
+//! another ([`tiny`]), and a few rows times a transposed matrix as dot products ([`dots`]). Other
+//! products of `f32` and `f64` use the `gemm` crate ([`packed`]). Shorter
 //! floats use it by way of `f32` ([`widened`]), and complex numbers use it for their real and
 //! imaginary parts ([`complex`]). Integers and small complex matrices are multiplied in blocks
 //! ([`blocks`]).
 
 mod blocks;
 mod complex;
+mod dots;
 mod matrix;
 mod packed;
 mod tiny;
@@ -120,6 +122,8 @@ enum Algorithm {
     Tiny,
     /// The right operand is a vector.
     Vector,
+    /// Dot products of rows and columns.
+    Dots,
     /// The crate `gemm`.
     Packed,
     /// The crate `gemm`, applied to the real and imaginary parts of complex numbers.
@@ -146,7 +150,11 @@ impl<T: Number> Products<T> {
         } else if columns == 1 {
             Algorithm::Vector
         } else if is::<T, f32>() || is::<T, f64>() {
-            Algorithm::Packed
+            let (left, right) = pairs.models();
+            match dots::fit(&left, &right) {
+                true => Algorithm::Dots,
+                false => Algorithm::Packed,
+            }
         } else if T::DTYPE.is_complex() && steps >= complex::LEAST {
             Algorithm::Complex
         } else if is_float::<T>() && !T::DTYPE.is_complex() {
@@ -171,9 +179,11 @@ impl<T: Number> Products<T> {
             Algorithm::Vector => vectors::HEIGHT,
             Algorithm::Widened => widened::ROWS,
             Algorithm::Blocks => blocks::BLOCK,
-            Algorithm::Zeros | Algorithm::Tiny | Algorithm::Packed | Algorithm::Complex => {
-                self.pairs.lengths().0
-            }
+            Algorithm::Zeros
+            | Algorithm::Tiny
+            | Algorithm::Dots
+            | Algorithm::Packed
+            | Algorithm::Complex => self.pairs.lengths().0,
         }
     }
 
@@ -188,6 +198,7 @@ impl<T: Number> Products<T> {
     /// Returns the parts of each product that threads share, if it is worth several threads.
     fn parts(&self) -> Option<ProductParts> {
         match self.algorithm {
+            Algorithm::Dots => ProductParts::of_columns(self.pairs.lengths()),
             Algorithm::Packed | Algorithm::Complex => ProductParts::of(self.pairs.lengths()),
             _ => None,
         }
@@ -206,7 +217,7 @@ impl<T: Number> Products<T> {
                 Work::of_bytes(jobs, steps.saturating_mul(size_of::<T>()))
             }
             // Each call of `gemm` packs the matrix that its parts share.
-            Algorithm::Packed | Algorithm::Complex => {
+            Algorithm::Dots | Algorithm::Packed | Algorithm::Complex => {
                 let bytes = steps / if T::DTYPE.is_complex() { 2 } else { 8 };
                 let parts = self.parts().map_or(1, |parts| parts.count);
                 Work::of_bytes(jobs, bytes / parts).in_one_part_each()
@@ -274,7 +285,7 @@ impl<T: Number> Products<T> {
                 row_stride: all_columns,
             };
             // SAFETY: the part of the output is this job's alone, and the caller keeps the rest.
-            unsafe { self.write_packed(&left, &right, place) };
+            unsafe { self.write_part(&left, &right, place) };
         }
     }
 
@@ -291,12 +302,12 @@ impl<T: Number> Products<T> {
                 Algorithm::Tiny => unreachable!("these are not written by rows"),
                 Algorithm::Zeros => out.fill(MaybeUninit::new(T::zero())),
                 Algorithm::Vector => vectors::matrix_vector(left, &right.transposed(), out),
-                Algorithm::Packed | Algorithm::Complex => {
+                Algorithm::Dots | Algorithm::Packed | Algorithm::Complex => {
                     let place = ProductPlace {
                         first: out.as_mut_ptr(),
                         row_stride: right.columns,
                     };
-                    self.write_packed(left, right, place);
+                    self.write_part(left, right, place);
                 }
                 Algorithm::Widened => widened::multiply(left, right, out),
                 Algorithm::Blocks => blocks::multiply(left, right, out),
@@ -304,16 +315,19 @@ impl<T: Number> Products<T> {
         }
     }
 
-    /// Writes a product to `place` by the crate `gemm`.
+    /// Writes a part of a product to `place`.
     ///
     /// # Safety
     ///
     /// The memory of both matrices must be alive and not written to. The place must have room for
     /// the product, and nobody else may hold it.
-    unsafe fn write_packed(&self, left: &Matrix<T>, right: &Matrix<T>, place: ProductPlace<T>) {
+    unsafe fn write_part(&self, left: &Matrix<T>, right: &Matrix<T>, place: ProductPlace<T>) {
+        let are_dots = self.algorithm == Algorithm::Dots;
         // SAFETY: the types have been checked, and the caller keeps the rest.
         unsafe {
             match T::DTYPE {
+                DType::F32 if are_dots => dots::multiply::<T, f32>(left, right, place),
+                DType::F64 if are_dots => dots::multiply::<T, f64>(left, right, place),
                 DType::F32 => packed::multiply::<T, f32>(left, right, place),
                 DType::F64 => packed::multiply::<T, f64>(left, right, place),
                 DType::C32 => complex::multiply::<T, f32>(left, right, place),
@@ -350,6 +364,14 @@ impl ProductParts {
     const LEAST_OTHER: usize = 65;
     /// The most parts.
     const MOST: usize = 64;
+
+    /// Returns the parts of a product whose elements do not depend on its parts.
+    fn of_columns((rows, inner, columns): (usize, usize, usize)) -> Option<Self> {
+        let is_long = (rows * columns).saturating_mul(inner) >= Self::SHARED;
+        let count = (columns / Self::LEAST).min(Self::MOST);
+        let of_rows = false;
+        (is_long && count > 1).then_some(Self { count, of_rows })
+    }
 
     /// Returns the parts of a product with these rows, inner length and columns.
     fn of((rows, inner, columns): (usize, usize, usize)) -> Option<Self> {

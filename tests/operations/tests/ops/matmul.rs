@@ -29,7 +29,7 @@ fn small<T: Element>(position: usize) -> T {
 }
 
 /// Sizes below, at and above the block sizes of every implementation of the product.
-const SIZES: [(usize, usize, usize); 12] = [
+const SIZES: [(usize, usize, usize); 15] = [
     (1, 1, 1),
     (3, 5, 2),
     (33, 40, 35),
@@ -42,6 +42,10 @@ const SIZES: [(usize, usize, usize); 12] = [
     (40, 1030, 1),
     (5, 1, 7),
     (20, 2, 30),
+    // A few rows, whose dot products have lengths that no register divides.
+    (3, 79, 41),
+    (6, 130, 4),
+    (17, 200, 90),
 ];
 
 fn check<T: Numeric>(wrapped: impl Fn(f64) -> T) {
@@ -57,9 +61,15 @@ fn check<T: Numeric>(wrapped: impl Fn(f64) -> T) {
         assert_eq!(product.shape(), [rows, columns]);
         let equal = product.to_vec().unwrap() == expected;
         assert!(equal, "{rows} by {inner} by {columns} of {}", T::NAME);
-        let across = turned(&a).matmul(&turned(&b)).unwrap();
-        let equal = across.to_vec().unwrap() == expected;
-        assert!(equal, "the same in columns of {}", T::NAME);
+        for (a, name) in [(&a, "rows"), (&turned(&a), "columns")] {
+            let across = a.matmul(&turned(&b)).unwrap();
+            let equal = across.to_vec().unwrap() == expected;
+            assert!(
+                equal,
+                "{name} by columns: {rows} by {inner} by {columns} of {}",
+                T::NAME
+            );
+        }
     }
 }
 
@@ -244,6 +254,8 @@ fn products_have_the_same_bits_for_any_number_of_threads() {
         let b = Array::from_vec((0..inner * columns).map(rough).collect(), [inner, columns]);
         let b = b.unwrap();
         same_bits(|| a.matmul(&b).unwrap().to_vec().unwrap());
+        let columns_of_b = turned(&b);
+        same_bits(|| a.matmul(&columns_of_b).unwrap().to_vec().unwrap());
         let (a, b) = (
             a.cast::<bf16>().eval().unwrap(),
             b.cast::<bf16>().eval().unwrap(),

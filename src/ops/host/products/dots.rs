@@ -1,0 +1,121 @@
+//! Products of a few rows and a matrix whose columns are contiguous, such as the transposed weight
+//! of a layer. Each element is a dot product. The crate `gemm` would transpose the matrix first,
+//! which takes longer than the product.
+
+use super::ProductPlace;
+use super::matrix::Matrix;
+use crate::ops::host::registers::{RegisterFloat, RegisterLoop, VectorOf, with_longest_registers};
+
+/// The most rows on the left, for a right matrix that fits the first-level cache and for a larger
+/// one. For more rows, a transposition takes little of the time.
+const MOST_ROWS: [usize; 2] = [16, 64];
+/// The size of a matrix that fits the first-level cache.
+const SMALL_BYTES: usize = 1 << 15;
+/// The least length of a dot product. Below, the sums of its registers take most of the time.
+const LEAST_INNER: usize = 64;
+/// The rows and columns whose products are in registers at once. Each register of a row is
+/// multiplied with each of a column.
+const TILE: usize = 4;
+
+/// Returns whether the rows of `left` and the columns of `right` are contiguous, and no transposed
+/// matrix would pay.
+pub(super) fn fit<T>(left: &Matrix<T>, right: &Matrix<T>) -> bool {
+    let are_contiguous = left.column_stride == 1 && right.row_stride == 1;
+    let is_transposed = right.column_stride != 1 && right.columns >= TILE;
+    let bytes = (right.columns.saturating_mul(right.rows)).saturating_mul(size_of::<T>());
+    let most_rows = MOST_ROWS[usize::from(bytes > SMALL_BYTES)];
+    let are_few = left.rows <= most_rows && left.columns >= LEAST_INNER;
+    are_contiguous && is_transposed && are_few
+}
+
+/// Writes the product to `place`.
+///
+/// # Safety
+///
+/// The matrices must [fit](fit). `T` must be `U`, which is `f32` or `f64`. The memory of both must
+/// be alive and not written to. The place must have room for the product, and nobody else may hold
+/// it.
+pub(super) unsafe fn multiply<T: Copy, U: RegisterFloat>(
+    left: &Matrix<T>,
+    right: &Matrix<T>,
+    place: ProductPlace<T>,
+) {
+    assert!(size_of::<T>() == size_of::<U>() && right.columns >= TILE);
+    with_longest_registers(Dots::<U> {
+        left: left.cast(),
+        right: right.cast(),
+        place: ProductPlace {
+            first: place.first.cast(),
+            row_stride: place.row_stride,
+        },
+    });
+}
+
+/// The arguments of [`multiply`].
+///
+/// Invariant: the contract of [`multiply`] holds.
+struct Dots<U> {
+    left: Matrix<U>,
+    right: Matrix<U>,
+    place: ProductPlace<U>,
+}
+
+impl<U: RegisterFloat> RegisterLoop<U> for Dots<U> {
+    #[inline(always)]
+    unsafe fn run<V: VectorOf<U>>(self) {
+        let (rows, columns) = (self.left.rows, self.right.columns);
+        // The columns of a tile stay in the first-level cache for all rows.
+        for column in (0..columns).step_by(TILE) {
+            // The last tiles overlap the ones before, which gives equal elements.
+            let column = column.min(columns - TILE);
+            // SAFETY: the rows and columns are within the matrices, and the caller keeps the rest.
+            unsafe {
+                if rows < TILE {
+                    (0..rows).for_each(|row| self.tile::<V, 1>(row, column));
+                } else {
+                    let rows = (0..rows).step_by(TILE).map(|row| row.min(rows - TILE));
+                    rows.for_each(|row| self.tile::<V, TILE>(row, column));
+                }
+            }
+        }
+    }
+}
+
+impl<U: RegisterFloat> Dots<U> {
+    /// Computes the products of `ROWS` rows and [`TILE`] columns.
+    ///
+    /// # Safety
+    ///
+    /// They must be within the matrices. The processor must have the instructions of `V`.
+    #[inline(always)]
+    unsafe fn tile<V: VectorOf<U>, const ROWS: usize>(&self, row: usize, column: usize) {
+        let inner = self.left.columns;
+        let lefts: [*const U; ROWS] = std::array::from_fn(|at| self.left.address(row + at, 0));
+        let rights: [*const U; TILE] = std::array::from_fn(|at| self.right.address(0, column + at));
+        let whole = inner - inner % V::LANES;
+        // SAFETY: the rows and columns have `inner` contiguous elements, and the place has room for
+        // their products, by the invariant; the caller keeps the rest.
+        unsafe {
+            let mut sums = [[V::splat(U::zero()); TILE]; ROWS];
+            for at in (0..whole).step_by(V::LANES) {
+                let factors = rights.map(|right| V::load(right.add(at)));
+                for (sums, left) in sums.iter_mut().zip(lefts) {
+                    let value = V::load(left.add(at));
+                    for (sum, factor) in sums.iter_mut().zip(factors) {
+                        *sum = sum.plus_product(value, factor);
+                    }
+                }
+            }
+            for (down, (sums, left)) in sums.into_iter().zip(lefts).enumerate() {
+                let first = (row + down) * self.place.row_stride + column;
+                let slots = self.place.first.add(first);
+                for (along, (sum, right)) in sums.into_iter().zip(rights).enumerate() {
+                    let last = (whole..inner).fold(sum.total(), |sum, at| {
+                        sum.plus_product(left.add(at).read(), right.add(at).read())
+                    });
+                    slots.add(along).cast::<U>().write(last);
+                }
+            }
+        }
+    }
+}
